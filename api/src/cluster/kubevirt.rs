@@ -1,0 +1,131 @@
+//! Reading the settings from the KubeVirt object of a cluster.
+
+use serde_json::Value;
+
+use super::gate::{GATES, Usual};
+use super::{ClusterConfig, DefaultBinding, Emulation, Gate, Rollout};
+use crate::arch::Arch;
+use crate::quantity::Quantity;
+
+impl ClusterConfig {
+    /// The configuration that a KubeVirt object describes. What it leaves out has KubeVirt's default.
+    pub fn from_kubevirt(object: &Value) -> Self {
+        let written = &object["spec"]["configuration"];
+        let developer = &written["developerConfiguration"];
+        let network = &written["network"];
+        let live = &written["liveUpdateConfiguration"];
+        let usual = Self::offline();
+        Self {
+            gates: gates(developer),
+            default_architecture: text(&written["architectureConfiguration"]["defaultArchitecture"])
+                .unwrap_or(usual.default_architecture),
+            machine_types: Arch::ALL
+                .into_iter()
+                .filter_map(|arch| {
+                    let of_arch = text(&written["architectureConfiguration"][arch.name()]["machineType"]);
+                    Some((arch, of_arch?))
+                })
+                .collect(),
+            cpu_model: text(&written["cpuModel"]),
+            cpu_request: quantity(&written["cpuRequest"]),
+            cpu_allocation_ratio: count(&developer["cpuAllocationRatio"]).unwrap_or(usual.cpu_allocation_ratio),
+            memory_overcommit_percent: count(&developer["memoryOvercommit"]).unwrap_or(usual.memory_overcommit_percent),
+            default_binding: match network["defaultNetworkInterface"].as_str() {
+                Some("masquerade") => DefaultBinding::Masquerade,
+                _ => DefaultBinding::Bridge,
+            },
+            bridge_on_pod_network: network["permitBridgeInterfaceOnPodNetwork"]
+                .as_bool()
+                .unwrap_or(usual.bridge_on_pod_network),
+            eviction_strategy: text(&written["evictionStrategy"]).unwrap_or(usual.eviction_strategy),
+            rollout: match written["vmRolloutStrategy"].as_str() {
+                Some("Stage") => Rollout::Stage,
+                _ => Rollout::LiveUpdate,
+            },
+            max_hotplug_ratio: count(&live["maxHotplugRatio"]).unwrap_or(usual.max_hotplug_ratio),
+            max_cpu_sockets: count(&live["maxCpuSockets"]),
+            max_guest: quantity(&live["maxGuest"]),
+            emulation: match developer["useEmulation"].as_bool() {
+                Some(true) => Emulation::Permitted,
+                _ => Emulation::Refused,
+            },
+        }
+    }
+}
+
+fn gates(developer: &Value) -> std::collections::BTreeSet<Gate> {
+    let listed = |list: &str, name: &str| {
+        developer[list].as_array().is_some_and(|names| names.iter().any(|each| each.as_str() == Some(name)))
+    };
+    GATES
+        .iter()
+        .filter(|(_, name, usual)| {
+            listed("featureGates", name) || (*usual == Usual::On && !listed("disabledFeatureGates", name))
+        })
+        .map(|(gate, _, _)| *gate)
+        .collect()
+}
+
+/// A text that says something; KubeVirt takes an empty one for none.
+fn text(field: &Value) -> Option<String> {
+    field.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// A number greater than 0; KubeVirt takes 0 for none.
+fn count(field: &Value) -> Option<u32> {
+    field.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0)
+}
+
+fn quantity(field: &Value) -> Option<Quantity> {
+    serde_json::from_value(field.clone()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_kubevirt_object_switches_alpha_gates_on_and_beta_gates_off() {
+        let config = ClusterConfig::from_kubevirt(&json!({"spec": {"configuration": {
+            "developerConfiguration": {"featureGates": ["HostDisk"], "disabledFeatureGates": ["PasstBinding", "VSOCK"]},
+            "network": {"permitBridgeInterfaceOnPodNetwork": false, "defaultNetworkInterface": "masquerade"},
+            "vmRolloutStrategy": "Stage",
+        }}}));
+        assert!(config.has(Gate::HostDisk) && config.has(Gate::RebootPolicy));
+        assert!(!config.has(Gate::PasstBinding) && !config.has(Gate::Vsock));
+        assert!(!config.bridge_on_pod_network);
+        assert_eq!(config.default_binding, DefaultBinding::Masquerade);
+        assert_eq!(config.rollout, Rollout::Stage);
+    }
+
+    #[test]
+    fn sizes_and_models_are_read() {
+        let config = ClusterConfig::from_kubevirt(&json!({"spec": {"configuration": {
+            "architectureConfiguration": {"defaultArchitecture": "arm64", "amd64": {"machineType": "pc-q35-7.2"}},
+            "cpuModel": "Haswell",
+            "cpuRequest": "200m",
+            "developerConfiguration": {"cpuAllocationRatio": 4, "memoryOvercommit": 150, "useEmulation": true},
+            "evictionStrategy": "LiveMigrate",
+            "liveUpdateConfiguration": {"maxCpuSockets": 8, "maxGuest": "16Gi", "maxHotplugRatio": 2},
+        }}}));
+        assert_eq!(config.default_architecture, "arm64");
+        assert_eq!(config.machine_type(Arch::Amd64), "pc-q35-7.2");
+        assert_eq!(config.machine_type(Arch::Arm64), "virt");
+        assert_eq!(config.cpu_model.as_deref(), Some("Haswell"));
+        assert_eq!(config.cpu_request, "200m".parse().ok());
+        assert_eq!((config.cpu_allocation_ratio, config.memory_overcommit_percent), (4, 150));
+        assert_eq!(config.eviction_strategy, "LiveMigrate");
+        assert_eq!((config.max_cpu_sockets, config.max_hotplug_ratio), (Some(8), 2));
+        assert_eq!(config.max_guest, "16Gi".parse().ok());
+        assert_eq!(config.emulation, Emulation::Permitted);
+    }
+
+    #[test]
+    fn an_empty_kubevirt_object_means_the_defaults() {
+        let gates = ClusterConfig::from_kubevirt(&json!({})).gates;
+        assert!(gates.contains(&Gate::PasstBinding) && !gates.contains(&Gate::HostDisk));
+        assert_eq!(ClusterConfig::from_kubevirt(&json!({})), ClusterConfig { gates, ..ClusterConfig::offline() });
+    }
+}

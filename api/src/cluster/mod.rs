@@ -1,0 +1,158 @@
+//! What the cluster decides: feature gates and the settings that change a default or an answer of admission.
+//!
+//! Offline there is no cluster: every gate is taken as given and every setting has KubeVirt's default. A KubeVirt object,
+//! where one is passed, decides instead. Settings that only a controller reads are not here.
+
+mod gate;
+mod kubevirt;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use gate::Gate;
+
+use crate::arch::Arch;
+use crate::quantity::Quantity;
+
+/// How changes of a machine reach a guest that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rollout {
+    /// At once where that is possible.
+    LiveUpdate,
+    /// At the next start.
+    Stage,
+}
+
+/// How a guest that names no network is joined to the pod network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DefaultBinding {
+    /// The guest takes over the address of the pod.
+    Bridge,
+    /// The guest has an address of its own behind the pod's.
+    Masquerade,
+}
+
+/// What a guest does on a node without KVM.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Emulation {
+    /// It does not start there.
+    Refused,
+    /// It is emulated, slowly.
+    Permitted,
+}
+
+/// The settings of a cluster that defaults, rules and plans ask for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClusterConfig {
+    /// The feature gates that are on.
+    pub gates: BTreeSet<Gate>,
+    /// The architecture of a guest that names none: `amd64`, `arm64` or `s390x`. Default: `amd64`.
+    pub default_architecture: String,
+    /// The machine type of a guest that names none, where it is not the usual one ([`ClusterConfig::machine_type`]).
+    pub machine_types: BTreeMap<Arch, String>,
+    /// The CPU model of a guest that names none. Default: none, which means `host-model`.
+    pub cpu_model: Option<String>,
+    /// The CPU time that a guest with its own setting of neither asks for. Default: none, which means a tenth of each vCPU.
+    pub cpu_request: Option<Quantity>,
+    /// How many vCPUs share one CPU of the host in a pod's request. Default: 10.
+    pub cpu_allocation_ratio: u32,
+    /// The guest's memory as a percentage of what the pod asks for. Default: 100.
+    pub memory_overcommit_percent: u32,
+    /// How a guest that names no network is joined to the pod network. Default: [`DefaultBinding::Bridge`].
+    pub default_binding: DefaultBinding,
+    /// Whether a guest may be bridged to the pod network. Default: yes.
+    pub bridge_on_pod_network: bool,
+    /// What a node drain does to a guest that does not say. Default: `None`.
+    pub eviction_strategy: String,
+    /// How changes of a machine reach its guest. Default: [`Rollout::LiveUpdate`].
+    pub rollout: Rollout,
+    /// How many times its first sockets and memory a guest may grow to. Default: 4.
+    pub max_hotplug_ratio: u32,
+    /// The sockets a guest may grow to, whatever it starts with. Default: none, the ratio decides.
+    pub max_cpu_sockets: Option<u32>,
+    /// The memory a guest may grow to, whatever it starts with. Default: none, the ratio decides.
+    pub max_guest: Option<Quantity>,
+    /// What a guest does on a node without KVM. Default: [`Emulation::Refused`].
+    pub emulation: Emulation,
+}
+
+impl ClusterConfig {
+    /// No cluster at all: every gate is on, everything else as KubeVirt has it by default.
+    pub fn offline() -> Self {
+        Self {
+            gates: gate::GATES.iter().map(|(gate, _, _)| *gate).collect(),
+            default_architecture: Arch::Amd64.name().to_owned(),
+            machine_types: BTreeMap::new(),
+            cpu_model: None,
+            cpu_request: None,
+            cpu_allocation_ratio: 10,
+            memory_overcommit_percent: 100,
+            default_binding: DefaultBinding::Bridge,
+            bridge_on_pod_network: true,
+            eviction_strategy: "None".to_owned(),
+            rollout: Rollout::LiveUpdate,
+            max_hotplug_ratio: 4,
+            max_cpu_sockets: None,
+            max_guest: None,
+            emulation: Emulation::Refused,
+        }
+    }
+
+    /// The same cluster with a gate switched off.
+    #[must_use]
+    pub fn without(mut self, gate: Gate) -> Self {
+        self.gates.remove(&gate);
+        self
+    }
+
+    /// Whether a gate is on.
+    pub fn has(&self, gate: Gate) -> bool {
+        self.gates.contains(&gate)
+    }
+
+    /// The machine type of a guest of this architecture that names none.
+    pub fn machine_type(&self, arch: Arch) -> &str {
+        self.machine_types.get(&arch).map_or(
+            match arch {
+                Arch::Amd64 => "q35",
+                Arch::Arm64 => "virt",
+                Arch::S390x => "s390-ccw-virtio",
+            },
+            String::as_str,
+        )
+    }
+
+    /// What a machine type of this architecture may begin with. KubeVirt's `emulatedMachines` is not read yet.
+    pub(crate) fn machine_type_prefixes(&self, arch: Arch) -> &'static [&'static str] {
+        match arch {
+            Arch::Amd64 => &["q35", "pc-q35"],
+            Arch::Arm64 => &["virt"],
+            Arch::S390x => &["s390-ccw-virtio"],
+        }
+    }
+}
+
+impl Default for ClusterConfig {
+    fn default() -> Self {
+        Self::offline()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offline_every_gate_is_on() {
+        let config = ClusterConfig::offline();
+        assert!(gate::GATES.iter().all(|(gate, _, _)| config.has(*gate)));
+        assert!(!config.without(Gate::Vsock).has(Gate::Vsock));
+    }
+
+    #[test]
+    fn a_cluster_may_choose_its_machine_type() {
+        let mut config = ClusterConfig::offline();
+        assert_eq!(config.machine_type(Arch::Amd64), "q35");
+        config.machine_types.insert(Arch::Amd64, "pc-q35-7.2".to_owned());
+        assert_eq!(config.machine_type(Arch::Amd64), "pc-q35-7.2");
+    }
+}

@@ -1,0 +1,173 @@
+//! What is wrong with a manifest: one [`Fault`] per mistake, in words for the person who wrote the manifest.
+//!
+//! A fault is a value, not a Rust error: a check returns every fault it finds, and whoever asked decides whether they
+//! become an admission response, lines on a terminal or an event. Not for failures of this program.
+
+use std::fmt;
+
+use serde::Serialize;
+
+/// Where in a manifest something stands, written as Kubernetes writes it: `spec.domain.devices.disks[0].name`.
+///
+/// The empty path means the whole object.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(transparent)]
+pub struct FieldPath(String);
+
+impl FieldPath {
+    /// The whole object.
+    pub const fn root() -> Self {
+        Self(String::new())
+    }
+
+    /// The path of a field of this one. `name` may itself hold several steps (`domain.devices`).
+    #[must_use]
+    pub fn child(&self, name: &str) -> Self {
+        if self.0.is_empty() { Self(name.to_owned()) } else { Self(format!("{}.{name}", self.0)) }
+    }
+
+    /// The path of an element of the list that stands here, counted from 0.
+    #[must_use]
+    pub fn index(&self, index: usize) -> Self {
+        Self(format!("{}[{index}]", self.0))
+    }
+
+    /// The path of an entry of the map that stands here, such as one label.
+    #[must_use]
+    pub fn key(&self, key: &str) -> Self {
+        Self(format!("{}[{key}]", self.0))
+    }
+
+    /// The path as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is the whole object.
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl From<&str> for FieldPath {
+    fn from(path: &str) -> Self {
+        Self(path.to_owned())
+    }
+}
+
+impl From<String> for FieldPath {
+    fn from(path: String) -> Self {
+        Self(path)
+    }
+}
+
+/// What kind of mistake a fault is. The first five are the causes Kubernetes names in `details.causes[].reason`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum FaultCode {
+    /// A field that must be there is missing.
+    Required,
+    /// The value cannot be accepted, alone or together with another field.
+    Invalid,
+    /// The value is none of those that exist.
+    NotSupported,
+    /// Another element of the list already has this value.
+    Duplicate,
+    /// The value names something that is not in the manifest.
+    NotFound,
+    /// No field has this name.
+    UnknownField,
+    /// The value has another JSON type than the field.
+    WrongType,
+    /// The field is known and the value would be right, but Garboard cannot honour it yet.
+    NotRealised,
+}
+
+impl FaultCode {
+    /// The word Kubernetes uses for this in `details.causes[].reason`.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Required => "FieldValueRequired",
+            Self::Invalid | Self::UnknownField | Self::WrongType => "FieldValueInvalid",
+            Self::NotSupported | Self::NotRealised => "FieldValueNotSupported",
+            Self::Duplicate => "FieldValueDuplicate",
+            Self::NotFound => "FieldValueNotFound",
+        }
+    }
+}
+
+/// One mistake in a manifest.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct Fault {
+    /// Where it is.
+    pub path: FieldPath,
+    /// The spelling of the path that KubeVirt puts in `details.causes[].field`: the same as `path` except where
+    /// KubeVirt's own spelling is odd and clients may match on it.
+    pub field: String,
+    /// What kind of mistake it is.
+    pub code: FaultCode,
+    /// What is wrong, without the path and without a full stop.
+    pub message: String,
+    /// What to do about it, beginning with a verb, without a full stop; absent if the message says it all.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub instead: Option<String>,
+}
+
+impl Fault {
+    /// A fault whose `field` is spelt like its path, without advice.
+    pub fn new(path: FieldPath, code: FaultCode, message: impl Into<String>) -> Self {
+        let field = path.as_str().to_owned();
+        Self { path, field, code, message: message.into(), instead: None }
+    }
+
+    /// Adds what to do about it (`write one of …`).
+    #[must_use]
+    pub fn instead(mut self, advice: impl Into<String>) -> Self {
+        self.instead = Some(advice.into());
+        self
+    }
+
+    /// Sets the spelling KubeVirt uses for the path where it differs.
+    #[must_use]
+    pub fn field(mut self, spelling: impl Into<String>) -> Self {
+        self.field = spelling.into();
+        self
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_root() {
+            write!(out, "{}: ", self.path)?;
+        }
+        out.write_str(&self.message)?;
+        match &self.instead {
+            Some(advice) => write!(out, "; {advice}"),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_written_as_kubernetes_writes_them() {
+        let path = FieldPath::root().child("spec").child("domain.devices.disks").index(2).child("name");
+        assert_eq!(path.to_string(), "spec.domain.devices.disks[2].name");
+        assert_eq!(FieldPath::root().child("metadata").child("labels").key("a/b").to_string(), "metadata.labels[a/b]");
+    }
+
+    #[test]
+    fn a_fault_reads_as_one_sentence() {
+        let fault = Fault::new(FieldPath::from("spec.x"), FaultCode::Invalid, "`5` is too much").instead("write `4`");
+        assert_eq!(fault.to_string(), "spec.x: `5` is too much; write `4`");
+        assert_eq!(Fault::new(FieldPath::root(), FaultCode::Required, "no kind").to_string(), "no kind");
+    }
+}

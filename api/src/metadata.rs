@@ -1,0 +1,49 @@
+//! The labels, annotations and finalizers that other programs look for, as KubeVirt spells them.
+
+/// Labels.
+pub mod label {
+    /// On a pod: which component it is (`virt-launcher`).
+    pub const COMPONENT: &str = "kubevirt.io";
+    /// On a pod: the UID of the instance it was made for.
+    pub const CREATED_BY: &str = "kubevirt.io/created-by";
+    /// On a pod and an instance: the node it runs on.
+    pub const NODE_NAME: &str = "kubevirt.io/nodeName";
+    /// On a pod and an instance: the name of the VirtualMachine, for selectors of services.
+    pub const VM_NAME: &str = "vm.kubevirt.io/name";
+}
+
+/// Annotations.
+pub mod annotation {
+    /// On an instance: the layout of its PCI devices (`v3`), which must not change while the guest exists.
+    pub const PCI_TOPOLOGY_VERSION: &str = "kubevirt.io/pci-topology-version";
+    /// On an instance: how many places of network cards the layout has.
+    pub const PCI_INTERFACE_SLOT_COUNT: &str = "kubevirt.io/pci-interface-slot-count";
+    /// On an instance: put every PCI device on bus 0.
+    pub const PCI_DEVICES_ON_ROOT: &str = "kubevirt.io/placePCIDevicesOnRootComplex";
+    /// On an instance: no 64-bit window for PCI memory.
+    pub const NO_PCI_HOLE_64: &str = "kubevirt.io/disablePCIHole64";
+    /// On an instance: `true` keeps a VGA card although the guest boots by EFI.
+    pub const VGA_WITH_EFI: &str = "kubevirt.io/vga-display-efi-x86";
+    /// On an instance: `true` keeps free memory to the guest.
+    pub const NO_FREE_PAGE_REPORTING: &str = "kubevirt.io/free-page-reporting-disabled";
+    /// On an instance: `false` takes hugepages from a filesystem instead of a memfd.
+    pub const MEMFD: &str = "kubevirt.io/memfd";
+    /// On an instance: an Ignition configuration for the guest.
+    pub const IGNITION: &str = "kubevirt.io/ignitiondata";
+    /// On an instance: the generation of the VirtualMachine it was made from.
+    pub const VM_GENERATION: &str = "kubevirt.io/vm-generation";
+    /// On an instance: a list of hook sidecars.
+    pub const HOOK_SIDECARS: &str = "hooks.kubevirt.io/hookSidecars";
+    /// On an instance: one CPU more for the emulator, so that the number is even.
+    pub const EMULATOR_THREAD_EVEN: &str = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity";
+    /// On a VirtualMachine: the run strategy to return to after a migration from another cluster.
+    pub const RESTORE_RUN_STRATEGY: &str = "kubevirt.io/restore-run-strategy";
+}
+
+/// Finalizers.
+pub mod finalizer {
+    /// On an instance: its guest is stopped before it goes.
+    pub const FOREGROUND_DELETE: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
+    /// On a VirtualMachine and its instance: the controller has looked at its end.
+    pub const CONTROLLER: &str = "kubevirt.io/virtualMachineControllerFinalize";
+}

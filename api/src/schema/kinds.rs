@@ -1,0 +1,36 @@
+//! The schema of each kind, made once.
+
+use std::sync::OnceLock;
+
+use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
+use serde_json::Value;
+
+use super::shape::Shape;
+use super::structural::structural;
+use crate::kind::Kind;
+use crate::v1::{VirtualMachine, VirtualMachineInstance};
+
+pub(super) fn structural_of(kind: Kind) -> Option<Value> {
+    Some(match kind {
+        Kind::VirtualMachine => structural::<VirtualMachine>(),
+        Kind::VirtualMachineInstance => structural::<VirtualMachineInstance>(),
+        Kind::Secret => structural::<Secret>(),
+        Kind::ConfigMap => structural::<ConfigMap>(),
+        Kind::PersistentVolumeClaim => structural::<PersistentVolumeClaim>(),
+        Kind::Other => return None,
+    })
+}
+
+/// The shape of a kind. The first call for a kind takes a few milliseconds.
+pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
+    static SHAPES: [OnceLock<Option<Shape>>; 5] = [const { OnceLock::new() }; 5];
+    let slot = match kind {
+        Kind::VirtualMachine => 0,
+        Kind::VirtualMachineInstance => 1,
+        Kind::Secret => 2,
+        Kind::ConfigMap => 3,
+        Kind::PersistentVolumeClaim => 4,
+        Kind::Other => return None,
+    };
+    SHAPES[slot].get_or_init(|| structural_of(kind).map(|schema| Shape::of(&schema))).as_ref()
+}

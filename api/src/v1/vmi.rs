@@ -1,0 +1,152 @@
+//! VirtualMachineInstance: one run of a guest.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::v1::{AccessCredential, DomainSpec, Network, Present, UtilityVolume, VirtualMachineInstanceStatus, Volume};
+
+/// One run of a guest: one QEMU process in one pod. It ends when the guest ends.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VirtualMachineInstance {
+    /// The version of the API the object is written in: `kubevirt.io/v1`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    /// `VirtualMachineInstance`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Name, namespace, labels and annotations.
+    pub metadata: meta::ObjectMeta,
+    /// What is wanted.
+    pub spec: VirtualMachineInstanceSpec,
+    /// What is so; written by the controller and by the agent of the guest's node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<VirtualMachineInstanceStatus>,
+}
+
+/// `spec` of a VirtualMachineInstance: the machine, its volumes and networks, and where it runs.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VirtualMachineInstanceSpec {
+    /// Keys and passwords that are brought into the guest.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub access_credentials: Vec<AccessCredential>,
+    /// Which nodes and neighbours the pod wants.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<core::Affinity>,
+    /// `amd64`, `arm64` or `s390x`. Default: the cluster's, usually `amd64`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<String>,
+    /// Name servers and search domains beside or instead of the cluster's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dns_config: Option<core::PodDNSConfig>,
+    /// Where name servers come from. Default: `ClusterFirst`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("enum" = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]))]
+    pub dns_policy: Option<String>,
+    /// The machine the guest sees.
+    pub domain: DomainSpec,
+    /// What a node drain does: `None`, `LiveMigrate`, `LiveMigrateIfPossible` or `External`. Default: the cluster's,
+    /// usually `None`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eviction_strategy: Option<String>,
+    /// Name of the guest, a DNS label. Default: the name of the instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// When this fails, the guest is stopped.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub liveness_probe: Option<Probe>,
+    /// The networks that interfaces connect to, at most 256.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub networks: Vec<Network>,
+    /// Labels a node must have.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// PriorityClass of the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+    /// While this fails, the guest gets no traffic.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readiness_probe: Option<Probe>,
+    /// Claims on devices (dynamic resource allocation) of the pod.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub resource_claims: Vec<VirtualMachineInstanceResourceClaim>,
+    /// The scheduler that places the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scheduler_name: Option<String>,
+    /// The service account of the pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_account_name: Option<String>,
+    /// `Paused` starts the guest stopped at its first instruction. Default: it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_strategy: Option<String>,
+    /// Makes the guest's full name `hostname.subdomain.namespace.svc.…`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subdomain: Option<String>,
+    /// Seconds a guest has to power down before it is stopped by force. Default: 30.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub termination_grace_period_seconds: Option<i64>,
+    /// Taints of nodes that do not keep the pod away.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<core::Toleration>,
+    /// How pods spread over the cluster.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub topology_spread_constraints: Vec<core::TopologySpreadConstraint>,
+    /// Volumes for operations on the guest, which it does not see.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub utility_volumes: Vec<UtilityVolume>,
+    /// Where the data of disks and filesystems is, at most 256.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<Volume>,
+}
+
+/// `spec.resourceClaims[]`: a claim on devices; one of the two sources is set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct VirtualMachineInstanceResourceClaim {
+    /// The name by which devices refer to it.
+    pub name: String,
+    /// An existing ResourceClaim.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_claim_name: Option<String>,
+    /// A template that a ResourceClaim is made from.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resource_claim_template_name: Option<String>,
+}
+
+/// `spec.livenessProbe` and `spec.readinessProbe`: a question to the guest; one of the four ways is set.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Probe {
+    /// A command that the guest agent runs; exit code 0 is success.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exec: Option<core::ExecAction>,
+    /// Failures in a row that count as one. Default: 3.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failure_threshold: Option<i32>,
+    /// Whether the guest agent answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub guest_agent_ping: Option<Present>,
+    /// A request to a web server in the guest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_get: Option<core::HTTPGetAction>,
+    /// Seconds after the start before the first question. Default: 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_delay_seconds: Option<i32>,
+    /// Seconds between questions. Default: 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period_seconds: Option<i32>,
+    /// Successes in a row that end a failure. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub success_threshold: Option<i32>,
+    /// Whether a port of the guest takes connections.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tcp_socket: Option<core::TCPSocketAction>,
+    /// Seconds an answer may take. Default: 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_seconds: Option<i32>,
+}

@@ -1,0 +1,140 @@
+//! Names, labels and annotations of the object itself.
+
+use std::collections::BTreeMap;
+
+use crate::cluster::{ClusterConfig, Gate};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+use super::names::{label_key_problem, label_value_problem, subdomain_problem};
+use super::report::{Report, invalid, required, unsupported};
+use super::subject::text;
+use crate::fault::{Fault, FieldPath};
+use crate::metadata::annotation;
+
+/// Labels that only our own controllers may write.
+const RESERVED: &[&str] = &[
+    "kubevirt.io/created-by",
+    "kubevirt.io/install-strategy",
+    "kubevirt.io/migrationJobUID",
+    "kubevirt.io/migrationTargetNodeName",
+    "kubevirt.io/nodeName",
+    "kubevirt.io/schedulable",
+];
+/// The metadata of an object or of a template, as far as rules look at it.
+pub(crate) struct Metadata<'a> {
+    /// Where it stands.
+    pub(crate) at: FieldPath,
+    /// The labels.
+    pub(crate) labels: Option<&'a BTreeMap<String, String>>,
+    /// The annotations.
+    pub(crate) annotations: Option<&'a BTreeMap<String, String>>,
+}
+
+impl<'a> Metadata<'a> {
+    /// What stands at `at`, which may be nothing.
+    pub(crate) fn of(metadata: Option<&'a ObjectMeta>, at: FieldPath) -> Self {
+        let labels = metadata.and_then(|metadata| metadata.labels.as_ref());
+        let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
+        Self { at, labels, annotations }
+    }
+}
+
+/// Judges labels and annotations.
+pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mut Report) {
+    let at = metadata.at.child("labels");
+    for (key, value) in metadata.labels.into_iter().flatten() {
+        if RESERVED.contains(&key.as_str()) {
+            report.push(
+                unsupported(at.key(key), "this label is for Garboard's own use")
+                    .instead("remove it")
+                    .field(at.to_string()),
+            );
+        }
+        let problem = label_key_problem(key).map(|problem| format!("the key {problem}"));
+        let problem = problem.or_else(|| label_value_problem(value).map(|problem| format!("the value {problem}")));
+        if let Some(problem) = problem {
+            report.push(
+                invalid(at.key(key), problem)
+                    .instead("write letters, digits, `-`, `_` and `.`, and at most 63 of them")
+                    .field(at.to_string()),
+            );
+        }
+    }
+    let at = metadata.at.child("annotations");
+    for (key, gate) in [(annotation::IGNITION, Gate::Ignition), (annotation::HOOK_SIDECARS, Gate::Sidecar)] {
+        let written = metadata.annotations.and_then(|annotations| annotations.get(key));
+        if written.is_some_and(|value| !value.is_empty()) && !config.has(gate) {
+            report.push(
+                unsupported(at.key(key), format!("this annotation needs the feature gate {gate}"))
+                    .instead("switch the gate on, or remove it")
+                    .field(at.to_string()),
+            );
+        }
+    }
+}
+
+/// What an annotation means elsewhere and cannot mean here.
+pub(crate) fn warnings(metadata: &Metadata<'_>) -> Option<Fault> {
+    let sidecars = metadata.annotations.and_then(|annotations| annotations.get(annotation::HOOK_SIDECARS))?;
+    (!sidecars.is_empty()).then(|| {
+        unsupported(
+            metadata.at.child("annotations").key(annotation::HOOK_SIDECARS),
+            "hook sidecars change a libvirt domain, and there is none: they are not started",
+        )
+        .instead("remove the annotation, and write what the hooks changed into the specification")
+    })
+}
+
+/// Judges the name of an object, which may be left to the API server.
+pub(crate) fn name(metadata: &ObjectMeta, report: &mut Report) {
+    let at = FieldPath::from("metadata.name");
+    let name = text(&metadata.name);
+    if name.is_empty() && text(&metadata.generate_name).is_empty() {
+        report.push(required(at, "the object has no name").instead("write one, such as `web-1`"));
+    } else if !name.is_empty()
+        && let Some(problem) = subdomain_problem(name)
+    {
+        report.push(
+            invalid(at, format!("the name `{}` {problem}", name.escape_debug()))
+                .instead("write lower-case letters, digits and dashes"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::cluster::{ClusterConfig, Gate};
+    use crate::validate::testing::{accepted, faults, faults_in, refused};
+
+    #[test]
+    fn names_and_labels() {
+        accepted(&[
+            &[("metadata.name", json!("a.b")), ("metadata.labels", json!({"app": "x"}))],
+            &[("metadata.name", json!(null)), ("metadata.generateName", json!("web-"))],
+            &[("metadata.annotations", json!({"any": "thing"}))],
+        ]);
+        refused(&[
+            (&[("metadata.name", json!("Upper"))], "metadata.name", "`U`"),
+            (&[("metadata.name", json!(null))], "metadata.name", "no name"),
+            (&[("metadata.labels", json!({"bad key!": "x"}))], "metadata.labels[bad key!]", "the key"),
+            (&[("metadata.labels", json!({"app": "a b"}))], "metadata.labels[app]", "the value"),
+        ]);
+    }
+
+    #[test]
+    fn reserved_labels_are_reported_at_the_labels() {
+        let faults = faults(&[("metadata.labels", json!({"kubevirt.io/created-by": "me"}))]);
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].path.as_str(), "metadata.labels[kubevirt.io/created-by]");
+        assert_eq!(faults[0].field, "metadata.labels");
+    }
+
+    #[test]
+    fn some_annotations_need_a_gate() {
+        let changes = [("metadata.annotations", json!({"hooks.kubevirt.io/hookSidecars": "[]"}))];
+        let faults = faults_in(&changes, &ClusterConfig::offline().without(Gate::Sidecar));
+        assert_eq!(faults[0].field, "metadata.annotations");
+    }
+}

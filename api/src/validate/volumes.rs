@@ -1,0 +1,316 @@
+//! Volumes: names, the one source each of them has, and what that source must say.
+//!
+//! Cloud-init sources have a file of their own, `cloud_init`. Whether a Secret or a claim exists is not judged here.
+
+use super::addresses::image_path_problem;
+use super::cloud_init;
+use super::report::{Report, duplicate, invalid, not_found, required, unsupported};
+use super::subject::{Subject, text};
+use crate::cluster::Gate;
+use crate::fault::FieldPath;
+use crate::suggest::one_of;
+use crate::v1::{HostDisk, Volume};
+
+const HOST_DISK_TYPES: &[&str] = &["Disk", "DiskOrCreate"];
+
+/// Judges every volume by itself, then how many there are of those a guest can have only once.
+pub(crate) fn check(subject: &Subject<'_>, report: &mut Report) {
+    let list = subject.path("volumes");
+    let volumes = &subject.spec.volumes;
+    for (index, volume) in volumes.iter().enumerate() {
+        let at = list.index(index);
+        if let Some(first) = volumes.iter().take(index).position(|other| other.name == volume.name) {
+            report.push(
+                duplicate(at.child("name"), format!("another volume is named `{}` too: number {first}", volume.name))
+                    .instead("give every volume a name of its own"),
+            );
+        }
+        one_source(volume, &at, report);
+        named_sources(volume, &at, report);
+        files(subject, volume, &at, report);
+        sizes(volume, &at, report);
+        cloud_init::check(volume, &at, report);
+    }
+    once(&list, "serviceAccount", volumes.iter().filter(|volume| volume.service_account.is_some()).count(), report);
+    once(&list, "downwardMetrics", volumes.iter().filter(|volume| volume.downward_metrics.is_some()).count(), report);
+    once(&list, "memoryDump", volumes.iter().filter(|volume| volume.memory_dump.is_some()).count(), report);
+    if !subject.spec.utility_volumes.is_empty() {
+        report.push(
+            invalid(subject.path("utilityVolumes"), "utility volumes are attached to a machine that runs already")
+                .instead("remove them, and ask for them once it runs"),
+        );
+    }
+}
+
+/// The sources a volume has, by the name of the field.
+pub(crate) fn sources(volume: &Volume) -> Vec<&'static str> {
+    [
+        ("cloudInitConfigDrive", volume.cloud_init_config_drive.is_some()),
+        ("cloudInitNoCloud", volume.cloud_init_no_cloud.is_some()),
+        ("configMap", volume.config_map.is_some()),
+        ("containerDisk", volume.container_disk.is_some()),
+        ("containerPath", volume.container_path.is_some()),
+        ("dataVolume", volume.data_volume.is_some()),
+        ("downwardAPI", volume.downward_api.is_some()),
+        ("downwardMetrics", volume.downward_metrics.is_some()),
+        ("emptyDisk", volume.empty_disk.is_some()),
+        ("ephemeral", volume.ephemeral.is_some()),
+        ("hostDisk", volume.host_disk.is_some()),
+        ("memoryDump", volume.memory_dump.is_some()),
+        ("persistentVolumeClaim", volume.persistent_volume_claim.is_some()),
+        ("secret", volume.secret.is_some()),
+        ("serviceAccount", volume.service_account.is_some()),
+        ("sysprep", volume.sysprep.is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(name, set)| set.then_some(name))
+    .collect()
+}
+
+fn one_source(volume: &Volume, at: &FieldPath, report: &mut Report) {
+    match sources(volume).as_slice() {
+        [_] => {}
+        [] => report.push(
+            invalid(at.clone(), format!("the volume `{}` has no source", volume.name))
+                .instead("write one, such as `containerDisk` or `persistentVolumeClaim`"),
+        ),
+        several => report.push(
+            invalid(at.clone(), format!("the volume `{}` has several sources: {}", volume.name, several.join(", ")))
+                .instead("keep one of them"),
+        ),
+    }
+}
+
+fn once(list: &FieldPath, source: &str, count: usize, report: &mut Report) {
+    if count > 1 {
+        report.push(
+            invalid(list.clone(), format!("{count} volumes have the source `{source}`, and a guest has at most one"))
+                .instead("keep one of them"),
+        );
+    }
+}
+
+fn named_sources(volume: &Volume, at: &FieldPath, report: &mut Report) {
+    let mut name = |given: &str, path: FieldPath, what: &str, sent: Option<FieldPath>| {
+        if given.is_empty() {
+            let sent = sent.unwrap_or_else(|| path.clone());
+            report.push(
+                required(path, format!("the {what} is not named")).instead("write its name").field(sent.to_string()),
+            );
+        }
+    };
+    if let Some(source) = &volume.data_volume {
+        name(&source.name, at.child("dataVolume").child("name"), "DataVolume", Some(at.child("name")));
+    }
+    if let Some(source) = &volume.config_map {
+        name(text(&source.name), at.child("configMap").child("name"), "ConfigMap", None);
+    }
+    if let Some(source) = &volume.secret {
+        name(text(&source.secret_name), at.child("secret").child("secretName"), "Secret", None);
+    }
+    if let Some(source) = &volume.service_account {
+        let at = at.child("serviceAccount").child("serviceAccountName");
+        name(text(&source.service_account_name), at, "service account", None);
+    }
+    if let Some(source) = &volume.persistent_volume_claim {
+        name(&source.claim_name, at.child("persistentVolumeClaim").child("claimName"), "claim", None);
+    }
+    if let Some(source) = &volume.container_disk {
+        name(&source.image, at.child("containerDisk").child("image"), "image of the disk", None);
+    }
+    if let Some(source) = &volume.ephemeral {
+        let at = at.child("ephemeral").child("persistentVolumeClaim");
+        let claim = source.persistent_volume_claim.as_ref().map_or("", |claim| claim.claim_name.as_str());
+        name(claim, at.child("claimName"), "claim under an ephemeral disk", None);
+    }
+    if let Some(source) = &volume.sysprep {
+        let given = [&source.config_map, &source.secret].into_iter().flatten().count();
+        if given != 1 {
+            report.push(
+                invalid(at.child("sysprep"), format!("answer files come from one place, and {given} are written"))
+                    .instead("write one of `configMap` and `secret`"),
+            );
+        }
+    }
+}
+
+fn files(subject: &Subject<'_>, volume: &Volume, at: &FieldPath, report: &mut Report) {
+    if let Some(path) = volume.container_disk.as_ref().and_then(|source| source.path.as_deref())
+        && !path.is_empty()
+        && let Some(problem) = image_path_problem(path)
+    {
+        let disk = at.child("containerDisk");
+        report.push(
+            invalid(disk.child("path"), format!("the path `{path}` {problem}"))
+                .instead("write the absolute path of the disk in its image, such as `/disk/root.qcow2`")
+                .field(disk.to_string()),
+        );
+    }
+    if let Some(source) = &volume.container_path {
+        if !subject.config.has(Gate::ContainerPathVolumes) {
+            gate_missing(at, Gate::ContainerPathVolumes, report);
+        }
+        if let Some(problem) = image_path_problem(&source.path) {
+            report.push(
+                invalid(at.child("containerPath").child("path"), format!("the path `{}` {problem}", source.path))
+                    .instead("write an absolute path inside the launcher's container"),
+            );
+        }
+    }
+    if volume.downward_metrics.is_some() && !subject.config.has(Gate::DownwardMetrics) {
+        gate_missing(at, Gate::DownwardMetrics, report);
+    }
+    if let Some(source) = &volume.host_disk {
+        if !subject.config.has(Gate::HostDisk) {
+            gate_missing(at, Gate::HostDisk, report);
+        }
+        host_disk(source, &at.child("hostDisk"), report);
+    }
+}
+
+fn gate_missing(at: &FieldPath, gate: Gate, report: &mut Report) {
+    report.push(
+        unsupported(at.clone(), format!("this kind of volume needs the feature gate {gate}"))
+            .instead("switch the gate on, or use another kind of volume"),
+    );
+}
+
+fn host_disk(source: &HostDisk, at: &FieldPath, report: &mut Report) {
+    if source.path.is_empty() {
+        report.push(
+            not_found(at.child("path"), "no path is written").instead("write the absolute path of the disk file"),
+        );
+    }
+    let kind = source.r#type.as_str();
+    if !HOST_DISK_TYPES.contains(&kind) {
+        report.push(
+            unsupported(at.child("type"), format!("there is no kind of host disk `{kind}`"))
+                .instead(one_of(kind, HOST_DISK_TYPES)),
+        );
+    }
+    if kind == "Disk" && source.capacity.as_ref().is_some_and(|capacity| !capacity.is_zero()) {
+        report.push(
+            invalid(at.child("capacity"), "a disk that exists already has its capacity")
+                .instead("remove `capacity`, or write the type `DiskOrCreate`"),
+        );
+    }
+}
+
+fn sizes(volume: &Volume, at: &FieldPath, report: &mut Report) {
+    if let Some(source) = &volume.empty_disk
+        && source.capacity.value() <= 0
+    {
+        report.push(
+            invalid(at.child("emptyDisk").child("capacity"), format!("a disk cannot hold {} bytes", source.capacity))
+                .instead("write a positive size, such as `2Gi`"),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use crate::cluster::{ClusterConfig, Gate};
+    use crate::validate::testing::{accepted, faults, faults_in, refused};
+
+    const FIRST: &str = "spec.volumes[0]";
+
+    #[test]
+    fn every_kind_of_volume_is_legal() {
+        for source in [
+            json!({"persistentVolumeClaim": {"claimName": "c"}}),
+            json!({"dataVolume": {"name": "dv"}}),
+            json!({"ephemeral": {"persistentVolumeClaim": {"claimName": "c"}}}),
+            json!({"emptyDisk": {"capacity": "2Gi"}}),
+            json!({"hostDisk": {"path": "/d.img", "type": "DiskOrCreate", "capacity": "1Gi"}}),
+            json!({"configMap": {"name": "cm"}}),
+            json!({"secret": {"secretName": "s"}}),
+            json!({"serviceAccount": {"serviceAccountName": "sa"}}),
+            json!({"sysprep": {"secret": {"name": "s"}}}),
+            json!({"memoryDump": {"claimName": "c"}}),
+        ] {
+            let mut volume = source;
+            volume["name"] = json!("root");
+            accepted(&[&[(FIRST, volume)]]);
+        }
+    }
+
+    #[test]
+    fn a_volume_says_what_its_source_needs() {
+        let named = |source: serde_json::Value| {
+            let mut volume = source;
+            volume["name"] = json!("root");
+            [(FIRST, volume)]
+        };
+        let table = [
+            (json!({}), FIRST, "no source"),
+            (json!({"configMap": {"name": "a"}, "secret": {"secretName": "b"}}), FIRST, "configMap, secret"),
+            (json!({"containerDisk": {"image": ""}}), "spec.volumes[0].containerDisk.image", "not named"),
+            (
+                json!({"containerDisk": {"image": "a", "path": "/disk/../etc/x"}}),
+                "spec.volumes[0].containerDisk.path",
+                "`..` component",
+            ),
+            (json!({"dataVolume": {"name": ""}}), "spec.volumes[0].dataVolume.name", "not named"),
+            (json!({"secret": {}}), "spec.volumes[0].secret.secretName", "Secret"),
+            (json!({"configMap": {}}), "spec.volumes[0].configMap.name", "ConfigMap"),
+            (json!({"ephemeral": {}}), "spec.volumes[0].ephemeral.persistentVolumeClaim.claimName", "claim"),
+            (json!({"sysprep": {}}), "spec.volumes[0].sysprep", "0 are written"),
+            (
+                json!({"sysprep": {"secret": {"name": "s"}, "configMap": {"name": "c"}}}),
+                "spec.volumes[0].sysprep",
+                "2 are",
+            ),
+            (json!({"emptyDisk": {"capacity": "-1Gi"}}), "spec.volumes[0].emptyDisk.capacity", "positive"),
+            (json!({"hostDisk": {"path": "", "type": "Disk"}}), "spec.volumes[0].hostDisk.path", "no path"),
+            (
+                json!({"hostDisk": {"path": "/d", "type": "DiskOrCrate"}}),
+                "spec.volumes[0].hostDisk.type",
+                "did you mean `DiskOrCreate`?",
+            ),
+            (
+                json!({"hostDisk": {"path": "/d", "type": "Disk", "capacity": "1Gi"}}),
+                "spec.volumes[0].hostDisk.capacity",
+                "exists already",
+            ),
+        ];
+        for (source, path, part) in table {
+            refused(&[(&named(source), path, part)]);
+        }
+    }
+
+    #[test]
+    fn some_volumes_exist_once() {
+        for (source, what) in [
+            (json!({"serviceAccount": {"serviceAccountName": "a"}}), "serviceAccount"),
+            (json!({"memoryDump": {"claimName": "a"}}), "memoryDump"),
+        ] {
+            let (mut first, mut second) = (source.clone(), source);
+            first["name"] = json!("root");
+            second["name"] = json!("seed");
+            refused(&[(&[(FIRST, first), ("spec.volumes[1]", second)], "spec.volumes", what)]);
+        }
+        refused(&[
+            (&[("spec.volumes[1].name", json!("root"))], "spec.volumes[1].name", "named `root`"),
+            (
+                &[("spec.utilityVolumes[0]", json!({"name": "u", "claimName": "c"}))],
+                "spec.utilityVolumes",
+                "runs already",
+            ),
+        ]);
+    }
+
+    #[test]
+    fn a_host_disk_needs_its_gate() {
+        let volume = json!({"name": "root", "hostDisk": {"path": "/d.img", "type": "Disk"}});
+        let faults = faults_in(&[(FIRST, volume)], &ClusterConfig::offline().without(Gate::HostDisk));
+        assert_eq!(faults.iter().map(|fault| fault.field.as_str()).collect::<Vec<_>>(), [FIRST]);
+    }
+
+    #[test]
+    fn a_bad_path_is_reported_at_the_disk_as_kubevirt_does() {
+        let faults = faults(&[("spec.volumes[0].containerDisk.path", json!("disk.img"))]);
+        assert_eq!(faults[0].field, "spec.volumes[0].containerDisk");
+    }
+}

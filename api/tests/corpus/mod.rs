@@ -1,0 +1,22 @@
+//! Reading the recorded answers of KubeVirt.
+
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+/// Where the recorded answers are.
+pub(crate) fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance/corpus")
+}
+
+/// The text of one file.
+pub(crate) fn text(name: &str) -> String {
+    let path = directory().join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The lines of one file of JSON lines.
+#[allow(dead_code, reason = "not every test reads them")]
+pub(crate) fn lines(name: &str) -> Vec<Value> {
+    text(name).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}

@@ -1,0 +1,95 @@
+//! Stand-ins for PersistentVolumeClaims on a bare host.
+//!
+//! A claim is, in this order: the PersistentVolume its manifest names (`spec.volumeName`, with `local` or
+//! `hostPath`), or `STATE/claims/NAMESPACE/NAME/disk.img`, made sparse in the requested size if missing.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use garboard_api::quantity::Quantity;
+use serde_json::Value;
+
+use crate::keeper::order::VolumeOrder;
+use crate::resolve::Surroundings;
+
+/// The image in a filesystem claim, KubeVirt's name.
+const DISK_IMAGE: &str = "disk.img";
+
+/// What a machine does with a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ClaimUse {
+    /// It only reads.
+    ReadOnly,
+    /// It writes.
+    ReadWrite,
+}
+
+/// Finds or makes the stand-in of a claim.
+pub(crate) fn open(
+    around: &Surroundings<'_>,
+    namespace: &str,
+    name: &str,
+    usage: ClaimUse,
+) -> anyhow::Result<VolumeOrder> {
+    let manifest = around.find("PersistentVolumeClaim", namespace, name);
+    let volume_name = manifest.and_then(|claim| claim.value["spec"]["volumeName"].as_str());
+    let path = match volume_name {
+        Some(volume_name) => persistent_volume(around, volume_name)?,
+        None => around.places.claim(namespace, name),
+    };
+    let image = image_of(&path);
+    if !image.exists() {
+        let request = manifest.map(|claim| &claim.value["spec"]["resources"]["requests"]["storage"]);
+        let template = || data_volume_size(around, name);
+        make(&image, request.and_then(size).or_else(template), namespace, name)?;
+    }
+    Ok(VolumeOrder::Opened { path: image, writable: usage == ClaimUse::ReadWrite })
+}
+
+fn persistent_volume(around: &Surroundings<'_>, name: &str) -> anyhow::Result<PathBuf> {
+    // A PersistentVolume has no namespace; its document counts as being in `default`.
+    let volume = around.find("PersistentVolume", "default", name);
+    let spec = &volume.with_context(|| format!("PersistentVolume {name} is not in the given files"))?.value["spec"];
+    let path = spec["local"]["path"].as_str().or_else(|| spec["hostPath"]["path"].as_str());
+    let path = path.with_context(|| format!("PersistentVolume {name} has neither local.path nor hostPath.path"))?;
+    Ok(PathBuf::from(path))
+}
+
+/// A directory holds `disk.img`; a file or block device is the disk itself.
+fn image_of(path: &Path) -> PathBuf {
+    let is_itself = path.metadata().is_ok_and(|metadata| metadata.is_file() || metadata.file_type().is_block_device());
+    if is_itself { path.to_owned() } else { path.join(DISK_IMAGE) }
+}
+
+fn size(quantity: &Value) -> Option<u64> {
+    let text = quantity.as_str().map(str::to_owned).or_else(|| quantity.as_u64().map(|number| number.to_string()))?;
+    text.parse::<Quantity>().ok()?.to_bytes()
+}
+
+/// The size a `dataVolumeTemplate` of any given VirtualMachine asks for this name, if it asks for a blank one.
+fn data_volume_size(around: &Surroundings<'_>, name: &str) -> Option<u64> {
+    let templates = around
+        .documents
+        .iter()
+        .flat_map(|document| document.value["spec"]["dataVolumeTemplates"].as_array().into_iter().flatten());
+    let wanted = templates.into_iter().find(|template| template["metadata"]["name"] == name)?;
+    let spec = &wanted["spec"];
+    spec["source"].get("blank")?;
+    size(&spec["storage"]["resources"]["requests"]["storage"])
+        .or_else(|| size(&spec["pvc"]["resources"]["requests"]["storage"]))
+}
+
+fn make(image: &Path, bytes: Option<u64>, namespace: &str, name: &str) -> anyhow::Result<()> {
+    let Some(bytes) = bytes else {
+        anyhow::bail!(
+            "claim {namespace}/{name} has no stand-in at {}; put a disk image there, or add a PersistentVolumeClaim \
+             with spec.resources.requests.storage to the given files",
+            image.display()
+        );
+    };
+    let directory = image.parent().unwrap_or(image);
+    std::fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+    let file = std::fs::File::create_new(image).with_context(|| format!("create {}", image.display()))?;
+    file.set_len(bytes).with_context(|| format!("make {} {bytes} bytes long", image.display()))
+}

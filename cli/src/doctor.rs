@@ -1,0 +1,163 @@
+//! `garboard doctor`: what this host can do for machines, and how to mend what it cannot. Rendering only: the judgement
+//! is `garboard_host::diagnose`.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use garboard_host::{Check, Freshness, GatherOptions, ProbeCache, Verdict, can_run, diagnose};
+use serde::Serialize;
+
+use crate::args::Output;
+use crate::exit;
+use crate::places::Places;
+
+#[derive(Args, Debug)]
+#[command(after_help = "Exit codes: 0 machines can run here, if with less; 1 they cannot.
+
+Examples:
+  garboard doctor
+  garboard doctor -o json | jq '.checks[] | select(.verdict != \"ok\") | .mend'
+  garboard doctor --qemu /opt/qemu/bin/qemu-system-x86_64
+  garboard doctor --facts > host.json      # for `garboard explain --facts host.json` elsewhere")]
+pub(crate) struct DoctorArgs {
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+    /// Examine this QEMU instead of the first one found.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) qemu: Option<PathBuf>,
+    /// Print the facts a plan is made from, as JSON, instead of advice.
+    #[arg(long, conflicts_with = "output")]
+    pub(crate) facts: bool,
+}
+
+/// What `-o json` prints.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report<'a> {
+    /// Nothing essential is missing.
+    can_run: bool,
+    checks: &'a [Check],
+}
+
+/// `garboard doctor`.
+pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
+    let places = Places::of_caller(None)?;
+    let mut options = gather_options(&places, args.qemu.as_deref());
+    // Whoever asks a doctor does not want yesterday's findings. What is found is kept for `run`.
+    options.freshness = Freshness::Anew;
+    if args.facts {
+        println!("{}", serde_json::to_string_pretty(&garboard_host::gather(&options)?)?);
+        return Ok(exit::OK);
+    }
+    let checks = diagnose(&options, &[places.runtime, places.state, places.cache])?;
+    match args.output {
+        Output::Json => {
+            let report = Report { can_run: can_run(&checks), checks: &checks };
+            println!("{}", serde_json::to_string_pretty(&report)?);
+        }
+        Output::Text => print!("{}", table(&checks, Style::of_standard_output())),
+    }
+    Ok(if can_run(&checks) { exit::OK } else { exit::FAILED })
+}
+
+/// Where every command looks for QEMU and keeps what it found out.
+pub(crate) fn gather_options(places: &Places, qemu: Option<&Path>) -> GatherOptions {
+    let mut options = GatherOptions::new(ProbeCache::at(places.cache.join("probe")), std::env::var_os("PATH"));
+    options.qemu = qemu.map(Path::to_path_buf);
+    options
+}
+
+/// Whether colours are wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Style {
+    Plain,
+    Coloured,
+}
+
+impl Style {
+    /// Colours for a terminal, unless its user asks for none (<https://no-color.org>).
+    fn of_standard_output() -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        if std::io::stdout().is_terminal() && !refused { Self::Coloured } else { Self::Plain }
+    }
+
+    fn verdict(self, verdict: Verdict) -> String {
+        let (word, colour) = match verdict {
+            Verdict::Ok => ("ok", 32),
+            Verdict::Degraded => ("degraded", 33),
+            Verdict::Missing => ("missing", 31),
+        };
+        match self {
+            Self::Plain => format!("{word:8}"),
+            Self::Coloured => format!("\x1b[{colour}m{word:8}\x1b[0m"),
+        }
+    }
+}
+
+fn table(checks: &[Check], style: Style) -> String {
+    let width = checks.iter().map(|check| check.title.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Check { title, verdict, detail, mend, .. } in checks {
+        text.push_str(&format!("{}  {title:width$}  {detail}\n", style.verdict(*verdict)));
+        if let Some(mend) = mend {
+            text.push_str(&format!("{:8}  {:width$}  -> {mend}\n", "", ""));
+        }
+    }
+    let lesser = checks.iter().filter(|check| check.verdict != Verdict::Ok).count();
+    text.push_str(&match (can_run(checks), lesser) {
+        (false, _) => "\nNo machine can run here; mend what is missing first.\n".to_owned(),
+        (true, 0) => "\nMachines run here.\n".to_owned(),
+        (true, 1) => "\nMachines run here; one thing could be better.\n".to_owned(),
+        (true, count) => format!("\nMachines run here; {count} things could be better.\n"),
+    });
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use garboard_host::Weight;
+
+    fn check(title: &'static str, verdict: Verdict, weight: Weight) -> Check {
+        let mend = (verdict != Verdict::Ok).then(|| "modprobe it".to_owned());
+        Check { id: "x", title, verdict, weight, detail: "found".to_owned(), mend }
+    }
+
+    #[test]
+    fn columns_are_aligned_and_every_defect_has_its_advice() {
+        let checks =
+            [check("KVM", Verdict::Ok, Weight::Optional), check("Processor", Verdict::Degraded, Weight::Optional)];
+        let expected = "ok        KVM        found\n\
+                        degraded  Processor  found\n                     -> modprobe it\n\n\
+                        Machines run here; one thing could be better.\n";
+        assert_eq!(table(&checks, Style::Plain), expected);
+    }
+
+    #[test]
+    fn what_is_missing_and_essential_is_the_last_word() {
+        let missing = |weight| table(&[check("QEMU", Verdict::Missing, weight)], Style::Plain);
+        assert!(missing(Weight::Essential).ends_with("No machine can run here; mend what is missing first.\n"));
+        assert!(missing(Weight::Optional).contains("Machines run here; one thing"));
+    }
+
+    #[test]
+    fn colours_do_not_move_columns() {
+        let checks = [check("KVM", Verdict::Ok, Weight::Optional), check("QEMU", Verdict::Missing, Weight::Essential)];
+        let mut coloured = table(&checks, Style::Coloured);
+        for code in ["\x1b[32m", "\x1b[31m", "\x1b[0m"] {
+            assert!(coloured.contains(code));
+            coloured = coloured.replace(code, "");
+        }
+        assert_eq!(coloured, table(&checks, Style::Plain));
+    }
+
+    #[test]
+    fn json_is_for_programs() {
+        let checks = [check("QEMU", Verdict::Missing, Weight::Essential)];
+        let text = serde_json::to_string(&Report { can_run: can_run(&checks), checks: &checks }).unwrap();
+        let expected = r#"{"canRun":false,"checks":[{"id":"x","title":"QEMU","verdict":"missing","weight":"essential","detail":"found","mend":"modprobe it"}]}"#;
+        assert_eq!(text, expected);
+    }
+}

@@ -1,0 +1,43 @@
+//! Exit codes, the contract with scripts. They are listed in `garboard --help`.
+
+use std::process::ExitCode;
+
+/// Everything asked for was done.
+pub(crate) const OK: u8 = 0;
+/// It was tried and failed; standard error says why.
+pub(crate) const FAILED: u8 = 1;
+/// A manifest, file or option is wrong; nothing was started.
+pub(crate) const BAD_INPUT: u8 = 2;
+/// There is no such machine.
+pub(crate) const NOT_FOUND: u8 = 3;
+/// The machine's state does not allow it.
+pub(crate) const REFUSED: u8 = 4;
+/// `run` without `--detach`: the guest's run ended badly (crash, out of memory, panic).
+pub(crate) const GUEST_FAILED: u8 = 5;
+
+/// An error that has an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub(crate) struct Complaint {
+    /// One of the codes above.
+    pub(crate) code: u8,
+    /// What is wrong and what to do.
+    pub(crate) message: String,
+}
+
+/// A complaint with a code.
+pub(crate) fn complaint(code: u8, message: impl Into<String>) -> anyhow::Error {
+    Complaint { code, message: message.into() }.into()
+}
+
+/// Prints an error with its whole chain and picks the code.
+pub(crate) fn report(outcome: anyhow::Result<u8>) -> ExitCode {
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            eprintln!("garboard: {error:#}");
+            let code = error.downcast_ref::<Complaint>().map_or(FAILED, |complaint| complaint.code);
+            ExitCode::from(code)
+        }
+    }
+}

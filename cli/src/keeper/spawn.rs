@@ -1,0 +1,84 @@
+//! Starting the two processes of a machine the way a kubelet starts its containers.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use anyhow::Context;
+use garboard_machine::facts::HostFacts;
+use nix::sched::{CloneFlags, setns, unshare};
+
+/// The user and group a machine's processes run as when the keeper is root: KubeVirt's `qemu`.
+pub(crate) const MACHINE_UID: u32 = 107;
+
+/// Files beside /usr that a dynamically linked QEMU needs.
+const LOADER_FILES: [&str; 2] = ["/etc/ld.so.cache", "/etc/localtime"];
+
+/// Finds one of our other programs: beside this one, or where a package puts it.
+pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
+    let own = std::env::current_exe().context("find the path of this program")?;
+    let beside = own.parent().map(|directory| directory.join(name));
+    let candidates = [beside, Some(PathBuf::from("/usr/libexec/garboard").join(name))];
+    candidates
+        .into_iter()
+        .flatten()
+        .find(|path| path.exists())
+        .with_context(|| format!("{name} is missing; it belongs beside {}", own.display()))
+}
+
+/// Starts the supervisor; its log is appended to `log`.
+pub(crate) fn supervisor(shared: &Path, log: &Path) -> anyhow::Result<Child> {
+    let mut command = Command::new(program("garboard-launcher")?);
+    command.arg(shared).env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(append(log)?);
+    if nix::unistd::geteuid().is_root() {
+        // As root, setting a user also drops every supplementary group.
+        command.uid(MACHINE_UID).gid(MACHINE_UID);
+    }
+    command.spawn().context("start the supervisor")
+}
+
+/// Starts PID 1. As root: in namespaces of its own, with a root file system of its own. It waits until its
+/// standard input is closed, so that it can be put into its cgroup first.
+pub(crate) fn init(shared: &Path, facts: &HostFacts, netns: Option<OwnedFd>, log: &Path) -> anyhow::Result<Child> {
+    let mut command = Command::new(program("garboard-init")?);
+    command.arg(shared).env_clear().current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(append(log)?);
+    let Some(netns) = netns else {
+        return command.stdin(Stdio::null()).spawn().context("start PID 1");
+    };
+    command.arg("--own-root");
+    for path in readable_paths(facts) {
+        command.arg("--readable").arg(path);
+    }
+    command.args(["--device", "/dev/kvm"]);
+    // unshare(2) and setns(2) act on the calling thread only, and what it starts inherits them: a thread of
+    // its own keeps the keeper where it is.
+    let thread = std::thread::spawn(move || -> anyhow::Result<Child> {
+        setns(netns.as_fd(), CloneFlags::CLONE_NEWNET).context("enter the machine's network namespace")?;
+        let flags =
+            CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
+        unshare(flags).context("make the machine's namespaces")?;
+        command.spawn().context("start PID 1")
+    });
+    thread.join().map_err(|_| anyhow::anyhow!("the thread that starts PID 1 died"))?
+}
+
+/// What QEMU must be able to read: itself, its libraries, modules and firmware.
+pub(crate) fn readable_paths(facts: &HostFacts) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> = LOADER_FILES.iter().map(PathBuf::from).collect();
+    let usr = Path::new("/usr");
+    paths.push(usr.to_owned());
+    let binary = PathBuf::from(&facts.qemu.binary);
+    let others = binary.parent().map(Path::to_owned).into_iter();
+    let others = others.chain(facts.qemu.firmware_dirs.iter().map(PathBuf::from));
+    let others = others.chain(facts.qemu.module_dir.iter().map(PathBuf::from));
+    paths.extend(others.filter(|path| !path.starts_with(usr)));
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+fn append(path: &Path) -> anyhow::Result<File> {
+    OpenOptions::new().create(true).append(true).open(path).with_context(|| format!("open {}", path.display()))
+}

@@ -1,0 +1,155 @@
+//! Where things are on a bare host. One place for every path; root and users each have their own.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+/// The directories Garboard uses on this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Places {
+    /// Running machines; gone after a reboot of the host.
+    pub(crate) runtime: PathBuf,
+    /// Records of ended runs, PVC stand-ins, EFI variables: what must survive.
+    pub(crate) state: PathBuf,
+    /// Images, probed features: what can be made again.
+    pub(crate) cache: PathBuf,
+}
+
+impl Places {
+    /// The directories of the calling user; `state` overrides where things survive.
+    pub(crate) fn of_caller(state: Option<&Path>) -> anyhow::Result<Self> {
+        let mut places = if nix::unistd::geteuid().is_root() { Self::of_root() } else { Self::of_user()? };
+        if let Some(state) = state {
+            places.state = std::path::absolute(state).with_context(|| format!("--state-dir {}", state.display()))?;
+        }
+        Ok(places)
+    }
+
+    fn of_root() -> Self {
+        Self {
+            runtime: from_environment("GARBOARD_RUNTIME_DIR").unwrap_or_else(|| "/run/garboard".into()),
+            state: from_environment("GARBOARD_STATE_DIR").unwrap_or_else(|| "/var/lib/garboard".into()),
+            cache: from_environment("GARBOARD_CACHE_DIR").unwrap_or_else(|| "/var/cache/garboard".into()),
+        }
+    }
+
+    fn of_user() -> anyhow::Result<Self> {
+        let home = from_environment("HOME").context("HOME is not set, so there is no place for state and images")?;
+        let uid = nix::unistd::geteuid();
+        let runtime = from_environment("XDG_RUNTIME_DIR").map(|directory| directory.join("garboard"));
+        Ok(Self {
+            runtime: from_environment("GARBOARD_RUNTIME_DIR")
+                .or(runtime)
+                .unwrap_or_else(|| format!("/tmp/garboard-{uid}").into()),
+            state: from_environment("GARBOARD_STATE_DIR")
+                .or_else(|| from_environment("XDG_STATE_HOME").map(|directory| directory.join("garboard")))
+                .unwrap_or_else(|| home.join(".local/state/garboard")),
+            cache: from_environment("GARBOARD_CACHE_DIR")
+                .or_else(|| from_environment("XDG_CACHE_HOME").map(|directory| directory.join("garboard")))
+                .unwrap_or_else(|| home.join(".cache/garboard")),
+        })
+    }
+
+    /// The directory of one machine while it runs.
+    pub(crate) fn machine(&self, id: &MachineId) -> PathBuf {
+        self.runtime.join(&id.namespace).join(&id.name)
+    }
+
+    /// The directory that machine shares with its supervisor and PID 1.
+    pub(crate) fn shared(&self, id: &MachineId) -> PathBuf {
+        self.machine(id).join("shared")
+    }
+
+    /// Where the records of a machine's runs are, one directory each, named by time.
+    pub(crate) fn records(&self, id: &MachineId) -> PathBuf {
+        self.state.join("records").join(&id.namespace).join(&id.name)
+    }
+
+    /// The stand-in of a claim.
+    pub(crate) fn claim(&self, namespace: &str, name: &str) -> PathBuf {
+        self.state.join("claims").join(namespace).join(name)
+    }
+
+    /// Where a machine's overlays and empty disks are while it runs.
+    pub(crate) fn scratch(&self, id: &MachineId) -> PathBuf {
+        self.state.join("scratch").join(&id.namespace).join(&id.name)
+    }
+
+    /// Where a machine's UEFI variables are kept.
+    pub(crate) fn firmware_vars(&self, id: &MachineId) -> PathBuf {
+        self.state.join("firmware").join(&id.namespace).join(format!("{}_VARS.fd", id.name))
+    }
+
+    /// Every machine that has a directory, sorted.
+    pub(crate) fn machines(&self) -> Vec<MachineId> {
+        let mut found = Vec::new();
+        for namespace in directories(&self.runtime) {
+            for name in directories(&self.runtime.join(&namespace)) {
+                found.push(MachineId { namespace: namespace.clone(), name });
+            }
+        }
+        found.sort();
+        found
+    }
+}
+
+fn directories(parent: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(parent).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect()
+}
+
+fn from_environment(name: &str) -> Option<PathBuf> {
+    std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Namespace and name of a machine.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct MachineId {
+    /// Its namespace, `default` unless the manifest says otherwise.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+}
+
+impl std::fmt::Display for MachineId {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{}/{}", self.namespace, self.name)
+    }
+}
+
+impl std::str::FromStr for MachineId {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+        for part in [namespace, name] {
+            let allowed = |character: char| {
+                character.is_ascii_lowercase() || character.is_ascii_digit() || "-.".contains(character)
+            };
+            if part.is_empty() || part.starts_with('.') || !part.chars().all(allowed) {
+                return Err(format!(
+                    "`{text}` is not NAME or NAMESPACE/NAME of lower-case letters, digits, `-` and `.`"
+                ));
+            }
+        }
+        Ok(Self { namespace: namespace.to_owned(), name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_in_the_default_namespace_and_never_a_path() {
+        let id: MachineId = "hello".parse().unwrap();
+        assert_eq!(id.to_string(), "default/hello");
+        assert_eq!("prod/db-1".parse::<MachineId>().unwrap().namespace, "prod");
+        for bad in ["", "/", "../x", "a/../b", "a/b/c", "Upper", ".hidden"] {
+            assert!(bad.parse::<MachineId>().is_err(), "{bad}");
+        }
+    }
+}

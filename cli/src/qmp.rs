@@ -1,0 +1,106 @@
+//! `garboard qmp`: one command or a session, through the supervisor's debug broker.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+
+use anyhow::Context;
+use garboard_protocol::control::{ControlReply, ControlRequest, QmpAccess};
+use serde_json::{Value, json};
+
+use crate::args::QmpArgs;
+use crate::client;
+use crate::exit::{self, BAD_INPUT, REFUSED, complaint};
+use crate::places::Places;
+
+mod session;
+
+/// `garboard qmp MACHINE [COMMAND [JSON]]`.
+pub(crate) fn run(args: &QmpArgs) -> anyhow::Result<u8> {
+    let places = Places::of_caller(None)?;
+    let stream = client::connect(&places, &args.machine)?;
+    let access = match (args.allow_dangerous, args.allow_write) {
+        (true, _) => QmpAccess::Dangerous,
+        (false, true) => QmpAccess::ReadWrite,
+        (false, false) => QmpAccess::ReadOnly,
+    };
+    match client::ask(&stream, &ControlRequest::Qmp { access })? {
+        ControlReply::Streaming => {}
+        ControlReply::Denied { reason } => return Err(complaint(REFUSED, format!("{}: {reason}", args.machine))),
+        other => anyhow::bail!("unexpected answer {other:?}"),
+    }
+    let mut connection = Connection::greet(stream)?;
+    match &args.command {
+        Some(command) => one(&mut connection, command, args.arguments.as_deref()),
+        None => session::run(&mut connection, &args.machine.to_string()),
+    }
+}
+
+fn one(connection: &mut Connection, command: &str, arguments: Option<&str>) -> anyhow::Result<u8> {
+    let arguments = match arguments {
+        Some(text) => Some(parse_arguments(text)?),
+        None => None,
+    };
+    let reply = connection.execute(command, arguments)?;
+    match reply.get("error") {
+        None => {
+            println!("{}", serde_json::to_string_pretty(&reply["return"])?);
+            Ok(exit::OK)
+        }
+        Some(error) => {
+            let description = error["desc"].as_str().unwrap_or("QEMU refused without a reason");
+            Err(complaint(REFUSED, format!("{command}: {description}")))
+        }
+    }
+}
+
+fn parse_arguments(text: &str) -> anyhow::Result<Value> {
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(complaint(BAD_INPUT, "the arguments must be a JSON object, for example '{\"id\":\"net0\"}'")),
+        Err(error) => Err(complaint(BAD_INPUT, format!("the arguments are not JSON: {error}"))),
+    }
+}
+
+/// A QMP connection after its greeting.
+struct Connection {
+    stream: UnixStream,
+    reader: BufReader<UnixStream>,
+    next_id: u64,
+}
+
+impl Connection {
+    fn greet(stream: UnixStream) -> anyhow::Result<Self> {
+        let reader = BufReader::new(stream.try_clone()?);
+        let mut connection = Self { stream, reader, next_id: 1 };
+        connection.read().context("no QMP greeting")?;
+        connection.execute("qmp_capabilities", None)?;
+        Ok(connection)
+    }
+
+    /// Sends a command and waits for its reply; events on the way are shown on standard error.
+    fn execute(&mut self, command: &str, arguments: Option<Value>) -> anyhow::Result<Value> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut message = json!({ "execute": command, "id": id });
+        if let Some(arguments) = arguments {
+            message["arguments"] = arguments;
+        }
+        writeln!(self.stream, "{message}").context("send the command")?;
+        loop {
+            let reply = self.read()?;
+            if reply.get("event").is_some() {
+                eprintln!("{reply}");
+            } else if reply["id"] == id {
+                return Ok(reply);
+            }
+        }
+    }
+
+    fn read(&mut self) -> anyhow::Result<Value> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line).context("hear from QEMU")? == 0 {
+            anyhow::bail!("the connection to QEMU was closed");
+        }
+        serde_json::from_str(&line).context("QEMU did not speak JSON")
+    }
+}

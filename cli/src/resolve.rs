@@ -1,0 +1,208 @@
+//! From the names in a machine's spec to what stands behind them on this host: images, claims, Secrets,
+//! ConfigMaps. What a kubelet and its volume plugins do on a cluster.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume};
+use garboard_launcher::supervisor::SSH_KEYS_PREFIX;
+use k8s_openapi::api::core::v1::LocalObjectReference;
+use serde_json::Value;
+
+use crate::claims::{self, ClaimUse};
+use crate::exit::{BAD_INPUT, complaint};
+use crate::images::Images;
+use crate::keeper::order::VolumeOrder;
+use crate::manifest::Document;
+use crate::places::Places;
+
+/// Where names are looked up.
+pub(crate) struct Surroundings<'a> {
+    /// Every document that was given.
+    pub(crate) documents: &'a [Document],
+    /// Images.
+    pub(crate) images: &'a Images,
+    /// Directories of this host.
+    pub(crate) places: &'a Places,
+}
+
+/// Files of a projected volume by name, base64.
+type Files = BTreeMap<String, String>;
+
+/// Finds what stands behind every volume; all that is missing is told at once.
+pub(crate) fn volumes(
+    vmi: &VirtualMachineInstance,
+    around: &Surroundings<'_>,
+) -> anyhow::Result<BTreeMap<String, VolumeOrder>> {
+    let mut orders = BTreeMap::new();
+    let mut problems = Vec::new();
+    for (index, volume) in vmi.spec.volumes.iter().enumerate() {
+        match one(vmi, volume, around) {
+            Ok(order) => {
+                orders.insert(volume.name.clone(), order);
+            }
+            Err(error) => problems.push(format!("spec.volumes[{index}] ({}): {error:#}", volume.name)),
+        }
+    }
+    for (index, secret) in ssh_secrets(vmi) {
+        match around.secret(vmi, secret, Optional::No) {
+            Ok(files) => {
+                orders.insert(ssh_volume(secret), VolumeOrder::Projected { files });
+            }
+            Err(error) => problems.push(format!("spec.accessCredentials[{index}]: {error:#}")),
+        }
+    }
+    if problems.is_empty() { Ok(orders) } else { Err(complaint(BAD_INPUT, problems.join("\n"))) }
+}
+
+/// The volume name under which the keys of a Secret reach the supervisor.
+fn ssh_volume(secret: &str) -> String {
+    format!("{SSH_KEYS_PREFIX}{secret}")
+}
+
+fn ssh_secrets(vmi: &VirtualMachineInstance) -> impl Iterator<Item = (usize, &str)> {
+    let credentials = vmi.spec.access_credentials.iter().enumerate();
+    credentials.filter_map(|(index, credential)| {
+        let secret = credential.ssh_public_key.as_ref()?.source.secret.as_ref()?;
+        Some((index, secret.secret_name.as_str()))
+    })
+}
+
+fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeOrder> {
+    let namespace = vmi.metadata.namespace.as_deref().unwrap_or("default");
+    if let Some(disk) = &volume.container_disk {
+        return around.images.disk(&disk.image, disk.path.as_deref(), disk.image_pull_policy.as_deref());
+    }
+    if let Some(claim) = &volume.persistent_volume_claim {
+        let usage = if claim.read_only == Some(true) { ClaimUse::ReadOnly } else { ClaimUse::ReadWrite };
+        return claims::open(around, namespace, &claim.claim_name, usage);
+    }
+    if let Some(data) = &volume.data_volume {
+        return claims::open(around, namespace, &data.name, ClaimUse::ReadWrite);
+    }
+    if let Some(claim) = volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref()) {
+        return claims::open(around, namespace, &claim.claim_name, ClaimUse::ReadOnly);
+    }
+    if let Some(disk) = &volume.host_disk {
+        return Ok(VolumeOrder::HostDisk { path: PathBuf::from(&disk.path) });
+    }
+    if let Some(seed) = &volume.cloud_init_no_cloud {
+        return cloud_init(vmi, seed, around);
+    }
+    if let Some(seed) = &volume.cloud_init_config_drive {
+        let refs = CloudInitNoCloudSource {
+            secret_ref: seed.secret_ref.clone(),
+            network_data_secret_ref: seed.network_data_secret_ref.clone(),
+            ..CloudInitNoCloudSource::default()
+        };
+        return cloud_init(vmi, &refs, around);
+    }
+    projected(vmi, volume, around)
+}
+
+fn projected(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeOrder> {
+    let files = if let Some(map) = &volume.config_map {
+        around.config_map(vmi, map.name.as_deref().unwrap_or_default(), Optional::from(map.optional))?
+    } else if let Some(secret) = &volume.secret {
+        around.secret(vmi, secret.secret_name.as_deref().unwrap_or_default(), Optional::from(secret.optional))?
+    } else if let Some(sysprep) = &volume.sysprep {
+        match (&sysprep.config_map, &sysprep.secret) {
+            (Some(map), _) => around.config_map(vmi, &map.name, Optional::No)?,
+            (None, Some(secret)) => around.secret(vmi, &secret.name, Optional::No)?,
+            (None, None) => anyhow::bail!("sysprep names neither a ConfigMap nor a Secret"),
+        }
+    } else if let Some(downward) = &volume.downward_api {
+        crate::downward::files(vmi, &downward.fields)?
+    } else if volume.service_account.is_some() {
+        anyhow::bail!("a bare host has no service accounts; use a Secret, or run this machine on a cluster")
+    } else {
+        return Ok(VolumeOrder::Made);
+    };
+    Ok(VolumeOrder::Projected { files })
+}
+
+/// KubeVirt takes the keys in both spellings.
+fn cloud_init(
+    vmi: &VirtualMachineInstance,
+    seed: &CloudInitNoCloudSource,
+    around: &Surroundings<'_>,
+) -> anyhow::Result<VolumeOrder> {
+    let mut files = Files::new();
+    let mut take = |reference: &Option<LocalObjectReference>, keys: [&str; 2]| -> anyhow::Result<()> {
+        let Some(reference) = reference else { return Ok(()) };
+        let secret = around.secret(vmi, &reference.name, Optional::No)?;
+        let content = keys.iter().find_map(|key| secret.get(*key));
+        let content = content.ok_or_else(|| anyhow::anyhow!("Secret {} has no key `{}`", reference.name, keys[0]))?;
+        files.insert(keys[0].to_owned(), content.clone());
+        Ok(())
+    };
+    take(&seed.secret_ref, ["userdata", "userData"])?;
+    // The network may stand in the same Secret, then the key is optional.
+    take(&seed.network_data_secret_ref, ["networkdata", "networkData"])?;
+    if files.is_empty() { Ok(VolumeOrder::Made) } else { Ok(VolumeOrder::Projected { files }) }
+}
+
+/// Whether an object may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Optional {
+    Yes,
+    No,
+}
+
+impl From<Option<bool>> for Optional {
+    fn from(written: Option<bool>) -> Self {
+        if written == Some(true) { Self::Yes } else { Self::No }
+    }
+}
+
+impl Surroundings<'_> {
+    /// The document of that kind and name in that namespace.
+    pub(crate) fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<&Document> {
+        let is_it = |document: &&Document| {
+            document.kind() == kind && document.name() == name && document.namespace() == namespace
+        };
+        self.documents.iter().find(is_it)
+    }
+
+    fn secret(&self, vmi: &VirtualMachineInstance, name: &str, optional: Optional) -> anyhow::Result<Files> {
+        let Some(document) = self.named(vmi, "Secret", name, optional)? else { return Ok(Files::new()) };
+        let mut files = texts(&document.value["data"], "data", str::to_owned)?;
+        files.extend(texts(&document.value["stringData"], "stringData", |text| STANDARD.encode(text))?);
+        Ok(files)
+    }
+
+    fn config_map(&self, vmi: &VirtualMachineInstance, name: &str, optional: Optional) -> anyhow::Result<Files> {
+        let Some(document) = self.named(vmi, "ConfigMap", name, optional)? else { return Ok(Files::new()) };
+        let mut files = texts(&document.value["data"], "data", |text| STANDARD.encode(text))?;
+        files.extend(texts(&document.value["binaryData"], "binaryData", str::to_owned)?);
+        Ok(files)
+    }
+
+    fn named(
+        &self,
+        vmi: &VirtualMachineInstance,
+        kind: &str,
+        name: &str,
+        optional: Optional,
+    ) -> anyhow::Result<Option<&Document>> {
+        let namespace = vmi.metadata.namespace.as_deref().unwrap_or("default");
+        match (self.find(kind, namespace, name), optional) {
+            (Some(document), _) => Ok(Some(document)),
+            (None, Optional::Yes) => Ok(None),
+            (None, Optional::No) => anyhow::bail!(
+                "{kind} {namespace}/{name} is not in the given files; add its manifest to the command line"
+            ),
+        }
+    }
+}
+
+fn texts(object: &Value, field: &str, encode: impl Fn(&str) -> String) -> anyhow::Result<Files> {
+    let mut files = Files::new();
+    for (key, value) in object.as_object().into_iter().flatten() {
+        let text = value.as_str().ok_or_else(|| anyhow::anyhow!("{field}.{key} is not text; quote it"))?;
+        files.insert(key.clone(), encode(text));
+    }
+    Ok(files)
+}

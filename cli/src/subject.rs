@@ -1,0 +1,95 @@
+//! Which machine a command line means, judged and defaulted.
+
+use garboard_api::cluster::ClusterConfig;
+use garboard_api::defaults::{Identity, default_vmi, vmi_of};
+use garboard_api::v1::VirtualMachineInstance;
+use garboard_api::validate::{Object, review, validate_vmi};
+use uuid::Uuid;
+
+use crate::args::ManifestArgs;
+use crate::exit::{BAD_INPUT, complaint};
+use crate::manifest::{self, Document};
+use crate::places::MachineId;
+
+/// Namespace of the identifiers that are made from names: an instance made twice from the same manifest is the
+/// same machine to its guest.
+const IDENTITY_NAMESPACE: Uuid = Uuid::from_u128(0x6761_7262_6f61_7264_8000_0000_0000_0001);
+
+/// One machine out of the given files.
+pub(crate) struct Subject {
+    /// The instance, defaulted.
+    pub(crate) vmi: VirtualMachineInstance,
+    /// When the VM is to be started again after its run; `None` for an instance.
+    pub(crate) run_strategy: Option<String>,
+    /// Every document that was given.
+    pub(crate) documents: Vec<Document>,
+    /// Whose it is.
+    pub(crate) id: MachineId,
+}
+
+/// Reads the files and picks the machine; every mistake in its manifest is told at once.
+pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
+    let documents = manifest::load(&args.files)?;
+    let document = pick(&documents, args.name.as_deref())?;
+    let admission = review(&document.value, &ClusterConfig::default());
+    for warning in &admission.warnings {
+        eprintln!("garboard: warning: {}: {warning}", document.origin);
+    }
+    let Some(object) = admission.object.filter(|_| admission.faults.is_empty()) else {
+        let faults = admission.faults.iter().map(|fault| format!("{}: {fault}", document.origin));
+        return Err(complaint(BAD_INPUT, faults.collect::<Vec<_>>().join("\n")));
+    };
+    let (mut vmi, run_strategy) = match object {
+        Object::VirtualMachineInstance(vmi) => (*vmi, None),
+        Object::VirtualMachine(vm) => {
+            let strategy = vm.spec.run_strategy.clone();
+            let strategy =
+                strategy.or(vm.spec.running.map(|running| if running { "Always" } else { "Halted" }.to_owned()));
+            (vmi_of(&vm), strategy)
+        }
+    };
+    let id = identify(&mut vmi)?;
+    Ok(Subject { vmi, run_strategy, documents, id })
+}
+
+fn pick<'a>(documents: &'a [Document], name: Option<&str>) -> anyhow::Result<&'a Document> {
+    let machines: Vec<&Document> = documents.iter().filter(|document| document.is_machine()).collect();
+    let wanted: Vec<&Document> =
+        machines.iter().copied().filter(|document| name.is_none_or(|name| document.name() == name)).collect();
+    match (wanted.as_slice(), name) {
+        ([one], _) => Ok(one),
+        ([], None) => {
+            let text = "the given files hold no VirtualMachine and no VirtualMachineInstance of kubevirt.io";
+            Err(complaint(BAD_INPUT, text))
+        }
+        ([], Some(name)) => Err(complaint(BAD_INPUT, format!("the given files hold no machine called {name}"))),
+        (several, _) => {
+            let names: Vec<&str> = several.iter().map(|document| document.name()).collect();
+            let text = format!("the given files hold several machines ({}); choose one with --name", names.join(", "));
+            Err(complaint(BAD_INPUT, text))
+        }
+    }
+}
+
+/// Gives the instance what an API server would: namespace and UID; then the rest of its defaults, and judges what
+/// only an instance can break.
+fn identify(vmi: &mut VirtualMachineInstance) -> anyhow::Result<MachineId> {
+    let namespace = vmi.metadata.namespace.get_or_insert_with(|| "default".to_owned()).clone();
+    let name = vmi.metadata.name.clone().unwrap_or_default();
+    let full = format!("{namespace}/{name}");
+    let uid = Uuid::new_v5(&IDENTITY_NAMESPACE, full.as_bytes());
+    vmi.metadata.uid.get_or_insert_with(|| uid.to_string());
+    let firmware_uuid = Uuid::new_v5(&uid, b"firmware");
+    // Admission is pure and gives an instance without a UUID the nil one; here it gets one of its own.
+    let firmware = vmi.spec.domain.firmware.get_or_insert_default();
+    if firmware.uuid.as_deref().is_none_or(|written| written.is_empty() || written == Uuid::nil().to_string()) {
+        firmware.uuid = Some(firmware_uuid.to_string());
+    }
+    default_vmi(vmi, &ClusterConfig::default(), &Identity { firmware_uuid });
+    let faults = validate_vmi(vmi, &ClusterConfig::default());
+    if !faults.is_empty() {
+        let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        return Err(complaint(BAD_INPUT, lines.join("\n")));
+    }
+    full.parse().map_err(|problem: String| complaint(BAD_INPUT, format!("metadata.name: {problem}")))
+}

@@ -1,0 +1,58 @@
+//! Opening what only the keeper may open: stand-ins of claims, host disks, UEFI variables.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use anyhow::Context;
+use garboard_api::quantity::Quantity;
+use garboard_storage::open::{Access, Direct, Expected, Opening, open_disk};
+use serde_json::Value;
+
+use crate::keeper::order::{FirmwareVars, VolumeOrder};
+
+/// Opens a volume for the machine's supervisor.
+pub(crate) fn open(order: &VolumeOrder, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
+    match order {
+        VolumeOrder::Opened { path, writable: true } => disk(path, Access::ReadWrite),
+        VolumeOrder::Opened { path, writable: false } => disk(path, Access::ReadOnly),
+        VolumeOrder::HostDisk { path } => host_disk(path, vmi, name),
+        VolumeOrder::Directory { .. }
+        | VolumeOrder::File { .. }
+        | VolumeOrder::Projected { .. }
+        | VolumeOrder::Made => {
+            anyhow::bail!("volume {name} is not one that the keeper opens")
+        }
+    }
+}
+
+fn disk(path: &Path, access: Access) -> anyhow::Result<OwnedFd> {
+    let opening = Opening { access, direct: Direct::Off, expected: Expected::FileOrBlock };
+    Ok(open_disk(path, opening)?.fd)
+}
+
+/// `type: DiskOrCreate` makes a sparse file of the given capacity.
+fn host_disk(path: &Path, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
+    let volumes = vmi["spec"]["volumes"].as_array().into_iter().flatten();
+    let source = volumes.into_iter().find(|volume| volume["name"] == name).map(|volume| &volume["hostDisk"]);
+    let may_create = source.is_some_and(|source| source["type"] == "DiskOrCreate");
+    if may_create && !path.exists() {
+        let capacity = source.and_then(|source| source["capacity"].as_str()).unwrap_or_default();
+        let bytes = capacity.parse::<Quantity>().ok().and_then(|quantity| quantity.to_bytes());
+        let bytes = bytes.with_context(|| format!("hostDisk.capacity `{capacity}` is not a size"))?;
+        let file = std::fs::File::create_new(path).with_context(|| format!("create {}", path.display()))?;
+        file.set_len(bytes).with_context(|| format!("make {} {bytes} bytes long", path.display()))?;
+    }
+    disk(path, Access::ReadWrite)
+}
+
+/// The variables of a machine, made from their template at its first start.
+pub(crate) fn firmware_vars(vars: &FirmwareVars) -> anyhow::Result<OwnedFd> {
+    if !vars.path.exists() {
+        let directory = vars.path.parent().unwrap_or(&vars.path);
+        std::fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
+        let fresh = vars.path.with_extension("new");
+        std::fs::copy(&vars.template, &fresh).with_context(|| format!("copy {}", vars.template.display()))?;
+        std::fs::rename(&fresh, &vars.path).with_context(|| format!("create {}", vars.path.display()))?;
+    }
+    disk(&vars.path, Access::ReadWrite)
+}

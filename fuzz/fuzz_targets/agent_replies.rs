@@ -1,0 +1,4 @@
+//! The target `agent_replies` for libFuzzer; what it does is in `src/qmp.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| garboard_fuzz::qmp::agent_replies(data));

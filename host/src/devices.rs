@@ -1,0 +1,121 @@
+//! Device nodes: who may open them, and whether we can.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::PathBuf;
+
+use crate::root::HostRoot;
+
+/// Multiplies packets: guests are joined to networks with it.
+pub const TUN: &str = "/dev/net/tun";
+/// Moves packets in the kernel instead of QEMU.
+pub const VHOST_NET: &str = "/dev/vhost-net";
+/// The kernel's virtual machines.
+pub const KVM: &str = "/dev/kvm";
+
+/// A device node as this process finds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceNode {
+    /// Its path, without the prefix of the root.
+    pub path: PathBuf,
+    /// What opening it for reading and writing gave.
+    pub access: Access,
+    /// Owner, group and permission bits; `None` if it is not there.
+    pub permissions: Option<Permissions>,
+}
+
+/// What opening gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// It opens.
+    Open,
+    /// There is no such node.
+    Missing,
+    /// We may not.
+    NotPermitted,
+    /// It is there and we may, but its driver says no: the kernel's words.
+    Refused(String),
+}
+
+/// Owner, group and permission bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Permissions {
+    /// User that owns it.
+    pub uid: u32,
+    /// Group that owns it.
+    pub gid: u32,
+    /// The lower twelve bits of the mode.
+    pub mode: u32,
+}
+
+impl DeviceNode {
+    /// Looks at a node and tries to open it.
+    #[must_use]
+    pub fn probe(root: &HostRoot, path: &str) -> Self {
+        let real = root.path(path);
+        let permissions = fs::metadata(&real).ok().map(|metadata| Permissions {
+            uid: metadata.uid(),
+            gid: metadata.gid(),
+            mode: metadata.mode() & 0o7777,
+        });
+        let flags = nix::libc::O_CLOEXEC | nix::libc::O_NONBLOCK;
+        let access = match fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&real) {
+            Ok(_) => Access::Open,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Access::Missing,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Access::NotPermitted,
+            Err(error) => Access::Refused(error.to_string()),
+        };
+        Self { path: path.into(), access, permissions }
+    }
+
+    /// Whether it opens.
+    #[must_use]
+    pub fn opens(&self) -> bool {
+        self.access == Access::Open
+    }
+
+    /// Whether the permission bits let a process with this user and these groups read and write it. Access control
+    /// lists are not looked at.
+    #[must_use]
+    pub fn permits(&self, uid: u32, groups: &[u32]) -> bool {
+        let Some(Permissions { uid: owner, gid: group, mode }) = self.permissions else { return false };
+        let shift = if uid == owner {
+            6
+        } else if groups.contains(&group) {
+            3
+        } else {
+            0
+        };
+        uid == 0 || (mode >> shift) & 0o6 == 0o6
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::host_of;
+
+    fn node(uid: u32, gid: u32, mode: u32) -> DeviceNode {
+        DeviceNode { path: KVM.into(), access: Access::Open, permissions: Some(Permissions { uid, gid, mode }) }
+    }
+
+    #[test]
+    fn permission_bits_are_read_as_the_kernel_reads_them() {
+        assert!(node(0, 108, 0o660).permits(107, &[107, 108]));
+        assert!(!node(0, 108, 0o660).permits(107, &[107]));
+        assert!(node(0, 0, 0o666).permits(107, &[107]));
+        assert!(!node(0, 0, 0o600).permits(107, &[107]));
+        assert!(node(0, 0, 0o600).permits(0, &[]));
+        // The owner's bits count for the owner even where others may do more.
+        assert!(!node(107, 107, 0o066).permits(107, &[107]));
+    }
+
+    #[test]
+    fn a_missing_node_is_told_from_a_closed_one() {
+        let (_directory, root) = host_of(&[("/dev/net/tun", "")]);
+        assert_eq!(DeviceNode::probe(&root, VHOST_NET).access, Access::Missing);
+        assert!(!DeviceNode::probe(&root, VHOST_NET).permits(0, &[]));
+        assert!(DeviceNode::probe(&root, TUN).opens());
+    }
+}

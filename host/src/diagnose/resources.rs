@@ -1,0 +1,59 @@
+//! Memory and room on disk.
+
+use garboard_machine::facts::HugepagePool;
+
+use super::{Check, Surroundings, human_bytes};
+use crate::room::Room;
+use crate::survey::Survey;
+
+/// Below this no guest with a distribution's kernel starts.
+const LEAST_MEMORY: u64 = 256 << 20;
+
+/// Below this an image of a distribution does not fit.
+const LEAST_ROOM: u64 = 1 << 30;
+
+pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check> {
+    let memory = &survey.memory;
+    let detail = format!("{} available of {}", human_bytes(memory.available_bytes), human_bytes(memory.total_bytes));
+    let check = Check::new("memory", "Memory", detail);
+    let memory_check = if memory.available_bytes < LEAST_MEMORY {
+        check.degraded("free some memory: a Linux guest needs 256 MiB or more")
+    } else {
+        check
+    };
+    let mut checks = vec![memory_check, hugepages(&memory.hugepages)];
+    checks.extend(surroundings.rooms.iter().map(room));
+    checks
+}
+
+fn hugepages(pools: &[HugepagePool]) -> Check {
+    let reserved: Vec<String> = pools
+        .iter()
+        .filter(|pool| pool.total > 0)
+        .map(|pool| format!("{} of {} free, {} each", pool.free, pool.total, human_bytes(pool.page_bytes)))
+        .collect();
+    let detail = if reserved.is_empty() {
+        "none reserved; only machines that ask for them need any (sysctl vm.nr_hugepages=…)".to_owned()
+    } else {
+        reserved.join("; ")
+    };
+    Check::new("hugepages", "Huge pages", detail)
+}
+
+fn room(room: &Room) -> Check {
+    let directory = room.directory.display();
+    let check = |detail: String| Check::new("room", "Room", detail);
+    if room.read_only || !room.writable {
+        return check(format!("{directory} cannot be written"))
+            .missing(
+                "name another place with --state-dir or GARBOARD_STATE_DIR, GARBOARD_CACHE_DIR, GARBOARD_RUNTIME_DIR",
+            )
+            .essential();
+    }
+    let check = check(format!("{} free for {directory}", human_bytes(room.free_bytes)));
+    if room.free_bytes < LEAST_ROOM {
+        check.degraded("free some, or name another place with --state-dir")
+    } else {
+        check
+    }
+}

@@ -1,0 +1,289 @@
+//! KVM: whether it is there, may be used, and really runs guests.
+//!
+//! Three questions that answers to ioctls do not tell apart: a KVM inside a virtual machine may open and answer like any
+//! other and interpret every instruction of a guest's kernel, a thousand times slower than the processor and many times
+//! slower than QEMU's own translator. See [`Execution`].
+
+mod long_mode;
+mod measure;
+
+use std::os::unix::fs::MetadataExt;
+
+use garboard_machine::facts::KvmState;
+use kvm_ioctls::{Cap, Kvm};
+use serde::{Deserialize, Serialize};
+
+pub use measure::Slowdown;
+
+use crate::boot::BootId;
+use crate::cache::ProbeCache;
+use crate::devices::{Access, DeviceNode, KVM};
+use crate::qemu::Freshness;
+use crate::root::HostRoot;
+
+/// The only version of the interface there is since 2007.
+const API_VERSION: i32 = 12;
+
+/// Abilities QEMU does not start without: from its lists `kvm_required_capabilites` and
+/// `kvm_arch_required_capabilities` (7.2).
+const REQUIRED: [(Cap, &str); 6] = [
+    (Cap::JoinMemoryRegionsWorks, "join-memory-regions-works"),
+    (Cap::UserMemory, "user-memory"),
+    (Cap::DestroyMemoryRegionWorks, "destroy-memory-region-works"),
+    (Cap::SetTssAddr, "set-tss-addr"),
+    (Cap::ExtCpuid, "ext-cpuid"),
+    (Cap::MpState, "mp-state"),
+];
+
+/// Abilities a machine is better with.
+const USEFUL: [(Cap, &str); 4] = [
+    (Cap::Irqchip, "irqchip"),
+    (Cap::SplitIrqchip, "split-irqchip"),
+    (Cap::Irqfd, "irqfd"),
+    (Cap::ImmediateExit, "immediate-exit"),
+];
+
+/// Who would run QEMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runner {
+    /// This user.
+    Caller,
+    /// [`MACHINE_UID`], in the group that owns `/dev/kvm` and no other: what root makes a machine's processes.
+    MachineUser,
+}
+
+/// The user a machine's processes are when root starts them; 107 is `qemu` in KubeVirt's images, too.
+pub const MACHINE_UID: u32 = 107;
+
+/// What KVM is worth.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvmReport {
+    /// `/dev/kvm` itself.
+    pub node: DeviceNode,
+    /// What it answered; `None` if it does not open.
+    pub interface: Option<KvmInterface>,
+}
+
+/// What an open `/dev/kvm` answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvmInterface {
+    /// `KVM_GET_API_VERSION`; 12.
+    pub api_version: i32,
+    /// The most vCPUs of one machine.
+    pub max_vcpus: usize,
+    /// Abilities QEMU cannot do without, that are missing.
+    pub missing: Vec<&'static str>,
+    /// Abilities that make machines faster, that are missing.
+    pub lacking: Vec<&'static str>,
+    /// What running code in a scratch VM gave.
+    pub execution: Execution,
+}
+
+/// How guest code runs, found by running some in 64-bit supervisor mode.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Execution {
+    /// The processor runs it.
+    Native {
+        /// Time of a loop in the guest divided by its time outside; about 1.
+        slowdown: Slowdown,
+    },
+    /// It is interpreted.
+    Emulated {
+        /// The same of a guest's kernel: hundreds to tens of thousands.
+        slowdown: Slowdown,
+        /// And of a guest's programs, if they run: often 1 even here.
+        user_slowdown: Option<Slowdown>,
+    },
+    /// It does not run.
+    Failed {
+        /// Why, with all causes.
+        reason: String,
+    },
+}
+
+impl KvmReport {
+    /// Looks at `/dev/kvm`, opens it, and runs a scratch VM, or takes the measurement of this boot from `cache`.
+    #[must_use]
+    pub fn probe(root: &HostRoot, cache: &ProbeCache, boot: &BootId, freshness: Freshness) -> Self {
+        let node = DeviceNode::probe(root, KVM);
+        if !node.opens() || !root.is_real() {
+            return Self { node, interface: None };
+        }
+        match Kvm::new() {
+            Ok(kvm) => Self { node, interface: Some(examine(&kvm, cache, boot, freshness)) },
+            Err(error) => {
+                let access = Access::Refused(error.to_string());
+                Self { node: DeviceNode { access, ..node }, interface: None }
+            }
+        }
+    }
+
+    /// Whether the permissions of `/dev/kvm` let QEMU in.
+    #[must_use]
+    pub fn lets_in(&self, runner: Runner) -> bool {
+        match (runner, self.node.permissions) {
+            (Runner::Caller, _) | (_, None) => true,
+            (Runner::MachineUser, Some(permissions)) => self.node.permits(MACHINE_UID, &[permissions.gid]),
+        }
+    }
+
+    /// The planner's word for it.
+    #[must_use]
+    pub fn state(&self, runner: Runner) -> KvmState {
+        match (&self.node.access, &self.interface) {
+            (Access::Missing, _) => KvmState::Missing,
+            (Access::NotPermitted, _) => KvmState::NotPermitted,
+            (Access::Open | Access::Refused(_), None) => KvmState::Broken,
+            (_, Some(interface)) if interface.api_version != API_VERSION || !interface.missing.is_empty() => {
+                KvmState::Broken
+            }
+            (_, Some(interface)) => match interface.execution {
+                Execution::Native { .. } if self.lets_in(runner) => KvmState::Native,
+                Execution::Native { .. } => KvmState::NotPermitted,
+                Execution::Emulated { .. } => KvmState::Emulated,
+                Execution::Failed { .. } => KvmState::Broken,
+            },
+        }
+    }
+}
+
+fn examine(kvm: &Kvm, cache: &ProbeCache, boot: &BootId, freshness: Freshness) -> KvmInterface {
+    let without = |list: &[(Cap, &'static str)]| {
+        list.iter().filter(|(cap, _)| !kvm.check_extension(*cap)).map(|(_, name)| *name).collect()
+    };
+    KvmInterface {
+        api_version: kvm.get_api_version(),
+        max_vcpus: kvm.get_max_vcpus(),
+        missing: without(&REQUIRED),
+        lacking: without(&USEFUL),
+        execution: execution(kvm, cache, boot, freshness),
+    }
+}
+
+fn execution(kvm: &Kvm, cache: &ProbeCache, boot: &BootId, freshness: Freshness) -> Execution {
+    // A node of the same number is the same driver; another one may have been loaded since the measurement.
+    let device = std::fs::metadata(KVM).map(|metadata| metadata.rdev()).unwrap_or_default();
+    let modules =
+        ["kvm_intel", "kvm_amd", "kvm_pvm"].map(|name| HostRoot::real().exists(format!("/sys/module/{name}")));
+    let key = format!("boot {boot}; device {device:x}; modules {modules:?}");
+    if freshness == Freshness::Stored
+        && let Some(stored) = cache.get("kvm", &key)
+    {
+        return stored;
+    }
+    let found = measure_execution(kvm);
+    // A failure may have been the moment's (no memory): it is not kept.
+    if !matches!(found, Execution::Failed { .. }) {
+        cache.put("kvm", &key, &found);
+    }
+    found
+}
+
+fn measure_execution(kvm: &Kvm) -> Execution {
+    match long_mode::measure(kvm, long_mode::Ring::Supervisor) {
+        Ok(slowdown) if slowdown < Slowdown::EMULATED_FROM => Execution::Native { slowdown },
+        Ok(slowdown) => {
+            Execution::Emulated { slowdown, user_slowdown: long_mode::measure(kvm, long_mode::Ring::User).ok() }
+        }
+        Err(error) => Execution::Failed { reason: chain(&error) },
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}
+
+/// Whether guests may run guests of their own: the parameter `nested` of the module in use. `None` if no module says.
+#[must_use]
+pub fn nested(root: &HostRoot) -> Option<bool> {
+    ["kvm_intel", "kvm_amd"].iter().find_map(|module| {
+        let value = root.read_trimmed(format!("/sys/module/{module}/parameters/nested"))?;
+        Some(matches!(value.as_str(), "1" | "Y" | "y"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::root::testing::host_of;
+
+    fn report(access: Access, execution: Execution) -> KvmReport {
+        let interface =
+            KvmInterface { api_version: 12, max_vcpus: 8, missing: Vec::new(), lacking: Vec::new(), execution };
+        let interface = (access == Access::Open).then_some(interface);
+        KvmReport { node: DeviceNode { path: KVM.into(), access, permissions: None }, interface }
+    }
+
+    #[test]
+    fn every_finding_has_its_state() {
+        let native = Execution::Native { slowdown: Slowdown::of_ratio(1.0) };
+        let emulated = Execution::Emulated { slowdown: Slowdown::of_ratio(900.0), user_slowdown: None };
+        let failed = Execution::Failed { reason: "shutdown".into() };
+        let cases = [
+            (report(Access::Missing, native.clone()), KvmState::Missing),
+            (report(Access::NotPermitted, native.clone()), KvmState::NotPermitted),
+            (report(Access::Refused("no such device".into()), native.clone()), KvmState::Broken),
+            (report(Access::Open, native), KvmState::Native),
+            (report(Access::Open, emulated), KvmState::Emulated),
+            (report(Access::Open, failed), KvmState::Broken),
+        ];
+        for (report, state) in cases {
+            assert_eq!(report.state(Runner::Caller), state, "{report:?}");
+        }
+        let mut old = report(Access::Open, Execution::Native { slowdown: Slowdown::of_ratio(1.0) });
+        old.interface.as_mut().unwrap().api_version = 11;
+        assert_eq!(old.state(Runner::Caller), KvmState::Broken);
+    }
+
+    #[test]
+    fn a_node_that_only_root_may_open_is_of_no_use_to_a_machine_of_root() {
+        use crate::devices::Permissions;
+        let mut report = report(Access::Open, Execution::Native { slowdown: Slowdown::of_ratio(1.0) });
+        for (mode, state) in [(0o600, KvmState::NotPermitted), (0o660, KvmState::Native), (0o666, KvmState::Native)] {
+            report.node.permissions = Some(Permissions { uid: 0, gid: 108, mode });
+            assert_eq!(report.state(Runner::MachineUser), state, "{mode:o}");
+            assert_eq!(report.state(Runner::Caller), KvmState::Native, "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_host_without_the_node_is_told_so() {
+        let (_directory, root) = host_of(&[]);
+        let report = KvmReport::probe(&root, &ProbeCache::none(), &BootId::read(&root), Freshness::Anew);
+        assert_eq!(report.state(Runner::Caller), KvmState::Missing);
+    }
+
+    #[test]
+    fn nesting_is_read_from_the_module_in_use() {
+        for (value, answer) in [("Y\n", true), ("1\n", true), ("N\n", false), ("0\n", false)] {
+            let (_directory, root) = host_of(&[("/sys/module/kvm_amd/parameters/nested", value)]);
+            assert_eq!(nested(&root), Some(answer), "{value:?}");
+        }
+        let (_directory, root) = host_of(&[]);
+        assert_eq!(nested(&root), None);
+    }
+
+    #[test]
+    fn the_measurement_is_taken_once_per_boot() {
+        let root = HostRoot::real();
+        let directory = tempfile::tempdir().unwrap();
+        let cache = ProbeCache::at(directory.path());
+        let boot = BootId::read(&root);
+        let first = KvmReport::probe(&root, &cache, &boot, Freshness::Stored);
+        if first.interface.is_none() {
+            eprintln!("skipped: /dev/kvm is not there or may not be opened");
+            return;
+        }
+        // The very same numbers: it was not measured again.
+        assert_eq!(KvmReport::probe(&root, &cache, &boot, Freshness::Stored), first);
+        assert_ne!(KvmReport::probe(&root, &cache, &boot, Freshness::Anew), first);
+    }
+}

@@ -1,0 +1,17 @@
+//! `garboard-init`: wiring only; see the `init` module.
+
+use std::process::ExitCode;
+
+use garboard_launcher::init::{self, InitOptions};
+
+fn main() -> ExitCode {
+    garboard_launcher::close_inherited_on_exec();
+    match InitOptions::from_args(std::env::args().skip(1)) {
+        Ok(options) => ExitCode::from(init::run(options)),
+        Err(message) => {
+            use std::io::Write;
+            let _ = writeln!(std::io::stderr(), "garboard-init: {message}");
+            ExitCode::from(64)
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! On a bare host PID 1 builds what a container runtime gives it in a pod: a root file system that holds
+//! QEMU and its libraries read-only, the shared directory, a few devices, its own /proc, and nothing else.
+//!
+//! It runs in mount, PID, IPC, UTS and network namespaces that the keeper made for it
+//! (`mount_namespaces(7)`, `pivot_root(2)`).
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::unistd::pivot_root;
+
+use super::InitError;
+
+/// Device files every program expects.
+const BASIC_DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// Host links that must exist for the dynamic loader on a merged-/usr system.
+const USR_LINKS: [&str; 4] = ["/bin", "/lib", "/lib64", "/sbin"];
+/// Upper bound of the memory file system the new root is on; it holds directories and mount points only.
+const ROOT_TMPFS: &str = "size=1m,mode=0755";
+
+/// Waits until the keeper has put this process where it belongs (its cgroup): it closes our standard input.
+///
+/// # Errors
+/// When standard input cannot be read.
+pub(super) fn wait_for_keeper() -> Result<(), InitError> {
+    let mut ignored = Vec::new();
+    std::io::stdin()
+        .take(64)
+        .read_to_end(&mut ignored)
+        .map(|_| ())
+        .map_err(|error| InitError::system("wait for the keeper", error))
+}
+
+/// Builds the new root below `shared/../root` and moves into it.
+///
+/// # Errors
+/// The mount that failed, by path.
+pub(super) fn own_root(shared: &Path, readable: &[PathBuf], devices: &[PathBuf]) -> Result<(), InitError> {
+    let parent = shared.parent().unwrap_or(shared);
+    let root = parent.join("root");
+    fs::create_dir_all(&root).map_err(|error| InitError::system(format!("create {}", root.display()), error))?;
+    call_mount(None, Path::new("/"), None, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    call_mount(Some(Path::new("tmpfs")), &root, Some("tmpfs"), flags, Some(ROOT_TMPFS))?;
+    // Before everything that is bound: the shared directory may be below /tmp.
+    make_directory(&root.join("tmp"))?;
+    call_mount(Some(Path::new("tmpfs")), &root.join("tmp"), Some("tmpfs"), flags, Some("size=16m,mode=1777"))?;
+    for path in readable {
+        bind(path, &root, Writable::No)?;
+    }
+    for link in USR_LINKS {
+        copy_link(Path::new(link), &root)?;
+    }
+    bind(shared, &root, Writable::Yes)?;
+    for device in BASIC_DEVICES.iter().map(Path::new).chain(devices.iter().map(PathBuf::as_path)) {
+        if device.exists() {
+            bind(device, &root, Writable::Device)?;
+        }
+    }
+    make_directory(&root.join("proc"))?;
+    let proc_flags = flags | MsFlags::MS_NOEXEC;
+    call_mount(Some(Path::new("proc")), &root.join("proc"), Some("proc"), proc_flags, None)?;
+    enter(&root)
+}
+
+fn enter(root: &Path) -> Result<(), InitError> {
+    let old = root.join("old");
+    make_directory(&old)?;
+    pivot_root(root, &old).map_err(|errno| InitError::system("pivot into the new root", errno))?;
+    std::env::set_current_dir("/").map_err(|error| InitError::system("enter the new root", error))?;
+    umount2("/old", MntFlags::MNT_DETACH).map_err(|errno| InitError::system("leave the host's root", errno))?;
+    fs::remove_dir("/old").map_err(|error| InitError::system("remove /old", error))
+}
+
+/// What may be done with a bound path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Writable {
+    Yes,
+    No,
+    Device,
+}
+
+fn bind(path: &Path, root: &Path, writable: Writable) -> Result<(), InitError> {
+    if !path.exists() {
+        return Ok(());
+    }
+    let target = below(root, path);
+    if path.is_dir() {
+        make_directory(&target)?;
+    } else {
+        make_directory(target.parent().unwrap_or(root))?;
+        fs::write(&target, b"").map_err(|error| InitError::system(format!("create {}", target.display()), error))?;
+    }
+    call_mount(Some(path), &target, None, MsFlags::MS_BIND | MsFlags::MS_REC, None)?;
+    let again = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID;
+    match writable {
+        Writable::Yes => call_mount(None, &target, None, again | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, None),
+        Writable::No => call_mount(None, &target, None, again | MsFlags::MS_NODEV | MsFlags::MS_RDONLY, None),
+        Writable::Device => call_mount(None, &target, None, again | MsFlags::MS_NOEXEC, None),
+    }
+}
+
+fn below(root: &Path, path: &Path) -> PathBuf {
+    root.join(path.strip_prefix("/").unwrap_or(path))
+}
+
+fn copy_link(link: &Path, root: &Path) -> Result<(), InitError> {
+    let Ok(destination) = fs::read_link(link) else { return Ok(()) };
+    let target = below(root, link);
+    if target.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    std::os::unix::fs::symlink(destination, &target)
+        .map_err(|error| InitError::system(format!("link {}", target.display()), error))
+}
+
+fn make_directory(path: &Path) -> Result<(), InitError> {
+    fs::create_dir_all(path).map_err(|error| InitError::system(format!("create {}", path.display()), error))
+}
+
+fn call_mount(
+    source: Option<&Path>,
+    target: &Path,
+    kind: Option<&str>,
+    flags: MsFlags,
+    options: Option<&str>,
+) -> Result<(), InitError> {
+    mount(source, target, kind, flags, options)
+        .map_err(|errno| InitError::system(format!("mount {}", target.display()), errno))
+}

@@ -1,0 +1,94 @@
+//! Power-down without a supervisor: PID 1's own monitor, one command, blocking and bounded.
+//!
+//! Follows QEMU's `docs/interop/qmp-spec.rst`: greeting, `qmp_capabilities`, then the command. Replies are
+//! read only to keep the order; what they say does not change what PID 1 does next (the grace period runs).
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(2);
+const MAX_LINES: usize = 64;
+
+/// Asks the guest to power down by ACPI (or wakes it first if its vCPUs are stopped).
+///
+/// # Errors
+/// When QEMU's monitor cannot be reached or does not answer in time.
+pub(super) fn power_down(socket: &Path) -> io::Result<()> {
+    let stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut reader = BufReader::new(&stream);
+    wait_for(&mut reader, "\"QMP\"")?;
+    for command in ["qmp_capabilities", "cont", "system_powerdown"] {
+        (&stream).write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes())?;
+        wait_for(&mut reader, "\"return\"").or_else(|error| ignore_refused_cont(command, error))?;
+    }
+    Ok(())
+}
+
+/// `cont` is refused for a guest that panicked or already shut down: the power-down is tried all the same.
+fn ignore_refused_cont(command: &str, error: io::Error) -> io::Result<()> {
+    if command == "cont" && error.kind() == io::ErrorKind::InvalidData { Ok(()) } else { Err(error) }
+}
+
+fn wait_for(reader: &mut impl BufRead, mark: &str) -> io::Result<()> {
+    for _ in 0..MAX_LINES {
+        let mut line = String::new();
+        if reader.read_line(&mut line)? == 0 {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "QEMU closed its monitor"));
+        }
+        if line.contains(mark) {
+            return Ok(());
+        }
+        if line.contains("\"error\"") {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "QEMU refused the command"));
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "QEMU did not answer the command"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    fn monitor(replies: &'static [&'static str]) -> (tempfile::TempDir, std::thread::JoinHandle<Vec<String>>) {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(directory.path().join("m")).unwrap();
+        let thread = std::thread::spawn(move || {
+            let (stream, _) = listener.accept().unwrap();
+            (&stream).write_all(b"{\"QMP\":{}}\n").unwrap();
+            let mut heard = Vec::new();
+            for (line, reply) in BufReader::new(&stream).lines().zip(replies) {
+                heard.push(line.unwrap());
+                (&stream).write_all(reply.as_bytes()).unwrap();
+            }
+            heard
+        });
+        (directory, thread)
+    }
+
+    #[test]
+    fn the_guest_is_woken_and_asked() {
+        let (directory, thread) =
+            monitor(&["{\"return\":{}}\n", "{\"return\":{}}\n", "{\"event\":\"X\"}\n{\"return\":{}}\n"]);
+        power_down(&directory.path().join("m")).unwrap();
+        let heard = thread.join().unwrap();
+        assert_eq!(heard.last().unwrap(), "{\"execute\":\"system_powerdown\"}");
+    }
+
+    #[test]
+    fn a_panicked_guest_that_refuses_cont_is_still_asked() {
+        let (directory, thread) = monitor(&["{\"return\":{}}\n", "{\"error\":{}}\n", "{\"return\":{}}\n"]);
+        power_down(&directory.path().join("m")).unwrap();
+        assert_eq!(thread.join().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_monitor_that_hangs_up_is_an_error() {
+        let (directory, _thread) = monitor(&[]);
+        assert!(power_down(&directory.path().join("m")).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! PID 1 of the machine: receive a launch, confine, execute QEMU, reap, report.
+//!
+//! It is small and synchronous: one thread, one `poll(2)` loop, no async runtime. It is not the supervisor:
+//! it knows nothing of disks, networks or QMP beyond the single `system_powerdown` it sends when SIGTERM
+//! comes and nobody answers.
+//!
+//! ```text
+//!   connect launch.sock ──► Launch + descriptors ──► confine ──► exec QEMU
+//!          ▲   │ lost: again                                        │
+//!          └───┘                                     SIGCHLD ◄──────┘──► exit.json, termination log, exit
+//!   SIGTERM ──► supervisor there? ask it : power down by ourselves ──► grace over: SIGKILL
+//! ```
+
+mod account;
+mod confine;
+mod isolate;
+mod last_resort;
+mod link;
+mod spawn;
+mod watch;
+
+use std::path::PathBuf;
+
+pub use watch::run;
+
+/// How PID 1 was called.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InitOptions {
+    /// The directory shared with the supervisor.
+    pub shared: PathBuf,
+    /// Where Kubernetes wants the last words (`terminationMessagePath`).
+    pub termination_log: Option<PathBuf>,
+    /// On a bare host: build a root file system of its own before anything else.
+    pub isolation: Isolation,
+}
+
+/// Whether PID 1 has to build its own view of the file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Isolation {
+    /// A container runtime or nobody did; leave everything as it is.
+    Inherited,
+    /// Only these host paths are visible, read-only; the shared directory is writable.
+    OwnRoot {
+        /// Host directories and files QEMU needs.
+        readable: Vec<PathBuf>,
+        /// Devices QEMU may open, for example `/dev/kvm`.
+        devices: Vec<PathBuf>,
+    },
+}
+
+/// What can go wrong before QEMU runs. Everything after that is an exit cause.
+#[derive(Debug, thiserror::Error)]
+pub enum InitError {
+    /// A system call of the set-up failed.
+    #[error("could not {action}")]
+    System {
+        /// What was being attempted.
+        action: String,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The supervisor speaks another protocol.
+    #[error("the supervisor's message was not understood")]
+    Protocol {
+        /// What was wrong with it.
+        #[source]
+        source: garboard_protocol::wire::WireError,
+    },
+}
+
+impl InitError {
+    pub(crate) fn system(action: impl Into<String>, source: impl Into<std::io::Error>) -> Self {
+        Self::System { action: action.into(), source: source.into() }
+    }
+
+    /// The error with its causes, for a place that takes only text.
+    #[must_use]
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut cause = std::error::Error::source(self);
+        while let Some(inner) = cause {
+            text.push_str(": ");
+            text.push_str(&inner.to_string());
+            cause = inner.source();
+        }
+        text
+    }
+}
+
+impl InitOptions {
+    /// Reads the command line: `SHARED [--termination-log FILE] [--own-root] [--readable PATH]… [--device PATH]…`.
+    ///
+    /// # Errors
+    /// A sentence naming the argument that is wrong.
+    pub fn from_args(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut arguments = arguments;
+        let mut shared = None;
+        let mut termination_log = None;
+        let mut own_root = false;
+        let (mut readable, mut devices) = (Vec::new(), Vec::new());
+        while let Some(argument) = arguments.next() {
+            let mut value = || arguments.next().map(PathBuf::from).ok_or(format!("{argument} needs a path"));
+            match argument.as_str() {
+                "--termination-log" => termination_log = Some(value()?),
+                "--readable" => readable.push(value()?),
+                "--device" => devices.push(value()?),
+                "--own-root" => own_root = true,
+                other if other.starts_with('-') => return Err(format!("unknown option {other}")),
+                other => shared = Some(PathBuf::from(other)),
+            }
+        }
+        let shared = shared.ok_or("the shared directory is missing")?;
+        let isolation = if own_root { Isolation::OwnRoot { readable, devices } } else { Isolation::Inherited };
+        Ok(Self { shared, termination_log, isolation })
+    }
+}

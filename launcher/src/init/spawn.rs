@@ -1,0 +1,43 @@
+//! Executing QEMU with exactly the descriptors of the launch.
+
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+
+use garboard_protocol::launch::Launch;
+use nix::unistd::Pid;
+
+use super::InitError;
+use crate::sys::descriptors;
+
+/// Starts QEMU. The first descriptor is its log; the others go to the numbers the launch names.
+///
+/// # Errors
+/// When descriptors do not match the launch, or the program cannot be executed.
+pub(super) fn spawn(launch: &Launch, mut arrived: Vec<OwnedFd>) -> Result<Pid, InitError> {
+    if arrived.len() != launch.descriptors.len() + 1 {
+        let text = format!("{} descriptors arrived, {} were announced", arrived.len(), launch.descriptors.len() + 1);
+        return Err(InitError::system("take the descriptors", std::io::Error::other(text)));
+    }
+    let log = arrived.remove(0);
+    let same_log = log.try_clone().map_err(|error| InitError::system("duplicate the log", error))?;
+    let placed = descriptors::place(arrived, &launch.descriptors)
+        .map_err(|error| InitError::system("place the descriptors", error))?;
+    let (program, arguments) = launch
+        .argv
+        .split_first()
+        .ok_or_else(|| InitError::system("read the launch", std::io::Error::other("it names no program")))?;
+    let child = Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .envs(launch.environment.iter().map(|(name, value)| (name, value)))
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(same_log))
+        .stderr(Stdio::from(log))
+        .spawn()
+        .map_err(|error| InitError::system(format!("execute {program}"), error))?;
+    drop(placed);
+    i32::try_from(child.id())
+        .map(Pid::from_raw)
+        .map_err(|_| InitError::system("note QEMU's process ID", std::io::Error::other("it is out of range")))
+}

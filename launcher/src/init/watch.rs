@@ -1,0 +1,300 @@
+//! The one loop of PID 1.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+use garboard_protocol::PROTOCOL_VERSION;
+use garboard_protocol::exit::{ExitReport, ProcessEnd};
+use garboard_protocol::launch::{FromInit, InitState, Launch, ToInit};
+use garboard_protocol::paths;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+
+use super::account::{self, MemoryWitness, complain};
+use super::link::{Link, Received};
+use super::{InitError, InitOptions, Isolation, confine, isolate, last_resort, spawn};
+use crate::sys::descriptors;
+
+/// How often a lost supervisor is looked for.
+const RECONNECT: Duration = Duration::from_millis(20);
+/// How long a connected supervisor may take to say that it powers the guest down.
+const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(2);
+/// How much longer than it promised the supervisor gets before PID 1 kills QEMU itself.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// QEMU's own process and what was agreed about its end.
+struct Machine {
+    pid: Pid,
+    grace: Duration,
+    witness: MemoryWitness,
+    asked_by_init: bool,
+    killed_by_init: bool,
+}
+
+/// What has to happen by when.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Deadline {
+    None,
+    SupervisorAnswer(Instant),
+    Kill(Instant),
+}
+
+struct Init {
+    options: InitOptions,
+    signals: SignalFd,
+    link: Option<Link>,
+    machine: Option<Machine>,
+    witness: Option<MemoryWitness>,
+    deadline: Deadline,
+    terminating: bool,
+}
+
+/// Runs PID 1 until QEMU is gone; answers with the exit code of the process.
+#[must_use]
+pub fn run(options: InitOptions) -> u8 {
+    match Init::new(options.clone()).and_then(|mut init| init.serve()) {
+        Ok(code) => code,
+        Err(error) => {
+            let report = ExitReport {
+                end: ProcessEnd::NeverStarted,
+                oom_kills: 0,
+                memory_limit_bytes: None,
+                asked_by_init: false,
+                killed_by_init: false,
+                last_words: account::last_words(&options.shared.join(paths::QEMU_LOG)),
+                failure: Some(error.chain()),
+            };
+            complain(&error.chain());
+            account::write(&options, &report);
+            account::exit_code(report.end)
+        }
+    }
+}
+
+impl Init {
+    fn new(options: InitOptions) -> Result<Self, InitError> {
+        let mut mask = SigSet::empty();
+        for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
+            mask.add(signal);
+        }
+        mask.thread_block().map_err(|errno| InitError::system("block signals", errno))?;
+        let witness = match &options.isolation {
+            Isolation::Inherited => MemoryWitness::new(),
+            Isolation::OwnRoot { readable, devices } => {
+                isolate::wait_for_keeper()?;
+                let witness = MemoryWitness::new();
+                isolate::own_root(&options.shared, readable, devices)?;
+                witness
+            }
+        };
+        let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
+            .map_err(|errno| InitError::system("listen for signals", errno))?;
+        let deadline = Deadline::None;
+        Ok(Self { options, signals, link: None, machine: None, witness: Some(witness), deadline, terminating: false })
+    }
+
+    fn serve(&mut self) -> Result<u8, InitError> {
+        loop {
+            self.reconnect();
+            if self.terminating && self.machine.is_none() {
+                let why = "it was stopped before QEMU was executed".to_owned();
+                return Ok(self.finish(ProcessEnd::NeverStarted, Some(why)));
+            }
+            self.wait()?;
+            if let Some(code) = self.take_signals()? {
+                return Ok(code);
+            }
+            self.take_messages()?;
+            self.mind_deadline();
+        }
+    }
+
+    fn reconnect(&mut self) {
+        if self.link.is_some() {
+            return;
+        }
+        let state = match &self.machine {
+            None => InitState::Waiting,
+            Some(machine) => InitState::Running { pid: machine.pid.as_raw() },
+        };
+        let Some(mut link) = Link::connect(&self.options.shared.join(paths::LAUNCH_SOCKET)) else { return };
+        if link.send(&FromInit::Hello { version: PROTOCOL_VERSION, state }).is_ok() {
+            self.link = Some(link);
+            if self.terminating {
+                self.ask_supervisor();
+            }
+        }
+    }
+
+    fn wait(&self) -> Result<(), InitError> {
+        let mut watched = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        if let Some(link) = &self.link {
+            watched.push(PollFd::new(link.descriptor(), PollFlags::POLLIN));
+        }
+        let reconnect = if self.link.is_none() { Some(RECONNECT) } else { None };
+        let deadline = match self.deadline {
+            Deadline::None => None,
+            Deadline::SupervisorAnswer(at) | Deadline::Kill(at) => Some(at.saturating_duration_since(Instant::now())),
+        };
+        let timeout = match (reconnect, deadline) {
+            (Some(left), Some(right)) => Some(left.min(right)),
+            (left, right) => left.or(right),
+        };
+        let timeout = timeout.map_or(PollTimeout::NONE, |time| {
+            // Rounded up, so that an almost-over deadline does not make this loop spin.
+            PollTimeout::try_from(time + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
+        });
+        match poll(&mut watched, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(errno) => Err(InitError::system("wait", errno)),
+        }
+    }
+
+    fn take_signals(&mut self) -> Result<Option<u8>, InitError> {
+        let mut child_changed = false;
+        while let Some(info) = self.signals.read_signal().map_err(|errno| InitError::system("read a signal", errno))? {
+            let number = i32::try_from(info.ssi_signo).unwrap_or(0);
+            if number == Signal::SIGCHLD as i32 {
+                child_changed = true;
+            } else {
+                self.begin_termination();
+            }
+        }
+        Ok(if child_changed { self.reap() } else { None })
+    }
+
+    fn reap(&mut self) -> Option<u8> {
+        while let Ok(status) = waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
+            let (pid, end) = match status {
+                WaitStatus::Exited(pid, code) => (pid, ProcessEnd::Exited { code }),
+                WaitStatus::Signaled(pid, signal, _) => (pid, ProcessEnd::Signalled { signal: signal as i32 }),
+                WaitStatus::StillAlive => return None,
+                WaitStatus::Stopped(..)
+                | WaitStatus::PtraceEvent(..)
+                | WaitStatus::PtraceSyscall(_)
+                | WaitStatus::Continued(_) => continue,
+            };
+            if self.machine.as_ref().is_some_and(|machine| machine.pid == pid) {
+                return Some(self.finish(end, None));
+            }
+        }
+        None
+    }
+
+    fn finish(&mut self, end: ProcessEnd, failure: Option<String>) -> u8 {
+        let machine = self.machine.take();
+        let witness = machine.as_ref().map(|machine| &machine.witness).or(self.witness.as_ref());
+        let report = ExitReport {
+            end,
+            oom_kills: witness.map_or(0, MemoryWitness::kills),
+            memory_limit_bytes: witness.and_then(MemoryWitness::limit_bytes),
+            asked_by_init: machine.as_ref().is_some_and(|machine| machine.asked_by_init),
+            killed_by_init: machine.as_ref().is_some_and(|machine| machine.killed_by_init),
+            last_words: account::last_words(&self.options.shared.join(paths::QEMU_LOG)),
+            failure,
+        };
+        account::write(&self.options, &report);
+        let code = account::exit_code(report.end);
+        if let Some(link) = &mut self.link {
+            let _ = link.send(&FromInit::Ended { report });
+        }
+        code
+    }
+
+    fn take_messages(&mut self) -> Result<(), InitError> {
+        while let Some(link) = &mut self.link {
+            match link.receive()? {
+                Received::Nothing => return Ok(()),
+                Received::Closed => {
+                    self.link = None;
+                    if let Deadline::SupervisorAnswer(_) = self.deadline {
+                        self.power_down_alone();
+                    }
+                }
+                Received::Message(ToInit::Launch(launch)) => self.launch(&launch)?,
+                Received::Message(ToInit::PoweringDown { within_seconds }) => {
+                    self.deadline = Deadline::Kill(Instant::now() + Duration::from_secs(within_seconds) + MARGIN);
+                }
+                Received::Message(ToInit::Kill) => self.kill_machine(),
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, launch: &Launch) -> Result<(), InitError> {
+        let Some(link) = &mut self.link else { return Ok(()) };
+        let arrived = link.take_descriptors();
+        let Some(witness) = self.witness.take() else {
+            complain("a second launch arrived and was ignored");
+            return Ok(());
+        };
+        // Our own descriptors must not sit where QEMU's will be.
+        let arrived = arrived.into_iter().map(descriptors::keep_clear).collect::<std::io::Result<Vec<OwnedFd>>>();
+        let arrived = arrived.map_err(|error| InitError::system("take the descriptors", error))?;
+        confine::confine(launch, &arrived)?;
+        let pid = spawn::spawn(launch, arrived)?;
+        let grace = Duration::from_secs(launch.grace_seconds);
+        self.machine = Some(Machine { pid, grace, witness, asked_by_init: false, killed_by_init: false });
+        if link.send(&FromInit::Spawned { pid: pid.as_raw() }).is_err() {
+            self.link = None;
+        }
+        Ok(())
+    }
+
+    fn begin_termination(&mut self) {
+        if self.terminating {
+            return;
+        }
+        self.terminating = true;
+        if self.link.is_some() { self.ask_supervisor() } else { self.power_down_alone() }
+    }
+
+    fn ask_supervisor(&mut self) {
+        let asked = self.link.as_mut().is_some_and(|link| link.send(&FromInit::TerminationRequested).is_ok());
+        if !asked {
+            self.link = None;
+            self.power_down_alone();
+        } else if self.deadline == Deadline::None {
+            self.deadline = Deadline::SupervisorAnswer(Instant::now() + SUPERVISOR_PATIENCE);
+        }
+    }
+
+    fn power_down_alone(&mut self) {
+        let Some(machine) = &mut self.machine else { return };
+        if machine.asked_by_init {
+            return;
+        }
+        machine.asked_by_init = true;
+        self.deadline = Deadline::Kill(Instant::now() + machine.grace);
+        let monitor = self.options.shared.join(paths::LAST_RESORT_MONITOR_SOCKET);
+        if let Err(error) = last_resort::power_down(&monitor) {
+            complain(&format!("could not ask the guest to power down: {error}"));
+        }
+    }
+
+    fn mind_deadline(&mut self) {
+        match self.deadline {
+            Deadline::SupervisorAnswer(at) if at <= Instant::now() => self.power_down_alone(),
+            Deadline::Kill(at) if at <= Instant::now() => {
+                self.deadline = Deadline::None;
+                self.kill_machine();
+            }
+            Deadline::None | Deadline::SupervisorAnswer(_) | Deadline::Kill(_) => {}
+        }
+    }
+
+    fn kill_machine(&mut self) {
+        // Without a machine there is nothing to wait for: the supervisor could not prepare one.
+        self.terminating |= self.machine.is_none();
+        if let Some(machine) = &mut self.machine {
+            machine.killed_by_init = true;
+            if let Err(errno) = kill(machine.pid, Signal::SIGKILL) {
+                complain(&format!("could not kill QEMU: {errno}"));
+            }
+        }
+    }
+}

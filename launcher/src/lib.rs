@@ -1,0 +1,16 @@
+//! The two processes of a virtual machine: the supervisor and the PID 1 that executes QEMU.
+//!
+//! - [`plan`]: VMI and host facts to a launch plan; pure.
+//! - [`init`]: PID 1, small and synchronous.
+//! - [`vm`]: the life of one machine and the task that owns it.
+//! - [`supervisor`]: everything the supervisor does around that task.
+//!
+//! Neither process links a Kubernetes client or TLS.
+
+pub mod init;
+pub mod plan;
+pub mod supervisor;
+mod sys;
+pub mod vm;
+
+pub use sys::descriptors::close_inherited_on_exec;

@@ -1,0 +1,46 @@
+//! MAC addresses.
+
+use garboard_api::v1::Interface;
+use garboard_machine::id::fnv1a_64;
+
+use super::draft::{Input, invalid, text};
+use super::error::PlanError;
+
+/// The address of an interface: the manifest's, else the one it had, else one that follows from its names. The last
+/// is locally administered, so it meets no real card; two VMs meet only if namespace, name and interface are equal.
+pub(super) fn of(input: Input<'_>, interface: &Interface, field: &str) -> Result<String, PlanError> {
+    if let Some(asked) = text(&interface.mac_address) {
+        return normalise(asked).ok_or_else(|| {
+            let field = format!("{field}.macAddress");
+            invalid(field, format!("`{asked}` is no MAC address"), "write six pairs like 02:00:00:aa:bb:01")
+        });
+    }
+    if let Some(stored) = input.stored.and_then(|stored| stored.macs.get(&interface.name)) {
+        return Ok(stored.clone());
+    }
+    let metadata = &input.vmi.metadata;
+    let namespace = metadata.namespace.as_deref().unwrap_or("default");
+    let name = metadata.name.as_deref().unwrap_or_default();
+    let [.., a, b, c, d, e] = fnv1a_64(format!("{namespace}/{name}/{}", interface.name).as_bytes()).to_be_bytes();
+    Ok(format!("02:{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}"))
+}
+
+/// Six pairs, however they are separated, in lower case with colons.
+fn normalise(text: &str) -> Option<String> {
+    let pairs: Vec<&str> = text.split([':', '-']).collect();
+    let is_pair = |pair: &&str| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
+    (pairs.len() == 6 && pairs.iter().all(is_pair)).then(|| pairs.join(":").to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_written_one_way() {
+        assert_eq!(normalise("02-00-00-AA-BB-01").as_deref(), Some("02:00:00:aa:bb:01"));
+        for bad in ["", "02:00:00:aa:bb", "02:00:00:aa:bb:1", "02:00:00:aa:bb:zz", "020000aabb01"] {
+            assert_eq!(normalise(bad), None, "{bad}");
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! What a plan needs beside the manifest and the host: the user's wishes on the command line and what was found out
+//! about the volumes.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::disk::{ImageFormat, Medium};
+use super::interface::Forward;
+
+/// Inputs that stand neither in the manifest nor in the host's facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct PlanOptions {
+    /// Whether TCG may stand in for KVM.
+    pub emulation: Emulation,
+    /// What was found out about volumes, by name. A volume that is not here is assumed to be as
+    /// [`VolumeFacts::assumed`] says.
+    pub volumes: BTreeMap<String, VolumeFacts>,
+    /// Ports of the host that lead to the guest, for its first interface.
+    pub forwards: Vec<Forward>,
+}
+
+/// Whether TCG may stand in for KVM.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Emulation {
+    /// Without KVM there is no plan.
+    Forbid,
+    /// TCG is used where KVM is missing, not permitted or emulated.
+    #[default]
+    Allow,
+}
+
+/// What was found out about one volume before the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct VolumeFacts {
+    /// Format of the image. Only a container disk and a claim under an overlay may be qcow2; everything else a guest
+    /// can write is raw, whatever it looks like.
+    pub format: ImageFormat,
+    /// File or block device.
+    pub medium: Medium,
+    /// Whether `O_DIRECT` works on what the guest writes to: the volume, or the directory of its overlay.
+    pub direct_io: DirectIo,
+    /// Every block of the file is allocated, or it is a block device.
+    pub preallocated: bool,
+    /// Logical and physical block size and discard granularity of the device below, bytes; for `blockSize.matchVolume`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub block_sizes: Option<BlockSizes>,
+}
+
+/// Whether `O_DIRECT` works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DirectIo {
+    /// It does.
+    Works,
+    /// The file system refuses it.
+    Refused,
+}
+
+/// Block sizes of a device, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct BlockSizes {
+    /// Smallest addressable unit.
+    pub logical: u32,
+    /// Smallest unit written without reading first.
+    pub physical: u32,
+    /// Smallest unit that can be discarded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub discard_granularity: Option<u32>,
+}
+
+impl VolumeFacts {
+    /// What is taken for true offline: a sparse file that takes `O_DIRECT`.
+    #[must_use]
+    pub fn assumed(format: ImageFormat) -> Self {
+        Self { format, medium: Medium::File, direct_io: DirectIo::Works, preallocated: false, block_sizes: None }
+    }
+}

@@ -1,0 +1,104 @@
+//! What the VM may use, and what QEMU and we need beside the guest.
+
+use garboard_api::quantity::Quantity;
+use garboard_machine::cpu::Smp;
+use garboard_machine::object::Object;
+use garboard_machine::overhead::{Overhead, OverheadInput};
+
+use super::compute::GuestMemory;
+use super::draft::{Draft, Input, text};
+use super::interface::{BindingPlan, InterfacePlan};
+use super::launch::{Display, Resources};
+
+/// Thousandths of a CPU a vCPU asks for if the manifest does not say: KubeVirt's allocation ratio of ten.
+const REQUEST_PER_VCPU_MILLIS: u64 = 100;
+
+/// Threads of one block thread pool (`THREAD_POOL_MAX_THREADS_DEFAULT`, QEMU's `include/block/aio.h`).
+const BLOCK_POOL_THREADS: u32 = 64;
+
+/// Main loop, RCU, VNC, log, signal threads, and reserve for what a job or a migration starts.
+const OTHER_THREADS: u32 = 64;
+
+/// What the resources depend on beside the manifest.
+pub(super) struct Use<'a> {
+    pub(super) smp: Smp,
+    pub(super) memory: &'a GuestMemory,
+    pub(super) flash_bytes: u64,
+    pub(super) display: Display,
+    pub(super) interfaces: &'a [InterfacePlan],
+    pub(super) objects: &'a [Object],
+}
+
+/// The limits and the overhead of a VM.
+pub(super) fn resources(draft: &Draft<'_>, used: &Use<'_>) -> Resources {
+    let input = draft.input;
+    let io_threads = used.objects.iter().filter(|object| matches!(object, Object::Iothread { .. })).count();
+    let io_thread_count = u32::try_from(io_threads).unwrap_or(u32::MAX);
+    let overhead = Overhead::of(&OverheadInput {
+        guest_memory_bytes: used.memory.memory.size,
+        vcpu_count: used.smp.cpus,
+        io_thread_count,
+        has_graphics: used.display == Display::Vnc,
+        flash_bytes: used.flash_bytes,
+        passt_count: passt_count(used.interfaces),
+        accelerator: draft.accelerator,
+        added_bytes: added_bytes(input),
+    });
+    let (memory_request_bytes, memory_limit_bytes) = memory(input, used.memory, overhead.total_bytes);
+    let block_threads = io_thread_count.saturating_add(1).saturating_mul(BLOCK_POOL_THREADS + 1);
+    Resources {
+        guest_memory_bytes: used.memory.memory.size,
+        vcpu_count: used.smp.cpus,
+        memory_request_bytes,
+        memory_limit_bytes,
+        cpu_limit_millis: limit(input, "cpu").map(millis),
+        cpu_request_millis: request(input, "cpu")
+            .map_or_else(|| u64::from(used.smp.cpus) * REQUEST_PER_VCPU_MILLIS, millis),
+        pids: used.smp.maxcpus.saturating_add(block_threads).saturating_add(OTHER_THREADS),
+        memlock_bytes: needs_memlock(input).then(|| used.memory.memory.size.saturating_add(overhead.total_bytes)),
+        overhead,
+    }
+}
+
+fn passt_count(interfaces: &[InterfacePlan]) -> u32 {
+    let passt = interfaces.iter().filter(|interface| matches!(interface.binding, BindingPlan::Passt { .. }));
+    u32::try_from(passt.count()).unwrap_or(u32::MAX)
+}
+
+fn limit<'a>(input: Input<'a>, resource: &str) -> Option<&'a Quantity> {
+    input.domain().resources.as_ref()?.limits.get(resource)
+}
+
+fn request<'a>(input: Input<'a>, resource: &str) -> Option<&'a Quantity> {
+    input.domain().resources.as_ref()?.requests.get(resource)
+}
+
+fn millis(quantity: &Quantity) -> u64 {
+    u64::try_from(quantity.milli()).unwrap_or(0)
+}
+
+fn added_bytes(input: Input<'_>) -> u64 {
+    let reserved = input.domain().memory.as_ref().and_then(|memory| memory.reserved_overhead.as_ref());
+    reserved.and_then(|reserved| reserved.added_overhead.as_ref()).and_then(Quantity::to_bytes).unwrap_or(0)
+}
+
+fn needs_memlock(input: Input<'_>) -> bool {
+    let reserved = input.domain().memory.as_ref().and_then(|memory| memory.reserved_overhead.as_ref());
+    reserved.and_then(|reserved| text(&reserved.mem_lock)) == Some("Required")
+}
+
+/// Request and limit, bytes. Huge pages are counted by a cgroup of their own, so a guest made of them asks for its
+/// overhead only.
+fn memory(input: Input<'_>, guest: &GuestMemory, overhead: u64) -> (u64, Option<u64>) {
+    let resources = input.domain().resources.as_ref();
+    let in_hugepages = if guest.has_hugepages { guest.memory.size } else { 0 };
+    let asked = request(input, "memory").and_then(Quantity::to_bytes).unwrap_or(guest.memory.size);
+    let is_overcommitted = resources.is_some_and(|resources| resources.overcommit_guest_overhead == Some(true));
+    let reserved = if is_overcommitted { 0 } else { overhead };
+    let limit = limit(input, "memory").and_then(Quantity::to_bytes);
+    let without_hugepages = |bytes: u64| bytes.saturating_sub(in_hugepages);
+    (
+        without_hugepages(asked).saturating_add(reserved),
+        limit.map(|limit| without_hugepages(limit).saturating_add(overhead)),
+    )
+}

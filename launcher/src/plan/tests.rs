@@ -1,0 +1,367 @@
+//! The planner's refusals and promises, on small manifests.
+
+use garboard_machine::argv::{Options, Value as ArgumentValue};
+use garboard_machine::facts::{HugepagePool, KvmState};
+use garboard_machine::machine::Machine;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// A VMI with `devices` and `volumes`, and whatever `domain` adds.
+fn vmi(domain: &Value, devices: &Value, rest: &Value) -> VirtualMachineInstance {
+    let mut spec = json!({ "domain": { "memory": { "guest": "64Mi" }, "devices": devices } });
+    merge(&mut spec["domain"], domain);
+    merge(&mut spec, rest);
+    let object = json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": { "name": "quay", "namespace": "tests" }, "spec": spec,
+    });
+    serde_json::from_value(object).unwrap()
+}
+
+fn merge(into: &mut Value, from: &Value) {
+    for (key, value) in from.as_object().unwrap() {
+        into[key] = value.clone();
+    }
+}
+
+fn disk(disk: &Value) -> (Value, Value) {
+    let mut whole = json!({ "name": "root" });
+    merge(&mut whole, disk);
+    let volumes = json!({ "volumes": [{ "name": "root", "persistentVolumeClaim": { "claimName": "c" } }] });
+    (json!({ "disks": [whole] }), volumes)
+}
+
+fn try_plan(vmi: &VirtualMachineInstance, facts: &HostFacts) -> Result<(LaunchPlan, Machine), PlanError> {
+    plan_machine(vmi, facts, &PlanOptions::default(), None)
+}
+
+fn planned(vmi: &VirtualMachineInstance) -> (LaunchPlan, Machine) {
+    try_plan(vmi, &HostFacts::reference()).unwrap()
+}
+
+fn refusal(vmi: &VirtualMachineInstance, facts: &HostFacts) -> PlanError {
+    try_plan(vmi, facts).unwrap_err()
+}
+
+#[test]
+fn a_refusal_names_the_field_and_what_to_do() {
+    let on = |target: Value| disk(&target);
+    let table = [
+        (on(json!({ "disk": { "bus": "ide" } })), "spec.domain.devices.disks[0].disk.bus"),
+        (on(json!({ "cdrom": { "bus": "virtio" } })), "spec.domain.devices.disks[0].cdrom.bus"),
+        (on(json!({ "cdrom": { "tray": "ajar" } })), "spec.domain.devices.disks[0].cdrom.tray"),
+        (on(json!({ "lun": { "bus": "sata" } })), "spec.domain.devices.disks[0].lun.bus"),
+        (on(json!({ "disk": { "bus": "sata", "readonly": true } })), "spec.domain.devices.disks[0].disk"),
+        (on(json!({ "disk": { "bus": "virtio" }, "cache": "unsafe" })), "spec.domain.devices.disks[0].cache"),
+        (on(json!({ "disk": { "bus": "virtio" }, "io": "uring" })), "spec.domain.devices.disks[0].io"),
+        (
+            on(json!({ "disk": { "bus": "virtio" }, "io": "native", "cache": "writeback" })),
+            "spec.domain.devices.disks[0].io",
+        ),
+        (
+            on(json!({ "disk": { "bus": "virtio" }, "shareable": true, "cache": "writeback" })),
+            "spec.domain.devices.disks[0].shareable",
+        ),
+        (
+            on(json!({ "disk": { "bus": "virtio" }, "errorPolicy": "retry" })),
+            "spec.domain.devices.disks[0].errorPolicy",
+        ),
+        (
+            on(json!({ "disk": { "bus": "usb" }, "dedicatedIOThread": true })),
+            "spec.domain.devices.disks[0].dedicatedIOThread",
+        ),
+        (
+            on(json!({ "disk": { "bus": "scsi", "pciAddress": "0000:05:00.0" } })),
+            "spec.domain.devices.disks[0].disk.pciAddress",
+        ),
+        (
+            on(json!({ "disk": { "bus": "virtio", "pciAddress": "0000:05:01.0" } })),
+            "spec.domain.devices.disks[0].disk.pciAddress",
+        ),
+        (
+            on(json!({ "disk": { "bus": "virtio" }, "blockSize": { "custom": { "logical": 1000 } } })),
+            "spec.domain.devices.disks[0].blockSize.custom",
+        ),
+    ];
+    for ((devices, rest), field) in table {
+        let error = refusal(&vmi(&json!({}), &devices, &rest), &HostFacts::reference());
+        assert_eq!(error.field(), Some(field), "{error}");
+        assert_eq!(error.fault(), Fault::Manifest, "{error}");
+    }
+}
+
+#[test]
+fn what_is_not_realised_is_refused_and_never_dropped() {
+    let table = [
+        (json!({ "launchSecurity": {} }), json!({}), "spec.domain.launchSecurity"),
+        (json!({ "cpu": { "dedicatedCpuPlacement": true } }), json!({}), "spec.domain.cpu.dedicatedCpuPlacement"),
+        (json!({ "cpu": { "realtime": {} } }), json!({}), "spec.domain.cpu.realtime"),
+        (json!({}), json!({ "tpm": {} }), "spec.domain.devices.tpm"),
+        (json!({}), json!({ "gpus": [{ "name": "g" }] }), "spec.domain.devices.gpus"),
+        (json!({}), json!({ "hostDevices": [{ "name": "h" }] }), "spec.domain.devices.hostDevices"),
+        (json!({}), json!({ "filesystems": [{ "name": "f", "virtiofs": {} }] }), "spec.domain.devices.filesystems"),
+        (json!({}), json!({ "autoattachVSOCK": true }), "spec.domain.devices.autoattachVSOCK"),
+        (json!({}), json!({ "clientPassthrough": {} }), "spec.domain.devices.clientPassthrough"),
+        (json!({}), json!({ "downwardMetrics": {} }), "spec.domain.devices.downwardMetrics"),
+        (json!({}), json!({ "interfaces": [{ "name": "x", "sriov": {} }] }), "spec.domain.devices.interfaces[0].sriov"),
+        (
+            json!({}),
+            json!({ "interfaces": [{ "name": "x", "binding": { "name": "p" } }] }),
+            "spec.domain.devices.interfaces[0].binding",
+        ),
+        (
+            json!({ "clock": { "timer": { "rtc": { "present": false } } } }),
+            json!({}),
+            "spec.domain.clock.timer.rtc.present",
+        ),
+    ];
+    for (domain, devices, field) in table {
+        let error = refusal(&vmi(&domain, &devices, &json!({})), &HostFacts::reference());
+        assert!(matches!(error, PlanError::NotRealised { .. }), "{error}");
+        assert_eq!(error.field(), Some(field), "{error}");
+    }
+}
+
+#[test]
+fn what_the_host_lacks_is_the_hosts_fault() {
+    let nothing = json!({});
+    let mut facts = HostFacts::reference();
+    facts.uefi.clear();
+    let efi = vmi(&json!({ "firmware": { "bootloader": { "efi": {} } } }), &nothing, &nothing);
+    let hugepages =
+        vmi(&json!({ "memory": { "guest": "64Mi", "hugepages": { "pageSize": "2Mi" } } }), &nothing, &nothing);
+    facts.hugepages = vec![HugepagePool { page_bytes: 2 << 20, total: 8, free: 8 }];
+    let igb = json!({ "interfaces": [{ "name": "a", "masquerade": {}, "model": "igb" }] });
+    let model = json!({ "cpu": { "model": "NoSuchCpu" } });
+    let machine = json!({ "machine": { "type": "pc-q35-99.0" } });
+    let cases = [
+        (efi, "spec.domain.firmware.bootloader.efi"),
+        (hugepages, "spec.domain.memory.hugepages"),
+        (vmi(&nothing, &igb, &nothing), "spec.domain.devices.interfaces[0].model"),
+        (vmi(&model, &nothing, &nothing), "spec.domain.cpu.model"),
+        (vmi(&machine, &nothing, &nothing), "spec.domain.machine.type"),
+    ];
+    for (vmi, field) in cases {
+        let error = refusal(&vmi, &facts);
+        assert_eq!((error.field(), error.fault()), (Some(field), Fault::Host), "{error}");
+    }
+}
+
+#[test]
+fn without_kvm_a_guest_is_emulated_only_where_that_is_allowed() {
+    let vmi = vmi(&json!({}), &json!({}), &json!({}));
+    for state in [KvmState::Missing, KvmState::NotPermitted, KvmState::Emulated, KvmState::Broken] {
+        let facts = HostFacts { kvm: state, ..HostFacts::reference() };
+        let forbid = PlanOptions { emulation: Emulation::Forbid, ..PlanOptions::default() };
+        assert_eq!(plan(&vmi, &facts, &forbid, None).unwrap_err(), PlanError::NoKvm { state });
+        let (plan, machine) = try_plan(&vmi, &facts).unwrap();
+        assert_eq!(machine.cpu.model.as_str(), "max");
+        assert_eq!(plan.notes.len(), 1, "{:?}", plan.notes);
+    }
+    let (plan, machine) = planned(&vmi);
+    assert_eq!((machine.cpu.to_string().as_str(), plan.notes.len()), ("host,migratable=on", 0));
+}
+
+#[test]
+fn a_required_cpu_feature_must_be_there() {
+    let domain = json!({ "cpu": { "features": [{ "name": "avx512f" }] } });
+    let facts = HostFacts { kvm: KvmState::Missing, ..HostFacts::reference() };
+    let error = refusal(&vmi(&domain, &json!({}), &json!({})), &facts);
+    assert_eq!(error.field(), Some("spec.domain.cpu.features[0]"), "{error}");
+    let domain = json!({ "cpu": { "features": [{ "name": "avx512f", "policy": "optional" }] } });
+    let (_, machine) = try_plan(&vmi(&domain, &json!({}), &json!({})), &facts).unwrap();
+    assert_eq!(machine.cpu.get("avx512f"), Some("on"));
+}
+
+#[test]
+fn a_bridge_takes_root_and_masquerade_finds_another_way() {
+    let mut facts = HostFacts::reference();
+    facts.network.tap = false;
+    let interfaces = |binding: &str| json!({ "interfaces": [{ "name": "a", binding: {} }] });
+    let error = refusal(&vmi(&json!({}), &interfaces("bridge"), &json!({})), &facts);
+    assert_eq!(error.fault(), Fault::Host, "{error}");
+    let masquerade = vmi(&json!({}), &interfaces("masquerade"), &json!({}));
+    let (plan, _) = try_plan(&masquerade, &facts).unwrap();
+    assert!(matches!(plan.interfaces[0].binding, BindingPlan::Passt { .. }));
+    facts.network.passt = None;
+    let (plan, _) = try_plan(&masquerade, &facts).unwrap();
+    assert!(matches!(plan.interfaces[0].binding, BindingPlan::User { .. }));
+    assert_eq!(plan.notes.len(), 1, "{:?}", plan.notes);
+}
+
+#[test]
+fn ports_are_forwarded_to_the_first_interface_that_can_take_them() {
+    let forward = Forward { protocol: Protocol::Tcp, host_address: None, host_port: 2222, guest_port: 22 };
+    let options = PlanOptions { forwards: vec![forward.clone()], ..PlanOptions::default() };
+    let try_with = |interfaces: Value| {
+        let vmi = vmi(&json!({}), &json!({ "interfaces": interfaces }), &json!({}));
+        plan(&vmi, &HostFacts::reference(), &options, None)
+    };
+    let gone = json!({ "name": "gone", "masquerade": {}, "state": "absent" });
+    let planned =
+        try_with(json!([gone, { "name": "a", "masquerade": {} }, { "name": "b", "masquerade": {} }])).unwrap();
+    let of = |binding: &BindingPlan| {
+        let BindingPlan::Masquerade { forwards, .. } = binding else { panic!("{binding:?}") };
+        forwards.clone()
+    };
+    assert_eq!(of(&planned.interfaces[0].binding), [forward]);
+    assert_eq!(of(&planned.interfaces[1].binding), []);
+    for cannot in [json!([]), json!([{ "name": "a", "bridge": {} }])] {
+        let error = try_with(cannot).unwrap_err();
+        assert_eq!(error.fault(), Fault::Manifest, "{error}");
+    }
+}
+
+#[test]
+fn only_what_the_manifest_orders_is_tried_at_boot() {
+    let volumes = json!({ "volumes": [
+        { "name": "a", "emptyDisk": { "capacity": "1Mi" } }, { "name": "b", "emptyDisk": { "capacity": "1Mi" } },
+    ] });
+    let disks = |order: Value| {
+        json!({ "disks": [
+        { "name": "a", "disk": { "bus": "virtio" } }, { "name": "b", "disk": { "bus": "virtio" }, "bootOrder": order },
+    ] })
+    };
+    let indexes = |devices: Value| -> Vec<_> {
+        let (_, machine) = planned(&vmi(&json!({}), &devices, &volumes));
+        let of = |id: &str| machine.devices.iter().find(|device| device.id().as_str() == id).unwrap().properties();
+        ["disk-a", "disk-b"].map(|id| of(id).get("bootindex").cloned()).into()
+    };
+    let number = |index: u64| Some(garboard_machine::argv::Property::Number(index));
+    assert_eq!(indexes(disks(Value::Null)), [number(1), number(2)]);
+    assert_eq!(indexes(disks(json!(7))), [None, number(7)]);
+}
+
+#[test]
+fn the_stored_machine_is_kept() {
+    let (first, _) =
+        planned(&vmi(&json!({}), &json!({ "interfaces": [{ "name": "a", "masquerade": {} }] }), &json!({})));
+    let mut stored = first.stored;
+    stored.machine_type = "pc-q35-6.2".to_owned();
+    stored.macs.insert("a".to_owned(), "02:00:00:00:00:07".to_owned());
+    let devices = json!({ "interfaces": [{ "name": "new", "masquerade": {} }, { "name": "a", "masquerade": {} }] });
+    let vmi = vmi(&json!({ "machine": { "type": "q35" } }), &devices, &json!({}));
+    let second = plan(&vmi, &HostFacts::reference(), &PlanOptions::default(), Some(&stored)).unwrap();
+    assert_eq!(second.stored.machine_type, "pc-q35-6.2");
+    assert_eq!(second.interfaces[1].mac, "02:00:00:00:00:07");
+    for (device, place) in &stored.pci.devices {
+        assert_eq!(second.stored.pci.devices.get(device), Some(place), "{device}");
+    }
+    stored.version += 1;
+    let error = plan(&vmi, &HostFacts::reference(), &PlanOptions::default(), Some(&stored)).unwrap_err();
+    assert!(matches!(error, PlanError::StoredVersion { .. }), "{error}");
+}
+
+#[test]
+fn limits_are_those_of_the_manifest_plus_the_overhead() {
+    let domain = json!({ "resources": {
+        "requests": { "memory": "64Mi", "cpu": "250m" }, "limits": { "memory": "128Mi", "cpu": "2" },
+    } });
+    let resources = planned(&vmi(&domain, &json!({}), &json!({}))).0.resources;
+    let overhead = resources.overhead.total_bytes;
+    assert_eq!(resources.memory_request_bytes, (64 << 20) + overhead);
+    assert_eq!(resources.memory_limit_bytes, Some((128 << 20) + overhead));
+    assert_eq!((resources.cpu_request_millis, resources.cpu_limit_millis), (250, Some(2000)));
+    let resources = planned(&vmi(&json!({}), &json!({}), &json!({}))).0.resources;
+    assert_eq!((resources.memory_limit_bytes, resources.cpu_limit_millis), (None, None));
+}
+
+#[test]
+fn an_image_that_the_guest_can_write_is_never_probed() {
+    let (devices, rest) = disk(&json!({ "disk": { "bus": "virtio" } }));
+    let mut options = PlanOptions::default();
+    options.volumes.insert("root".to_owned(), VolumeFacts::assumed(ImageFormat::Qcow2));
+    let plan = plan(&vmi(&json!({}), &devices, &rest), &HostFacts::reference(), &options, None).unwrap();
+    assert_eq!(plan.disks[0].format, ImageFormat::Raw);
+}
+
+/// Disks, interfaces and switches as a careless person might combine them.
+fn any_vmi() -> impl Strategy<Value = VirtualMachineInstance> {
+    let bus = proptest::sample::select(vec!["virtio", "sata", "scsi", "usb", "nvme"]);
+    let target = prop_oneof![
+        bus.clone().prop_map(|bus| json!({ "disk": { "bus": bus } })),
+        bus.clone().prop_map(|bus| json!({ "cdrom": { "bus": bus } })),
+        bus.prop_map(|bus| json!({ "disk": { "bus": bus }, "dedicatedIOThread": true, "cache": "none" })),
+    ];
+    let source = prop_oneof![
+        Just(json!({ "containerDisk": { "image": "i" } })),
+        Just(json!({ "emptyDisk": { "capacity": "1Mi" } })),
+        Just(json!({ "persistentVolumeClaim": { "claimName": "c" } })),
+        Just(json!({ "cloudInitNoCloud": { "userData": "u" } })),
+    ];
+    let model = proptest::sample::select(vec!["virtio", "e1000", "e1000e", "rtl8139", "pcnet"]);
+    let binding = proptest::sample::select(vec!["masquerade", "bridge", "passtBinding"]);
+    let disks = proptest::collection::vec((target, source), 0..12);
+    let interfaces = proptest::collection::vec((model, binding), 0..6);
+    let switches = proptest::collection::vec(any::<bool>(), 8);
+    (disks, interfaces, switches, 1_u32..5).prop_map(|(disks, interfaces, switches, cores)| {
+        let named = |(index, (target, _)): (usize, &(Value, Value))| {
+            let mut disk = json!({ "name": format!("d{index}") });
+            merge(&mut disk, target);
+            disk
+        };
+        let volume = |(index, (_, source)): (usize, &(Value, Value))| {
+            let mut volume = json!({ "name": format!("d{index}") });
+            merge(&mut volume, source);
+            volume
+        };
+        let interface = |(index, (model, binding)): (usize, &(&str, &str))| {
+            json!({ "name": format!("i{index}"), "model": model, (*binding): {} })
+        };
+        let devices = json!({
+            "disks": disks.iter().enumerate().map(named).collect::<Vec<_>>(),
+            "interfaces": interfaces.iter().enumerate().map(interface).collect::<Vec<_>>(),
+            "useVirtioTransitional": switches[0],
+            "autoattachGraphicsDevice": switches[1],
+            "autoattachMemBalloon": switches[2],
+            "disableHotplug": switches[3],
+            "blockMultiQueue": switches[4],
+            "networkInterfaceMultiqueue": switches[5],
+            "autoattachInputDevice": switches[6],
+            "autoattachSerialConsole": switches[7],
+        });
+        let volumes = disks.iter().enumerate().map(volume).collect::<Vec<_>>();
+        vmi(&json!({ "cpu": { "cores": cores } }), &devices, &json!({ "volumes": volumes }))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn a_plan_is_refused_or_consistent_and_a_restart_is_the_same(vmi in any_vmi()) {
+        match try_plan(&vmi, &HostFacts::reference()) {
+            Err(PlanError::Contradiction { findings }) => prop_assert!(false, "{findings:?}"),
+            Err(error) => prop_assert!(error.field().is_some(), "{error}"),
+            Ok((first, _)) => {
+                let options = PlanOptions::default();
+                let second = plan(&vmi, &HostFacts::reference(), &options, Some(&first.stored)).unwrap();
+                prop_assert_eq!(second, first);
+            }
+        }
+    }
+
+    #[test]
+    fn every_option_reads_back_as_it_was_meant(vmi in any_vmi(), serial in "[ -~]{1,20}") {
+        let mut vmi = vmi;
+        vmi.spec.domain.firmware.get_or_insert_default().serial = Some(serial);
+        if let Ok((_, machine)) = try_plan(&vmi, &HostFacts::reference()) {
+            let features = HostFacts::reference().qemu.features;
+            for argument in machine.arguments(&features) {
+                let mut words = Vec::new();
+                argument.render(&features, &mut words);
+                match &argument.value {
+                    ArgumentValue::Switch => prop_assert_eq!(words.len(), 1),
+                    ArgumentValue::Text(text) => prop_assert_eq!(&words[1], text),
+                    ArgumentValue::Options(options) => prop_assert_eq!(&Options::parse(&words[1]).unwrap(), options),
+                    ArgumentValue::Json(properties) => {
+                        let read: Value = serde_json::from_str(&words[1]).unwrap();
+                        prop_assert_eq!(read, serde_json::to_value(properties).unwrap());
+                    }
+                }
+            }
+        }
+    }
+}

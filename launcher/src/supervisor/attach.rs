@@ -1,0 +1,152 @@
+//! Everything that hangs on a launched QEMU: monitor, console, screen, QMP clients, guest agent, network
+//! services. Each is a task of its own that ends with the machine.
+
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use garboard_machine::features::Accelerator;
+use garboard_protocol::control::{InterfaceStatus, QmpAccess, Status};
+use garboard_protocol::paths;
+use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::agent_client::Plumbed;
+use super::console::{self, Attach};
+use super::control::{Caller, Desks, QmpClient};
+use super::prepare::sockets::{SocketError, listen_async};
+use super::run::Bench;
+use super::{broker, guest_agent, monitor, network};
+use crate::plan::{Display, LaunchPlan};
+use crate::vm::{Chain, Input, Planned, Request, Verdict};
+
+/// Bytes of QMP transcript kept, and as much again of the part before.
+const TRANSCRIPT_BYTES: u64 = 2 * 1024 * 1024;
+/// QEMU's listening sockets exist before QEMU; this is only for a machine under heavy load.
+const SERIAL_PATIENCE: Duration = Duration::from_secs(30);
+
+/// The receiving ends of [`Desks`].
+pub(crate) struct Stations {
+    console: mpsc::Receiver<Attach>,
+    vnc: mpsc::Receiver<OwnedFd>,
+    qmp: mpsc::Receiver<QmpClient>,
+}
+
+/// Makes the desks and what stands behind them.
+pub(crate) fn open_desks(
+    requests: mpsc::Sender<(Request, oneshot::Sender<Verdict>)>,
+    status: watch::Receiver<Status>,
+) -> (Desks, Stations) {
+    let (console, console_station) = mpsc::channel(4);
+    let (vnc, vnc_station) = mpsc::channel(4);
+    let (qmp, qmp_station) = mpsc::channel(4);
+    let desks = Desks { requests, status, console, vnc, qmp };
+    (desks, Stations { console: console_station, vnc: vnc_station, qmp: qmp_station })
+}
+
+/// The two sockets that speak a foreign protocol at once: standard QMP (read-only) and RFB.
+pub(crate) fn serve_public_sockets(shared: &Path, desks: &Desks) -> Result<(), SocketError> {
+    let qmp = listen_async(shared, paths::QMP_USER_SOCKET)?;
+    let vnc = listen_async(shared, paths::VNC_SOCKET)?;
+    let (qmp_desk, vnc_desk) = (desks.qmp.clone(), desks.vnc.clone());
+    tokio::spawn(accept(qmp, move |stream| {
+        let desk = qmp_desk.clone();
+        async move {
+            let Ok(credentials) = stream.peer_cred() else { return };
+            let caller = Caller { uid: credentials.uid(), pid: credentials.pid() };
+            let _ = desk.send(QmpClient { stream, access: QmpAccess::ReadOnly, caller }).await;
+        }
+    }));
+    tokio::spawn(accept(vnc, move |stream| {
+        let desk = vnc_desk.clone();
+        async move {
+            if let Ok(stream) = stream.into_std() {
+                let _ = desk.send(stream.into()).await;
+            }
+        }
+    }));
+    Ok(())
+}
+
+async fn accept<F, Fut>(listener: UnixListener, hand_over: F)
+where
+    F: Fn(UnixStream) -> Fut,
+    Fut: Future<Output = ()>,
+{
+    while let Ok((stream, _)) = listener.accept().await {
+        hand_over(stream).await;
+    }
+}
+
+/// Attaches everything to a machine that was launched, by us or by an earlier supervisor.
+pub(crate) fn machine(bench: &Bench, plan: Arc<LaunchPlan>, stations: Stations, interfaces: Vec<Plumbed>) {
+    let (monitor_up, monitor_seen) = watch::channel(None);
+    tell_plan(bench, &plan, &interfaces);
+    tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
+    if !plan.serials.is_empty() {
+        tokio::spawn(serve_console(bench.clone(), stations.console));
+    }
+    if plan.display == Display::Vnc {
+        tokio::spawn(serve_vnc(stations.vnc, monitor_seen.clone()));
+    }
+    tokio::spawn(broker::serve(stations.qmp, monitor_seen.clone(), bench.clone()));
+    tokio::spawn(guest_agent::run(bench.clone(), monitor_seen));
+    tokio::spawn(monitor::run(bench.clone(), plan, open_transcript(&bench.shared), monitor_up));
+}
+
+fn open_transcript(shared: &Path) -> Option<Arc<dyn TranscriptSink>> {
+    match FileTranscript::open(shared.join(paths::TRANSCRIPT), TRANSCRIPT_BYTES) {
+        Ok(transcript) => Some(Arc::new(transcript)),
+        Err(error) => {
+            tracing::warn!(%error, "there will be no QMP transcript");
+            None
+        }
+    }
+}
+
+fn tell_plan(bench: &Bench, plan: &LaunchPlan, interfaces: &[Plumbed]) {
+    let leased = |name: &str| {
+        let plumbed = interfaces.iter().map(|plumbed| &plumbed.interface).find(|interface| interface.name == name);
+        let addresses = plumbed.map(|interface| &interface.addresses);
+        let ipv4 = addresses.and_then(|all| all.ipv4.as_ref()).map(|lease| lease.address.addr().to_string());
+        let ipv6 = addresses.and_then(|all| all.ipv6.as_ref()).map(|lease| lease.address.to_string());
+        ipv4.into_iter().chain(ipv6).collect()
+    };
+    let interfaces = plan.interfaces.iter().map(|interface| InterfaceStatus {
+        name: interface.name.clone(),
+        interface_name: None,
+        mac: interface.mac.clone(),
+        addresses: leased(&interface.name),
+        info_source: "domain".to_owned(),
+    });
+    let planned = Planned {
+        software_emulation: plan.accelerator == Accelerator::Tcg,
+        machine: plan.stored.machine_type.clone(),
+        memory_bytes: plan.resources.guest_memory_bytes,
+        vcpus: plan.resources.vcpu_count,
+        interfaces: interfaces.collect(),
+    };
+    let _ = bench.happened.try_send(Input::Planned(Box::new(planned)));
+}
+
+async fn serve_console(bench: Bench, station: mpsc::Receiver<Attach>) {
+    let socket = bench.shared.join(paths::serial_socket(0));
+    match tokio::time::timeout(SERIAL_PATIENCE, UnixStream::connect(&socket)).await {
+        Ok(Ok(serial)) => console::serve(serial, bench.shared.join(paths::serial_log(0)), station).await,
+        Ok(Err(error)) => tracing::error!(%error, "the serial console cannot be reached"),
+        Err(_) => tracing::error!("the serial console did not answer"),
+    }
+}
+
+/// Hands each client's socket to QEMU, which listens nowhere itself.
+async fn serve_vnc(mut station: mpsc::Receiver<OwnedFd>, mut monitor: watch::Receiver<Option<Monitor>>) {
+    let Ok(monitor) = monitor.wait_for(Option::is_some).await.map(|seen| seen.clone()) else { return };
+    let Some(monitor) = monitor else { return };
+    while let Some(client) = station.recv().await {
+        if let Err(error) = monitor.add_vnc_client(client).await {
+            tracing::warn!(error = %Chain(&error), "QEMU did not take the VNC client");
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! People's QMP clients: the debug broker of the QMP crate, with our log as its audit trail.
+
+use std::sync::Arc;
+
+use garboard_protocol::control::QmpAccess;
+use garboard_qmp::Monitor;
+use garboard_qmp::broker::{Access, Audit, AuditSink, Broker, PeerIdentity};
+use tokio::sync::{mpsc, watch};
+
+use super::control::QmpClient;
+use super::run::Bench;
+use crate::vm::Input;
+
+/// Serves clients as they come, once the monitor is up.
+pub(crate) async fn serve(
+    mut station: mpsc::Receiver<QmpClient>,
+    mut monitor: watch::Receiver<Option<Monitor>>,
+    bench: Bench,
+) {
+    let sink: Arc<dyn AuditSink> = Arc::new(LogSink { happened: bench.happened });
+    let Ok(seen) = monitor.wait_for(Option::is_some).await.map(|seen| seen.clone()) else { return };
+    let Some(seen) = seen else { return };
+    let broker = Arc::new(Broker::new(seen, sink));
+    while let Some(client) = station.recv().await {
+        let broker = Arc::clone(&broker);
+        tokio::spawn(async move {
+            let peer = PeerIdentity { uid: client.caller.uid, pid: client.caller.pid };
+            broker.serve_client(client.stream, access(client.access), peer).await;
+        });
+    }
+}
+
+fn access(asked: QmpAccess) -> Access {
+    match asked {
+        QmpAccess::ReadOnly => Access::ReadOnly,
+        QmpAccess::ReadWrite => Access::ReadWrite,
+        QmpAccess::Dangerous => Access::Dangerous,
+    }
+}
+
+/// One log line a call; a mutation also marks the machine.
+struct LogSink {
+    happened: mpsc::Sender<Input>,
+}
+
+impl AuditSink for LogSink {
+    fn record(&self, audit: &Audit) {
+        tracing::info!(
+            uid = audit.uid,
+            pid = audit.pid,
+            command = audit.command,
+            arguments = audit.arguments,
+            outcome = ?audit.outcome,
+            "qmp audit"
+        );
+        if audit.tainted {
+            let _ = self.happened.try_send(Input::Tainted(audit.command.to_string()));
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The serial console: many viewers, one writer, scroll-back.
+//!
+//! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the ring
+//! and from then on every byte, in order, without loss or repetition; one that cannot keep up is told so
+//! and let go, because a slow terminal must not slow the guest down.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+
+use garboard_protocol::control::ConsoleAccess;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{mpsc, oneshot};
+
+use super::serial_log::SerialLog;
+
+/// Bytes of scroll-back kept in memory.
+const RING_BYTES: usize = 32 * 1024;
+/// Chunks a viewer may be behind before it is let go.
+const VIEWER_BACKLOG: usize = 128;
+/// Keystrokes waiting for the guest, in chunks.
+const KEYBOARD_BACKLOG: usize = 64;
+const CHUNK_BYTES: usize = 4096;
+/// More viewers than this are refused.
+const MAX_VIEWERS: usize = 32;
+
+/// A viewer that wants in.
+pub(crate) struct Attach {
+    /// What it may do.
+    pub(crate) access: ConsoleAccess,
+    /// Where it is answered: a pair of channels or the reason why not.
+    pub(crate) reply: oneshot::Sender<Result<Attached, String>>,
+}
+
+/// A viewer that is in.
+pub(crate) struct Attached {
+    /// What was printed before.
+    pub(crate) scrollback: Vec<u8>,
+    /// What is printed from now on; closed when the machine ends or the viewer is too slow.
+    pub(crate) output: mpsc::Receiver<Vec<u8>>,
+    /// Where keystrokes go, if it may type.
+    pub(crate) keyboard: Option<mpsc::Sender<Keys>>,
+    /// Its number, for [`Keys`].
+    pub(crate) id: u64,
+}
+
+/// What a viewer typed.
+pub(crate) struct Keys {
+    pub(crate) viewer: u64,
+    pub(crate) bytes: Vec<u8>,
+}
+
+struct Viewer {
+    id: u64,
+    output: mpsc::Sender<Vec<u8>>,
+}
+
+/// The task's state.
+struct Console {
+    ring: VecDeque<u8>,
+    viewers: Vec<Viewer>,
+    writer: Option<u64>,
+    next_id: u64,
+    keyboard: mpsc::Sender<Keys>,
+    log: SerialLog,
+}
+
+/// Serves viewers until QEMU closes the serial port. `log` is the file QEMU appends to.
+pub(crate) async fn serve(serial: UnixStream, log: PathBuf, mut attaching: mpsc::Receiver<Attach>) {
+    let (keyboard, mut keys) = mpsc::channel(KEYBOARD_BACKLOG);
+    let log = SerialLog::new(log);
+    let ring = log.tail(RING_BYTES).into();
+    let mut console = Console { ring, viewers: Vec::new(), writer: None, next_id: 1, keyboard, log };
+    let (mut from_guest, mut to_guest): (OwnedReadHalf, OwnedWriteHalf) = serial.into_split();
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        tokio::select! {
+            read = from_guest.read(&mut chunk) => match read {
+                Ok(0) | Err(_) => return,
+                Ok(count) => console.publish(&chunk[..count]),
+            },
+            Some(attach) = attaching.recv() => console.attach(attach),
+            Some(typed) = keys.recv() => {
+                if console.writer == Some(typed.viewer) && to_guest.write_all(&typed.bytes).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Console {
+    fn publish(&mut self, bytes: &[u8]) {
+        self.ring.extend(bytes);
+        let excess = self.ring.len().saturating_sub(RING_BYTES);
+        self.ring.drain(..excess);
+        self.viewers.retain(|viewer| viewer.output.try_send(bytes.to_vec()).is_ok());
+        self.log.note_appended(bytes.len());
+    }
+
+    fn attach(&mut self, attach: Attach) {
+        self.viewers.retain(|viewer| !viewer.output.is_closed());
+        let answer = self.admit(attach.access);
+        let _ = attach.reply.send(answer);
+    }
+
+    fn admit(&mut self, access: ConsoleAccess) -> Result<Attached, String> {
+        if self.viewers.len() >= MAX_VIEWERS {
+            return Err(format!("{MAX_VIEWERS} viewers are attached already; close one"));
+        }
+        let someone_types = self.writer.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
+        if access == ConsoleAccess::Write && someone_types {
+            return Err(
+                "somebody else is typing on this console; look with --view or take over with --take-over".into()
+            );
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let (sender, output) = mpsc::channel(VIEWER_BACKLOG);
+        self.viewers.push(Viewer { id, output: sender });
+        let keyboard = (access != ConsoleAccess::View).then(|| {
+            self.writer = Some(id);
+            self.keyboard.clone()
+        });
+        Ok(Attached { scrollback: self.ring.iter().copied().collect(), output, keyboard, id })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn attach(to: &mpsc::Sender<Attach>, access: ConsoleAccess) -> Result<Attached, String> {
+        let (reply, answer) = oneshot::channel();
+        to.send(Attach { access, reply }).await.ok();
+        answer.await.unwrap()
+    }
+
+    fn start() -> (UnixStream, mpsc::Sender<Attach>, tempfile::TempDir) {
+        let directory = tempfile::tempdir().unwrap();
+        let (guest, ours) = UnixStream::pair().unwrap();
+        let (sender, receiver) = mpsc::channel(4);
+        tokio::spawn(serve(ours, directory.path().join("serial0.log"), receiver));
+        (guest, sender, directory)
+    }
+
+    #[tokio::test]
+    async fn a_late_viewer_sees_what_was_printed_and_what_follows() {
+        let (mut guest, console, _directory) = start();
+        let mut first = attach(&console, ConsoleAccess::View).await.unwrap();
+        guest.write_all(b"boot\n").await.unwrap();
+        assert_eq!(first.output.recv().await.unwrap(), b"boot\n");
+        let mut second = attach(&console, ConsoleAccess::View).await.unwrap();
+        assert_eq!(second.scrollback, b"boot\n");
+        guest.write_all(b"login:").await.unwrap();
+        assert_eq!(second.output.recv().await.unwrap(), b"login:");
+        assert_eq!(first.output.recv().await.unwrap(), b"login:");
+    }
+
+    #[tokio::test]
+    async fn only_one_viewer_types_until_another_takes_over() {
+        let (mut guest, console, _directory) = start();
+        let first = attach(&console, ConsoleAccess::Write).await.unwrap();
+        assert!(attach(&console, ConsoleAccess::Write).await.is_err());
+        let second = attach(&console, ConsoleAccess::TakeOver).await.unwrap();
+        let typed = |viewer: &Attached, bytes: &[u8]| Keys { viewer: viewer.id, bytes: bytes.to_vec() };
+        first.keyboard.as_ref().unwrap().send(typed(&first, b"lost")).await.ok();
+        second.keyboard.as_ref().unwrap().send(typed(&second, b"heard")).await.ok();
+        let mut heard = [0; 5];
+        guest.read_exact(&mut heard).await.unwrap();
+        assert_eq!(&heard, b"heard");
+    }
+
+    #[tokio::test]
+    async fn a_viewer_that_does_not_read_is_let_go() {
+        let (mut guest, console, _directory) = start();
+        let mut slow = attach(&console, ConsoleAccess::View).await.unwrap();
+        let mut fast = attach(&console, ConsoleAccess::View).await.unwrap();
+        for _ in 0..VIEWER_BACKLOG * 2 {
+            guest.write_all(b"x").await.unwrap();
+            fast.output.recv().await.unwrap();
+        }
+        let mut seen = 0;
+        while slow.output.recv().await.is_some() {
+            seen += 1;
+        }
+        assert_eq!(seen, VIEWER_BACKLOG);
+    }
+}

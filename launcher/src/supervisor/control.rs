@@ -1,0 +1,191 @@
+//! The control socket: people's commands. Thin: it reads one request, posts it to whoever owns the thing,
+//! and writes the answer.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest, QmpAccess, Status};
+use garboard_protocol::wire;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{mpsc, oneshot, watch};
+
+use super::console::{Attach, Attached, Keys};
+use crate::vm::{Request, Verdict};
+
+/// A request line of a person is short.
+const MAX_REQUEST_BYTES: usize = 4096;
+/// Bytes typed at once.
+const KEYS_BYTES: usize = 1024;
+
+/// Who is at the other end of a control connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// User ID, from `SO_PEERCRED`.
+    pub(crate) uid: u32,
+    /// Process ID, if it can be seen from here.
+    pub(crate) pid: Option<i32>,
+}
+
+/// A QMP client for the broker.
+pub(crate) struct QmpClient {
+    pub(crate) stream: UnixStream,
+    pub(crate) access: QmpAccess,
+    pub(crate) caller: Caller,
+}
+
+/// Where the server posts what it is asked.
+#[derive(Clone)]
+pub(crate) struct Desks {
+    pub(crate) requests: mpsc::Sender<(Request, oneshot::Sender<Verdict>)>,
+    pub(crate) status: watch::Receiver<Status>,
+    pub(crate) console: mpsc::Sender<Attach>,
+    pub(crate) vnc: mpsc::Sender<OwnedFd>,
+    pub(crate) qmp: mpsc::Sender<QmpClient>,
+}
+
+/// Accepts connections for as long as the supervisor lives.
+pub(crate) async fn serve(listener: UnixListener, desks: Desks) {
+    loop {
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let desks = desks.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = converse(stream, desks).await {
+                        tracing::debug!(%error, "a control connection ended");
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::error!(%error, "the control socket failed; commands cannot reach this machine any more");
+                return;
+            }
+        }
+    }
+}
+
+async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
+    let credentials = stream.peer_cred()?;
+    let caller = Caller { uid: credentials.uid(), pid: credentials.pid() };
+    let line = read_line(&mut stream).await?;
+    let request = match wire::decode::<ControlRequest>(&line) {
+        Ok(request) => request,
+        Err(error) => return answer(&mut stream, &denied(error.to_string())).await,
+    };
+    match request {
+        ControlRequest::Status => {
+            let status = desks.status.borrow().clone();
+            answer(&mut stream, &ControlReply::Status(Box::new(status))).await
+        }
+        ControlRequest::Watch => watch_status(stream, desks.status).await,
+        ControlRequest::Stop { mode } => ask(&mut stream, &desks, Request::Stop(mode), caller).await,
+        ControlRequest::Pause => ask(&mut stream, &desks, Request::Pause, caller).await,
+        ControlRequest::Unpause => ask(&mut stream, &desks, Request::Unpause, caller).await,
+        ControlRequest::Reset => ask(&mut stream, &desks, Request::Reset, caller).await,
+        ControlRequest::Console { access } => console(stream, &desks, access).await,
+        ControlRequest::Vnc => vnc(stream, &desks).await,
+        ControlRequest::Qmp { access } => qmp(stream, &desks, access, caller).await,
+    }
+}
+
+/// Byte by byte, because what follows the line belongs to the stream it may become.
+async fn read_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    while line.len() < MAX_REQUEST_BYTES {
+        match stream.read_u8().await? {
+            b'\n' => return Ok(line),
+            byte => line.push(byte),
+        }
+    }
+    Err(io::Error::new(io::ErrorKind::InvalidData, "the request is too long"))
+}
+
+fn denied(reason: impl Into<String>) -> ControlReply {
+    ControlReply::Denied { reason: reason.into() }
+}
+
+async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io::Result<()> {
+    stream.write_all(&wire::encode(reply)?).await
+}
+
+async fn ask(stream: &mut UnixStream, desks: &Desks, request: Request, caller: Caller) -> io::Result<()> {
+    let (sender, verdict) = oneshot::channel();
+    let posted = desks.requests.send((request, sender)).await.is_ok();
+    let verdict = if posted { verdict.await.ok() } else { None };
+    tracing::info!(?request, ?verdict, uid = caller.uid, pid = caller.pid, "request");
+    let reply = match verdict {
+        Some(Verdict::Queued) => ControlReply::Queued,
+        Some(Verdict::AlreadySo) => ControlReply::AlreadySo,
+        Some(Verdict::Denied(denial)) => denied(denial.sentence()),
+        None => denied("the supervisor is shutting down"),
+    };
+    answer(stream, &reply).await
+}
+
+async fn watch_status(mut stream: UnixStream, mut status: watch::Receiver<Status>) -> io::Result<()> {
+    loop {
+        let current = status.borrow_and_update().clone();
+        let is_over = current.ended.is_some();
+        answer(&mut stream, &ControlReply::Status(Box::new(current))).await?;
+        if is_over || status.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}
+
+async fn console(mut stream: UnixStream, desks: &Desks, access: ConsoleAccess) -> io::Result<()> {
+    let (reply, attached) = oneshot::channel();
+    if desks.console.send(Attach { access, reply }).await.is_err() {
+        return answer(&mut stream, &denied("this machine has no serial console, or it is gone")).await;
+    }
+    match attached.await {
+        Ok(Ok(attached)) => {
+            answer(&mut stream, &ControlReply::Streaming).await?;
+            relay_console(stream, attached).await
+        }
+        Ok(Err(reason)) => answer(&mut stream, &denied(reason)).await,
+        Err(_) => answer(&mut stream, &denied("the serial console is gone")).await,
+    }
+}
+
+async fn relay_console(stream: UnixStream, mut attached: Attached) -> io::Result<()> {
+    let (mut from_viewer, mut to_viewer) = stream.into_split();
+    to_viewer.write_all(&attached.scrollback).await?;
+    let mut typed = vec![0; KEYS_BYTES];
+    let mut may_type = attached.keyboard.is_some();
+    let mut listens = true;
+    loop {
+        tokio::select! {
+            output = attached.output.recv() => match output {
+                Some(bytes) => to_viewer.write_all(&bytes).await?,
+                None => return Ok(()),
+            },
+            read = from_viewer.read(&mut typed), if listens => match read? {
+                // Input from a pipe ended; the viewer still wants to see what it caused.
+                0 => listens = false,
+                count => if let (true, Some(keyboard)) = (may_type, &attached.keyboard) {
+                    let keys = Keys { viewer: attached.id, bytes: typed[..count].to_vec() };
+                    may_type = keyboard.send(keys).await.is_ok();
+                }
+            }
+        }
+    }
+}
+
+async fn vnc(mut stream: UnixStream, desks: &Desks) -> io::Result<()> {
+    if desks.vnc.is_closed() {
+        return answer(&mut stream, &denied("this machine has no graphics (autoattachGraphicsDevice: false)")).await;
+    }
+    answer(&mut stream, &ControlReply::Streaming).await?;
+    let descriptor = stream.into_std().map(OwnedFd::from)?;
+    desks.vnc.send(descriptor).await.map_err(|_| io::Error::other("the machine has just ended"))
+}
+
+async fn qmp(mut stream: UnixStream, desks: &Desks, access: QmpAccess, caller: Caller) -> io::Result<()> {
+    if desks.qmp.is_closed() {
+        return answer(&mut stream, &denied("QEMU's monitor is not connected")).await;
+    }
+    answer(&mut stream, &ControlReply::Streaming).await?;
+    let client = QmpClient { stream, access, caller };
+    desks.qmp.send(client).await.map_err(|_| io::Error::other("the machine has just ended"))
+}

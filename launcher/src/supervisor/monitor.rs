@@ -1,0 +1,148 @@
+//! Bringing up the connection to QEMU: greet, compare what QEMU holds with the plan, then pass on events.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use garboard_protocol::paths;
+use garboard_qmp::{CallError, ConnectError, ConnectOptions, Interest, Monitor, Notice, TranscriptSink};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::{mpsc, watch};
+
+use super::guest_events::{run_state, translate};
+use super::run::Bench;
+use crate::plan::{LaunchPlan, LinkState};
+use crate::vm::{Chain, Event, Input, RunState};
+
+/// Why QEMU is not what was planned.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum MonitorError {
+    /// No connection.
+    #[error("QEMU's monitor could not be reached")]
+    Connect(#[from] ConnectError),
+    /// A question was not answered.
+    #[error("QEMU could not be asked what it holds")]
+    Call(#[from] CallError),
+    /// It runs something else.
+    #[error("QEMU does not hold the block nodes {missing:?} of the plan")]
+    MissingNodes {
+        /// Their names.
+        missing: Vec<String>,
+    },
+}
+
+/// Connects, verifies, then forwards events until QEMU closes the connection.
+pub(crate) async fn run(
+    bench: Bench,
+    plan: Arc<LaunchPlan>,
+    transcript: Option<Arc<dyn TranscriptSink>>,
+    up: watch::Sender<Option<Monitor>>,
+) {
+    let socket = bench.shared.join(paths::MONITOR_SOCKET);
+    let happened = bench.happened;
+    let options = ConnectOptions {
+        name: format!("{}/{}", plan.identity.namespace, plan.identity.name),
+        transcript,
+        ..ConnectOptions::default()
+    };
+    match bring_up(socket, &plan, options).await {
+        Ok((monitor, mut events, state)) => {
+            drop(plan);
+            let observer = monitor.clone();
+            up.send_replace(Some(monitor.clone()));
+            if happened.send(Input::MonitorUp { monitor, run_state: state }).await.is_err() {
+                return;
+            }
+            while let Some(notice) = events.next().await {
+                if !forward(notice, &observer, &happened).await {
+                    break;
+                }
+            }
+            up.send_replace(None);
+        }
+        // If QEMU is dying, PID 1 says why; this line is for the case that it is not.
+        Err(error) => tracing::error!(error = %Chain(&error), "the machine cannot be driven"),
+    }
+}
+
+async fn bring_up(
+    socket: PathBuf,
+    plan: &LaunchPlan,
+    options: ConnectOptions,
+) -> Result<(Monitor, garboard_qmp::Subscription, RunState), MonitorError> {
+    let (monitor, greeting) = Monitor::connect(socket, options).await?;
+    tracing::info!(qemu = %greeting.version, "QEMU's monitor answered");
+    let events = monitor.subscribe(Interest::Named(&[
+        "SHUTDOWN",
+        "RESET",
+        "STOP",
+        "RESUME",
+        "GUEST_PANICKED",
+        "WATCHDOG",
+        "BLOCK_IO_ERROR",
+    ]));
+    verify(&monitor, plan).await?;
+    for interface in plan.interfaces.iter().filter(|interface| interface.link == LinkState::Down) {
+        let arguments = json!({ "name": interface.device, "up": false });
+        monitor.call_raw("set_link", Some(arguments), Vec::new()).await?;
+    }
+    let state = query_state(&monitor).await?;
+    Ok((monitor, events, state))
+}
+
+async fn query_state(monitor: &Monitor) -> Result<RunState, CallError> {
+    #[derive(Deserialize)]
+    struct Reply {
+        status: String,
+    }
+    let reply: Reply = monitor.send_decoding(garboard_qmp::Request::new("query-status")).await?;
+    Ok(run_state(&reply.status))
+}
+
+/// QEMU must hold every block node of the plan: a machine with other disks must not run.
+async fn verify(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    struct Node {
+        node_name: Option<String>,
+    }
+    let request = garboard_qmp::Request::new("query-named-block-nodes").arguments(&json!({ "flat": true }));
+    let nodes: Vec<Node> = monitor.send_decoding(request).await?;
+    let held: BTreeSet<String> = nodes.into_iter().filter_map(|node| node.node_name).collect();
+    let planned = plan.disks.iter().flat_map(|disk| {
+        let nodes = &disk.nodes;
+        [&nodes.image, &nodes.file, &nodes.base, &nodes.base_file].into_iter().flatten().cloned()
+    });
+    let missing: Vec<String> = planned.filter(|name| !held.contains(name)).collect();
+    if missing.is_empty() { Ok(()) } else { Err(MonitorError::MissingNodes { missing }) }
+}
+
+/// Answers whether to go on.
+async fn forward(notice: Notice, monitor: &Monitor, happened: &mpsc::Sender<Input>) -> bool {
+    let event = match notice {
+        Notice::Event(event) => {
+            tracing::info!(event = event.name, data = event.data_text(), "QEMU");
+            translate(&event.name, event.data_text())
+        }
+        Notice::Lagged(count) => {
+            tracing::warn!(count, "events of QEMU were lost; asking for its state");
+            match query_state(monitor).await {
+                Ok(RunState::Running) => Some(Event::VcpusResumed),
+                Ok(RunState::IoError) => Some(Event::StoppedByIoError),
+                Ok(RunState::GuestPanicked) => Some(Event::Panicked),
+                Ok(RunState::Watchdog) => Some(Event::WatchdogFired),
+                Ok(RunState::Paused | RunState::Shutdown | RunState::InternalError) => Some(Event::VcpusStopped),
+                Err(_) => None,
+            }
+        }
+        Notice::Closed { reason } => {
+            tracing::info!(reason = reason.map(|reason| reason.to_string()), "QEMU closed its monitor");
+            return false;
+        }
+    };
+    match event {
+        Some(event) => happened.send(Input::Guest(event)).await.is_ok(),
+        None => true,
+    }
+}

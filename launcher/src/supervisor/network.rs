@@ -1,0 +1,86 @@
+//! The services a guest needs from its link: DHCP and router advertisements, from sockets that somebody
+//! with power bound for us.
+
+use std::sync::Arc;
+
+use garboard_net::Sockets;
+use garboard_net::dhcp::{DhcpOptions, GuestService, PrivateOption, serve as serve_guest};
+use garboard_protocol::agent::SocketKind;
+use garboard_protocol::paths;
+
+use super::agent_client::{AgentClient, Plumbed};
+use super::run::Bench;
+use crate::plan::{InterfacePlan, LaunchPlan};
+use crate::vm::Chain;
+
+/// The sockets again, for a supervisor that finds its machine running.
+pub(crate) async fn regain(bench: &Bench) -> Vec<Plumbed> {
+    let socket = bench.shared.join(paths::AGENT_SOCKET);
+    if !socket.exists() {
+        return Vec::new();
+    }
+    let regained = match AgentClient::connect(&socket).await {
+        Ok(mut agent) => agent.sockets().await,
+        Err(error) => Err(error),
+    };
+    regained.unwrap_or_else(|error| {
+        tracing::error!(error = %Chain(&error), "DHCP is not served any more; the guest keeps its lease until it restarts");
+        Vec::new()
+    })
+}
+
+/// Serves every interface until the supervisor goes.
+pub(crate) async fn serve(interfaces: Vec<Plumbed>, plan: Arc<LaunchPlan>) {
+    for plumbed in interfaces {
+        let Some(interface) = plan.interfaces.iter().find(|interface| interface.name == plumbed.interface.name) else {
+            continue;
+        };
+        serve_one(plumbed, interface);
+    }
+}
+
+fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
+    let mac = match plan.mac.parse() {
+        Ok(mac) => mac,
+        Err(error) => {
+            tracing::error!(interface = plan.name, error = %Chain(&error), "the plan's MAC address cannot be used");
+            return;
+        }
+    };
+    let options = options(&plumbed, plan);
+    let mut sockets = Sockets::default();
+    for (kind, socket) in plumbed.interface.sockets.iter().zip(plumbed.sockets) {
+        match kind {
+            SocketKind::Dhcp4 => sockets.dhcp4 = Some(socket),
+            SocketKind::Dhcp6 => sockets.dhcp6 = Some(socket),
+            SocketKind::RouterAdvertisement => sockets.router_advertisement = Some(socket),
+        }
+    }
+    let service = GuestService { mac, addresses: plumbed.interface.addresses, options };
+    let interface = plan.name.clone();
+    tokio::spawn(async move {
+        match serve_guest(sockets, &service).await {
+            Err(error) => tracing::error!(interface, error = %Chain(&error), "the guest is not served DHCP any more"),
+            Ok(never) => match never {},
+        }
+    });
+}
+
+/// What the guest is told beside its addresses. Subdomains come before the host's own search domains, as in a pod.
+fn options(plumbed: &Plumbed, plan: &InterfacePlan) -> DhcpOptions {
+    let dhcp = &plan.dhcp;
+    let searches = &plumbed.interface.searches;
+    let subdomain =
+        dhcp.subdomain.iter().flat_map(|subdomain| searches.first().map(|domain| format!("{subdomain}.{domain}")));
+    let private = dhcp.private_options.iter().map(|(code, value)| PrivateOption { code: *code, value: value.clone() });
+    DhcpOptions {
+        hostname: Some(dhcp.hostname.clone()),
+        domain: searches.first().cloned(),
+        searches: subdomain.chain(searches.iter().cloned()).collect(),
+        nameservers: plumbed.interface.nameservers.iter().filter_map(|text| text.parse().ok()).collect(),
+        boot_file_name: dhcp.boot_file_name.clone(),
+        tftp_server_name: dhcp.tftp_server_name.clone(),
+        ntp_servers: dhcp.ntp_servers.iter().filter_map(|text| text.parse().ok()).collect(),
+        private: private.collect(),
+    }
+}

@@ -1,0 +1,87 @@
+//! From the plan's list of purposes to open descriptors. A match without a wildcard: a new purpose cannot be
+//! forgotten here.
+
+use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use garboard_protocol::paths;
+
+use super::PrepareError;
+use super::sockets::listen;
+use crate::plan::{Descriptor, DescriptorPurpose, Layer};
+use crate::supervisor::agent_client::Plumbed;
+
+/// Everything that was opened before, by name; taken out as it is used.
+#[derive(Default)]
+pub(crate) struct Stock {
+    /// Layers of disks, by volume.
+    pub(crate) layers: BTreeMap<(String, Side), OwnedFd>,
+    /// What the agent made, by interface.
+    pub(crate) interfaces: BTreeMap<String, Plumbed>,
+    /// Connected sockets of user-mode networks, by interface.
+    pub(crate) user_sockets: BTreeMap<String, OwnedFd>,
+    /// UEFI code.
+    pub(crate) firmware_code: Option<OwnedFd>,
+    /// UEFI variables.
+    pub(crate) firmware_vars: Option<OwnedFd>,
+    /// Kernel of `kernelBoot`.
+    pub(crate) kernel: Option<OwnedFd>,
+    /// Initrd of `kernelBoot`.
+    pub(crate) initrd: Option<OwnedFd>,
+}
+
+/// [`Layer`] as a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Side {
+    /// What the guest writes to.
+    Top,
+    /// What lies below.
+    Base,
+}
+
+impl From<Layer> for Side {
+    fn from(layer: Layer) -> Self {
+        match layer {
+            Layer::Top => Self::Top,
+            Layer::Base => Self::Base,
+        }
+    }
+}
+
+/// Opens or takes one descriptor.
+pub(crate) fn obtain(descriptor: &Descriptor, shared: &Path, stock: &mut Stock) -> Result<OwnedFd, PrepareError> {
+    let missing = || PrepareError::Unprepared { purpose: format!("{:?}", descriptor.purpose) };
+    match &descriptor.purpose {
+        DescriptorPurpose::MonitorListener => Ok(listen(shared, paths::MONITOR_SOCKET)?.into()),
+        DescriptorPurpose::LastResortMonitorListener => Ok(listen(shared, paths::LAST_RESORT_MONITOR_SOCKET)?.into()),
+        DescriptorPurpose::AgentListener => Ok(listen(shared, paths::GUEST_AGENT_SOCKET)?.into()),
+        DescriptorPurpose::SerialListener { index } => Ok(listen(shared, &paths::serial_socket(*index))?.into()),
+        DescriptorPurpose::SerialLog { index } => append(shared, &paths::serial_log(*index)),
+        DescriptorPurpose::DiskLayer { volume, layer, .. } => {
+            stock.layers.remove(&(volume.clone(), Side::from(*layer))).ok_or_else(missing)
+        }
+        DescriptorPurpose::Tap { interface, .. } => {
+            let taps = stock.interfaces.get_mut(interface).map(|plumbed| &mut plumbed.taps);
+            taps.filter(|taps| !taps.is_empty()).map(|taps| taps.remove(0)).ok_or_else(missing)
+        }
+        DescriptorPurpose::VhostNet { interface, .. } => {
+            let vhosts = stock.interfaces.get_mut(interface).map(|plumbed| &mut plumbed.vhosts);
+            vhosts.filter(|vhosts| !vhosts.is_empty()).map(|vhosts| vhosts.remove(0)).ok_or_else(missing)
+        }
+        DescriptorPurpose::UserNetSocket { interface } => stock.user_sockets.remove(interface).ok_or_else(missing),
+        DescriptorPurpose::FirmwareCode => stock.firmware_code.take().ok_or_else(missing),
+        DescriptorPurpose::FirmwareVars => stock.firmware_vars.take().ok_or_else(missing),
+        DescriptorPurpose::Kernel => stock.kernel.take().ok_or_else(missing),
+        DescriptorPurpose::Initrd => stock.initrd.take().ok_or_else(missing),
+    }
+}
+
+/// A log file that only grows at its end, so that it can be cut while QEMU holds it.
+pub(crate) fn append(shared: &Path, name: &str) -> Result<OwnedFd, PrepareError> {
+    let path = shared.join(name);
+    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+    opened.map(OwnedFd::from).map_err(|source| PrepareError::Open { path, source })
+}

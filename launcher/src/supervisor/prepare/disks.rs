@@ -1,0 +1,101 @@
+//! The layers of every disk, opened or made.
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use garboard_protocol::agent::VolumePlace;
+use garboard_storage::qcow2::create_empty;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use super::descriptors::{Side, Stock};
+use super::order::Order;
+use super::survey::{Survey, io};
+use super::{PrepareError, VolumeError, seeds};
+use crate::plan::{DescriptorPurpose, DiskPlan, DiskSource, LaunchPlan};
+use crate::supervisor::SCRATCH_VOLUME;
+
+/// Opens or makes every layer of every disk.
+pub(super) fn fill(
+    order: &Order,
+    plan: &LaunchPlan,
+    mut survey: Survey,
+    stock: &mut Stock,
+) -> Result<(), PrepareError> {
+    for disk in &plan.disks {
+        layers(order, plan, disk, &mut survey, stock)
+            .map_err(|source| PrepareError::Volume { volume: disk.volume.clone(), source })?;
+    }
+    Ok(())
+}
+
+fn layers(
+    order: &Order,
+    plan: &LaunchPlan,
+    disk: &DiskPlan,
+    survey: &mut Survey,
+    stock: &mut Stock,
+) -> Result<(), VolumeError> {
+    let mut put = |side: Side, descriptor: OwnedFd| -> Result<(), VolumeError> {
+        bypass_cache(plan, disk, side, &descriptor)?;
+        stock.layers.insert((disk.volume.clone(), side), descriptor);
+        Ok(())
+    };
+    match &disk.source {
+        DiskSource::EmptyDrive => Ok(()),
+        DiskSource::EmptyDisk { capacity_bytes } => put(Side::Top, new_image(order, *capacity_bytes)?),
+        DiskSource::CloudInit { flavour } => put(Side::Top, seeds::cloud_init(order, disk, *flavour)?),
+        DiskSource::FileTree { tree, label } => put(Side::Top, seeds::file_tree(order, disk, *tree, label)?),
+        DiskSource::ContainerDisk { .. }
+        | DiskSource::PersistentVolumeClaim { .. }
+        | DiskSource::EphemeralClaim { .. }
+        | DiskSource::HostDisk { .. } => {
+            let opened = survey.opened.remove(&disk.volume).ok_or(VolumeError::Nowhere)?;
+            if disk.overlay {
+                put(Side::Top, new_image(order, opened.virtual_bytes)?)?;
+                put(Side::Base, opened.descriptor)
+            } else {
+                put(Side::Top, opened.descriptor)
+            }
+        }
+    }
+}
+
+/// QEMU asks for the mode it was told; the descriptor must have it already.
+fn bypass_cache(plan: &LaunchPlan, disk: &DiskPlan, side: Side, descriptor: &OwnedFd) -> Result<(), VolumeError> {
+    let wanted = plan.descriptors.iter().any(|planned| match &planned.purpose {
+        DescriptorPurpose::DiskLayer { volume, layer, direct, .. } => {
+            *volume == disk.volume && Side::from(*layer) == side && *direct
+        }
+        _ => false,
+    });
+    if !wanted {
+        return Ok(());
+    }
+    let failed = |errno: nix::errno::Errno| io("bypass the page cache", errno.into());
+    let flags = OFlag::from_bits_retain(fcntl(descriptor.as_fd(), FcntlArg::F_GETFL).map_err(failed)?);
+    fcntl(descriptor.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_DIRECT)).map(|_| ()).map_err(failed)
+}
+
+/// A fresh qcow2 that has no name any more: it is gone when QEMU is.
+fn new_image(order: &Order, virtual_bytes: u64) -> Result<OwnedFd, VolumeError> {
+    let file = scratch_file(order)?;
+    create_empty(&file, virtual_bytes)?;
+    Ok(file.into())
+}
+
+/// A file without a name in the directory for what is lost at the stop.
+pub(super) fn scratch_file(order: &Order) -> Result<File, VolumeError> {
+    let directory = scratch(order)?;
+    let file =
+        OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_TMPFILE.bits()).mode(0o600).open(&directory);
+    file.map_err(|source| io(&format!("make a file in {}", directory.display()), source))
+}
+
+fn scratch(order: &Order) -> Result<PathBuf, VolumeError> {
+    match order.volumes.places.get(SCRATCH_VOLUME) {
+        Some(VolumePlace::Directory { path }) => Ok(Path::new(path).to_owned()),
+        Some(VolumePlace::File { .. } | VolumePlace::Descriptor) | None => Err(VolumeError::Nowhere),
+    }
+}

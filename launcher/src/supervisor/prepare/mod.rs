@@ -1,0 +1,202 @@
+//! Executing the host part of a plan: look at volumes, plan, open everything, and put the launch together.
+//!
+//! ```text
+//!   survey: open what exists, note formats ──► plan (pure) ──► disks: overlays, seeds, new images
+//!                                                          ├─► firmware, kernel
+//!                                                          ├─► agent: taps, sockets
+//!                                                          └─► descriptors in the plan's order ──► Launch
+//! ```
+//!
+//! Everything that was opened is a value: a failure drops them, and nothing is left.
+
+mod descriptors;
+mod disks;
+mod firmware;
+mod order;
+mod seeds;
+pub(crate) mod sockets;
+mod survey;
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+
+use garboard_protocol::launch::{Launch, ProcessIdentity};
+use garboard_protocol::paths;
+use garboard_storage::open::OpenError;
+use garboard_storage::qcow2::{CreateError, ProbeError};
+
+pub use order::OrderError;
+pub(crate) use order::{Order, read_plan};
+
+use super::agent_client::{AgentClient, AgentError, Plumbed};
+use super::journal;
+use super::run::Bench;
+use crate::plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
+use descriptors::{Stock, obtain};
+use sockets::SocketError;
+
+/// The user QEMU runs as when the supervisor may choose, that is never: PID 1 is told to become whoever the
+/// supervisor is.
+fn own_identity() -> ProcessIdentity {
+    let kvm_group = std::fs::metadata("/dev/kvm").ok().map(|device| std::os::unix::fs::MetadataExt::gid(&device));
+    ProcessIdentity {
+        uid: nix::unistd::getuid().as_raw(),
+        gid: nix::unistd::getgid().as_raw(),
+        groups: kvm_group.into_iter().collect(),
+    }
+}
+
+/// Why a machine cannot be started. Each variant reads as one sentence with its causes.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum PrepareError {
+    /// No plan.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// A volume cannot be opened.
+    #[error("volume `{volume}` cannot be used")]
+    Volume {
+        /// Its name.
+        volume: String,
+        /// What is wrong with it.
+        #[source]
+        source: VolumeError,
+    },
+    /// The keeper or node agent did not help.
+    #[error("the host did not do its part")]
+    Agent(#[from] AgentError),
+    /// A socket could not be made.
+    #[error(transparent)]
+    Socket(#[from] SocketError),
+    /// A file of ours could not be opened.
+    #[error("could not open {path}")]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the file system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The firmware could not be made ready.
+    #[error("the firmware cannot be used")]
+    Firmware(#[source] VolumeError),
+    /// The plan asks for a descriptor that no step of the preparation brings.
+    #[error("the plan wants {purpose}, and nothing prepared it")]
+    Unprepared {
+        /// The purpose.
+        purpose: String,
+    },
+}
+
+/// What can be wrong with a volume.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum VolumeError {
+    /// Nobody said where it is.
+    #[error("nobody said where it is; the pod or the keeper should have brought it")]
+    Nowhere,
+    /// It cannot be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// What is in it is not acceptable.
+    #[error(transparent)]
+    Probe(#[from] ProbeError),
+    /// A new image cannot be made.
+    #[error(transparent)]
+    Create(#[from] CreateError),
+    /// The keeper or node agent did not open it.
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    /// A file of ours failed.
+    #[error("could not {action}")]
+    Io {
+        /// What was being attempted.
+        action: String,
+        /// What the file system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// What the storage crate refuses: a container disk without a disk or with several, a foreign backing file.
+    #[error(transparent)]
+    Source(#[from] garboard_storage::source::SourceError),
+    /// A seed cannot be made.
+    #[error(transparent)]
+    Seed(#[from] seeds::SeedError),
+}
+
+/// A machine that is ready to be executed.
+pub(crate) struct Prepared {
+    /// The plan, also written to [`paths::PLAN`].
+    pub(crate) plan: LaunchPlan,
+    /// What PID 1 is to execute.
+    pub(crate) launch: Launch,
+    /// The log, then the plan's descriptors.
+    pub(crate) descriptors: Vec<OwnedFd>,
+    /// What serves the guest's network.
+    pub(crate) interfaces: Vec<Plumbed>,
+}
+
+/// Prepares a machine.
+pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, PrepareError> {
+    let mut agent = connect_agent(bench).await?;
+    let survey = survey::survey(&order, agent.as_mut()).await?;
+    let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
+    let plan = plan(&order.vmi, &order.facts, &options, None)?;
+    for note in &plan.notes {
+        tracing::info!(field = note.field, note = note.text, "plan");
+    }
+    keep(&bench.shared, &plan, &options)?;
+    let mut stock = Stock::default();
+    disks::fill(&order, &plan, survey, &mut stock)?;
+    firmware::fill(&order, &plan, agent.as_mut(), &mut stock).await?;
+    if let Some(agent) = &mut agent {
+        let plumbed = agent.plumb(&plan.interfaces).await?;
+        stock.interfaces = plumbed.into_iter().map(|one| (one.interface.name.clone(), one)).collect();
+    }
+    let mut opened = vec![descriptors::append(&bench.shared, paths::QEMU_LOG)?];
+    for descriptor in &plan.descriptors {
+        opened.push(obtain(descriptor, &bench.shared, &mut stock)?);
+    }
+    let launch = launch(&plan, &order, &bench.shared);
+    tracing::info!(argv = ?plan.argv, "the machine is prepared");
+    Ok(Prepared { plan, launch, descriptors: opened, interfaces: stock.interfaces.into_values().collect() })
+}
+
+async fn connect_agent(bench: &Bench) -> Result<Option<AgentClient>, AgentError> {
+    let socket = bench.shared.join(paths::AGENT_SOCKET);
+    if socket.exists() { AgentClient::connect(&socket).await.map(Some) } else { Ok(None) }
+}
+
+/// The plan and the planner's last input, for restarts, for `explain` and for the record.
+fn keep(shared: &Path, plan: &LaunchPlan, options: &PlanOptions) -> Result<(), PrepareError> {
+    let write = |name: &str, bytes: Result<Vec<u8>, serde_json::Error>| {
+        let written = bytes.map_err(std::io::Error::from).and_then(|bytes| journal::replace(shared, name, &bytes));
+        written.map_err(|source| PrepareError::Open { path: shared.join(name), source })
+    };
+    write(paths::PLAN, serde_json::to_vec_pretty(plan))?;
+    write(paths::OPTIONS, serde_json::to_vec(options))
+}
+
+/// `-kernel` and `-initrd` know no descriptor sets.
+fn is_reopened(purpose: &DescriptorPurpose) -> bool {
+    matches!(purpose, DescriptorPurpose::Kernel | DescriptorPurpose::Initrd)
+}
+
+fn launch(plan: &LaunchPlan, order: &Order, shared: &Path) -> Launch {
+    let qemu = &order.facts.qemu;
+    let own_paths = qemu.firmware_dirs.iter().chain(&qemu.module_dir).cloned();
+    let parent = Path::new(&qemu.binary).parent().map(|parent| parent.display().to_string());
+    let system = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/proc", "/sys"].map(str::to_owned);
+    let devices = ["/dev/null", "/dev/urandom", "/dev/random", "/dev/zero", "/dev/kvm", "/tmp"].map(str::to_owned);
+    let needs_network = plan.interfaces.iter().any(|interface| matches!(interface.binding, BindingPlan::User { .. }));
+    let resolver = needs_network.then(|| "/etc".to_owned());
+    Launch {
+        argv: plan.argv.clone(),
+        environment: plan.environment.clone(),
+        descriptors: plan.descriptors.iter().map(|descriptor| descriptor.number).collect(),
+        reopened: plan.descriptors.iter().filter(|one| is_reopened(&one.purpose)).map(|one| one.number).collect(),
+        identity: nix::unistd::getuid().ne(&nix::unistd::Uid::from_raw(0)).then(own_identity),
+        readable_paths: system.into_iter().chain(own_paths).chain(parent).chain(resolver).collect(),
+        writable_paths: devices.into_iter().chain([shared.display().to_string()]).collect(),
+        memlock_bytes: plan.resources.memlock_bytes,
+        grace_seconds: plan.lifecycle.grace_period_seconds,
+    }
+}

@@ -1,0 +1,69 @@
+//! What the supervisor was told, read from its shared directory.
+
+use std::path::{Path, PathBuf};
+
+use garboard_api::v1::VirtualMachineInstance;
+use garboard_machine::facts::HostFacts;
+use garboard_protocol::agent::VolumeTable;
+use garboard_protocol::paths;
+use serde::de::DeserializeOwned;
+
+use crate::plan::{LaunchPlan, PlanOptions};
+
+/// Why it cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// A file is missing or unreadable.
+    #[error("could not read {path}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the file system said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// A file does not hold what it should.
+    #[error("{path} is not what this version of the supervisor expects")]
+    Undecodable {
+        /// The file.
+        path: PathBuf,
+        /// What serde found.
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+/// The supervisor's input.
+pub(crate) struct Order {
+    /// The machine, defaulted and validated.
+    pub(crate) vmi: VirtualMachineInstance,
+    /// What the host offers.
+    pub(crate) facts: HostFacts,
+    /// The planner's other input.
+    pub(crate) options: PlanOptions,
+    /// Where volumes are.
+    pub(crate) volumes: VolumeTable,
+}
+
+impl Order {
+    /// Reads everything.
+    pub(crate) fn read(shared: &Path) -> Result<Self, OrderError> {
+        Ok(Self {
+            vmi: read(shared, paths::VMI)?,
+            facts: read(shared, paths::FACTS)?,
+            options: read(shared, paths::OPTIONS)?,
+            volumes: read(shared, paths::VOLUMES)?,
+        })
+    }
+}
+
+/// Reads the plan an earlier supervisor executed.
+pub(crate) fn read_plan(shared: &Path) -> Result<LaunchPlan, OrderError> {
+    read(shared, paths::PLAN)
+}
+
+fn read<T: DeserializeOwned>(shared: &Path, name: &str) -> Result<T, OrderError> {
+    let path = shared.join(name);
+    let bytes = std::fs::read(&path).map_err(|source| OrderError::Read { path: path.clone(), source })?;
+    serde_json::from_slice(&bytes).map_err(|source| OrderError::Undecodable { path, source })
+}

@@ -1,0 +1,199 @@
+//! Seed media: cloud-init and projected files, built in memory.
+
+use std::collections::BTreeMap;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use garboard_api::v1::{CloudInitConfigDriveSource, CloudInitNoCloudSource, Volume};
+use garboard_protocol::agent::VolumePlace;
+use garboard_storage::iso::{DiscTree, LabelError, TreeError, VolumeLabel};
+use garboard_storage::open::Dir;
+use garboard_storage::seed::{self, ConfigDrive, NoCloud, SysprepError};
+use garboard_storage::source::disc;
+
+use super::VolumeError;
+use super::order::Order;
+use crate::plan::{CloudInitFlavour, DiskPlan, FileTreeKind};
+use crate::supervisor::SSH_KEYS_PREFIX;
+
+/// Why a seed cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SeedError {
+    /// A `…Base64` field is none.
+    #[error("`{field}` is not base64")]
+    Base64 {
+        /// The field.
+        field: &'static str,
+        /// What is wrong with it.
+        #[source]
+        source: base64::DecodeError,
+    },
+    /// The spec names a Secret and nobody brought it.
+    #[error("the Secret it refers to was not brought")]
+    NoSecret,
+    /// cloud-init's own rules.
+    #[error(transparent)]
+    CloudInit(#[from] seed::SeedError),
+    /// Windows' own rules.
+    #[error(transparent)]
+    Sysprep(#[from] SysprepError),
+    /// Too many or too large files.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// The label cannot be written.
+    #[error(transparent)]
+    Label(#[from] LabelError),
+}
+
+type Files = BTreeMap<String, Vec<u8>>;
+
+/// The disc of a cloud-init volume.
+pub(super) fn cloud_init(order: &Order, disk: &DiskPlan, flavour: CloudInitFlavour) -> Result<OwnedFd, VolumeError> {
+    let volume = volume(order, disk)?;
+    let files = files(order, &disk.volume)?;
+    let sources = match flavour {
+        CloudInitFlavour::NoCloud => volume.cloud_init_no_cloud.as_ref().map(Sources::from),
+        CloudInitFlavour::ConfigDrive => volume.cloud_init_config_drive.as_ref().map(Sources::from),
+    };
+    let sources = sources.ok_or(VolumeError::Nowhere)?;
+    let (user_data, network_data) = sources.resolve(&files)?;
+    let metadata = &order.vmi.metadata;
+    let name = metadata.name.clone().unwrap_or_default();
+    let namespace = metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
+    let hostname = order.vmi.spec.hostname.clone().filter(|hostname| !hostname.is_empty()).unwrap_or(name.clone());
+    let uuid = order.vmi.spec.domain.firmware.as_ref().and_then(|firmware| firmware.uuid.clone());
+    let public_keys = public_keys(order, flavour)?;
+    let (tree, label) = match flavour {
+        CloudInitFlavour::NoCloud => {
+            let instance_id = uuid.unwrap_or_else(|| format!("{name}.{namespace}"));
+            let seed = NoCloud {
+                instance_id,
+                local_hostname: Some(hostname),
+                user_data,
+                network_data,
+                public_keys,
+                ..NoCloud::default()
+            };
+            (seed.tree().map_err(SeedError::from)?, NoCloud::label())
+        }
+        CloudInitFlavour::ConfigDrive => {
+            let instance_id = format!("{name}.{namespace}");
+            let hostname = Some(hostname);
+            let seed = ConfigDrive {
+                instance_id,
+                uuid,
+                hostname,
+                user_data,
+                network_data,
+                public_keys,
+                ..ConfigDrive::default()
+            };
+            (seed.tree().map_err(SeedError::from)?, ConfigDrive::label())
+        }
+    };
+    burn(&tree, &label)
+}
+
+/// The disc of a ConfigMap, Secret and the like.
+pub(super) fn file_tree(
+    order: &Order,
+    disk: &DiskPlan,
+    kind: FileTreeKind,
+    label: &str,
+) -> Result<OwnedFd, VolumeError> {
+    let files = files(order, &disk.volume)?;
+    let tree = match kind {
+        FileTreeKind::Sysprep => seed::sysprep(&files).map_err(SeedError::from)?,
+        FileTreeKind::ConfigMap | FileTreeKind::Secret | FileTreeKind::DownwardApi | FileTreeKind::ServiceAccount => {
+            disc::files(&files).map_err(SeedError::from)?
+        }
+    };
+    burn(&tree, &VolumeLabel::parse(label).map_err(SeedError::from)?)
+}
+
+fn burn(tree: &DiscTree, label: &VolumeLabel) -> Result<OwnedFd, VolumeError> {
+    Ok(disc::of_tree(tree, label)?.opened.fd)
+}
+
+fn volume<'a>(order: &'a Order, disk: &DiskPlan) -> Result<&'a Volume, VolumeError> {
+    order.vmi.spec.volumes.iter().find(|volume| volume.name == disk.volume).ok_or(VolumeError::Nowhere)
+}
+
+/// The projected files of a volume; none if it has none.
+fn files(order: &Order, name: &str) -> Result<Files, VolumeError> {
+    match order.volumes.places.get(name) {
+        Some(VolumePlace::Directory { path }) => Ok(seed::read_folder(&Dir::open(Path::new(path))?)?),
+        Some(VolumePlace::File { .. } | VolumePlace::Descriptor) | None => Ok(Files::new()),
+    }
+}
+
+/// The keys whose propagation method is this data source.
+fn public_keys(order: &Order, flavour: CloudInitFlavour) -> Result<Vec<String>, VolumeError> {
+    let mut keys = Vec::new();
+    for credential in order.vmi.spec.access_credentials.iter().filter_map(|one| one.ssh_public_key.as_ref()) {
+        let method = &credential.propagation_method;
+        let is_ours = match flavour {
+            CloudInitFlavour::NoCloud => method.no_cloud.is_some(),
+            CloudInitFlavour::ConfigDrive => method.config_drive.is_some(),
+        };
+        if let (true, Some(secret)) = (is_ours, &credential.source.secret) {
+            let files = files(order, &format!("{SSH_KEYS_PREFIX}{}", secret.secret_name))?;
+            keys.extend(seed::ssh_public_keys(&files));
+        }
+    }
+    Ok(keys)
+}
+
+/// Both flavours have the same six fields.
+struct Sources<'a> {
+    user: [Option<&'a str>; 2],
+    network: [Option<&'a str>; 2],
+    wants_secret: bool,
+}
+
+impl<'a> From<&'a CloudInitNoCloudSource> for Sources<'a> {
+    fn from(source: &'a CloudInitNoCloudSource) -> Self {
+        Self {
+            user: [source.user_data.as_deref(), source.user_data_base64.as_deref()],
+            network: [source.network_data.as_deref(), source.network_data_base64.as_deref()],
+            wants_secret: source.secret_ref.is_some() || source.network_data_secret_ref.is_some(),
+        }
+    }
+}
+
+impl<'a> From<&'a CloudInitConfigDriveSource> for Sources<'a> {
+    fn from(source: &'a CloudInitConfigDriveSource) -> Self {
+        Self {
+            user: [source.user_data.as_deref(), source.user_data_base64.as_deref()],
+            network: [source.network_data.as_deref(), source.network_data_base64.as_deref()],
+            wants_secret: source.secret_ref.is_some() || source.network_data_secret_ref.is_some(),
+        }
+    }
+}
+
+impl Sources<'_> {
+    fn resolve(&self, files: &Files) -> Result<(Vec<u8>, Vec<u8>), SeedError> {
+        if self.wants_secret && files.is_empty() {
+            return Err(SeedError::NoSecret);
+        }
+        let user = either(self.user, "userDataBase64")?;
+        let network = either(self.network, "networkDataBase64")?;
+        let from_secret = |found: Option<&[u8]>| found.map(<[u8]>::to_vec).unwrap_or_default();
+        Ok((
+            user.unwrap_or_else(|| from_secret(seed::user_data_key(files))),
+            network.unwrap_or_else(|| from_secret(seed::network_data_key(files))),
+        ))
+    }
+}
+
+fn either([text, encoded]: [Option<&str>; 2], field: &'static str) -> Result<Option<Vec<u8>>, SeedError> {
+    match (text, encoded) {
+        (Some(text), _) if !text.is_empty() => Ok(Some(text.as_bytes().to_vec())),
+        (_, Some(encoded)) if !encoded.is_empty() => {
+            STANDARD.decode(encoded).map(Some).map_err(|source| SeedError::Base64 { field, source })
+        }
+        _ => Ok(None),
+    }
+}

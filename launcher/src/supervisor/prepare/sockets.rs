@@ -1,0 +1,78 @@
+//! Listening sockets that QEMU takes over as descriptors, and the ones the supervisor keeps.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixListener;
+use std::path::{Path, PathBuf};
+
+use garboard_protocol::paths::MAX_SOCKET_PATH_BYTES;
+
+/// Why a socket could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The kernel would refuse it.
+    #[error("the socket path {path} is longer than {MAX_SOCKET_PATH_BYTES} bytes; use a shorter runtime directory")]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+    },
+    /// It could not be bound.
+    #[error("could not listen at {path}")]
+    Bind {
+        /// The path.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Listens at a path, replacing whatever an earlier process left there. Owner only: a bare host's other users
+/// have no business on a monitor.
+pub(crate) fn listen(shared: &Path, name: &str) -> Result<UnixListener, SocketError> {
+    let path = shared.join(name);
+    if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
+        return Err(SocketError::TooLong { path });
+    }
+    bind(&path).map_err(|source| SocketError::Bind { path, source })
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// As [`listen`], for the supervisor's own runtime.
+pub(crate) fn listen_async(shared: &Path, name: &str) -> Result<tokio::net::UnixListener, SocketError> {
+    let listener = listen(shared, name)?;
+    listener
+        .set_nonblocking(true)
+        .and_then(|()| tokio::net::UnixListener::from_std(listener))
+        .map_err(|source| SocketError::Bind { path: shared.join(name), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leftover_socket_is_replaced() {
+        let directory = tempfile::tempdir().unwrap();
+        drop(listen(directory.path(), "a.sock").unwrap());
+        let again = listen(directory.path(), "a.sock").unwrap();
+        assert!(std::os::unix::net::UnixStream::connect(directory.path().join("a.sock")).is_ok());
+        drop(again);
+    }
+
+    #[test]
+    fn a_path_the_kernel_would_cut_is_refused_by_name() {
+        let long = PathBuf::from("/").join("x".repeat(120));
+        assert!(matches!(listen(&long, "a"), Err(SocketError::TooLong { .. })));
+    }
+}

@@ -1,0 +1,189 @@
+//! Opening what exists before the plan is made, because the plan depends on what is found: formats, block
+//! devices, whether the page cache can be bypassed.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use garboard_api::v1::Volume;
+use garboard_protocol::agent::VolumePlace;
+use garboard_storage::beneath::BeneathPath;
+use garboard_storage::open::{Dir, Direct, Opening, open_disk};
+use garboard_storage::qcow2::{Format, looks_like_qcow2};
+use garboard_storage::source::container_disk;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
+use super::order::Order;
+use super::{PrepareError, VolumeError};
+use crate::plan::{DirectIo, ImageFormat, Medium, VolumeFacts};
+use crate::supervisor::agent_client::AgentClient;
+
+/// Name of the image in a filesystem claim.
+const DISK_IMAGE: &str = "disk.img";
+
+/// A volume that is open.
+pub(super) struct Opened {
+    /// Its descriptor.
+    pub(super) descriptor: OwnedFd,
+    /// Size of the disk the guest will see, bytes.
+    pub(super) virtual_bytes: u64,
+    /// What the plan has to know.
+    pub(super) facts: VolumeFacts,
+}
+
+/// Everything that was found.
+#[derive(Default)]
+pub(super) struct Survey {
+    /// By volume.
+    pub(super) opened: BTreeMap<String, Opened>,
+}
+
+impl Survey {
+    /// For the planner.
+    pub(super) fn facts(&self) -> BTreeMap<String, VolumeFacts> {
+        self.opened.iter().map(|(name, opened)| (name.clone(), opened.facts.clone())).collect()
+    }
+}
+
+/// Opens every volume that exists already.
+pub(super) async fn survey(order: &Order, mut agent: Option<&mut AgentClient>) -> Result<Survey, PrepareError> {
+    let mut survey = Survey::default();
+    for volume in &order.vmi.spec.volumes {
+        let fail = |source| PrepareError::Volume { volume: volume.name.clone(), source };
+        let opened = match kind(volume) {
+            Kind::Made => continue,
+            Kind::Image(path) => open_image(order, volume, path),
+            Kind::Disk => match order.volumes.places.get(&volume.name) {
+                Some(VolumePlace::Descriptor) => receive(&volume.name, agent.as_deref_mut()).await,
+                Some(place) => open_place(place, read_only(volume)),
+                None => Err(VolumeError::Nowhere),
+            },
+        };
+        survey.opened.insert(volume.name.clone(), opened.map_err(fail)?);
+    }
+    Ok(survey)
+}
+
+enum Kind<'a> {
+    /// A container disk, perhaps with the path of its file.
+    Image(Option<&'a str>),
+    /// A claim or host disk: raw, always.
+    Disk,
+    /// Made after the plan.
+    Made,
+}
+
+fn kind(volume: &Volume) -> Kind<'_> {
+    if let Some(disk) = &volume.container_disk {
+        return Kind::Image(disk.path.as_deref());
+    }
+    let is_disk = volume.persistent_volume_claim.is_some()
+        || volume.data_volume.is_some()
+        || volume.ephemeral.is_some()
+        || volume.host_disk.is_some();
+    if is_disk { Kind::Disk } else { Kind::Made }
+}
+
+/// An ephemeral volume is a base under an overlay.
+fn read_only(volume: &Volume) -> ReadOnly {
+    let claim = volume.persistent_volume_claim.as_ref();
+    let asked = claim.is_some_and(|claim| claim.read_only == Some(true)) || volume.ephemeral.is_some();
+    if asked { ReadOnly::Yes } else { ReadOnly::No }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ReadOnly {
+    Yes,
+    No,
+}
+
+fn open_image(order: &Order, volume: &Volume, path: Option<&str>) -> Result<Opened, VolumeError> {
+    let path = path.map(BeneathPath::parse).transpose().map_err(|error| io("name the image's file", invalid(error)))?;
+    let disk = match order.volumes.places.get(&volume.name) {
+        Some(VolumePlace::Directory { path: directory }) => {
+            container_disk::open(&Dir::open(Path::new(directory))?, path.as_ref(), Direct::Off)?
+        }
+        Some(VolumePlace::File { path: file }) => container_disk::open_file(Path::new(file), Direct::Off)?,
+        Some(VolumePlace::Descriptor) | None => return Err(VolumeError::Nowhere),
+    };
+    let format = match disk.facts.format {
+        Format::Raw => ImageFormat::Raw,
+        Format::Qcow2 => ImageFormat::Qcow2,
+    };
+    let facts = VolumeFacts { direct_io: scratch_direct(order), ..VolumeFacts::assumed(format) };
+    Ok(Opened { descriptor: disk.opened.fd, virtual_bytes: disk.facts.virtual_bytes, facts })
+}
+
+fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::InvalidInput, error)
+}
+
+/// The overlay takes the writes, so its file system decides whether the cache can be bypassed.
+fn scratch_direct(order: &Order) -> DirectIo {
+    let Ok(file) = super::disks::scratch_file(order) else { return DirectIo::Refused };
+    direct_io(&file)
+}
+
+fn open_place(place: &VolumePlace, read_only: ReadOnly) -> Result<Opened, VolumeError> {
+    use garboard_storage::open::{Access, Expected};
+    let access = if read_only == ReadOnly::Yes { Access::ReadOnly } else { Access::ReadWrite };
+    let opening = Opening { access, direct: Direct::Off, expected: Expected::FileOrBlock };
+    let disk = match place {
+        VolumePlace::Directory { path } => {
+            let image = BeneathPath::parse(DISK_IMAGE).map_err(|error| io("name the image", invalid(error)))?;
+            Dir::open(Path::new(path))?.open_disk(&image, opening)?
+        }
+        VolumePlace::File { path } => open_disk(Path::new(path), opening)?,
+        VolumePlace::Descriptor => return Err(VolumeError::Nowhere),
+    };
+    describe(disk.fd)
+}
+
+async fn receive(name: &str, agent: Option<&mut AgentClient>) -> Result<Opened, VolumeError> {
+    let agent = agent.ok_or(VolumeError::Nowhere)?;
+    describe(agent.volume(name).await?)
+}
+
+/// A claim's disk is raw whatever it looks like: its guest could have written a header that names our files.
+fn describe(descriptor: OwnedFd) -> Result<Opened, VolumeError> {
+    let file = File::from(descriptor);
+    let metadata = file.metadata().map_err(|source| io("look at the disk", source))?;
+    let is_block = metadata.file_type().is_block_device();
+    let virtual_bytes = length(&file).map_err(|source| io("measure the disk", source))?;
+    if looks_like_qcow2(file.as_fd()) {
+        tracing::warn!("a claim begins like a qcow2 image and is used as raw; convert it with qemu-img convert -O raw");
+    }
+    let allocated = std::os::unix::fs::MetadataExt::blocks(&metadata).saturating_mul(512);
+    let facts = VolumeFacts {
+        medium: if is_block { Medium::BlockDevice } else { Medium::File },
+        direct_io: direct_io(&file),
+        preallocated: is_block || allocated >= virtual_bytes,
+        ..VolumeFacts::assumed(ImageFormat::Raw)
+    };
+    Ok(Opened { descriptor: file.into(), virtual_bytes, facts })
+}
+
+/// Works for files and block devices alike.
+fn length(mut file: &File) -> std::io::Result<u64> {
+    use std::io::{Seek, SeekFrom};
+    let end = file.seek(SeekFrom::End(0))?;
+    file.seek(SeekFrom::Start(0))?;
+    Ok(end)
+}
+
+/// Whether `O_DIRECT` can be switched on; it is switched off again.
+fn direct_io(file: &File) -> DirectIo {
+    let Ok(bits) = fcntl(file, FcntlArg::F_GETFL) else { return DirectIo::Refused };
+    let flags = OFlag::from_bits_retain(bits);
+    let works = fcntl(file, FcntlArg::F_SETFL(flags | OFlag::O_DIRECT)).is_ok();
+    if works {
+        let _ = fcntl(file, FcntlArg::F_SETFL(flags));
+    }
+    if works { DirectIo::Works } else { DirectIo::Refused }
+}
+
+pub(super) fn io(action: &str, source: std::io::Error) -> VolumeError {
+    VolumeError::Io { action: action.to_owned(), source }
+}

@@ -1,0 +1,60 @@
+//! What the driver starts from: nothing yet, or what an earlier supervisor wrote down.
+
+use std::path::Path;
+
+use garboard_protocol::control::{Phase, Status};
+use garboard_protocol::journal::Journal;
+
+use super::prepare::Order;
+use crate::vm::{Asked, DriverSeed, Life, Memory, OnReady, State, now_ms};
+
+/// Grace period of a VMI that names none, seconds (KubeVirt's default).
+const DEFAULT_GRACE_SECONDS: i64 = 30;
+
+/// The status before anything is known.
+pub(crate) fn first_status(order: &Order, journal: &Journal) -> Status {
+    let metadata = &order.vmi.metadata;
+    Status {
+        generation: journal.generation,
+        namespace: metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+        name: metadata.name.clone().unwrap_or_default(),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        phase: Phase::Scheduled,
+        phase_since_ms: now_ms(),
+        paused: None,
+        stopping: false,
+        software_emulation: false,
+        machine: String::new(),
+        memory_bytes: 0,
+        vcpus: 0,
+        interfaces: Vec::new(),
+        guest: None,
+        taints: journal.taints.clone(),
+        supervisor_pid: std::process::id(),
+        resets: journal.resets,
+        ended: journal.ended.clone(),
+    }
+}
+
+/// The driver's seed.
+pub(crate) fn from_journal(journal: &Journal, order: &Order, status: Status, shared: &Path) -> DriverSeed {
+    let grace_seconds = order.vmi.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS).max(0);
+    let life = Life {
+        state: state(journal),
+        memory: Memory { hints: journal.hints, resets: journal.resets },
+        grace_ms: grace_seconds.saturating_mul(1000),
+    };
+    let paused_start = order.vmi.spec.start_strategy.as_deref() == Some("Paused");
+    let on_ready = if journal.started || paused_start { OnReady::Leave } else { OnReady::LetRun };
+    DriverSeed { life, journal: journal.clone(), status, on_ready, shared: shared.to_owned() }
+}
+
+/// A stop that was under way goes on: the deadline in the journal is an instant, not a duration.
+fn state(journal: &Journal) -> State {
+    match (&journal.ended, journal.launched, journal.stop_deadline_ms) {
+        (Some(ended), ..) => State::Ended(Box::new(ended.clone())),
+        (None, true, Some(force_at_ms)) => State::Stopping { force_at_ms, asked: Asked::NotYet },
+        (None, true, None) => State::Launched,
+        (None, false, _) => State::Preparing,
+    }
+}

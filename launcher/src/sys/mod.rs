@@ -1,0 +1,5 @@
+//! The only unsafe code of this crate: descriptors that arrive from the kernel as plain numbers.
+#![allow(unsafe_code)]
+
+pub(crate) mod descriptors;
+pub(crate) mod scm;

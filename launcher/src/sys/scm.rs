@@ -1,0 +1,112 @@
+//! Descriptors over unix sockets (`SCM_RIGHTS`, `unix(7)`), together with the bytes that name them.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use garboard_protocol::wire::MAX_DESCRIPTORS_PER_MESSAGE;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, UnixAddr, recvmsg, sendmsg};
+
+/// Bytes read at a time. Lines are longer than this only for machines with many disks.
+const CHUNK_BYTES: usize = 16 * 1024;
+
+/// How long a peer may leave its socket full, milliseconds.
+const WRITE_PATIENCE_MS: u16 = 5000;
+
+/// Sends all of `bytes` and all of `descriptors`. Waits a few seconds for a full socket; more than
+/// [`MAX_DESCRIPTORS_PER_MESSAGE`] are spread over several messages, each with a part of the bytes.
+///
+/// # Errors
+/// Whatever `sendmsg(2)` says; `InvalidInput` if there are more messages needed than bytes to carry them.
+pub(crate) fn send_all(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut rest = bytes;
+    let mut chunks = descriptors.chunks(MAX_DESCRIPTORS_PER_MESSAGE).peekable();
+    while let Some(chunk) = chunks.next() {
+        let part = if chunks.peek().is_some() { 1 } else { rest.len() };
+        if part == 0 || part > rest.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more descriptors than bytes to carry them"));
+        }
+        let sent = send_once(socket, &rest[..part], chunk)?;
+        rest = &rest[sent..];
+    }
+    while !rest.is_empty() {
+        let sent = send_once(socket, rest, &[])?;
+        rest = &rest[sent..];
+    }
+    Ok(())
+}
+
+fn send_once(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    let numbers: Vec<i32> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
+    let rights = [ControlMessage::ScmRights(&numbers)];
+    let control: &[ControlMessage<'_>] = if numbers.is_empty() { &[] } else { &rights };
+    loop {
+        match sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, None) {
+            Err(nix::errno::Errno::EINTR) => {}
+            // A half-sent line cannot be started again, so a full socket is waited for right here.
+            Err(nix::errno::Errno::EAGAIN) => wait_writable(socket)?,
+            other => return other.map_err(io::Error::from),
+        }
+    }
+}
+
+fn wait_writable(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let mut watched = [PollFd::new(socket, PollFlags::POLLOUT)];
+    match poll(&mut watched, PollTimeout::from(WRITE_PATIENCE_MS)) {
+        Ok(0) => Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read")),
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Reads what is there, once. Appends bytes and descriptors (close-on-exec) to the two buffers.
+///
+/// # Errors
+/// Whatever `recvmsg(2)` says, `WouldBlock` included.
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    bytes: &mut Vec<u8>,
+    descriptors: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    let mut chunk = [0_u8; CHUNK_BYTES];
+    let mut control = nix::cmsg_space!([i32; MAX_DESCRIPTORS_PER_MESSAGE]);
+    let mut slices = [IoSliceMut::new(&mut chunk)];
+    let message = recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut slices, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC)?;
+    for part in message.cmsgs()? {
+        if let ControlMessageOwned::ScmRights(numbers) = part {
+            // SAFETY: the kernel has just installed these descriptors for this process and nobody else
+            // knows their numbers, so each is owned exactly once.
+            descriptors.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
+        }
+    }
+    let read = message.bytes;
+    bytes.extend_from_slice(&chunk[..read]);
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn many_descriptors_arrive_with_their_line() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let many: Vec<BorrowedFd<'_>> = (0..300).map(|_| file.as_fd()).collect();
+        send_all(here.as_fd(), b"hello world\n", &many).unwrap();
+        drop(here);
+        let (mut bytes, mut descriptors) = (Vec::new(), Vec::new());
+        while receive(there.as_fd(), &mut bytes, &mut descriptors).unwrap() > 0 {}
+        assert_eq!(bytes, b"hello world\n");
+        assert_eq!(descriptors.len(), 300);
+    }
+
+    #[test]
+    fn a_closed_socket_reads_zero() {
+        let (here, there) = UnixStream::pair().unwrap();
+        drop(here);
+        assert_eq!(receive(there.as_fd(), &mut Vec::new(), &mut Vec::new()).unwrap(), 0);
+    }
+}

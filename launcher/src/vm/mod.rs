@@ -1,0 +1,209 @@
+//! The life of one machine: states, what happens to it, and what follows. Pure: no clock, no socket.
+//!
+//! ```text
+//!                    Spawned              MonitorReady
+//!   ┌───────────┐          ┌──────────┐               ┌───────────────────────────┐
+//!   │ Preparing ├─────────►│ Launched ├──────────────►│ Running {vcpus}           │◄─┐ pause, unpause,
+//!   └─────┬─────┘          └────┬─────┘               └──────┬─────────────┬──────┘──┘ reset, I/O error
+//!         │ stop, failure       │ stop              stop     │             │ panic, watchdog, force
+//!         │                     └────────────┐   ┌───────────┘             │
+//!         │                                  ▼   ▼          grace over     ▼
+//!         │                             ┌──────────┐  or force       ┌────────┐
+//!         │                             │ Stopping ├────────────────►│ Ending │ QEMU was told to quit
+//!         │                             └────┬─────┘                 └───┬────┘
+//!         │           PID 1: QEMU is gone    │                           │
+//!         └─────────────────────────────────►▼◄──────────────────────────┘
+//!                                       ┌─────────┐
+//!                                       │  Ended  │  (from every state: QEMU may die at any moment)
+//!                                       └─────────┘
+//! ```
+//!
+//! [`step`] is the only function that moves a [`State`]; its match has no wildcard. The driver executes the
+//! [`Effect`]s in order and feeds what comes of them back as events.
+
+mod driver;
+mod publish;
+mod queue;
+mod step;
+
+pub use driver::{Chain, Driver, DriverSeed, Input, Inputs, Left, Planned, now_ms};
+pub use queue::{Denial, Request, RequestQueue, Verdict, View};
+pub use step::step;
+
+use garboard_protocol::control::{Ended, PauseReason};
+use garboard_protocol::exit::{EndHints, ExitReport};
+
+/// Where the machine is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Disks, networks and sockets are being made; there is no QEMU.
+    Preparing,
+    /// QEMU was executed; its monitor has not answered yet.
+    Launched,
+    /// QEMU holds the guest.
+    Running {
+        /// Whether the guest executes.
+        vcpus: Vcpus,
+    },
+    /// The guest was asked to power down.
+    Stopping {
+        /// When it will be ended by force, milliseconds since 1970.
+        force_at_ms: i64,
+        /// Whether it had been told to begin with (before QEMU answered, nobody could be asked).
+        asked: Asked,
+    },
+    /// QEMU was told to quit.
+    Ending {
+        /// When PID 1 is told to kill it, milliseconds since 1970.
+        kill_at_ms: i64,
+    },
+    /// QEMU is gone.
+    Ended(Box<Ended>),
+}
+
+/// Whether the guest executes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Vcpus {
+    /// It does.
+    Running,
+    /// It does not, and why.
+    Stopped(PauseReason),
+}
+
+/// Whether the guest has heard that it should power down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It has.
+    Yes,
+    /// QEMU's monitor has to be there first.
+    NotYet,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// PID 1 executed QEMU.
+    Spawned,
+    /// QEMU's monitor answered and what it holds was verified.
+    MonitorReady {
+        /// What QEMU said of itself.
+        run_state: RunState,
+        /// Whether the guest is to be let run now (not for `startStrategy: Paused`, not on re-attach).
+        on_ready: OnReady,
+    },
+    /// QEMU reported `SHUTDOWN`.
+    Shutdown {
+        /// QEMU's reason.
+        reason: ShutdownReason,
+    },
+    /// QEMU reported `RESET`, asked for by the guest or by us.
+    WasReset,
+    /// QEMU reported `STOP`.
+    VcpusStopped,
+    /// QEMU reported `RESUME`.
+    VcpusResumed,
+    /// QEMU reported `BLOCK_IO_ERROR` with the action `stop`.
+    StoppedByIoError,
+    /// QEMU reported `GUEST_PANICKED`.
+    Panicked,
+    /// QEMU reported `WATCHDOG` with an action that stops the machine.
+    WatchdogFired,
+    /// A person's request, accepted by the queue.
+    Requested(Request),
+    /// A deadline passed.
+    TimePassed,
+    /// PID 1 says that QEMU is gone.
+    QemuGone(Box<ExitReport>),
+    /// Preparation failed, with the sentence for the user.
+    PreparationFailed(String),
+}
+
+/// What to do once the monitor answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnReady {
+    /// Let the guest run.
+    LetRun,
+    /// Leave it as it is.
+    Leave,
+}
+
+/// QEMU's `RunState` (`qapi/run-state.json`), as far as it makes a difference here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RunState {
+    /// `running`.
+    Running,
+    /// `prelaunch` or `paused`, `suspended`, and the states of migrations.
+    Paused,
+    /// `io-error`.
+    IoError,
+    /// `guest-panicked`.
+    GuestPanicked,
+    /// `watchdog`.
+    Watchdog,
+    /// `shutdown`.
+    Shutdown,
+    /// `internal-error`: KVM gave up on the guest.
+    InternalError,
+}
+
+/// QEMU's `ShutdownCause` (`qapi/run-state.json`), grouped by who caused it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShutdownReason {
+    /// `guest-shutdown`.
+    Guest,
+    /// `guest-reset` under `rebootPolicy: Terminate`.
+    GuestReset,
+    /// `guest-panic`.
+    GuestPanic,
+    /// Everything the host's side caused.
+    Host,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// QMP `cont`.
+    LetRun,
+    /// QMP `stop`.
+    StopVcpus,
+    /// QMP `system_reset`.
+    Reset,
+    /// Ask the guest to power down: agent first, else ACPI.
+    AskGuest,
+    /// QMP `quit`.
+    Quit,
+    /// Have PID 1 send SIGKILL.
+    Kill,
+    /// Tell PID 1 by when it will be over.
+    TellInit {
+        /// Milliseconds since 1970.
+        force_at_ms: i64,
+    },
+    /// Wake up with [`Event::TimePassed`] then.
+    WakeAt {
+        /// Milliseconds since 1970.
+        at_ms: i64,
+    },
+    /// Tell everybody how it ended and go.
+    Finish,
+}
+
+/// What is remembered beside the state: it outlives the supervisor in the journal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Hints about an end that is coming.
+    pub hints: EndHints,
+    /// Resets and reboots so far.
+    pub resets: u32,
+}
+
+/// The machine as [`step`] sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// Where it is.
+    pub state: State,
+    /// What is remembered.
+    pub memory: Memory,
+    /// How long a guest may take to power down, milliseconds.
+    pub grace_ms: i64,
+}

@@ -1,0 +1,52 @@
+//! The machine's state as everybody else sees it. One total function; nothing else writes these fields.
+
+use garboard_protocol::control::{PauseReason, Phase, Status};
+
+use super::{Life, State, Vcpus};
+
+/// Brings the derived fields of a status up to date.
+pub(super) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_ms: i64) {
+    let phase = phase(&life.state);
+    if status.phase != phase {
+        status.phase = phase;
+        status.phase_since_ms = now_ms;
+    }
+    status.paused = paused(&life.state);
+    status.stopping = matches!(life.state, State::Stopping { .. } | State::Ending { .. });
+    status.resets = life.memory.resets;
+    if status.taints != taints {
+        status.taints = taints.to_vec();
+    }
+    if let State::Ended(ended) = &life.state {
+        status.ended = Some((**ended).clone());
+    }
+}
+
+fn phase(state: &State) -> Phase {
+    match state {
+        State::Preparing | State::Launched => Phase::Scheduled,
+        // A stop does not end the phase Running: the guest is still working on it.
+        State::Running { .. } | State::Stopping { .. } | State::Ending { .. } => Phase::Running,
+        State::Ended(ended) if ended.cause.is_success() => Phase::Succeeded,
+        State::Ended(_) => Phase::Failed,
+    }
+}
+
+fn paused(state: &State) -> Option<PauseReason> {
+    match state {
+        State::Running { vcpus: Vcpus::Stopped(reason) } => Some(*reason),
+        State::Running { vcpus: Vcpus::Running }
+        | State::Preparing
+        | State::Launched
+        | State::Stopping { .. }
+        | State::Ending { .. }
+        | State::Ended(_) => None,
+    }
+}
+
+/// Whether two statuses differ in anything but their generation.
+pub(super) fn differs(left: &Status, right: &Status) -> bool {
+    let mut same = right.clone();
+    same.generation = left.generation;
+    *left != same
+}

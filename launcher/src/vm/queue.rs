@@ -1,0 +1,239 @@
+//! Which requests are accepted. It decides and does nothing else: no lock, no await, no clock.
+//!
+//! The queue judges a request against where the machine *will be* once everything already queued is done,
+//! so two `pause` in a row are one.
+
+use std::collections::VecDeque;
+
+use garboard_protocol::control::StopMode;
+
+use super::{State, Vcpus};
+
+/// What a person may ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// End the run.
+    Stop(StopMode),
+    /// Stop the vCPUs.
+    Pause,
+    /// Let them run again.
+    Unpause,
+    /// Press the reset button.
+    Reset,
+}
+
+/// The answer to an offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It will be done.
+    Queued,
+    /// There is nothing to do.
+    AlreadySo,
+    /// It cannot be done.
+    Denied(Denial),
+}
+
+/// Why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// QEMU does not run yet.
+    NotStarted,
+    /// The machine is on its way out.
+    Stopping,
+    /// The run is over.
+    Ended,
+}
+
+impl Denial {
+    /// One sentence that says what to do.
+    #[must_use]
+    pub fn sentence(self) -> &'static str {
+        match self {
+            Self::NotStarted => "the machine is still being started; try again when it is Running",
+            Self::Stopping => "the machine is being stopped",
+            Self::Ended => "the run is over; start the machine again",
+        }
+    }
+}
+
+/// Where the machine is, as coarse as requests need it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum View {
+    /// No guest yet.
+    Starting,
+    /// The guest executes.
+    Running,
+    /// The guest is held.
+    Paused,
+    /// A graceful stop runs.
+    Stopping,
+    /// QEMU was told to go.
+    Ending,
+    /// QEMU is gone.
+    Ended,
+}
+
+impl From<&State> for View {
+    fn from(state: &State) -> Self {
+        match state {
+            State::Preparing | State::Launched => Self::Starting,
+            State::Running { vcpus: Vcpus::Running } => Self::Running,
+            State::Running { vcpus: Vcpus::Stopped(_) } => Self::Paused,
+            State::Stopping { .. } => Self::Stopping,
+            State::Ending { .. } => Self::Ending,
+            State::Ended(_) => Self::Ended,
+        }
+    }
+}
+
+/// Requests that were accepted and not yet done, oldest first.
+#[derive(Debug, Default)]
+pub struct RequestQueue {
+    pending: VecDeque<Request>,
+}
+
+impl RequestQueue {
+    /// Judges a request; only [`Verdict::Queued`] puts it in.
+    pub fn offer(&mut self, request: Request, now: View) -> Verdict {
+        let expected = self.pending.iter().fold(now, |view, pending| after(view, *pending));
+        let verdict = judge(request, expected, self.pending.contains(&Request::Reset));
+        if verdict == Verdict::Queued {
+            self.pending.push_back(request);
+        }
+        verdict
+    }
+
+    /// Takes the next request to be done.
+    pub fn take(&mut self) -> Option<Request> {
+        self.pending.pop_front()
+    }
+
+    /// How many wait.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// Whether none waits.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+}
+
+fn judge(request: Request, expected: View, reset_waits: bool) -> Verdict {
+    match (request, expected) {
+        (Request::Stop(_), View::Ended) => Verdict::AlreadySo,
+        (Request::Stop(StopMode::Graceful { .. }), View::Ending) => Verdict::AlreadySo,
+        (Request::Stop(StopMode::Graceful { within_seconds: None }), View::Stopping) => Verdict::AlreadySo,
+        (Request::Stop(_), _) => Verdict::Queued,
+        (_, View::Ended) => Verdict::Denied(Denial::Ended),
+        (_, View::Stopping | View::Ending) => Verdict::Denied(Denial::Stopping),
+        (_, View::Starting) => Verdict::Denied(Denial::NotStarted),
+        (Request::Pause, View::Paused) | (Request::Unpause, View::Running) => Verdict::AlreadySo,
+        (Request::Reset, _) if reset_waits => Verdict::AlreadySo,
+        (Request::Pause | Request::Unpause | Request::Reset, View::Running | View::Paused) => Verdict::Queued,
+    }
+}
+
+/// Where the machine will be after a request that was accepted there.
+fn after(view: View, request: Request) -> View {
+    match (request, view) {
+        (_, View::Ended) => View::Ended,
+        (Request::Stop(StopMode::Force), _) => View::Ending,
+        (Request::Stop(StopMode::Graceful { .. }), View::Ending) => View::Ending,
+        (Request::Stop(StopMode::Graceful { .. }), _) => View::Stopping,
+        (Request::Pause, _) => View::Paused,
+        (Request::Unpause, _) => View::Running,
+        (Request::Reset, view) => view,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const GRACEFUL: Request = Request::Stop(StopMode::Graceful { within_seconds: None });
+    const FORCE: Request = Request::Stop(StopMode::Force);
+
+    #[test]
+    fn two_pauses_are_one() {
+        let mut queue = RequestQueue::default();
+        assert_eq!(queue.offer(Request::Pause, View::Running), Verdict::Queued);
+        assert_eq!(queue.offer(Request::Pause, View::Running), Verdict::AlreadySo);
+        assert_eq!(queue.offer(Request::Unpause, View::Running), Verdict::Queued);
+        assert_eq!(queue.len(), 2);
+    }
+
+    #[test]
+    fn nothing_but_a_harder_stop_follows_a_stop() {
+        let mut queue = RequestQueue::default();
+        assert_eq!(queue.offer(GRACEFUL, View::Running), Verdict::Queued);
+        assert_eq!(queue.offer(GRACEFUL, View::Running), Verdict::AlreadySo);
+        assert_eq!(queue.offer(Request::Pause, View::Running), Verdict::Denied(Denial::Stopping));
+        assert_eq!(queue.offer(FORCE, View::Running), Verdict::Queued);
+    }
+
+    #[test]
+    fn an_ended_machine_is_already_stopped_and_cannot_be_paused() {
+        let mut queue = RequestQueue::default();
+        assert_eq!(queue.offer(FORCE, View::Ended), Verdict::AlreadySo);
+        assert_eq!(queue.offer(Request::Reset, View::Ended), Verdict::Denied(Denial::Ended));
+    }
+
+    fn requests() -> impl Strategy<Value = Request> {
+        prop_oneof![
+            Just(Request::Pause),
+            Just(Request::Unpause),
+            Just(Request::Reset),
+            Just(GRACEFUL),
+            Just(FORCE),
+            (0_u64..100).prop_map(|seconds| Request::Stop(StopMode::Graceful { within_seconds: Some(seconds) })),
+        ]
+    }
+
+    fn views() -> impl Strategy<Value = View> {
+        prop::sample::select(vec![
+            View::Starting,
+            View::Running,
+            View::Paused,
+            View::Stopping,
+            View::Ending,
+            View::Ended,
+        ])
+    }
+
+    /// An even smaller machine: only whether it runs, is held, or is leaving.
+    fn model(view: View, request: Request) -> bool {
+        let leaving = matches!(view, View::Stopping | View::Ending | View::Ended);
+        matches!(request, Request::Stop(_)) || !leaving && view != View::Starting
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_queued_would_change_something(view in views(), sequence in prop::collection::vec(requests(), 0..40)) {
+            let mut queue = RequestQueue::default();
+            let mut expected = view;
+            for request in sequence {
+                let verdict = queue.offer(request, view);
+                let before = expected;
+                if verdict == Verdict::Queued {
+                    prop_assert!(model(before, request), "{before:?} {request:?}");
+                    expected = after(before, request);
+                }
+                if let Verdict::Denied(_) = verdict {
+                    prop_assert!(!model(before, request), "{before:?} {request:?}");
+                }
+                if request == FORCE {
+                    prop_assert!(matches!(expected, View::Ending | View::Ended));
+                }
+            }
+            let mut replayed = view;
+            while let Some(request) = queue.take() {
+                replayed = after(replayed, request);
+            }
+            prop_assert_eq!(replayed, expected);
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Every golden VM, started for real and stopped before its first instruction: what QEMU then says of itself must be
+//! what the plan says.
+//!
+//! The test runs itself once more for each VM; that process opens everything the plan lists and becomes QEMU. It does so
+//! with every QEMU there is: the installed one, and version 10 if `scripts/fetch-qemu10` was run.
+
+#![allow(
+    clippy::expect_used,
+    clippy::print_stderr,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "the whole file is a test"
+)]
+
+mod support;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use garboard_launcher::plan::{DescriptorPurpose, DiskPlan, LaunchPlan};
+use garboard_machine::features::Accelerator;
+use garboard_machine::pci::PciPlace;
+use serde_json::{Value, json};
+use support::qmp::Qmp;
+use support::{Case, cases, stage};
+
+/// Names the directory with the plan, in the process that becomes QEMU.
+const STAGE_VARIABLE: &str = "GARBOARD_STAGE";
+
+/// The other half of this test; by itself it does nothing.
+#[test]
+fn become_qemu() {
+    if let Some(dir) = std::env::var_os(STAGE_VARIABLE) {
+        let plan = std::fs::read_to_string(Path::new(&dir).join("plan.json")).expect("a plan");
+        let plan: LaunchPlan = serde_json::from_str(&plan).expect("a plan");
+        let error = stage::become_qemu(&plan, Path::new(&dir));
+        panic!("{error}");
+    }
+}
+
+#[test]
+fn qemu_makes_of_every_golden_vm_what_was_planned() {
+    for qemu in qemus() {
+        let mut wrong = Vec::new();
+        let mut started = 0;
+        for case in cases() {
+            let plan = case.plan().unwrap_or_else(|error| panic!("{}: {error}", case.name));
+            if let Some(why) = cannot_run(&plan, &qemu) {
+                eprintln!("skipped: {} with {qemu}: {why}", case.name);
+                continue;
+            }
+            started += 1;
+            let result = Running::start(&plan, &qemu).and_then(|mut running| compare(&plan, &mut running));
+            if let Err(error) = result {
+                // A KVM without Hyper-V's parts is the host's, not the plan's.
+                if plan.accelerator == Accelerator::Kvm && error.contains("kernel doesn't") {
+                    eprintln!("skipped: {} with {qemu}: {error}", case.name);
+                    continue;
+                }
+                wrong.push(format!("{}: {error}", case.name));
+            }
+        }
+        eprintln!("{started} golden VMs started with {qemu}");
+        assert!(wrong.is_empty(), "{qemu}:\n{}", wrong.join("\n"));
+        assert!(started > 0, "not one golden VM could be started with {qemu}");
+    }
+}
+
+#[test]
+fn firmware_numbers_the_bus_behind_port_n_as_n() {
+    let Some(qemu) = qemus().into_iter().next() else { return };
+    for name in ["many-disks", "video-bochs", "uefi"] {
+        let plan = Case::load(name).plan().unwrap();
+        if let Some(why) = cannot_run(&plan, &qemu) {
+            eprintln!("skipped: {name}: {why}");
+            continue;
+        }
+        let mut running = Running::start(&plan, &qemu).unwrap();
+        running.qmp.call("cont", json!({})).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(120);
+        // While it numbers the buses, firmware writes 255 to the one it is at.
+        loop {
+            let pci = running.qmp.call("query-pci", json!({})).unwrap();
+            let ports = root_ports(&pci);
+            let is_done = ports.len() == plan.stored.pci.ports.len();
+            if is_done && ports.iter().all(|(id, bus)| *id == format!("port{bus}")) {
+                break;
+            }
+            assert!(Instant::now() < deadline, "{name}: firmware left {ports:?}");
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+    }
+}
+
+/// ID and bus number behind every root port.
+fn root_ports(pci: &Value) -> Vec<(String, u64)> {
+    let devices = pci[0]["devices"].as_array().cloned().unwrap_or_default();
+    let port = |device: &Value| {
+        let id = device["qdev_id"].as_str().filter(|id| id.starts_with("port"))?.to_owned();
+        Some((id, device["pci_bridge"]["bus"]["secondary"].as_u64().unwrap_or(0)))
+    };
+    devices.iter().filter_map(port).collect()
+}
+
+/// Every QEMU of this machine.
+fn qemus() -> Vec<String> {
+    let cache = std::env::var("GARBOARD_CACHE").unwrap_or_else(|_| "/var/cache/garboard-test".to_owned());
+    let known = ["/usr/bin/qemu-system-x86_64".to_owned(), format!("{cache}/qemu-10.0/qemu-system-x86_64")];
+    let answers =
+        |qemu: &String| Command::new(qemu).arg("--version").output().is_ok_and(|output| output.status.success());
+    let (found, missing): (Vec<_>, Vec<_>) = known.into_iter().partition(answers);
+    missing.iter().for_each(|qemu| eprintln!("skipped: {qemu} is not there"));
+    found
+}
+
+/// Why this host cannot start a plan of the reference host.
+fn cannot_run(plan: &LaunchPlan, qemu: &str) -> Option<String> {
+    let needs = |path: &str| (!Path::new(path).exists()).then(|| format!("no {path}"));
+    let uses = |wanted: fn(&DescriptorPurpose) -> bool| plan.descriptors.iter().any(|one| wanted(&one.purpose));
+    let has_taps = uses(|purpose| matches!(purpose, DescriptorPurpose::Tap { .. }));
+    let has_vhost = uses(|purpose| matches!(purpose, DescriptorPurpose::VhostNet { .. }));
+    let has_uefi = uses(|purpose| *purpose == DescriptorPurpose::FirmwareCode);
+    if has_taps && !nix::unistd::geteuid().is_root() {
+        return Some("a tap takes root".to_owned());
+    }
+    if plan.argv.iter().any(|word| word.contains("hugetlb")) && free_hugepages() < 64 {
+        return Some("fewer than 64 huge pages are free".to_owned());
+    }
+    if let Some(device) = unknown_device(plan, qemu) {
+        return Some(format!("this QEMU has no {device}"));
+    }
+    (plan.accelerator == Accelerator::Kvm)
+        .then(|| needs("/dev/kvm"))
+        .flatten()
+        .or_else(|| has_taps.then(|| needs("/dev/net/tun")).flatten())
+        .or_else(|| has_vhost.then(|| needs("/dev/vhost-net")).flatten())
+        .or_else(|| has_uefi.then(|| needs("/usr/share/OVMF/OVMF_CODE_4M.fd")).flatten())
+}
+
+fn free_hugepages() -> u64 {
+    let text = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages").unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// What a plan for a better QEMU than the reference uses and the one here lacks.
+fn unknown_device(plan: &LaunchPlan, qemu: &str) -> Option<&'static str> {
+    let says = |what: &str| {
+        let output = Command::new(qemu).args(["-device", what]).output().expect("QEMU runs").stdout;
+        String::from_utf8_lossy(&output).into_owned()
+    };
+    let uses = |text: &str| plan.argv.iter().any(|word| word.contains(text));
+    if uses("\"igb\"") && !says("help").contains("name \"igb\"") {
+        return Some("igb");
+    }
+    let mapping = "iothread-vq-mapping";
+    (uses(mapping) && !says("virtio-blk-pci,help").contains(mapping)).then_some(mapping)
+}
+
+/// A QEMU that was started from a plan; it ends with this value.
+struct Running {
+    child: Child,
+    dir: tempfile::TempDir,
+    qmp: Qmp,
+}
+
+impl Running {
+    fn start(plan: &LaunchPlan, qemu: &str) -> Result<Self, String> {
+        let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
+        std::fs::write(dir.path().join("plan.json"), serde_json::to_string(plan).expect("JSON")).expect("writable");
+        let log = std::fs::File::create(dir.path().join("log")).expect("writable");
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "become_qemu", "--nocapture"])
+            .env(STAGE_VARIABLE, dir.path())
+            .env(stage::QEMU_VARIABLE, qemu)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("a file"))
+            .stderr(log)
+            .spawn()
+            .expect("this test can be run again");
+        let socket = dir.path().join("monitor.sock");
+        let deadline = Instant::now() + Duration::from_secs(60);
+        loop {
+            if let Ok(qmp) = Qmp::connect(&socket) {
+                return Ok(Self { child, dir, qmp });
+            }
+            if let Some(status) = child.try_wait().expect("a child") {
+                let log = std::fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+                remove_loops(dir.path());
+                return Err(format!("{status}: {}", log.trim()));
+            }
+            if Instant::now() > deadline {
+                let _ = child.kill();
+                return Err("QEMU did not answer".to_owned());
+            }
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        remove_loops(self.dir.path());
+    }
+}
+
+fn remove_loops(dir: &Path) {
+    for device in std::fs::read_to_string(dir.join("loops")).unwrap_or_default().lines() {
+        let _ = Command::new("losetup").args(["--detach", device]).status();
+    }
+}
+
+/// Everything QEMU says that the plan says too.
+fn compare(plan: &LaunchPlan, running: &mut Running) -> Result<(), String> {
+    let log = std::fs::read_to_string(running.dir.path().join("log")).unwrap_or_default();
+    if let Some(line) = log.lines().find(|line| line.contains("warning:") && !is_known_warning(line)) {
+        return Err(line.to_owned());
+    }
+    let status = std::fs::read_to_string(format!("/proc/{}/status", running.child.id())).expect("QEMU is a process");
+    expect("seccomp", status.contains("Seccomp:\t2"), true)?;
+    settles_below_the_overhead(running.child.id(), plan.resources.overhead.total_bytes)?;
+    let qmp = &mut running.qmp;
+    expect("status", qmp.call("query-status", json!({}))?["status"].clone(), json!("prelaunch"))?;
+    expect(
+        "name",
+        qmp.call("query-name", json!({}))?["name"].clone(),
+        json!(format!("{}_{}", plan.identity.namespace, plan.identity.name)),
+    )?;
+    let memory = qmp.call("query-memory-size-summary", json!({}))?;
+    expect("memory", memory["base-memory"].as_u64(), Some(plan.resources.guest_memory_bytes))?;
+    let vcpus = qmp.call("query-cpus-fast", json!({}))?;
+    expect("vCPUs", vcpus.as_array().map(Vec::len), usize::try_from(plan.resources.vcpu_count).ok())?;
+    let kvm = qmp.call("query-kvm", json!({}))?;
+    expect("KVM", kvm["enabled"].as_bool(), Some(plan.accelerator == Accelerator::Kvm))?;
+    nodes(plan, qmp)?;
+    for disk in &plan.disks {
+        disk_device(plan, disk, qmp)?;
+    }
+    chardevs(plan, qmp)?;
+    places(plan, qmp)?;
+    interfaces(plan, qmp)?;
+    sets(plan, qmp)
+}
+
+/// What QEMU has for itself fits into the overhead; its guest has touched nothing yet. While it makes many devices, QEMU
+/// 10 holds several times as much for some tenths of a second: the address maps of before, until RCU frees them.
+fn settles_below_the_overhead(pid: u32, overhead: u64) -> Result<(), String> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("QEMU is a process");
+        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a field of every process");
+        let bytes = line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024;
+        if bytes <= overhead {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(format!("QEMU has {bytes} bytes of its own, planned were {overhead}"));
+        }
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+}
+
+/// What a sparse test machine makes QEMU say.
+fn is_known_warning(line: &str) -> bool {
+    // The number of this host's CPUs, against which QEMU measures a guest.
+    line.contains("exceeds the recommended cpus")
+        || line.contains("TCG doesn't support requested feature")
+        || line.contains("host doesn't support requested feature")
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, actual: T, planned: T) -> Result<(), String> {
+    if actual == planned { Ok(()) } else { Err(format!("{what}: QEMU has {actual:?}, planned was {planned:?}")) }
+}
+
+fn names(reply: &Value, key: &str) -> BTreeSet<String> {
+    let all = reply.as_array().into_iter().flatten();
+    all.filter_map(|one| one[key].as_str()).map(str::to_owned).collect()
+}
+
+fn nodes(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
+    let mut planned: BTreeSet<String> = BTreeSet::new();
+    for nodes in plan.disks.iter().map(|disk| &disk.nodes) {
+        let all = [&nodes.image, &nodes.file, &nodes.base, &nodes.base_file];
+        planned.extend(all.into_iter().flatten().cloned());
+    }
+    if plan.descriptors.iter().any(|one| one.purpose == DescriptorPurpose::FirmwareCode) {
+        planned.extend(["uefi-code", "uefi-vars", "file-uefi-code", "file-uefi-vars"].map(str::to_owned));
+    }
+    expect("block nodes", names(&qmp.call("query-named-block-nodes", json!({}))?, "node-name"), planned)
+}
+
+fn disk_device(plan: &LaunchPlan, disk: &DiskPlan, qmp: &mut Qmp) -> Result<(), String> {
+    let blocks = qmp.call("query-block", json!({}))?;
+    let path = format!("/machine/peripheral/{}", disk.device);
+    // Some devices put a child of their own between themselves and the disk.
+    let is_it = |block: &&Value| {
+        let qdev = block["qdev"].as_str().unwrap_or_default();
+        qdev == disk.device || qdev == path || qdev.starts_with(&format!("{path}/"))
+    };
+    let block = blocks.as_array().into_iter().flatten().find(is_it);
+    let block = block.ok_or_else(|| format!("{}: no such device among {:?}", disk.device, names(&blocks, "qdev")))?;
+    let Some(image) = &disk.nodes.image else {
+        return expect("medium", block.get("inserted").is_some(), false);
+    };
+    let inserted = &block["inserted"];
+    expect("image", inserted["node-name"].as_str(), Some(image.as_str()))?;
+    expect("read-only", inserted["ro"].as_bool(), Some(disk.read_only && !disk.overlay))?;
+    let format = if disk.overlay { "qcow2" } else { disk.format.as_str() };
+    expect("format", inserted["drv"].as_str(), Some(format))?;
+    expect("depth", inserted["backing_file_depth"].as_u64(), Some(u64::from(disk.overlay)))?;
+    let direct = plan.descriptors.iter().find_map(|one| match &one.purpose {
+        DescriptorPurpose::DiskLayer { volume, direct, .. } if *volume == disk.volume => Some(*direct),
+        _ => None,
+    });
+    expect("direct", inserted["cache"]["direct"].as_bool(), direct)
+}
+
+fn chardevs(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
+    let mut planned: BTreeSet<_> = ["monitor", "monitor-init", "agent"].map(str::to_owned).into();
+    planned.extend(plan.serials.iter().map(|serial| format!("serial{}", serial.index)));
+    expect("chardevs", names(&qmp.call("query-chardev", json!({}))?, "label"), planned)
+}
+
+/// Every device is where the map says: the parent bus is the port, or the root complex with the right slot.
+fn places(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
+    for (id, place) in &plan.stored.pci.devices {
+        let path = format!("/machine/peripheral/{id}");
+        let mut get = |property: &str| qmp.call("qom-get", json!({ "path": path, "property": property }));
+        let bus = get("parent_bus")?;
+        let bus = bus.as_str().unwrap_or_default().to_owned();
+        let addr = get("addr")?;
+        let (on_bus, devfn) = match place {
+            PciPlace::Port(number) => (format!("/machine/peripheral/{number}/{number}"), 0),
+            PciPlace::Root(at) => ("pcie.0".to_owned(), at.devfn()),
+        };
+        if !bus.ends_with(&on_bus) {
+            return Err(format!("{id} is on {bus}, planned was {place}"));
+        }
+        expect(&format!("{id} at"), addr.as_u64(), Some(u64::from(devfn)))?;
+    }
+    Ok(())
+}
+
+fn interfaces(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
+    for interface in &plan.interfaces {
+        let path = format!("/machine/peripheral/{}", interface.device);
+        let mac = qmp.call("qom-get", json!({ "path": path, "property": "mac" }))?;
+        expect("MAC address", mac.as_str(), Some(interface.mac.as_str()))?;
+        let netdev = qmp.call("qom-get", json!({ "path": path, "property": "netdev" }))?;
+        expect("netdev", netdev.as_str(), Some(interface.netdev.as_str()))?;
+    }
+    Ok(())
+}
+
+fn sets(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
+    let reply = qmp.call("query-fdsets", json!({}))?;
+    let there: BTreeSet<u64> =
+        reply.as_array().into_iter().flatten().filter_map(|set| set["fdset-id"].as_u64()).collect();
+    let of_disks = plan.disks.iter().flat_map(|disk| &disk.descriptor_sets).map(|&set| u64::from(set));
+    let missing: Vec<u64> = of_disks.filter(|set| !there.contains(set)).collect();
+    expect("missing descriptor sets", missing, Vec::new())
+}

@@ -1,0 +1,194 @@
+//! `-blockdev`: what lies under a disk.
+//!
+//! Each layer of a disk is two nodes: a *file* node, which opens a descriptor set, and an *image* node, which
+//! interprets the bytes. Both always exist, so that a job or a hot change finds the same shape whatever the format.
+
+use crate::argv::{Arg, Argument, Properties, Property};
+use crate::id::NodeName;
+use crate::process::fdset_path;
+
+/// `-blockdev`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blockdev {
+    /// Opens bytes.
+    File(FileNode),
+    /// Interprets them.
+    Image(ImageNode),
+}
+
+/// The `file` and `host_device` drivers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileNode {
+    /// Its name.
+    pub node_name: NodeName,
+    /// Regular file or block device.
+    pub driver: FileDriver,
+    /// Number of the descriptor set.
+    pub set: u32,
+    /// Opened without the right to write.
+    pub read_only: bool,
+    /// The host's page cache.
+    pub cache: Cache,
+    /// How I/O is submitted.
+    pub aio: Aio,
+    /// Whether the guest's discards reach the host.
+    pub discard: Discard,
+    /// Whether QEMU locks the image.
+    pub locking: Locking,
+}
+
+/// Regular file or block device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileDriver {
+    /// A regular file.
+    File,
+    /// A block device of the host.
+    HostDevice,
+}
+
+/// An image format over another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImageNode {
+    /// Its name.
+    pub node_name: NodeName,
+    /// `raw` or `qcow2`.
+    pub format: &'static str,
+    /// The node with the bytes.
+    pub file: NodeName,
+    /// Opened without the right to write.
+    pub read_only: bool,
+    /// The same as on the file node: QEMU does not pass it down.
+    pub cache: Cache,
+    /// The same as on the file node.
+    pub discard: Discard,
+    /// What lies under it.
+    pub backing: Backing,
+}
+
+/// What lies under an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Backing {
+    /// The format knows no backing file.
+    NotApplicable,
+    /// Nothing, whatever the image's header names: we open no file that an image chose.
+    Nothing,
+    /// This node.
+    Node(NodeName),
+}
+
+/// Use of the host's page cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cache {
+    /// I/O goes around it (`O_DIRECT`).
+    Direct,
+    /// I/O goes through it.
+    Page,
+}
+
+/// How I/O is submitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aio {
+    /// A pool of threads.
+    Threads,
+    /// Linux AIO; only with [`Cache::Direct`].
+    Native,
+}
+
+/// Whether discards reach the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// They free space.
+    Unmap,
+    /// They are dropped.
+    Ignore,
+}
+
+/// Whether QEMU locks the image against other QEMUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Locking {
+    /// Yes, where the file system can.
+    Auto,
+    /// No: several VMs share it on purpose.
+    Off,
+}
+
+impl Blockdev {
+    /// Its node name.
+    #[must_use]
+    pub const fn node_name(&self) -> &NodeName {
+        match self {
+            Self::File(file) => &file.node_name,
+            Self::Image(image) => &image.node_name,
+        }
+    }
+
+    /// The argument of `blockdev-add`.
+    #[must_use]
+    pub fn properties(&self) -> Properties {
+        match self {
+            Self::File(file) => file.properties(),
+            Self::Image(image) => image.properties(),
+        }
+    }
+}
+
+impl Arg for Blockdev {
+    fn argument(&self) -> Argument {
+        Argument::json("-blockdev", self.properties())
+    }
+}
+
+impl FileNode {
+    fn properties(&self) -> Properties {
+        let driver = match self.driver {
+            FileDriver::File => "file",
+            FileDriver::HostDevice => "host_device",
+        };
+        let aio = match self.aio {
+            Aio::Threads => "threads",
+            Aio::Native => "native",
+        };
+        Properties::new()
+            .set("driver", driver)
+            .set("node-name", &self.node_name)
+            .set("filename", fdset_path(self.set))
+            .set("read-only", self.read_only)
+            .set("cache", self.cache.properties())
+            .set("aio", aio)
+            .set_some("discard", self.discard.property())
+            .set_some("locking", (self.locking == Locking::Off).then_some("off"))
+    }
+}
+
+impl ImageNode {
+    fn properties(&self) -> Properties {
+        let backing = match &self.backing {
+            Backing::NotApplicable => None,
+            Backing::Nothing => Some(Property::Null),
+            Backing::Node(node) => Some(Property::from(node)),
+        };
+        Properties::new()
+            .set("driver", self.format)
+            .set("node-name", &self.node_name)
+            .set("file", &self.file)
+            .set_some("backing", backing)
+            .set("read-only", self.read_only)
+            .set("cache", self.cache.properties())
+            .set_some("discard", self.discard.property())
+    }
+}
+
+impl Cache {
+    fn properties(self) -> Properties {
+        Properties::new().set("direct", self == Self::Direct).set("no-flush", false)
+    }
+}
+
+impl Discard {
+    fn property(self) -> Option<&'static str> {
+        match self {
+            Self::Unmap => Some("unmap"),
+            Self::Ignore => None,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! `-cpu` and `-smp`.
+//!
+//! `-cpu` is cut at commas by `strtok` (`x86_cpu_parse_featurestr`), so a comma cannot be written in any way:
+//! [`CpuWord`] refuses it.
+
+use std::fmt;
+
+use crate::argv::{Arg, Argument, Options};
+
+/// A model name, a property's name or its value in `-cpu`: printable, no comma, no space at all.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct CpuWord(String);
+
+/// A text that `-cpu` cannot carry.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{text}` cannot be part of a CPU: letters, digits and punctuation without commas")]
+pub struct CpuWordError {
+    /// The text.
+    pub text: String,
+}
+
+impl CpuWord {
+    /// Takes `text` as it is.
+    ///
+    /// # Errors
+    /// [`CpuWordError`].
+    pub fn new(text: impl Into<String>) -> Result<Self, CpuWordError> {
+        let text = text.into();
+        let is_fit = |byte: u8| byte.is_ascii_graphic() && byte != b',';
+        if !text.is_empty() && text.bytes().all(is_fit) { Ok(Self(text)) } else { Err(CpuWordError { text }) }
+    }
+
+    /// As text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// `-cpu MODEL,property=value,…`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cpu {
+    /// A name from `query-cpu-definitions`.
+    pub model: CpuWord,
+    /// In the order of the command line; a later one wins.
+    pub properties: Vec<(CpuWord, CpuWord)>,
+}
+
+impl Cpu {
+    /// A model without properties.
+    ///
+    /// # Errors
+    /// [`CpuWordError`] for a model that cannot be written.
+    pub fn new(model: &str) -> Result<Self, CpuWordError> {
+        Ok(Self { model: CpuWord::new(model)?, properties: Vec::new() })
+    }
+
+    /// Appends `name=value`.
+    ///
+    /// # Errors
+    /// [`CpuWordError`] if either cannot be written.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), CpuWordError> {
+        self.properties.push((CpuWord::new(name)?, CpuWord::new(value)?));
+        Ok(())
+    }
+
+    /// Appends `name=on` or `name=off`.
+    ///
+    /// # Errors
+    /// [`CpuWordError`] if the name cannot be written.
+    pub fn switch(&mut self, name: &str, state: Switch) -> Result<(), CpuWordError> {
+        self.set(name, state.as_str())
+    }
+
+    /// The value of a property, the one that wins.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.properties.iter().rev().find(|(property, _)| property.as_str() == name).map(|(_, value)| value.as_str())
+    }
+}
+
+/// `on` or `off`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Switch {
+    /// `on`
+    On,
+    /// `off`
+    Off,
+}
+
+impl Switch {
+    /// QEMU's word.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Off => "off",
+        }
+    }
+}
+
+impl From<bool> for Switch {
+    fn from(on: bool) -> Self {
+        if on { Self::On } else { Self::Off }
+    }
+}
+
+impl fmt::Display for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.model.0)?;
+        self.properties.iter().try_for_each(|(name, value)| write!(f, ",{}={}", name.0, value.0))
+    }
+}
+
+impl Arg for Cpu {
+    fn argument(&self) -> Argument {
+        Argument::text("-cpu", self.to_string())
+    }
+}
+
+/// `-smp`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Smp {
+    /// vCPUs at boot.
+    pub cpus: u32,
+    /// vCPUs that may come: `sockets * cores * threads`.
+    pub maxcpus: u32,
+    /// Sockets, those still empty included.
+    pub sockets: u32,
+    /// Cores of a socket.
+    pub cores: u32,
+    /// Threads of a core.
+    pub threads: u32,
+}
+
+impl Arg for Smp {
+    fn argument(&self) -> Argument {
+        let options = Options::new()
+            .set("cpus", self.cpus)
+            .set("maxcpus", self.maxcpus)
+            .set("sockets", self.sockets)
+            .set("cores", self.cores)
+            .set("threads", self.threads);
+        Argument::options("-smp", options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_property_wins() {
+        let mut cpu = Cpu::new("max").unwrap();
+        cpu.switch("vmx", Switch::On).unwrap();
+        cpu.switch("vmx", Switch::Off).unwrap();
+        assert_eq!(cpu.to_string(), "max,vmx=on,vmx=off");
+        assert_eq!(cpu.get("vmx"), Some("off"));
+    }
+
+    #[test]
+    fn what_qemu_would_take_apart_is_refused() {
+        for bad in ["", "a,b", "a b", "a\n", "ä"] {
+            assert!(CpuWord::new(bad).is_err(), "{bad:?}");
+        }
+    }
+}

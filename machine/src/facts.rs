@@ -1,0 +1,145 @@
+//! What a host offers to a virtual machine: the planner's only view of the world. Gathered elsewhere, once per
+//! start; a value here so that the same plan can be made again anywhere from the recorded facts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::features::{Accelerator, QemuFeatures};
+
+/// Everything the planner knows about a host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HostFacts {
+    /// The QEMU that will be executed.
+    pub qemu: QemuFacts,
+    /// Whether `/dev/kvm` can run this guest.
+    pub kvm: KvmState,
+    /// The host's processor.
+    pub cpu: CpuFacts,
+    /// Installed UEFI builds, best first within each kind.
+    pub uefi: Vec<UefiPair>,
+    /// How a guest can be joined to a network.
+    pub network: NetworkFacts,
+    /// cgroup hierarchy.
+    pub cgroup: CgroupVersion,
+    /// Sizes of huge pages the kernel offers, in bytes, with the number reserved.
+    pub hugepages: Vec<HugepagePool>,
+    /// Physical memory, bytes.
+    pub memory_bytes: u64,
+    /// Effective user ID 0 in the initial user namespace, with the capabilities that normally brings.
+    pub is_root: bool,
+}
+
+/// One QEMU binary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct QemuFacts {
+    /// Absolute path of `qemu-system-x86_64`.
+    pub binary: String,
+    /// What this build can do.
+    pub features: QemuFeatures,
+    /// Directories for `-L`, in order; empty: the ones compiled in suffice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub firmware_dirs: Vec<String>,
+    /// Value of `QEMU_MODULE_DIR` if the modules are not where this build expects them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module_dir: Option<String>,
+}
+
+/// What `/dev/kvm` is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum KvmState {
+    /// There is no `/dev/kvm`.
+    Missing,
+    /// It exists, but this user may not open it.
+    NotPermitted,
+    /// It opens, but supervisor-mode guest code is interpreted: slower than TCG for an ordinary kernel.
+    Emulated,
+    /// It opens, but a scratch VM did not run to its end in it (old API, broken nesting): as good as missing.
+    Broken,
+    /// The processor runs guest code.
+    Native,
+}
+
+/// The host's processor as QEMU sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct CpuFacts {
+    /// `GenuineIntel`, `AuthenticAMD`, …
+    pub vendor: String,
+    /// Model name for people.
+    pub model_name: String,
+    /// Logical processors this VM may be scheduled on.
+    pub logical_cpus: u32,
+    /// CPU features a guest can have with each accelerator: the properties that are true in a full expansion of
+    /// `max` (`query-cpu-model-expansion`). An accelerator that was not probed is absent, then nothing is checked.
+    #[serde(default)]
+    pub features: BTreeMap<Accelerator, BTreeSet<String>>,
+}
+
+/// Code and variable store of one UEFI build (OVMF).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UefiPair {
+    /// Read-only code image.
+    pub code: String,
+    /// Template a VM's own variables start from.
+    pub vars_template: String,
+    /// What the pair is for.
+    pub kind: UefiKind,
+    /// Size of the code image, bytes.
+    pub code_bytes: u64,
+    /// Size of the variable store, bytes.
+    pub vars_bytes: u64,
+}
+
+/// Kinds of UEFI builds we choose between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum UefiKind {
+    /// No secure boot, no SMM.
+    Plain,
+    /// Secure boot is possible and needs SMM; no keys enrolled.
+    SecureBoot,
+    /// Secure boot with the usual keys enrolled: it refuses unsigned loaders from the first start.
+    SecureBootEnrolled,
+}
+
+/// How guests reach a network from here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct NetworkFacts {
+    /// Somebody (keeper or node agent) can make taps for us: `/dev/net/tun` is there and so is the power to use it.
+    pub tap: bool,
+    /// `/dev/vhost-net` can be opened.
+    pub vhost_net: bool,
+    /// Absolute path of `passt`, if installed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passt: Option<String>,
+}
+
+/// cgroup hierarchy of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CgroupVersion {
+    /// One controller, one hierarchy.
+    V1,
+    /// The unified hierarchy.
+    V2,
+    /// No hierarchy we may write: limits cannot be set.
+    Unavailable,
+}
+
+/// Huge pages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HugepagePool {
+    /// Size of one page, bytes.
+    pub page_bytes: u64,
+    /// Pages reserved.
+    pub total: u64,
+    /// Pages nobody uses.
+    pub free: u64,
+}

@@ -1,0 +1,113 @@
+//! Options about the QEMU process rather than the machine: name, sandbox, messages, what it does when the guest stops.
+
+use crate::argv::{Arg, Argument, Options};
+
+/// `-name`
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    /// Shown in VNC titles and in `query-name`.
+    pub guest: String,
+}
+
+impl Arg for Name {
+    fn argument(&self) -> Argument {
+        // Thread names cost nothing and tell vCPUs from I/O threads in `top` and in the kernel's log.
+        Argument::options("-name", Options::new().set("guest", &self.guest).set("debug-threads", true))
+    }
+}
+
+/// `-sandbox`: seccomp filters QEMU installs in itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sandbox;
+
+impl Arg for Sandbox {
+    fn argument(&self) -> Argument {
+        let groups = ["obsolete", "elevateprivileges", "spawn", "resourcecontrol"];
+        let options = groups.into_iter().fold(Options::led_by("on"), |options, group| options.set(group, "deny"));
+        Argument::options("-sandbox", options)
+    }
+}
+
+/// `-action`: what QEMU does when the guest does something.
+///
+/// `shutdown` is always `poweroff`: QEMU sends `SHUTDOWN` with its reason on every monitor and then exits. Who needs
+/// it to stay (a soft reboot) says so at run time with `set-action`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Action {
+    /// The guest reboots.
+    pub reboot: RebootAction,
+    /// The guest's watchdog runs out.
+    pub watchdog: WatchdogAction,
+}
+
+/// What a reboot of the guest means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebootAction {
+    /// Start over.
+    Reset,
+    /// End.
+    Shutdown,
+}
+
+/// What a watchdog does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WatchdogAction {
+    /// Reset the machine.
+    Reset,
+    /// Press the power button.
+    Shutdown,
+    /// End at once.
+    Poweroff,
+}
+
+impl Arg for Action {
+    fn argument(&self) -> Argument {
+        let reboot = match self.reboot {
+            RebootAction::Reset => "reset",
+            RebootAction::Shutdown => "shutdown",
+        };
+        let watchdog = match self.watchdog {
+            WatchdogAction::Reset => "reset",
+            WatchdogAction::Shutdown => "shutdown",
+            WatchdogAction::Poweroff => "poweroff",
+        };
+        let options = Options::new()
+            .set("reboot", reboot)
+            .set("shutdown", "poweroff")
+            .set("panic", "shutdown")
+            .set("watchdog", watchdog);
+        Argument::options("-action", options)
+    }
+}
+
+/// `-add-fd`: a descriptor QEMU was born with, and the set under which `/dev/fdset/<set>` opens it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AddFd {
+    /// Number of the descriptor.
+    pub fd: i32,
+    /// Number of the set.
+    pub set: u32,
+    /// What it is, for people who look at `query-fdsets`.
+    pub opaque: String,
+}
+
+impl AddFd {
+    /// The path that opens it.
+    #[must_use]
+    pub fn path(&self) -> String {
+        fdset_path(self.set)
+    }
+}
+
+/// The path that opens descriptor set `set`.
+#[must_use]
+pub fn fdset_path(set: u32) -> String {
+    format!("/dev/fdset/{set}")
+}
+
+impl Arg for AddFd {
+    fn argument(&self) -> Argument {
+        let options = Options::new().set("fd", self.fd).set("set", self.set).set("opaque", &self.opaque);
+        Argument::options("-add-fd", options)
+    }
+}

@@ -1,0 +1,343 @@
+//! Real DHCP clients on real taps, through the real kernel to a world and back.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lab::{HOST, HOST6, Lab, MAC, Started, WORLD, WORLD6, dhcp_client, shell, try_shell};
+use super::snapshot;
+use crate::dhcp::{DhcpOptions, PrivateOption};
+use crate::kernel::{Kernel, Paths};
+use crate::netns::NetNs;
+use crate::plan::{Binding, Masquerade, Port, Protocol};
+use crate::publish;
+use crate::testing::{programs_or_skip, root_or_skip};
+use crate::uplink::{Removed, remove_in};
+
+// In the foreground, and ended once it has its lease.
+const DHCLIENT: &str = "dhclient -d -1 -sf SCRIPT -lf DIR/leases -pf DIR/pid -cf /dev/null eth0 2>&1 & \
+                        until grep -q ^reason=BOUND DIR/notes; do busybox usleep 20000; kill -0 $!; done; kill $!; wait $! || true";
+const DHCLIENT6: &str = "dhclient -6 -d -1 -sf SCRIPT -lf DIR/leases6 -pf DIR/pid6 -cf /dev/null eth0 2>&1 & \
+                         until grep -q ^reason=BOUND6 DIR/notes; do busybox usleep 20000; kill -0 $!; done; kill $!; wait $! || true";
+const UDHCPC: &str = "busybox udhcpc -i eth0 -n -q -f -s SCRIPT -O ntpsrv -O search 2>&1";
+
+fn runnable(test: &str) -> bool {
+    root_or_skip(test) && programs_or_skip(test, &["ip", "nft", "dhclient", "busybox"])
+}
+
+fn options() -> DhcpOptions {
+    DhcpOptions {
+        hostname: Some("lab-guest".to_owned()),
+        domain: Some("example.org".to_owned()),
+        searches: vec!["one.example.org".to_owned(), "example.org".to_owned()],
+        nameservers: vec!["198.51.100.53".parse().unwrap(), "2001:db8:1::53".parse().unwrap()],
+        ntp_servers: vec!["198.51.100.123".parse().unwrap()],
+        private: vec![PrivateOption { code: 240, value: "private".to_owned() }],
+        ..Default::default()
+    }
+}
+
+/// Answers each connection with the address it came from.
+fn say_who(namespace: &NetNs, address: &str) {
+    let listener = namespace.run(|| TcpListener::bind(address).unwrap()).unwrap();
+    std::thread::spawn(move || {
+        for connection in listener.incoming() {
+            let mut connection = connection.unwrap();
+            let from = connection.peer_addr().unwrap().ip();
+            let _ = write!(connection, "{from}");
+        }
+    });
+}
+
+/// What the other side says; none if it does not answer.
+fn ask(namespace: &NetNs, address: &str) -> Option<String> {
+    let address: SocketAddr = address.parse().unwrap();
+    namespace
+        .run(|| {
+            let mut connection = TcpStream::connect_timeout(&address, Duration::from_secs(3)).ok()?;
+            connection.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+            let mut answer = String::new();
+            connection.read_to_string(&mut answer).ok().filter(|length| *length > 0).map(|_| answer)
+        })
+        .unwrap()
+}
+
+/// The blocking parts of a test run beside the servers.
+async fn beside<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    tokio::task::spawn_blocking(work).await.unwrap()
+}
+
+struct Running {
+    lab: Arc<Lab>,
+    started: Started,
+}
+
+impl Running {
+    async fn new(binding: Binding) -> Self {
+        let lab = Arc::new(Lab::new());
+        let started = lab.start(binding, options()).await;
+        Self { lab, started }
+    }
+
+    async fn client(&self, directory: &Path, command: &'static str) -> String {
+        let (lab, directory) = (self.lab.clone(), directory.to_owned());
+        beside(move || dhcp_client(&lab.guest, &directory, command)).await
+    }
+
+    async fn on<T: Send + 'static>(&self, work: impl FnOnce(&Lab) -> T + Send + 'static) -> T {
+        let lab = self.lab.clone();
+        beside(move || work(&lab)).await
+    }
+}
+
+#[tokio::test]
+async fn a_masqueraded_guest_leases_reaches_the_world_and_is_reached() {
+    if !runnable("a_masqueraded_guest_leases_reaches_the_world_and_is_reached") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let running = Running::new(Binding::Masquerade(Masquerade::default())).await;
+    let said = running.client(directory.path(), DHCLIENT).await;
+    for expected in [
+        "new_ip_address=10.0.2.2\n",
+        "new_subnet_mask=255.255.255.0\n",
+        "new_routers=10.0.2.1\n",
+        "new_domain_name_servers=198.51.100.53\n",
+        "new_domain_name=example.org\n",
+        "new_domain_search=one.example.org. example.org.\n",
+        "new_host_name=lab-guest\n",
+        "new_interface_mtu=1500\n",
+        "new_ntp_servers=198.51.100.123\n",
+        "new_dhcp_lease_time=4294967295\n",
+    ] {
+        assert!(said.contains(expected), "{expected:?} not in {said}");
+    }
+    let guest4 = running.started.uplink.guest4.addr().to_string();
+    running
+        .on(move |lab| {
+            say_who(&lab.world, "0.0.0.0:80");
+            say_who(&lab.guest, "0.0.0.0:22");
+            shell(&lab.guest, &format!("busybox ping -c 1 -W 5 {WORLD}"));
+            assert_eq!(ask(&lab.guest, &format!("{WORLD}:80")).as_deref(), Some(HOST), "the world sees the host");
+            assert!(ask(&lab.host, &format!("{guest4}:22")).is_some(), "the host reaches the guest");
+            assert_eq!(ask(&lab.vm, "127.0.0.1:22").as_deref(), Some("10.0.2.1"), "localhost leads to the guest");
+            shell(&lab.world, &format!("ip route add {guest4} via {HOST}"));
+            assert_eq!(ask(&lab.world, &format!("{guest4}:22")), None, "the world reaches only what is published");
+        })
+        .await;
+    running.started.stop().await;
+}
+
+#[tokio::test]
+async fn a_client_that_reads_raw_packets_is_served_too() {
+    if !runnable("a_client_that_reads_raw_packets_is_served_too") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let running = Running::new(Binding::Masquerade(Masquerade::default())).await;
+    let said = running.client(directory.path(), UDHCPC).await;
+    for expected in ["ip=10.0.2.2\n", "router=10.0.2.1\n", "hostname=lab-guest\n", "ntpsrv=198.51.100.123\n"] {
+        assert!(said.contains(expected), "{expected:?} not in {said}");
+    }
+    running.on(|lab| shell(&lab.guest, &format!("busybox ping -c 1 -W 5 {WORLD}"))).await;
+    running.started.stop().await;
+}
+
+#[tokio::test]
+async fn an_ipv6_guest_learns_its_gateway_and_leases_its_address() {
+    if !runnable("an_ipv6_guest_learns_its_gateway_and_leases_its_address") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let running = Running::new(Binding::Masquerade(Masquerade::default())).await;
+    let until_link_local = "for i in $(seq 500); do ip -6 addr show dev eth0 scope link | grep -q tentative || break; busybox usleep 20000; done; ip -6 addr show dev eth0 scope link | grep -q fe80";
+    running.on(|lab| shell(&lab.guest, until_link_local)).await;
+    let said = running.client(directory.path(), DHCLIENT6).await;
+    for expected in
+        ["new_ip6_address=fd10:0:2::2\n", "new_dhcp6_name_servers=2001:db8:1::53\n", "new_max_life=4294967295\n"]
+    {
+        assert!(said.contains(expected), "{expected:?} not in {said}");
+    }
+    running
+        .on(|lab| {
+            say_who(&lab.world, "[::]:80");
+            say_who(&lab.guest, "[::]:22");
+            let until_route = "for i in $(seq 500); do ip -6 route show default | grep -q 'via fe80' && break; busybox usleep 20000; done; ip -6 route show default";
+            let routes = shell(&lab.guest, until_route);
+            assert!(routes.contains("proto ra"), "{routes}");
+            assert!(shell(&lab.guest, "ip -6 route").contains("fd10:0:2::/120"), "the range is on the link");
+            shell(&lab.guest, &format!("busybox ping6 -c 1 -W 5 {WORLD6}"));
+            assert_eq!(ask(&lab.guest, &format!("[{WORLD6}]:80")).as_deref(), Some(HOST6));
+        })
+        .await;
+    let guest6 = running.started.uplink.guest6.unwrap().addr();
+    running.on(move |lab| assert!(ask(&lab.host, &format!("[{guest6}]:22")).is_some(), "DNAT for IPv6")).await;
+    running.started.stop().await;
+}
+
+#[tokio::test]
+async fn a_published_port_is_reached_from_the_world_and_from_both_localhosts() {
+    if !runnable("a_published_port_is_reached_from_the_world_and_from_both_localhosts") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let ports = vec![Port { protocol: Protocol::Tcp, port: 22.try_into().unwrap() }];
+    let running = Running::new(Binding::Masquerade(Masquerade { ports, ..Masquerade::default() })).await;
+    running.client(directory.path(), DHCLIENT).await;
+    let guest4 = running.started.uplink.guest4.addr();
+    let lab = running.lab.clone();
+    // The relay is a process of the host: a thread with a runtime of its own stands for it.
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let relay = std::thread::spawn(move || {
+        let work = || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let published = ["2222:22".parse().unwrap(), "2223:23".parse().unwrap()];
+                let listeners = publish::listen(&published).unwrap();
+                assert!(matches!(publish::listen(&published), Err(publish::PublishError::InUse { .. })));
+                ready.send(()).unwrap();
+                let relay = std::pin::pin!(publish::relay(listeners, guest4.into()));
+                let _ = futures::future::select(relay, stopped).await;
+            });
+        };
+        lab.host.run(work).unwrap();
+    });
+    running
+        .on(move |lab| {
+            is_ready.recv().unwrap();
+            say_who(&lab.guest, "0.0.0.0:22");
+            say_who(&lab.guest, "0.0.0.0:23");
+            for (from, address) in [
+                (&lab.world, format!("{HOST}:2222")),
+                (&lab.world, format!("[{HOST6}]:2222")),
+                (&lab.host, "127.0.0.1:2222".to_owned()),
+                (&lab.host, "[::1]:2222".to_owned()),
+            ] {
+                assert!(ask(from, &address).is_some(), "{address}");
+            }
+            assert_eq!(ask(&lab.host, "127.0.0.1:2223"), None, "port 23 is not listed by the interface");
+        })
+        .await;
+    let _ = stop.send(());
+    relay.join().unwrap();
+    running.started.stop().await;
+}
+
+#[tokio::test]
+async fn a_guest_reaches_nothing_of_its_namespace_and_speaks_for_nobody_else() {
+    if !runnable("a_guest_reaches_nothing_of_its_namespace_and_speaks_for_nobody_else") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let running = Running::new(Binding::Masquerade(Masquerade::default())).await;
+    running.client(directory.path(), DHCLIENT).await;
+    let guest4 = running.started.uplink.guest4.addr().to_string();
+    running
+        .on(move |lab| {
+            say_who(&lab.vm, "0.0.0.0:8080");
+            for address in ["10.0.2.1:8080", &format!("{guest4}:8080")] {
+                assert_eq!(ask(&lab.guest, address), None, "{address}");
+            }
+            shell(&lab.guest, "busybox ping -c 1 -W 5 10.0.2.1");
+            shell(&lab.guest, "ip addr add 10.0.2.77/24 dev eth0");
+            let forged = format!("busybox ping -c 1 -W 1 -I 10.0.2.77 {WORLD}");
+            assert!(try_shell(&lab.guest, &forged).is_err(), "a forged source passed");
+        })
+        .await;
+    running.started.stop().await;
+}
+
+#[tokio::test]
+async fn a_bridged_guest_leases_the_namespaces_own_address() {
+    if !runnable("a_bridged_guest_leases_the_namespaces_own_address") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let running = Running::new(Binding::Bridge).await;
+    let said = running.client(directory.path(), DHCLIENT).await;
+    let (guest4, host4) = (running.started.uplink.guest4, running.started.uplink.host4);
+    assert!(said.contains(&format!("new_ip_address={}\n", guest4.addr())), "{said}");
+    assert!(said.contains(&format!("new_routers={}\n", host4.addr())), "{said}");
+    assert!(running.started.interface.guest.ipv6.is_none());
+    running
+        .on(move |lab| {
+            say_who(&lab.world, "0.0.0.0:80");
+            say_who(&lab.guest, "0.0.0.0:22");
+            assert_eq!(ask(&lab.guest, &format!("{WORLD}:80")).as_deref(), Some(HOST));
+            let from_host = ask(&lab.host, &format!("{}:22", guest4.addr()));
+            assert_eq!(from_host, Some(host4.addr().to_string()), "no translation in between");
+        })
+        .await;
+    running.started.stop().await;
+}
+
+/// A QEMU without privilege that has nothing but the tap's descriptor boots from the network.
+fn boot_from_network(tap: &std::os::fd::OwnedFd) -> std::process::Child {
+    let mut qemu = std::process::Command::new("qemu-system-x86_64");
+    let netdev = format!("tap,id=n,fd={}", tap.as_raw_fd());
+    qemu.args(["-accel", "tcg", "-m", "64", "-nodefaults", "-nographic", "-serial", "stdio", "-boot", "n"]);
+    qemu.args(["-netdev", &netdev, "-device", &format!("virtio-net-pci,netdev=n,mac={MAC}")]);
+    qemu.uid(107).gid(107).current_dir("/").stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    crate::sys::process::keep(&mut qemu, tap);
+    qemu.spawn().unwrap()
+}
+
+/// Reads until all of `expected` was said; panics with what was said instead at the end.
+fn expect(mut output: impl Read, expected: &[&str]) {
+    let (mut said, mut chunk) = (String::new(), [0; 4096]);
+    while !expected.iter().all(|text| said.contains(text)) {
+        let length = output.read(&mut chunk).unwrap();
+        assert!(length > 0, "{expected:?} not in {said}");
+        said.push_str(&String::from_utf8_lossy(&chunk[..length]));
+    }
+}
+
+#[tokio::test]
+async fn a_firmware_in_qemu_leases_and_learns_what_to_boot() {
+    let test = "a_firmware_in_qemu_leases_and_learns_what_to_boot";
+    let rom = "../lib/ipxe/qemu/efi-virtio.rom";
+    if !runnable(test) || !programs_or_skip(test, &["qemu-system-x86_64", rom]) {
+        return;
+    }
+    let lab = Lab::new();
+    let boot = DhcpOptions {
+        tftp_server_name: Some("10.0.2.1".to_owned()),
+        boot_file_name: Some("garboard.pxe".to_owned()),
+        ..options()
+    };
+    let mut started = lab.plumb(Binding::Masquerade(Masquerade::default()), boot).await;
+    let mut qemu = boot_from_network(&started.interface.taps.pop().unwrap());
+    let output = qemu.stdout.take().unwrap();
+    let said = beside(move || expect(output, &["10.0.2.2/255.255.255.0 gw 10.0.2.1", "garboard.pxe"]));
+    let outcome = tokio::time::timeout(Duration::from_secs(120), said).await;
+    qemu.kill().unwrap();
+    qemu.wait().unwrap();
+    outcome.unwrap();
+    started.stop().await;
+}
+
+#[tokio::test]
+async fn after_a_vm_the_host_is_as_before() {
+    if !runnable("after_a_vm_the_host_is_as_before") {
+        return;
+    }
+    let lab = Lab::new();
+    let everything = "ip link; ip addr; ip route; ip -6 route; nft list ruleset";
+    let before = shell(&lab.host, everything);
+    let host = Kernel::enter(&lab.host, Paths::default()).unwrap();
+    let seen = snapshot(&host, &[]).await;
+    let started = lab.start(Binding::Masquerade(Masquerade::default()), options()).await;
+    assert_ne!(shell(&lab.host, "nft list ruleset"), "");
+    started.stop().await;
+    let id = lab.request().id;
+    assert_eq!(remove_in(&host, &id).await.unwrap(), Removed::Removed);
+    assert_eq!(remove_in(&host, &id).await.unwrap(), Removed::AlreadyAbsent);
+    assert_eq!(shell(&lab.host, everything), before);
+    assert_eq!(snapshot(&host, &[]).await, seen);
+}

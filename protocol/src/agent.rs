@@ -1,0 +1,134 @@
+//! The supervisor and whoever has power over the host: the keeper on a bare host, the node agent in a
+//! cluster. The supervisor connects and asks; who is calling is the connection, never the payload.
+
+use serde::{Deserialize, Serialize};
+
+/// What the supervisor asks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "ask")]
+pub enum AgentRequest {
+    /// Open a volume whose place in the [`VolumeTable`] is [`VolumePlace::Descriptor`]; the reply brings
+    /// one descriptor.
+    Volume {
+        /// The volume's name.
+        name: String,
+    },
+    /// Make the interfaces and hand over taps and sockets.
+    Plumb {
+        /// In the order of the VMI.
+        interfaces: Vec<InterfaceRequest>,
+    },
+    /// Only the DHCP sockets again: a restarted supervisor serves on, QEMU still holds the taps.
+    Sockets,
+}
+
+/// How one interface is to be joined to the network. Addresses and ranges are text as in the manifest,
+/// already validated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InterfaceRequest {
+    /// The interface's name in the VMI.
+    pub name: String,
+    /// Name of the tap, at most 15 bytes.
+    pub tap: String,
+    /// MAC address of the guest's NIC.
+    pub mac: String,
+    /// Queues, at least 1.
+    pub queues: u32,
+    /// How it is joined.
+    pub binding: BindingRequest,
+}
+
+/// The bindings that need somebody with power.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "binding")]
+pub enum BindingRequest {
+    /// Network address translation behind the namespace's address.
+    Masquerade {
+        /// IPv4 range of the guest, for example `10.0.2.0/24`.
+        ipv4: String,
+        /// IPv6 range of the guest, for example `fd10:0:2::/120`.
+        ipv6: String,
+        /// If not empty, only these reach the guest: (`TCP`|`UDP`|`SCTP`, port).
+        ports: Vec<(String, u16)>,
+    },
+    /// The guest gets the namespace's own address.
+    Bridge,
+}
+
+/// The answer; descriptors follow in the order in which the fields name them. `A` is what the guest is to be
+/// told of its addresses; the network crate's type, which this crate does not know.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "answer")]
+pub enum AgentReply<A> {
+    /// One descriptor: the opened volume.
+    Volume,
+    /// For each interface its taps, then its vhost descriptors, then its sockets.
+    Plumbed {
+        /// In the order of the request.
+        interfaces: Vec<PlumbedInterface<A>>,
+    },
+    /// No, and why.
+    Refused {
+        /// One sentence.
+        reason: String,
+    },
+}
+
+/// What was made for one interface, and how many descriptors of each kind follow.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PlumbedInterface<A> {
+    /// The interface's name in the VMI.
+    pub name: String,
+    /// Tap descriptors, one per queue; 0 in the answer to [`AgentRequest::Sockets`].
+    pub taps: usize,
+    /// vhost-net descriptors, one per queue or none.
+    pub vhosts: usize,
+    /// Which sockets follow, in this order.
+    pub sockets: Vec<SocketKind>,
+    /// Addresses and routes of the guest.
+    pub addresses: A,
+    /// Name servers to announce.
+    pub nameservers: Vec<String>,
+    /// Search domains to announce.
+    pub searches: Vec<String>,
+}
+
+/// A bound socket that serves the guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SocketKind {
+    /// UDP port 67 on the guest's bridge.
+    Dhcp4,
+    /// UDP port 547 on the guest's bridge.
+    Dhcp6,
+    /// Raw ICMPv6 on the guest's bridge, for router advertisements.
+    RouterAdvertisement,
+}
+
+/// Where each volume is, for the supervisor. In a pod these are mount points.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct VolumeTable {
+    /// By volume name.
+    pub places: std::collections::BTreeMap<String, VolumePlace>,
+}
+
+/// Where one volume is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "place")]
+pub enum VolumePlace {
+    /// A directory: an unpacked image, a filesystem PVC, projected files.
+    Directory {
+        /// Its absolute path.
+        path: String,
+    },
+    /// One file or block device the supervisor may open itself.
+    File {
+        /// Its absolute path.
+        path: String,
+    },
+    /// The agent opens it: ask [`AgentRequest::Volume`].
+    Descriptor,
+}

@@ -1,0 +1,206 @@
+//! What a person's command asks of a running supervisor, one request per connection.
+//!
+//! The client sends one [`ControlRequest`] line and gets one [`ControlReply`] line. After
+//! [`ControlReply::Streaming`] the connection carries raw bytes (console, VNC, QMP); after `Watch` it
+//! carries one [`Status`] line per change until the run is over.
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::{ExitCause, ExitReport};
+
+/// What may be asked.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "ask")]
+pub enum ControlRequest {
+    /// Tell the current [`Status`].
+    Status,
+    /// Tell every [`Status`] from now on.
+    Watch,
+    /// End the run.
+    Stop {
+        /// How.
+        mode: StopMode,
+    },
+    /// Stop the vCPUs.
+    Pause,
+    /// Let the vCPUs run again.
+    Unpause,
+    /// Press the reset button.
+    Reset,
+    /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
+    Console {
+        /// Whether this viewer may type.
+        access: ConsoleAccess,
+    },
+    /// Speak RFB (VNC) on this connection.
+    Vnc,
+    /// Speak QMP on this connection, through the debug broker.
+    Qmp {
+        /// Whether commands that change the machine are let through.
+        access: QmpAccess,
+    },
+}
+
+/// How a run is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "mode")]
+pub enum StopMode {
+    /// Agent, then ACPI, then by force after the grace period.
+    Graceful {
+        /// Overrides the VMI's `terminationGracePeriodSeconds`.
+        within_seconds: Option<u64>,
+    },
+    /// At once, as if the power failed.
+    Force,
+}
+
+/// What a console viewer may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ConsoleAccess {
+    /// Look only.
+    View,
+    /// Type too; refused while another viewer types.
+    Write,
+    /// Type, and take the keyboard from whoever has it; they keep looking.
+    TakeOver,
+}
+
+/// What a QMP client may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum QmpAccess {
+    /// Queries only.
+    ReadOnly,
+    /// Commands that change the machine, but not the dangerous ones of the policy table.
+    ReadWrite,
+    /// Everything the policy table does not forbid.
+    Dangerous,
+}
+
+/// The answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "answer")]
+pub enum ControlReply {
+    /// The current status.
+    Status(Box<Status>),
+    /// The request was queued; watch the status to see it done.
+    Queued,
+    /// Nothing to do: the machine is so already.
+    AlreadySo,
+    /// Raw bytes follow.
+    Streaming,
+    /// No, and why.
+    Denied {
+        /// One sentence.
+        reason: String,
+    },
+}
+
+/// KubeVirt's phases of a VMI that a supervisor can see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// The supervisor prepares; QEMU is not running.
+    Scheduled,
+    /// QEMU runs the guest, or holds it paused.
+    Running,
+    /// The run ended well.
+    Succeeded,
+    /// The run ended badly.
+    Failed,
+}
+
+/// Why vCPUs are stopped; KubeVirt's reasons of the condition `Paused`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PauseReason {
+    /// Asked for.
+    PausedByUser,
+    /// QEMU stopped the guest because storage failed (`errorPolicy: stop`).
+    PausedIOError,
+}
+
+/// Everything a supervisor says about its machine.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Status {
+    /// Grows with every change; a lower one is stale.
+    pub generation: u64,
+    /// Namespace of the VMI.
+    pub namespace: String,
+    /// Name of the VMI.
+    pub name: String,
+    /// UID of the VMI.
+    pub uid: String,
+    /// The phase.
+    pub phase: Phase,
+    /// When the phase began, milliseconds since 1970.
+    pub phase_since_ms: i64,
+    /// Set while vCPUs are stopped.
+    pub paused: Option<PauseReason>,
+    /// A stop is under way.
+    pub stopping: bool,
+    /// Whether the vCPUs are interpreted (TCG).
+    pub software_emulation: bool,
+    /// The machine type QEMU was started with.
+    pub machine: String,
+    /// Guest memory in bytes.
+    pub memory_bytes: u64,
+    /// vCPUs at start.
+    pub vcpus: u32,
+    /// The interfaces with what is known of their addresses.
+    pub interfaces: Vec<InterfaceStatus>,
+    /// What the guest agent said; `None` until it is connected.
+    pub guest: Option<GuestStatus>,
+    /// Mutating QMP commands that people sent, oldest first, at most 16.
+    pub taints: Vec<String>,
+    /// Process ID of the supervisor in its own PID namespace.
+    pub supervisor_pid: u32,
+    /// How often the guest was reset or rebooted during this run.
+    pub resets: u32,
+    /// Set when the run is over.
+    pub ended: Option<Ended>,
+}
+
+/// One guest NIC as seen from outside and inside.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct InterfaceStatus {
+    /// The interface's name in the VMI.
+    pub name: String,
+    /// The name inside the guest, from the agent.
+    pub interface_name: Option<String>,
+    /// The MAC address.
+    pub mac: String,
+    /// Addresses, the leased IPv4 one first.
+    pub addresses: Vec<String>,
+    /// Comma list of `domain` and `guest-agent`, as KubeVirt reports it.
+    pub info_source: String,
+}
+
+/// What the guest agent said. Guest-controlled: escaped and bounded before it gets here.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GuestStatus {
+    /// Host name inside the guest.
+    pub hostname: Option<String>,
+    /// Pretty name of the operating system.
+    pub os: Option<String>,
+    /// Kernel release.
+    pub kernel: Option<String>,
+    /// Version of the agent.
+    pub agent_version: Option<String>,
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    /// The one cause.
+    pub cause: ExitCause,
+    /// The cause as a sentence.
+    pub sentence: String,
+    /// PID 1's account, when there is one.
+    pub report: Option<ExitReport>,
+    /// When, milliseconds since 1970.
+    pub at_ms: i64,
+}

@@ -1,0 +1,259 @@
+//! How a QEMU process ended, as PID 1 saw it and as the supervisor explains it.
+
+use serde::{Deserialize, Serialize};
+
+/// How the process left, from `waitpid(2)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "how")]
+pub enum ProcessEnd {
+    /// It called `exit` with this code, 0–255.
+    Exited {
+        /// The exit code.
+        code: i32,
+    },
+    /// A signal ended it.
+    Signalled {
+        /// The signal's number (`signal(7)`).
+        signal: i32,
+    },
+    /// It was never executed.
+    NeverStarted,
+}
+
+/// Why the guest's run is over. Total: every way QEMU can end maps to exactly one of these.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "cause")]
+pub enum ExitCause {
+    /// The guest powered itself off.
+    GuestShutdown,
+    /// The guest rebooted and its `rebootPolicy` is `Terminate`.
+    GuestReboot,
+    /// The guest's kernel panicked and said so (pvpanic).
+    GuestPanic,
+    /// The guest's watchdog fired with an action that ends the run.
+    Watchdog,
+    /// We asked the guest to power down and it did.
+    StoppedGracefully,
+    /// We asked, the grace period passed, and QEMU was ended.
+    GracePeriodExceeded,
+    /// Somebody asked for an immediate stop.
+    ForceStopped,
+    /// The kernel's OOM killer ended QEMU: the machine used more memory than its limit.
+    OutOfMemory {
+        /// The cgroup's limit in bytes, when there was one.
+        limit_bytes: Option<u64>,
+    },
+    /// QEMU refused to start or gave up by itself; its last words say why.
+    QemuFailed {
+        /// QEMU's exit code.
+        code: i32,
+    },
+    /// A signal nobody here sent ended QEMU.
+    QemuKilled {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// QEMU died by a fault of its own (SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGSYS).
+    QemuCrashed {
+        /// The signal's number.
+        signal: i32,
+    },
+    /// QEMU was never started; the message says why.
+    NotStarted {
+        /// What stood in the way.
+        message: String,
+    },
+}
+
+impl ExitCause {
+    /// Whether the VMI's phase is `Succeeded` (else `Failed`), inventory: shutdown and asked-for stops
+    /// succeed, crashes and a stop that had to be forced do not.
+    #[must_use]
+    pub fn is_success(&self) -> bool {
+        match self {
+            Self::GuestShutdown | Self::GuestReboot | Self::StoppedGracefully | Self::ForceStopped => true,
+            Self::GuestPanic
+            | Self::Watchdog
+            | Self::GracePeriodExceeded
+            | Self::OutOfMemory { .. }
+            | Self::QemuFailed { .. }
+            | Self::QemuKilled { .. }
+            | Self::QemuCrashed { .. }
+            | Self::NotStarted { .. } => false,
+        }
+    }
+
+    /// The cause as one sentence for a person.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match self {
+            Self::GuestShutdown => "the guest powered itself off".into(),
+            Self::GuestReboot => "the guest rebooted and its rebootPolicy is Terminate".into(),
+            Self::GuestPanic => "the guest's kernel panicked".into(),
+            Self::Watchdog => "the guest's watchdog fired".into(),
+            Self::StoppedGracefully => "the guest powered down when asked".into(),
+            Self::GracePeriodExceeded => {
+                "the guest did not power down within its grace period, so QEMU was ended".into()
+            }
+            Self::ForceStopped => "it was stopped by force".into(),
+            Self::OutOfMemory { limit_bytes: Some(limit) } => {
+                format!("it used more memory than its limit of {limit} bytes and the kernel killed it")
+            }
+            Self::OutOfMemory { limit_bytes: None } => "the host ran out of memory and the kernel killed it".into(),
+            Self::QemuFailed { code } => format!("QEMU gave up with exit code {code}"),
+            Self::QemuKilled { signal } => format!("something outside killed QEMU with signal {signal}"),
+            Self::QemuCrashed { signal } => format!("QEMU crashed with signal {signal}"),
+            Self::NotStarted { message } => format!("QEMU was not started: {message}"),
+        }
+    }
+}
+
+/// PID 1's account, written to [`crate::paths::EXIT`] before it exits, so that no exit is lost while the
+/// supervisor is away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExitReport {
+    /// How the process ended.
+    pub end: ProcessEnd,
+    /// OOM kills counted in the cgroup since QEMU was executed.
+    pub oom_kills: u64,
+    /// The cgroup's memory limit in bytes, if any.
+    pub memory_limit_bytes: Option<u64>,
+    /// Whether PID 1 itself asked for the power-down, because SIGTERM came and no supervisor was there.
+    pub asked_by_init: bool,
+    /// Whether PID 1 had to kill QEMU.
+    pub killed_by_init: bool,
+    /// The end of what QEMU printed, at most 4 KiB, lossy UTF-8 with control characters escaped.
+    pub last_words: String,
+    /// What failed before QEMU could be executed.
+    pub failure: Option<String>,
+}
+
+/// What the supervisor knew about the end, kept in its journal so that a restarted one still knows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EndHints {
+    /// A graceful stop was asked for.
+    pub stop_requested: bool,
+    /// An immediate stop was asked for, by a person.
+    pub force_requested: bool,
+    /// The grace period ran out and the supervisor ended QEMU.
+    pub grace_exceeded: bool,
+    /// QEMU reported `SHUTDOWN` by the guest.
+    pub guest_shutdown: bool,
+    /// QEMU reported `RESET` or `SHUTDOWN` with reason guest-reset under rebootPolicy Terminate.
+    pub guest_reboot: bool,
+    /// QEMU reported `GUEST_PANICKED`.
+    pub guest_panicked: bool,
+    /// QEMU reported `WATCHDOG` with an action that ends the run.
+    pub watchdog: bool,
+}
+
+const FAULT_SIGNALS: [i32; 6] = [4, 6, 7, 8, 11, 31]; // ILL ABRT BUS FPE SEGV SYS on x86_64 and arm64
+const SIGKILL: i32 = 9;
+
+/// Names the one cause of an end. Order matters: what the kernel did explains more than what we meant.
+#[must_use]
+pub fn explain(report: &ExitReport, hints: EndHints) -> ExitCause {
+    match report.end {
+        ProcessEnd::NeverStarted => {
+            let message = report.failure.clone().unwrap_or_else(|| "no reason was recorded".to_owned());
+            ExitCause::NotStarted { message }
+        }
+        ProcessEnd::Signalled { signal: SIGKILL } if report.oom_kills > 0 => {
+            ExitCause::OutOfMemory { limit_bytes: report.memory_limit_bytes }
+        }
+        ProcessEnd::Signalled { signal } if FAULT_SIGNALS.contains(&signal) => ExitCause::QemuCrashed { signal },
+        ProcessEnd::Signalled { signal } => explain_signal(signal, report, hints),
+        ProcessEnd::Exited { code: 0 } => explain_clean_exit(report, hints),
+        ProcessEnd::Exited { code } => ExitCause::QemuFailed { code },
+    }
+}
+
+fn explain_signal(signal: i32, report: &ExitReport, hints: EndHints) -> ExitCause {
+    if hints.force_requested {
+        ExitCause::ForceStopped
+    } else if hints.grace_exceeded || report.killed_by_init {
+        ExitCause::GracePeriodExceeded
+    } else {
+        ExitCause::QemuKilled { signal }
+    }
+}
+
+fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
+    if hints.guest_panicked {
+        ExitCause::GuestPanic
+    } else if hints.watchdog {
+        ExitCause::Watchdog
+    } else if hints.force_requested {
+        ExitCause::ForceStopped
+    } else if hints.grace_exceeded {
+        ExitCause::GracePeriodExceeded
+    } else if hints.stop_requested || report.asked_by_init {
+        ExitCause::StoppedGracefully
+    } else if hints.guest_reboot {
+        ExitCause::GuestReboot
+    } else {
+        ExitCause::GuestShutdown
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn report(end: ProcessEnd) -> ExitReport {
+        ExitReport {
+            end,
+            oom_kills: 0,
+            memory_limit_bytes: Some(1 << 20),
+            asked_by_init: false,
+            killed_by_init: false,
+            last_words: String::new(),
+            failure: None,
+        }
+    }
+
+    #[test]
+    fn every_way_to_end_has_its_name() {
+        let none = EndHints::default();
+        let killed = ProcessEnd::Signalled { signal: 9 };
+        let clean = ProcessEnd::Exited { code: 0 };
+        let table = [
+            (report(clean), none, ExitCause::GuestShutdown),
+            (
+                report(clean),
+                EndHints { stop_requested: true, guest_shutdown: true, ..none },
+                ExitCause::StoppedGracefully,
+            ),
+            (report(clean), EndHints { guest_panicked: true, ..none }, ExitCause::GuestPanic),
+            (report(clean), EndHints { watchdog: true, ..none }, ExitCause::Watchdog),
+            (report(clean), EndHints { guest_reboot: true, ..none }, ExitCause::GuestReboot),
+            (
+                report(clean),
+                EndHints { stop_requested: true, grace_exceeded: true, ..none },
+                ExitCause::GracePeriodExceeded,
+            ),
+            (ExitReport { asked_by_init: true, ..report(clean) }, none, ExitCause::StoppedGracefully),
+            (ExitReport { killed_by_init: true, ..report(killed) }, none, ExitCause::GracePeriodExceeded),
+            (report(killed), none, ExitCause::QemuKilled { signal: 9 }),
+            (report(killed), EndHints { force_requested: true, ..none }, ExitCause::ForceStopped),
+            (
+                ExitReport { oom_kills: 1, ..report(killed) },
+                EndHints { stop_requested: true, ..none },
+                ExitCause::OutOfMemory { limit_bytes: Some(1 << 20) },
+            ),
+            (report(ProcessEnd::Signalled { signal: 11 }), none, ExitCause::QemuCrashed { signal: 11 }),
+            (report(ProcessEnd::Exited { code: 1 }), none, ExitCause::QemuFailed { code: 1 }),
+            (
+                ExitReport { failure: Some("no QEMU".into()), ..report(ProcessEnd::NeverStarted) },
+                none,
+                ExitCause::NotStarted { message: "no QEMU".into() },
+            ),
+        ];
+        for (report, hints, expected) in table {
+            assert_eq!(explain(&report, hints), expected, "{report:?} {hints:?}");
+            assert!(!expected.sentence().is_empty());
+        }
+    }
+}

@@ -1,0 +1,34 @@
+//! What a supervisor writes down so that the next one can go on. Everything else is asked of QEMU.
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::{Ended, PauseReason};
+use crate::exit::EndHints;
+
+/// The journal; replaced atomically at every change that matters.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Journal {
+    /// [`crate::PROTOCOL_VERSION`] of the writer.
+    pub version: u32,
+    /// The last generation that was published.
+    pub generation: u64,
+    /// QEMU was executed: from here on the next supervisor attaches instead of starting.
+    pub launched: bool,
+    /// The guest was let run once.
+    pub started: bool,
+    /// When the guest was let run, milliseconds since 1970.
+    pub started_at_ms: i64,
+    /// What is known about an end that is coming.
+    pub hints: EndHints,
+    /// When a graceful stop will be enforced, milliseconds since 1970.
+    pub stop_deadline_ms: Option<i64>,
+    /// Why vCPUs are stopped, if we know.
+    pub paused: Option<PauseReason>,
+    /// Mutating commands of people.
+    pub taints: Vec<String>,
+    /// Resets and reboots so far.
+    pub resets: u32,
+    /// How it ended.
+    pub ended: Option<Ended>,
+}

@@ -1,0 +1,107 @@
+//! Supervisor and PID 1: what to execute, and what became of it.
+//!
+//! ```text
+//!  PID 1                               supervisor
+//!    │ connect launch.sock                 │
+//!    ├─ Hello{state} ─────────────────────►│  (again after every supervisor restart)
+//!    │◄──────── Launch{argv…} + descriptors┤  only if state is Waiting
+//!    ├─ Spawned{pid} | Ended{report} ─────►│
+//!    ├─ TerminationRequested ─────────────►│  SIGTERM came: power the guest down, please
+//!    │◄─────────────────── PoweringDown ───┤
+//!    │◄─────────────────────────── Kill ───┤  only PID 1 can signal QEMU: it is in its PID namespace
+//!    ├─ Ended{report} ────────────────────►│  then PID 1 exits, and the container with it
+//! ```
+
+use serde::{Deserialize, Serialize};
+
+use crate::exit::ExitReport;
+
+/// What PID 1 says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "init")]
+pub enum FromInit {
+    /// First line of every connection.
+    Hello {
+        /// [`crate::PROTOCOL_VERSION`] of PID 1.
+        version: u32,
+        /// What PID 1 is doing.
+        state: InitState,
+    },
+    /// QEMU was executed.
+    Spawned {
+        /// QEMU's process ID in PID 1's own PID namespace.
+        pid: i32,
+    },
+    /// Somebody sent PID 1 SIGTERM: the pod is being deleted or the host is going down.
+    TerminationRequested,
+    /// QEMU is gone; PID 1 exits after this line.
+    Ended {
+        /// How it ended.
+        report: ExitReport,
+    },
+}
+
+/// Where PID 1 is in its short life.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "state")]
+pub enum InitState {
+    /// Nothing was executed yet.
+    Waiting,
+    /// QEMU runs; a new supervisor has connected.
+    Running {
+        /// QEMU's process ID in PID 1's own PID namespace.
+        pid: i32,
+    },
+}
+
+/// What the supervisor says.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "supervisor")]
+pub enum ToInit {
+    /// Execute this. The descriptors follow in the order of [`Launch::descriptors`], after the log.
+    Launch(Box<Launch>),
+    /// The supervisor has asked the guest to power down; PID 1 waits this long before it acts itself.
+    PoweringDown {
+        /// Seconds until the supervisor will have ended QEMU by force.
+        within_seconds: u64,
+    },
+    /// End QEMU now with SIGKILL.
+    Kill,
+}
+
+/// One QEMU to execute.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Launch {
+    /// The program's absolute path, then its arguments.
+    pub argv: Vec<String>,
+    /// The whole environment, nothing is inherited.
+    pub environment: Vec<(String, String)>,
+    /// The numbers that QEMU's descriptors must have, in the order in which they arrive. The first one to
+    /// arrive is not in this list: it is the log, QEMU's standard output and error.
+    pub descriptors: Vec<i32>,
+    /// Those of [`Launch::descriptors`] that QEMU opens again by `/proc/self/fd/N`; Landlock must allow it.
+    pub reopened: Vec<i32>,
+    /// Whom to become before executing; `None`: stay who PID 1 is (a pod has already chosen).
+    pub identity: Option<ProcessIdentity>,
+    /// Paths QEMU may read below, under Landlock where the kernel has it.
+    pub readable_paths: Vec<String>,
+    /// Paths QEMU may read and write below, under Landlock where the kernel has it.
+    pub writable_paths: Vec<String>,
+    /// The most bytes QEMU may lock (`RLIMIT_MEMLOCK`); `None`: unchanged.
+    pub memlock_bytes: Option<u64>,
+    /// How long a guest may take to power down, in seconds, when PID 1 has to do it alone.
+    pub grace_seconds: u64,
+}
+
+/// User and groups of a process.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ProcessIdentity {
+    /// User ID.
+    pub uid: u32,
+    /// Group ID.
+    pub gid: u32,
+    /// Supplementary groups, for example the owner group of `/dev/kvm`.
+    pub groups: Vec<u32>,
+}

@@ -1,0 +1,190 @@
+//! The debug broker: standard QMP for many clients at once, beside the supervisor and under a policy.
+//!
+//! For: `garboard qmp`, `qmp-shell`, `socat`, support scripts. Not for: the supervisor itself, which holds the monitor.
+//!
+//! ```text
+//!  client 1 ═╗                        ┌─ Policy (table) ─ Verdict
+//!  client 2 ═╬═ commands ─► judge ────┤
+//!  client 3 ═╝      ▲                 └─ allowed ─► Monitor ─► QEMU
+//!                   │ answers, events        │
+//!                   └────────────────────────┘    each call: one Audit to the sink, tainted where it changed something
+//! ```
+//!
+//! Each client greets, negotiates and numbers its commands as with QEMU; ids are private to it. It is read-only unless
+//! its [`Grant`] says more, and may then still have to ask: the greeting offers the levels as capabilities.
+//!
+//! Invariants: a client has one command in flight; whatever it does or leaves undone, the monitor and the other clients
+//! do not wait for it: events it does not read in time are dropped, and it is told how many
+//! (`__io.garboard_EVENTS_LOST`); one that takes nothing for half a minute is cut off. Descriptors sent by a client are
+//! never received.
+
+mod audit;
+mod client;
+mod message;
+mod policy;
+mod table;
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::net::{UnixListener, UnixStream};
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use crate::connection::Monitor;
+
+pub use audit::{Audit, AuditOutcome, AuditSink};
+pub use policy::{Access, CommandRisk, Policy, Rule, Verdict};
+
+/// Clients served at once. The next one is told so and cut off.
+const CLIENT_LIMIT: usize = 16;
+
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Name of the event that tells a slow client about dropped events.
+pub const EVENTS_LOST: &str = "__io.garboard_EVENTS_LOST";
+
+/// How much a connection may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Grant {
+    /// What it may do without asking.
+    pub start: Access,
+    /// What it may ask for in `qmp_capabilities`.
+    pub ceiling: Access,
+}
+
+impl From<Access> for Grant {
+    /// This much, without asking and with no more to be had.
+    fn from(access: Access) -> Self {
+        Self { start: access, ceiling: access }
+    }
+}
+
+/// Who is at the other end, by the kernel's word and not the client's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerIdentity {
+    /// The user.
+    pub uid: u32,
+    /// The process, where the kernel gives one.
+    pub pid: Option<i32>,
+}
+
+impl PeerIdentity {
+    /// Reads the credentials of a connected stream (`SO_PEERCRED`).
+    pub fn of(stream: &UnixStream) -> io::Result<Self> {
+        let credentials = stream.peer_cred()?;
+        Ok(Self { uid: credentials.uid(), pid: credentials.pid() })
+    }
+}
+
+/// Serves clients of one machine. Holds a clone of its monitor: drop the broker when the supervisor lets go of QEMU.
+pub struct Broker {
+    monitor: Monitor,
+    sink: Arc<dyn AuditSink>,
+    policy: Policy,
+    clients: AtomicU64,
+}
+
+impl std::fmt::Debug for Broker {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Broker").field("clients_so_far", &self.clients).finish_non_exhaustive()
+    }
+}
+
+impl Broker {
+    /// A broker with the standard policy.
+    pub fn new(monitor: Monitor, sink: Arc<dyn AuditSink>) -> Self {
+        Self { monitor, sink, policy: Policy::default(), clients: AtomicU64::new(0) }
+    }
+
+    /// The same with another policy.
+    pub fn with_policy(self, policy: Policy) -> Self {
+        Self { policy, ..self }
+    }
+
+    /// Serves one client until it leaves, is cut off, or QEMU ends.
+    pub async fn serve_client(&self, stream: UnixStream, grant: impl Into<Grant>, peer: PeerIdentity) {
+        let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
+        let grant = grant.into();
+        info!(client = number, uid = peer.uid, pid = peer.pid, ceiling = ?grant.ceiling, "QMP client connected");
+        let (monitor, sink) = (self.monitor.clone(), Arc::clone(&self.sink));
+        let ended = client::Client { number, grant, peer, policy: self.policy, monitor, sink }.serve(&stream).await;
+        info!(client = number, ended = %ended, "QMP client gone");
+    }
+
+    /// Accepts clients for ever. `admit` says what a peer may do; `None` turns it away. Dropping the future cuts all
+    /// clients off.
+    pub async fn listen(
+        self: Arc<Self>,
+        listener: std::os::unix::net::UnixListener,
+        admit: impl Fn(&PeerIdentity) -> Option<Grant> + Send,
+    ) -> io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let listener = UnixListener::from_std(listener)?;
+        let mut clients = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = clients.join_next() => continue,
+            };
+            match accepted {
+                Ok((stream, _)) => self.admit_client(stream, &admit, &mut clients),
+                Err(error) => {
+                    // Out of descriptors, for instance: it passes, and must not turn into a busy loop.
+                    warn!(%error, "could not accept a QMP client");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn admit_client(
+        self: &Arc<Self>,
+        stream: UnixStream,
+        admit: impl Fn(&PeerIdentity) -> Option<Grant>,
+        clients: &mut JoinSet<()>,
+    ) {
+        let peer = match PeerIdentity::of(&stream) {
+            Ok(peer) => peer,
+            Err(error) => return warn!(%error, "could not tell who a QMP client is; turned away"),
+        };
+        let refusal = match admit(&peer) {
+            None => "this user may not use this socket",
+            Some(_) if clients.len() >= CLIENT_LIMIT => "too many clients; close one and try again",
+            Some(grant) => {
+                let broker = Arc::clone(self);
+                clients.spawn(async move { broker.serve_client(stream, grant, peer).await });
+                return;
+            }
+        };
+        warn!(uid = peer.uid, pid = peer.pid, reason = refusal, "turned a QMP client away");
+        // The socket is empty, so this fits; a client that is gone already needs no answer.
+        let _ = stream.try_write(&message::failure("GenericError", refusal, None));
+    }
+}
+
+/// Everything the broker does with the bytes of a client before QEMU hears of it. For the fuzz target.
+#[cfg(feature = "testing")]
+pub fn read_client_bytes(chunks: &[&[u8]]) {
+    let mut splitter = crate::wire::ObjectSplitter::new(4 << 10);
+    for chunk in chunks {
+        splitter.push(chunk);
+        while let Some(object) = splitter.next_object() {
+            let Ok(Ok(command)) = object.map(message::ClientCommand::parse) else { continue };
+            for access in Access::ALL {
+                let verdict = Policy::default().judge(access, &command.name, &command.arguments);
+                let rule = Policy::default().rule_for(&command.name, &command.arguments);
+                let is_allowed = matches!(verdict, Verdict::Allowed { .. });
+                assert!(!is_allowed || rule.risk != CommandRisk::Forbidden, "{}", command.name);
+                assert!(
+                    !is_allowed || access != Access::ReadOnly || rule.risk == CommandRisk::Query,
+                    "{}",
+                    command.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What a client of the broker may send: a decision over a table, nothing else.
+//!
+//! | class | read-only | read-write | dangerous | taints |
+//! | --- | --- | --- | --- | --- |
+//! | query | yes | yes | yes | no |
+//! | harmless mutation | no | yes | yes | no |
+//! | mutation | no | yes | yes | yes |
+//! | dangerous, and everything unknown | no | no | yes | yes |
+//! | forbidden | no | no | no | – |
+
+use serde_json::Value;
+
+use super::table::RULES;
+
+/// What a command can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CommandRisk {
+    /// Changes nothing.
+    Query,
+    /// Changes something the guest and the supervisor do not notice.
+    HarmlessMutation,
+    /// Changes the machine.
+    Mutation,
+    /// Can end the guest, lose its data or show its secrets.
+    Dangerous,
+    /// Would break the supervisor, or cannot work through the broker.
+    Forbidden,
+}
+
+/// How much a client may do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Queries.
+    ReadOnly,
+    /// Queries and mutations that are not dangerous.
+    ReadWrite,
+    /// Everything that is not forbidden.
+    Dangerous,
+}
+
+impl Access {
+    /// Every level, the lowest first.
+    pub const ALL: [Self; 3] = [Self::ReadOnly, Self::ReadWrite, Self::Dangerous];
+
+    /// The capability by which a client asks for this level in `qmp_capabilities`; the lowest needs none. The form is
+    /// the one QMP reserves for extensions, a reversed domain name between underscores.
+    pub const fn capability(self) -> Option<&'static str> {
+        match self {
+            Self::ReadOnly => None,
+            Self::ReadWrite => Some("__io.garboard_write"),
+            Self::Dangerous => Some("__io.garboard_dangerous"),
+        }
+    }
+
+    /// The option of `garboard qmp` that asks for this level.
+    pub const fn command_line_option(self) -> &'static str {
+        match self {
+            Self::ReadOnly => "no option",
+            Self::ReadWrite => "--allow-write",
+            Self::Dangerous => "--allow-dangerous",
+        }
+    }
+
+    const fn reaches(self) -> CommandRisk {
+        match self {
+            Self::ReadOnly => CommandRisk::Query,
+            Self::ReadWrite => CommandRisk::Mutation,
+            Self::Dangerous => CommandRisk::Dangerous,
+        }
+    }
+}
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    /// The command.
+    pub command: &'static str,
+    /// If set, the row counts only where this argument has one of these values.
+    pub when: Option<(&'static str, &'static [&'static str])>,
+    /// What it can do.
+    pub risk: CommandRisk,
+    /// What is at stake, as the end of a sentence that begins with the command.
+    pub stake: &'static str,
+}
+
+impl Rule {
+    fn matches(&self, command: &str, arguments: &Value) -> bool {
+        let condition = self.when.is_none_or(|(key, values)| {
+            arguments.get(key).and_then(Value::as_str).is_some_and(|value| values.contains(&value))
+        });
+        self.command == command && condition
+    }
+}
+
+/// For commands nobody has looked at.
+const UNKNOWN: Rule = Rule {
+    command: "",
+    when: None,
+    risk: CommandRisk::Dangerous,
+    stake: "is not in the table of known commands, so nobody has judged what it does",
+};
+
+/// Whether a client may send a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// It may.
+    Allowed {
+        /// Whether the machine is no longer what the supervisor made.
+        taints: bool,
+    },
+    /// It may not.
+    Denied {
+        /// What is at stake.
+        why: String,
+        /// What to do to be allowed, or instead.
+        how: String,
+    },
+}
+
+/// The table and the decision over it.
+#[derive(Debug, Clone, Copy)]
+pub struct Policy {
+    rules: &'static [Rule],
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self { rules: RULES }
+    }
+}
+
+impl Policy {
+    /// A policy with a table of its own.
+    pub const fn with_rules(rules: &'static [Rule]) -> Self {
+        Self { rules }
+    }
+
+    /// The rows, for those who show them.
+    pub const fn rules(&self) -> &'static [Rule] {
+        self.rules
+    }
+
+    /// The row for a command; unknown ones are dangerous.
+    pub fn rule_for(&self, command: &str, arguments: &Value) -> Rule {
+        self.rules.iter().find(|rule| rule.matches(command, arguments)).copied().unwrap_or(UNKNOWN)
+    }
+
+    /// Whether a client with this access may send the command with these arguments.
+    pub fn judge(&self, access: Access, command: &str, arguments: &Value) -> Verdict {
+        let rule = self.rule_for(command, arguments);
+        if rule.risk <= access.reaches() {
+            return Verdict::Allowed { taints: rule.risk > CommandRisk::HarmlessMutation };
+        }
+        let how = match Access::ALL.into_iter().find(|level| rule.risk <= level.reaches()) {
+            None => "no client of the broker may send it".to_owned(),
+            Some(level) => format!(
+                "connect with `garboard qmp {}`, or enable the capability `{}` in qmp_capabilities if this socket offers it",
+                level.command_line_option(),
+                level.capability().unwrap_or_default(),
+            ),
+        };
+        Verdict::Denied { why: format!("it {}", rule.stake), how }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn allowed(access: Access, command: &str) -> bool {
+        matches!(Policy::default().judge(access, command, &Value::Null), Verdict::Allowed { .. })
+    }
+
+    #[test]
+    fn each_access_reaches_its_classes_and_no_further() {
+        let table = [
+            ("query-status", [true, true, true]),
+            ("trace-event-set-state", [false, true, true]),
+            ("device_add", [false, true, true]),
+            ("quit", [false, false, true]),
+            ("migrate", [false, false, true]),
+            ("device_del", [false, false, true]),
+            ("human-monitor-command", [false, false, true]),
+            ("system_reset", [false, false, true]),
+            ("never-heard-of", [false, false, true]),
+            ("query-never-heard-of", [false, false, true]),
+            ("getfd", [false, false, false]),
+            ("chardev-remove", [false, false, false]),
+        ];
+        for (command, expected) in table {
+            assert_eq!(Access::ALL.map(|access| allowed(access, command)), expected, "{command}");
+        }
+    }
+
+    #[test]
+    fn only_what_changes_the_machine_taints() {
+        let taints = |command| match Policy::default().judge(Access::Dangerous, command, &Value::Null) {
+            Verdict::Allowed { taints } => taints,
+            Verdict::Denied { .. } => panic!("{command} denied"),
+        };
+        assert!(!taints("query-block") && !taints("screendump") && taints("set_link") && taints("quit"));
+    }
+
+    #[test]
+    fn reading_a_secret_is_dangerous_though_reading_is_not() {
+        let policy = Policy::default();
+        let harmless = json!({"path": "/machine", "property": "type"});
+        let secret = json!({"path": "/objects/sec0", "property": "data"});
+        assert!(matches!(policy.judge(Access::ReadOnly, "qom-get", &harmless), Verdict::Allowed { taints: false }));
+        assert!(matches!(policy.judge(Access::ReadWrite, "qom-get", &secret), Verdict::Denied { .. }));
+    }
+
+    #[test]
+    fn a_denial_says_why_and_what_to_do() {
+        let Verdict::Denied { why, how } = Policy::default().judge(Access::ReadOnly, "set_link", &Value::Null) else {
+            panic!("allowed");
+        };
+        assert!(why.contains("cable") && how.contains("--allow-write") && how.contains("__io.garboard_write"), "{how}");
+        let Verdict::Denied { how, .. } = Policy::default().judge(Access::Dangerous, "getfd", &Value::Null) else {
+            panic!("allowed");
+        };
+        assert!(how.contains("no client"), "{how}");
+    }
+
+    #[test]
+    fn the_table_has_no_contradictions() {
+        let rules = Policy::default().rules();
+        for (position, rule) in rules.iter().enumerate() {
+            let earlier = rules[..position].iter().find(|other| other.command == rule.command);
+            assert!(earlier.is_none_or(|other| other.when.is_some()), "{} can never match", rule.command);
+            assert!(!rule.stake.ends_with('.') && !rule.stake.is_empty(), "{}", rule.command);
+        }
+    }
+}

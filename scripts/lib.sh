@@ -1,0 +1,157 @@
+# shellcheck shell=bash
+# Shared by the scripts of this directory: progress, packages, a cache keyed by recipe. Sourced by bash, never run.
+#
+# Messages go to standard error, so that a script's standard output can be its result (a path).
+
+set -euo pipefail
+set -E
+shopt -s inherit_errexit
+trap 'printf "%s: line %s: failed: %s\n" "${BASH_SOURCE[0]##*/}" "$LINENO" "$BASH_COMMAND" >&2' ERR
+
+repository=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
+# What is slow to make is kept here, outside the tree, and shared by all checkouts.
+cache=${GARBOARD_CACHE:-/var/cache/garboard-test}
+# Parallel checkouts, or a demo beside a test run, must not fight over one package database.
+apt_options=(-qq -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0)
+
+say() { printf '%s\n' "$*" >&2; }
+warn() { printf 'warning: %s\n' "$*" >&2; }
+die() {
+    printf '%s: %s\n' "${0##*/}" "$*" >&2
+    exit 1
+}
+
+# step TEXT COMMAND…: runs the command with its output kept aside; shows time on a terminal, the output on failure.
+step() {
+    local text=$1 log started=$SECONDS status=0 mark=' '
+    shift
+    log=$(mktemp)
+    if [ -t 2 ]; then
+        "$@" >"$log" 2>&1 </dev/null &
+        local pid=$!
+        while kill -0 "$pid" 2>/dev/null; do
+            printf '\r==> %s (%d s)\033[K' "$text" $((SECONDS - started)) >&2
+            sleep 0.2
+        done
+        wait "$pid" || status=$?
+        printf '\r' >&2
+    else
+        printf '==> %s\n' "$text" >&2
+        "$@" >"$log" 2>&1 </dev/null &
+        wait $! || status=$?
+    fi
+    [ "$status" = 0 ] || mark=' FAILED '
+    printf '==> %s:%s%d s\033[K\n' "$text" "$mark" $((SECONDS - started)) | if [ -t 2 ]; then cat; else sed 's/\x1b\[K//'; fi >&2
+    [ "$status" = 0 ] || tail -n 60 "$log" >&2
+    rm -f "$log"
+    return "$status"
+}
+
+apt_lists_present() { compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; }
+
+# Fills apt's lists when there are none yet, or when asked to with `again`. At most once a run.
+apt_update() {
+    [ "${apt_updated:-}" != yes ] || return 0
+    if [ "${1:-}" != again ] && apt_lists_present; then return 0; fi
+    step 'asking the package registry what it has' apt-get "${apt_options[@]}" update
+    apt_updated=yes
+}
+
+missing_packages() {
+    local package
+    for package in "$@"; do
+        dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || printf '%s\n' "$package"
+    done
+}
+
+# need_packages NAME…: installs those that are missing.
+need_packages() {
+    command -v dpkg-query >/dev/null || die 'this needs a Debian machine (dpkg-query is missing)'
+    local missing
+    mapfile -t missing < <(missing_packages "$@")
+    [ ${#missing[@]} -gt 0 ] || return 0
+    [ "$(id -u)" = 0 ] || die "as root, install first: apt-get install ${missing[*]}"
+    apt_update
+    install_packages "${missing[@]}" && return 0
+    # Lists that are older than the archive name files that are gone.
+    apt_update again
+    install_packages "${missing[@]}" || die "could not install: ${missing[*]}"
+}
+
+install_packages() {
+    step "installing $*" env DEBIAN_FRONTEND=noninteractive \
+        apt-get "${apt_options[@]}" install -y --no-install-recommends "$@"
+}
+
+# unpack_packages DIR NAME…: downloads packages and unpacks them into DIR, without installing anything.
+unpack_packages() {
+    local into=$1 downloads archive
+    shift
+    apt_update
+    downloads=$(mktemp -d)
+    if ! (cd "$downloads" && step "downloading $*" apt-get "${apt_options[@]}" download "$@"); then
+        apt_update again
+        (cd "$downloads" && step "downloading $*" apt-get "${apt_options[@]}" download "$@")
+    fi
+    for archive in "$downloads"/*.deb; do dpkg-deb -x "$archive" "$into"; done
+    rm -rf "$downloads"
+}
+
+# need_rust: cargo on PATH, of at least the version that Cargo.toml names.
+need_rust() {
+    export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
+    need_packages gcc libc6-dev
+    command -v cargo >/dev/null || die 'cargo is missing: install Rust with rustup (https://rustup.rs), then try again'
+    local wanted have
+    wanted=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' "$repository/Cargo.toml")
+    have=$(cd "$repository" && cargo --version | cut -d' ' -f2)
+    [ "$(printf '%s\n' "$wanted" "$have" | sort -V | head -n1)" = "$wanted" ] ||
+        die "Rust $have is installed, $wanted or newer is needed: rustup update stable"
+}
+
+# Compiled code lies outside the tree, so that a fresh clone of the same state compiles next to nothing.
+use_target_directory() {
+    export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
+    mkdir -p "$CARGO_TARGET_DIR"
+}
+
+# The programs, in $programs. In the open, because cargo tells its progress better than `step` could.
+build_programs() {
+    say '==> building Garboard'
+    (cd "$repository" && cargo build --locked --release -p garboard-cli -p garboard-launcher >&2)
+    export programs=$CARGO_TARGET_DIR/release
+}
+
+# recipe_key PATH…: a short name for the present content of the files, and of the files in directories.
+recipe_key() {
+    find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum -- | cut -d' ' -f1 | sha256sum | cut -c1-16
+}
+
+# cached NAME KEY BUILD…: prints the directory $cache/NAME-KEY. If there is none, `BUILD… DIR` fills it first, once for
+# all who ask at the same time; it appears whole or not at all. $cache/NAME becomes a link to it.
+cached() {
+    local cached_as=$1 entry=$cache/$1-$2 lock work
+    shift 2
+    if [ ! -d "$entry" ]; then
+        mkdir -p "$(dirname "$entry")"
+        exec {lock}>"$cache/$cached_as.lock"
+        flock -n "$lock" || { say "waiting for another run that makes $cached_as"; flock "$lock"; }
+        if [ ! -d "$entry" ]; then
+            work=$(mktemp -d "$entry.XXXXXX")
+            # Not `if ! "$@"`: that would switch off errexit inside.
+            (trap 'status=$?; [ $status = 0 ] || rm -rf "$work"' EXIT; "$@" "$work")
+            chmod 755 "$work"
+            mv -T "$work" "$entry"
+        fi
+        exec {lock}>&-
+    fi
+    if [ "$(readlink "$cache/$cached_as" 2>/dev/null)" != "${entry##*/}" ]; then
+        work=$(mktemp -u "$cache/$cached_as.XXXXXX")
+        ln -s "${entry##*/}" "$work"
+        mv -T "$work" "$cache/$cached_as"
+        # Whoever still uses an older recipe's result has a week.
+        find "$(dirname "$entry")" -maxdepth 1 -name "${cached_as##*/}-????????????????" -type d -mtime +7 \
+            ! -name "${entry##*/}" -exec rm -rf {} +
+    fi
+    printf '%s\n' "$entry"
+}

@@ -1,0 +1,81 @@
+//! Seed media and file trees: discs in memory. Nothing of a Secret is ever written to a file system.
+//!
+//! The memory file is sealed before QEMU gets it, so its content is what was made here, for as long as it lives.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::os::fd::AsRawFd;
+
+use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::Mode;
+
+use super::{Disk, SourceError};
+use crate::iso::{DiscTree, TreeError, VolumeLabel, image};
+use crate::open::{Access, DiskKind, OpenedDisk};
+use crate::qcow2::{Format, ImageFacts};
+
+/// Makes the disc of a tree: cloud-init's drives, answer files, anything of [`crate::seed`].
+///
+/// # Errors
+/// [`SourceError::Memory`].
+pub fn of_tree(tree: &DiscTree, label: &VolumeLabel) -> Result<Disk, SourceError> {
+    let bytes = image(tree, label);
+    let opened = sealed(&bytes).map_err(SourceError::Memory)?;
+    let facts = ImageFacts { format: Format::Raw, virtual_bytes: opened.size_bytes };
+    Ok(Disk { opened, facts, warnings: Vec::new() })
+}
+
+/// The tree of a ConfigMap, Secret, downward API volume or service account: its files as they are, readable by all.
+///
+/// # Errors
+/// [`TreeError`]: names or sizes that do not fit on a disc.
+pub fn files(files: &BTreeMap<String, Vec<u8>>) -> Result<DiscTree, TreeError> {
+    crate::seed::files_disc(files)
+}
+
+/// Bytes in a sealed memory file, open for reading only.
+fn sealed(bytes: &[u8]) -> std::io::Result<OpenedDisk> {
+    let memory = memfd_create(c"garboard-disc", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+    let mut file = File::from(memory);
+    file.write_all(bytes)?;
+    let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+    fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
+    // QEMU's fd sets hand a descriptor out only for the access mode it was opened with, so a read-only disk needs a
+    // read-only descriptor. Our own descriptor of an unlinked memory file: nobody can exchange what this name means.
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let fd = nix::fcntl::open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
+    Ok(OpenedDisk { fd, size_bytes: bytes.len() as u64, kind: DiskKind::File, access: Access::ReadOnly, direct: false })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::FileExt;
+
+    use super::*;
+    use crate::iso::Readers;
+    use crate::seed::NoCloud;
+
+    #[test]
+    fn a_disc_is_whole_sectors_of_sealed_memory() {
+        let seed = NoCloud { instance_id: "1".into(), user_data: b"#cloud-config\n".to_vec(), ..NoCloud::default() };
+        let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label()).unwrap();
+        assert_eq!(disk.facts.virtual_bytes % 2048, 0);
+        assert_eq!(disk.opened.access, Access::ReadOnly);
+        let file = File::from(disk.opened.fd);
+        let mut mark = [0; 5];
+        file.read_exact_at(&mut mark, 16 * 2048 + 1).unwrap();
+        assert_eq!(&mark, b"CD001");
+        assert!(file.write_at(b"x", 0).is_err());
+        let again = std::fs::OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        assert!(again.and_then(|file| file.write_at(b"x", 0)).is_err(), "the seal holds for everybody");
+    }
+
+    #[test]
+    fn files_of_a_config_map_are_readable_by_all() {
+        let tree = files(&BTreeMap::from([("app.conf".to_owned(), b"a=1\n".to_vec())])).unwrap();
+        assert_eq!(tree.readers(), Readers::Everyone);
+        assert!(of_tree(&tree, &VolumeLabel::files()).is_ok());
+    }
+}
