@@ -172,8 +172,8 @@ fn objects_of_kubernetes_are_checked_too() {
         "stringdata": {"a": "b"}, "data": {"c": "no base64!"}
     }));
     let paths: Vec<&str> = faults.iter().map(|fault| fault.path.as_str()).collect();
-    assert_eq!(paths, ["data.c", "stringdata"]);
-    assert_eq!(faults[1].instead.as_deref(), Some("did you mean `stringData`?"));
+    assert_eq!(paths, ["stringdata", "data.c"], "in the order of the manifest");
+    assert_eq!(faults[0].instead.as_deref(), Some("did you mean `stringData`?"));
 }
 
 #[test]
