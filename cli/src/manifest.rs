@@ -89,11 +89,14 @@ fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
 /// Splits a YAML stream (JSON is YAML too) into documents; lists of kind `List` into their items.
 pub(crate) fn parse(origin: &str, text: &str) -> anyhow::Result<Vec<Document>> {
     let mut documents = Vec::new();
-    let stream: Vec<_> = serde_yaml_ng::Deserializer::from_str(text).collect();
-    let several = stream.len() > 1;
-    for (index, document) in stream.into_iter().enumerate() {
+    let mut values = Vec::new();
+    // One after the other: behind a syntax error the stream never ends, it repeats the error.
+    for document in serde_yaml_ng::Deserializer::from_str(text) {
+        values.push(Value::deserialize(document).with_context(|| format!("{origin} is not valid YAML"))?);
+    }
+    let several = values.len() > 1;
+    for (index, value) in values.into_iter().enumerate() {
         let origin = if several { format!("{origin}#{}", index + 1) } else { origin.to_owned() };
-        let value = Value::deserialize(document).with_context(|| format!("{origin} is not valid YAML"))?;
         match &value {
             Value::Null => {}
             Value::Object(object) if object.get("kind").and_then(Value::as_str) == Some("List") => {

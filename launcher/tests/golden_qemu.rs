@@ -54,8 +54,7 @@ fn qemu_makes_of_every_golden_vm_what_was_planned() {
             started += 1;
             let result = Running::start(&plan, &qemu).and_then(|mut running| compare(&plan, &mut running));
             if let Err(error) = result {
-                // A KVM without Hyper-V's parts is the host's, not the plan's.
-                if plan.accelerator == Accelerator::Kvm && error.contains("kernel doesn't") {
+                if plan.accelerator == Accelerator::Kvm && is_the_hosts(&error) {
                     eprintln!("skipped: {} with {qemu}: {error}", case.name);
                     continue;
                 }
@@ -113,6 +112,12 @@ fn qemus() -> Vec<String> {
     let (found, missing): (Vec<_>, Vec<_>) = known.into_iter().partition(answers);
     missing.iter().for_each(|qemu| eprintln!("skipped: {qemu} is not there"));
     found
+}
+
+/// Whether QEMU gave up because of this host's KVM, not because of the plan: one without Hyper-V's parts, or one that
+/// does not take the model-specific registers of the processor it shows (an emulated KVM, seen on this kind of host).
+fn is_the_hosts(error: &str) -> bool {
+    error.contains("kernel doesn't") || error.contains("failed to set MSR")
 }
 
 /// Why this host cannot start a plan of the reference host.

