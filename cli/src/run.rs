@@ -56,8 +56,9 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
 }
 
 fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<Order> {
-    let facts = explain::with_choice(crate::host::facts(args.manifest.qemu.as_deref())?, args.manifest.accel);
-    tell_emulation(&facts, args.manifest.accel);
+    let facts = crate::host::facts(args.manifest.qemu.as_deref())?;
+    judge_accelerator(&facts, args.manifest.accel)?;
+    let facts = explain::with_choice(facts, args.manifest.accel);
     let images = Images::new(places, &args.manifest.images);
     let around = Surroundings { documents: &subject.documents, images: &images, places };
     let options = PlanOptions {
@@ -89,19 +90,27 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     })
 }
 
-/// One clear line when the guest's instructions are interpreted although nobody asked for that.
-fn tell_emulation(facts: &HostFacts, choice: AccelChoice) {
-    if choice != AccelChoice::Auto {
-        return;
-    }
+/// One clear line when the guest's instructions are interpreted although nobody asked for that; one clear refusal when
+/// KVM was asked for and cannot be had. A KVM that interprets is slow, but whoever asks for it gets it.
+fn judge_accelerator(facts: &HostFacts, choice: AccelChoice) -> anyhow::Result<()> {
     let why = match facts.kvm {
-        KvmState::Native => return,
+        KvmState::Native => return Ok(()),
         KvmState::Missing => "this host has no /dev/kvm",
         KvmState::NotPermitted => "/dev/kvm may not be opened by this user",
         KvmState::Emulated => "this host's KVM interprets guest code itself",
         KvmState::Broken => "this host's KVM does not run a guest",
     };
-    eprintln!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
+    match (choice, facts.kvm) {
+        (AccelChoice::Kvm, KvmState::Emulated) | (AccelChoice::Tcg, _) => Ok(()),
+        (AccelChoice::Kvm, _) => {
+            let mend = "leave it out to use TCG, which is slower; `garboard doctor` says how to mend it";
+            Err(complaint(FAILED, format!("--accel kvm: {why}; {mend}")))
+        }
+        (AccelChoice::Auto, _) => {
+            eprintln!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
+            Ok(())
+        }
+    }
 }
 
 fn kernel_files(subject: &Subject, plan: &LaunchPlan, images: &Images) -> anyhow::Result<BTreeMap<String, PathBuf>> {
