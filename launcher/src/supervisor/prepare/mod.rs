@@ -134,7 +134,7 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
     let mut agent = connect_agent(bench).await?;
     let survey = survey::survey(&order, agent.as_mut()).await?;
     let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
-    let plan = plan(&order.vmi, &order.facts, &options, None)?;
+    let plan = plan(&order.vmi, &order.facts, &options, order.stored.as_ref())?;
     for note in &plan.notes {
         tracing::info!(field = note.field, note = note.text, "plan");
     }
