@@ -2,7 +2,8 @@
 //! how it ended.
 
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use garboard_protocol::control::{ConsoleAccess, ControlRequest, Ended, Phase, Status, StopMode};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -15,6 +16,10 @@ use crate::exit::{self, FAILED, GUEST_FAILED, complaint};
 use crate::keeper::order::Order;
 use crate::keeper::{self, between};
 use crate::places::{MachineId, Places};
+
+/// How long a supervisor may call a machine running whose console is closed: QEMU's end is not noticed at once, and a
+/// supervisor that died needs a successor.
+const LAST_WORDS: Duration = Duration::from_secs(5);
 
 /// How the wait for a guest that runs ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +56,7 @@ pub(crate) fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow
     if std::io::stderr().is_terminal() {
         eprintln!("{id} runs; Ctrl-] detaches\r");
     }
+    let mut run = Some(order.record.clone());
     loop {
         match console::attend(places, &id, ConsoleAccess::Write, signals) {
             Ok(Left::Detached) => {
@@ -65,8 +71,8 @@ pub(crate) fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow
             Err(error) if keeper_goes_on(places, &id) => tracing::debug!(error = format!("{error:#}"), "not attached"),
             Err(error) => return Err(error),
         }
-        match next_run(places, order, signals)? {
-            Found::Running => {}
+        match follow(places, &id, run.as_deref(), signals)? {
+            Found::Running => run = tell_run(places, &id, run),
             Found::Over(ended) => return conclude(order, ended.map(|ended| *ended)),
             Found::Signalled => return stop(places, order),
         }
@@ -80,7 +86,7 @@ fn first_start(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Resu
     match status {
         Some(status) if status.phase == Phase::Running => Ok(Found::Running),
         // It ended while we looked; the keeper knows whether that is all.
-        other => match follow(places, &id, signals)? {
+        other => match follow(places, &id, None, signals)? {
             Found::Over(ended) => {
                 Ok(Found::Over(ended.or_else(|| other.and_then(|status: Status| status.ended).map(Box::new))))
             }
@@ -89,18 +95,18 @@ fn first_start(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Resu
     }
 }
 
-/// The console is closed: waits for the next run and says why there is one.
-fn next_run(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<Found> {
-    let id = order.id();
-    let found = follow(places, &id, signals)?;
-    if found == Found::Running {
-        eprintln!("\r\ngarboard: {id} runs again\r");
-    }
-    Ok(found)
+/// Says what the console is attached to now, and which run that is.
+fn tell_run(places: &Places, id: &MachineId, before: Option<PathBuf>) -> Option<PathBuf> {
+    let run = keeper::present_run(&places.machine(id));
+    let what = if run == before { "is attached to again" } else { "runs again" };
+    eprintln!("\r\ngarboard: {id} {what}\r");
+    run
 }
 
-/// Looks until the machine runs, is gone, or a signal comes; tells a pause between two runs once.
-fn follow(places: &Places, id: &MachineId, signals: &SigSet) -> anyhow::Result<Found> {
+/// Looks until the machine runs, is gone, or a signal comes; tells a pause between two runs once. The run `before` was
+/// attached to and lost: what its supervisor says of it counts only if it stays so.
+fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigSet) -> anyhow::Result<Found> {
+    let begun = Instant::now();
     let machine = places.machine(id);
     let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let mut told = None;
@@ -118,7 +124,12 @@ fn follow(places: &Places, id: &MachineId, signals: &SigSet) -> anyhow::Result<F
                 }
             }
             None => match client::status_now(places, id) {
-                Some(status) if status.phase == Phase::Running => return Ok(Found::Running),
+                Some(status) if status.phase == Phase::Running => {
+                    let is_new = before.is_none() || keeper::present_run(&machine).as_deref() != before;
+                    if is_new || begun.elapsed() > LAST_WORDS {
+                        return Ok(Found::Running);
+                    }
+                }
                 Some(status) => ended = status.ended.map(Box::new).or(ended),
                 None => {}
             },

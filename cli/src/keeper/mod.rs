@@ -282,6 +282,12 @@ pub(crate) fn wait_until_gone(places: &Places, id: &MachineId) -> anyhow::Result
     Ok(())
 }
 
+/// The record of a machine's present run: each has its own, so it tells runs apart.
+pub(crate) fn present_run(machine: &Path) -> Option<PathBuf> {
+    let order: serde_json::Value = serde_json::from_slice(&std::fs::read(machine.join(ORDER)).ok()?).ok()?;
+    order["record"].as_str().map(PathBuf::from)
+}
+
 /// Whether somebody holds the machine's lock.
 pub(crate) fn keeper_is_alive(machine: &Path) -> bool {
     premises::is_locked(machine)
