@@ -108,7 +108,9 @@ pub(crate) enum AccelChoice {
   garboard run --image registry.example/guest:1=./guest.qcow2 vm.yaml
   cat vm.yaml | garboard run -
 
-Ctrl-C and SIGTERM power the guest down within its grace period; Ctrl-] detaches and leaves it running.")]
+Ctrl-C and SIGTERM power the guest down within its grace period; Ctrl-] detaches and leaves it running.
+runStrategy Always and RerunOnFailure start it again after its run, until `garboard stop`; Once, Manual and
+Halted run it once.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) manifest: ManifestArgs,

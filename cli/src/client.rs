@@ -20,6 +20,9 @@ pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStr
     if !places.machine(id).exists() {
         return Err(complaint(NOT_FOUND, format!("there is no running machine {id}; `garboard ps` lists them")));
     }
+    if let Some(between) = crate::keeper::between::read(&places.machine(id)) {
+        return Err(complaint(REFUSED, format!("{id} is between two runs: {}", between.sentence())));
+    }
     let socket = places.shared(id).join(paths::CONTROL_SOCKET);
     let stream = reach(&socket, &places.machine(id))
         .with_context(|| format!("the supervisor of {id} does not answer at {}", socket.display()))?;
@@ -83,6 +86,16 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
     match ask(&stream, &ControlRequest::Status)? {
         ControlReply::Status(status) => Ok(*status),
         other => anyhow::bail!("the supervisor of {id} answered {other:?} to a question for its status"),
+    }
+}
+
+/// The machine's status if its supervisor is there to tell it; for whoever will ask again.
+pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
+    let stream = UnixStream::connect(places.shared(id).join(paths::CONTROL_SOCKET)).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
+    match ask(&stream, &ControlRequest::Status).ok()? {
+        ControlReply::Status(status) => Some(*status),
+        _ => None,
     }
 }
 

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the one program that talks to a person")]
 
 mod args;
+mod attend;
 mod claims;
 mod client;
 mod completions;

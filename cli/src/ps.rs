@@ -6,6 +6,7 @@ use serde::Serialize;
 use crate::args::{Output, PsArgs};
 use crate::client;
 use crate::exit;
+use crate::keeper::between::{self, Between};
 use crate::places::{MachineId, Places};
 
 /// One line of the list.
@@ -21,6 +22,17 @@ struct Row {
     /// Why there is no status.
     #[serde(skip_serializing_if = "Option::is_none")]
     problem: Option<String>,
+    /// Between two runs: KubeVirt's field of a VM's status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    start_failure: Option<StartFailure>,
+}
+
+/// Failed starts and when the next one is tried.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct StartFailure {
+    consecutive_fail_count: u32,
+    retry_after_timestamp: String,
 }
 
 /// `garboard ps`.
@@ -35,11 +47,36 @@ pub(crate) fn run(args: &PsArgs) -> anyhow::Result<u8> {
 }
 
 fn row(places: &Places, id: &MachineId) -> Row {
-    let (namespace, name) = (id.namespace.clone(), id.name.clone());
-    match client::status(places, id) {
-        Ok(status) => Row { namespace, name, state: state_word(&status), status: Some(status), problem: None },
-        Err(error) => Row { namespace, name, state: "Unknown", status: None, problem: Some(format!("{error:#}")) },
+    let silent = |state, problem, start_failure| Row {
+        namespace: id.namespace.clone(),
+        name: id.name.clone(),
+        state,
+        status: None,
+        problem: Some(problem),
+        start_failure,
+    };
+    if let Some(between) = between::read(&places.machine(id)) {
+        return silent(waiting_word(&between), between.sentence(), start_failure(&between));
     }
+    match client::status(places, id) {
+        Ok(status) => {
+            Row { state: state_word(&status), status: Some(status), problem: None, ..silent("", String::new(), None) }
+        }
+        Err(error) => silent("Unknown", format!("{error:#}"), None),
+    }
+}
+
+/// KubeVirt's words for a machine that will be started again.
+fn waiting_word(between: &Between) -> &'static str {
+    if between.failures > 0 { "CrashLoopBackOff" } else { "Starting" }
+}
+
+fn start_failure(between: &Between) -> Option<StartFailure> {
+    let retry_after = jiff::Timestamp::from_millisecond(between.again_at_ms).ok()?;
+    (between.failures > 0).then(|| StartFailure {
+        consecutive_fail_count: between.failures,
+        retry_after_timestamp: retry_after.to_string(),
+    })
 }
 
 /// KubeVirt's words, first match wins.

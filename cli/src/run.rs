@@ -1,36 +1,33 @@
 //! `garboard run`: resolve what the manifest names, start the machine's keeper, attach.
 
 use std::collections::BTreeMap;
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use garboard_launcher::plan::{Emulation, FirmwarePlan, LaunchPlan, PlanOptions, plan};
 use garboard_machine::facts::{HostFacts, KvmState};
-use garboard_protocol::control::{ConsoleAccess, ControlRequest, Phase, Status, StopMode};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::args::{AccelChoice, RunArgs};
-use crate::client;
-use crate::console::{self, Left};
-use crate::exit::{self, BAD_INPUT, FAILED, GUEST_FAILED, REFUSED, complaint};
+use crate::exit::{BAD_INPUT, FAILED, REFUSED, complaint};
 use crate::images::Images;
-use crate::keeper::{self, order::Order};
+use crate::keeper::decide::RunStrategy;
+use crate::keeper::order::{Order, record_name};
+use crate::keeper::{self};
 use crate::places::{MachineId, Places};
 use crate::resolve::{self, Surroundings};
 use crate::subject::{self, Subject};
-use crate::{explain, ports};
+use crate::{attend, explain, ports};
 
 /// `garboard run FILE…`.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     let places = Places::of_caller(args.manifest.state_dir.as_deref())?;
     let subject = subject::find(&args.manifest)?;
     refuse_second(&places, &subject.id)?;
-    if let Some(strategy @ ("Always" | "RerunOnFailure" | "Halted")) = subject.run_strategy.as_deref() {
-        eprintln!("garboard: runStrategy {strategy} is for a cluster; here the machine is run once");
+    if subject.strategy == RunStrategy::Halted {
+        eprintln!("garboard: {} is meant to stay off (runStrategy Halted); this start counts, once", subject.id);
     }
     let order = decide(args, &places, &subject)?;
-    let id = order.id();
     // From here on Ctrl-C and SIGTERM mean: power the guest down, then leave.
     let signals = block_signals()?;
     make_directories(&places, &order)?;
@@ -38,7 +35,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         let _ = std::fs::remove_dir_all(&order.machine);
         return Err(error);
     }
-    if args.detach { started(&places, &id) } else { attend(&places, &order, &signals) }
+    if args.detach { attend::started(&places, &order, &signals) } else { attend::attend(&places, &order, &signals) }
 }
 
 /// A machine has one QEMU. What a dead keeper left is cleared away first.
@@ -56,8 +53,9 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
 }
 
 fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<Order> {
-    let facts = explain::with_choice(crate::host::facts(args.manifest.qemu.as_deref())?, args.manifest.accel);
-    tell_emulation(&facts, args.manifest.accel);
+    let facts = crate::host::facts(args.manifest.qemu.as_deref())?;
+    judge_accelerator(&facts, args.manifest.accel)?;
+    let facts = explain::with_choice(facts, args.manifest.accel);
     let images = Images::new(places, &args.manifest.images);
     let around = Surroundings { documents: &subject.documents, images: &images, places };
     let options = PlanOptions {
@@ -70,13 +68,12 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     let volumes = resolve::volumes(&subject.vmi, &around)?;
     let kernel_files = kernel_files(subject, &plan, &images)?;
     let id = &subject.id;
-    let run = jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string();
     Ok(Order {
         namespace: id.namespace.clone(),
         name: id.name.clone(),
         uid: subject.vmi.metadata.uid.clone().unwrap_or_default(),
         machine: places.machine(id),
-        record: places.records(id).join(run),
+        record: places.records(id).join(record_name()),
         scratch: places.scratch(id),
         vmi: serde_json::to_value(&subject.vmi)?,
         facts,
@@ -86,22 +83,32 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
         kernel_files,
         firmware_vars: firmware_vars(&plan, places, id),
         grace_seconds: plan.lifecycle.grace_period_seconds,
+        strategy: subject.strategy,
+        stored: None,
     })
 }
 
-/// One clear line when the guest's instructions are interpreted although nobody asked for that.
-fn tell_emulation(facts: &HostFacts, choice: AccelChoice) {
-    if choice != AccelChoice::Auto {
-        return;
-    }
+/// One clear line when the guest's instructions are interpreted although nobody asked for that; one clear refusal when
+/// KVM was asked for and cannot be had. A KVM that interprets is slow, but whoever asks for it gets it.
+fn judge_accelerator(facts: &HostFacts, choice: AccelChoice) -> anyhow::Result<()> {
     let why = match facts.kvm {
-        KvmState::Native => return,
+        KvmState::Native => return Ok(()),
         KvmState::Missing => "this host has no /dev/kvm",
         KvmState::NotPermitted => "/dev/kvm may not be opened by this user",
         KvmState::Emulated => "this host's KVM interprets guest code itself",
         KvmState::Broken => "this host's KVM does not run a guest",
     };
-    eprintln!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
+    match (choice, facts.kvm) {
+        (AccelChoice::Kvm, KvmState::Emulated) | (AccelChoice::Tcg, _) => Ok(()),
+        (AccelChoice::Kvm, _) => {
+            let mend = "leave it out to use TCG, which is slower; `garboard doctor` says how to mend it";
+            Err(complaint(FAILED, format!("--accel kvm: {why}; {mend}")))
+        }
+        (AccelChoice::Auto, _) => {
+            eprintln!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
+            Ok(())
+        }
+    }
 }
 
 fn kernel_files(subject: &Subject, plan: &LaunchPlan, images: &Images) -> anyhow::Result<BTreeMap<String, PathBuf>> {
@@ -140,77 +147,4 @@ fn block_signals() -> anyhow::Result<SigSet> {
     signals.add(Signal::SIGHUP);
     signals.thread_block().context("block signals")?;
     Ok(signals)
-}
-
-/// Waits until the guest runs, or has failed to.
-fn wait_for_guest(places: &Places, id: &MachineId) -> anyhow::Result<Option<Status>> {
-    client::watch(places, id, |status| status.phase != Phase::Scheduled)
-}
-
-fn started(places: &Places, id: &MachineId) -> anyhow::Result<u8> {
-    match wait_for_guest(places, id)? {
-        Some(status) if status.phase == Phase::Running => {
-            println!("{id} runs");
-            Ok(exit::OK)
-        }
-        other => fail(places, id, other),
-    }
-}
-
-fn fail(places: &Places, id: &MachineId, status: Option<Status>) -> anyhow::Result<u8> {
-    let ended = status.and_then(|status| status.ended);
-    keeper::wait_until_gone(places, id)?;
-    let text = match ended {
-        Some(ended) => {
-            let words = ended.report.map(|report| report.last_words).unwrap_or_default();
-            let words = if words.is_empty() { String::new() } else { format!("\n{words}") };
-            format!("{id} could not be started: {}{words}", ended.sentence)
-        }
-        None => format!("{id} could not be started; `garboard logs --last {id}` has the whole story"),
-    };
-    Err(complaint(FAILED, text))
-}
-
-/// Attached until the machine ends, the user detaches, or a signal asks to power it down.
-fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<u8> {
-    let id = order.id();
-    match wait_for_guest(places, &id)? {
-        Some(status) if status.phase == Phase::Running => {}
-        other => return fail(places, &id, other),
-    }
-    if std::io::stderr().is_terminal() {
-        eprintln!("{id} runs; Ctrl-] detaches\r");
-    }
-    let left = console::attend(places, &id, ConsoleAccess::Write, signals)?;
-    match left {
-        Left::Detached => {
-            eprintln!(
-                "\r\ndetached; {id} runs on: `garboard console {id}` attaches again, `garboard stop {id}` ends it"
-            );
-            return Ok(exit::OK);
-        }
-        Left::Signalled => {
-            let mode = StopMode::Graceful { within_seconds: None };
-            eprintln!("\r\npowering {id} down, at most {} s", order.grace_seconds);
-            client::request(places, &id, &ControlRequest::Stop { mode })?;
-        }
-        Left::MachineEnded => {}
-    }
-    let last = client::watch(places, &id, |status| status.ended.is_some()).ok().flatten();
-    keeper::wait_until_gone(places, &id)?;
-    let ended = last.and_then(|status| status.ended).or_else(|| recorded_end(order));
-    match ended {
-        Some(ended) if ended.cause.is_success() => {
-            eprintln!("{id}: {}", ended.sentence);
-            Ok(exit::OK)
-        }
-        Some(ended) => Err(complaint(GUEST_FAILED, format!("{id}: {}", ended.sentence))),
-        None => {
-            Err(complaint(FAILED, format!("{id} is gone and nobody wrote down why; see {}", order.record.display())))
-        }
-    }
-}
-
-fn recorded_end(order: &Order) -> Option<garboard_protocol::control::Ended> {
-    garboard_launcher::supervisor::journal::read(&order.record).ok().flatten()?.ended
 }

@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use crate::args::ManifestArgs;
 use crate::exit::{BAD_INPUT, complaint};
+use crate::keeper::decide::RunStrategy;
 use crate::manifest::{self, Document};
 use crate::places::MachineId;
 
@@ -19,8 +20,8 @@ const IDENTITY_NAMESPACE: Uuid = Uuid::from_u128(0x6761_7262_6f61_7264_8000_0000
 pub(crate) struct Subject {
     /// The instance, defaulted.
     pub(crate) vmi: VirtualMachineInstance,
-    /// When the VM is to be started again after its run; `None` for an instance.
-    pub(crate) run_strategy: Option<String>,
+    /// When the machine is to be started again after its run.
+    pub(crate) strategy: RunStrategy,
     /// Every document that was given.
     pub(crate) documents: Vec<Document>,
     /// Whose it is.
@@ -39,17 +40,26 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
         let faults = admission.faults.iter().map(|fault| format!("{}: {fault}", document.origin));
         return Err(complaint(BAD_INPUT, faults.collect::<Vec<_>>().join("\n")));
     };
-    let (mut vmi, run_strategy) = match object {
-        Object::VirtualMachineInstance(vmi) => (*vmi, None),
-        Object::VirtualMachine(vm) => {
-            let strategy = vm.spec.run_strategy.clone();
-            let strategy =
-                strategy.or(vm.spec.running.map(|running| if running { "Always" } else { "Halted" }.to_owned()));
-            (vmi_of(&vm), strategy)
-        }
+    let (mut vmi, strategy) = match object {
+        // An instance is one run.
+        Object::VirtualMachineInstance(vmi) => (*vmi, RunStrategy::Once),
+        Object::VirtualMachine(vm) => (vmi_of(&vm), strategy_of(vm.spec.run_strategy.as_deref(), vm.spec.running)?),
     };
     let id = identify(&mut vmi)?;
-    Ok(Subject { vmi, run_strategy, documents, id })
+    Ok(Subject { vmi, strategy, documents, id })
+}
+
+/// `running` is the older way to say `Always` or `Halted`; a VM has exactly one of the two.
+fn strategy_of(word: Option<&str>, running: Option<bool>) -> anyhow::Result<RunStrategy> {
+    let word = match (word, running) {
+        (Some(word), _) => word,
+        (None, Some(true)) => "Always",
+        (None, Some(false) | None) => "Halted",
+    };
+    RunStrategy::parse(word).ok_or_else(|| {
+        let text = format!("spec.runStrategy: {word} needs a cluster; write Always, RerunOnFailure, Once or Manual");
+        complaint(BAD_INPUT, text)
+    })
 }
 
 fn pick<'a>(documents: &'a [Document], name: Option<&str>) -> anyhow::Result<&'a Document> {
@@ -92,4 +102,18 @@ fn identify(vmi: &mut VirtualMachineInstance) -> anyhow::Result<MachineId> {
         return Err(complaint(BAD_INPUT, lines.join("\n")));
     }
     full.parse().map_err(|problem: String| complaint(BAD_INPUT, format!("metadata.name: {problem}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_is_the_older_word_for_a_strategy() {
+        let of = |word, running| strategy_of(word, running).unwrap();
+        assert_eq!(of(None, Some(true)), RunStrategy::Always);
+        assert_eq!(of(None, Some(false)), RunStrategy::Halted);
+        assert_eq!(of(Some("RerunOnFailure"), None), RunStrategy::RerunOnFailure);
+        assert!(strategy_of(Some("WaitAsReceiver"), None).is_err());
+    }
 }

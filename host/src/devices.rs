@@ -74,21 +74,6 @@ impl DeviceNode {
     pub fn opens(&self) -> bool {
         self.access == Access::Open
     }
-
-    /// Whether the permission bits let a process with this user and these groups read and write it. Access control
-    /// lists are not looked at.
-    #[must_use]
-    pub fn permits(&self, uid: u32, groups: &[u32]) -> bool {
-        let Some(Permissions { uid: owner, gid: group, mode }) = self.permissions else { return false };
-        let shift = if uid == owner {
-            6
-        } else if groups.contains(&group) {
-            3
-        } else {
-            0
-        };
-        uid == 0 || (mode >> shift) & 0o6 == 0o6
-    }
 }
 
 #[cfg(test)]
@@ -96,26 +81,10 @@ mod tests {
     use super::*;
     use crate::root::testing::host_of;
 
-    fn node(uid: u32, gid: u32, mode: u32) -> DeviceNode {
-        DeviceNode { path: KVM.into(), access: Access::Open, permissions: Some(Permissions { uid, gid, mode }) }
-    }
-
-    #[test]
-    fn permission_bits_are_read_as_the_kernel_reads_them() {
-        assert!(node(0, 108, 0o660).permits(107, &[107, 108]));
-        assert!(!node(0, 108, 0o660).permits(107, &[107]));
-        assert!(node(0, 0, 0o666).permits(107, &[107]));
-        assert!(!node(0, 0, 0o600).permits(107, &[107]));
-        assert!(node(0, 0, 0o600).permits(0, &[]));
-        // The owner's bits count for the owner even where others may do more.
-        assert!(!node(107, 107, 0o066).permits(107, &[107]));
-    }
-
     #[test]
     fn a_missing_node_is_told_from_a_closed_one() {
         let (_directory, root) = host_of(&[("/dev/net/tun", "")]);
         assert_eq!(DeviceNode::probe(&root, VHOST_NET).access, Access::Missing);
-        assert!(!DeviceNode::probe(&root, VHOST_NET).permits(0, &[]));
         assert!(DeviceNode::probe(&root, TUN).opens());
     }
 }

@@ -13,7 +13,7 @@ use crate::cgroup::CgroupHierarchy;
 use crate::cpu::Cpu;
 use crate::devices::{DeviceNode, TUN, VHOST_NET};
 use crate::firmware;
-use crate::kvm::{KvmReport, Runner};
+use crate::kvm::KvmReport;
 use crate::memory::Memory;
 use crate::privileges::Privileges;
 use crate::qemu::{self, AskKvm, Freshness, QemuBinary, QemuError, QemuReport};
@@ -113,7 +113,7 @@ impl Survey {
     /// There is no QEMU.
     pub fn facts(self) -> Result<HostFacts, QemuError> {
         let network = self.network();
-        let kvm = self.kvm.state(self.runner());
+        let kvm = self.kvm.state();
         let qemu = self.qemu?;
         let features: BTreeMap<_, _> = qemu.cpu_features;
         Ok(HostFacts {
@@ -132,12 +132,6 @@ impl Survey {
             memory_bytes: self.memory.total_bytes,
             is_root: self.privileges.is_root(),
         })
-    }
-
-    /// Who would run QEMU.
-    #[must_use]
-    pub fn runner(&self) -> Runner {
-        if self.privileges.is_root() { Runner::MachineUser } else { Runner::Caller }
     }
 
     fn network(&self) -> NetworkFacts {

@@ -102,6 +102,6 @@ pub struct ProcessIdentity {
     pub uid: u32,
     /// Group ID.
     pub gid: u32,
-    /// Supplementary groups, for example the owner group of `/dev/kvm`.
+    /// Supplementary groups.
     pub groups: Vec<u32>,
 }

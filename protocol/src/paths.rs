@@ -34,6 +34,8 @@ pub const VMI: &str = "vmi.json";
 pub const FACTS: &str = "facts.json";
 /// The planner's other input: `launcher::plan::PlanOptions`.
 pub const OPTIONS: &str = "options.json";
+/// What an earlier start of the same machine decided, if there was one: `launcher::plan::StoredMachine`.
+pub const STORED: &str = "stored.json";
 /// The supervisor's QMP transcript, one JSON a line.
 pub const TRANSCRIPT: &str = "qmp.jsonl";
 /// How the supervisor is told where volumes are: [`crate::agent::VolumeTable`].

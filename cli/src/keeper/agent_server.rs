@@ -17,6 +17,7 @@ use garboard_protocol::agent::{
 use garboard_protocol::paths;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Mutex;
+use tokio::task::JoinHandle;
 
 use super::order::{FirmwareVars, Order, VolumeOrder};
 use super::spawn::MACHINE_UID;
@@ -55,24 +56,22 @@ impl AgentServer {
         }
     }
 
-    /// Listens in the background, for as long as the keeper lives.
-    pub(super) fn start(self) -> anyhow::Result<()> {
+    /// Listens in the background, until the task is aborted.
+    pub(super) fn start(self: Arc<Self>) -> anyhow::Result<JoinHandle<()>> {
         let path = self.shared.join(paths::AGENT_SOCKET);
         let listener = UnixListener::bind(&path).with_context(|| format!("listen at {}", path.display()))?;
         let owner = nix::unistd::geteuid().is_root().then_some(MACHINE_UID);
         super::projected::give(&path, owner)?;
-        let server = Arc::new(self);
-        tokio::spawn(async move {
+        Ok(tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let server = Arc::clone(&server);
+                let server = Arc::clone(&self);
                 tokio::spawn(async move {
                     if let Err(error) = server.converse(stream).await {
                         tracing::debug!(%error, "a conversation with the supervisor ended");
                     }
                 });
             }
-        });
-        Ok(())
+        }))
     }
 
     async fn converse(&self, stream: UnixStream) -> Result<(), LineError> {

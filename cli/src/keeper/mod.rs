@@ -4,13 +4,18 @@
 //!   run ──order.json──► keeper ─┬─ premises: directory, network namespace, cgroup      (undone in reverse)
 //!                               ├─ agent.sock: opens volumes, plumbs interfaces
 //!                               ├─ supervisor   (started again whenever it dies)
-//!                               └─ PID 1        (once; when it is gone the machine is over)
+//!                               └─ PID 1        (once; when it is gone the run is over)
+//!                                     │
+//!                     decide: again, when, or not ──► the same premises, the next run
 //! ```
 //!
 //! It holds no state of the machine: killed, it leaves the guest running, and [`clean_up_orphan`] removes
 //! what it made from names alone.
 
 mod agent_server;
+pub(crate) mod between;
+pub(crate) mod decide;
+mod ending;
 pub(crate) mod order;
 mod premises;
 mod projected;
@@ -19,7 +24,7 @@ pub(crate) mod spawn;
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -27,11 +32,13 @@ use anyhow::Context;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal as Signals, SignalKind, signal};
 
 use crate::args::KeeperArgs;
 use crate::exit;
 use crate::places::{MachineId, Places};
+use between::Between;
+use decide::{History, Next, Wish};
 use order::Order;
 use premises::Premises;
 
@@ -43,14 +50,15 @@ const KEEPER_LOG: &str = "keeper.log";
 const STARTED: &str = "started";
 /// A supervisor that dies at once is started again this much later, so that it cannot spin.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
+/// How long the rest of a machine's directory may outlive its lock.
+const LAST_FILES: Duration = Duration::from_secs(2);
 /// How long the supervisor may take to tell everybody how it ended.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Starts a keeper in the background; returns once both processes of the machine run, or with the keeper's
 /// own sentence why not.
 pub(crate) fn start(order: &Order) -> anyhow::Result<()> {
-    let path = order.machine.join(ORDER);
-    std::fs::write(&path, serde_json::to_vec_pretty(order)?).with_context(|| format!("write {}", path.display()))?;
+    let path = write_order(order)?;
     let log = std::fs::File::create(order.machine.join(KEEPER_LOG)).context("create the keeper's log")?;
     let mut keeper = Command::new(std::env::current_exe()?)
         .arg("keeper")
@@ -76,6 +84,12 @@ pub(crate) fn start(order: &Order) -> anyhow::Result<()> {
     Err(exit::complaint(exit::FAILED, why.trim().trim_start_matches("garboard: ").to_owned()))
 }
 
+fn write_order(order: &Order) -> anyhow::Result<PathBuf> {
+    let path = order.machine.join(ORDER);
+    std::fs::write(&path, serde_json::to_vec_pretty(order)?).with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
+}
+
 /// `garboard keeper ORDER`: the background process itself.
 pub(crate) fn run(args: &KeeperArgs) -> anyhow::Result<u8> {
     let bytes = std::fs::read(&args.order).with_context(|| format!("read {}", args.order.display()))?;
@@ -97,23 +111,77 @@ pub(crate) fn run(args: &KeeperArgs) -> anyhow::Result<u8> {
 }
 
 async fn keep(order: &Order) -> anyhow::Result<()> {
+    // From here on, so that none is missed between two runs.
+    let mut terminate = signal(SignalKind::terminate())?;
     let mut premises = Premises::make(order).await?;
-    let outcome = run_machine(order, &mut premises).await;
-    let kept = record::keep(&order.shared(), &order.record);
+    let outcome = keep_running(order.clone(), &mut premises, &mut terminate).await;
     let removed = premises.remove().await;
     outcome?;
-    kept.context("keep the record of the run")?;
     removed
 }
 
-async fn run_machine(order: &Order, premises: &mut Premises) -> anyhow::Result<()> {
+/// Runs the machine as often as its strategy wants.
+async fn keep_running(mut order: Order, premises: &mut Premises, terminate: &mut Signals) -> anyhow::Result<()> {
+    let mut history = History::default();
+    loop {
+        let begun = Instant::now();
+        let outcome = run_machine(&order, premises, terminate).await;
+        let end = ending::of(&order, &outcome, begun.elapsed());
+        let kept = keep_record(&order);
+        let Next::Again(pause) = history.follow(order.strategy, &end, chance()) else {
+            outcome?;
+            return kept;
+        };
+        if let Err(error) = kept {
+            tracing::error!(error = format!("{error:#}"), "the record of a run is lost");
+        }
+        let length = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
+        let again_at_ms = garboard_launcher::vm::now_ms().saturating_add(length);
+        tracing::info!(cause = ?end.cause, failures = history.failures(), ?pause, "the machine is started again");
+        let ended = end.cause.sentence();
+        between::announce(&order.machine, &Between { ended, failures: history.failures(), again_at_ms })?;
+        order.stored = ending::stored(&order);
+        premises.end_run(&order)?;
+        let wish = tokio::select! {
+            wish = between::pause(&order.machine, pause) => wish,
+            _ = terminate.recv() => Wish::StayDown,
+        };
+        if wish == Wish::StayDown {
+            return Ok(());
+        }
+        order.record.set_file_name(order::record_name());
+        write_order(&order)?;
+    }
+}
+
+/// A run that never got a shared directory leaves nothing to keep.
+fn keep_record(order: &Order) -> anyhow::Result<()> {
+    if !order.shared().exists() {
+        return Ok(());
+    }
+    record::keep(&order.shared(), &order.record).context("keep the record of the run")
+}
+
+/// A number nobody can foresee: the standard library seeds its hash tables with one.
+fn chance() -> u64 {
+    use std::hash::{BuildHasher, Hasher};
+    std::hash::RandomState::new().build_hasher().finish()
+}
+
+async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Signals) -> anyhow::Result<()> {
     let mut children = signal(SignalKind::child())?;
-    let mut terminate = signal(SignalKind::terminate())?;
     let log = order.shared().join(crate::logs::SUPERVISOR_LOG);
     let shared = order.shared();
-    premises.serve_agent(order)?;
+    premises.begin_run(order)?;
     let mut supervisor = pid(spawn::supervisor(&shared, &log)?.id())?;
-    let init = start_init(order, premises, &log)?;
+    between::withdraw(&order.machine);
+    let init = match start_init(order, premises, &log) {
+        Ok(init) => init,
+        Err(error) => {
+            say_goodbye(supervisor, &shared).await;
+            return Err(error);
+        }
+    };
     say_started();
     let mut pause: Option<Duration> = None;
     loop {
@@ -175,7 +243,7 @@ fn say_started() {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{STARTED}");
     let _ = out.flush();
-    // `run` reads until the end of the pipe: hand our standard output over to the log's place, nowhere.
+    // Once: `run` reads until the end of the pipe: hand our standard output over to the log's place, nowhere.
     if let Ok(null) = std::fs::OpenOptions::new().write(true).open("/dev/null") {
         let _ = nix::unistd::dup2_stdout(null);
     }
@@ -201,13 +269,23 @@ fn pid(id: u32) -> anyhow::Result<Pid> {
 /// Waits until a machine's directory is gone: then nothing of it is left.
 pub(crate) fn wait_until_gone(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     let machine = places.machine(id);
+    let mut alive = Instant::now();
     while machine.exists() {
-        if !keeper_is_alive(&machine) {
+        // A keeper that clears away removes its lock before the last file: only one that stays away is dead.
+        if keeper_is_alive(&machine) {
+            alive = Instant::now();
+        } else if alive.elapsed() > LAST_FILES {
             return clean_up_orphan(places, id);
         }
         pause_briefly();
     }
     Ok(())
+}
+
+/// The record of a machine's present run: each has its own, so it tells runs apart.
+pub(crate) fn present_run(machine: &Path) -> Option<PathBuf> {
+    let order: serde_json::Value = serde_json::from_slice(&std::fs::read(machine.join(ORDER)).ok()?).ok()?;
+    order["record"].as_str().map(PathBuf::from)
 }
 
 /// Whether somebody holds the machine's lock.
@@ -227,7 +305,7 @@ pub(crate) fn clean_up_orphan(places: &Places, id: &MachineId) -> anyhow::Result
         .context("understand the machine's order")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        record::keep(&order.shared(), &order.record).context("keep the record of the run")?;
+        keep_record(&order)?;
         Premises::adopt(&order).remove().await
     })
 }

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use garboard_launcher::plan::{PlanOptions, Resources};
+use garboard_launcher::plan::{PlanOptions, Resources, StoredMachine};
 use garboard_machine::facts::HostFacts;
 use serde::{Deserialize, Serialize};
 
+use super::decide::RunStrategy;
 use crate::places::MachineId;
 
 /// Everything the keeper of one machine needs.
@@ -41,6 +42,15 @@ pub(crate) struct Order {
     pub(crate) firmware_vars: Option<FirmwareVars>,
     /// How long a guest may take to power down, seconds.
     pub(crate) grace_seconds: u64,
+    /// When the machine is started again after this run.
+    pub(crate) strategy: RunStrategy,
+    /// What the run before decided, from the second run on: the guest finds the same machine again.
+    pub(crate) stored: Option<StoredMachine>,
+}
+
+/// The name of a record: when its run began. Names sort as the runs do.
+pub(crate) fn record_name() -> String {
+    jiff::Timestamp::now().strftime("%Y%m%dT%H%M%S%.3fZ").to_string()
 }
 
 impl Order {
@@ -52,6 +62,11 @@ impl Order {
     /// The directory shared with the supervisor and PID 1.
     pub(crate) fn shared(&self) -> PathBuf {
         self.machine.join("shared")
+    }
+
+    /// The directory of projected volumes.
+    pub(crate) fn volumes_directory(&self) -> PathBuf {
+        self.machine.join("volumes")
     }
 }
 

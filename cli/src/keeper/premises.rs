@@ -1,11 +1,12 @@
 //! What a machine needs on the host before its processes can start: its directory, a network namespace, a
-//! cgroup. Everything has a name made from the machine's own, so that it can be removed by somebody who knows
+//! cgroup, which stay from run to run, and the shared directory, which each run has anew. Everything has a name made from the machine's own, so that it can be removed by somebody who knows
 //! nothing else.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::Context;
 use garboard_host::cgroup::{self, Cgroup, CpuQuota, Limits};
@@ -14,6 +15,7 @@ use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::paths;
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::Pid;
+use tokio::task::JoinHandle;
 
 use super::agent_server::AgentServer;
 use super::order::{Order, VolumeOrder};
@@ -33,6 +35,8 @@ pub(super) struct Premises {
     cgroup_name: String,
     cgroup: Option<Cgroup>,
     namespace: Option<NetNs>,
+    agent: Option<Arc<AgentServer>>,
+    listening: Option<JoinHandle<()>>,
     /// Held, not read: whoever finds it free knows that the keeper is dead.
     _lock: Option<Flock<File>>,
 }
@@ -65,15 +69,15 @@ impl Premises {
             cgroup_name: name,
             cgroup: None,
             namespace: None,
+            agent: None,
+            listening: None,
             _lock: None,
         }
     }
 
     fn fill(&mut self, order: &Order) -> anyhow::Result<()> {
         self._lock = Some(lock(&order.machine)?);
-        let owner = nix::unistd::geteuid().is_root().then_some(MACHINE_UID);
-        fill_shared(order, owner)?;
-        if owner.is_some() {
+        if owner().is_some() {
             let namespace = NetNs::create().context("make the machine's network namespace")?;
             namespace.pin(&self.machine.join(NAMESPACE_PIN)).context("pin the machine's network namespace")?;
             self.namespace = Some(namespace);
@@ -82,14 +86,42 @@ impl Premises {
         Ok(())
     }
 
-    /// Starts answering the supervisor.
-    pub(super) fn serve_agent(&self, order: &Order) -> anyhow::Result<()> {
+    /// Makes what a run's processes share, and answers the supervisor.
+    pub(super) fn begin_run(&mut self, order: &Order) -> anyhow::Result<()> {
+        fill_shared(order, owner())?;
+        let agent = match &self.agent {
+            // It holds the published ports, which lead to the same address in every run.
+            Some(agent) => Arc::clone(agent),
+            None => Arc::new(self.new_agent(order)?),
+        };
+        self.listening = Some(Arc::clone(&agent).start()?);
+        self.agent = Some(agent);
+        Ok(())
+    }
+
+    fn new_agent(&self, order: &Order) -> anyhow::Result<AgentServer> {
         let namespace = self.namespace.as_ref().map(duplicate).transpose()?;
         let id = self.id.clone().context("the machine's UID cannot name its network")?;
         // As a user QEMU's own network forwards; with a namespace of our own the keeper does.
         let forwards = if namespace.is_some() { order.options.forwards.as_slice() } else { &[] };
         let listeners = crate::publish::take(forwards)?;
-        AgentServer::new(order, id, namespace, listeners).start()
+        Ok(AgentServer::new(order, id, namespace, listeners))
+    }
+
+    /// Clears away what a run's processes shared; its record must have been kept.
+    pub(super) fn end_run(&mut self, order: &Order) -> anyhow::Result<()> {
+        if let Some(listening) = self.listening.take() {
+            listening.abort();
+        }
+        for directory in [order.shared(), order.volumes_directory()] {
+            match std::fs::remove_dir_all(&directory) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("clear {} away", directory.display()));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// The machine's namespace for PID 1, if it has one of its own.
@@ -136,6 +168,11 @@ impl Premises {
     }
 }
 
+/// Whom the machine's files belong to, if not to the keeper's own user.
+fn owner() -> Option<u32> {
+    nix::unistd::geteuid().is_root().then_some(MACHINE_UID)
+}
+
 fn duplicate(namespace: &NetNs) -> anyhow::Result<NetNs> {
     use std::os::fd::AsFd;
     Ok(NetNs::from_fd(namespace.as_fd().try_clone_to_owned()?)?)
@@ -175,7 +212,7 @@ fn make_cgroup(name: &str, order: &Order) -> Option<Cgroup> {
 fn fill_shared(order: &Order, owner: Option<u32>) -> anyhow::Result<()> {
     let shared = order.shared();
     std::fs::DirBuilder::new().mode(0o700).create(&shared).with_context(|| format!("create {}", shared.display()))?;
-    let volumes = order.machine.join("volumes");
+    let volumes = order.volumes_directory();
     std::fs::DirBuilder::new().mode(0o711).create(&volumes)?;
     let mut table = VolumeTable::default();
     for (name, volume) in &order.volumes {
@@ -195,6 +232,9 @@ fn fill_shared(order: &Order, owner: Option<u32>) -> anyhow::Result<()> {
     write(&shared, paths::FACTS, &order.facts, owner)?;
     write(&shared, paths::OPTIONS, &order.options, owner)?;
     write(&shared, paths::VOLUMES, &table, owner)?;
+    if let Some(stored) = &order.stored {
+        write(&shared, paths::STORED, stored, owner)?;
+    }
     projected::give(&shared, owner)
 }
 

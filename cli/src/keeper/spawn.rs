@@ -51,7 +51,7 @@ pub(crate) fn init(shared: &Path, facts: &HostFacts, netns: Option<OwnedFd>, log
     for path in readable_paths(facts) {
         command.arg("--readable").arg(path);
     }
-    command.args(["--device", "/dev/kvm"]);
+    command.args(["--device", "/dev/kvm", "--device-owner", &MACHINE_UID.to_string()]);
     // unshare(2) and setns(2) act on the calling thread only, and what it starts inherits them: a thread of
     // its own keeps the keeper where it is.
     let thread = std::thread::spawn(move || -> anyhow::Result<Child> {

@@ -3,7 +3,7 @@
 use super::{Check, Surroundings};
 use crate::cpu::Virtualization;
 use crate::devices::Access;
-use crate::kvm::{Execution, KvmInterface, MACHINE_UID};
+use crate::kvm::{Execution, KvmInterface};
 use crate::survey::Survey;
 
 pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check> {
@@ -56,11 +56,6 @@ fn kvm(survey: &Survey) -> Check {
         (Access::Refused(why), _) => Check::new("kvm", "KVM", format!("/dev/kvm does not open ({why}): {slow}"))
             .missing("another hypervisor may hold the processor; the kernel's log says more (dmesg | grep -i kvm)"),
         (Access::Open, None) => Check::new("kvm", "KVM", "/dev/kvm is there and was not asked"),
-        (Access::Open, Some(_)) if !survey.kvm.lets_in(survey.runner()) => {
-            let detail = format!("/dev/kvm is for root alone, and QEMU runs as user {MACHINE_UID}: {slow}");
-            Check::new("kvm", "KVM", detail)
-                .degraded("chgrp kvm /dev/kvm && chmod 0660 /dev/kvm (udev does it on Debian)")
-        }
         (Access::Open, Some(interface)) => interface_check(interface),
     }
 }

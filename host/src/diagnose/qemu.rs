@@ -27,7 +27,7 @@ const DEVICES: [&str; 12] = [
 
 pub(super) fn checks(survey: &Survey) -> Vec<Check> {
     let mut checks = match &survey.qemu {
-        Ok(report) => vec![found(report), accelerator(report, survey.kvm.state(survey.runner())), abilities(report)],
+        Ok(report) => vec![found(report), accelerator(report, survey.kvm.state()), abilities(report)],
         Err(error) => vec![absent(error)],
     };
     checks.push(firmware(survey));

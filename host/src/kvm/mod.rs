@@ -43,18 +43,6 @@ const USEFUL: [(Cap, &str); 4] = [
     (Cap::ImmediateExit, "immediate-exit"),
 ];
 
-/// Who would run QEMU.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Runner {
-    /// This user.
-    Caller,
-    /// [`MACHINE_UID`], in the group that owns `/dev/kvm` and no other: what root makes a machine's processes.
-    MachineUser,
-}
-
-/// The user a machine's processes are when root starts them; 107 is `qemu` in KubeVirt's images, too.
-pub const MACHINE_UID: u32 = 107;
-
 /// What KVM is worth.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvmReport {
@@ -119,18 +107,10 @@ impl KvmReport {
         }
     }
 
-    /// Whether the permissions of `/dev/kvm` let QEMU in.
+    /// The planner's word for it. What this process may open, its machines may: a user's run as that user, root's get
+    /// a node of their own, whatever the host's permissions are.
     #[must_use]
-    pub fn lets_in(&self, runner: Runner) -> bool {
-        match (runner, self.node.permissions) {
-            (Runner::Caller, _) | (_, None) => true,
-            (Runner::MachineUser, Some(permissions)) => self.node.permits(MACHINE_UID, &[permissions.gid]),
-        }
-    }
-
-    /// The planner's word for it.
-    #[must_use]
-    pub fn state(&self, runner: Runner) -> KvmState {
+    pub fn state(&self) -> KvmState {
         match (&self.node.access, &self.interface) {
             (Access::Missing, _) => KvmState::Missing,
             (Access::NotPermitted, _) => KvmState::NotPermitted,
@@ -139,8 +119,7 @@ impl KvmReport {
                 KvmState::Broken
             }
             (_, Some(interface)) => match interface.execution {
-                Execution::Native { .. } if self.lets_in(runner) => KvmState::Native,
-                Execution::Native { .. } => KvmState::NotPermitted,
+                Execution::Native { .. } => KvmState::Native,
                 Execution::Emulated { .. } => KvmState::Emulated,
                 Execution::Failed { .. } => KvmState::Broken,
             },
@@ -236,21 +215,20 @@ mod tests {
             (report(Access::Open, failed), KvmState::Broken),
         ];
         for (report, state) in cases {
-            assert_eq!(report.state(Runner::Caller), state, "{report:?}");
+            assert_eq!(report.state(), state, "{report:?}");
         }
         let mut old = report(Access::Open, Execution::Native { slowdown: Slowdown::of_ratio(1.0) });
         old.interface.as_mut().unwrap().api_version = 11;
-        assert_eq!(old.state(Runner::Caller), KvmState::Broken);
+        assert_eq!(old.state(), KvmState::Broken);
     }
 
     #[test]
-    fn a_node_that_only_root_may_open_is_of_no_use_to_a_machine_of_root() {
+    fn a_node_that_only_root_may_open_serves_the_machines_of_root() {
         use crate::devices::Permissions;
         let mut report = report(Access::Open, Execution::Native { slowdown: Slowdown::of_ratio(1.0) });
-        for (mode, state) in [(0o600, KvmState::NotPermitted), (0o660, KvmState::Native), (0o666, KvmState::Native)] {
-            report.node.permissions = Some(Permissions { uid: 0, gid: 108, mode });
-            assert_eq!(report.state(Runner::MachineUser), state, "{mode:o}");
-            assert_eq!(report.state(Runner::Caller), KvmState::Native, "{mode:o}");
+        for mode in [0o600, 0o660, 0o666] {
+            report.node.permissions = Some(Permissions { uid: 0, gid: 0, mode });
+            assert_eq!(report.state(), KvmState::Native, "{mode:o}");
         }
     }
 
@@ -258,7 +236,7 @@ mod tests {
     fn a_host_without_the_node_is_told_so() {
         let (_directory, root) = host_of(&[]);
         let report = KvmReport::probe(&root, &ProbeCache::none(), &BootId::read(&root), Freshness::Anew);
-        assert_eq!(report.state(Runner::Caller), KvmState::Missing);
+        assert_eq!(report.state(), KvmState::Missing);
     }
 
     #[test]

@@ -6,9 +6,12 @@
 
 use std::fs;
 use std::io::Read;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
+use nix::sys::stat::{Mode, SFlag, mknod};
 use nix::unistd::pivot_root;
 
 use super::InitError;
@@ -19,6 +22,18 @@ const BASIC_DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/r
 const USR_LINKS: [&str; 4] = ["/bin", "/lib", "/lib64", "/sbin"];
 /// Upper bound of the memory file system the new root is on; it holds directories and mount points only.
 const ROOT_TMPFS: &str = "size=1m,mode=0755";
+/// The same of /dev.
+const DEV_TMPFS: &str = "size=64k,mode=0755";
+/// Permissions of a device made for the machine's user.
+const DEVICE_MODE: Mode = Mode::from_bits_truncate(0o660);
+
+/// Devices beside the basic ones.
+pub(super) struct Devices<'a> {
+    /// Their paths on the host; those that are not there are left out.
+    pub(super) paths: &'a [PathBuf],
+    /// For whom they are made anew; `None`: they are bound as they are.
+    pub(super) owner: Option<u32>,
+}
 
 /// Waits until the keeper has put this process where it belongs (its cgroup): it closes our standard input.
 ///
@@ -37,16 +52,17 @@ pub(super) fn wait_for_keeper() -> Result<(), InitError> {
 ///
 /// # Errors
 /// The mount that failed, by path.
-pub(super) fn own_root(shared: &Path, readable: &[PathBuf], devices: &[PathBuf]) -> Result<(), InitError> {
+pub(super) fn own_root(shared: &Path, readable: &[PathBuf], devices: &Devices<'_>) -> Result<(), InitError> {
     let parent = shared.parent().unwrap_or(shared);
     let root = parent.join("root");
     fs::create_dir_all(&root).map_err(|error| InitError::system(format!("create {}", root.display()), error))?;
     call_mount(None, Path::new("/"), None, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     call_mount(Some(Path::new("tmpfs")), &root, Some("tmpfs"), flags, Some(ROOT_TMPFS))?;
-    // Before everything that is bound: the shared directory may be below /tmp.
+    // Before everything that is bound: the shared directory may be below /tmp or /dev/shm.
     make_directory(&root.join("tmp"))?;
     call_mount(Some(Path::new("tmpfs")), &root.join("tmp"), Some("tmpfs"), flags, Some("size=16m,mode=1777"))?;
+    own_devices(&root.join("dev"), devices)?;
     for path in readable {
         bind(path, &root, Writable::No)?;
     }
@@ -54,15 +70,46 @@ pub(super) fn own_root(shared: &Path, readable: &[PathBuf], devices: &[PathBuf])
         copy_link(Path::new(link), &root)?;
     }
     bind(shared, &root, Writable::Yes)?;
-    for device in BASIC_DEVICES.iter().map(Path::new).chain(devices.iter().map(PathBuf::as_path)) {
-        if device.exists() {
-            bind(device, &root, Writable::Device)?;
-        }
-    }
     make_directory(&root.join("proc"))?;
     let proc_flags = flags | MsFlags::MS_NOEXEC;
     call_mount(Some(Path::new("proc")), &root.join("proc"), Some("proc"), proc_flags, None)?;
     enter(&root)
+}
+
+/// A /dev of its own: the only place in the new root where device nodes count.
+fn own_devices(dev: &Path, devices: &Devices<'_>) -> Result<(), InitError> {
+    make_directory(dev)?;
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    call_mount(Some(Path::new("tmpfs")), dev, Some("tmpfs"), flags, Some(DEV_TMPFS))?;
+    let root = dev.parent().unwrap_or(dev);
+    for device in BASIC_DEVICES.map(Path::new) {
+        bind(device, root, Writable::Device)?;
+    }
+    for device in devices.paths {
+        match devices.owner {
+            Some(owner) => make_device(device, root, owner)?,
+            None => bind(device, root, Writable::Device)?,
+        }
+    }
+    Ok(())
+}
+
+/// A node of the same driver as the host's, for the machine's user alone.
+fn make_device(device: &Path, root: &Path, owner: u32) -> Result<(), InitError> {
+    let Some(host) = fs::metadata(device).ok().filter(|host| host.file_type().is_char_device()) else { return Ok(()) };
+    let target = below(root, device);
+    make_directory(target.parent().unwrap_or(root))?;
+    match mknod(&target, SFlag::S_IFCHR, DEVICE_MODE, host.rdev()) {
+        Ok(()) => {}
+        // Root of a container may not make nodes; the host's own is then as good as it gets.
+        Err(Errno::EPERM) => return bind(device, root, Writable::Device),
+        Err(errno) => return Err(InitError::system(format!("make {}", target.display()), errno)),
+    }
+    // Whatever the umask took away.
+    fs::set_permissions(&target, fs::Permissions::from_mode(DEVICE_MODE.bits()))
+        .map_err(|error| InitError::system(format!("permit {}", target.display()), error))?;
+    std::os::unix::fs::chown(&target, Some(owner), Some(owner))
+        .map_err(|error| InitError::system(format!("give {} to user {owner}", target.display()), error))
 }
 
 fn enter(root: &Path) -> Result<(), InitError> {

@@ -45,6 +45,9 @@ pub enum Isolation {
         readable: Vec<PathBuf>,
         /// Devices QEMU may open, for example `/dev/kvm`.
         devices: Vec<PathBuf>,
+        /// Whose these devices are inside: they are made anew for this user and group ID, as a container runtime
+        /// does, whoever may open the host's. `None`: the host's own nodes, with their permissions.
+        device_owner: Option<u32>,
     },
 }
 
@@ -89,7 +92,8 @@ impl InitError {
 }
 
 impl InitOptions {
-    /// Reads the command line: `SHARED [--termination-log FILE] [--own-root] [--readable PATH]… [--device PATH]…`.
+    /// Reads the command line: `SHARED [--termination-log FILE] [--own-root] [--readable PATH]… [--device PATH]…
+    /// [--device-owner UID]`.
     ///
     /// # Errors
     /// A sentence naming the argument that is wrong.
@@ -98,20 +102,24 @@ impl InitOptions {
         let mut shared = None;
         let mut termination_log = None;
         let mut own_root = false;
-        let (mut readable, mut devices) = (Vec::new(), Vec::new());
+        let (mut readable, mut devices, mut device_owner) = (Vec::new(), Vec::new(), None);
         while let Some(argument) = arguments.next() {
-            let mut value = || arguments.next().map(PathBuf::from).ok_or(format!("{argument} needs a path"));
+            let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
             match argument.as_str() {
-                "--termination-log" => termination_log = Some(value()?),
-                "--readable" => readable.push(value()?),
-                "--device" => devices.push(value()?),
+                "--termination-log" => termination_log = Some(value()?.into()),
+                "--readable" => readable.push(value()?.into()),
+                "--device" => devices.push(value()?.into()),
+                "--device-owner" => {
+                    device_owner = Some(value()?.parse().map_err(|_| "--device-owner needs a user ID")?)
+                }
                 "--own-root" => own_root = true,
                 other if other.starts_with('-') => return Err(format!("unknown option {other}")),
                 other => shared = Some(PathBuf::from(other)),
             }
         }
         let shared = shared.ok_or("the shared directory is missing")?;
-        let isolation = if own_root { Isolation::OwnRoot { readable, devices } } else { Isolation::Inherited };
+        let isolation =
+            if own_root { Isolation::OwnRoot { readable, devices, device_owner } } else { Isolation::Inherited };
         Ok(Self { shared, termination_log, isolation })
     }
 }

@@ -84,10 +84,14 @@ impl Init {
         mask.thread_block().map_err(|errno| InitError::system("block signals", errno))?;
         let witness = match &options.isolation {
             Isolation::Inherited => MemoryWitness::new(),
-            Isolation::OwnRoot { readable, devices } => {
+            Isolation::OwnRoot { readable, devices, device_owner } => {
                 isolate::wait_for_keeper()?;
                 let witness = MemoryWitness::new();
-                isolate::own_root(&options.shared, readable, devices)?;
+                isolate::own_root(
+                    &options.shared,
+                    readable,
+                    &isolate::Devices { paths: devices, owner: *device_owner },
+                )?;
                 witness
             }
         };

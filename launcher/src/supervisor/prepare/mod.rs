@@ -36,14 +36,9 @@ use descriptors::{Stock, obtain};
 use sockets::SocketError;
 
 /// The user QEMU runs as when the supervisor may choose, that is never: PID 1 is told to become whoever the
-/// supervisor is.
+/// supervisor is. In no other group: the machine's /dev/kvm is its user's own.
 fn own_identity() -> ProcessIdentity {
-    let kvm_group = std::fs::metadata("/dev/kvm").ok().map(|device| std::os::unix::fs::MetadataExt::gid(&device));
-    ProcessIdentity {
-        uid: nix::unistd::getuid().as_raw(),
-        gid: nix::unistd::getgid().as_raw(),
-        groups: kvm_group.into_iter().collect(),
-    }
+    ProcessIdentity { uid: nix::unistd::getuid().as_raw(), gid: nix::unistd::getgid().as_raw(), groups: Vec::new() }
 }
 
 /// Why a machine cannot be started. Each variant reads as one sentence with its causes.
@@ -139,7 +134,7 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
     let mut agent = connect_agent(bench).await?;
     let survey = survey::survey(&order, agent.as_mut()).await?;
     let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
-    let plan = plan(&order.vmi, &order.facts, &options, None)?;
+    let plan = plan(&order.vmi, &order.facts, &options, order.stored.as_ref())?;
     for note in &plan.notes {
         tracing::info!(field = note.field, note = note.text, "plan");
     }

@@ -8,7 +8,7 @@ use garboard_protocol::agent::VolumeTable;
 use garboard_protocol::paths;
 use serde::de::DeserializeOwned;
 
-use crate::plan::{LaunchPlan, PlanOptions};
+use crate::plan::{LaunchPlan, PlanOptions, StoredMachine};
 
 /// Why it cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -43,6 +43,8 @@ pub(crate) struct Order {
     pub(crate) options: PlanOptions,
     /// Where volumes are.
     pub(crate) volumes: VolumeTable,
+    /// What an earlier start decided and this one keeps.
+    pub(crate) stored: Option<StoredMachine>,
 }
 
 impl Order {
@@ -53,6 +55,7 @@ impl Order {
             facts: read(shared, paths::FACTS)?,
             options: read(shared, paths::OPTIONS)?,
             volumes: read(shared, paths::VOLUMES)?,
+            stored: if shared.join(paths::STORED).exists() { Some(read(shared, paths::STORED)?) } else { None },
         })
     }
 }

@@ -1,0 +1,207 @@
+//! What `garboard run` does once the keeper has begun: it waits for the guest, stays attached from run to run, and says
+//! how it ended.
+
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use garboard_protocol::control::{ConsoleAccess, ControlRequest, Ended, Phase, Status, StopMode};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::SigSet;
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+
+use crate::client;
+use crate::console::{self, Left};
+use crate::exit::{self, FAILED, GUEST_FAILED, complaint};
+use crate::keeper::order::Order;
+use crate::keeper::{self, between};
+use crate::places::{MachineId, Places};
+
+/// How long a supervisor may call a machine running whose console is closed: QEMU's end is not noticed at once, and a
+/// supervisor that died needs a successor.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+
+/// How the wait for a guest that runs ended.
+#[derive(Clone, Debug, PartialEq)]
+enum Found {
+    /// It runs.
+    Running,
+    /// The machine is gone for good; what its supervisor last said, if we heard it.
+    Over(Option<Box<Ended>>),
+    /// One of the awaited signals came.
+    Signalled,
+}
+
+/// `--detach`: returns once the guest runs. `signals` are blocked by the caller.
+pub(crate) fn started(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<u8> {
+    let id = order.id();
+    match first_start(places, order, signals)? {
+        Found::Running => {
+            println!("{id} runs");
+            Ok(exit::OK)
+        }
+        Found::Over(ended) => fail(&id, ended.or_else(|| recorded_end(order))),
+        Found::Signalled => stop(places, order),
+    }
+}
+
+/// Attached until the machine ends for good, the user detaches, or a signal asks to power it down.
+pub(crate) fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<u8> {
+    let id = order.id();
+    match first_start(places, order, signals)? {
+        Found::Running => {}
+        Found::Over(ended) => return fail(&id, ended.or_else(|| recorded_end(order))),
+        Found::Signalled => return stop(places, order),
+    }
+    if std::io::stderr().is_terminal() {
+        eprintln!("{id} runs; Ctrl-] detaches\r");
+    }
+    let mut run = Some(order.record.clone());
+    loop {
+        match console::attend(places, &id, ConsoleAccess::Write, signals) {
+            Ok(Left::Detached) => {
+                eprintln!(
+                    "\r\ndetached; {id} runs on: `garboard console {id}` attaches again, `garboard stop {id}` ends it"
+                );
+                return Ok(exit::OK);
+            }
+            Ok(Left::Signalled) => return stop(places, order),
+            Ok(Left::MachineEnded) => {}
+            // The run may end while we attach.
+            Err(error) if keeper_goes_on(places, &id) => tracing::debug!(error = format!("{error:#}"), "not attached"),
+            Err(error) => return Err(error),
+        }
+        match follow(places, &id, run.as_deref(), signals)? {
+            Found::Running => run = tell_run(places, &id, run),
+            Found::Over(ended) => return conclude(order, ended.map(|ended| *ended)),
+            Found::Signalled => return stop(places, order),
+        }
+    }
+}
+
+/// Waits until the guest runs, or has failed to.
+fn first_start(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<Found> {
+    let id = order.id();
+    let status = client::watch(places, &id, |status| status.phase != Phase::Scheduled)?;
+    match status {
+        Some(status) if status.phase == Phase::Running => Ok(Found::Running),
+        // It ended while we looked; the keeper knows whether that is all.
+        other => match follow(places, &id, None, signals)? {
+            Found::Over(ended) => {
+                Ok(Found::Over(ended.or_else(|| other.and_then(|status: Status| status.ended).map(Box::new))))
+            }
+            found => Ok(found),
+        },
+    }
+}
+
+/// Says what the console is attached to now, and which run that is.
+fn tell_run(places: &Places, id: &MachineId, before: Option<PathBuf>) -> Option<PathBuf> {
+    let run = keeper::present_run(&places.machine(id));
+    let what = if run == before { "is attached to again" } else { "runs again" };
+    eprintln!("\r\ngarboard: {id} {what}\r");
+    run
+}
+
+/// Looks until the machine runs, is gone, or a signal comes; tells a pause between two runs once. The run `before` was
+/// attached to and lost: what its supervisor says of it counts only if it stays so.
+fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigSet) -> anyhow::Result<Found> {
+    let begun = Instant::now();
+    let machine = places.machine(id);
+    let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let mut told = None;
+    let mut ended = None;
+    while machine.exists() {
+        if !keeper::keeper_is_alive(&machine) {
+            keeper::wait_until_gone(places, id)?;
+            break;
+        }
+        match between::read(&machine) {
+            Some(pause) => {
+                if told != Some(pause.again_at_ms) {
+                    told = Some(pause.again_at_ms);
+                    eprintln!("\r\ngarboard: {id}: {}\r", pause.sentence());
+                }
+            }
+            None => match client::status_now(places, id) {
+                Some(status) if status.phase == Phase::Running => {
+                    let is_new = before.is_none() || keeper::present_run(&machine).as_deref() != before;
+                    if is_new || begun.elapsed() > LAST_WORDS {
+                        return Ok(Found::Running);
+                    }
+                }
+                Some(status) => ended = status.ended.map(Box::new).or(ended),
+                None => {}
+            },
+        }
+        if signalled(&signals)? {
+            return Ok(Found::Signalled);
+        }
+    }
+    Ok(Found::Over(ended))
+}
+
+/// Waits a moment for one of the signals.
+fn signalled(signals: &SignalFd) -> anyhow::Result<bool> {
+    use std::os::fd::AsFd;
+    let mut watched = [PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut watched, PollTimeout::from(20_u8)) {
+        Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(watched[0].any().unwrap_or(false)),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+fn keeper_goes_on(places: &Places, id: &MachineId) -> bool {
+    keeper::keeper_is_alive(&places.machine(id))
+}
+
+/// Ends the machine for good, also between two runs.
+fn stop(places: &Places, order: &Order) -> anyhow::Result<u8> {
+    let id = order.id();
+    eprintln!("\r\npowering {id} down, at most {} s", order.grace_seconds);
+    crate::simple::stop_for_good(
+        places,
+        &id,
+        &ControlRequest::Stop { mode: StopMode::Graceful { within_seconds: None } },
+    )?;
+    conclude(order, None)
+}
+
+fn fail(id: &MachineId, ended: Option<impl Into<Box<Ended>>>) -> anyhow::Result<u8> {
+    let text = match ended.map(Into::into) {
+        Some(ended) => {
+            let words = ended.report.map(|report| report.last_words).unwrap_or_default();
+            let words = if words.is_empty() { String::new() } else { format!("\n{words}") };
+            format!("{id} could not be started: {}{words}", ended.sentence)
+        }
+        None => format!("{id} could not be started; `garboard logs --last {id}` has the whole story"),
+    };
+    Err(complaint(FAILED, text))
+}
+
+/// The machine is gone: says how its last run ended.
+fn conclude(order: &Order, ended: Option<Ended>) -> anyhow::Result<u8> {
+    let id = order.id();
+    match recorded_end(order).map(|ended| *ended).or(ended) {
+        Some(ended) if ended.cause.is_success() => {
+            eprintln!("{id}: {}", ended.sentence);
+            Ok(exit::OK)
+        }
+        Some(ended) => Err(complaint(GUEST_FAILED, format!("{id}: {}", ended.sentence))),
+        None => {
+            let records = last_record(order).unwrap_or_else(|| order.record.clone());
+            Err(complaint(FAILED, format!("{id} is gone and nobody wrote down why; see {}", records.display())))
+        }
+    }
+}
+
+fn recorded_end(order: &Order) -> Option<Box<Ended>> {
+    let journal = garboard_launcher::supervisor::journal::read(&last_record(order)?);
+    journal.ok().flatten()?.ended.map(Box::new)
+}
+
+/// The record of the last run: the keeper began a new one with each.
+fn last_record(order: &Order) -> Option<PathBuf> {
+    let runs = std::fs::read_dir(order.record.parent()?).ok()?.flatten().map(|entry| entry.path());
+    runs.filter(|run| *run >= order.record).max()
+}
