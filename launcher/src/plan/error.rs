@@ -58,7 +58,7 @@ pub enum PlanError {
         source: PciError,
     },
     /// There is no KVM, and nothing else is allowed.
-    #[error("this host has no usable KVM ({state:?}) and emulation is not allowed; allow it, or use another host")]
+    #[error("{state}, and emulation is not allowed; allow it (`--accel auto` or `tcg`), or use another host")]
     NoKvm {
         /// What `/dev/kvm` is worth.
         state: KvmState,
