@@ -30,7 +30,6 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         eprintln!("garboard: runStrategy {strategy} is for a cluster; here the machine is run once");
     }
     let order = decide(args, &places, &subject)?;
-    let id = order.id();
     // From here on Ctrl-C and SIGTERM mean: power the guest down, then leave.
     let signals = block_signals()?;
     make_directories(&places, &order)?;
@@ -38,7 +37,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         let _ = std::fs::remove_dir_all(&order.machine);
         return Err(error);
     }
-    if args.detach { started(&places, &id) } else { attend(&places, &order, &signals) }
+    if args.detach { started(&places, &order) } else { attend(&places, &order, &signals) }
 }
 
 /// A machine has one QEMU. What a dead keeper left is cleared away first.
@@ -67,6 +66,7 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     };
     // Planned once here for its refusals, limits and firmware; the supervisor plans again with what it finds.
     let plan = plan(&subject.vmi, &facts, &options, None).map_err(|error| complaint(BAD_INPUT, format!("{error}")))?;
+    refuse_more_than_the_host(&plan, &facts)?;
     let volumes = resolve::volumes(&subject.vmi, &around)?;
     let kernel_files = kernel_files(subject, &plan, &images)?;
     let id = &subject.id;
@@ -89,19 +89,26 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     })
 }
 
+/// QEMU would be told by the kernel, or the guest would be killed as soon as it uses what it was promised. Not for the
+/// planner, which `explain` asks about machines of other hosts.
+fn refuse_more_than_the_host(plan: &LaunchPlan, facts: &HostFacts) -> anyhow::Result<()> {
+    let (wanted, there) = (plan.resources.guest_memory_bytes, facts.memory_bytes);
+    if wanted <= there {
+        return Ok(());
+    }
+    let text = format!(
+        "spec.domain.memory: the guest is to have {} MiB and this host has {} MiB; write less, or use a larger host",
+        wanted >> 20,
+        there >> 20
+    );
+    Err(complaint(BAD_INPUT, text))
+}
+
 /// One clear line when the guest's instructions are interpreted although nobody asked for that.
 fn tell_emulation(facts: &HostFacts, choice: AccelChoice) {
-    if choice != AccelChoice::Auto {
-        return;
+    if choice == AccelChoice::Auto && facts.kvm != KvmState::Native {
+        eprintln!("garboard: {}: using TCG, which is slower; `garboard doctor` says more", facts.kvm);
     }
-    let why = match facts.kvm {
-        KvmState::Native => return,
-        KvmState::Missing => "this host has no /dev/kvm",
-        KvmState::NotPermitted => "/dev/kvm may not be opened by this user",
-        KvmState::Emulated => "this host's KVM interprets guest code itself",
-        KvmState::Broken => "this host's KVM does not run a guest",
-    };
-    eprintln!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
 }
 
 fn kernel_files(subject: &Subject, plan: &LaunchPlan, images: &Images) -> anyhow::Result<BTreeMap<String, PathBuf>> {
@@ -124,13 +131,24 @@ fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<c
     }
 }
 
+/// What helps when the place for running machines is of no use.
+const ELSEWHERE: &str = "choose another place with GARBOARD_RUNTIME_DIR";
+
 fn make_directories(places: &Places, order: &Order) -> anyhow::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     // Others may pass through to a socket they were given, and see nothing.
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o711);
-    builder.create(&places.runtime).with_context(|| format!("create {}", places.runtime.display()))?;
-    builder.create(&order.machine).with_context(|| format!("create {}", order.machine.display()))
+    let longest = order.shared().join(garboard_protocol::paths::LAST_RESORT_MONITOR_SOCKET);
+    if longest.as_os_str().len() > garboard_protocol::paths::MAX_SOCKET_PATH_BYTES {
+        let text = format!("the path {} is too long for a socket; {ELSEWHERE}, or a shorter name", longest.display());
+        return Err(complaint(BAD_INPUT, text));
+    }
+    let create = |directory: &std::path::Path| {
+        builder.create(directory).with_context(|| format!("could not create {}; {ELSEWHERE}", directory.display()))
+    };
+    create(&places.runtime)?;
+    create(&order.machine)
 }
 
 fn block_signals() -> anyhow::Result<SigSet> {
@@ -143,23 +161,29 @@ fn block_signals() -> anyhow::Result<SigSet> {
 }
 
 /// Waits until the guest runs, or has failed to.
-fn wait_for_guest(places: &Places, id: &MachineId) -> anyhow::Result<Option<Status>> {
-    client::watch(places, id, |status| status.phase != Phase::Scheduled)
+fn wait_for_guest(places: &Places, order: &Order) -> anyhow::Result<Option<Status>> {
+    match client::watch(places, &order.id(), |status| status.phase != Phase::Scheduled) {
+        // It can be over before anybody asked; then the record says why.
+        Err(_) if !keeper::keeper_is_alive(&order.machine) => Ok(None),
+        other => other,
+    }
 }
 
-fn started(places: &Places, id: &MachineId) -> anyhow::Result<u8> {
-    match wait_for_guest(places, id)? {
+fn started(places: &Places, order: &Order) -> anyhow::Result<u8> {
+    let id = order.id();
+    match wait_for_guest(places, order)? {
         Some(status) if status.phase == Phase::Running => {
             println!("{id} runs");
             Ok(exit::OK)
         }
-        other => fail(places, id, other),
+        other => fail(places, order, other),
     }
 }
 
-fn fail(places: &Places, id: &MachineId, status: Option<Status>) -> anyhow::Result<u8> {
-    let ended = status.and_then(|status| status.ended);
+fn fail(places: &Places, order: &Order, status: Option<Status>) -> anyhow::Result<u8> {
+    let id = &order.id();
     keeper::wait_until_gone(places, id)?;
+    let ended = status.and_then(|status| status.ended).or_else(|| recorded_end(order));
     let text = match ended {
         Some(ended) => {
             let words = ended.report.map(|report| report.last_words).unwrap_or_default();
@@ -174,9 +198,9 @@ fn fail(places: &Places, id: &MachineId, status: Option<Status>) -> anyhow::Resu
 /// Attached until the machine ends, the user detaches, or a signal asks to power it down.
 fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<u8> {
     let id = order.id();
-    match wait_for_guest(places, &id)? {
+    match wait_for_guest(places, order)? {
         Some(status) if status.phase == Phase::Running => {}
-        other => return fail(places, &id, other),
+        other => return fail(places, order, other),
     }
     if std::io::stderr().is_terminal() {
         eprintln!("{id} runs; Ctrl-] detaches\r");

@@ -201,9 +201,22 @@ fn pid(id: u32) -> anyhow::Result<Pid> {
 /// Waits until a machine's directory is gone: then nothing of it is left.
 pub(crate) fn wait_until_gone(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     let machine = places.machine(id);
+    let order = machine.join(ORDER);
+    let mut deadline = Instant::now() + FAREWELL;
     while machine.exists() {
-        if !keeper_is_alive(&machine) {
-            return clean_up_orphan(places, id);
+        let is_removed_just_now = match (keeper_is_alive(&machine), order.exists()) {
+            (true, _) => false,
+            // Without an order nothing can be said of it any more.
+            (false, false) => true,
+            (false, true) => match clean_up_orphan(places, id) {
+                Err(error) if order.exists() => return Err(error),
+                _ => true,
+            },
+        };
+        if !is_removed_just_now {
+            deadline = Instant::now() + FAREWELL;
+        } else if Instant::now() > deadline {
+            return std::fs::remove_dir_all(&machine).with_context(|| format!("remove {}", machine.display()));
         }
         pause_briefly();
     }
