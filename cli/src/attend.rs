@@ -82,7 +82,11 @@ pub(crate) fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow
 /// Waits until the guest runs, or has failed to.
 fn first_start(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<Found> {
     let id = order.id();
-    let status = client::watch(places, &id, |status| status.phase != Phase::Scheduled)?;
+    let status = match client::watch(places, &id, |status| status.phase != Phase::Scheduled) {
+        // It can be over before anybody asked; then the record says why.
+        Err(_) if !keeper_goes_on(places, &id) => None,
+        watched => watched?,
+    };
     match status {
         Some(status) if status.phase == Phase::Running => Ok(Found::Running),
         // It ended while we looked; the keeper knows whether that is all.

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use garboard_api::quantity::Quantity;
+use garboard_storage::open::{Dir, Direct};
+use garboard_storage::source::pvc::{self, Tolerance};
 use serde_json::Value;
 
 use crate::keeper::order::VolumeOrder;
@@ -50,7 +52,9 @@ pub(crate) fn open(
 fn persistent_volume(around: &Surroundings<'_>, name: &str) -> anyhow::Result<PathBuf> {
     // A PersistentVolume has no namespace; its document counts as being in `default`.
     let volume = around.find("PersistentVolume", "default", name);
-    let spec = &volume.with_context(|| format!("PersistentVolume {name} is not in the given files"))?.value["spec"];
+    let spec = &volume
+        .with_context(|| format!("PersistentVolume {name} is not in the given files; add its manifest"))?
+        .value["spec"];
     let path = spec["local"]["path"].as_str().or_else(|| spec["hostPath"]["path"].as_str());
     let path = path.with_context(|| format!("PersistentVolume {name} has neither local.path nor hostPath.path"))?;
     Ok(PathBuf::from(path))
@@ -89,7 +93,17 @@ fn make(image: &Path, bytes: Option<u64>, namespace: &str, name: &str) -> anyhow
         );
     };
     let directory = image.parent().unwrap_or(image);
+    let made = make_in(directory, bytes).with_context(|| format!("claim {namespace}/{name} could not be made"));
+    if made.is_err() {
+        // Only what is empty goes, so nothing that was there before.
+        let _ = std::fs::remove_dir(directory);
+    }
+    made
+}
+
+fn make_in(directory: &Path, bytes: u64) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
-    let file = std::fs::File::create_new(image).with_context(|| format!("create {}", image.display()))?;
-    file.set_len(bytes).with_context(|| format!("make {} {bytes} bytes long", image.display()))
+    let disk = pvc::open_or_create(&Dir::open(directory)?, bytes, Tolerance::default(), Direct::Off)?;
+    disk.warnings.iter().for_each(|warning| eprintln!("garboard: warning: {}: {warning}", directory.display()));
+    Ok(())
 }

@@ -43,7 +43,9 @@ fn facts(args: &ExplainArgs) -> anyhow::Result<HostFacts> {
 pub(crate) fn with_choice(mut facts: HostFacts, choice: AccelChoice) -> HostFacts {
     match choice {
         AccelChoice::Auto => {}
-        AccelChoice::Kvm => facts.kvm = KvmState::Native,
+        // Slow is what was asked for; what is not there stays away, and the planner says so.
+        AccelChoice::Kvm if facts.kvm == KvmState::Emulated => facts.kvm = KvmState::Native,
+        AccelChoice::Kvm => {}
         AccelChoice::Tcg => facts.kvm = KvmState::Missing,
     }
     facts

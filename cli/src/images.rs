@@ -10,6 +10,8 @@ use garboard_storage::beneath::BeneathPath;
 use garboard_storage::oci::{
     Cache, Credentials, ImageSource, Limits, Need, Progress, PullPolicy, Request, Retry, Tell, fetch,
 };
+use garboard_storage::open::Direct;
+use garboard_storage::source::container_disk;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::{BAD_INPUT, complaint};
@@ -46,6 +48,9 @@ impl Images {
         let path = path.map(BeneathPath::parse).transpose()?;
         let paths = self.fetch(reference, &Need::Disk(path), policy)?;
         let path = paths.into_iter().next().context("the image has no disk")?;
+        // The supervisor looks again at what it opens; here a damaged image is refused before anything is started.
+        container_disk::open_file(&path, Direct::Off)
+            .map_err(|error| complaint(BAD_INPUT, format!("image {reference}: {:#}", anyhow::Error::from(error))))?;
         Ok(VolumeOrder::File { path })
     }
 
@@ -60,6 +65,10 @@ impl Images {
         let source = match self.given.get(reference) {
             Some(path) => ImageSource::of_operator(&path.display().to_string())?,
             None => ImageSource::parse(reference)?,
+        };
+        let meant = match self.given.get(reference) {
+            Some(path) => format!("{reference} ({})", path.display()),
+            None => reference.to_owned(),
         };
         install_crypto();
         let cache = self.cache()?;
@@ -76,7 +85,7 @@ impl Images {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let fetched = runtime.block_on(fetch(&cache, &source, need, &request));
         let fetched = fetched
-            .map_err(|error| complaint(BAD_INPUT, format!("image {reference}: {:#}", anyhow::Error::from(error))))?;
+            .map_err(|error| complaint(BAD_INPUT, format!("image {meant}: {:#}", anyhow::Error::from(error))))?;
         Ok(fetched.paths)
     }
 }

@@ -12,6 +12,10 @@ use crate::exit::{BAD_INPUT, complaint};
 /// A manifest larger than this is not read: etcd takes no object over 1.5 MiB.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 
+/// Brackets that may be open at once, counted without looking whether they are text. The reader's time grows with the
+/// square of this, and no manifest comes near.
+const MAX_OPEN_BRACKETS: usize = 1000;
+
 /// One document of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Document {
@@ -41,19 +45,36 @@ impl Document {
     pub(crate) fn is_machine(&self) -> bool {
         matches!(self.kind(), "VirtualMachine" | "VirtualMachineInstance")
     }
+
+    /// Whether it is something that machines name.
+    pub(crate) fn is_given_to_machines(&self) -> bool {
+        matches!(self.kind(), "Secret" | "ConfigMap" | "PersistentVolumeClaim" | "PersistentVolume")
+    }
 }
 
 /// Reads every document of every path. All unreadable ones are told at once.
 pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Vec<Document>> {
+    let (documents, problems) = load_what_can_be(paths);
+    if problems.is_empty() { Ok(documents) } else { Err(complaint(BAD_INPUT, problems.join("\n"))) }
+}
+
+/// Reads what can be read; beside it one sentence for each file that cannot.
+pub(crate) fn load_what_can_be(paths: &[PathBuf]) -> (Vec<Document>, Vec<String>) {
     let mut documents = Vec::new();
     let mut problems = Vec::new();
     for path in paths {
-        match files_of(path).and_then(|files| files.iter().map(|file| read(file)).collect::<anyhow::Result<Vec<_>>>()) {
-            Ok(read) => documents.extend(read.into_iter().flatten()),
-            Err(error) => problems.push(format!("{error:#}")),
+        let files = files_of(path).unwrap_or_else(|error| {
+            problems.push(format!("{error:#}"));
+            Vec::new()
+        });
+        for file in files {
+            match read(&file) {
+                Ok(read) => documents.extend(read),
+                Err(error) => problems.push(format!("{error:#}")),
+            }
         }
     }
-    if problems.is_empty() { Ok(documents) } else { Err(complaint(BAD_INPUT, problems.join("\n"))) }
+    (documents, problems)
 }
 
 /// A directory stands for the manifests directly in it, sorted by name.
@@ -61,52 +82,79 @@ fn files_of(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.as_os_str() == "-" || !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let entries = std::fs::read_dir(path).with_context(|| format!("read directory {}", path.display()))?;
+    let entries =
+        std::fs::read_dir(path).with_context(|| format!("could not read the directory {}", path.display()))?;
     let is_manifest = |path: &PathBuf| {
         path.extension().is_some_and(|extension| extension == "yaml" || extension == "yml" || extension == "json")
     };
     let mut files: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).filter(is_manifest).collect();
     files.sort();
     if files.is_empty() {
-        anyhow::bail!("{} holds no .yaml, .yml or .json file", path.display());
+        anyhow::bail!("{} holds no .yaml, .yml or .json file; name the files themselves", path.display());
     }
     Ok(files)
 }
 
 fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
     let mut text = String::new();
+    // One byte more than is taken, to see that there is more.
     let (origin, read) = if path.as_os_str() == "-" {
-        ("standard input".to_owned(), std::io::stdin().take(MAX_FILE_BYTES).read_to_string(&mut text))
+        ("standard input".to_owned(), std::io::stdin().take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
     } else {
         let origin = path.display().to_string();
-        let file = std::fs::File::open(path).with_context(|| format!("open {origin}"))?;
-        (origin, file.take(MAX_FILE_BYTES).read_to_string(&mut text))
+        let file = std::fs::File::open(path).with_context(|| format!("could not open {origin}"))?;
+        (origin, file.take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
     };
-    read.with_context(|| format!("read {origin}"))?;
+    let bytes = read.with_context(|| format!("could not read {origin} as text"))?;
+    if u64::try_from(bytes).is_ok_and(|bytes| bytes > MAX_FILE_BYTES) {
+        anyhow::bail!("{origin} is larger than {} MiB; split it into several files", MAX_FILE_BYTES >> 20);
+    }
     parse(&origin, &text)
 }
 
 /// Splits a YAML stream (JSON is YAML too) into documents; lists of kind `List` into their items.
 pub(crate) fn parse(origin: &str, text: &str) -> anyhow::Result<Vec<Document>> {
-    let mut documents = Vec::new();
-    let mut values = Vec::new();
-    // One after the other: behind a syntax error the stream never ends, it repeats the error.
-    for document in serde_yaml_ng::Deserializer::from_str(text) {
-        values.push(Value::deserialize(document).with_context(|| format!("{origin} is not valid YAML"))?);
-    }
+    let values = values(origin, text)?;
     let several = values.len() > 1;
+    let mut documents = Vec::new();
     for (index, value) in values.into_iter().enumerate() {
         let origin = if several { format!("{origin}#{}", index + 1) } else { origin.to_owned() };
         match &value {
             Value::Null => {}
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+                anyhow::bail!("{origin} holds no object; write one that begins with apiVersion, kind and metadata")
+            }
             Value::Object(object) if object.get("kind").and_then(Value::as_str) == Some("List") => {
                 let items = value["items"].as_array().into_iter().flatten();
                 documents.extend(items.map(|item| Document { origin: origin.clone(), value: item.clone() }));
             }
-            _ => documents.push(Document { origin, value }),
+            Value::Object(_) => documents.push(Document { origin, value }),
         }
     }
     Ok(documents)
+}
+
+/// One document after the other and never beyond a broken one: the reader has no end behind it.
+fn values(origin: &str, text: &str) -> anyhow::Result<Vec<Value>> {
+    let mut open = 0_usize;
+    let is_deeper = |byte| {
+        match byte {
+            b'[' | b'{' => open += 1,
+            b']' | b'}' => open = open.saturating_sub(1),
+            _ => {}
+        }
+        open > MAX_OPEN_BRACKETS
+    };
+    if text.bytes().any(is_deeper) {
+        anyhow::bail!("{origin} has more than {MAX_OPEN_BRACKETS} brackets open at once; write it flatter");
+    }
+    let mut values = Vec::new();
+    for document in serde_yaml_ng::Deserializer::from_str(text) {
+        let value = Value::deserialize(document)
+            .map_err(|error| anyhow::anyhow!("{origin} is not valid YAML: {error}; correct it there"))?;
+        values.push(value);
+    }
+    Ok(values)
 }
 
 #[cfg(test)]
@@ -126,6 +174,42 @@ mod tests {
     fn broken_yaml_names_its_file() {
         let error = parse("broken.yaml", "a: [").unwrap_err();
         assert!(format!("{error:#}").contains("broken.yaml"), "{error:#}");
+    }
+
+    #[test]
+    fn nesting_without_end_is_refused_before_it_takes_time() {
+        let error = parse("deep.yaml", &"[".repeat(1_000_000)).unwrap_err().to_string();
+        assert!(error.contains("deep.yaml") && error.contains("flatter"), "{error}");
+        assert!(parse("flat.yaml", &format!("kind: A\ntext: '{}'", "[] {} ".repeat(5000))).is_ok());
+    }
+
+    #[test]
+    fn what_is_no_object_is_refused_by_file() {
+        for text in ["- kind: VirtualMachine", "VirtualMachine", "7"] {
+            let error = parse("list.yaml", text).unwrap_err().to_string();
+            assert!(error.contains("list.yaml") && error.contains("apiVersion"), "{error}");
+        }
+    }
+
+    #[test]
+    fn one_broken_file_does_not_hide_the_others_of_its_directory() {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, text) in [("a.yaml", "a: ["), ("b.yaml", "kind: Secret"), ("c.yaml", "c: {")] {
+            std::fs::write(directory.path().join(name), text).unwrap();
+        }
+        let (documents, problems) = load_what_can_be(&[directory.path().to_owned()]);
+        assert_eq!(documents.iter().map(Document::kind).collect::<Vec<_>>(), ["Secret"]);
+        assert!(problems[0].contains("a.yaml") && problems[1].contains("c.yaml"), "{problems:?}");
+    }
+
+    #[test]
+    fn a_file_of_which_only_a_part_would_be_read_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("huge.yaml");
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_len(MAX_FILE_BYTES + 1).unwrap();
+        let error = load(&[path]).unwrap_err().to_string();
+        assert!(error.contains("huge.yaml") && error.contains("16 MiB"), "{error}");
     }
 
     #[test]

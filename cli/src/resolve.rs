@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume};
@@ -134,7 +135,8 @@ fn cloud_init(
         let Some(reference) = reference else { return Ok(()) };
         let secret = around.secret(vmi, &reference.name, Optional::No)?;
         let content = keys.iter().find_map(|key| secret.get(*key));
-        let content = content.ok_or_else(|| anyhow::anyhow!("Secret {} has no key `{}`", reference.name, keys[0]))?;
+        let content =
+            content.ok_or_else(|| anyhow::anyhow!("Secret {} has no key `{}`; add it", reference.name, keys[0]))?;
         files.insert(keys[0].to_owned(), content.clone());
         Ok(())
     };
@@ -168,16 +170,22 @@ impl Surroundings<'_> {
 
     fn secret(&self, vmi: &VirtualMachineInstance, name: &str, optional: Optional) -> anyhow::Result<Files> {
         let Some(document) = self.named(vmi, "Secret", name, optional)? else { return Ok(Files::new()) };
-        let mut files = texts(&document.value["data"], "data", str::to_owned)?;
-        files.extend(texts(&document.value["stringData"], "stringData", |text| STANDARD.encode(text))?);
-        Ok(files)
+        let read = || -> anyhow::Result<Files> {
+            let mut files = texts(&document.value["data"], "data", unwrapped)?;
+            files.extend(texts(&document.value["stringData"], "stringData", |text| STANDARD.encode(text))?);
+            Ok(files)
+        };
+        read().with_context(|| format!("Secret {name} in {}", document.origin))
     }
 
     fn config_map(&self, vmi: &VirtualMachineInstance, name: &str, optional: Optional) -> anyhow::Result<Files> {
         let Some(document) = self.named(vmi, "ConfigMap", name, optional)? else { return Ok(Files::new()) };
-        let mut files = texts(&document.value["data"], "data", |text| STANDARD.encode(text))?;
-        files.extend(texts(&document.value["binaryData"], "binaryData", str::to_owned)?);
-        Ok(files)
+        let read = || -> anyhow::Result<Files> {
+            let mut files = texts(&document.value["data"], "data", |text| STANDARD.encode(text))?;
+            files.extend(texts(&document.value["binaryData"], "binaryData", unwrapped)?);
+            Ok(files)
+        };
+        read().with_context(|| format!("ConfigMap {name} in {}", document.origin))
     }
 
     fn named(
@@ -201,8 +209,25 @@ impl Surroundings<'_> {
 fn texts(object: &Value, field: &str, encode: impl Fn(&str) -> String) -> anyhow::Result<Files> {
     let mut files = Files::new();
     for (key, value) in object.as_object().into_iter().flatten() {
+        // The API server's rule for keys, which are names of files.
+        let is_allowed = |character: char| character.is_ascii_alphanumeric() || "-._".contains(character);
+        if key.is_empty() || [".", ".."].contains(&key.as_str()) || !key.chars().all(is_allowed) {
+            anyhow::bail!(
+                "{field}.{}: a key has letters, digits, `-`, `_` and `.` only; rename it",
+                key.escape_debug()
+            );
+        }
         let text = value.as_str().ok_or_else(|| anyhow::anyhow!("{field}.{key} is not text; quote it"))?;
-        files.insert(key.clone(), encode(text));
+        let encoded = encode(text);
+        if let Err(error) = STANDARD.decode(&encoded) {
+            anyhow::bail!("{field}.{key} is not base64 ({error}); encode it, or write it under `stringData` as it is");
+        }
+        files.insert(key.clone(), encoded);
     }
     Ok(files)
+}
+
+/// base64 as people wrap it.
+fn unwrapped(text: &str) -> String {
+    text.replace(['\n', '\r'], "")
 }

@@ -49,7 +49,7 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
             format!("{id} runs already; attach with `garboard console {id}` or end it with `garboard stop {id}`");
         return Err(complaint(REFUSED, text));
     }
-    keeper::clean_up_orphan(places, id).with_context(|| format!("clear away what is left of an earlier {id}"))
+    keeper::clear_away(places, id).with_context(|| format!("clear away what is left of an earlier {id}"))
 }
 
 fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<Order> {
@@ -65,6 +65,7 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     };
     // Planned once here for its refusals, limits and firmware; the supervisor plans again with what it finds.
     let plan = plan(&subject.vmi, &facts, &options, None).map_err(|error| complaint(BAD_INPUT, format!("{error}")))?;
+    refuse_more_than_the_host(&plan, &facts)?;
     let volumes = resolve::volumes(&subject.vmi, &around)?;
     let kernel_files = kernel_files(subject, &plan, &images)?;
     let id = &subject.id;
@@ -88,18 +89,27 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     })
 }
 
+/// QEMU would be told by the kernel, or the guest would be killed as soon as it uses what it was promised. Not for the
+/// planner, which `explain` asks about machines of other hosts.
+fn refuse_more_than_the_host(plan: &LaunchPlan, facts: &HostFacts) -> anyhow::Result<()> {
+    let (wanted, there) = (plan.resources.guest_memory_bytes, facts.memory_bytes);
+    if wanted <= there {
+        return Ok(());
+    }
+    let text = format!(
+        "spec.domain.memory: the guest is to have {} MiB and this host has {} MiB; write less, or use a larger host",
+        wanted >> 20,
+        there >> 20
+    );
+    Err(complaint(BAD_INPUT, text))
+}
+
 /// One clear line when the guest's instructions are interpreted although nobody asked for that; one clear refusal when
 /// KVM was asked for and cannot be had. A KVM that interprets is slow, but whoever asks for it gets it.
 fn judge_accelerator(facts: &HostFacts, choice: AccelChoice) -> anyhow::Result<()> {
-    let why = match facts.kvm {
-        KvmState::Native => return Ok(()),
-        KvmState::Missing => "this host has no /dev/kvm",
-        KvmState::NotPermitted => "/dev/kvm may not be opened by this user",
-        KvmState::Emulated => "this host's KVM interprets guest code itself",
-        KvmState::Broken => "this host's KVM does not run a guest",
-    };
+    let why = facts.kvm;
     match (choice, facts.kvm) {
-        (AccelChoice::Kvm, KvmState::Emulated) | (AccelChoice::Tcg, _) => Ok(()),
+        (_, KvmState::Native) | (AccelChoice::Kvm, KvmState::Emulated) | (AccelChoice::Tcg, _) => Ok(()),
         (AccelChoice::Kvm, _) => {
             let mend = "leave it out to use TCG, which is slower; `garboard doctor` says how to mend it";
             Err(complaint(FAILED, format!("--accel kvm: {why}; {mend}")))
@@ -131,13 +141,24 @@ fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<c
     }
 }
 
+/// What helps when the place for running machines is of no use.
+const ELSEWHERE: &str = "choose another place with GARBOARD_RUNTIME_DIR";
+
 fn make_directories(places: &Places, order: &Order) -> anyhow::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     // Others may pass through to a socket they were given, and see nothing.
     let mut builder = std::fs::DirBuilder::new();
     builder.recursive(true).mode(0o711);
-    builder.create(&places.runtime).with_context(|| format!("create {}", places.runtime.display()))?;
-    builder.create(&order.machine).with_context(|| format!("create {}", order.machine.display()))
+    let longest = order.shared().join(garboard_protocol::paths::LAST_RESORT_MONITOR_SOCKET);
+    if longest.as_os_str().len() > garboard_protocol::paths::MAX_SOCKET_PATH_BYTES {
+        let text = format!("the path {} is too long for a socket; {ELSEWHERE}, or a shorter name", longest.display());
+        return Err(complaint(BAD_INPUT, text));
+    }
+    let create = |directory: &std::path::Path| {
+        builder.create(directory).with_context(|| format!("could not create {}; {ELSEWHERE}", directory.display()))
+    };
+    create(&places.runtime)?;
+    create(&order.machine)
 }
 
 fn block_signals() -> anyhow::Result<SigSet> {

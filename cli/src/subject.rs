@@ -31,7 +31,7 @@ pub(crate) struct Subject {
 /// Reads the files and picks the machine; every mistake in its manifest is told at once.
 pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
     let documents = manifest::load(&args.files)?;
-    let document = pick(&documents, args.name.as_deref())?;
+    let document = pick(&documents, args)?;
     let admission = review(&document.value, &ClusterConfig::default());
     for warning in &admission.warnings {
         eprintln!("garboard: warning: {}: {warning}", document.origin);
@@ -62,23 +62,25 @@ fn strategy_of(word: Option<&str>, running: Option<bool>) -> anyhow::Result<RunS
     })
 }
 
-fn pick<'a>(documents: &'a [Document], name: Option<&str>) -> anyhow::Result<&'a Document> {
+fn pick<'a>(documents: &'a [Document], args: &ManifestArgs) -> anyhow::Result<&'a Document> {
+    let name = args.name.as_deref();
     let machines: Vec<&Document> = documents.iter().filter(|document| document.is_machine()).collect();
     let wanted: Vec<&Document> =
         machines.iter().copied().filter(|document| name.is_none_or(|name| document.name() == name)).collect();
-    match (wanted.as_slice(), name) {
-        ([one], _) => Ok(one),
-        ([], None) => {
-            let text = "the given files hold no VirtualMachine and no VirtualMachineInstance of kubevirt.io";
-            Err(complaint(BAD_INPUT, text))
+    let files: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+    let files = files.join(", ");
+    let names = |documents: &[&Document]| documents.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ");
+    let text = match (wanted.as_slice(), name) {
+        ([one], _) => return Ok(one),
+        ([], Some(name)) if !machines.is_empty() => {
+            format!("{files}: no machine called {name}; choose one of {} with --name", names(&machines))
         }
-        ([], Some(name)) => Err(complaint(BAD_INPUT, format!("the given files hold no machine called {name}"))),
-        (several, _) => {
-            let names: Vec<&str> = several.iter().map(|document| document.name()).collect();
-            let text = format!("the given files hold several machines ({}); choose one with --name", names.join(", "));
-            Err(complaint(BAD_INPUT, text))
-        }
-    }
+        ([], _) => format!(
+            "{files}: no VirtualMachine and no VirtualMachineInstance in it; add one of apiVersion kubevirt.io/v1"
+        ),
+        (several, _) => format!("{files}: several machines ({}); choose one with --name", names(several)),
+    };
+    Err(complaint(BAD_INPUT, text))
 }
 
 /// Gives the instance what an API server would: namespace and UID; then the rest of its defaults, and judges what

@@ -6,7 +6,7 @@ use garboard_api::validate::review;
 use serde::Serialize;
 
 use crate::args::{Output, ValidateArgs};
-use crate::exit::{self, BAD_INPUT};
+use crate::exit::{self, BAD_INPUT, complaint};
 use crate::manifest::{self, Document};
 
 /// The verdict on one document.
@@ -22,7 +22,7 @@ struct Verdict {
 
 /// `garboard validate FILE…`.
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
-    let documents = manifest::load(&args.files)?;
+    let (documents, problems) = manifest::load_what_can_be(&args.files);
     let config = ClusterConfig::default();
     let verdicts: Vec<Verdict> = documents.iter().filter_map(|document| judge(document, &config)).collect();
     let bad = verdicts.iter().filter(|verdict| !verdict.faults.is_empty()).count();
@@ -30,12 +30,23 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
         Output::Json => println!("{}", serde_json::to_string_pretty(&verdicts)?),
         Output::Text => verdicts.iter().for_each(print),
     }
+    if !problems.is_empty() {
+        return Err(complaint(BAD_INPUT, problems.join("\n")));
+    }
+    if documents.is_empty() {
+        let files: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+        return Err(complaint(
+            BAD_INPUT,
+            format!("there is nothing in {}; write a manifest into it", files.join(", ")),
+        ));
+    }
     Ok(if bad == 0 { exit::OK } else { BAD_INPUT })
 }
 
-/// Objects of other kinds are the concern of whoever uses them.
+/// Objects of other kinds are the concern of whoever uses them, unless they claim to be of ours or say nothing.
 fn judge(document: &Document, config: &ClusterConfig) -> Option<Verdict> {
-    if !document.is_machine() {
+    let claims_to_be_ours = document.value["apiVersion"].as_str().is_none_or(|group| group.starts_with("kubevirt.io/"));
+    if !document.is_machine() && !(claims_to_be_ours && !document.is_given_to_machines()) {
         return None;
     }
     let admission = review(&document.value, config);

@@ -15,7 +15,10 @@
 //! A new target is a function in a module here, a row in [`TARGETS`], a directory in `seeds/`, four lines in
 //! `fuzz_targets/`, and a `[[bin]]` in `Cargo.toml`.
 
+pub mod dhcp;
+pub mod manifests;
 pub mod mutate;
+pub mod qcow2;
 pub mod qmp;
 pub mod run;
 
@@ -37,4 +40,9 @@ pub const TARGETS: &[Target] = &[
     Target { name: "broker_input", run: qmp::broker_input, words: qmp::WORDS },
     Target { name: "redaction", run: qmp::redaction, words: qmp::WORDS },
     Target { name: "schema", run: qmp::schema, words: qmp::WORDS },
+    Target { name: "dhcp4", run: dhcp::dhcp4, words: dhcp::WORDS },
+    Target { name: "dhcp6", run: dhcp::dhcp6, words: dhcp::WORDS },
+    Target { name: "router_solicitations", run: dhcp::router_solicitations, words: dhcp::WORDS },
+    Target { name: "manifests", run: manifests::manifests, words: manifests::WORDS },
+    Target { name: "qcow2_header", run: qcow2::qcow2_header, words: qcow2::WORDS },
 ];

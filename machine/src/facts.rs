@@ -63,6 +63,19 @@ pub enum KvmState {
     Native,
 }
 
+impl std::fmt::Display for KvmState {
+    /// Half a sentence for a person.
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str(match self {
+            Self::Missing => "this host has no /dev/kvm",
+            Self::NotPermitted => "/dev/kvm may not be opened by this user",
+            Self::Emulated => "this host's KVM interprets guest code itself",
+            Self::Broken => "this host's KVM does not run a guest",
+            Self::Native => "this host's KVM works",
+        })
+    }
+}
+
 /// The host's processor as QEMU sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

@@ -58,7 +58,7 @@ pub enum ExitCause {
         /// The signal's number.
         signal: i32,
     },
-    /// QEMU was never started; the message says why.
+    /// QEMU was never started, or could not be driven and was ended before the guest ran; the message says why.
     NotStarted {
         /// What stood in the way.
         message: String,
@@ -103,7 +103,7 @@ impl ExitCause {
             Self::QemuFailed { code } => format!("QEMU gave up with exit code {code}"),
             Self::QemuKilled { signal } => format!("something outside killed QEMU with signal {signal}"),
             Self::QemuCrashed { signal } => format!("QEMU crashed with signal {signal}"),
-            Self::NotStarted { message } => format!("QEMU was not started: {message}"),
+            Self::NotStarted { message } => format!("the guest was not started: {message}"),
         }
     }
 }

@@ -275,11 +275,25 @@ pub(crate) fn wait_until_gone(places: &Places, id: &MachineId) -> anyhow::Result
         if keeper_is_alive(&machine) {
             alive = Instant::now();
         } else if alive.elapsed() > LAST_FILES {
-            return clean_up_orphan(places, id);
+            return clear_away(places, id);
         }
         pause_briefly();
     }
     Ok(())
+}
+
+/// What a dead keeper left. Without an order nothing can be said of it any more but that it is in the way.
+pub(crate) fn clear_away(places: &Places, id: &MachineId) -> anyhow::Result<()> {
+    let machine = places.machine(id);
+    if machine.join(ORDER).exists() {
+        return clean_up_orphan(places, id);
+    }
+    match std::fs::remove_dir_all(&machine) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {}", machine.display()))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// The record of a machine's present run: each has its own, so it tells runs apart.

@@ -220,7 +220,9 @@ fn fill_shared(order: &Order, owner: Option<u32>) -> anyhow::Result<()> {
             table.places.insert(name.clone(), place);
         }
     }
-    std::fs::create_dir_all(&order.scratch).with_context(|| format!("create {}", order.scratch.display()))?;
+    std::fs::create_dir_all(&order.scratch).with_context(|| {
+        format!("could not create {}; choose another place with --state-dir", order.scratch.display())
+    })?;
     projected::give(&order.scratch, owner)?;
     let scratch = VolumePlace::Directory { path: order.scratch.display().to_string() };
     table.places.insert(garboard_launcher::supervisor::SCRATCH_VOLUME.to_owned(), scratch);

@@ -30,19 +30,11 @@ pub(super) fn accelerator(facts: &HostFacts, options: &PlanOptions) -> Result<Ac
 /// Says why a guest runs under TCG, once, where the user can see it.
 pub(super) fn note_emulation(draft: &mut Draft<'_>) {
     if draft.accelerator == Accelerator::Tcg {
-        let why = why_no_kvm(draft.input.facts.kvm);
+        let why = match draft.input.facts.kvm {
+            KvmState::Native => "this QEMU was built without KVM".to_owned(),
+            state => state.to_string(),
+        };
         draft.note(None, format!("the guest runs under TCG, many times slower than KVM: {why}"));
-    }
-}
-
-/// Why guests do not run under KVM.
-pub(super) fn why_no_kvm(state: KvmState) -> &'static str {
-    match state {
-        KvmState::Missing => "there is no /dev/kvm",
-        KvmState::NotPermitted => "/dev/kvm may not be opened by this user",
-        KvmState::Emulated => "/dev/kvm of this host is itself emulated",
-        KvmState::Broken => "/dev/kvm cannot run an ordinary guest",
-        KvmState::Native => "this QEMU was built without KVM",
     }
 }
 

@@ -58,7 +58,7 @@ pub enum PlanError {
         source: PciError,
     },
     /// There is no KVM, and nothing else is allowed.
-    #[error("emulation is not allowed and {}; allow it, or use another host", super::compute::why_no_kvm(*state))]
+    #[error("{state}, and emulation is not allowed; allow it (`--accel auto` or `tcg`), or use another host")]
     NoKvm {
         /// What `/dev/kvm` is worth.
         state: KvmState,

@@ -3,18 +3,24 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::time::Duration;
 
 use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest, QmpAccess, Status};
 use garboard_protocol::wire;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 use super::console::{Attach, Attached, Keys};
 use crate::vm::{Request, Verdict};
 
 /// A request line of a person is short.
 const MAX_REQUEST_BYTES: usize = 4096;
+/// How long it may take to arrive; a client that says nothing holds a descriptor.
+const REQUEST_LIMIT: Duration = Duration::from_secs(30);
+/// How long to wait after a connection that could not be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Bytes typed at once.
 const KEYS_BYTES: usize = 1024;
 
@@ -56,9 +62,10 @@ pub(crate) async fn serve(listener: UnixListener, desks: Desks) {
                     }
                 });
             }
+            // Out of descriptors, most likely: some come back as connections end.
             Err(error) => {
-                tracing::error!(%error, "the control socket failed; commands cannot reach this machine any more");
-                return;
+                tracing::warn!(%error, "a control connection could not be accepted");
+                sleep(ACCEPT_PAUSE).await;
             }
         }
     }
@@ -67,7 +74,7 @@ pub(crate) async fn serve(listener: UnixListener, desks: Desks) {
 async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let caller = Caller { uid: credentials.uid(), pid: credentials.pid() };
-    let line = read_line(&mut stream).await?;
+    let line = timeout(REQUEST_LIMIT, read_line(&mut stream)).await.map_err(io::Error::other)??;
     let request = match wire::decode::<ControlRequest>(&line) {
         Ok(request) => request,
         Err(error) => return answer(&mut stream, &denied(error.to_string())).await,

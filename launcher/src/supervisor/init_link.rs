@@ -9,6 +9,7 @@ use garboard_protocol::launch::{FromInit, InitState, Launch, ToInit};
 use garboard_protocol::paths;
 use tokio::net::UnixListener;
 use tokio::sync::mpsc;
+use tokio::time::timeout;
 
 use super::line_socket::{LineError, LineSocket};
 use super::run::Bench;
@@ -16,6 +17,9 @@ use crate::vm::{Chain, Input};
 
 /// While PID 1 is not connected, how often is it checked whether it left its last account.
 const ACCOUNT_CHECK: Duration = Duration::from_millis(50);
+
+/// How long a connection may be silent before somebody else is heard; PID 1 speaks at once.
+const INTRODUCTION: Duration = Duration::from_secs(2);
 
 /// A launch that is ready to be sent, once.
 pub(crate) struct ReadyLaunch {
@@ -69,7 +73,11 @@ async fn greet(socket: &UnixListener) -> Result<Greeted, LineError> {
     loop {
         let (stream, _) = socket.accept().await?;
         let mut socket = LineSocket::new(stream);
-        match socket.receive::<FromInit>().await {
+        let Ok(heard) = timeout(INTRODUCTION, socket.receive::<FromInit>()).await else {
+            tracing::warn!("somebody connected to the launch socket and said nothing; sent away");
+            continue;
+        };
+        match heard {
             Ok(FromInit::Hello { version, state }) if version == PROTOCOL_VERSION => {
                 return Ok(Greeted { socket, state });
             }

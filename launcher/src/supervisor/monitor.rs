@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use garboard_protocol::paths;
 use garboard_qmp::{CallError, ConnectError, ConnectOptions, Interest, Monitor, Notice, TranscriptSink};
@@ -14,6 +15,9 @@ use super::guest_events::{run_state, translate};
 use super::run::Bench;
 use crate::plan::{LaunchPlan, LinkState};
 use crate::vm::{Chain, Event, Input, RunState};
+
+/// How long PID 1 may take to tell that QEMU is gone, before its monitor alone is blamed.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 /// Why QEMU is not what was planned.
 #[derive(Debug, thiserror::Error)]
@@ -61,8 +65,13 @@ pub(crate) async fn run(
             }
             up.send_replace(None);
         }
-        // If QEMU is dying, PID 1 says why; this line is for the case that it is not.
-        Err(error) => tracing::error!(error = %Chain(&error), "the machine cannot be driven"),
+        Err(error) => {
+            let sentence = Chain(&error).to_string();
+            tracing::error!(error = sentence, "the machine cannot be driven");
+            // If QEMU is dying, PID 1 says why, and better; this is for the case that it is not.
+            tokio::time::sleep(LAST_WORDS).await;
+            let _ = happened.send(Input::MonitorFailed(sentence)).await;
+        }
     }
 }
 

@@ -58,6 +58,8 @@ pub enum Input {
     Tainted(String),
     /// Preparation failed, with the sentence for the user.
     PreparationFailed(String),
+    /// QEMU cannot be driven, with the sentence for the user.
+    MonitorFailed(String),
     /// The supervisor itself should go; the machine stays.
     Leave,
 }
@@ -192,6 +194,11 @@ impl Driver {
             Input::AgentSaid { guest, interfaces } => self.merge_guest(guest, interfaces),
             Input::Tainted(what) => self.note_taint(what),
             Input::PreparationFailed(message) => self.apply(Event::PreparationFailed(message)).await,
+            // A guest that runs is worth more than our view of it; one that never ran is nothing but a process that waits.
+            Input::MonitorFailed(message) if !self.seed.journal.started => {
+                self.apply(Event::PreparationFailed(message)).await;
+            }
+            Input::MonitorFailed(_) => {}
             Input::Leave => {}
         }
     }

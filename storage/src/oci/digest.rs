@@ -119,17 +119,18 @@ impl Hasher {
 pub(super) struct HashingReader<R> {
     source: R,
     hasher: Hasher,
+    bytes: u64,
 }
 
 impl<R: std::io::Read> HashingReader<R> {
     pub(super) fn new(source: R, hasher: Hasher) -> Self {
-        Self { source, hasher }
+        Self { source, hasher, bytes: 0 }
     }
 
-    /// Reads what is left, and says what all of it hashes to.
-    pub(super) fn finish(mut self) -> std::io::Result<Digest> {
+    /// Reads what is left, and says what all of it hashes to and how many bytes it is.
+    pub(super) fn finish(mut self) -> std::io::Result<(Digest, u64)> {
         std::io::copy(&mut self, &mut std::io::sink())?;
-        Ok(self.hasher.finish())
+        Ok((self.hasher.finish(), self.bytes))
     }
 }
 
@@ -137,6 +138,7 @@ impl<R: std::io::Read> std::io::Read for HashingReader<R> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let read = self.source.read(buffer)?;
         self.hasher.update(buffer.get(..read).unwrap_or_default());
+        self.bytes += read as u64;
         Ok(read)
     }
 }

@@ -61,6 +61,16 @@ pub enum LayoutError {
         /// The content.
         actual: String,
     },
+    /// Content that is longer or shorter than its description says.
+    #[error("the layout's blob {digest} has {actual_bytes} bytes and not {promised_bytes}; copy the image again")]
+    Size {
+        /// The blob.
+        digest: String,
+        /// Its length in the manifest, in bytes.
+        promised_bytes: u64,
+        /// Its length, in bytes.
+        actual_bytes: u64,
+    },
     /// Its layers.
     #[error(transparent)]
     Extract(#[from] ExtractError),
@@ -161,9 +171,14 @@ impl Layout {
         if let Err(ExtractError::Stopped) = extracted {
             return Ok(extracted?);
         }
-        let actual = reader.finish().map_err(|source| LayoutError::Read { path: self.path.clone(), source })?;
+        let (actual, bytes) =
+            reader.finish().map_err(|source| LayoutError::Read { path: self.path.clone(), source })?;
         // First the digest: an archive that is not the promised one need not be explained.
         checked(&layer.digest, actual)?;
+        if bytes != layer.bytes {
+            let (digest, promised_bytes) = (layer.digest.to_string(), layer.bytes);
+            return Err(LayoutError::Size { digest, promised_bytes, actual_bytes: bytes });
+        }
         extracted?;
         Ok(extraction.accept()?)
     }

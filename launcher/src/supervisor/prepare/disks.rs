@@ -6,7 +6,10 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use garboard_protocol::agent::VolumePlace;
-use garboard_storage::qcow2::create_empty;
+use garboard_storage::open::Dir;
+use garboard_storage::preflight::{Room, room_for};
+use garboard_storage::qcow2::{create_empty, host_bytes_of_empty};
+use garboard_storage::source::SourceError;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::descriptors::{Side, Stock};
@@ -80,6 +83,12 @@ fn bypass_cache(plan: &LaunchPlan, disk: &DiskPlan, side: Side, descriptor: &Own
 
 /// A fresh qcow2 that has no name any more: it is gone when QEMU is.
 fn new_image(order: &Order, virtual_bytes: u64) -> Result<OwnedFd, VolumeError> {
+    let directory = Dir::open(&scratch(order)?)?;
+    let first_bytes = host_bytes_of_empty(virtual_bytes);
+    let room = room_for(&directory, first_bytes, virtual_bytes.saturating_add(first_bytes));
+    if let Room::Overcommitted { wanted_bytes, available_bytes } = room.map_err(SourceError::from)? {
+        tracing::warn!(wanted_bytes, available_bytes, "the guest is paused when it has written all that is free");
+    }
     let file = scratch_file(order)?;
     create_empty(&file, virtual_bytes)?;
     Ok(file.into())
