@@ -19,7 +19,8 @@ use crate::keeper::{self, order::Order};
 use crate::places::{MachineId, Places};
 use crate::resolve::{self, Surroundings};
 use crate::subject::{self, Subject};
-use crate::{explain, ports};
+use crate::keeper::spawn::MACHINE_UID;
+use crate::{explain, passage, ports};
 
 /// `garboard run FILE…`.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
@@ -30,7 +31,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         eprintln!("garboard: runStrategy {strategy} is for a cluster; here the machine is run once");
     }
     let order = decide(args, &places, &subject)?;
-    let id = order.id();
+    refuse_closed_directories(&places)?;
     // From here on Ctrl-C and SIGTERM mean: power the guest down, then leave.
     let signals = block_signals()?;
     make_directories(&places, &order)?;
@@ -38,7 +39,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         let _ = std::fs::remove_dir_all(&order.machine);
         return Err(error);
     }
-    if args.detach { started(&places, &id) } else { attend(&places, &order, &signals) }
+    if args.detach { started(&places, &order) } else { attend(&places, &order, &signals) }
 }
 
 /// A machine has one QEMU. What a dead keeper left is cleared away first.
@@ -47,7 +48,7 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     if !machine.exists() {
         return Ok(());
     }
-    if keeper::keeper_is_alive(&machine) {
+    if keeper::keeper_is_alive(&machine) || keeper::has_guest(&machine) {
         let text =
             format!("{id} runs already; attach with `garboard console {id}` or end it with `garboard stop {id}`");
         return Err(complaint(REFUSED, text));
@@ -133,6 +134,16 @@ fn make_directories(places: &Places, order: &Order) -> anyhow::Result<()> {
     builder.create(&order.machine).with_context(|| format!("create {}", order.machine.display()))
 }
 
+/// As root the machine's processes are another user's, who must get to its files and to our programs.
+fn refuse_closed_directories(places: &Places) -> anyhow::Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    passage::check(&places.runtime, "the runtime directory", MACHINE_UID)?;
+    passage::check(&places.state.join("scratch"), "the state directory", MACHINE_UID)?;
+    passage::check(&keeper::spawn::program("garboard-launcher")?, "the program", MACHINE_UID)
+}
+
 fn block_signals() -> anyhow::Result<SigSet> {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
@@ -144,22 +155,32 @@ fn block_signals() -> anyhow::Result<SigSet> {
 
 /// Waits until the guest runs, or has failed to.
 fn wait_for_guest(places: &Places, id: &MachineId) -> anyhow::Result<Option<Status>> {
-    client::watch(places, id, |status| status.phase != Phase::Scheduled)
+    match client::watch(places, id, |status| status.phase != Phase::Scheduled) {
+        // Over before we could look: its record says why.
+        Err(_) if !places.machine(id).exists() => Ok(None),
+        Err(error) => {
+            keeper::give_up(places, id)?;
+            Err(error)
+        }
+        seen => seen,
+    }
 }
 
-fn started(places: &Places, id: &MachineId) -> anyhow::Result<u8> {
-    match wait_for_guest(places, id)? {
+fn started(places: &Places, order: &Order) -> anyhow::Result<u8> {
+    let id = order.id();
+    match wait_for_guest(places, &id)? {
         Some(status) if status.phase == Phase::Running => {
             println!("{id} runs");
             Ok(exit::OK)
         }
-        other => fail(places, id, other),
+        other => fail(places, order, other),
     }
 }
 
-fn fail(places: &Places, id: &MachineId, status: Option<Status>) -> anyhow::Result<u8> {
-    let ended = status.and_then(|status| status.ended);
+fn fail(places: &Places, order: &Order, status: Option<Status>) -> anyhow::Result<u8> {
+    let id = &order.id();
     keeper::wait_until_gone(places, id)?;
+    let ended = status.and_then(|status| status.ended).or_else(|| recorded_end(order));
     let text = match ended {
         Some(ended) => {
             let words = ended.report.map(|report| report.last_words).unwrap_or_default();
@@ -176,13 +197,12 @@ fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<u8
     let id = order.id();
     match wait_for_guest(places, &id)? {
         Some(status) if status.phase == Phase::Running => {}
-        other => return fail(places, &id, other),
+        other => return fail(places, order, other),
     }
     if std::io::stderr().is_terminal() {
         eprintln!("{id} runs; Ctrl-] detaches\r");
     }
-    let left = console::attend(places, &id, ConsoleAccess::Write, signals)?;
-    match left {
+    match attend_console(places, &id, signals)? {
         Left::Detached => {
             eprintln!(
                 "\r\ndetached; {id} runs on: `garboard console {id}` attaches again, `garboard stop {id}` ends it"
@@ -208,6 +228,23 @@ fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<u8
         None => {
             Err(complaint(FAILED, format!("{id} is gone and nobody wrote down why; see {}", order.record.display())))
         }
+    }
+}
+
+/// The console, again with the next supervisor if one dies.
+fn attend_console(places: &Places, id: &MachineId, signals: &SigSet) -> anyhow::Result<Left> {
+    let mut left = console::attend(places, id, ConsoleAccess::Write, signals);
+    loop {
+        let runs_on = || client::watch(places, id, |_| true).ok().flatten().is_some_and(|status| status.ended.is_none());
+        match left {
+            Ok(Left::MachineEnded) if runs_on() => {}
+            // Died again before it answered; a refusal is an answer.
+            Err(ref error) if error.downcast_ref::<exit::Complaint>().is_none() && runs_on() => {}
+            Err(_) if !places.machine(id).exists() => return Ok(Left::MachineEnded),
+            other => return other,
+        }
+        eprintln!("\r\ngarboard: the console was lost and is attached again\r");
+        left = console::attend(places, id, ConsoleAccess::Write, signals);
     }
 }
 

@@ -1,29 +1,11 @@
-//! Commands that are one request: stop, pause, unpause, reset.
+//! Commands that are one request: pause, unpause, reset.
 
-use garboard_protocol::control::{ControlRequest, PauseReason, Status, StopMode};
+use garboard_protocol::control::{ControlRequest, PauseReason, Status};
 
-use crate::args::{MachineArgs, StopArgs};
+use crate::args::MachineArgs;
 use crate::client::{self, Outcome};
 use crate::exit;
 use crate::places::{MachineId, Places};
-
-/// `garboard stop`: returns once the machine is gone and nothing of it is left.
-pub(crate) fn stop(args: &StopArgs) -> anyhow::Result<u8> {
-    let places = Places::of_caller(None)?;
-    let mode = if args.force { StopMode::Force } else { StopMode::Graceful { within_seconds: args.grace_period } };
-    let request = ControlRequest::Stop { mode };
-    match client::request(&places, &args.machine, &request) {
-        Ok(_) => {}
-        // The supervisor is dead and stays dead: the keeper or, without one, we clean up.
-        Err(error) if places.machine(&args.machine).exists() && error.downcast_ref::<exit::Complaint>().is_none() => {
-            crate::keeper::clean_up_orphan(&places, &args.machine)?;
-        }
-        Err(error) => return Err(error),
-    }
-    crate::keeper::wait_until_gone(&places, &args.machine)?;
-    println!("{} stopped", args.machine);
-    Ok(exit::OK)
-}
 
 /// `garboard pause`.
 pub(crate) fn pause(args: &MachineArgs) -> anyhow::Result<u8> {

@@ -60,6 +60,7 @@ pub(crate) async fn run(
                 }
             }
             up.send_replace(None);
+            let _ = happened.send(Input::MonitorGone).await;
         }
         // If QEMU is dying, PID 1 says why; this line is for the case that it is not.
         Err(error) => tracing::error!(error = %Chain(&error), "the machine cannot be driven"),
