@@ -40,7 +40,7 @@ class Host:
                                          "GARBOARD_STATE_DIR": f"{directory}/state"}
         self.machine = self.directory / "run/default" / self.name
         self.shared = self.machine / "shared"
-        self.before = leftovers(directory)
+        self.before = leftovers(str(directory))
 
     def call(self, *arguments, **options):
         return subprocess.run([self.garboard, *arguments], env=self.environment, capture_output=True, text=True,
@@ -59,7 +59,8 @@ class Host:
         spec = {"domain": {"memory": {"guest": "256Mi"}, "devices": devices}, "terminationGracePeriodSeconds": 30}
         if tests is not None:
             container = {"image": IMAGE, "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd"}
-            arguments = f"console=ttyS0 quiet cryptomgr.notests garboard.test={tests} {words}"
+            # On a busy host the emulated timer is late, and the kernel would give up on it.
+            arguments = f"console=ttyS0 quiet cryptomgr.notests no_timer_check garboard.test={tests} {words}"
             spec["domain"]["firmware"] = {"kernelBoot": {"kernelArgs": arguments, "container": container}}
             devices["disks"] = [{"name": "root", "disk": {"bus": "virtio"}}]
             devices["interfaces"] = [{"name": "default", "masquerade": {}}]
@@ -179,6 +180,9 @@ def run_checks(garboard, image, checks):
     """Runs each (name, function of a Host) on a host of its own; prints the sums and answers with the exit code."""
     passed = failed = 0
     for name, check in checks:
+        # For whoever mends one of them.
+        if os.environ.get("ONLY", "") not in name:
+            continue
         # Short: a socket's path has at most 107 bytes.
         with tempfile.TemporaryDirectory(prefix="gbl-") as directory:
             os.chmod(directory, 0o755)  # the machine's own user must get through

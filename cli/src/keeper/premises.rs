@@ -122,7 +122,7 @@ impl Premises {
                 }
             }
         }
-        for directory in [&self.scratch, &self.machine] {
+        for directory in [&self.scratch, &set_aside(&self.machine)] {
             match std::fs::remove_dir_all(directory) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     failures.push(format!("{}: {error}", directory.display()));
@@ -134,6 +134,13 @@ impl Premises {
         }
         if failures.is_empty() { Ok(()) } else { anyhow::bail!("something was left behind: {}", failures.join("; ")) }
     }
+}
+
+/// Takes a directory away at once: nobody may find half of it, its lock gone and its order still there.
+fn set_aside(machine: &Path) -> PathBuf {
+    let name = machine.file_name().unwrap_or_default().to_string_lossy();
+    let aside = machine.with_file_name(format!(".{name}-{}", std::process::id()));
+    if std::fs::rename(machine, &aside).is_ok() { aside } else { machine.to_owned() }
 }
 
 fn duplicate(namespace: &NetNs) -> anyhow::Result<NetNs> {
