@@ -15,11 +15,11 @@ use crate::client;
 use crate::console::{self, Left};
 use crate::exit::{self, BAD_INPUT, FAILED, GUEST_FAILED, REFUSED, complaint};
 use crate::images::Images;
+use crate::keeper::spawn::MACHINE_UID;
 use crate::keeper::{self, order::Order};
 use crate::places::{MachineId, Places};
 use crate::resolve::{self, Surroundings};
 use crate::subject::{self, Subject};
-use crate::keeper::spawn::MACHINE_UID;
 use crate::{explain, passage, ports};
 
 /// `garboard run FILE…`.
@@ -235,7 +235,8 @@ fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<u8
 fn attend_console(places: &Places, id: &MachineId, signals: &SigSet) -> anyhow::Result<Left> {
     let mut left = console::attend(places, id, ConsoleAccess::Write, signals);
     loop {
-        let runs_on = || client::watch(places, id, |_| true).ok().flatten().is_some_and(|status| status.ended.is_none());
+        let runs_on =
+            || client::watch(places, id, |_| true).ok().flatten().is_some_and(|status| status.ended.is_none());
         match left {
             Ok(Left::MachineEnded) if runs_on() => {}
             // Died again before it answered; a refusal is an answer.

@@ -48,7 +48,9 @@ fn stop(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Result<()> {
             Ok(()) => asked = Asked::Yes,
             // Gone while we asked is what was wanted; never there is not.
             Err(error) if gone => return if attempt == 0 { Err(error) } else { Ok(()) },
-            Err(error) if attempt == ATTEMPTS || error.downcast_ref::<exit::Complaint>().is_some() => return Err(error),
+            Err(error) if attempt == ATTEMPTS || error.downcast_ref::<exit::Complaint>().is_some() => {
+                return Err(error);
+            }
             Err(_) => {}
         }
         if gone {
@@ -95,7 +97,8 @@ fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Resul
         match mode {
             StopMode::Force => last_word::note_force(&places.shared(id)),
             StopMode::Graceful { within_seconds } => {
-                let grace = within_seconds.map_or_else(|| keeper::grace(&machine), |seconds| Ok(Duration::from_secs(seconds)));
+                let grace =
+                    within_seconds.map_or_else(|| keeper::grace(&machine), |seconds| Ok(Duration::from_secs(seconds)));
                 processes::send(&processes::find(&machine, Part::Init), Signal::SIGTERM);
                 processes::wait_for_end(&machine, Part::Init, grace? + MARGIN);
             }
