@@ -122,8 +122,9 @@ impl Premises {
                 }
             }
         }
-        for directory in [&self.scratch, &set_aside(&self.machine)] {
-            match std::fs::remove_dir_all(directory) {
+        for directory in [&self.scratch, &self.machine] {
+            let doomed = if *directory == self.machine { set_aside(directory) } else { directory.clone() };
+            match std::fs::remove_dir_all(doomed) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     failures.push(format!("{}: {error}", directory.display()));
                 }
