@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use garboard_protocol::control::{ConsoleAccess, ControlRequest, Ended, Phase, Status, StopMode};
+use garboard_protocol::control::{ConsoleAccess, Ended, Phase, Status, StopMode};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -83,9 +83,13 @@ pub(crate) fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow
 fn first_start(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<Found> {
     let id = order.id();
     let status = match client::watch(places, &id, |status| status.phase != Phase::Scheduled) {
-        // It can be over before anybody asked; then the record says why.
-        Err(_) if !keeper_goes_on(places, &id) => None,
-        watched => watched?,
+        // It can be over before anybody asked, or between two runs; then the record says why.
+        Err(_) if !keeper_goes_on(places, &id) || between::read(&order.machine).is_some() => None,
+        Err(error) => {
+            keeper::give_up(places, &id)?;
+            return Err(error);
+        }
+        Ok(status) => status,
     };
     match status {
         Some(status) if status.phase == Phase::Running => Ok(Found::Running),
@@ -163,11 +167,7 @@ fn keeper_goes_on(places: &Places, id: &MachineId) -> bool {
 fn stop(places: &Places, order: &Order) -> anyhow::Result<u8> {
     let id = order.id();
     eprintln!("\r\npowering {id} down, at most {} s", order.grace_seconds);
-    crate::simple::stop_for_good(
-        places,
-        &id,
-        &ControlRequest::Stop { mode: StopMode::Graceful { within_seconds: None } },
-    )?;
+    crate::stop::stop_for_good(places, &id, StopMode::Graceful { within_seconds: None })?;
     conclude(order, None)
 }
 

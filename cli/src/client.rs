@@ -99,25 +99,60 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
     }
 }
 
-/// Follows the status until `until` says stop or the machine is gone; answers with the last one seen.
+/// Whether an error means that the supervisor is there and says nothing, as one that was stopped does.
+pub(crate) fn is_silence(error: &anyhow::Error) -> bool {
+    let kinds = error.chain().filter_map(|cause| Some(cause.downcast_ref::<std::io::Error>()?.kind()));
+    let silent = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut];
+    kinds.into_iter().any(|kind| silent.contains(&kind))
+}
+
+/// Follows the status until `until` says stop, the run is over or the machine is gone; answers with the last one seen.
+/// A supervisor that dies is followed by the next one, as long as there is a keeper to start it.
 pub(crate) fn watch(
     places: &Places,
     id: &MachineId,
     mut until: impl FnMut(&Status) -> bool,
 ) -> anyhow::Result<Option<Status>> {
-    let stream = connect(places, id)?;
+    let machine = places.machine(id);
+    let mut stream = connect(places, id)?;
+    let mut last: Option<Status> = None;
+    loop {
+        if follow(&stream, &mut last, &mut until)? == Followed::Enough || !crate::keeper::keeper_is_alive(&machine) {
+            return Ok(last);
+        }
+        stream = match connect(places, id) {
+            Err(_) if !machine.exists() => return Ok(last),
+            other => other?,
+        };
+    }
+}
+
+/// Why following a status ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Followed {
+    /// What was waited for is so, or nothing more will come.
+    Enough,
+    /// The supervisor hung up.
+    Lost,
+}
+
+fn follow(
+    stream: &UnixStream,
+    last: &mut Option<Status>,
+    until: &mut impl FnMut(&Status) -> bool,
+) -> anyhow::Result<Followed> {
     stream.set_read_timeout(None)?;
-    (&mut &stream).write_all(&wire::encode(&ControlRequest::Watch)?)?;
-    let mut last = None;
-    for line in BufReader::new(&stream).split(b'\n') {
-        let Ok(line) = line else { break };
-        if let ControlReply::Status(status) = wire::decode(&line)? {
-            let enough = until(&status);
-            last = Some(*status);
-            if enough {
-                break;
-            }
+    if (&mut &*stream).write_all(&wire::encode(&ControlRequest::Watch)?).is_err() {
+        return Ok(Followed::Lost);
+    }
+    for line in BufReader::new(stream).split(b'\n') {
+        // Half a line is what a supervisor leaves that is killed while it writes.
+        let Some(ControlReply::Status(status)) = line.ok().and_then(|line| wire::decode(&line).ok()) else { break };
+        let enough = until(&status) || status.ended.is_some();
+        *last = Some(*status);
+        if enough {
+            return Ok(Followed::Enough);
         }
     }
-    Ok(last)
+    Ok(Followed::Lost)
 }

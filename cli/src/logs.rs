@@ -67,6 +67,15 @@ fn argv(directory: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The last thing a supervisor complained of before it died, for a machine that never came to run.
+pub(crate) fn last_complaint(directory: &Path) -> String {
+    let text = std::fs::read_to_string(directory.join(SUPERVISOR_LOG)).unwrap_or_default();
+    let complaints = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let errors = complaints.filter(|event| event["level"] == "ERROR");
+    let last = errors.filter_map(|event| event["fields"]["error"].as_str().map(str::to_owned)).last();
+    last.unwrap_or_else(|| "its supervisor died again and again".to_owned())
+}
+
 /// The supervisor's lines for a person: time, level, message, fields.
 fn events(directory: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(directory.join(SUPERVISOR_LOG)).unwrap_or_default();

@@ -19,6 +19,7 @@ mod images;
 mod keeper;
 mod logs;
 mod manifest;
+mod passage;
 mod places;
 mod ports;
 mod ps;
@@ -27,6 +28,7 @@ mod qmp;
 mod resolve;
 mod run;
 mod simple;
+mod stop;
 mod subject;
 mod validate;
 mod vnc;
@@ -44,7 +46,7 @@ fn main() -> ExitCode {
         Command::Ps(args) => ps::run(&args),
         Command::Console(args) => console::run(&args),
         Command::Vnc(args) => vnc::run(&args),
-        Command::Stop(args) => simple::stop(&args),
+        Command::Stop(args) => stop::run(&args),
         Command::Pause(args) => simple::pause(&args),
         Command::Unpause(args) => simple::unpause(&args),
         Command::Reset(args) => simple::reset(&args),

@@ -98,6 +98,8 @@ fn directories(parent: &Path) -> Vec<String> {
     entries
         .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
         .filter_map(|entry| entry.file_name().into_string().ok())
+        // What is being removed; no name of Kubernetes begins with a dot.
+        .filter(|name| !name.starts_with('.'))
         .collect()
 }
 

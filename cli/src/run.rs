@@ -13,11 +13,12 @@ use crate::exit::{BAD_INPUT, FAILED, REFUSED, complaint};
 use crate::images::Images;
 use crate::keeper::decide::RunStrategy;
 use crate::keeper::order::{Order, record_name};
+use crate::keeper::spawn::MACHINE_UID;
 use crate::keeper::{self};
 use crate::places::{MachineId, Places};
 use crate::resolve::{self, Surroundings};
 use crate::subject::{self, Subject};
-use crate::{attend, explain, ports};
+use crate::{attend, explain, passage, ports};
 
 /// `garboard run FILE…`.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
@@ -28,6 +29,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         eprintln!("garboard: {} is meant to stay off (runStrategy Halted); this start counts, once", subject.id);
     }
     let order = decide(args, &places, &subject)?;
+    refuse_closed_directories(&places)?;
     // From here on Ctrl-C and SIGTERM mean: power the guest down, then leave.
     let signals = block_signals()?;
     make_directories(&places, &order)?;
@@ -44,7 +46,7 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     if !machine.exists() {
         return Ok(());
     }
-    if keeper::keeper_is_alive(&machine) {
+    if keeper::keeper_is_alive(&machine) || keeper::has_guest(&machine) {
         let text =
             format!("{id} runs already; attach with `garboard console {id}` or end it with `garboard stop {id}`");
         return Err(complaint(REFUSED, text));
@@ -159,6 +161,16 @@ fn make_directories(places: &Places, order: &Order) -> anyhow::Result<()> {
     };
     create(&places.runtime)?;
     create(&order.machine)
+}
+
+/// As root the machine's processes are another user's, who must get to its files and to our programs.
+fn refuse_closed_directories(places: &Places) -> anyhow::Result<()> {
+    if !nix::unistd::geteuid().is_root() {
+        return Ok(());
+    }
+    passage::check(&places.runtime, "the runtime directory", MACHINE_UID)?;
+    passage::check(&places.state.join("scratch"), "the state directory", MACHINE_UID)?;
+    passage::check(&keeper::spawn::program("garboard-launcher")?, "the program", MACHINE_UID)
 }
 
 fn block_signals() -> anyhow::Result<SigSet> {

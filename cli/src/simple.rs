@@ -1,48 +1,11 @@
-//! Commands that are one request: stop, pause, unpause, reset.
+//! Commands that are one request: pause, unpause, reset.
 
-use garboard_protocol::control::{ControlRequest, PauseReason, Status, StopMode};
+use garboard_protocol::control::{ControlRequest, PauseReason, Status};
 
-use crate::args::{MachineArgs, StopArgs};
+use crate::args::MachineArgs;
 use crate::client::{self, Outcome};
 use crate::exit;
-use crate::keeper::between;
 use crate::places::{MachineId, Places};
-
-/// `garboard stop`: returns once the machine is gone and nothing of it is left.
-pub(crate) fn stop(args: &StopArgs) -> anyhow::Result<u8> {
-    let places = Places::of_caller(None)?;
-    let mode = if args.force { StopMode::Force } else { StopMode::Graceful { within_seconds: args.grace_period } };
-    let request = ControlRequest::Stop { mode };
-    stop_for_good(&places, &args.machine, &request)?;
-    println!("{} stopped", args.machine);
-    Ok(exit::OK)
-}
-
-/// Ends a machine whatever its run strategy is; returns once nothing of it is left.
-pub(crate) fn stop_for_good(places: &Places, id: &MachineId, request: &ControlRequest) -> anyhow::Result<()> {
-    let machine = places.machine(id);
-    let was_there = machine.exists();
-    // First, so that a run that ends by itself just now is the last one.
-    between::wish_it_down(&machine)?;
-    loop {
-        // The keeper has heard the wish, unless it was just about to begin the next run: that one is stopped.
-        while between::read(&machine).is_some() && crate::keeper::keeper_is_alive(&machine) {
-            crate::keeper::pause_briefly();
-        }
-        match client::request(places, id, request) {
-            Ok(_) => break,
-            Err(_) if was_there && !machine.exists() => return Ok(()),
-            Err(_) if between::read(&machine).is_some() => {}
-            // The supervisor is dead and stays dead: the keeper or, without one, we clean up.
-            Err(error) if error.downcast_ref::<exit::Complaint>().is_none() => {
-                crate::keeper::clean_up_orphan(places, id)?;
-                break;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    crate::keeper::wait_until_gone(places, id)
-}
 
 /// `garboard pause`.
 pub(crate) fn pause(args: &MachineArgs) -> anyhow::Result<u8> {

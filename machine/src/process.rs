@@ -32,6 +32,9 @@ impl Arg for Sandbox {
 ///
 /// `shutdown` is always `poweroff`: QEMU sends `SHUTDOWN` with its reason on every monitor and then exits. Who needs
 /// it to stay (a soft reboot) says so at run time with `set-action`.
+///
+/// `panic` is always `pause`, and so is a watchdog that ends the run: a QEMU that leaves by itself would leave with the
+/// same exit code as after a power-off, and a supervisor that was away could not tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     /// The guest reboots.
@@ -56,7 +59,7 @@ pub enum WatchdogAction {
     Reset,
     /// Press the power button.
     Shutdown,
-    /// End at once.
+    /// End at once: the guest is held, and the supervisor ends QEMU.
     Poweroff,
 }
 
@@ -69,12 +72,12 @@ impl Arg for Action {
         let watchdog = match self.watchdog {
             WatchdogAction::Reset => "reset",
             WatchdogAction::Shutdown => "shutdown",
-            WatchdogAction::Poweroff => "poweroff",
+            WatchdogAction::Poweroff => "pause",
         };
         let options = Options::new()
             .set("reboot", reboot)
             .set("shutdown", "poweroff")
-            .set("panic", "shutdown")
+            .set("panic", "pause")
             .set("watchdog", watchdog);
         Argument::options("-action", options)
     }

@@ -189,6 +189,8 @@ fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
         ExitCause::ForceStopped
     } else if hints.grace_exceeded {
         ExitCause::GracePeriodExceeded
+    } else if let Some(signal) = handled_signal(&report.last_words) {
+        ExitCause::QemuKilled { signal }
     } else if hints.stop_requested || report.asked_by_init {
         ExitCause::StoppedGracefully
     } else if hints.guest_reboot {
@@ -196,6 +198,13 @@ fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
     } else {
         ExitCause::GuestShutdown
     }
+}
+
+/// The signal that QEMU left for on its own: it handles SIGTERM, SIGINT and SIGHUP, says so last (`qemu_kill_report` in
+/// `softmmu/runstate.c`) and exits with 0 as after a power-off.
+fn handled_signal(last_words: &str) -> Option<i32> {
+    let (_, rest) = last_words.lines().last()?.split_once(": terminating on signal ")?;
+    rest.split(' ').next()?.parse().ok()
 }
 
 #[cfg(test)]
@@ -242,6 +251,11 @@ mod tests {
                 ExitReport { oom_kills: 1, ..report(killed) },
                 EndHints { stop_requested: true, ..none },
                 ExitCause::OutOfMemory { limit_bytes: Some(1 << 20) },
+            ),
+            (
+                ExitReport { last_words: "qemu: terminating on signal 15 from pid 7 (kill)".into(), ..report(clean) },
+                EndHints { stop_requested: true, ..none },
+                ExitCause::QemuKilled { signal: 15 },
             ),
             (report(ProcessEnd::Signalled { signal: 11 }), none, ExitCause::QemuCrashed { signal: 11 }),
             (report(ProcessEnd::Exited { code: 1 }), none, ExitCause::QemuFailed { code: 1 }),

@@ -116,6 +116,8 @@ impl AgentServer {
 
     async fn plumb(&self, requests: Vec<InterfaceRequest>) -> anyhow::Result<Reply> {
         let namespace = self.namespace()?;
+        // One at a time: a supervisor that was killed while it was served is followed by one that asks for the same.
+        let mut plumbed = self.plumbed.lock().await;
         let plans = requests.iter().map(net_plan).collect::<anyhow::Result<Vec<_>>>()?;
         let request = UplinkRequest { id: self.id.clone(), uplink: UPLINK.parse()?, avoid: guest_ranges(&plans) };
         let uplink =
@@ -135,7 +137,7 @@ impl AgentServer {
             let sockets = push_sockets(interface.sockets, &mut descriptors);
             replies.push(describe(request, (taps, vhosts), sockets, interface.guest));
         }
-        *self.plumbed.lock().await = requests.into_iter().zip(plans).collect();
+        *plumbed = requests.into_iter().zip(plans).collect();
         Ok((AgentReply::Plumbed { interfaces: replies }, descriptors))
     }
 

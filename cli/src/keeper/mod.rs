@@ -16,8 +16,10 @@ mod agent_server;
 pub(crate) mod between;
 pub(crate) mod decide;
 mod ending;
+pub(crate) mod last_word;
 pub(crate) mod order;
 mod premises;
+pub(crate) mod processes;
 mod projected;
 mod record;
 pub(crate) mod spawn;
@@ -52,6 +54,8 @@ const STARTED: &str = "started";
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 /// How long the rest of a machine's directory may outlive its lock.
 const LAST_FILES: Duration = Duration::from_secs(2);
+/// A machine whose supervisors have died this often before QEMU was executed is given up.
+const MOST_FALSE_STARTS: u32 = 20;
 /// How long the supervisor may take to tell everybody how it ended.
 const FAREWELL: Duration = Duration::from_secs(5);
 
@@ -184,6 +188,7 @@ async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Sig
     };
     say_started();
     let mut pause: Option<Duration> = None;
+    let mut false_starts = 0;
     loop {
         tokio::select! {
             _ = children.recv() => {}
@@ -200,6 +205,11 @@ async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Sig
         if pause.is_none() && has_ended(supervisor) {
             tracing::warn!("the supervisor died; starting the next one");
             pause = Some(RESTART_PAUSE);
+            false_starts += u32::from(!is_launched(&shared));
+            if false_starts == MOST_FALSE_STARTS {
+                last_word::never_started(&shared, crate::logs::last_complaint(&shared));
+                ask_to_terminate(init);
+            }
         }
     }
 }
@@ -237,6 +247,12 @@ async fn say_goodbye(supervisor: Pid, shared: &Path) {
 fn has_told(shared: &Path) -> bool {
     let journal = garboard_launcher::supervisor::journal::read(shared);
     matches!(journal, Ok(Some(journal)) if journal.ended.is_some())
+}
+
+/// Whether the journal says that QEMU was executed, or may have been.
+fn is_launched(shared: &Path) -> bool {
+    let journal = garboard_launcher::supervisor::journal::read(shared);
+    matches!(journal, Ok(Some(journal)) if journal.launched)
 }
 
 fn say_started() {
@@ -312,11 +328,33 @@ pub(crate) fn pause_briefly() {
     let _ = nix::poll::poll(&mut [], nix::poll::PollTimeout::from(20_u8));
 }
 
-/// Removes everything of a machine whose keeper is dead: processes by cgroup, network by name, files.
+/// Has the keeper end a machine that `run` cannot follow any more.
+pub(crate) fn give_up(places: &Places, id: &MachineId) -> anyhow::Result<()> {
+    let machine = places.machine(id);
+    processes::send(&processes::find(&machine, processes::Part::Keeper), Signal::SIGTERM);
+    wait_until_gone(places, id)
+}
+
+/// Whether a machine without a keeper still has a guest: then it is no leftover.
+pub(crate) fn has_guest(machine: &Path) -> bool {
+    !processes::find(machine, processes::Part::Init).is_empty()
+}
+
+/// How long the guest of a machine may take to power down.
+pub(crate) fn grace(machine: &Path) -> anyhow::Result<Duration> {
+    Ok(Duration::from_secs(read_order(machine)?.grace_seconds))
+}
+
+fn read_order(machine: &Path) -> anyhow::Result<Order> {
+    let bytes = std::fs::read(machine.join(ORDER)).context("read the machine's order")?;
+    serde_json::from_slice(&bytes).context("understand the machine's order")
+}
+
+/// Removes everything of a machine whose keeper is dead: processes, network by name, files.
 pub(crate) fn clean_up_orphan(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     let machine = places.machine(id);
-    let order: Order = serde_json::from_slice(&std::fs::read(machine.join(ORDER)).context("read the machine's order")?)
-        .context("understand the machine's order")?;
+    let order = read_order(&machine)?;
+    processes::end_all(&machine);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         keep_record(&order)?;

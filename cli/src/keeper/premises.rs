@@ -155,7 +155,8 @@ impl Premises {
             }
         }
         for directory in [&self.scratch, &self.machine] {
-            match std::fs::remove_dir_all(directory) {
+            let doomed = if *directory == self.machine { set_aside(directory) } else { directory.clone() };
+            match std::fs::remove_dir_all(doomed) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     failures.push(format!("{}: {error}", directory.display()));
                 }
@@ -171,6 +172,13 @@ impl Premises {
 /// Whom the machine's files belong to, if not to the keeper's own user.
 fn owner() -> Option<u32> {
     nix::unistd::geteuid().is_root().then_some(MACHINE_UID)
+}
+
+/// Takes a directory away at once: nobody may find half of it, its lock gone and its order still there.
+fn set_aside(machine: &Path) -> PathBuf {
+    let name = machine.file_name().unwrap_or_default().to_string_lossy();
+    let aside = machine.with_file_name(format!(".{name}-{}", std::process::id()));
+    if std::fs::rename(machine, &aside).is_ok() { aside } else { machine.to_owned() }
 }
 
 fn duplicate(namespace: &NetNs) -> anyhow::Result<NetNs> {

@@ -15,8 +15,9 @@ const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 /// Runs kept for each machine.
 const MAX_RUNS: usize = 10;
 
-/// Copies the record of a run and lets the oldest ones go.
+/// Copies the record of a run and lets the oldest ones go. A run whose end nobody has told is explained first.
 pub(crate) fn keep(shared: &Path, record: &Path) -> anyhow::Result<()> {
+    super::last_word::complete(shared);
     std::fs::create_dir_all(record).with_context(|| format!("create {}", record.display()))?;
     let serial = paths::serial_log(0);
     let names = [

@@ -7,7 +7,7 @@ use garboard_protocol::launch::Launch;
 use nix::unistd::Pid;
 
 use super::InitError;
-use crate::sys::descriptors;
+use crate::sys::{descriptors, signals};
 
 /// Starts QEMU. The first descriptor is its log; the others go to the numbers the launch names.
 ///
@@ -26,7 +26,9 @@ pub(super) fn spawn(launch: &Launch, mut arrived: Vec<OwnedFd>) -> Result<Pid, I
         .argv
         .split_first()
         .ok_or_else(|| InitError::system("read the launch", std::io::Error::other("it names no program")))?;
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    signals::unblock(&mut command);
+    let child = command
         .args(arguments)
         .env_clear()
         .envs(launch.environment.iter().map(|(name, value)| (name, value)))

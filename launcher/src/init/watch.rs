@@ -211,7 +211,15 @@ impl Init {
 
     fn take_messages(&mut self) -> Result<(), InitError> {
         while let Some(link) = &mut self.link {
-            match link.receive()? {
+            let received = match link.receive() {
+                // A supervisor of another build may say what we do not know; QEMU must not die of that.
+                Err(error) if self.machine.is_some() => {
+                    complain(&error.chain());
+                    Received::Closed
+                }
+                other => other?,
+            };
+            match received {
                 Received::Nothing => return Ok(()),
                 Received::Closed => {
                     self.link = None;

@@ -8,7 +8,7 @@ use garboard_protocol::exit::ExitReport;
 use garboard_protocol::launch::{FromInit, InitState, Launch, ToInit};
 use garboard_protocol::paths;
 use tokio::net::UnixListener;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::timeout;
 
 use super::line_socket::{LineError, LineSocket};
@@ -112,6 +112,7 @@ async fn converse(
 ) -> Result<(), LineError> {
     let Greeted { mut socket, state } = greeted;
     if let (InitState::Waiting, Some(ready)) = (state, launch.take()) {
+        write_down(happened).await;
         let descriptors: Vec<_> = ready.descriptors.iter().map(AsFd::as_fd).collect();
         socket.send(&ToInit::Launch(ready.launch), &descriptors).await?;
     }
@@ -127,5 +128,13 @@ async fn converse(
                 None => return Ok(()),
             }
         }
+    }
+}
+
+/// A supervisor that is killed after this attaches to what may run, instead of preparing it a second time.
+async fn write_down(happened: &mpsc::Sender<Input>) {
+    let (written, done) = oneshot::channel();
+    if happened.send(Input::Launching(written)).await.is_ok() {
+        let _ = done.await;
     }
 }

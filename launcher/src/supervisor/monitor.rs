@@ -64,6 +64,7 @@ pub(crate) async fn run(
                 }
             }
             up.send_replace(None);
+            let _ = happened.send(Input::MonitorGone).await;
         }
         Err(error) => {
             let sentence = Chain(&error).to_string();

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use garboard_protocol::control::{Phase, Status};
+use garboard_protocol::exit::EndHints;
 use garboard_protocol::journal::Journal;
 
 use super::prepare::Order;
@@ -49,12 +50,35 @@ pub(crate) fn from_journal(journal: &Journal, order: &Order, status: Status, sha
     DriverSeed { life, journal: journal.clone(), status, on_ready, shared: shared.to_owned() }
 }
 
-/// A stop that was under way goes on: the deadline in the journal is an instant, not a duration.
+/// A stop that was under way goes on: the deadline in the journal is an instant, not a duration. One that had come to
+/// its last step is not taken back to asking the guest.
 fn state(journal: &Journal) -> State {
-    match (&journal.ended, journal.launched, journal.stop_deadline_ms) {
+    match (&journal.ended, journal.stop_deadline_ms, journal.launched) {
         (Some(ended), ..) => State::Ended(Box::new(ended.clone())),
-        (None, true, Some(force_at_ms)) => State::Stopping { force_at_ms, asked: Asked::NotYet },
-        (None, true, None) => State::Launched,
-        (None, false, _) => State::Preparing,
+        (None, Some(kill_at_ms), _) if is_ending(journal.hints) => State::Ending { kill_at_ms },
+        (None, Some(force_at_ms), _) => State::Stopping { force_at_ms, asked: Asked::NotYet },
+        (None, None, true) => State::Launched,
+        (None, None, false) => State::Preparing,
+    }
+}
+
+/// Whether the guest is no longer asked.
+fn is_ending(hints: EndHints) -> bool {
+    hints.force_requested || hints.grace_exceeded || hints.guest_panicked || hints.watchdog
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stop_goes_on_where_the_last_supervisor_left_it() {
+        let asked = Journal { launched: true, stop_deadline_ms: Some(7), ..Journal::default() };
+        assert_eq!(state(&asked), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
+        let forced = Journal { hints: EndHints { force_requested: true, ..EndHints::default() }, ..asked.clone() };
+        assert_eq!(state(&forced), State::Ending { kill_at_ms: 7 });
+        let before_the_launch = Journal { launched: false, ..asked };
+        assert_eq!(state(&before_the_launch), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
+        assert_eq!(state(&Journal::default()), State::Preparing);
     }
 }

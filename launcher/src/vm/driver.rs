@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use garboard_protocol::control::{GuestStatus, InterfaceStatus, Status};
+use garboard_protocol::exit::ExitReport;
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::{FromInit, ToInit};
 use garboard_qmp::{CallError, Monitor};
@@ -34,6 +35,8 @@ pub struct Planned {
 pub enum Input {
     /// The machine was planned, or the plan of an earlier supervisor was found.
     Planned(Box<Planned>),
+    /// A launch is about to be sent to PID 1; answered once the journal says so.
+    Launching(oneshot::Sender<()>),
     /// PID 1 said something.
     Init(FromInit),
     /// QEMU's monitor answered and the machine is as planned.
@@ -43,6 +46,8 @@ pub enum Input {
         /// What QEMU said of itself.
         run_state: RunState,
     },
+    /// QEMU closed its monitor; everything it said there has been told.
+    MonitorGone,
     /// QEMU said something that matters.
     Guest(Event),
     /// The guest agent came or went.
@@ -86,9 +91,21 @@ pub struct DriverSeed {
     pub shared: PathBuf,
 }
 
+/// How long QEMU's last events may take to arrive after PID 1 has told of its end.
+const LAST_EVENTS: Duration = Duration::from_secs(1);
+
+/// An end that PID 1 has told of, kept back until QEMU's last events are in: they say why.
+struct PendingEnd {
+    report: Box<ExitReport>,
+    until: Instant,
+}
+
 /// The driver.
 pub struct Driver {
     seed: DriverSeed,
+    /// What the file holds.
+    written: Journal,
+    pending_end: Option<PendingEnd>,
     queue: RequestQueue,
     monitor: Option<Monitor>,
     agent: Option<Arc<dyn PowerDown>>,
@@ -115,8 +132,8 @@ impl Driver {
             State::Ending { kill_at_ms } => Some(kill_at_ms),
             State::Preparing | State::Launched | State::Running { .. } | State::Ended(_) => None,
         };
-        let queue = RequestQueue::default();
-        Self { seed, queue, monitor: None, agent: None, init, publish, wake_at_ms }
+        let (queue, written) = (RequestQueue::default(), seed.journal.clone());
+        Self { seed, written, pending_end: None, queue, monitor: None, agent: None, init, publish, wake_at_ms }
     }
 
     /// Drives the machine until it has ended or the supervisor is to leave.
@@ -126,7 +143,7 @@ impl Driver {
             if let State::Ended(_) = self.seed.life.state {
                 return Left::MachineEnded;
             }
-            let wake = self.wake_instant();
+            let (wake, end) = (self.wake_instant(), self.pending_end.as_ref().map(|pending| pending.until));
             tokio::select! {
                 biased;
                 input = inputs.happened.recv() => match input {
@@ -137,6 +154,7 @@ impl Driver {
                     self.wake_at_ms = None;
                     self.apply(Event::TimePassed).await;
                 }
+                () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => self.finish_pending_end().await,
                 Some((request, reply)) = inputs.requests.recv() => {
                     let verdict = self.queue.offer(request, View::from(&self.seed.life.state));
                     let _ = reply.send(verdict);
@@ -156,9 +174,13 @@ impl Driver {
 
     async fn take(&mut self, input: Input) {
         match input {
+            Input::Launching(written) => {
+                self.seed.journal.launched = true;
+                self.write_journal();
+                let _ = written.send(());
+            }
             Input::Init(FromInit::Spawned { pid }) => {
                 tracing::info!(pid, "QEMU was executed");
-                self.seed.journal.launched = true;
                 self.apply(Event::Spawned).await;
             }
             Input::Init(FromInit::TerminationRequested) => {
@@ -169,7 +191,13 @@ impl Driver {
                     self.tell_init_of_deadline(*force_at_ms).await;
                 }
             }
-            Input::Init(FromInit::Ended { report }) => self.apply(Event::QemuGone(Box::new(report))).await,
+            Input::Init(FromInit::Ended { report }) => {
+                let until = Instant::now() + LAST_EVENTS;
+                self.pending_end = Some(PendingEnd { report: Box::new(report), until });
+                if self.monitor.is_none() {
+                    self.finish_pending_end().await;
+                }
+            }
             Input::Init(FromInit::Hello { .. }) => {}
             Input::Planned(planned) => {
                 let status = &mut self.seed.status;
@@ -183,6 +211,10 @@ impl Driver {
                 self.monitor = Some(monitor);
                 let on_ready = std::mem::replace(&mut self.seed.on_ready, OnReady::Leave);
                 self.apply(Event::MonitorReady { run_state, on_ready }).await;
+            }
+            Input::MonitorGone => {
+                self.monitor = None;
+                self.finish_pending_end().await;
             }
             Input::Guest(event) => self.apply(event).await,
             Input::AgentUp(agent) => {
@@ -200,6 +232,12 @@ impl Driver {
             }
             Input::MonitorFailed(_) => {}
             Input::Leave => {}
+        }
+    }
+
+    async fn finish_pending_end(&mut self) {
+        if let Some(pending) = self.pending_end.take() {
+            self.apply(Event::QemuGone(pending.report)).await;
         }
     }
 
@@ -307,7 +345,6 @@ impl Driver {
 
     fn write_journal(&mut self) {
         let life = &self.seed.life;
-        let before = self.seed.journal.clone();
         let journal = &mut self.seed.journal;
         journal.version = garboard_protocol::PROTOCOL_VERSION;
         journal.hints = life.memory.hints;
@@ -320,8 +357,9 @@ impl Driver {
         if let State::Ended(ended) = &life.state {
             journal.ended = Some((**ended).clone());
         }
-        if *journal != before {
+        if *journal != self.written {
             journal::write(&self.seed.shared, journal);
+            self.written = journal.clone();
         }
     }
 
