@@ -223,11 +223,26 @@ pub(crate) fn pause_briefly() {
 /// Removes everything of a machine whose keeper is dead: processes by cgroup, network by name, files.
 pub(crate) fn clean_up_orphan(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     let machine = places.machine(id);
-    let order: Order = serde_json::from_slice(&std::fs::read(machine.join(ORDER)).context("read the machine's order")?)
-        .context("understand the machine's order")?;
+    let order = match std::fs::read(machine.join(ORDER)) {
+        Ok(bytes) => bytes,
+        // The order goes with the machine's files, and those go last.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return remove_remains(&machine),
+        Err(error) => return Err(error).context("read the machine's order"),
+    };
+    let order: Order = serde_json::from_slice(&order).context("understand the machine's order")?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         record::keep(&order.shared(), &order.record).context("keep the record of the run")?;
         Premises::adopt(&order).remove().await
     })
+}
+
+/// What a keeper had not removed yet when it was seen without its lock, or died.
+fn remove_remains(machine: &Path) -> anyhow::Result<()> {
+    match std::fs::remove_dir_all(machine) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("remove {}", machine.display()))
+        }
+        _ => Ok(()),
+    }
 }

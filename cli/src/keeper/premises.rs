@@ -123,7 +123,7 @@ impl Premises {
             }
         }
         for directory in [&self.scratch, &self.machine] {
-            match std::fs::remove_dir_all(directory) {
+            match remove_lock_last(directory) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     failures.push(format!("{}: {error}", directory.display()));
                 }
@@ -134,6 +134,26 @@ impl Premises {
         }
         if failures.is_empty() { Ok(()) } else { anyhow::bail!("something was left behind: {}", failures.join("; ")) }
     }
+}
+
+/// Whoever waits for the machine's end and finds no lock takes the keeper for dead: by then nothing else may be left.
+fn remove_lock_last(directory: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_name() == LOCK {
+            continue;
+        }
+        let removed = if entry.file_type()?.is_dir() {
+            std::fs::remove_dir_all(entry.path())
+        } else {
+            std::fs::remove_file(entry.path())
+        };
+        match removed {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    std::fs::remove_dir_all(directory)
 }
 
 fn duplicate(namespace: &NetNs) -> anyhow::Result<NetNs> {
