@@ -1,11 +1,12 @@
 //! Seed media and file trees: discs in memory. Nothing of a Secret is ever written to a file system.
 //!
-//! The memory file is sealed before QEMU gets it, so its content is what was made here, for as long as it lives.
+//! The memory file is sealed before QEMU gets it: its size always, its content too unless the guest sees a disk that it
+//! may write to. What it writes then is its own copy, gone with QEMU.
 
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use nix::fcntl::{FcntlArg, OFlag, SealFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
@@ -16,13 +17,13 @@ use crate::iso::{DiscTree, TreeError, VolumeLabel, image};
 use crate::open::{Access, DiskKind, OpenedDisk};
 use crate::qcow2::{Format, ImageFacts};
 
-/// Makes the disc of a tree: cloud-init's drives, answer files, anything of [`crate::seed`].
+/// Makes the disc of a tree: cloud-init's drives, answer files, anything of [`crate::seed`]. `access` is the guest's.
 ///
 /// # Errors
 /// [`SourceError::Memory`].
-pub fn of_tree(tree: &DiscTree, label: &VolumeLabel) -> Result<Disk, SourceError> {
+pub fn of_tree(tree: &DiscTree, label: &VolumeLabel, access: Access) -> Result<Disk, SourceError> {
     let bytes = image(tree, label);
-    let opened = sealed(&bytes).map_err(SourceError::Memory)?;
+    let opened = sealed(&bytes, access).map_err(SourceError::Memory)?;
     let facts = ImageFacts { format: Format::Raw, virtual_bytes: opened.size_bytes };
     Ok(Disk { opened, facts, warnings: Vec::new() })
 }
@@ -35,18 +36,28 @@ pub fn files(files: &BTreeMap<String, Vec<u8>>) -> Result<DiscTree, TreeError> {
     crate::seed::files_disc(files)
 }
 
-/// Bytes in a sealed memory file, open for reading only.
-fn sealed(bytes: &[u8]) -> std::io::Result<OpenedDisk> {
+/// Bytes in a sealed memory file, open for exactly this access.
+///
+/// QEMU's fd sets hand a descriptor out only for the access mode it was opened with, so a read-only disk needs a
+/// read-only descriptor and any other a writable one.
+fn sealed(bytes: &[u8], access: Access) -> std::io::Result<OpenedDisk> {
     let memory = memfd_create(c"garboard-disc", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     let mut file = File::from(memory);
     file.write_all(bytes)?;
-    let seals = SealFlag::F_SEAL_WRITE | SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+    let mut seals = SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+    seals.set(SealFlag::F_SEAL_WRITE, access == Access::ReadOnly);
     fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
-    // QEMU's fd sets hand a descriptor out only for the access mode it was opened with, so a read-only disk needs a
-    // read-only descriptor. Our own descriptor of an unlinked memory file: nobody can exchange what this name means.
+    let fd = match access {
+        Access::ReadWrite => file.into(),
+        Access::ReadOnly => open_for_reading(&file)?,
+    };
+    Ok(OpenedDisk { fd, size_bytes: bytes.len() as u64, kind: DiskKind::File, access, direct: false })
+}
+
+/// Our own descriptor of an unlinked memory file: nobody can exchange what this name means.
+fn open_for_reading(file: &File) -> nix::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let fd = nix::fcntl::open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?;
-    Ok(OpenedDisk { fd, size_bytes: bytes.len() as u64, kind: DiskKind::File, access: Access::ReadOnly, direct: false })
+    nix::fcntl::open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
 }
 
 #[cfg(test)]
@@ -60,7 +71,7 @@ mod tests {
     #[test]
     fn a_disc_is_whole_sectors_of_sealed_memory() {
         let seed = NoCloud { instance_id: "1".into(), user_data: b"#cloud-config\n".to_vec(), ..NoCloud::default() };
-        let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label()).unwrap();
+        let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label(), Access::ReadOnly).unwrap();
         assert_eq!(disk.facts.virtual_bytes % 2048, 0);
         assert_eq!(disk.opened.access, Access::ReadOnly);
         let file = File::from(disk.opened.fd);
@@ -73,9 +84,20 @@ mod tests {
     }
 
     #[test]
+    fn a_disc_on_a_writable_disk_keeps_its_size() {
+        let seed = NoCloud { instance_id: "1".into(), ..NoCloud::default() };
+        let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label(), Access::ReadWrite).unwrap();
+        assert_eq!(disk.opened.access, Access::ReadWrite);
+        let file = File::from(disk.opened.fd);
+        file.write_all_at(b"x", 0).unwrap();
+        assert!(file.write_at(b"x", disk.opened.size_bytes).is_err(), "a guest cannot make it take more memory");
+        assert!(file.set_len(0).is_err());
+    }
+
+    #[test]
     fn files_of_a_config_map_are_readable_by_all() {
         let tree = files(&BTreeMap::from([("app.conf".to_owned(), b"a=1\n".to_vec())])).unwrap();
         assert_eq!(tree.readers(), Readers::Everyone);
-        assert!(of_tree(&tree, &VolumeLabel::files()).is_ok());
+        assert!(of_tree(&tree, &VolumeLabel::files(), Access::ReadOnly).is_ok());
     }
 }

@@ -124,7 +124,7 @@ fn qemu_reads_a_disc_from_sealed_memory_and_a_claim_from_its_file() {
     let room = tempfile::tempdir().unwrap();
     let dir = Dir::open(room.path()).unwrap();
     let seed = NoCloud { instance_id: "1".into(), user_data: b"#cloud-config\n".to_vec(), ..NoCloud::default() };
-    let disc = disc::of_tree(&seed.tree().unwrap(), &NoCloud::label()).unwrap();
+    let disc = disc::of_tree(&seed.tree().unwrap(), &NoCloud::label(), Access::ReadOnly).unwrap();
     let claim = pvc::open_or_create(&dir, 64 << 20, pvc::Tolerance::default(), Direct::IfSupported).unwrap();
     let host = host_disk::open(
         &room.path().join("host.img"),

@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use garboard_api::v1::{CloudInitConfigDriveSource, CloudInitNoCloudSource, Volume};
 use garboard_protocol::agent::VolumePlace;
 use garboard_storage::iso::{DiscTree, LabelError, TreeError, VolumeLabel};
-use garboard_storage::open::Dir;
+use garboard_storage::open::{Access, Dir};
 use garboard_storage::seed::{self, ConfigDrive, NoCloud, SysprepError};
 use garboard_storage::source::disc;
 
@@ -93,7 +93,7 @@ pub(super) fn cloud_init(order: &Order, disk: &DiskPlan, flavour: CloudInitFlavo
             (seed.tree().map_err(SeedError::from)?, ConfigDrive::label())
         }
     };
-    burn(&tree, &label)
+    burn(disk, &tree, &label)
 }
 
 /// The disc of a ConfigMap, Secret and the like.
@@ -110,11 +110,12 @@ pub(super) fn file_tree(
             disc::files(&files).map_err(SeedError::from)?
         }
     };
-    burn(&tree, &VolumeLabel::parse(label).map_err(SeedError::from)?)
+    burn(disk, &tree, &VolumeLabel::parse(label).map_err(SeedError::from)?)
 }
 
-fn burn(tree: &DiscTree, label: &VolumeLabel) -> Result<OwnedFd, VolumeError> {
-    Ok(disc::of_tree(tree, label)?.opened.fd)
+fn burn(disk: &DiskPlan, tree: &DiscTree, label: &VolumeLabel) -> Result<OwnedFd, VolumeError> {
+    let access = if disk.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    Ok(disc::of_tree(tree, label, access)?.opened.fd)
 }
 
 fn volume<'a>(order: &'a Order, disk: &DiskPlan) -> Result<&'a Volume, VolumeError> {
