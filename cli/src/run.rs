@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use garboard_launcher::plan::{Emulation, FirmwarePlan, LaunchPlan, PlanOptions, plan};
-use garboard_machine::facts::{HostFacts, KvmState};
+use garboard_machine::facts::{CgroupVersion, HostFacts, KvmState};
 use garboard_protocol::control::{ConsoleAccess, ControlRequest, Phase, Status, StopMode};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -58,6 +58,7 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
 fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<Order> {
     let facts = explain::with_choice(crate::host::facts(args.manifest.qemu.as_deref())?, args.manifest.accel);
     tell_emulation(&facts, args.manifest.accel);
+    tell_user(&facts);
     let images = Images::new(places, &args.manifest.images);
     let around = Surroundings { documents: &subject.documents, images: &images, places };
     let options = PlanOptions {
@@ -102,6 +103,24 @@ fn tell_emulation(facts: &HostFacts, choice: AccelChoice) {
         KvmState::Broken => "this host's KVM does not run a guest",
     };
     eprintln!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
+}
+
+/// What an ordinary user's machine goes without on this host, a line for each.
+fn tell_user(facts: &HostFacts) {
+    if facts.is_root {
+        return;
+    }
+    if let Err(errno) = garboard_host::namespaces::user() {
+        let why = errno.desc();
+        eprintln!(
+            "garboard: this user may not make namespaces ({why}): the machine has none of its own; see `garboard doctor`"
+        );
+    }
+    if facts.cgroup == CgroupVersion::Unavailable {
+        eprintln!(
+            "garboard: no control group is delegated to this user: limits are not applied; see `garboard doctor`"
+        );
+    }
 }
 
 fn kernel_files(subject: &Subject, plan: &LaunchPlan, images: &Images) -> anyhow::Result<BTreeMap<String, PathBuf>> {

@@ -20,7 +20,7 @@ pub(crate) mod spawn;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -34,6 +34,7 @@ use crate::exit;
 use crate::places::{MachineId, Places};
 use order::Order;
 use premises::Premises;
+use spawn::Apart;
 
 /// Name of the order in the machine's directory.
 pub(crate) const ORDER: &str = "order.json";
@@ -137,12 +138,26 @@ async fn run_machine(order: &Order, premises: &mut Premises) -> anyhow::Result<(
 }
 
 fn start_init(order: &Order, premises: &Premises, log: &Path) -> anyhow::Result<Pid> {
-    let mut child = spawn::init(&order.shared(), &order.facts, premises.namespace()?, log)?;
-    let init = pid(child.id())?;
-    premises.confine(init)?;
+    if let Some(netns) = premises.namespace()? {
+        return pid(start_init_apart(order, premises, Apart::Keeper(netns), log)?.id());
+    }
+    // A user's PID 1 becomes our child when the process that made its namespaces leaves.
+    nix::sys::prctl::set_child_subreaper(true).context("prepare to adopt PID 1")?;
+    match spawn::adopt(start_init_apart(order, premises, Apart::UserNamespace, log)?)? {
+        Ok(init) => Ok(init),
+        Err(why) => {
+            tracing::warn!(why, "the machine has no namespaces of its own");
+            pid(start_init_apart(order, premises, Apart::Nothing, log)?.id())
+        }
+    }
+}
+
+fn start_init_apart(order: &Order, premises: &Premises, apart: Apart, log: &Path) -> anyhow::Result<Child> {
+    let mut child = spawn::init(&order.shared(), &order.facts, apart, log)?;
+    premises.confine(pid(child.id())?)?;
     // Closing its standard input lets PID 1 go on.
     drop(child.stdin.take());
-    Ok(init)
+    Ok(child)
 }
 
 /// PID 1 inside a PID namespace ignores signals it has no handler for; SIGTERM it handles.
@@ -201,9 +216,12 @@ fn pid(id: u32) -> anyhow::Result<Pid> {
 /// Waits until a machine's directory is gone: then nothing of it is left.
 pub(crate) fn wait_until_gone(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     let machine = places.machine(id);
+    let mut unlocked_since = None;
     while machine.exists() {
-        if !keeper_is_alive(&machine) {
-            return clean_up_orphan(places, id);
+        // The lock goes with the directory: a keeper that just removes both is not dead.
+        let unlocked = (!keeper_is_alive(&machine)).then(|| *unlocked_since.get_or_insert_with(Instant::now));
+        if unlocked.is_some_and(|since| premises::is_abandoned(&machine) || since.elapsed() > FAREWELL) {
+            return clean_up_orphan(places, id).or_else(|error| if machine.exists() { Err(error) } else { Ok(()) });
         }
         pause_briefly();
     }

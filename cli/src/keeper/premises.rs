@@ -86,9 +86,9 @@ impl Premises {
     pub(super) fn serve_agent(&self, order: &Order) -> anyhow::Result<()> {
         let namespace = self.namespace.as_ref().map(duplicate).transpose()?;
         let id = self.id.clone().context("the machine's UID cannot name its network")?;
-        // As a user QEMU's own network forwards; with a namespace of our own the keeper does.
-        let forwards = if namespace.is_some() { order.options.forwards.as_slice() } else { &[] };
-        let listeners = crate::publish::take(forwards)?;
+        // With a namespace of our own the keeper serves published ports, as a user passt or QEMU does: then they are only
+        // asked for here, because we say more clearly which one is taken, and let go at once.
+        let listeners = crate::publish::take(&order.options.forwards)?.filter(|_| namespace.is_some());
         AgentServer::new(order, id, namespace, listeners).start()
     }
 
@@ -152,6 +152,12 @@ fn lock(machine: &Path) -> anyhow::Result<Flock<File>> {
 pub(super) fn is_locked(machine: &Path) -> bool {
     let Ok(file) = File::open(machine.join(LOCK)) else { return false };
     Flock::lock(file, FlockArg::LockExclusiveNonblock).is_err()
+}
+
+/// Whether the lock of a machine is there and nobody holds it.
+pub(super) fn is_abandoned(machine: &Path) -> bool {
+    let file = File::open(machine.join(LOCK));
+    file.is_ok_and(|file| Flock::lock(file, FlockArg::LockExclusiveNonblock).is_ok())
 }
 
 /// Limits are worth having and not worth refusing a start for: `doctor` says what is missing.

@@ -5,22 +5,25 @@
 //! comes and nobody answers.
 //!
 //! ```text
-//!   connect launch.sock ──► Launch + descriptors ──► confine ──► exec QEMU
-//!          ▲   │ lost: again                                        │
-//!          └───┘                                     SIGCHLD ◄──────┘──► exit.json, termination log, exit
+//!   connect launch.sock ──► Launch + descriptors ──► helpers ──► confine ──► exec QEMU
+//!          ▲   │ lost: again                                                    │
+//!          └───┘                                                 SIGCHLD ◄──────┘──► exit.json, termination log, exit
 //!   SIGTERM ──► supervisor there? ask it : power down by ourselves ──► grace over: SIGKILL
 //! ```
 
 mod account;
 mod confine;
+mod helper;
 mod isolate;
 mod last_resort;
 mod link;
 mod spawn;
+mod user_namespace;
 mod watch;
 
 use std::path::PathBuf;
 
+pub use user_namespace::Report;
 pub use watch::run;
 
 /// How PID 1 was called.
@@ -41,11 +44,22 @@ pub enum Isolation {
     Inherited,
     /// Only these host paths are visible, read-only; the shared directory is writable.
     OwnRoot {
+        /// Who makes the namespaces this takes.
+        by: NamespacesBy,
         /// Host directories and files QEMU needs.
         readable: Vec<PathBuf>,
         /// Devices QEMU may open, for example `/dev/kvm`.
         devices: Vec<PathBuf>,
     },
+}
+
+/// Who makes the namespaces of PID 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespacesBy {
+    /// The keeper is root and has made them.
+    Keeper,
+    /// The keeper is an ordinary user: PID 1 makes them in a user namespace of its own and tells a [`Report`].
+    UserNamespace,
 }
 
 /// What can go wrong before QEMU runs. Everything after that is an exit cause.
@@ -89,7 +103,8 @@ impl InitError {
 }
 
 impl InitOptions {
-    /// Reads the command line: `SHARED [--termination-log FILE] [--own-root] [--readable PATH]… [--device PATH]…`.
+    /// Reads the command line: `SHARED [--termination-log FILE] [--own-root | --user-namespace] [--readable PATH]…
+    /// [--device PATH]…`.
     ///
     /// # Errors
     /// A sentence naming the argument that is wrong.
@@ -97,7 +112,7 @@ impl InitOptions {
         let mut arguments = arguments;
         let mut shared = None;
         let mut termination_log = None;
-        let mut own_root = false;
+        let mut own_root = None;
         let (mut readable, mut devices) = (Vec::new(), Vec::new());
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().map(PathBuf::from).ok_or(format!("{argument} needs a path"));
@@ -105,13 +120,14 @@ impl InitOptions {
                 "--termination-log" => termination_log = Some(value()?),
                 "--readable" => readable.push(value()?),
                 "--device" => devices.push(value()?),
-                "--own-root" => own_root = true,
+                "--own-root" => own_root = Some(NamespacesBy::Keeper),
+                "--user-namespace" => own_root = Some(NamespacesBy::UserNamespace),
                 other if other.starts_with('-') => return Err(format!("unknown option {other}")),
                 other => shared = Some(PathBuf::from(other)),
             }
         }
         let shared = shared.ok_or("the shared directory is missing")?;
-        let isolation = if own_root { Isolation::OwnRoot { readable, devices } } else { Isolation::Inherited };
+        let isolation = own_root.map_or(Isolation::Inherited, |by| Isolation::OwnRoot { by, readable, devices });
         Ok(Self { shared, termination_log, isolation })
     }
 }

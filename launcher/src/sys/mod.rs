@@ -1,5 +1,8 @@
-//! The only unsafe code of this crate: descriptors that arrive from the kernel as plain numbers.
+//! The only unsafe code of this crate: descriptors that arrive from the kernel as plain numbers, and two system calls
+//! that have no safe form.
 #![allow(unsafe_code)]
 
+pub(crate) mod capabilities;
 pub(crate) mod descriptors;
+pub(crate) mod fork;
 pub(crate) mod scm;
