@@ -81,6 +81,12 @@ pub(crate) fn text(plan: &LaunchPlan) -> anyhow::Result<String> {
     for descriptor in &plan.descriptors {
         writeln!(out, "{:3}  {}", descriptor.number, serde_json::to_string(&descriptor.purpose)?)?;
     }
+    if !plan.helpers.is_empty() {
+        writeln!(out, "\n# Programs beside QEMU")?;
+        for helper in &plan.helpers {
+            writeln!(out, "{}: {}", helper.interface, shell_line(&helper.argv))?;
+        }
+    }
     writeln!(out, "\n# Disks")?;
     for disk in &plan.disks {
         let overlay = if disk.overlay { " under a fresh qcow2 overlay" } else { "" };

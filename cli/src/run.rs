@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use garboard_launcher::plan::{Emulation, FirmwarePlan, LaunchPlan, PlanOptions, plan};
-use garboard_machine::facts::{HostFacts, KvmState};
+use garboard_machine::facts::{CgroupVersion, HostFacts, KvmState};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::args::{AccelChoice, RunArgs};
@@ -58,6 +58,7 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     let facts = crate::host::facts(args.manifest.qemu.as_deref())?;
     judge_accelerator(&facts, args.manifest.accel)?;
     let facts = explain::with_choice(facts, args.manifest.accel);
+    tell_user(&facts);
     let images = Images::new(places, &args.manifest.images);
     let around = Surroundings { documents: &subject.documents, images: &images, places };
     let options = PlanOptions {
@@ -120,6 +121,24 @@ fn judge_accelerator(facts: &HostFacts, choice: AccelChoice) -> anyhow::Result<(
             eprintln!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
             Ok(())
         }
+    }
+}
+
+/// What an ordinary user's machine goes without on this host, a line for each.
+fn tell_user(facts: &HostFacts) {
+    if facts.is_root {
+        return;
+    }
+    if let Err(errno) = garboard_host::namespaces::user() {
+        let why = errno.desc();
+        eprintln!(
+            "garboard: this user may not make namespaces ({why}): the machine has none of its own; see `garboard doctor`"
+        );
+    }
+    if facts.cgroup == CgroupVersion::Unavailable {
+        eprintln!(
+            "garboard: no control group is delegated to this user: limits are not applied; see `garboard doctor`"
+        );
     }
 }
 

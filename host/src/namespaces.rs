@@ -35,11 +35,19 @@ const MACHINE: [(&str, CloneFlags); 5] = [
     ("net", CloneFlags::CLONE_NEWNET),
 ];
 
+/// Whether this process may make user namespaces; tried in a child that ends at once.
+///
+/// # Errors
+/// The kernel's refusal.
+pub fn user() -> Result<(), Errno> {
+    try_unshare(CloneFlags::CLONE_NEWUSER)
+}
+
 impl Namespaces {
     /// Tries them, each in a child of its own that ends at once.
     #[must_use]
     pub fn probe(root: &HostRoot) -> Self {
-        let user = try_unshare(CloneFlags::CLONE_NEWUSER);
+        let user = user();
         let first = if nix::unistd::geteuid().is_root() { CloneFlags::empty() } else { CloneFlags::CLONE_NEWUSER };
         let machine = MACHINE
             .iter()

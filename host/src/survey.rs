@@ -3,9 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use garboard_machine::facts::{CpuFacts, HostFacts, NetworkFacts, UefiPair};
+use nix::errno::Errno;
 
 use crate::boot::BootId;
 use crate::cache::ProbeCache;
@@ -15,6 +16,7 @@ use crate::devices::{DeviceNode, TUN, VHOST_NET};
 use crate::firmware;
 use crate::kvm::KvmReport;
 use crate::memory::Memory;
+use crate::namespaces;
 use crate::privileges::Privileges;
 use crate::qemu::{self, AskKvm, Freshness, QemuBinary, QemuError, QemuReport};
 use crate::root::{HostRoot, ReadError};
@@ -75,6 +77,8 @@ pub struct Survey {
     pub vhost_net: DeviceNode,
     /// Programs of other packages.
     pub tools: Tools,
+    /// Whether user namespaces may be made: passt and the machines of a user need them.
+    pub user_namespaces: Result<(), Errno>,
     /// Control groups.
     pub cgroup: CgroupHierarchy,
 }
@@ -103,6 +107,7 @@ impl Survey {
             tun: DeviceNode::probe(root, TUN),
             vhost_net: DeviceNode::probe(root, VHOST_NET),
             tools: Tools::find(root),
+            user_namespaces: namespaces::user(),
             cgroup: CgroupHierarchy::probe(root),
         })
     }
@@ -138,8 +143,13 @@ impl Survey {
         NetworkFacts {
             tap: self.tun.opens() && self.privileges.net_admin(),
             vhost_net: self.vhost_net.opens(),
-            passt: self.tools.passt.as_ref().map(|path| path.to_string_lossy().into_owned()),
+            passt: self.passt().map(|path| path.to_string_lossy().into_owned()),
         }
+    }
+
+    /// passt, if it is there and could do its work: it moves into a user namespace first.
+    fn passt(&self) -> Option<&Path> {
+        self.tools.passt.as_deref().filter(|_| self.user_namespaces.is_ok())
     }
 }
 

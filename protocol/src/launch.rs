@@ -92,6 +92,20 @@ pub struct Launch {
     pub memlock_bytes: Option<u64>,
     /// How long a guest may take to power down, in seconds, when PID 1 has to do it alone.
     pub grace_seconds: u64,
+    /// Programs QEMU talks to and that end with it, started before it in this order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub helpers: Vec<Helper>,
+}
+
+/// A program beside QEMU, today passt. It is ready when the process that was started ends with code 0; what it leaves
+/// in the background ends by itself when QEMU does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Helper {
+    /// The program's absolute path, then its arguments.
+    pub argv: Vec<String>,
+    /// The number its only descriptor must have. They arrive after QEMU's, in the order of the helpers.
+    pub descriptor: i32,
 }
 
 /// User and groups of a process.

@@ -27,7 +27,7 @@ pub(crate) mod spawn;
 use std::io::Write;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -43,6 +43,7 @@ use between::Between;
 use decide::{History, Next, Wish};
 use order::Order;
 use premises::Premises;
+use spawn::Apart;
 
 /// Name of the order in the machine's directory.
 pub(crate) const ORDER: &str = "order.json";
@@ -215,12 +216,26 @@ async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Sig
 }
 
 fn start_init(order: &Order, premises: &Premises, log: &Path) -> anyhow::Result<Pid> {
-    let mut child = spawn::init(&order.shared(), &order.facts, premises.namespace()?, log)?;
-    let init = pid(child.id())?;
-    premises.confine(init)?;
+    if let Some(netns) = premises.namespace()? {
+        return pid(start_init_apart(order, premises, Apart::Keeper(netns), log)?.id());
+    }
+    // A user's PID 1 becomes our child when the process that made its namespaces leaves.
+    nix::sys::prctl::set_child_subreaper(true).context("prepare to adopt PID 1")?;
+    match spawn::adopt(start_init_apart(order, premises, Apart::UserNamespace, log)?)? {
+        Ok(init) => Ok(init),
+        Err(why) => {
+            tracing::warn!(why, "the machine has no namespaces of its own");
+            pid(start_init_apart(order, premises, Apart::Nothing, log)?.id())
+        }
+    }
+}
+
+fn start_init_apart(order: &Order, premises: &Premises, apart: Apart, log: &Path) -> anyhow::Result<Child> {
+    let mut child = spawn::init(&order.shared(), &order.facts, apart, log)?;
+    premises.confine(pid(child.id())?)?;
     // Closing its standard input lets PID 1 go on.
     drop(child.stdin.take());
-    Ok(init)
+    Ok(child)
 }
 
 /// PID 1 inside a PID namespace ignores signals it has no handler for; SIGTERM it handles.

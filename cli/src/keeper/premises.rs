@@ -102,9 +102,9 @@ impl Premises {
     fn new_agent(&self, order: &Order) -> anyhow::Result<AgentServer> {
         let namespace = self.namespace.as_ref().map(duplicate).transpose()?;
         let id = self.id.clone().context("the machine's UID cannot name its network")?;
-        // As a user QEMU's own network forwards; with a namespace of our own the keeper does.
-        let forwards = if namespace.is_some() { order.options.forwards.as_slice() } else { &[] };
-        let listeners = crate::publish::take(forwards)?;
+        // With a namespace of our own the keeper serves published ports, as a user passt or QEMU does: then they are only
+        // asked for here, because we say more clearly which one is taken, and let go at once.
+        let listeners = crate::publish::take(&order.options.forwards)?.filter(|_| namespace.is_some());
         Ok(AgentServer::new(order, id, namespace, listeners))
     }
 

@@ -1,20 +1,27 @@
 //! Starting the two processes of a machine the way a kubelet starts its containers.
 
 use std::fs::{File, OpenOptions};
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
+use garboard_launcher::init::Report;
 use garboard_machine::facts::HostFacts;
 use nix::sched::{CloneFlags, setns, unshare};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
 
 /// The user and group a machine's processes run as when the keeper is root: KubeVirt's `qemu`.
 pub(crate) const MACHINE_UID: u32 = 107;
 
 /// Files beside /usr that a dynamically linked QEMU needs.
 const LOADER_FILES: [&str; 2] = ["/etc/ld.so.cache", "/etc/localtime"];
+
+/// What passt and QEMU's own network, which only a user needs, tell the guest of name servers.
+const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Finds one of our other programs: beside this one, or where a package puts it.
 pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
@@ -39,19 +46,30 @@ pub(crate) fn supervisor(shared: &Path, log: &Path) -> anyhow::Result<Child> {
     command.spawn().context("start the supervisor")
 }
 
-/// Starts PID 1. As root: in namespaces of its own, with a root file system of its own. It waits until its
-/// standard input is closed, so that it can be put into its cgroup first.
-pub(crate) fn init(shared: &Path, facts: &HostFacts, netns: Option<OwnedFd>, log: &Path) -> anyhow::Result<Child> {
+/// What keeps PID 1 apart from the host.
+pub(crate) enum Apart {
+    /// Namespaces that the keeper makes, this one for the network.
+    Keeper(OwnedFd),
+    /// Namespaces that PID 1 makes in a user namespace of its own.
+    UserNamespace,
+    /// None: only what QEMU's own process is denied.
+    Nothing,
+}
+
+/// Starts PID 1. It waits until its standard input is closed, so that it can be put into its cgroup first. With
+/// [`Apart::UserNamespace`] the process that is returned is not PID 1 yet: [`adopt`] waits for that.
+pub(crate) fn init(shared: &Path, facts: &HostFacts, apart: Apart, log: &Path) -> anyhow::Result<Child> {
     let mut command = Command::new(program("garboard-init")?);
     command.arg(shared).env_clear().current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(append(log)?);
-    let Some(netns) = netns else {
-        return command.stdin(Stdio::null()).spawn().context("start PID 1");
+    let netns = match apart {
+        Apart::Nothing => return command.spawn().context("start PID 1"),
+        Apart::UserNamespace => {
+            own_root(command.arg("--user-namespace").stdout(Stdio::piped()), facts);
+            return command.spawn().context("start PID 1");
+        }
+        Apart::Keeper(netns) => netns,
     };
-    command.arg("--own-root");
-    for path in readable_paths(facts) {
-        command.arg("--readable").arg(path);
-    }
-    command.args(["--device", "/dev/kvm", "--device-owner", &MACHINE_UID.to_string()]);
+    own_root(command.arg("--own-root"), facts).args(["--device-owner", &MACHINE_UID.to_string()]);
     // unshare(2) and setns(2) act on the calling thread only, and what it starts inherits them: a thread of
     // its own keeps the keeper where it is.
     let thread = std::thread::spawn(move || -> anyhow::Result<Child> {
@@ -64,9 +82,46 @@ pub(crate) fn init(shared: &Path, facts: &HostFacts, netns: Option<OwnedFd>, log
     thread.join().map_err(|_| anyhow::anyhow!("the thread that starts PID 1 died"))?
 }
 
+fn own_root<'a>(command: &'a mut Command, facts: &HostFacts) -> &'a mut Command {
+    for path in readable_paths(facts) {
+        command.arg("--readable").arg(path);
+    }
+    command.args(["--device", "/dev/kvm"])
+}
+
+/// Waits until PID 1 is in its user namespace. `Err` in the answer is the kernel's refusal; then there is no process.
+pub(crate) fn adopt(mut child: Child) -> anyhow::Result<Result<Pid, String>> {
+    let mut said = String::new();
+    if let Some(mut out) = child.stdout.take() {
+        out.read_to_string(&mut said).context("hear from PID 1")?;
+    }
+    // Only once its parent is gone is PID 1 ours.
+    child.wait().context("wait for the parent of PID 1")?;
+    let (mut pid, mut is_ready) = (None, false);
+    for line in said.lines() {
+        match line.parse().map_err(anyhow::Error::msg)? {
+            Report::Pid(number) => pid = Some(Pid::from_raw(number)),
+            Report::Ready => is_ready = true,
+            Report::Refused(why) => {
+                if let Some(pid) = pid {
+                    let _ = waitpid(pid, None);
+                }
+                return Ok(Err(why));
+            }
+        }
+    }
+    match pid {
+        Some(pid) if is_ready => Ok(Ok(pid)),
+        _ => anyhow::bail!("PID 1 ended without a word while it made its namespaces"),
+    }
+}
+
 /// What QEMU must be able to read: itself, its libraries, modules and firmware.
 pub(crate) fn readable_paths(facts: &HostFacts) -> Vec<PathBuf> {
     let mut paths: Vec<PathBuf> = LOADER_FILES.iter().map(PathBuf::from).collect();
+    if !facts.network.tap {
+        paths.push(RESOLVER.into());
+    }
     let usr = Path::new("/usr");
     paths.push(usr.to_owned());
     let binary = PathBuf::from(&facts.qemu.binary);

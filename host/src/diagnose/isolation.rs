@@ -14,7 +14,7 @@ const LANDLOCK_NETWORK: u32 = 4;
 pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check> {
     let root = survey.privileges.is_root();
     vec![
-        user(root),
+        user(root, surroundings),
         cgroup(&survey.cgroup),
         namespaces(surroundings, root),
         landlock(surroundings.landlock),
@@ -22,12 +22,19 @@ pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check>
     ]
 }
 
-fn user(root: bool) -> Check {
+fn user(root: bool, surroundings: &Surroundings) -> Check {
+    let check = |detail| Check::new("user", "Running as", detail);
     if root {
-        return Check::new("user", "Running as", "root: every machine is user 107 in namespaces of its own");
+        return check("root: every machine is user 107 in namespaces of its own");
     }
-    Check::new("user", "Running as", "a user: machines run as this user, without namespaces of their own")
-        .degraded("run as root to have machines apart from this user and from each other")
+    let check = match surroundings.namespaces.user {
+        Ok(()) => {
+            check("a user: machines run as this user, each in a user namespace of its own, on the host's network")
+        }
+        Err(_) => check("a user: machines run as this user, without namespaces of their own"),
+    };
+    check
+        .degraded("run as root for bridges, for limits that need no delegation, and for machines that are another user")
 }
 
 fn cgroup(found: &CgroupHierarchy) -> Check {
@@ -67,7 +74,8 @@ fn namespaces(surroundings: &Surroundings, root: bool) -> Check {
     let check = |detail: String| Check::new("namespaces", "Namespaces", detail);
     let found = &surroundings.namespaces;
     match (&found.machine, root) {
-        (Ok(()), _) => check("mount, pid, ipc, uts, network".into()),
+        (Ok(()), true) => check("mount, pid, ipc, uts, network".into()),
+        (Ok(()), false) => check("user, mount, pid, ipc, uts".into()),
         (Err(refused), true) => check(format!(
             "the kernel refuses a new {} namespace: {}",
             refused.kind,

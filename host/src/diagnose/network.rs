@@ -73,12 +73,18 @@ fn forwarding([v4, v6]: [Option<bool>; 2]) -> Check {
 
 fn passt(survey: &Survey) -> Check {
     let root = survey.privileges.net_admin();
-    match (&survey.tools.passt, root) {
-        (Some(path), _) => Check::new("passt", "Network as a user", path.display().to_string()),
-        (None, true) => Check::new("passt", "Network as a user", "no passt; not needed with taps"),
-        (None, false) => {
-            Check::new("passt", "Network as a user", "no passt: QEMU's own user network, slow and IPv4 only")
-                .degraded("apt install passt")
+    let check = |detail: String| Check::new("passt", "Network as a user", detail);
+    let instead = "QEMU's own user network, slow and IPv4 only";
+    match (&survey.tools.passt, &survey.user_namespaces, root) {
+        (Some(path), Ok(()), _) => check(path.display().to_string()),
+        (Some(_), Err(errno), true) => {
+            check(format!("passt may not make a user namespace ({}); not needed with taps", errno.desc()))
         }
+        (Some(_), Err(errno), false) => {
+            check(format!("passt may not make the user namespace it needs ({}): {instead}", errno.desc()))
+                .degraded("allow user namespaces; the line about namespaces says how")
+        }
+        (None, _, true) => check("no passt; not needed with taps".to_owned()),
+        (None, _, false) => check(format!("no passt: {instead}")).degraded("apt install passt"),
     }
 }

@@ -62,6 +62,7 @@ fn good() -> (Survey, Surroundings) {
         tun: node(Access::Open),
         vhost_net: node(Access::Open),
         tools: Tools { nft: Some("/n".into()), passt: Some("/p".into()), qemu_img: Some("/q".into()) },
+        user_namespaces: Ok(()),
         cgroup: CgroupHierarchy {
             version: CgroupVersion::V2,
             controllers: Controller::ALL.into(),

@@ -11,6 +11,7 @@ use nix::sys::resource::{Resource, setrlimit};
 use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
 
 use super::InitError;
+use crate::sys::capabilities;
 
 /// The newest Landlock interface whose rights we know; older kernels enforce what they have.
 const LANDLOCK_ABI: ABI = ABI::V5;
@@ -25,8 +26,11 @@ pub(super) fn confine(launch: &Launch, descriptors: &[OwnedFd]) -> Result<(), In
         setrlimit(Resource::RLIMIT_MEMLOCK, bytes, bytes)
             .map_err(|errno| InitError::system(format!("limit locked memory to {bytes} bytes"), errno))?;
     }
-    if let Some(identity) = &launch.identity {
-        become_user(identity)?;
+    match &launch.identity {
+        // An ordinary user's PID 1 and that of a pod are who they shall be, and may not choose their groups.
+        Some(identity) if Uid::current().as_raw() != identity.uid => become_user(identity)?,
+        Some(_) => capabilities::drop_all().map_err(|error| InitError::system("give up capabilities", error))?,
+        None => {}
     }
     nix::sys::prctl::set_no_new_privs().map_err(|errno| InitError::system("set no_new_privs", errno))?;
     restrict_files(launch, descriptors)

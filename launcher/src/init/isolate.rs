@@ -1,8 +1,8 @@
 //! On a bare host PID 1 builds what a container runtime gives it in a pod: a root file system that holds
 //! QEMU and its libraries read-only, the shared directory, a few devices, its own /proc, and nothing else.
 //!
-//! It runs in mount, PID, IPC, UTS and network namespaces that the keeper made for it
-//! (`mount_namespaces(7)`, `pivot_root(2)`).
+//! It runs in mount, PID, IPC, UTS and network namespaces that the keeper made for it, or without the last in those that
+//! it made in a user namespace (`mount_namespaces(7)`, `pivot_root(2)`).
 
 use std::fs;
 use std::io::Read;
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, SFlag, mknod};
+use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::pivot_root;
 
 use super::InitError;
@@ -141,12 +142,24 @@ fn bind(path: &Path, root: &Path, writable: Writable) -> Result<(), InitError> {
         fs::write(&target, b"").map_err(|error| InitError::system(format!("create {}", target.display()), error))?;
     }
     call_mount(Some(path), &target, None, MsFlags::MS_BIND | MsFlags::MS_REC, None)?;
-    let again = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID;
+    let again = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | locked_flags(&target)?;
     match writable {
         Writable::Yes => call_mount(None, &target, None, again | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, None),
         Writable::No => call_mount(None, &target, None, again | MsFlags::MS_NODEV | MsFlags::MS_RDONLY, None),
         Writable::Device => call_mount(None, &target, None, again | MsFlags::MS_NOEXEC, None),
     }
+}
+
+/// What is already forbidden on a mount: in a user namespace the kernel insists that it stays so.
+fn locked_flags(target: &Path) -> Result<MsFlags, InitError> {
+    let found = statvfs(target).map_err(|errno| InitError::system(format!("examine {}", target.display()), errno))?;
+    let pairs = [
+        (FsFlags::ST_RDONLY, MsFlags::MS_RDONLY),
+        (FsFlags::ST_NODEV, MsFlags::MS_NODEV),
+        (FsFlags::ST_NOEXEC, MsFlags::MS_NOEXEC),
+    ];
+    let kept = pairs.into_iter().filter(|(flag, _)| found.flags().contains(*flag));
+    Ok(kept.fold(MsFlags::empty(), |flags, (_, kept)| flags | kept))
 }
 
 fn below(root: &Path, path: &Path) -> PathBuf {

@@ -5,22 +5,25 @@
 //! comes and nobody answers.
 //!
 //! ```text
-//!   connect launch.sock ──► Launch + descriptors ──► confine ──► exec QEMU
-//!          ▲   │ lost: again                                        │
-//!          └───┘                                     SIGCHLD ◄──────┘──► exit.json, termination log, exit
+//!   connect launch.sock ──► Launch + descriptors ──► helpers ──► confine ──► exec QEMU
+//!          ▲   │ lost: again                                                    │
+//!          └───┘                                                 SIGCHLD ◄──────┘──► exit.json, termination log, exit
 //!   SIGTERM ──► supervisor there? ask it : power down by ourselves ──► grace over: SIGKILL
 //! ```
 
 mod account;
 mod confine;
+mod helper;
 mod isolate;
 mod last_resort;
 mod link;
 mod spawn;
+mod user_namespace;
 mod watch;
 
 use std::path::PathBuf;
 
+pub use user_namespace::Report;
 pub use watch::run;
 
 /// How PID 1 was called.
@@ -41,6 +44,8 @@ pub enum Isolation {
     Inherited,
     /// Only these host paths are visible, read-only; the shared directory is writable.
     OwnRoot {
+        /// Who makes the namespaces this takes.
+        by: NamespacesBy,
         /// Host directories and files QEMU needs.
         readable: Vec<PathBuf>,
         /// Devices QEMU may open, for example `/dev/kvm`.
@@ -49,6 +54,15 @@ pub enum Isolation {
         /// does, whoever may open the host's. `None`: the host's own nodes, with their permissions.
         device_owner: Option<u32>,
     },
+}
+
+/// Who makes the namespaces of PID 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespacesBy {
+    /// The keeper is root and has made them.
+    Keeper,
+    /// The keeper is an ordinary user: PID 1 makes them in a user namespace of its own and tells a [`Report`].
+    UserNamespace,
 }
 
 /// What can go wrong before QEMU runs. Everything after that is an exit cause.
@@ -92,8 +106,8 @@ impl InitError {
 }
 
 impl InitOptions {
-    /// Reads the command line: `SHARED [--termination-log FILE] [--own-root] [--readable PATH]… [--device PATH]…
-    /// [--device-owner UID]`.
+    /// Reads the command line: `SHARED [--termination-log FILE] [--own-root | --user-namespace] [--readable PATH]…
+    /// [--device PATH]… [--device-owner UID]`.
     ///
     /// # Errors
     /// A sentence naming the argument that is wrong.
@@ -101,7 +115,7 @@ impl InitOptions {
         let mut arguments = arguments;
         let mut shared = None;
         let mut termination_log = None;
-        let mut own_root = false;
+        let mut own_root = None;
         let (mut readable, mut devices, mut device_owner) = (Vec::new(), Vec::new(), None);
         while let Some(argument) = arguments.next() {
             let mut value = || arguments.next().ok_or(format!("{argument} needs a value"));
@@ -112,14 +126,15 @@ impl InitOptions {
                 "--device-owner" => {
                     device_owner = Some(value()?.parse().map_err(|_| "--device-owner needs a user ID")?)
                 }
-                "--own-root" => own_root = true,
+                "--own-root" => own_root = Some(NamespacesBy::Keeper),
+                "--user-namespace" => own_root = Some(NamespacesBy::UserNamespace),
                 other if other.starts_with('-') => return Err(format!("unknown option {other}")),
                 other => shared = Some(PathBuf::from(other)),
             }
         }
         let shared = shared.ok_or("the shared directory is missing")?;
         let isolation =
-            if own_root { Isolation::OwnRoot { readable, devices, device_owner } } else { Isolation::Inherited };
+            own_root.map_or(Isolation::Inherited, |by| Isolation::OwnRoot { by, readable, devices, device_owner });
         Ok(Self { shared, termination_log, isolation })
     }
 }

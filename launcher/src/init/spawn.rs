@@ -9,15 +9,26 @@ use nix::unistd::Pid;
 use super::InitError;
 use crate::sys::{descriptors, signals};
 
+/// Parts what arrived into QEMU's descriptors, its log first, and those of the helpers.
+///
+/// # Errors
+/// When there are more or fewer than the launch announces.
+pub(super) fn share_out(launch: &Launch, mut arrived: Vec<OwnedFd>) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), InitError> {
+    let for_qemu = launch.descriptors.len() + 1;
+    let announced = for_qemu + launch.helpers.len();
+    if arrived.len() != announced {
+        let text = format!("{} descriptors arrived, {announced} were announced", arrived.len());
+        return Err(InitError::system("take the descriptors", std::io::Error::other(text)));
+    }
+    let for_helpers = arrived.split_off(for_qemu);
+    Ok((arrived, for_helpers))
+}
+
 /// Starts QEMU. The first descriptor is its log; the others go to the numbers the launch names.
 ///
 /// # Errors
-/// When descriptors do not match the launch, or the program cannot be executed.
+/// When descriptors cannot be placed, or the program cannot be executed.
 pub(super) fn spawn(launch: &Launch, mut arrived: Vec<OwnedFd>) -> Result<Pid, InitError> {
-    if arrived.len() != launch.descriptors.len() + 1 {
-        let text = format!("{} descriptors arrived, {} were announced", arrived.len(), launch.descriptors.len() + 1);
-        return Err(InitError::system("take the descriptors", std::io::Error::other(text)));
-    }
     let log = arrived.remove(0);
     let same_log = log.try_clone().map_err(|error| InitError::system("duplicate the log", error))?;
     let placed = descriptors::place(arrived, &launch.descriptors)

@@ -16,7 +16,9 @@ use nix::unistd::Pid;
 
 use super::account::{self, MemoryWitness, complain};
 use super::link::{Link, Received};
-use super::{InitError, InitOptions, Isolation, confine, isolate, last_resort, spawn};
+use super::{
+    InitError, InitOptions, Isolation, NamespacesBy, confine, helper, isolate, last_resort, spawn, user_namespace,
+};
 use crate::sys::descriptors;
 
 /// How often a lost supervisor is looked for.
@@ -84,14 +86,15 @@ impl Init {
         mask.thread_block().map_err(|errno| InitError::system("block signals", errno))?;
         let witness = match &options.isolation {
             Isolation::Inherited => MemoryWitness::new(),
-            Isolation::OwnRoot { readable, devices, device_owner } => {
+            Isolation::OwnRoot { by, readable, devices, device_owner } => {
                 isolate::wait_for_keeper()?;
                 let witness = MemoryWitness::new();
-                isolate::own_root(
-                    &options.shared,
-                    readable,
-                    &isolate::Devices { paths: devices, owner: *device_owner },
-                )?;
+                let devices = isolate::Devices { paths: devices, owner: *device_owner };
+                let build = || isolate::own_root(&options.shared, readable, &devices);
+                match by {
+                    NamespacesBy::Keeper => build()?,
+                    NamespacesBy::UserNamespace => user_namespace::enter(build),
+                }
                 witness
             }
         };
@@ -172,11 +175,12 @@ impl Init {
     }
 
     fn reap(&mut self) -> Option<u8> {
+        let mut helpers = Vec::new();
         while let Ok(status) = waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
             let (pid, end) = match status {
                 WaitStatus::Exited(pid, code) => (pid, ProcessEnd::Exited { code }),
                 WaitStatus::Signaled(pid, signal, _) => (pid, ProcessEnd::Signalled { signal: signal as i32 }),
-                WaitStatus::StillAlive => return None,
+                WaitStatus::StillAlive => break,
                 WaitStatus::Stopped(..)
                 | WaitStatus::PtraceEvent(..)
                 | WaitStatus::PtraceSyscall(_)
@@ -185,6 +189,11 @@ impl Init {
             if self.machine.as_ref().is_some_and(|machine| machine.pid == pid) {
                 return Some(self.finish(end, None));
             }
+            helpers.push(end);
+        }
+        // Those that end with QEMU are not worth a word.
+        for end in helpers {
+            complain(&format!("a helper of QEMU ended ({end:?}); the guest's network is gone until its next start"));
         }
         None
     }
@@ -247,6 +256,9 @@ impl Init {
         // Our own descriptors must not sit where QEMU's will be.
         let arrived = arrived.into_iter().map(descriptors::keep_clear).collect::<std::io::Result<Vec<OwnedFd>>>();
         let arrived = arrived.map_err(|error| InitError::system("take the descriptors", error))?;
+        let (arrived, for_helpers) = spawn::share_out(launch, arrived)?;
+        // Before we are confined: passt builds a confinement of its own, which Landlock would forbid.
+        helper::start_all(launch, for_helpers)?;
         confine::confine(launch, &arrived)?;
         let pid = spawn::spawn(launch, arrived)?;
         let grace = Duration::from_secs(launch.grace_seconds);

@@ -12,7 +12,7 @@ use garboard_machine::process::{Name, RebootAction};
 use super::draft::{Draft, Input, text};
 use super::launch::{Display, Identity, LaunchPlan, Lifecycle, PLAN_VERSION, RebootPolicy, StartState, StoredMachine};
 use super::resources::{self, Use};
-use super::{Parts, firmware};
+use super::{Parts, firmware, passt};
 
 /// Seconds a guest may take to power down if the manifest does not say.
 const GRACE_PERIOD_SECONDS: u64 = 30;
@@ -122,6 +122,7 @@ pub(super) fn launch_plan(draft: Draft<'_>, parts: Parts, machine: &Machine, pci
         argv,
         environment: modules.chain(zone).collect(),
         descriptors: draft.descriptors,
+        helpers: parts.interfaces.iter().filter_map(|one| passt::helper(one, input.facts)).collect(),
         firmware: parts.firmware.plan,
         disks: parts.disks,
         interfaces: parts.interfaces,

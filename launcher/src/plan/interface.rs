@@ -1,8 +1,11 @@
 //! The network interfaces of a plan.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
+
+use super::user_network::addresses;
 
 /// One interface.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,6 +35,17 @@ pub struct InterfacePlan {
     /// The user's tag, handed to cloud-init's metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
+}
+
+impl InterfacePlan {
+    /// The guest's IPv4 address, where the plan itself decides it: nobody has to be asked what was leased.
+    #[must_use]
+    pub fn planned_address(&self) -> Option<Ipv4Addr> {
+        let (BindingPlan::User { ipv4, .. } | BindingPlan::Passt { ipv4: Some(ipv4), .. }) = &self.binding else {
+            return None;
+        };
+        addresses(ipv4).map(|[_, guest, _]| guest)
+    }
 }
 
 /// NIC models.
@@ -79,6 +93,9 @@ pub enum BindingPlan {
     },
     /// passt, reached through a connected socket.
     Passt {
+        /// IPv4 range of the guest, as in [`BindingPlan::Masquerade`]; `None`: the guest has the host's own address.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        ipv4: Option<String>,
         /// If not empty, only these reach the guest.
         ports: Vec<PortPlan>,
         /// Ports of the host that lead to the guest.

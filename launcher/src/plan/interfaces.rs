@@ -102,14 +102,7 @@ fn binding(
     let ipv4 = cidr(network, Family::V4);
     let ports = ports(interface, field)?;
     if interface.passt_binding.is_some() {
-        return match host.passt {
-            Some(_) => Ok(BindingPlan::Passt { ports, forwards }),
-            None => Err(PlanError::HostLacks {
-                field: format!("{field}.passtBinding"),
-                message: "passt is not installed".to_owned(),
-                instead: "install package passt, or write `masquerade: {}`".to_owned(),
-            }),
-        };
+        return passt_binding(draft, BindingPlan::Passt { ipv4: None, ports, forwards }, field);
     }
     if interface.masquerade.is_some() {
         if host.tap {
@@ -117,7 +110,8 @@ fn binding(
         }
         if host.passt.is_some() {
             draft.note(Some(field), "passt serves this interface, because making a tap takes root");
-            return Ok(BindingPlan::Passt { ports, forwards });
+            user_network::addresses(&ipv4).ok_or_else(|| user_network::too_small(&ipv4, field))?;
+            return Ok(BindingPlan::Passt { ipv4: Some(ipv4), ports, forwards });
         }
         draft.note(Some(field), "QEMU's user-mode network serves this interface, because making a tap takes root");
         return Ok(BindingPlan::User { ipv4, forwards });
@@ -134,6 +128,21 @@ fn binding(
         field: field.to_owned(),
         message: "a bridge takes root".to_owned(),
         instead: "write `masquerade: {}`, or run as root".to_owned(),
+    })
+}
+
+/// passt needs no power of ours, but somebody who shares the host's network with it.
+fn passt_binding(draft: &Draft<'_>, plan: BindingPlan, field: &str) -> Result<BindingPlan, PlanError> {
+    let host = draft.input.facts;
+    if host.network.passt.is_some() {
+        return Ok(plan);
+    }
+    let message = if host.is_root { "passt is not installed" } else { "there is no passt that this user can run" };
+    Err(PlanError::HostLacks {
+        field: format!("{field}.passtBinding"),
+        message: message.to_owned(),
+        instead: "install package passt (`garboard doctor` says what else it needs), or write `masquerade: {}`"
+            .to_owned(),
     })
 }
 

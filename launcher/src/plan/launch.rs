@@ -33,6 +33,9 @@ pub struct LaunchPlan {
     pub environment: Vec<(String, String)>,
     /// What must be open in QEMU, by number, ascending from [`FIRST_DESCRIPTOR`].
     pub descriptors: Vec<Descriptor>,
+    /// Programs that run beside QEMU and end with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub helpers: Vec<HelperPlan>,
     /// Firmware files, if the guest has UEFI or a kernel of its own.
     pub firmware: FirmwarePlan,
     /// In the order of the manifest.
@@ -78,6 +81,18 @@ pub struct Descriptor {
     pub number: i32,
     /// What has to be behind it.
     pub purpose: DescriptorPurpose,
+}
+
+/// A program beside QEMU: today passt, one for each interface it serves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct HelperPlan {
+    /// Name of the interface it serves; QEMU has the other end of its socket ([`DescriptorPurpose::UserNetSocket`]).
+    pub interface: String,
+    /// The program's absolute path, then its arguments.
+    pub argv: Vec<String>,
+    /// The number of its socket.
+    pub descriptor: i32,
 }
 
 /// What a descriptor is. Whoever opens them matches without a wildcard, so a new kind cannot be forgotten.

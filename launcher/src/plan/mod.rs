@@ -29,6 +29,7 @@ mod launch;
 pub mod lint;
 mod mac;
 mod options;
+mod passt;
 mod pinned;
 mod resources;
 mod screen;

@@ -16,10 +16,7 @@ pub(super) fn netdev(
     hostname: &str,
     forwards: &[Forward],
 ) -> Result<UserNetdev, PlanError> {
-    let [host, guest, dns] = addresses(net).ok_or_else(|| {
-        let message = format!("`{net}` has no room for a gateway, a guest and a name server");
-        invalid(field, message, "write a range like 10.0.2.0/24")
-    })?;
+    let [host, guest, dns] = addresses(net).ok_or_else(|| too_small(net, field))?;
     let hostfwd = forwards.iter().map(|forward| hostfwd(forward, guest, field)).collect::<Result<_, _>>()?;
     Ok(UserNetdev {
         id,
@@ -32,8 +29,13 @@ pub(super) fn netdev(
     })
 }
 
-/// The first three host addresses of a range.
-fn addresses(net: &str) -> Option<[Ipv4Addr; 3]> {
+pub(super) fn too_small(net: &str, field: &str) -> PlanError {
+    let message = format!("`{net}` has no room for a gateway, a guest and a name server");
+    invalid(field, message, "write a range like 10.0.2.0/24")
+}
+
+/// The first three host addresses of a range: gateway, guest, name server.
+pub(super) fn addresses(net: &str) -> Option<[Ipv4Addr; 3]> {
     let (base, bits) = net.split_once('/')?;
     let (base, bits): (Ipv4Addr, u32) = (base.parse().ok()?, bits.parse().ok()?);
     if !(1..=29).contains(&bits) {

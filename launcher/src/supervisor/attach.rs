@@ -19,7 +19,7 @@ use super::control::{Caller, Desks, QmpClient};
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::Bench;
 use super::{broker, guest_agent, monitor, network};
-use crate::plan::{Display, LaunchPlan};
+use crate::plan::{Display, InterfacePlan, LaunchPlan};
 use crate::vm::{Chain, Input, Planned, Request, Verdict};
 
 /// Bytes of QMP transcript kept, and as much again of the part before.
@@ -107,18 +107,19 @@ fn open_transcript(shared: &Path) -> Option<Arc<dyn TranscriptSink>> {
 }
 
 fn tell_plan(bench: &Bench, plan: &LaunchPlan, interfaces: &[Plumbed]) {
-    let leased = |name: &str| {
-        let plumbed = interfaces.iter().map(|plumbed| &plumbed.interface).find(|interface| interface.name == name);
+    let leased = |plan: &InterfacePlan| {
+        let plumbed = interfaces.iter().map(|plumbed| &plumbed.interface).find(|interface| interface.name == plan.name);
         let addresses = plumbed.map(|interface| &interface.addresses);
         let ipv4 = addresses.and_then(|all| all.ipv4.as_ref()).map(|lease| lease.address.addr().to_string());
         let ipv6 = addresses.and_then(|all| all.ipv6.as_ref()).map(|lease| lease.address.to_string());
-        ipv4.into_iter().chain(ipv6).collect()
+        let planned = plan.planned_address().map(|address| address.to_string());
+        planned.or(ipv4).into_iter().chain(ipv6).collect()
     };
     let interfaces = plan.interfaces.iter().map(|interface| InterfaceStatus {
         name: interface.name.clone(),
         interface_name: None,
         mac: interface.mac.clone(),
-        addresses: leased(&interface.name),
+        addresses: leased(interface),
         info_source: "domain".to_owned(),
     });
     let planned = Planned {

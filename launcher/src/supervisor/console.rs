@@ -48,6 +48,7 @@ pub(crate) struct Attached {
 /// What a viewer typed.
 pub(crate) struct Keys {
     pub(crate) viewer: u64,
+    /// What was typed; empty: nothing more will be.
     pub(crate) bytes: Vec<u8>,
 }
 
@@ -82,7 +83,9 @@ pub(crate) async fn serve(serial: UnixStream, log: PathBuf, mut attaching: mpsc:
             },
             Some(attach) = attaching.recv() => console.attach(attach),
             Some(typed) = keys.recv() => {
-                if console.writer == Some(typed.viewer) && to_guest.write_all(&typed.bytes).await.is_err() {
+                if typed.bytes.is_empty() {
+                    console.release(typed.viewer);
+                } else if console.writer == Some(typed.viewer) && to_guest.write_all(&typed.bytes).await.is_err() {
                     return;
                 }
             }
@@ -97,6 +100,11 @@ impl Console {
         self.ring.drain(..excess);
         self.viewers.retain(|viewer| viewer.output.try_send(bytes.to_vec()).is_ok());
         self.log.note_appended(bytes.len());
+    }
+
+    /// A viewer will not type any more.
+    fn release(&mut self, viewer: u64) {
+        self.writer = self.writer.filter(|writer| *writer != viewer);
     }
 
     fn attach(&mut self, attach: Attach) {
@@ -170,6 +178,17 @@ mod tests {
         let mut heard = [0; 5];
         guest.read_exact(&mut heard).await.unwrap();
         assert_eq!(&heard, b"heard");
+    }
+
+    #[tokio::test]
+    async fn whoever_stops_typing_lets_the_next_one() {
+        let (_guest, console, _directory) = start();
+        let first = attach(&console, ConsoleAccess::Write).await.unwrap();
+        first.keyboard.as_ref().unwrap().send(Keys { viewer: first.id, bytes: Vec::new() }).await.ok();
+        // Keys and viewers come by different ways.
+        while attach(&console, ConsoleAccess::Write).await.is_err() {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test]

@@ -168,8 +168,14 @@ async fn relay_console(stream: UnixStream, mut attached: Attached) -> io::Result
                 None => return Ok(()),
             },
             read = from_viewer.read(&mut typed), if listens => match read? {
-                // Input from a pipe ended; the viewer still wants to see what it caused.
-                0 => listens = false,
+                // Input from a pipe ended; the viewer still wants to see what it caused. Or he is gone altogether, which
+                // only the next output would show: either way somebody else may type now.
+                0 => {
+                    listens = false;
+                    if let Some(keyboard) = &attached.keyboard {
+                        let _ = keyboard.send(Keys { viewer: attached.id, bytes: Vec::new() }).await;
+                    }
+                }
                 count => if let (true, Some(keyboard)) = (may_type, &attached.keyboard) {
                     let keys = Keys { viewer: attached.id, bytes: typed[..count].to_vec() };
                     may_type = keyboard.send(keys).await.is_ok();

@@ -12,6 +12,7 @@
 mod descriptors;
 mod disks;
 mod firmware;
+mod helpers;
 mod order;
 mod seeds;
 pub(crate) mod sockets;
@@ -71,6 +72,15 @@ pub(crate) enum PrepareError {
         #[source]
         source: std::io::Error,
     },
+    /// A helper could not be given its socket.
+    #[error("could not make the socket of interface `{interface}`")]
+    HelperSocket {
+        /// The interface it serves.
+        interface: String,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
     /// The firmware could not be made ready.
     #[error("the firmware cannot be used")]
     Firmware(#[source] VolumeError),
@@ -123,7 +133,7 @@ pub(crate) struct Prepared {
     pub(crate) plan: LaunchPlan,
     /// What PID 1 is to execute.
     pub(crate) launch: Launch,
-    /// The log, then the plan's descriptors.
+    /// The log, then the plan's descriptors, then one for each helper.
     pub(crate) descriptors: Vec<OwnedFd>,
     /// What serves the guest's network.
     pub(crate) interfaces: Vec<Plumbed>,
@@ -146,10 +156,12 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
         let plumbed = agent.plumb(&plan.interfaces).await?;
         stock.interfaces = plumbed.into_iter().map(|one| (one.interface.name.clone(), one)).collect();
     }
+    let for_helpers = helpers::fill(&plan, &mut stock)?;
     let mut opened = vec![descriptors::append(&bench.shared, paths::QEMU_LOG)?];
     for descriptor in &plan.descriptors {
         opened.push(obtain(descriptor, &bench.shared, &mut stock)?);
     }
+    opened.extend(for_helpers);
     let launch = launch(&plan, &order, &bench.shared);
     tracing::info!(argv = ?plan.argv, "the machine is prepared");
     Ok(Prepared { plan, launch, descriptors: opened, interfaces: stock.interfaces.into_values().collect() })
@@ -193,5 +205,6 @@ fn launch(plan: &LaunchPlan, order: &Order, shared: &Path) -> Launch {
         writable_paths: devices.into_iter().chain([shared.display().to_string()]).collect(),
         memlock_bytes: plan.resources.memlock_bytes,
         grace_seconds: plan.lifecycle.grace_period_seconds,
+        helpers: plan.helpers.iter().map(helpers::describe).collect(),
     }
 }
