@@ -5,7 +5,10 @@ use std::process::ExitCode;
 
 use garboard_launcher::supervisor;
 use garboard_launcher::vm::Chain;
-use tracing_subscriber::EnvFilter;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
@@ -13,8 +16,8 @@ fn main() -> ExitCode {
         complain("usage: garboard-launcher SHARED_DIRECTORY");
         return ExitCode::from(64);
     };
-    let filter = EnvFilter::try_from_env("GARBOARD_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
-    tracing_subscriber::fmt().json().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
+    tracing_subscriber::registry().with(lines).with(log_levels()).init();
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -29,6 +32,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What `GARBOARD_LOG` asks for, `TARGET=LEVEL,…,LEVEL`; else `info`. Not `EnvFilter`: its regular expressions would
+/// make up a good part of a program that must stay small.
+fn log_levels() -> Targets {
+    let asked = std::env::var("GARBOARD_LOG").ok().and_then(|text| text.parse().ok());
+    asked.unwrap_or_else(|| Targets::new().with_default(Level::INFO))
 }
 
 fn complain(text: &str) {

@@ -1,0 +1,163 @@
+"""libvirt from Debian: its own daemons, in this mount namespace, with directories in memory; an equal domain."""
+
+import os
+import pathlib
+import shlex
+import shutil
+import subprocess
+import time
+from xml.sax.saxutils import escape
+
+from host import Failure, MACHINE, contains, executed, output, wait_for
+
+# tmpfs over them, in the mount namespace of scripts/bench: whatever the daemons write is gone with it.
+PLACES = ["/run", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt", "/etc/libvirt"]
+LOG = pathlib.Path(f"/var/log/libvirt/qemu/{MACHINE}.log")
+# The user garboard's QEMU runs as; libvirt wants its own to exist even where it is told to use another.
+USER = "+107"
+ACCOUNTS = {"/etc/passwd": "libvirt-qemu:x:107:107::/nonexistent:/usr/sbin/nologin\n", "/etc/group": "libvirt-qemu:x:107:\n"}
+
+DOMAIN = """<domain type='qemu'>
+  <name>{name}</name>
+  <memory unit='b'>{memory}</memory>
+  <vcpu>{vcpus}</vcpu>
+  <cputune>{shares}</cputune>
+  <os>
+    <type arch='x86_64' machine='{machine}'>hvm</type>
+    <kernel>{directory}/vmlinux</kernel><initrd>{directory}/initrd</initrd><cmdline>{cmdline}</cmdline>
+  </os>
+  <features><acpi/></features>
+  <cpu mode='maximum'/>
+  <devices>
+    <emulator>{qemu}</emulator>
+    <disk type='file' device='disk'>
+      <driver name='qemu' type='qcow2' cache='{cache}'/>
+      <source file='{directory}/overlay.qcow2'/>
+      <backingStore type='file'><format type='raw'/><source file='{directory}/base.img'/><backingStore/></backingStore>
+      <target dev='vda' bus='virtio'/>
+    </disk>
+    <interface type='ethernet'>
+      <mac address='{mac}'/><target dev='{tap}' managed='no'/><model type='virtio'/>
+    </interface>
+    <serial type='unix'>
+      <source mode='bind' path='{directory}/serial.sock'/><log file='{directory}/serial0.log' append='on'/>
+    </serial>
+    <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+    {graphics}
+    <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
+    <memballoon model='virtio'/>
+  </devices>
+</domain>
+"""
+
+
+class Libvirt:
+    """The daemons, and one domain like the machine of a plan."""
+
+    def __init__(self, plan, order, qemu, directory):
+        self.plan, self.qemu, self.directory = plan, qemu, pathlib.Path(directory)
+        self.base = order["volumes"]["root"]["path"]
+        kernel = plan["firmware"]["kernelBoot"]
+        # Copies: libvirt gives every file of a domain to the domain's user.
+        for inside, name in [(kernel["kernel"], "vmlinux"), (kernel["initrd"], "initrd")]:
+            shutil.copy(order["kernelFiles"][inside], self.directory / name)
+        shutil.copy(self.base, self.directory / "base.img")
+        self.daemons = []
+
+    def begin(self):
+        self.groups_before = set(pathlib.Path("/sys/fs/cgroup").rglob("machine*"))
+        for place in PLACES:
+            pathlib.Path(place).mkdir(parents=True, exist_ok=True)
+            output(["mount", "-t", "tmpfs", "-o", "mode=755", "bench", place])
+        for place, line in ACCOUNTS.items():
+            known = pathlib.Path(place).read_text()
+            if line.split(":")[0] not in known:
+                changed = self.directory / pathlib.Path(place).name
+                changed.write_text(known + line)
+                output(["mount", "--bind", changed, place])
+        pathlib.Path("/etc/libvirt/qemu.conf").write_text(f'user = "{USER}"\ngroup = "{USER}"\n')
+        pathlib.Path("/etc/libvirt/libvirtd.conf").write_text('auth_unix_rw = "none"\n')
+        pathlib.Path("/etc/libvirt/virtlogd.conf").write_text("")
+        log = open(self.directory / "libvirtd.log", "ab")
+        for daemon in ["virtlogd", "libvirtd"]:
+            self.daemons.append(subprocess.Popen([f"/usr/sbin/{daemon}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+        wait_for("libvirtd", self.answers, pause=0.1)
+
+    def answers(self):
+        if any(daemon.poll() is not None for daemon in self.daemons):
+            raise Failure(f"libvirtd ended: {(self.directory / 'libvirtd.log').read_text()[-1000:]}")
+        return self.virsh("version", may_fail=True)
+
+    def virsh(self, *arguments, may_fail=False):
+        done = subprocess.run(["virsh", "-q", "-c", "qemu:///system", *arguments], capture_output=True, text=True)
+        if done.returncode != 0 and not may_fail:
+            raise Failure(f"virsh {shlex.join(arguments)}: {done.stderr}")
+        return done.returncode == 0 and (done.stdout or True)
+
+    def write_domain(self, tap, shares):
+        plan = self.plan
+        argv = plan["argv"]
+        (interface,) = plan["interfaces"]
+        graphics = "<graphics type='vnc' socket='{}/vnc.sock'/><video><model type='vga'/></video>".format(self.directory)
+        text = DOMAIN.format(
+            name=MACHINE, memory=plan["resources"]["guestMemoryBytes"], vcpus=plan["resources"]["vcpuCount"],
+            machine=plan["stored"]["machineType"], directory=self.directory, qemu=self.qemu, mac=interface["mac"], tap=tap,
+            cmdline=escape(argv[argv.index("-append") + 1]), cache="none" if any_direct(plan) else "writeback",
+            shares=f"<shares>{shares[2]}</shares>" if shares else "",
+            graphics=graphics if plan["display"] == "vnc" else "<video><model type='none'/></video>")
+        (self.directory / "domain.xml").write_text(text)
+
+    def start(self, shares):
+        """`virsh create`, under way; a tap of the host's own namespace, because libvirtd lives there."""
+        tap = "gbbenchtap"
+        output(["ip", "tuntap", "add", tap, "mode", "tap", "vnet_hdr"])
+        output(["ip", "link", "set", tap, "up"])
+        overlay = self.directory / "overlay.qcow2"
+        output(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", self.directory / "base.img", overlay])
+        for name in ["serial0.log", "domain.xml"]:
+            (self.directory / name).unlink(missing_ok=True)
+        LOG.unlink(missing_ok=True)
+        self.write_domain(tap, shares)
+        self.began = time.monotonic()
+        self.command = subprocess.Popen(["virsh", "-q", "-c", "qemu:///system", "create", self.directory / "domain.xml"],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def wait_for_marker(self, marker):
+        log = self.directory / "serial0.log"
+        wait_for(f"{marker} under libvirt", lambda: self.has_failed() or contains(log, marker))
+        seen = time.monotonic()
+        self.command.wait()
+        return {"command": self.began, "exec": executed(LOG)[0], "marker": seen}
+
+    def has_failed(self):
+        if self.command.poll():
+            raise Failure(f"virsh create: {self.command.stderr.read().decode()}")
+        return False
+
+    def stop(self):
+        self.virsh("destroy", MACHINE)
+        output(["ip", "link", "delete", "gbbenchtap"])
+
+    def end(self):
+        self.virsh("destroy", MACHINE, may_fail=True)
+        subprocess.run(["ip", "link", "delete", "gbbenchtap"], capture_output=True)
+        for daemon in reversed(self.daemons):
+            daemon.terminate()
+            daemon.wait()
+        for group in sorted(set(pathlib.Path("/sys/fs/cgroup").rglob("machine*")) - self.groups_before, reverse=True):
+            remove_groups(group)
+
+
+def any_direct(plan):
+    return any(descriptor["purpose"].get("direct") for descriptor in plan["descriptors"])
+
+
+def remove_groups(group):
+    """A cgroup with what is below it; one that is busy stays and is somebody else's."""
+    for path, _, _ in os.walk(group, topdown=False):
+        try:
+            os.rmdir(path)
+        except OSError:
+            return
+
+
