@@ -98,7 +98,7 @@ fn first_start(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Resu
             Found::Over(ended) => {
                 Ok(Found::Over(ended.or_else(|| other.and_then(|status: Status| status.ended).map(Box::new))))
             }
-            found => Ok(found),
+            found @ (Found::Running | Found::Signalled) => Ok(found),
         },
     }
 }

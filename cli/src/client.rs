@@ -85,7 +85,12 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
     let stream = connect(places, id)?;
     match ask(&stream, &ControlRequest::Status)? {
         ControlReply::Status(status) => Ok(*status),
-        other => anyhow::bail!("the supervisor of {id} answered {other:?} to a question for its status"),
+        other @ (ControlReply::Queued
+        | ControlReply::AlreadySo
+        | ControlReply::Streaming
+        | ControlReply::Denied { .. }) => {
+            anyhow::bail!("the supervisor of {id} answered {other:?} to a question for its status")
+        }
     }
 }
 
@@ -95,7 +100,7 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     match ask(&stream, &ControlRequest::Status).ok()? {
         ControlReply::Status(status) => Some(*status),
-        _ => None,
+        ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Streaming | ControlReply::Denied { .. } => None,
     }
 }
 

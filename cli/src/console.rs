@@ -50,7 +50,9 @@ pub(crate) fn attend(places: &Places, id: &MachineId, access: ConsoleAccess, sig
     match client::ask(&stream, &ControlRequest::Console { access })? {
         ControlReply::Streaming => {}
         ControlReply::Denied { reason } => return Err(complaint(REFUSED, format!("{id}: {reason}"))),
-        other => anyhow::bail!("unexpected answer {other:?}"),
+        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo) => {
+            anyhow::bail!("unexpected answer {other:?}")
+        }
     }
     stream.set_read_timeout(None)?;
     let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;

@@ -122,7 +122,7 @@ fn progress() -> Tell {
     Arc::new(move |progress| {
         let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
-            Progress::Waiting { .. } => eprintln!("garboard: another pull has the image cache; waiting for it"),
+            Progress::Waiting => eprintln!("garboard: another pull has the image cache; waiting for it"),
             Progress::Resolving { reference } => eprintln!("garboard: looking for {reference}"),
             Progress::Downloading { have_bytes, of_bytes, .. } => {
                 let bar = bar.get_or_insert_with(|| new_bar(of_bytes));

@@ -72,7 +72,7 @@ pub(crate) fn last_complaint(directory: &Path) -> String {
     let text = std::fs::read_to_string(directory.join(SUPERVISOR_LOG)).unwrap_or_default();
     let complaints = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let errors = complaints.filter(|event| event["level"] == "ERROR");
-    let last = errors.filter_map(|event| event["fields"]["error"].as_str().map(str::to_owned)).last();
+    let last = errors.filter_map(|event| event["fields"]["error"].as_str().map(str::to_owned)).next_back();
     last.unwrap_or_else(|| "its supervisor died again and again".to_owned())
 }
 

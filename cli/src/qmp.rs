@@ -26,7 +26,9 @@ pub(crate) fn run(args: &QmpArgs) -> anyhow::Result<u8> {
     match client::ask(&stream, &ControlRequest::Qmp { access })? {
         ControlReply::Streaming => {}
         ControlReply::Denied { reason } => return Err(complaint(REFUSED, format!("{}: {reason}", args.machine))),
-        other => anyhow::bail!("unexpected answer {other:?}"),
+        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo) => {
+            anyhow::bail!("unexpected answer {other:?}")
+        }
     }
     let mut connection = Connection::greet(stream)?;
     match &args.command {

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
 /// Objects of other kinds are the concern of whoever uses them, unless they claim to be of ours or say nothing.
 fn judge(document: &Document, config: &ClusterConfig) -> Option<Verdict> {
     let claims_to_be_ours = document.value["apiVersion"].as_str().is_none_or(|group| group.starts_with("kubevirt.io/"));
-    if !document.is_machine() && !(claims_to_be_ours && !document.is_given_to_machines()) {
+    if !document.is_machine() && (!claims_to_be_ours || document.is_given_to_machines()) {
         return None;
     }
     let admission = review(&document.value, config);

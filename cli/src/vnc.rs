@@ -40,7 +40,9 @@ fn open(places: &Places, id: &MachineId) -> anyhow::Result<UnixStream> {
             Ok(stream)
         }
         ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{id}: {reason}"))),
-        other => anyhow::bail!("unexpected answer {other:?}"),
+        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo) => {
+            anyhow::bail!("unexpected answer {other:?}")
+        }
     }
 }
 

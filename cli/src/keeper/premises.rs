@@ -148,10 +148,10 @@ impl Premises {
         if is_root {
             drop(self.namespace);
             let pin = self.machine.join(NAMESPACE_PIN);
-            if let Some(id) = &self.id {
-                if let Err(error) = garboard_net::remove_all(id, Some(&pin)).await {
-                    failures.push(format!("network: {:#}", anyhow::Error::from(error)));
-                }
+            if let Some(id) = &self.id
+                && let Err(error) = garboard_net::remove_all(id, Some(&pin)).await
+            {
+                failures.push(format!("network: {:#}", anyhow::Error::from(error)));
             }
         }
         for directory in [&self.scratch, &self.machine] {

@@ -30,10 +30,9 @@ pub(super) fn accelerator(facts: &HostFacts, options: &PlanOptions) -> Result<Ac
 /// Says why a guest runs under TCG, once, where the user can see it.
 pub(super) fn note_emulation(draft: &mut Draft<'_>) {
     if draft.accelerator == Accelerator::Tcg {
-        let why = match draft.input.facts.kvm {
-            KvmState::Native => "this QEMU was built without KVM".to_owned(),
-            state => state.to_string(),
-        };
+        let state = draft.input.facts.kvm;
+        let without = "this QEMU was built without KVM".to_owned();
+        let why = if state == KvmState::Native { without } else { state.to_string() };
         draft.note(None, format!("the guest runs under TCG, many times slower than KVM: {why}"));
     }
 }

@@ -67,11 +67,9 @@ fn layers(
 
 /// QEMU asks for the mode it was told; the descriptor must have it already.
 fn bypass_cache(plan: &LaunchPlan, disk: &DiskPlan, side: Side, descriptor: &OwnedFd) -> Result<(), VolumeError> {
-    let wanted = plan.descriptors.iter().any(|planned| match &planned.purpose {
-        DescriptorPurpose::DiskLayer { volume, layer, direct, .. } => {
-            *volume == disk.volume && Side::from(*layer) == side && *direct
-        }
-        _ => false,
+    let wanted = plan.descriptors.iter().any(|planned| {
+        matches!(&planned.purpose, DescriptorPurpose::DiskLayer { volume, layer, direct: true, .. }
+            if *volume == disk.volume && Side::from(*layer) == side)
     });
     if !wanted {
         return Ok(());
