@@ -103,10 +103,16 @@ fn first_start(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Resu
     }
 }
 
-/// Says what the console is attached to now, and which run that is.
+/// Says what the console is attached to now, and which run that is. The pause between two runs may have been too short to
+/// be seen, so how the last one ended is said here.
 fn tell_run(places: &Places, id: &MachineId, before: Option<PathBuf>) -> Option<PathBuf> {
     let run = keeper::present_run(&places.machine(id));
-    let what = if run == before { "is attached to again" } else { "runs again" };
+    let ended = before.as_deref().filter(|_| run != before).and_then(end_of);
+    let what = match ended {
+        Some(ended) => format!("runs again; {}", ended.sentence),
+        None if run == before => "is attached to again".to_owned(),
+        None => "runs again".to_owned(),
+    };
     eprintln!("\r\ngarboard: {id} {what}\r");
     run
 }
@@ -200,8 +206,12 @@ fn conclude(order: &Order, ended: Option<Ended>) -> anyhow::Result<u8> {
 }
 
 fn recorded_end(order: &Order) -> Option<Box<Ended>> {
-    let journal = garboard_launcher::supervisor::journal::read(&last_record(order)?);
-    journal.ok().flatten()?.ended.map(Box::new)
+    end_of(&last_record(order)?)
+}
+
+/// How a recorded run ended.
+fn end_of(record: &Path) -> Option<Box<Ended>> {
+    garboard_launcher::supervisor::journal::read(record).ok().flatten()?.ended.map(Box::new)
 }
 
 /// The record of the last run: the keeper began a new one with each.

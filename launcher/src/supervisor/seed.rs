@@ -15,13 +15,14 @@ const DEFAULT_GRACE_SECONDS: i64 = 30;
 /// The status before anything is known.
 pub(crate) fn first_status(order: &Order, journal: &Journal) -> Status {
     let metadata = &order.vmi.metadata;
+    let runs = journal.launched && journal.started && journal.ended.is_none();
     Status {
-        generation: journal.generation,
+        generation: first_generation(journal),
         namespace: metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
         name: metadata.name.clone().unwrap_or_default(),
         uid: metadata.uid.clone().unwrap_or_default(),
-        phase: Phase::Scheduled,
-        phase_since_ms: now_ms(),
+        phase: if runs { Phase::Running } else { Phase::Scheduled },
+        phase_since_ms: if runs { journal.started_at_ms } else { now_ms() },
         paused: None,
         stopping: false,
         software_emulation: false,
@@ -35,6 +36,12 @@ pub(crate) fn first_status(order: &Order, journal: &Journal) -> Status {
         resets: journal.resets,
         ended: journal.ended.clone(),
     }
+}
+
+/// Above every generation of an earlier supervisor, of whose last ones the journal may not know: none makes a thousand
+/// changes a second for long.
+fn first_generation(journal: &Journal) -> u64 {
+    u64::try_from(now_ms()).unwrap_or(0).max(journal.generation + 1)
 }
 
 /// The driver's seed.

@@ -6,7 +6,7 @@ use super::{Life, State, Vcpus};
 
 /// Brings the derived fields of a status up to date.
 pub(super) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_ms: i64) {
-    let phase = phase(&life.state);
+    let phase = phase(&life.state, status.phase);
     if status.phase != phase {
         status.phase = phase;
         status.phase_since_ms = now_ms;
@@ -22,9 +22,11 @@ pub(super) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_m
     }
 }
 
-fn phase(state: &State) -> Phase {
+fn phase(state: &State, before: Phase) -> Phase {
     match state {
-        State::Preparing | State::Launched => Phase::Scheduled,
+        State::Preparing => Phase::Scheduled,
+        // Until its monitor has answered: what an earlier supervisor saw of it still holds.
+        State::Launched => before,
         // A stop does not end the phase Running: the guest is still working on it.
         State::Running { .. } | State::Stopping { .. } | State::Ending { .. } => Phase::Running,
         State::Ended(ended) if ended.cause.is_success() => Phase::Succeeded,
