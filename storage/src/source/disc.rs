@@ -17,6 +17,10 @@ use crate::iso::{DiscTree, TreeError, VolumeLabel, image};
 use crate::open::{Access, DiskKind, OpenedDisk};
 use crate::qcow2::{Format, ImageFacts};
 
+/// Nothing, behind the file system: some readers look ahead and fail at the end of a small disc (busybox asks for 68 KiB
+/// before it tells a label), so tools that make discs leave 150 sectors too. It takes no memory.
+const PADDING_BYTES: u64 = 150 * 2048;
+
 /// Makes the disc of a tree: cloud-init's drives, answer files, anything of [`crate::seed`]. `access` is the guest's.
 ///
 /// # Errors
@@ -44,6 +48,8 @@ fn sealed(bytes: &[u8], access: Access) -> std::io::Result<OpenedDisk> {
     let memory = memfd_create(c"garboard-disc", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     let mut file = File::from(memory);
     file.write_all(bytes)?;
+    let size_bytes = bytes.len() as u64 + PADDING_BYTES;
+    file.set_len(size_bytes)?;
     let mut seals = SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
     seals.set(SealFlag::F_SEAL_WRITE, access == Access::ReadOnly);
     fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
@@ -51,7 +57,7 @@ fn sealed(bytes: &[u8], access: Access) -> std::io::Result<OpenedDisk> {
         Access::ReadWrite => file.into(),
         Access::ReadOnly => open_for_reading(&file)?,
     };
-    Ok(OpenedDisk { fd, size_bytes: bytes.len() as u64, kind: DiskKind::File, access, direct: false })
+    Ok(OpenedDisk { fd, size_bytes, kind: DiskKind::File, access, direct: false })
 }
 
 /// Our own descriptor of an unlinked memory file: nobody can exchange what this name means.
@@ -73,6 +79,7 @@ mod tests {
         let seed = NoCloud { instance_id: "1".into(), user_data: b"#cloud-config\n".to_vec(), ..NoCloud::default() };
         let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label(), Access::ReadOnly).unwrap();
         assert_eq!(disk.facts.virtual_bytes % 2048, 0);
+        assert!(disk.facts.virtual_bytes > PADDING_BYTES, "also the smallest disc is long enough to look ahead on");
         assert_eq!(disk.opened.access, Access::ReadOnly);
         let file = File::from(disk.opened.fd);
         let mut mark = [0; 5];
