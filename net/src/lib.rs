@@ -20,7 +20,6 @@ pub mod testing;
 mod tests;
 pub mod undo;
 pub mod uplink;
-pub mod user;
 
 use std::path::Path;
 

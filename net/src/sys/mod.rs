@@ -2,6 +2,7 @@
 #![allow(unsafe_code)]
 
 pub(crate) mod netns;
+#[cfg(test)]
 pub(crate) mod process;
 pub(crate) mod socket;
 pub(crate) mod tap;

@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_disc_on_a_writable_disk_keeps_its_size() {
-        let seed = NoCloud { instance_id: "1".into(), ..NoCloud::default() };
+        let seed = NoCloud { instance_id: "1".into(), user_data: b"#cloud-config\n".to_vec(), ..NoCloud::default() };
         let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label(), Access::ReadWrite).unwrap();
         assert_eq!(disk.opened.access, Access::ReadWrite);
         let file = File::from(disk.opened.fd);
