@@ -115,10 +115,10 @@ use_target_directory() {
     mkdir -p "$CARGO_TARGET_DIR"
 }
 
-# The programs, in $programs; `build_programs release` for those that are measured: they run no different and take three
-# times as long to compile. In the open, because cargo tells its progress better than `step` could.
+# build_programs PROFILE: the programs, in $programs. `dev` for what is only to run: `release` takes three times as long
+# to compile and is for what is measured. In the open, because cargo tells its progress better than `step` could.
 build_programs() {
-    local profile=${1:-dev} directory=debug
+    local profile=$1 directory=debug
     [ "$profile" = dev ] || directory=$profile
     say '==> building Garboard'
     (cd "$repository" && cargo build --locked --profile "$profile" -p garboard-cli -p garboard-launcher >&2)

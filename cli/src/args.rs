@@ -77,8 +77,13 @@ pub(crate) struct ManifestArgs {
     /// Use PATH (an OCI layout directory, an OCI archive, or a disk image) for the image reference REF.
     #[arg(long = "image", value_name = "REF=PATH", value_parser = parse_image)]
     pub(crate) images: Vec<(String, PathBuf)>,
-    /// Forward a port of this host to the guest: [ADDRESS:]HOST:GUEST[/tcp|/udp].
-    #[arg(short, long = "publish", value_name = "HOST:GUEST")]
+    /// Ports of this host that lead to the guest.
+    #[arg(
+        short,
+        long = "publish",
+        value_name = "HOST:GUEST",
+        help = "Forward a port of this host to the guest: [ADDRESS:]HOST:GUEST[/tcp|/udp]"
+    )]
     pub(crate) publish: Vec<String>,
     /// Where PVC stand-ins, EFI variables and records are kept.
     #[arg(long, value_name = "DIR")]

@@ -87,6 +87,6 @@ pub fn router_solicitations(data: &[u8]) {
     if ra::is_solicitation(data) {
         assert!(data.len() >= 8 && data[..2] == [133, 0], "taken for a solicitation");
         let said = ra::advertisement(&SERVER6);
-        assert!(said.len() % 8 == 0 && said.len() <= 1280, "{} bytes", said.len());
+        assert!(said.len().is_multiple_of(8) && said.len() <= 1280, "{} bytes", said.len());
     }
 }

@@ -1,6 +1,6 @@
 //! The rules: what makes a manifest nonsense, and what to write instead.
 //!
-//! One file per concern; each is a pure function that judges a [`Subject`] and pushes [`Fault`]s. No rule stops at the
+//! One file per concern; each is a pure function that judges a `Subject` and pushes [`Fault`]s. No rule stops at the
 //! first mistake and none depends on another having passed, so that a person sees every mistake at once.
 //!
 //! ```text

@@ -18,7 +18,7 @@
 //!                                       └─────────┘
 //! ```
 //!
-//! [`step`] is the only function that moves a [`State`]; its match has no wildcard. The driver executes the
+//! [`step()`] is the only function that moves a [`State`]; its match has no wildcard. The driver executes the
 //! [`Effect`]s in order and feeds what comes of them back as events.
 
 mod driver;
@@ -197,7 +197,7 @@ pub struct Memory {
     pub resets: u32,
 }
 
-/// The machine as [`step`] sees it.
+/// The machine as [`step()`] sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Life {
     /// Where it is.
