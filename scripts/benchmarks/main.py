@@ -11,7 +11,7 @@ import tempfile
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "scripts"))
+sys.path.append(str(REPOSITORY / "scripts"))
 
 import figures  # noqa: E402
 import memory  # noqa: E402
