@@ -104,7 +104,8 @@ mod tests {
 
     use super::*;
 
-    fn launch(argv: &[&str]) -> Launch {
+    /// Tests run side by side in one process, so each has a descriptor number of its own.
+    fn launch(argv: &[&str], descriptor: i32) -> Launch {
         Launch {
             argv: Vec::new(),
             environment: Vec::new(),
@@ -115,7 +116,7 @@ mod tests {
             writable_paths: Vec::new(),
             memlock_bytes: None,
             grace_seconds: 0,
-            helpers: vec![Helper { argv: argv.iter().map(|word| (*word).to_owned()).collect(), descriptor: 900 }],
+            helpers: vec![Helper { argv: argv.iter().map(|word| (*word).to_owned()).collect(), descriptor }],
         }
     }
 
@@ -141,7 +142,7 @@ mod tests {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let forward = format!("127.0.0.1/{port}:22");
-        start_all(&launch(&[passt, "--fd", "900", "--tcp-ports", &forward]), vec![theirs.into()]).unwrap();
+        start_all(&launch(&[passt, "--fd", "920", "--tcp-ports", &forward], 920), vec![theirs.into()]).unwrap();
         assert!(TcpListener::bind(("127.0.0.1", port)).is_err(), "passt holds the port");
         ours.set_read_timeout(Some(READY_LIMIT)).unwrap();
         ours.write_all(&arp_frame()).unwrap();
@@ -160,14 +161,14 @@ mod tests {
     fn a_helper_that_refuses_is_quoted() {
         let (_ours, theirs) = UnixStream::pair().unwrap();
         let script = "echo 'Failed to send 5 bytes to syslog' >&2; echo 'no such port' >&2; exit 1";
-        let error = start_all(&launch(&["/bin/sh", "-c", script]), vec![theirs.into()]).unwrap_err();
+        let error = start_all(&launch(&["/bin/sh", "-c", script], 921), vec![theirs.into()]).unwrap_err();
         assert_eq!(error.chain(), "could not start /bin/sh: no such port");
     }
 
     #[test]
     fn a_helper_that_is_missing_is_named() {
         let (_ours, theirs) = UnixStream::pair().unwrap();
-        let error = start_all(&launch(&["/garboard-no-such-passt"]), vec![theirs.into()]).unwrap_err();
+        let error = start_all(&launch(&["/garboard-no-such-passt"], 922), vec![theirs.into()]).unwrap_err();
         assert!(error.chain().starts_with("could not start /garboard-no-such-passt: "), "{}", error.chain());
     }
 }
