@@ -195,7 +195,7 @@ def run_checks(garboard, image, checks):
                 host.wait_until_clean()
                 passed += 1
                 print(f"  ok  {name}{note and f': {note}' or ''} ({time.monotonic() - began:.1f} s)", flush=True)
-            except (Failure, ValueError, KeyError, IndexError, OSError, subprocess.SubprocessError) as failure:
+            except (Failure, ValueError, TypeError, KeyError, IndexError, OSError, subprocess.SubprocessError) as failure:
                 failed += 1
                 print(f"  FAILED  {name}: {type(failure).__name__}: {failure}", flush=True)
                 if keep := os.environ.get("GARBOARD_KEEP"):
