@@ -79,6 +79,10 @@ class Host:
         path = self.manifest(tests, words, **domain)
         self.run("run", "--detach", "--accel", "tcg", "--image", f"{IMAGE}={image or self.image}", path)
 
+    def told(self):
+        """The status, as soon as there is a supervisor to tell it: one that was killed has a successor a moment later."""
+        return self.wait("a supervisor that answers", self.status)
+
     def status(self):
         machines = json.loads(self.run("ps", "-o", "json"))
         return machines[0].get("status") if machines else None
