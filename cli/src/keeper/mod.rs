@@ -302,7 +302,7 @@ pub(crate) fn wait_until_gone(places: &Places, id: &MachineId) -> anyhow::Result
     let machine = places.machine(id);
     let mut alive = Instant::now();
     while machine.exists() {
-        // A keeper that clears away removes its lock before the last file: only one that stays away is dead.
+        // The directory goes with its lock, at once unless it cannot be renamed: only a keeper that stays away is dead.
         if keeper_is_alive(&machine) {
             alive = Instant::now();
         } else if alive.elapsed() > LAST_FILES {
