@@ -5,6 +5,7 @@ import pathlib
 import shlex
 import shutil
 import subprocess
+import tempfile
 import time
 from xml.sax.saxutils import escape
 
@@ -13,6 +14,7 @@ from host import Failure, MACHINE, contains, executed, output, wait_for
 # tmpfs over them, in the mount namespace of scripts/bench: whatever the daemons write is gone with it.
 PLACES = ["/run", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt", "/etc/libvirt"]
 LOG = pathlib.Path(f"/var/log/libvirt/qemu/{MACHINE}.log")
+DEVICES = ["null", "zero", "full", "random", "urandom", "tty", "net/tun", "vhost-net"]
 # The user garboard's QEMU runs as; libvirt wants its own to exist even where it is told to use another.
 USER = "+107"
 ACCOUNTS = {"/etc/passwd": "libvirt-qemu:x:107:107::/nonexistent:/usr/sbin/nologin\n", "/etc/group": "libvirt-qemu:x:107:\n"}
@@ -55,7 +57,10 @@ class Libvirt:
     """The daemons, and one domain like the machine of a plan."""
 
     def __init__(self, plan, order, qemu, directory):
-        self.plan, self.qemu, self.directory = plan, qemu, pathlib.Path(directory)
+        self.plan, self.qemu, self.directory = plan, qemu, pathlib.Path(directory) / "libvirt"
+        self.directory.mkdir()
+        # The domain's user makes the socket of the screen.
+        os.chown(self.directory, int(USER), int(USER))
         self.base = order["volumes"]["root"]["path"]
         kernel = plan["firmware"]["kernelBoot"]
         # Copies: libvirt gives every file of a domain to the domain's user.
@@ -69,6 +74,7 @@ class Libvirt:
         for place in PLACES:
             pathlib.Path(place).mkdir(parents=True, exist_ok=True)
             output(["mount", "-t", "tmpfs", "-o", "mode=755", "bench", place])
+        take_kvm_away()
         for place, line in ACCOUNTS.items():
             known = pathlib.Path(place).read_text()
             if line.split(":")[0] not in known:
@@ -146,6 +152,26 @@ class Libvirt:
             daemon.wait()
         for group in sorted(set(pathlib.Path("/sys/fs/cgroup").rglob("machine*")) - self.groups_before, reverse=True):
             remove_groups(group)
+
+
+def take_kvm_away():
+    """Another /dev, with what the guests here need. A domain of kind qemu needs no KVM, and libvirt would probe it
+    through QEMU: minutes where it is emulated."""
+    new = tempfile.mkdtemp(prefix="gbb-dev-")
+    output(["mount", "-t", "tmpfs", "-o", "mode=755", "bench", new])
+    for name in DEVICES:
+        old = pathlib.Path("/dev") / name
+        if old.exists():
+            (copy := pathlib.Path(new) / name).parent.mkdir(exist_ok=True)
+            os.mknod(copy, old.stat().st_mode, old.stat().st_rdev)
+    for name in ["pts", "shm"]:
+        os.mkdir(f"{new}/{name}")
+        output(["mount", "--bind", f"/dev/{name}", f"{new}/{name}"])
+    os.symlink("pts/ptmx", f"{new}/ptmx")
+    # Not over the old one: libvirt moves each mount below /dev, and would find these twice.
+    output(["umount", "--recursive", "--lazy", "/dev"])
+    output(["mount", "--move", new, "/dev"])
+    os.rmdir(new)
 
 
 def any_direct(plan):

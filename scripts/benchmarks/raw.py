@@ -4,6 +4,7 @@ What garboard opens, this opens in the same way: listening sockets, the log, a f
 same kernel files, a tap. What is missing is garboard: supervisor, PID 1, confinement.
 """
 
+import contextlib
 import fcntl
 import json
 import os
@@ -27,7 +28,7 @@ class Raw:
         self.plan, self.order = garboard.plan(), garboard.order()
         self.directory = pathlib.Path(directory)
         self.shares = cpu_shares(garboard.processes()["qemu"])
-        self.pid, self.group = None, None
+        self.pid, self.monitor, self.group = None, None, None
 
     def open(self, purpose, tap):
         """The descriptor for one purpose of the plan."""
@@ -77,7 +78,9 @@ class Raw:
             parked.append(fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, PARKING))
             os.close(opened)
             actions.append((os.POSIX_SPAWN_DUP2, parked[-1], descriptor["number"]))
-        log = os.open(self.directory / "qemu.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        opened = os.open(self.directory / "qemu.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        log = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, PARKING)
+        os.close(opened)
         actions += [(os.POSIX_SPAWN_DUP2, log, 1), (os.POSIX_SPAWN_DUP2, log, 2)]
         environment = dict(self.plan["environment"])
         began = time.monotonic()
@@ -85,23 +88,27 @@ class Raw:
         self.share_cpu()
         for descriptor in [*parked, log]:
             os.close(descriptor)
-        greeted, running = self.let_run()
-        return {"command": began, "exec": executed(self.directory / "qemu.log")[0], "ready": greeted, "cont": running}
+        ready, running = self.let_run()
+        return {"command": began, "exec": executed(self.directory / "qemu.log")[0], "ready": ready, "cont": running}
 
     def let_run(self):
-        """The greeting, then what a client must say before `cont`; the monitor stays connected."""
+        """When QEMU answers its first command, and when it has done `cont`; the monitor stays connected."""
         self.monitor = socket.socket(socket.AF_UNIX)
-        self.monitor.connect(str(self.directory / "monitor.sock"))
+        try:
+            self.monitor.connect(str(self.directory / "monitor.sock"))
+        except ConnectionRefusedError as error:
+            raise Failure(f"QEMU alone ended: {(self.directory / 'qemu.log').read_text()}") from error
         self.lines = self.monitor.makefile("rb")
         if "QMP" not in json.loads(self.lines.readline()):
             raise Failure("QEMU did not greet")
-        greeted = time.monotonic()
+        answered = []
         for command in ["qmp_capabilities", "cont"]:
             self.monitor.sendall(json.dumps({"execute": command}).encode() + b"\n")
             while "return" not in (reply := json.loads(self.lines.readline())):
                 if "error" in reply:
                     raise Failure(f"QEMU refused {command}: {reply}")
-        return greeted, time.monotonic()
+            answered.append(time.monotonic())
+        return answered
 
     def wait_for_marker(self, marker):
         wait_for(f"{marker} of raw QEMU", lambda: contains(self.directory / "serial0.log", marker))
@@ -114,9 +121,13 @@ class Raw:
         os.kill(self.pid, signal.SIGKILL)
         os.waitpid(self.pid, 0)
         self.pid = None
-        self.monitor.close()
+        if self.monitor:
+            self.monitor.close()
+            self.monitor = None
         if self.group:
             self.group.rmdir()
+            with contextlib.suppress(OSError):  # a machine of garboard is in it
+                self.group.parent.rmdir()
             self.group = None
 
     def share_cpu(self):
@@ -125,6 +136,7 @@ class Raw:
             return
         parent, name, value = self.shares
         self.group = parent / "bench_alone"
-        self.group.mkdir(exist_ok=True)
+        # Garboard takes the parent away with its last machine.
+        self.group.mkdir(parents=True, exist_ok=True)
         (self.group / name).write_text(value)
         (self.group / "cgroup.procs").write_text(str(self.pid))

@@ -89,6 +89,6 @@ def report(seen):
         cells = [figures.summary(column[way]) for column in columns]
         ratio = figures.ratio(to_marker[way], to_marker["QEMU alone"]) if way != "QEMU alone" else "1"
         rows.append([way, *cells, ratio])
-    header = ["ms", "exec → greeting", "exec → `cont` done", "exec → userspace", "command → userspace",
+    header = ["ms", "exec → QMP ready", "exec → `cont` done", "exec → userspace", "command → userspace",
               "exec → userspace, times QEMU alone"]
     return figures.table(header, rows)

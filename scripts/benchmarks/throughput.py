@@ -20,7 +20,8 @@ from terminal import Terminal
 DISK_MIB = 192
 SECONDS = 2
 # Typed into the guest's shell. The third disk is a tar archive with the program that measures.
-UNPACK = "tar -x -f /dev/vdc -C /tmp"
+# The guest's shell is there before its disks.
+UNPACK = "until [ -b /dev/vdc ]; do sleep 0.1; done; tar -x -f /dev/vdc -C /tmp"
 ADDRESS = "ip addr replace {guest}/24 dev eth0; ip link set eth0 up; ip route replace default via {gateway}"
 PARTS = {
     "disk": [("write", f"/tmp/load write /dev/vdb {DISK_MIB}"), ("read", f"/tmp/load read /dev/vdb {DISK_MIB}"),
@@ -150,7 +151,8 @@ def alone_in_its_place(garboard, parts, outside):
     os.kill(processes["keeper"], signal.SIGSTOP)
     try:
         os.kill(processes["qemu"], signal.SIGKILL)
-        wait_for("the end of garboard's tap", lambda: not links(namespace, "tun"), pause=0.02)
+        # Its tap goes first, the locks of its disks may last a moment longer.
+        wait_for("the end of garboard's QEMU", lambda: not pathlib.Path(f"/proc/{processes['qemu']}").exists(), pause=0.02)
         raw.start((tap, namespace))
         output(["nsenter", f"--net={namespace}", "ip", "link", "set", tap, "master", bridge, "up"])
         console, log = RawConsole(raw.directory / "serial0.sock"), raw.directory / "serial0.log"

@@ -6,17 +6,17 @@ use k8s_openapi::api::core::v1::{ConfigMap, PersistentVolumeClaim, Secret};
 use serde_json::Value;
 
 use super::shape::Shape;
-use super::structural::structural;
+use super::structural::{Descriptions, structural};
 use crate::kind::Kind;
 use crate::v1::{VirtualMachine, VirtualMachineInstance};
 
-pub(super) fn structural_of(kind: Kind) -> Option<Value> {
+pub(super) fn structural_of(kind: Kind, descriptions: Descriptions) -> Option<Value> {
     Some(match kind {
-        Kind::VirtualMachine => structural::<VirtualMachine>(),
-        Kind::VirtualMachineInstance => structural::<VirtualMachineInstance>(),
-        Kind::Secret => structural::<Secret>(),
-        Kind::ConfigMap => structural::<ConfigMap>(),
-        Kind::PersistentVolumeClaim => structural::<PersistentVolumeClaim>(),
+        Kind::VirtualMachine => structural::<VirtualMachine>(descriptions),
+        Kind::VirtualMachineInstance => structural::<VirtualMachineInstance>(descriptions),
+        Kind::Secret => structural::<Secret>(descriptions),
+        Kind::ConfigMap => structural::<ConfigMap>(descriptions),
+        Kind::PersistentVolumeClaim => structural::<PersistentVolumeClaim>(descriptions),
         Kind::Other => return None,
     })
 }
@@ -32,5 +32,5 @@ pub(super) fn shape_of(kind: Kind) -> Option<&'static Shape> {
         Kind::PersistentVolumeClaim => 4,
         Kind::Other => return None,
     };
-    SHAPES[slot].get_or_init(|| structural_of(kind).map(|schema| Shape::of(&schema))).as_ref()
+    SHAPES[slot].get_or_init(|| structural_of(kind, Descriptions::LeftOut).map(|schema| Shape::of(&schema))).as_ref()
 }

@@ -56,7 +56,7 @@ pub fn inspect_as(kind: Kind, object: Value) -> Inspection {
 /// The structural schema of a kind (OpenAPI v3 as CustomResourceDefinitions take it: no references, no nulls), or nothing
 /// for [`Kind::Other`]. Made anew at each call.
 pub fn json_schema(kind: Kind) -> Option<Value> {
-    kinds::structural_of(kind)
+    kinds::structural_of(kind, structural::Descriptions::Kept)
 }
 
 #[cfg(test)]

@@ -10,8 +10,17 @@ use crate::quantity::QUANTITY_PATTERN;
 
 const REFERENCE: &str = "#/$defs/";
 
+/// What is to become of descriptions: they are nine tenths of a schema.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) enum Descriptions {
+    /// Kept, for people.
+    Kept,
+    /// Left out, for whoever only compares.
+    LeftOut,
+}
+
 /// The structural schema of a type.
-pub(super) fn structural<T: JsonSchema>() -> Value {
+pub(super) fn structural<T: JsonSchema>(descriptions: Descriptions) -> Value {
     // What is written always, though it may be left out when reading, is what the schema of KubeVirt requires.
     let settings = SchemaSettings::draft2020_12().with(|settings| {
         settings.contract = Contract::Serialize;
@@ -23,7 +32,7 @@ pub(super) fn structural<T: JsonSchema>() -> Value {
     let mut definitions = if let Value::Object(definitions) = definitions { definitions } else { Map::new() };
     add_words(&mut definitions);
     complete(&mut definitions);
-    resolved(&schema, &definitions)
+    Resolution { definitions, descriptions }.resolved(&schema)
 }
 
 fn add_words(definitions: &mut Map<String, Value>) {
@@ -51,55 +60,64 @@ fn complete(definitions: &mut Map<String, Value>) {
     }
 }
 
-fn resolved(schema: &Value, definitions: &Map<String, Value>) -> Value {
-    let Value::Object(schema) = schema else { return schema.clone() };
-    if let Some(of_option) = schema.get("anyOf").and_then(|choices| only_choice(choices)) {
-        return overlaid(resolved(of_option, definitions), schema, definitions);
-    }
-    match schema.get("$ref").and_then(Value::as_str).and_then(|name| name.strip_prefix(REFERENCE)) {
-        Some(name) => {
-            let target = definitions.get(name).map_or(Value::Null, |target| resolved(target, definitions));
-            overlaid(target, schema, definitions)
+/// What a schema's references lead to.
+struct Resolution {
+    definitions: Map<String, Value>,
+    descriptions: Descriptions,
+}
+
+impl Resolution {
+    fn resolved(&self, schema: &Value) -> Value {
+        let Value::Object(schema) = schema else { return schema.clone() };
+        if let Some(of_option) = schema.get("anyOf").and_then(|choices| only_choice(choices)) {
+            return self.overlaid(self.resolved(of_option), schema);
         }
-        None => Value::Object(own(schema, definitions)),
+        match schema.get("$ref").and_then(Value::as_str).and_then(|name| name.strip_prefix(REFERENCE)) {
+            Some(name) => {
+                let target = self.definitions.get(name).map_or(Value::Null, |target| self.resolved(target));
+                self.overlaid(target, schema)
+            }
+            None => Value::Object(self.own(schema)),
+        }
     }
-}
 
-/// What stands beside a reference (a description) goes over what the reference stands for.
-fn overlaid(target: Value, beside: &Map<String, Value>, definitions: &Map<String, Value>) -> Value {
-    let mut merged = if let Value::Object(target) = target { target } else { Map::new() };
-    merged.extend(own(beside, definitions));
-    Value::Object(merged)
-}
+    /// What stands beside a reference (a description) goes over what the reference stands for.
+    fn overlaid(&self, target: Value, beside: &Map<String, Value>) -> Value {
+        let mut merged = if let Value::Object(target) = target { target } else { Map::new() };
+        merged.extend(self.own(beside));
+        Value::Object(merged)
+    }
 
-/// The schema's own statements, without references and what Kubernetes does not know.
-fn own(schema: &Map<String, Value>, definitions: &Map<String, Value>) -> Map<String, Value> {
-    let mut own = Map::new();
-    for (key, value) in schema {
-        let value = match (key.as_str(), value) {
-            ("$ref" | "anyOf" | "$defs" | "$schema" | "default" | "title", _) => continue,
-            ("type", Value::Array(types)) => not_null(types),
-            ("properties", Value::Object(fields)) => fields
-                .iter()
-                .map(|(name, field)| (name.clone(), resolved(field, definitions)))
-                .collect::<Map<_, _>>()
-                .into(),
-            ("items" | "additionalProperties", nested) => resolved(nested, definitions),
-            _ => value.clone(),
+    /// The schema's own statements, without references and what Kubernetes does not know.
+    fn own(&self, schema: &Map<String, Value>) -> Map<String, Value> {
+        let mut own = Map::new();
+        for (key, value) in schema {
+            let value = match (key.as_str(), value) {
+                ("$ref" | "anyOf" | "$defs" | "$schema" | "default" | "title", _) => continue,
+                ("description", _) if self.descriptions == Descriptions::LeftOut => continue,
+                ("type", Value::Array(types)) => not_null(types),
+                ("properties", Value::Object(fields)) => fields
+                    .iter()
+                    .map(|(name, field)| (name.clone(), self.resolved(field)))
+                    .collect::<Map<_, _>>()
+                    .into(),
+                ("items" | "additionalProperties", nested) => self.resolved(nested),
+                _ => value.clone(),
+            };
+            own.insert(key.clone(), value);
+        }
+        // Kubernetes' formats of integers are signed; the limits say what is not.
+        let unsigned = match own.get("format").and_then(Value::as_str) {
+            Some("uint32") => Some(Value::from(u32::MAX)),
+            Some("uint64") => Some(Value::from(i64::MAX)),
+            _ => None,
         };
-        own.insert(key.clone(), value);
+        if let Some(maximum) = unsigned {
+            own.insert("maximum".to_owned(), maximum);
+            own.insert("format".to_owned(), Value::from("int64"));
+        }
+        own
     }
-    // Kubernetes' formats of integers are signed; the limits say what is not.
-    let unsigned = match own.get("format").and_then(Value::as_str) {
-        Some("uint32") => Some(Value::from(u32::MAX)),
-        Some("uint64") => Some(Value::from(i64::MAX)),
-        _ => None,
-    };
-    if let Some(maximum) = unsigned {
-        own.insert("maximum".to_owned(), maximum);
-        own.insert("format".to_owned(), Value::from("int64"));
-    }
-    own
 }
 
 /// The other choice of "this or null": how schemars says that something is optional.
