@@ -15,6 +15,7 @@
 
 pub mod arch;
 pub mod cluster;
+pub mod crd;
 pub mod defaults;
 pub mod fault;
 pub mod kind;
@@ -22,6 +23,8 @@ pub mod mac;
 pub mod metadata;
 pub mod names;
 pub mod quantity;
+mod resource;
+pub mod run_strategy;
 pub mod schema;
 mod suggest;
 pub mod v1;
@@ -35,4 +38,5 @@ pub use kind::{Kind, kind_of};
 pub use mac::MacAddr;
 pub use names::{DnsLabel, DnsSubdomain};
 pub use quantity::Quantity;
+pub use run_strategy::RunStrategy;
 pub use v1::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec};

@@ -107,14 +107,15 @@ impl Resolution {
             own.insert(key.clone(), value);
         }
         // Kubernetes' formats of integers are signed; the limits say what is not.
-        let unsigned = match own.get("format").and_then(Value::as_str) {
-            Some("uint32") => Some(Value::from(u32::MAX)),
-            Some("uint64") => Some(Value::from(i64::MAX)),
-            _ => None,
-        };
-        if let Some(maximum) = unsigned {
-            own.insert("maximum".to_owned(), maximum);
-            own.insert("format".to_owned(), Value::from("int64"));
+        match own.get("format").and_then(Value::as_str) {
+            Some("uint32") => {
+                own.insert("maximum".to_owned(), Value::from(u32::MAX));
+                own.insert("format".to_owned(), Value::from("int64"));
+            }
+            // Its limit is that of the format and must not be written: the API server reads limits as floating-point
+            // numbers, 2⁶³−1 becomes 2⁶³, and then it refuses every object that has the field.
+            Some("uint64") => drop(own.insert("format".to_owned(), Value::from("int64"))),
+            _ => {}
         }
         own
     }

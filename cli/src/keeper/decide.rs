@@ -12,52 +12,18 @@
 
 use std::time::Duration;
 
+pub(crate) use garboard_api::RunStrategy;
+use garboard_api::run_strategy::backoff;
 use garboard_protocol::exit::ExitCause;
-use serde::{Deserialize, Serialize};
 
-/// The pause after the first failed start; it grows with the square of their number (KubeVirt's
-/// `calculateStartBackoffTime`).
-const BACKOFF_BASE_SECONDS: u64 = 10;
-/// The longest pause.
-const BACKOFF_MAX_SECONDS: u64 = 300;
 /// The least time from one start to the next.
 const BETWEEN_STARTS: Duration = Duration::from_secs(1);
 
-/// When a machine is started again after its run; KubeVirt's `runStrategy`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) enum RunStrategy {
-    /// Whenever a run ends.
-    Always,
-    /// When a run failed.
-    RerunOnFailure,
-    /// Never; what an instance without a VM does as well.
-    #[default]
-    Once,
-    /// When somebody says so.
-    Manual,
-    /// It should not run; somebody started it all the same.
-    Halted,
-}
-
-impl RunStrategy {
-    /// Reads KubeVirt's word; `None` for one that means nothing on a single host.
-    pub(crate) fn parse(word: &str) -> Option<Self> {
-        match word {
-            "Always" => Some(Self::Always),
-            "RerunOnFailure" => Some(Self::RerunOnFailure),
-            "Once" => Some(Self::Once),
-            "Manual" => Some(Self::Manual),
-            "Halted" => Some(Self::Halted),
-            _ => None,
-        }
-    }
-
-    fn wants_another(self, cause: &ExitCause) -> bool {
-        match self {
-            Self::Always => true,
-            Self::RerunOnFailure => !cause.is_success(),
-            Self::Once | Self::Manual | Self::Halted => false,
-        }
+fn wants_another(strategy: RunStrategy, cause: &ExitCause) -> bool {
+    match strategy {
+        RunStrategy::Always => true,
+        RunStrategy::RerunOnFailure => !cause.is_success(),
+        RunStrategy::Once | RunStrategy::Manual | RunStrategy::Halted => false,
     }
 }
 
@@ -123,18 +89,11 @@ impl History {
             Reached::Running => *self = Self { has_run: true, failures: 0 },
             Reached::NotRunning => self.failures = self.failures.saturating_add(1),
         }
-        if end.wish == Wish::StayDown || !self.has_run || !strategy.wants_another(&end.cause) {
+        if end.wish == Wish::StayDown || !self.has_run || !wants_another(strategy, &end.cause) {
             return Next::Leave;
         }
         Next::Again(backoff(self.failures, chance).max(BETWEEN_STARTS.saturating_sub(end.lasted)))
     }
-}
-
-/// The pause after so many failed starts: base × failures², and by chance up to half as much again.
-fn backoff(failures: u32, chance: u64) -> Duration {
-    let seconds = BACKOFF_BASE_SECONDS.saturating_mul(u64::from(failures).saturating_pow(2));
-    let extra = chance % (seconds / 2 + 1);
-    Duration::from_secs(seconds.saturating_add(extra).min(BACKOFF_MAX_SECONDS))
 }
 
 #[cfg(test)]

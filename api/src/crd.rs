@@ -1,0 +1,263 @@
+//! CustomResourceDefinitions, from the same types that read manifests.
+//!
+//! A definition is a value: `deploy/crds/` holds it as YAML, and a test compares. Names, columns and versions are
+//! KubeVirt's (inventory: `pkg/virt-operator/resource/generate/components/crds.go`); what CEL can say of an object is said
+//! here too, so that the API server refuses it although no webhook is there.
+
+use serde_json::{Map, Value, json};
+
+use crate::kind::Kind;
+use crate::schema;
+
+/// The group of all kinds.
+pub const GROUP: &str = "kubevirt.io";
+/// The version that is stored.
+pub const STORED_VERSION: &str = "v1";
+/// The version that is served beside it: the same fields under an older name.
+pub const OLD_VERSION: &str = "v1alpha3";
+
+/// What a definition says of a kind beside its fields.
+struct Naming {
+    plural: &'static str,
+    singular: &'static str,
+    short: &'static [&'static str],
+    columns: &'static [Column],
+    subresources: Subresources,
+    rules: &'static [Rule],
+}
+
+/// A column of `kubectl get`.
+struct Column {
+    name: &'static str,
+    of: &'static str,
+    path: &'static str,
+    /// 0 is always shown; what is above it only with `-o wide`.
+    priority: u8,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Subresources {
+    Status,
+    /// Spec and status are one object, as KubeVirt has it for VMIs.
+    None,
+}
+
+/// A rule that the API server checks by itself.
+struct Rule {
+    /// Fields from the root to the object it is about.
+    at: &'static [&'static str],
+    rule: &'static str,
+    message: &'static str,
+}
+
+const AGE: Column = Column { name: "Age", of: "date", path: ".metadata.creationTimestamp", priority: 0 };
+
+const VIRTUAL_MACHINE: Naming = Naming {
+    plural: "virtualmachines",
+    singular: "virtualmachine",
+    short: &["vm", "vms"],
+    columns: &[
+        AGE,
+        Column { name: "Status", of: "string", path: ".status.printableStatus", priority: 0 },
+        Column { name: "Ready", of: "string", path: ".status.conditions[?(@.type=='Ready')].status", priority: 0 },
+    ],
+    subresources: Subresources::Status,
+    rules: &[Rule {
+        at: &["spec"],
+        rule: "has(self.running) != has(self.runStrategy)",
+        message: "write exactly one of running and runStrategy",
+    }],
+};
+
+const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
+    plural: "virtualmachineinstances",
+    singular: "virtualmachineinstance",
+    short: &["vmi", "vmis"],
+    columns: &[
+        AGE,
+        Column { name: "Phase", of: "string", path: ".status.phase", priority: 0 },
+        Column { name: "IP", of: "string", path: ".status.interfaces[0].ipAddress", priority: 0 },
+        Column { name: "NodeName", of: "string", path: ".status.nodeName", priority: 0 },
+        Column { name: "Ready", of: "string", path: ".status.conditions[?(@.type=='Ready')].status", priority: 0 },
+        Column {
+            name: "Live-Migratable",
+            of: "string",
+            path: ".status.conditions[?(@.type=='LiveMigratable')].status",
+            priority: 1,
+        },
+        Column { name: "Paused", of: "string", path: ".status.conditions[?(@.type=='Paused')].status", priority: 1 },
+    ],
+    subresources: Subresources::None,
+    rules: &[],
+};
+
+/// The kinds that have a definition, in the order in which they are installed.
+pub const KINDS: [Kind; 2] = [Kind::VirtualMachine, Kind::VirtualMachineInstance];
+
+/// The CustomResourceDefinition of a kind, or nothing for kinds that are not of [`GROUP`].
+pub fn definition(kind: Kind) -> Option<Value> {
+    let naming = match kind {
+        Kind::VirtualMachine => VIRTUAL_MACHINE,
+        Kind::VirtualMachineInstance => VIRTUAL_MACHINE_INSTANCE,
+        Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => return None,
+    };
+    let described = schema(kind, &naming)?;
+    let bare = without_descriptions(described.clone());
+    Some(json!({
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {
+            "name": format!("{}.{GROUP}", naming.plural),
+            "labels": { "app.kubernetes.io/part-of": "garboard", "kubevirt.io": "" },
+        },
+        "spec": {
+            "group": GROUP,
+            "scope": "Namespaced",
+            "names": {
+                "categories": ["all"],
+                "kind": kind.name(),
+                "listKind": format!("{}List", kind.name()),
+                "plural": naming.plural,
+                "shortNames": naming.short,
+                "singular": naming.singular,
+            },
+            "versions": [
+                version(STORED_VERSION, &naming, described),
+                version(OLD_VERSION, &naming, bare),
+            ],
+        },
+    }))
+}
+
+fn version(name: &str, naming: &Naming, schema: Value) -> Value {
+    let columns: Vec<Value> = naming.columns.iter().map(column).collect();
+    let mut version = json!({
+        "name": name,
+        "served": true,
+        "storage": name == STORED_VERSION,
+        "additionalPrinterColumns": columns,
+        "schema": { "openAPIV3Schema": schema },
+    });
+    if name == OLD_VERSION {
+        version["deprecated"] = true.into();
+        version["deprecationWarning"] = format!("write {GROUP}/{STORED_VERSION}; the fields are the same").into();
+    }
+    if naming.subresources == Subresources::Status {
+        version["subresources"] = json!({ "status": {} });
+    }
+    version
+}
+
+fn column(column: &Column) -> Value {
+    let mut told = json!({ "name": column.name, "type": column.of, "jsonPath": column.path });
+    if column.priority > 0 {
+        told["priority"] = column.priority.into();
+    }
+    told
+}
+
+/// The schema of a kind as the API server takes it: it knows the metadata of an object better than we do.
+fn schema(kind: Kind, naming: &Naming) -> Option<Value> {
+    let mut schema = schema::json_schema(kind)?;
+    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        fields.insert("apiVersion".to_owned(), json!({ "type": "string" }));
+        fields.insert("kind".to_owned(), json!({ "type": "string" }));
+        fields.insert("metadata".to_owned(), json!({ "type": "object" }));
+        // Newer controllers may write what we do not know.
+        if let Some(status) = fields.get_mut("status").and_then(Value::as_object_mut) {
+            status.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+        }
+    }
+    if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
+        required.retain(|field| field == "spec");
+    }
+    for rule in naming.rules {
+        add_rule(&mut schema, rule);
+    }
+    Some(schema)
+}
+
+fn add_rule(schema: &mut Value, rule: &Rule) {
+    let target = rule.at.iter().try_fold(schema, |schema, field| schema.get_mut("properties")?.get_mut(*field));
+    let Some(target) = target.and_then(Value::as_object_mut) else { return };
+    let rules = target.entry("x-kubernetes-validations").or_insert_with(|| Value::Array(Vec::new()));
+    if let Some(rules) = rules.as_array_mut() {
+        rules.push(json!({ "rule": rule.rule, "message": rule.message }));
+    }
+}
+
+/// A schema without what is only for people. A field that is called `description` stays.
+fn without_descriptions(schema: Value) -> Value {
+    let Value::Object(schema) = schema else { return schema };
+    let told = schema.into_iter().filter(|(key, _)| key != "description").map(|(key, value)| {
+        let value = match (key.as_str(), value) {
+            ("properties", Value::Object(fields)) => fields
+                .into_iter()
+                .map(|(name, field)| (name, without_descriptions(field)))
+                .collect::<Map<_, _>>()
+                .into(),
+            ("items" | "additionalProperties", nested) => without_descriptions(nested),
+            (_, value) => value,
+        };
+        (key, value)
+    });
+    Value::Object(told.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_definition_has_both_versions_and_stores_one() {
+        for kind in KINDS {
+            let definition = definition(kind).unwrap();
+            let versions = definition["spec"]["versions"].as_array().unwrap();
+            let stored: Vec<_> = versions.iter().filter(|version| version["storage"] == true).collect();
+            assert_eq!((versions.len(), stored.len()), (2, 1));
+            assert_eq!(stored[0]["name"], STORED_VERSION);
+            assert_eq!(
+                definition["metadata"]["name"],
+                format!("{}.kubevirt.io", definition["spec"]["names"]["plural"].as_str().unwrap())
+            );
+        }
+        assert_eq!(definition(Kind::Secret), None);
+    }
+
+    #[test]
+    fn only_the_virtual_machine_has_a_status_of_its_own() {
+        let status = |kind| definition(kind).unwrap()["spec"]["versions"][0].get("subresources").is_some();
+        assert!(status(Kind::VirtualMachine));
+        assert!(!status(Kind::VirtualMachineInstance));
+    }
+
+    #[test]
+    fn the_rules_are_where_they_belong() {
+        let definition = definition(Kind::VirtualMachine).unwrap();
+        for version in definition["spec"]["versions"].as_array().unwrap() {
+            let spec = &version["schema"]["openAPIV3Schema"]["properties"]["spec"];
+            assert_eq!(spec["x-kubernetes-validations"].as_array().unwrap().len(), 1);
+        }
+    }
+
+    #[test]
+    fn no_limit_is_more_than_the_api_server_can_read() {
+        fn check(value: &Value) {
+            let limit = value.get("maximum").and_then(Value::as_f64);
+            assert!(limit.is_none_or(|limit| limit < 2_f64.powi(53)), "{value}");
+            match value {
+                Value::Object(fields) => fields.values().for_each(check),
+                Value::Array(items) => items.iter().for_each(check),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        KINDS.into_iter().for_each(|kind| check(&definition(kind).unwrap()));
+    }
+
+    #[test]
+    fn the_old_version_tells_no_stories() {
+        let definition = definition(Kind::VirtualMachineInstance).unwrap();
+        let old = &definition["spec"]["versions"][1]["schema"]["openAPIV3Schema"];
+        assert!(!old.to_string().contains("\"description\":\""));
+    }
+}
