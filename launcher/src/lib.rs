@@ -4,11 +4,15 @@
 //! - [`init`]: PID 1, small and synchronous.
 //! - [`vm`]: the life of one machine and the task that owns it.
 //! - [`supervisor`]: everything the supervisor does around that task.
+//! - [`pod`]: what a supervisor finds in a launcher pod.
+//! - [`plumbing`]: what whoever makes interfaces for a supervisor does, on a bare host and on a cluster.
 //!
 //! Neither process links a Kubernetes client or TLS.
 
 pub mod init;
 pub mod plan;
+pub mod plumbing;
+pub mod pod;
 pub mod supervisor;
 mod sys;
 pub mod vm;

@@ -3,8 +3,10 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::control::Status;
+
 /// What the supervisor asks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "ask")]
 pub enum AgentRequest {
     /// Open a volume whose place in the [`VolumeTable`] is [`VolumePlace::Descriptor`]; the reply brings
@@ -13,13 +15,23 @@ pub enum AgentRequest {
         /// The volume's name.
         name: String,
     },
-    /// Make the interfaces and hand over taps and sockets.
+    /// Make the interfaces and hand over taps and sockets. In a pod one descriptor comes with the line: the network
+    /// namespace to make them in.
     Plumb {
         /// In the order of the VMI.
         interfaces: Vec<InterfaceRequest>,
     },
-    /// Only the DHCP sockets again: a restarted supervisor serves on, QEMU still holds the taps.
-    Sockets,
+    /// Only the DHCP sockets again: a restarted supervisor serves on, QEMU still holds the taps. In a pod one
+    /// descriptor comes with the line: the network namespace they are in.
+    Sockets {
+        /// As they were asked for: whoever answers may have been restarted too.
+        interfaces: Vec<InterfaceRequest>,
+    },
+    /// How the machine is; answered by [`AgentReply::Noted`]. Only in a pod.
+    Report {
+        /// The status; one of a lower generation than the last is ignored.
+        status: Box<Status>,
+    },
 }
 
 /// How one interface is to be joined to the network. Addresses and ranges are text as in the manifest,
@@ -68,6 +80,8 @@ pub enum AgentReply<A> {
         /// In the order of the request.
         interfaces: Vec<PlumbedInterface<A>>,
     },
+    /// The report arrived.
+    Noted,
     /// No, and why.
     Refused {
         /// One sentence.

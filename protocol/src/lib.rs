@@ -21,6 +21,7 @@ pub mod exit;
 pub mod journal;
 pub mod launch;
 pub mod paths;
+pub mod pod;
 pub mod wire;
 
 /// The version of every message in this crate. A party refuses a peer of another major version by name

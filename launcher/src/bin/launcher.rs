@@ -3,21 +3,33 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use garboard_launcher::supervisor;
+use garboard_launcher::pod::PodPlaces;
+use garboard_launcher::supervisor::{self, Setting};
 use garboard_launcher::vm::Chain;
+use garboard_protocol::pod::SHARED_DIRECTORY;
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
-    let mut arguments = std::env::args_os().skip(1);
-    let (Some(shared), None) = (arguments.next().map(PathBuf::from), arguments.next()) else {
-        complain("usage: garboard-launcher SHARED_DIRECTORY");
-        return ExitCode::from(64);
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let (shared, setting) = match arguments.as_slice() {
+        [word] if word == "--pod" => (PathBuf::from(SHARED_DIRECTORY), Setting::Pod),
+        [shared] => (PathBuf::from(shared), Setting::Host),
+        _ => {
+            complain("usage: garboard-launcher SHARED_DIRECTORY | --pod");
+            return ExitCode::from(64);
+        }
     };
     let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(log_levels()).init();
+    if setting == Setting::Pod
+        && let Err(error) = garboard_launcher::pod::furnish(&PodPlaces::real())
+    {
+        tracing::error!(error = %Chain(&error), "the pod is not what a launcher needs");
+        return ExitCode::FAILURE;
+    }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
@@ -25,7 +37,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(supervisor::run(&shared)) {
+    match runtime.block_on(supervisor::run(&shared, setting)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %Chain(&error), "the supervisor cannot run");

@@ -1,10 +1,11 @@
 //! Asking whoever has power over the host for what the supervisor cannot do itself.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use garboard_net::GuestAddresses;
 use garboard_protocol::agent::{AgentReply, AgentRequest, BindingRequest, InterfaceRequest, PlumbedInterface};
+use garboard_protocol::control::Status;
 use tokio::net::UnixStream;
 
 use super::line_socket::{LineError, LineSocket};
@@ -36,9 +37,19 @@ pub(crate) enum AgentError {
     Unexpected,
 }
 
+/// Where the agent makes interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NetworkPlace {
+    /// In a namespace that it made for this machine: a keeper.
+    Agents,
+    /// In the namespace of this process, which it is given a descriptor of: a node agent.
+    Ours,
+}
+
 /// A connection to the agent.
 pub(crate) struct AgentClient {
     socket: LineSocket,
+    place: NetworkPlace,
 }
 
 /// One interface as the agent made it.
@@ -55,55 +66,91 @@ pub(crate) struct Plumbed {
 
 impl AgentClient {
     /// Connects.
-    pub(crate) async fn connect(path: &Path) -> Result<Self, AgentError> {
+    pub(crate) async fn connect(path: &Path, place: NetworkPlace) -> Result<Self, AgentError> {
         let stream = UnixStream::connect(path)
             .await
             .map_err(|source| AgentError::Absent { path: path.display().to_string(), source })?;
-        Ok(Self { socket: LineSocket::new(stream) })
+        Ok(Self { socket: LineSocket::new(stream), place })
     }
 
     /// Has a volume opened.
     pub(crate) async fn volume(&mut self, name: &str) -> Result<OwnedFd, AgentError> {
-        match self.ask(&AgentRequest::Volume { name: name.to_owned() }).await? {
+        match self.ask(&AgentRequest::Volume { name: name.to_owned() }, None).await? {
             AgentReply::Volume => self.socket.take_descriptors(1)?.pop().ok_or(AgentError::Unexpected),
             AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
-            AgentReply::Plumbed { .. } => Err(AgentError::Unexpected),
+            AgentReply::Plumbed { .. } | AgentReply::Noted => Err(AgentError::Unexpected),
         }
     }
 
     /// Has the interfaces made.
     pub(crate) async fn plumb(&mut self, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, AgentError> {
-        let interfaces: Vec<InterfaceRequest> = interfaces.iter().filter_map(request).collect();
-        if interfaces.is_empty() {
-            return Ok(Vec::new());
+        match requests(interfaces) {
+            interfaces if interfaces.is_empty() => Ok(Vec::new()),
+            interfaces => self.plumbed(&AgentRequest::Plumb { interfaces }).await,
         }
-        self.plumbed(&AgentRequest::Plumb { interfaces }).await
     }
 
     /// Gets the sockets of interfaces that exist already.
-    pub(crate) async fn sockets(&mut self) -> Result<Vec<Plumbed>, AgentError> {
-        self.plumbed(&AgentRequest::Sockets).await
-    }
-
-    async fn plumbed(&mut self, request: &AgentRequest) -> Result<Vec<Plumbed>, AgentError> {
-        match self.ask(request).await? {
-            AgentReply::Plumbed { interfaces } => interfaces.into_iter().map(|one| self.collect(one)).collect(),
-            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
-            AgentReply::Volume => Err(AgentError::Unexpected),
+    pub(crate) async fn sockets(&mut self, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, AgentError> {
+        match requests(interfaces) {
+            interfaces if interfaces.is_empty() => Ok(Vec::new()),
+            interfaces => self.plumbed(&AgentRequest::Sockets { interfaces }).await,
         }
     }
 
-    fn collect(&mut self, interface: PlumbedInterface<GuestAddresses>) -> Result<Plumbed, AgentError> {
+    /// Tells how the machine is.
+    pub(crate) async fn report(&mut self, status: &Status) -> Result<(), AgentError> {
+        match self.ask(&AgentRequest::Report { status: Box::new(status.clone()) }, None).await? {
+            AgentReply::Noted => Ok(()),
+            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Plumbed { .. } | AgentReply::Volume => Err(AgentError::Unexpected),
+        }
+    }
+
+    async fn plumbed(&mut self, request: &AgentRequest) -> Result<Vec<Plumbed>, AgentError> {
+        let namespace = match self.place {
+            NetworkPlace::Agents => None,
+            NetworkPlace::Ours => Some(own_namespace()?),
+        };
+        match self.ask(request, namespace.as_ref()).await? {
+            AgentReply::Plumbed { interfaces } => interfaces.into_iter().map(|one| self.collect(one)).collect(),
+            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Volume | AgentReply::Noted => Err(AgentError::Unexpected),
+        }
+    }
+
+    fn collect(&mut self, mut interface: PlumbedInterface<GuestAddresses>) -> Result<Plumbed, AgentError> {
+        if self.place == NetworkPlace::Ours {
+            // A node agent opens no file of a pod, so it does not know the pod's name servers. They are in ours.
+            let resolver = garboard_net::resolv::of_host().unwrap_or_default();
+            interface.nameservers = resolver.nameservers.iter().map(ToString::to_string).collect();
+            interface.searches = resolver.searches;
+        }
         let taps = self.socket.take_descriptors(interface.taps)?;
         let vhosts = self.socket.take_descriptors(interface.vhosts)?;
         let sockets = self.socket.take_descriptors(interface.sockets.len())?;
         Ok(Plumbed { interface, taps, vhosts, sockets })
     }
 
-    async fn ask(&mut self, request: &AgentRequest) -> Result<AgentReply<GuestAddresses>, AgentError> {
-        self.socket.send(request, &[]).await?;
+    async fn ask(
+        &mut self,
+        request: &AgentRequest,
+        descriptor: Option<&OwnedFd>,
+    ) -> Result<AgentReply<GuestAddresses>, AgentError> {
+        let descriptors: Vec<_> = descriptor.iter().map(|descriptor| descriptor.as_fd()).collect();
+        self.socket.send(request, &descriptors).await?;
         Ok(self.socket.receive().await?)
     }
+}
+
+/// The network namespace of this process, which is the pod's.
+fn own_namespace() -> Result<OwnedFd, AgentError> {
+    let file = std::fs::File::open("/proc/self/ns/net").map_err(LineError::from)?;
+    Ok(file.into())
+}
+
+fn requests(interfaces: &[InterfacePlan]) -> Vec<InterfaceRequest> {
+    interfaces.iter().filter_map(request).collect()
 }
 
 /// What the agent must do for an interface; `None` for those that need no power.

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use garboard_protocol::wire::{self, WireError};
 use serde::Serialize;
@@ -10,6 +11,9 @@ use tokio::io::Interest;
 use tokio::net::UnixStream;
 
 use crate::sys::scm;
+
+/// How long a peer may leave its socket full.
+const WRITE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why a conversation broke.
 #[derive(Debug, thiserror::Error)]
@@ -23,6 +27,12 @@ pub enum LineError {
     /// The peer does not speak our protocol.
     #[error("the peer was not understood")]
     Wire(#[from] WireError),
+    /// More descriptors came than anybody asked for.
+    #[error("the peer sent more than {most} descriptors")]
+    TooManyDescriptors {
+        /// The most that are kept.
+        most: usize,
+    },
     /// Fewer descriptors came than the line announced.
     #[error("the peer announced {announced} descriptors and sent {arrived}")]
     MissingDescriptors {
@@ -38,13 +48,21 @@ pub struct LineSocket {
     stream: UnixStream,
     bytes: Vec<u8>,
     descriptors: Vec<OwnedFd>,
+    /// The most descriptors that wait to be taken.
+    most: usize,
 }
 
 impl LineSocket {
     /// Wraps a connected socket.
     #[must_use]
     pub fn new(stream: UnixStream) -> Self {
-        Self { stream, bytes: Vec::new(), descriptors: Vec::new() }
+        Self::limited(stream, usize::MAX)
+    }
+
+    /// Wraps a connected socket whose peer may have at most so many descriptors waiting here.
+    #[must_use]
+    pub fn limited(stream: UnixStream, most: usize) -> Self {
+        Self { stream, bytes: Vec::new(), descriptors: Vec::new(), most }
     }
 
     /// Sends one message with its descriptors.
@@ -53,10 +71,12 @@ impl LineSocket {
     /// [`LineError::Socket`] if the peer is gone.
     pub async fn send<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), LineError> {
         let line = wire::encode(message).map_err(io::Error::from)?;
-        self.stream
-            .async_io(Interest::WRITABLE, || scm::send_all(self.stream.as_fd(), &line, descriptors))
-            .await
-            .map_err(LineError::from)
+        let sent =
+            self.stream.async_io(Interest::WRITABLE, || scm::try_send_all(self.stream.as_fd(), &line, descriptors));
+        match tokio::time::timeout(WRITE_PATIENCE, sent).await {
+            Ok(sent) => Ok(sent?),
+            Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read").into()),
+        }
     }
 
     /// Waits for the next message. Cancel-safe: what was read stays in the buffer.
@@ -76,6 +96,9 @@ impl LineSocket {
             let read = stream.async_io(Interest::READABLE, || scm::receive(stream.as_fd(), bytes, descriptors)).await?;
             if read == 0 {
                 return Err(LineError::Closed);
+            }
+            if self.descriptors.len() > self.most {
+                return Err(LineError::TooManyDescriptors { most: self.most });
             }
         }
     }

@@ -13,6 +13,7 @@ pub mod line_socket;
 mod monitor;
 mod network;
 pub mod prepare;
+mod report;
 mod run;
 mod seed;
 mod serial_log;
@@ -20,7 +21,7 @@ mod serial_log;
 use std::future::Future;
 use std::pin::Pin;
 
-pub use run::{SupervisorError, run};
+pub use run::{Setting, SupervisorError, run};
 
 /// The place in the volume table where the image of `kernelBoot` is unpacked, if it is. No volume of a
 /// manifest has this name: names are DNS labels.

@@ -14,13 +14,13 @@ use crate::plan::{InterfacePlan, LaunchPlan};
 use crate::vm::Chain;
 
 /// The sockets again, for a supervisor that finds its machine running.
-pub(crate) async fn regain(bench: &Bench) -> Vec<Plumbed> {
+pub(crate) async fn regain(bench: &Bench, plan: &LaunchPlan) -> Vec<Plumbed> {
     let socket = bench.shared.join(paths::AGENT_SOCKET);
     if !socket.exists() {
         return Vec::new();
     }
-    let regained = match AgentClient::connect(&socket).await {
-        Ok(mut agent) => agent.sockets().await,
+    let regained = match AgentClient::connect(&socket, bench.setting.network_place()).await {
+        Ok(mut agent) => agent.sockets(&plan.interfaces).await,
         Err(error) => Err(error),
     };
     regained.unwrap_or_else(|error| {

@@ -15,11 +15,12 @@ use garboard_protocol::paths;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 
+use super::agent_client::NetworkPlace;
 use super::attach::{self, Stations};
 use super::init_link::{self, Greeted, Line, ReadyLaunch};
 use super::prepare::sockets::{SocketError, listen_async};
 use super::prepare::{self, Prepared};
-use super::{control, journal, network, seed};
+use super::{control, journal, network, report, seed};
 use crate::plan::LaunchPlan;
 use crate::vm::{Chain, Driver, Input, Inputs, Left};
 
@@ -45,10 +46,29 @@ pub enum SupervisorError {
     Signals(#[source] std::io::Error),
 }
 
+/// Where a supervisor works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Setting {
+    /// On a bare host: a keeper made the shared directory, and looks after it itself.
+    Host,
+    /// In a launcher pod: a node agent plumbs inside the pod's network namespace and passes reports on.
+    Pod,
+}
+
+impl Setting {
+    pub(crate) fn network_place(self) -> NetworkPlace {
+        match self {
+            Self::Host => NetworkPlace::Agents,
+            Self::Pod => NetworkPlace::Ours,
+        }
+    }
+}
+
 /// Everything that is shared by the parts of one supervisor.
 #[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) shared: PathBuf,
+    pub(crate) setting: Setting,
     pub(crate) happened: mpsc::Sender<Input>,
 }
 
@@ -56,7 +76,7 @@ pub(crate) struct Bench {
 ///
 /// # Errors
 /// [`SupervisorError`] if it cannot begin; what happens to the machine is not an error but its status.
-pub async fn run(shared: &Path) -> Result<(), SupervisorError> {
+pub async fn run(shared: &Path, setting: Setting) -> Result<(), SupervisorError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(SupervisorError::Signals)?;
     let journal = journal::read(shared)?.unwrap_or_default();
     let order = prepare::Order::read(shared)?;
@@ -68,7 +88,8 @@ pub async fn run(shared: &Path) -> Result<(), SupervisorError> {
     let (to_init, init_outbox) = mpsc::channel(INIT_BACKLOG);
     let first = seed::first_status(&order, &journal);
     let (publish, published) = watch::channel(first.clone());
-    let bench = Bench { shared: shared.to_owned(), happened: happened.clone() };
+    let bench = Bench { shared: shared.to_owned(), setting, happened: happened.clone() };
+    let reporter = (setting == Setting::Pod).then(|| report::start(shared, published.clone()));
     let (desks, stations) = attach::open_desks(requests, published);
     tokio::spawn(control::serve(control_socket, desks.clone()));
     attach::serve_public_sockets(shared, &desks)?;
@@ -82,6 +103,9 @@ pub async fn run(shared: &Path) -> Result<(), SupervisorError> {
             if left == Left::MachineEnded {
                 // The last status stays readable until whoever started us has seen it.
                 terminate.recv().await;
+                if let Some(reporter) = reporter {
+                    reporter.finish().await;
+                }
             }
         }
         _ = terminate.recv() => tracing::info!("the supervisor goes; the machine runs on"),
@@ -106,7 +130,7 @@ async fn bring_up(bench: Bench, order: prepare::Order, journal: Journal, line: L
     let (greeted, launch) = match start {
         Start::Attach { plan, greeted } => {
             tracing::info!("QEMU runs already; attaching");
-            let interfaces = network::regain(&bench).await;
+            let interfaces = network::regain(&bench, &plan).await;
             attach::machine(&bench, plan, stations, interfaces);
             (greeted, None)
         }

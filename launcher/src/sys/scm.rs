@@ -19,6 +19,19 @@ const WRITE_PATIENCE_MS: u16 = 5000;
 /// # Errors
 /// Whatever `sendmsg(2)` says; `InvalidInput` if there are more messages needed than bytes to carry them.
 pub(crate) fn send_all(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    loop {
+        match try_send_all(socket, bytes, descriptors) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_writable(socket)?,
+            other => return other,
+        }
+    }
+}
+
+/// As [`send_all`], but a socket that is full before anything was sent is `WouldBlock`.
+///
+/// # Errors
+/// As [`send_all`].
+pub(crate) fn try_send_all(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut rest = bytes;
     let mut chunks = descriptors.chunks(MAX_DESCRIPTORS_PER_MESSAGE).peekable();
     while let Some(chunk) = chunks.next() {
@@ -26,17 +39,17 @@ pub(crate) fn send_all(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[Borr
         if part == 0 || part > rest.len() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "more descriptors than bytes to carry them"));
         }
-        let sent = send_once(socket, &rest[..part], chunk)?;
+        let sent = send_part(socket, &rest[..part], chunk, rest.len() == bytes.len())?;
         rest = &rest[sent..];
     }
     while !rest.is_empty() {
-        let sent = send_once(socket, rest, &[])?;
+        let sent = send_part(socket, rest, &[], rest.len() == bytes.len())?;
         rest = &rest[sent..];
     }
     Ok(())
 }
 
-fn send_once(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<usize> {
+fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>], first: bool) -> io::Result<usize> {
     let numbers: Vec<i32> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&numbers)];
     let control: &[ControlMessage<'_>] = if numbers.is_empty() { &[] } else { &rights };
@@ -44,7 +57,7 @@ fn send_once(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>
         match sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, None) {
             Err(nix::errno::Errno::EINTR) => {}
             // A half-sent line cannot be started again, so a full socket is waited for right here.
-            Err(nix::errno::Errno::EAGAIN) => wait_writable(socket)?,
+            Err(nix::errno::Errno::EAGAIN) if !first => wait_writable(socket)?,
             other => return other.map_err(io::Error::from),
         }
     }

@@ -148,7 +148,7 @@ impl Joined<'_> {
         let rule = |purpose, matches: &str| Rule::new(purpose, format!("iifname \"{bridge}\" {matches}"));
         vec![
             rule("guest's DHCP", "udp dport { 67, 547 } accept"),
-            rule("guest's ping and neighbours", "meta l4proto { icmp, ipv6-icmp } accept"),
+            rule("guest's ping and neighbours", "meta l4proto { icmp, icmpv6 } accept"),
             rule("answers", "ct state established,related accept"),
             rule("nothing else of the namespace", "drop"),
         ]

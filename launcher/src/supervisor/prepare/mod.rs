@@ -169,7 +169,10 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
 
 async fn connect_agent(bench: &Bench) -> Result<Option<AgentClient>, AgentError> {
     let socket = bench.shared.join(paths::AGENT_SOCKET);
-    if socket.exists() { AgentClient::connect(&socket).await.map(Some) } else { Ok(None) }
+    if !socket.exists() {
+        return Ok(None);
+    }
+    AgentClient::connect(&socket, bench.setting.network_place()).await.map(Some)
 }
 
 /// The plan and the planner's last input, for restarts, for `explain` and for the record.

@@ -1,0 +1,77 @@
+//! Telling the node agent how the machine is: the newest status, whenever it changes, for as long as there is a
+//! supervisor. An agent that is away is dialled again; what it missed is in the next report, because each is whole.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use garboard_protocol::control::Status;
+use garboard_protocol::paths;
+use tokio::sync::watch;
+
+use super::agent_client::{AgentClient, AgentError, NetworkPlace};
+use crate::vm::Chain;
+
+/// Pause before an agent that did not answer is dialled again, and the longest it grows to.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long the last report may take when the pod is going.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The task that reports.
+pub(crate) struct Reporter {
+    status: watch::Receiver<Status>,
+    /// The last generation the agent has.
+    noted: watch::Receiver<u64>,
+}
+
+/// Reports from now on.
+pub(crate) fn start(shared: &Path, status: watch::Receiver<Status>) -> Reporter {
+    let (note, noted) = watch::channel(0);
+    tokio::spawn(report(shared.join(paths::AGENT_SOCKET), status.clone(), note));
+    Reporter { status, noted }
+}
+
+impl Reporter {
+    /// Waits until the agent has the last status, for a moment.
+    pub(crate) async fn finish(mut self) {
+        let last = self.status.borrow().generation;
+        let told = self.noted.wait_for(|noted| *noted >= last);
+        if tokio::time::timeout(FAREWELL, told).await.is_err() {
+            tracing::warn!("the node agent did not take the last report; the pod's termination message has the cause");
+        }
+    }
+}
+
+async fn report(socket: PathBuf, mut status: watch::Receiver<Status>, note: watch::Sender<u64>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let failure = match AgentClient::connect(&socket, NetworkPlace::Ours).await {
+            Ok(agent) => converse(agent, &mut status, &note, &mut pause).await,
+            Err(error) => Err(error),
+        };
+        match failure {
+            Ok(()) => return,
+            Err(error) => tracing::warn!(error = %Chain(&error), ?pause, "the node agent does not take reports"),
+        }
+        tokio::time::sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+/// Until the connection breaks, or nobody publishes any more.
+async fn converse(
+    mut agent: AgentClient,
+    status: &mut watch::Receiver<Status>,
+    note: &watch::Sender<u64>,
+    pause: &mut Duration,
+) -> Result<(), AgentError> {
+    loop {
+        let newest = status.borrow_and_update().clone();
+        agent.report(&newest).await?;
+        note.send_replace(newest.generation);
+        *pause = FIRST_PAUSE;
+        if status.changed().await.is_err() {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What the controller tells a launcher pod, and where things are in it.
+//!
+//! The pod carries its whole order as an annotation, which reaches the sidecar as a file (downward API): a VMI starts
+//! although the API server is away. Everything else is a mount whose place is a constant here, so that whoever makes the
+//! pod and whoever runs in it cannot disagree.
+
+use serde::{Deserialize, Serialize};
+
+use crate::agent::VolumeTable;
+
+/// The annotation of the launcher pod that holds a [`PodOrder`] as JSON.
+pub const ORDER_ANNOTATION: &str = "garboard.dev/order";
+
+/// emptyDir in memory, in both containers: the shared directory is below it.
+pub const RUN_DIRECTORY: &str = "/run/garboard";
+/// The shared directory ([`crate::paths`]) in both containers.
+pub const SHARED_DIRECTORY: &str = "/run/garboard/shared";
+/// emptyDir on the node's disk, in the sidecar: overlays and empty disks, lost at the stop.
+pub const SCRATCH_DIRECTORY: &str = "/var/lib/garboard/scratch";
+/// Downward API volume, in the sidecar.
+pub const ORDER_DIRECTORY: &str = "/etc/garboard/order";
+/// Name of the file in [`ORDER_DIRECTORY`] that holds the order.
+pub const ORDER_FILE: &str = "order.json";
+/// Below it each volume of the VMI has a directory of its name, in the sidecar.
+pub const VOLUMES_DIRECTORY: &str = "/var/lib/garboard/volumes";
+/// Below it each block volume is a device of its name, in the sidecar.
+pub const BLOCK_DIRECTORY: &str = "/dev/garboard";
+/// The image of `kernelBoot`, in the sidecar.
+pub const KERNEL_DIRECTORY: &str = "/var/lib/garboard/kernel-boot";
+/// The agent's directory, mounted into whatever container requests one of its devices.
+pub const AGENT_DIRECTORY: &str = "/run/garboard-agent";
+/// The agent's socket in [`AGENT_DIRECTORY`].
+pub const AGENT_SOCKET: &str = "agent.sock";
+/// What the agent found out about the node, in [`AGENT_DIRECTORY`]: [`NodeFacts`].
+pub const NODE_FACTS: &str = "node.json";
+
+/// Everything a launcher pod needs to know beside what is mounted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PodOrder {
+    /// [`crate::PROTOCOL_VERSION`] of the controller.
+    pub version: u32,
+    /// The VirtualMachineInstance, defaulted, without its status.
+    pub vmi: serde_json::Value,
+    /// Where its volumes are.
+    pub volumes: VolumeTable,
+    /// Claims with a file system whose disk image is made if it is missing.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ClaimImage>,
+    /// Whether the cluster lets vCPUs be interpreted where KVM is missing (`useEmulation`).
+    pub emulation: bool,
+    /// What an earlier run of the same machine decided: `launcher::plan::StoredMachine`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<serde_json::Value>,
+}
+
+/// A `disk.img` that is made in a claim with a file system.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ClaimImage {
+    /// Name of the volume.
+    pub volume: String,
+    /// Size of the image, bytes; a sparse file.
+    pub bytes: u64,
+}
+
+/// What the node agent found out about its node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeFacts {
+    /// [`crate::PROTOCOL_VERSION`] of the agent.
+    pub version: u32,
+    /// The agent makes taps.
+    pub tap: bool,
+    /// The agent hands out vhost-net descriptors.
+    pub vhost_net: bool,
+}
