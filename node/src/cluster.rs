@@ -1,0 +1,169 @@
+//! The API server as far as the agent writes to it; everything is a patch under one name.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::time::Duration;
+
+use garboard_api::v1::VirtualMachineInstance;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::{Api, Client, Resource};
+use serde_json::{Value, json};
+
+use crate::pods::{LauncherPod, UNPAUSED};
+
+/// Whose changes these are, in `managedFields`.
+pub const FIELD_MANAGER: &str = "garboard-node";
+
+/// How long the API server may take for one request. One that hangs is asked again, with what is newest then.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Why something was not written.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// Somebody else wrote it meanwhile.
+    #[error("the object was changed by somebody else")]
+    Conflict,
+    /// It is not there any more.
+    #[error("the object is not there any more")]
+    Gone,
+    /// The API server does not answer.
+    #[error("the API server took longer than {} s", PATIENCE.as_secs())]
+    Slow,
+    /// The API server is away, or says no.
+    #[error("the API server did not do it")]
+    Failed(#[source] Box<kube::Error>),
+}
+
+impl From<kube::Error> for ClusterError {
+    fn from(error: kube::Error) -> Self {
+        let code = if let kube::Error::Api(status) = &error { status.code } else { 0 };
+        match code {
+            404 => Self::Gone,
+            409 => Self::Conflict,
+            _ => Self::Failed(Box::new(error)),
+        }
+    }
+}
+
+/// An event on a VMI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Happening {
+    /// Whether it is a warning.
+    pub kind: EventType,
+    /// KubeVirt's reason: `Started`, `Stopped`.
+    pub reason: &'static str,
+    /// A sentence.
+    pub note: String,
+}
+
+/// What is written.
+pub trait Cluster: Send + Sync + 'static {
+    /// Gets a VMI.
+    fn vmi(
+        &self,
+        namespace: &str,
+        name: &str,
+    ) -> impl Future<Output = Result<VirtualMachineInstance, ClusterError>> + Send;
+    /// Patches a VMI.
+    fn patch_vmi(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+    ) -> impl Future<Output = Result<VirtualMachineInstance, ClusterError>> + Send;
+    /// Sets the readiness gate of a pod.
+    fn set_unpaused(&self, pod: &LauncherPod, unpaused: bool) -> impl Future<Output = Result<(), ClusterError>> + Send;
+    /// Tells what happened to a VMI.
+    fn tell(
+        &self,
+        vmi: &VirtualMachineInstance,
+        happening: &Happening,
+    ) -> impl Future<Output = Result<(), ClusterError>> + Send;
+}
+
+/// The real one.
+#[derive(Clone)]
+pub struct ApiServer {
+    client: Client,
+    recorder: Recorder,
+}
+
+impl ApiServer {
+    /// As the agent of a node.
+    #[must_use]
+    pub fn new(client: Client, node: &str) -> Self {
+        let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: Some(node.to_owned()) };
+        Self { recorder: Recorder::new(client.clone(), reporter), client }
+    }
+
+    /// Sets labels and annotations of a node.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn mark_node(
+        &self,
+        node: &str,
+        labels: &BTreeMap<String, String>,
+        annotations: &BTreeMap<String, String>,
+    ) -> Result<(), ClusterError> {
+        let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
+        let nodes = Api::<Node>::all(self.client.clone());
+        soon(nodes.patch(node, &parameters(), &Patch::Merge(patch))).await.map(drop)
+    }
+
+    fn vmis(&self, namespace: &str) -> Api<VirtualMachineInstance> {
+        Api::namespaced(self.client.clone(), namespace)
+    }
+}
+
+/// The answer, if it comes in time.
+async fn soon<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result<T, ClusterError> {
+    tokio::time::timeout(PATIENCE, answer).await.map_err(|_| ClusterError::Slow)?.map_err(ClusterError::from)
+}
+
+fn parameters() -> PatchParams {
+    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+}
+
+impl Cluster for ApiServer {
+    async fn vmi(&self, namespace: &str, name: &str) -> Result<VirtualMachineInstance, ClusterError> {
+        soon(self.vmis(namespace).get(name)).await
+    }
+
+    async fn patch_vmi(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+    ) -> Result<VirtualMachineInstance, ClusterError> {
+        soon(self.vmis(namespace).patch(name, &parameters(), &Patch::Merge(patch))).await
+    }
+
+    async fn set_unpaused(&self, pod: &LauncherPod, unpaused: bool) -> Result<(), ClusterError> {
+        let now = jiff::Timestamp::now();
+        let condition = json!({
+            "type": UNPAUSED,
+            "status": if unpaused { "True" } else { "False" },
+            "reason": if unpaused { "NotPaused" } else { "Paused" },
+            "message": if unpaused { "the virtual machine is not paused" } else { "the virtual machine is paused" },
+            "lastTransitionTime": format!("{now:.0}"),
+        });
+        // Strategic: the one condition is merged into the others by its type. The UID keeps it off a namesake.
+        let patch = json!({"metadata": {"uid": pod.uid.as_str()}, "status": {"conditions": [condition]}});
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
+        soon(pods.patch_status(&pod.name, &parameters(), &Patch::Strategic(patch))).await.map(drop)
+    }
+
+    async fn tell(&self, vmi: &VirtualMachineInstance, happening: &Happening) -> Result<(), ClusterError> {
+        let event = Event {
+            type_: happening.kind,
+            reason: happening.reason.to_owned(),
+            note: Some(happening.note.clone()),
+            action: happening.reason.to_owned(),
+            secondary: None,
+        };
+        soon(self.recorder.publish(&event, &vmi.object_ref(&()))).await
+    }
+}

@@ -1,0 +1,44 @@
+//! The node agent: the one party on a node that has power over it, and as little of it as does.
+//!
+//! ```text
+//!  kubelet ◄── device ── /dev/kvm, the agent's directory      API server
+//!                                                            ▲   │ watches
+//!  launcher pod ──► server ── caller, identity, budget       │   ▼
+//!        ▲             ├────► network (taps, sockets)     cluster mirror
+//!        └─ descriptors┘                                     ▲   │
+//!                      └────► writer ── status, merge ───────┘◄──┘
+//! ```
+//!
+//! - Launchers dial the agent, never the reverse; who calls is the connection (SO_PEERCRED → control group → pod → VMI).
+//! - Interfaces are made in the network namespace that a launcher hands over; no path inside a pod is ever opened.
+//! - A report becomes the status of the one VMI its pod was made for, on this node.
+//!
+//! What it does to the API server, and so all that its service account has to be allowed:
+//!
+//! | object | verbs |
+//! | --- | --- |
+//! | `pods` | list, watch (its node's launchers, by field and label) |
+//! | `pods/status` | patch (the readiness gate) |
+//! | `kubevirt.io` `virtualmachineinstances` | get, list, watch (its node's, by label), patch |
+//! | `nodes` | patch (its own: labels, heartbeat) |
+//! | `events.k8s.io` `events` | create, patch |
+//!
+//! It keeps nothing: what it has to know is asked of the API server and reported again by launchers.
+
+pub mod args;
+pub mod budget;
+pub mod caller;
+pub mod cluster;
+pub mod device;
+pub mod facts;
+mod generated;
+pub mod heartbeat;
+pub mod identity;
+pub mod merge;
+pub mod mirror;
+mod network;
+pub mod pods;
+pub mod run;
+pub mod server;
+pub mod status;
+pub mod writer;

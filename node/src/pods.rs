@@ -1,0 +1,117 @@
+//! Launcher pods of this node, as much of them as is needed here. Pure.
+
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use crate::identity::PodUid;
+use garboard_api::metadata::label;
+
+/// Value of the label [`label::COMPONENT`] on launcher pods.
+pub const LAUNCHER: &str = "virt-launcher";
+/// The readiness gate of launcher pods: the guest's processors run.
+pub const UNPAUSED: &str = "kubevirt.io/virtual-machine-unpaused";
+
+/// A launcher pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LauncherPod {
+    /// Its UID.
+    pub uid: PodUid,
+    /// Its namespace, which is its VMI's.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its addresses, the first one first.
+    pub addresses: Vec<String>,
+    /// `status` of its condition [`UNPAUSED`].
+    pub unpaused: Option<String>,
+    /// Name of the VMI it was made for.
+    pub vmi: String,
+    /// UID of that VMI.
+    pub vmi_uid: String,
+}
+
+/// Reads a pod; nothing if it is no launcher pod of the node.
+///
+/// A tenant may make pods with any label and, in its own namespace, with any owner: that such a pod really belongs to its
+/// VMI is settled when a status is written (`status::next_status` looks at the VMI's `activePods`, which only the
+/// controller writes).
+#[must_use]
+pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
+    let metadata = &pod.metadata;
+    let labelled = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
+    let spec = pod.spec.as_ref()?;
+    // With the network of the node, interfaces would be made there.
+    let here = spec.node_name.as_deref() == Some(node) && spec.host_network != Some(true);
+    let owner = metadata.owner_references.iter().flatten().find(|owner| is_vmi(owner))?;
+    if !here || labelled(label::COMPONENT) != Some(LAUNCHER) || labelled(label::CREATED_BY) != Some(&owner.uid) {
+        return None;
+    }
+    let status = pod.status.as_ref();
+    let addresses = status.and_then(|status| status.pod_ips.as_ref());
+    let conditions = status.and_then(|status| status.conditions.as_ref());
+    Some(LauncherPod {
+        uid: PodUid::parse(metadata.uid.as_deref()?)?,
+        namespace: metadata.namespace.clone()?,
+        name: metadata.name.clone()?,
+        addresses: addresses.into_iter().flatten().map(|address| address.ip.clone()).collect(),
+        unpaused: conditions.into_iter().flatten().find(|one| one.type_ == UNPAUSED).map(|one| one.status.clone()),
+        vmi: owner.name.clone(),
+        vmi_uid: owner.uid.clone(),
+    })
+}
+
+fn is_vmi(owner: &OwnerReference) -> bool {
+    owner.controller == Some(true)
+        && owner.kind == "VirtualMachineInstance"
+        && owner.api_version.split_once('/').is_some_and(|(group, _)| group == "kubevirt.io")
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const POD: &str = "0c6b6b0e-7c1f-4d57-9c5e-6f0c7d6a1b2c";
+    pub(crate) const VMI: &str = "11111111-2222-3333-4444-555555555555";
+
+    pub(crate) fn example() -> Pod {
+        serde_json::from_value(serde_json::json!({
+            "metadata": {
+                "name": "virt-launcher-vm-abc", "namespace": "default", "uid": POD,
+                "labels": {"kubevirt.io": "virt-launcher", "kubevirt.io/created-by": VMI},
+                "ownerReferences": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+                    "name": "vm", "uid": VMI, "controller": true}],
+            },
+            "spec": {"nodeName": "node-1", "containers": []},
+            "status": {"podIPs": [{"ip": "10.244.1.7"}, {"ip": "fd00::7"}],
+                "conditions": [{"type": UNPAUSED, "status": "True"}]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_launcher_pod_is_read() {
+        let pod = launcher_pod(&example(), "node-1").unwrap();
+        assert_eq!((pod.vmi.as_str(), pod.vmi_uid.as_str()), ("vm", VMI));
+        assert_eq!(pod.addresses, ["10.244.1.7", "fd00::7"]);
+        assert_eq!(pod.unpaused.as_deref(), Some("True"));
+    }
+
+    #[test]
+    fn others_are_not() {
+        assert_eq!(launcher_pod(&example(), "node-2"), None);
+        let changes: [fn(&mut Pod); 7] = [
+            |pod| pod.spec.as_mut().unwrap().host_network = Some(true),
+            |pod| pod.metadata.labels = None,
+            |pod| drop(pod.metadata.labels.as_mut().unwrap().insert("kubevirt.io".into(), "virt-handler".into())),
+            |pod| drop(pod.metadata.labels.as_mut().unwrap().insert("kubevirt.io/created-by".into(), "x".into())),
+            |pod| pod.metadata.owner_references.as_mut().unwrap()[0].controller = None,
+            |pod| pod.metadata.owner_references.as_mut().unwrap()[0].kind = "VirtualMachine".into(),
+            |pod| pod.metadata.owner_references.as_mut().unwrap()[0].api_version = "kubevirt.io.evil/v1".into(),
+        ];
+        for change in changes {
+            let mut pod = example();
+            change(&mut pod);
+            assert_eq!(launcher_pod(&pod, "node-1"), None, "{pod:?}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! The agent's socket: who may ask, and what they get.
+//!
+//! ```text
+//!  accept ─► identify (caller) ─► room? (budget) ─► launcher pod? (mirror) ─► requests, one at a time
+//!                 no ──────────────── no ───────────────── no ──► one sentence, logged, closed
+//! ```
+//!
+//! Nothing a caller says names a pod, a VMI or a path: the connection does.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
+
+use garboard_launcher::plumbing::Reply;
+use garboard_launcher::supervisor::line_socket::{LineError, LineSocket};
+use garboard_launcher::vm::Chain;
+use garboard_net::GuestAddresses;
+use garboard_protocol::agent::{AgentReply, AgentRequest};
+use garboard_protocol::control::Status;
+use tokio::net::{UnixListener, UnixStream};
+
+use crate::budget::{Budget, Refusals};
+use crate::caller::{Caller, Processes};
+use crate::identity::PodUid;
+use crate::mirror::Mirror;
+use crate::network;
+use crate::pods::LauncherPod;
+
+/// How long a pod may be unknown: the kubelet hears of a pod a little earlier than the agent may.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// The same, as long as the API server has not said anything since the agent started.
+const PATIENCE_AT_START: Duration = Duration::from_secs(20);
+/// A caller's namespace, and nothing else, is waiting to be taken.
+const DESCRIPTORS: usize = 1;
+
+/// Who takes reports.
+pub trait Reports: Send + Sync + 'static {
+    /// Takes the status of a pod's machine.
+    fn note(&self, pod: &LauncherPod, status: Status);
+}
+
+/// The agent's half of the agent protocol.
+pub struct Server<R> {
+    processes: Processes,
+    pods: Arc<Mirror<LauncherPod>>,
+    reports: R,
+    budget: Mutex<Budget>,
+    refusals: Mutex<Refusals>,
+    /// Pods whose network is being changed.
+    plumbing: Mutex<HashMap<PodUid, Weak<tokio::sync::Mutex<()>>>>,
+}
+
+/// Room that a connection takes.
+struct Room<'a, R> {
+    server: &'a Server<R>,
+    pod: PodUid,
+}
+
+impl<R> Drop for Room<'_, R> {
+    fn drop(&mut self) {
+        lock(&self.server.budget).give_back(&self.pod);
+    }
+}
+
+/// Listens at a path, for everybody: who may ask is decided when they do. A socket that an earlier agent left is replaced
+/// in one step, so that nobody ever finds none.
+///
+/// # Errors
+/// Whatever the kernel says.
+pub fn listen(path: &Path) -> std::io::Result<UnixListener> {
+    let fresh = path.with_extension("new");
+    match std::fs::remove_file(&fresh) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&fresh)?;
+    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o666))?;
+    std::fs::rename(&fresh, path)?;
+    Ok(listener)
+}
+
+impl<R: Reports> Server<R> {
+    /// A server that knows these pods.
+    pub fn new(processes: Processes, pods: Arc<Mirror<LauncherPod>>, reports: R) -> Arc<Self> {
+        Arc::new(Self {
+            processes,
+            pods,
+            reports,
+            budget: Mutex::default(),
+            refusals: Mutex::new(Refusals::new(Instant::now())),
+            plumbing: Mutex::default(),
+        })
+    }
+
+    /// Serves until the listener fails.
+    ///
+    /// # Errors
+    /// What `accept` said, other than that there are too many descriptors, which passes.
+    pub async fn serve(self: Arc<Self>, listener: UnixListener) -> std::io::Result<()> {
+        loop {
+            match listener.accept().await {
+                Ok((stream, _)) => self.accepted(stream),
+                Err(error) if is_passing(&error) => tokio::time::sleep(Duration::from_millis(50)).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Identifies at once: as long as it takes, the caller's process number may be given to another.
+    fn accepted(self: &Arc<Self>, stream: UnixStream) {
+        let admitted = match self.processes.identify(&stream) {
+            Ok(caller) => match lock(&self.budget).take(&caller.pod) {
+                Ok(()) => Ok(caller),
+                Err(exhausted) => Err((Some(caller), exhausted.to_string())),
+            },
+            Err(error) => Err((None, Chain(&error).to_string())),
+        };
+        let server = Arc::clone(self);
+        match admitted {
+            Ok(caller) => drop(tokio::spawn(async move { server.admitted(stream, caller).await })),
+            Err((caller, reason)) => {
+                if self.tells_refusal(caller.as_ref(), &reason) {
+                    tokio::spawn(async move { say(&LineSocket::limited(stream, 0), reason).await });
+                }
+            }
+        }
+    }
+
+    async fn admitted(&self, stream: UnixStream, caller: Caller) {
+        let _room = Room { server: self, pod: caller.pod.clone() };
+        let Some(pod) = self.launcher_pod(&caller.pod).await else {
+            let reason = "the caller is in no launcher pod of this node";
+            if self.tells_refusal(Some(&caller), reason) {
+                say(&LineSocket::limited(stream, 0), reason.to_owned()).await;
+            }
+            return;
+        };
+        match self.converse(LineSocket::limited(stream, DESCRIPTORS), &caller, &pod).await {
+            Ok(()) | Err(LineError::Closed) => {}
+            Err(error) => {
+                tracing::warn!(pod = pod.name, namespace = pod.namespace, error = %Chain(&error), "a conversation broke");
+            }
+        }
+    }
+
+    /// Waits a little for a pod that is not known yet.
+    async fn launcher_pod(&self, uid: &PodUid) -> Option<LauncherPod> {
+        let mut changes = self.pods.changes();
+        let patience = if self.pods.is_known() { PATIENCE } else { PATIENCE_AT_START };
+        let found = async {
+            loop {
+                changes.mark_unchanged();
+                if let Some(pod) = self.pods.get(uid.as_str()) {
+                    return Some(pod);
+                }
+                changes.changed().await.ok()?;
+            }
+        };
+        tokio::time::timeout(patience, found).await.ok().flatten()
+    }
+
+    async fn converse(&self, mut socket: LineSocket, caller: &Caller, pod: &LauncherPod) -> Result<(), LineError> {
+        loop {
+            let request: AgentRequest = socket.receive().await?;
+            let (reply, descriptors) = match self.answer(&mut socket, request, caller, pod).await {
+                Ok(reply) => reply,
+                Err(error) => {
+                    let reason = Chain(&*error).to_string();
+                    tracing::error!(
+                        pod = pod.name,
+                        namespace = pod.namespace,
+                        vmi = pod.vmi,
+                        reason,
+                        "a request failed"
+                    );
+                    (AgentReply::Refused { reason }, Vec::new())
+                }
+            };
+            let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+            socket.send(&reply, &borrowed).await?;
+        }
+    }
+
+    async fn answer(
+        &self,
+        socket: &mut LineSocket,
+        request: AgentRequest,
+        caller: &Caller,
+        pod: &LauncherPod,
+    ) -> Result<Reply, Box<dyn std::error::Error + Send + Sync>> {
+        match request {
+            AgentRequest::Volume { .. } => {
+                let reason = "a pod opens its volumes itself".to_owned();
+                Ok((AgentReply::Refused { reason }, Vec::new()))
+            }
+            AgentRequest::Report { status } if status.uid != pod.vmi_uid => {
+                tracing::warn!(
+                    pod = pod.name,
+                    namespace = pod.namespace,
+                    claimed = status.uid,
+                    "a pod reported of another's machine"
+                );
+                let reason = "this pod belongs to another VirtualMachineInstance".to_owned();
+                Ok((AgentReply::Refused { reason }, Vec::new()))
+            }
+            AgentRequest::Report { status } => {
+                self.reports.note(pod, *status);
+                Ok((AgentReply::Noted, Vec::new()))
+            }
+            AgentRequest::Plumb { interfaces } => {
+                let namespace = network::namespace(socket, caller)?;
+                let turn = self.turn(&pod.uid);
+                // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
+                let _turn = turn.lock().await;
+                let began = Instant::now();
+                let reply = network::plumb(&namespace, &interfaces).await?;
+                let took_ms = began.elapsed().as_millis();
+                tracing::info!(
+                    pod = pod.name,
+                    namespace = pod.namespace,
+                    vmi = pod.vmi,
+                    took_ms,
+                    "interfaces are made"
+                );
+                Ok(reply)
+            }
+            AgentRequest::Sockets { interfaces } => {
+                let namespace = network::namespace(socket, caller)?;
+                let turn = self.turn(&pod.uid);
+                let _turn = turn.lock().await;
+                Ok(network::sockets(&namespace, &interfaces).await?)
+            }
+        }
+    }
+
+    fn turn(&self, pod: &PodUid) -> Arc<tokio::sync::Mutex<()>> {
+        let mut all = lock(&self.plumbing);
+        all.retain(|_, turn| turn.strong_count() > 0);
+        if let Some(turn) = all.get(pod).and_then(Weak::upgrade) {
+            return turn;
+        }
+        let turn = Arc::default();
+        all.insert(pod.clone(), Arc::downgrade(&turn));
+        turn
+    }
+
+    /// Logs a refusal, unless there are too many. Whether it is to be told to the caller too.
+    fn tells_refusal(&self, caller: Option<&Caller>, reason: &str) -> bool {
+        let Some(silent) = lock(&self.refusals).answered(Instant::now()) else { return false };
+        let (pid, uid) = (caller.map(|caller| caller.pid), caller.map(|caller| caller.uid));
+        let pod = caller.map(|caller| caller.pod.to_string());
+        tracing::warn!(pid, uid, pod, silent, reason, "somebody who may not called the agent");
+        true
+    }
+}
+
+async fn say(socket: &LineSocket, reason: String) {
+    let _ = socket.send(&AgentReply::<GuestAddresses>::Refused { reason }, &[]).await;
+}
+
+/// Whether accepting may go on: a connection that is gone already, or a table that is full for now.
+fn is_passing(error: &std::io::Error) -> bool {
+    use nix::libc::{ECONNABORTED, EINTR, EMFILE, ENFILE, ENOBUFS, ENOMEM};
+    matches!(error.raw_os_error(), Some(ECONNABORTED | EINTR | EMFILE | ENFILE | ENOBUFS | ENOMEM))
+}
+
+/// What these protect is whole after every statement, so a panic elsewhere cannot have left it half-changed.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,294 @@
+//! From reports to the API server: for each VMI a task of its own that knows only the newest report, so that there is one
+//! write at a time and a slow API server gets one write where there were many changes.
+//!
+//! ```text
+//!  report ─► newest report ─┐
+//!  pod (mirror) ────────────┼─► readiness gate? ─► status? (next_status) ─► event?
+//!  VMI (mirror, answers) ───┘        └ failed: again later, with what is newest then
+//! ```
+//!
+//! A task ends when the run's end is written, or when the VMI is gone.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use garboard_api::v1::VirtualMachineInstance;
+use garboard_launcher::vm::Chain;
+use garboard_protocol::control::{Phase, Status};
+use garboard_protocol::exit::ExitCause;
+use jiff::Timestamp;
+use kube::runtime::events::EventType;
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+use crate::cluster::{Cluster, ClusterError, Happening};
+use crate::merge;
+use crate::mirror::Mirror;
+use crate::pods::LauncherPod;
+use crate::server::Reports;
+use crate::status::{self, Seen};
+
+/// Pause after a failure, and the longest it grows to.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long the mirror may be without a VMI that is to be written before the API server is asked for it.
+const MIRROR_PATIENCE: Duration = Duration::from_secs(2);
+
+/// What everybody who writes needs.
+pub struct Setting<C> {
+    /// Where it is written.
+    pub cluster: C,
+    /// This node.
+    pub node: String,
+    /// Launcher pods of this node.
+    pub pods: Arc<Mirror<LauncherPod>>,
+    /// VMIs of this node.
+    pub vmis: Arc<Mirror<Arc<VirtualMachineInstance>>>,
+}
+
+/// Takes reports and has them written.
+pub struct Writer<C> {
+    setting: Arc<Setting<C>>,
+    tasks: Mutex<HashMap<String, watch::Sender<Status>>>,
+}
+
+impl<C: Cluster> Writer<C> {
+    /// Nothing has been reported yet.
+    #[must_use]
+    pub fn new(setting: Setting<C>) -> Self {
+        Self { setting: Arc::new(setting), tasks: Mutex::default() }
+    }
+}
+
+impl<C: Cluster> Reports for Writer<C> {
+    fn note(&self, pod: &LauncherPod, status: Status) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        tasks.retain(|_, task| !task.is_closed());
+        // By pod, not by VMI: while a machine migrates two pods of one VMI report, each of itself.
+        if let Some(task) = tasks.get(pod.uid.as_str()) {
+            task.send_if_modified(|newest| {
+                let newer = status.generation > newest.generation;
+                if newer {
+                    *newest = status;
+                }
+                newer
+            });
+            return;
+        }
+        let (sender, reports) = watch::channel(status);
+        tasks.insert(pod.uid.as_str().to_owned(), sender);
+        let task = Task { setting: Arc::clone(&self.setting), pod: pod.clone(), reports, latest: None, gate: None };
+        tokio::spawn(task.run());
+    }
+}
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    /// All is written, until something changes.
+    Written,
+    /// The VMI is not this node's yet.
+    NotYet,
+    /// There will be nothing more to write.
+    Over,
+}
+
+/// The VMI, as far as it is known.
+enum Found {
+    Vmi(Arc<VirtualMachineInstance>),
+    NotYet,
+    Gone,
+}
+
+struct Task<C> {
+    setting: Arc<Setting<C>>,
+    pod: LauncherPod,
+    reports: watch::Receiver<Status>,
+    /// What the API server answered last, which the mirror may not have yet.
+    latest: Option<Arc<VirtualMachineInstance>>,
+    /// What was written to the readiness gate last.
+    gate: Option<bool>,
+}
+
+impl<C: Cluster> Task<C> {
+    async fn run(mut self) {
+        let mut pause = FIRST_PAUSE;
+        let (mut pods, mut vmis) = (self.setting.pods.changes(), self.setting.vmis.changes());
+        loop {
+            pods.mark_unchanged();
+            vmis.mark_unchanged();
+            let settled = self.settle().await;
+            match settled {
+                Ok(Settled::Over) => return,
+                Ok(Settled::Written | Settled::NotYet) => {
+                    pause = FIRST_PAUSE;
+                    // A VMI that is not in the mirror is asked for, in case its label is not what was expected.
+                    let impatient = async {
+                        if settled.is_ok_and(|settled| settled == Settled::NotYet) {
+                            tokio::time::sleep(MIRROR_PATIENCE).await;
+                        } else {
+                            std::future::pending::<()>().await;
+                        }
+                    };
+                    tokio::select! {
+                        // Closed: this agent ends.
+                        changed = self.reports.changed() => if changed.is_err() { return },
+                        _ = pods.changed() => {}
+                        _ = vmis.changed() => {}
+                        () = impatient => self.latest = self.ask().await,
+                    }
+                }
+                Err(ClusterError::Gone) => return,
+                Err(error) => {
+                    if !matches!(error, ClusterError::Conflict) {
+                        let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
+                        tracing::warn!(vmi, namespace, error = %Chain(&error), ?pause, "a report is not written yet");
+                    }
+                    // What was read after a conflict is new, so that the next attempt need not wait.
+                    let at_once = matches!(error, ClusterError::Conflict) && pause == FIRST_PAUSE;
+                    if !at_once {
+                        tokio::time::sleep(pause).await;
+                    }
+                    pause = LONGEST_PAUSE.min(pause * 2);
+                }
+            }
+        }
+    }
+
+    /// Writes what is to be written.
+    async fn settle(&mut self) -> Result<Settled, ClusterError> {
+        let report = self.reports.borrow_and_update().clone();
+        let mirrored = self.setting.pods.get(self.pod.uid.as_str());
+        let pod_is_there = mirrored.is_some() || !self.setting.pods.is_known();
+        if let Some(pod) = mirrored {
+            self.pod = pod;
+        }
+        let gate = if pod_is_there { self.gate_to_write(&report) } else { None };
+        let found = self.find();
+        let change = if let Found::Vmi(vmi) = &found { self.change(vmi, &report) } else { None };
+        let (setting, pod) = (Arc::clone(&self.setting), self.pod.clone());
+        let (gate_written, written) = tokio::join!(write_gate(&setting.cluster, &pod, gate), async {
+            let Some(change) = change else { return Ok(None) };
+            setting.cluster.patch_vmi(&pod.namespace, &pod.vmi, change).await.map(Some)
+        });
+        if gate_written.is_ok() {
+            self.gate = gate.or(self.gate);
+        }
+        match (written, found) {
+            (Ok(Some(written)), Found::Vmi(before)) => {
+                let written = Arc::new(written);
+                self.latest = Some(Arc::clone(&written));
+                self.tell(&before, &written, &report).await;
+                gate_written?;
+                Ok(if status::is_final(&written) { Settled::Over } else { Settled::Written })
+            }
+            (Ok(_), Found::Vmi(vmi)) => {
+                gate_written?;
+                let over = status::is_final(&vmi) || (report.ended.is_some() && !pod_is_there);
+                Ok(if over { Settled::Over } else { Settled::Written })
+            }
+            (Ok(_), Found::NotYet) if pod_is_there => gate_written.map(|()| Settled::NotYet),
+            (Ok(_), Found::NotYet | Found::Gone) => Ok(Settled::Over),
+            (Err(ClusterError::Conflict), _) => {
+                self.latest = self.ask().await;
+                Err(ClusterError::Conflict)
+            }
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    /// What the readiness gate does not say yet.
+    fn gate_to_write(&self, report: &Status) -> Option<bool> {
+        let unpaused = status::unpaused(report)?;
+        let word = if unpaused { "True" } else { "False" };
+        let said = match self.gate {
+            Some(written) => written == unpaused,
+            None => self.pod.unpaused.as_deref() == Some(word),
+        };
+        (!said).then_some(unpaused)
+    }
+
+    /// What the VMI does not say yet.
+    fn change(&self, vmi: &VirtualMachineInstance, report: &Status) -> Option<Value> {
+        let seen = Seen { report, pod: &self.pod, vmi, node: &self.setting.node, now: Timestamp::now() };
+        patch(vmi, &status::next_status(&seen)?)
+    }
+
+    async fn tell(&self, before: &VirtualMachineInstance, written: &VirtualMachineInstance, report: &Status) {
+        let Some(happening) = happening(before, report) else { return };
+        let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
+        tracing::info!(vmi, namespace, reason = happening.reason, note = happening.note, "a machine changed");
+        if let Err(error) = self.setting.cluster.tell(written, &happening).await {
+            tracing::warn!(vmi, namespace, error = %Chain(&error), "an event was not written");
+        }
+    }
+
+    /// The newest VMI known here: what was answered last, or what the mirror has.
+    fn find(&self) -> Found {
+        let mirrored = self.setting.vmis.get(&self.pod.vmi_uid);
+        let newest = [self.latest.clone(), mirrored].into_iter().flatten().max_by_key(|vmi| version(vmi));
+        match newest {
+            Some(vmi) if vmi.metadata.uid.as_deref() != Some(&self.pod.vmi_uid) => Found::Gone,
+            Some(vmi) if status::is_ours(&self.pod, &vmi, &self.setting.node) => Found::Vmi(vmi),
+            Some(_) | None => Found::NotYet,
+        }
+    }
+
+    async fn ask(&self) -> Option<Arc<VirtualMachineInstance>> {
+        match self.setting.cluster.vmi(&self.pod.namespace, &self.pod.vmi).await {
+            Ok(vmi) => Some(Arc::new(vmi)),
+            Err(error) => {
+                let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
+                tracing::debug!(vmi, namespace, error = %Chain(&error), "a VMI cannot be had");
+                None
+            }
+        }
+    }
+}
+
+/// Sets the gate, if it is to be set.
+async fn write_gate<C: Cluster>(cluster: &C, pod: &LauncherPod, unpaused: Option<bool>) -> Result<(), ClusterError> {
+    let Some(unpaused) = unpaused else { return Ok(()) };
+    match cluster.set_unpaused(pod, unpaused).await {
+        // A pod that is gone has no gate; the VMI is written all the same.
+        Ok(()) | Err(ClusterError::Gone | ClusterError::Conflict) => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Versions of one object grow (Kubernetes 1.35 says so of every resource it stores).
+fn version(vmi: &VirtualMachineInstance) -> u64 {
+    vmi.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
+}
+
+/// The patch for a new status. It holds only for the very object it was decided from: the list of conditions is the
+/// controller's too, and a merge patch replaces it.
+fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineInstanceStatus) -> Option<Value> {
+    let old = serde_json::to_value(vmi.status.as_ref()).ok()?;
+    let changes = merge::patch(&old, &serde_json::to_value(next).ok()?)?;
+    let metadata = json!({"uid": vmi.metadata.uid, "resourceVersion": vmi.metadata.resource_version});
+    Some(json!({"metadata": metadata, "status": changes}))
+}
+
+/// What people are to be told, by what the VMI was before.
+fn happening(before: &VirtualMachineInstance, report: &Status) -> Option<Happening> {
+    let phase = before.status.as_ref().and_then(|status| status.phase.as_deref());
+    match &report.ended {
+        Some(ended) => {
+            // A stop that was asked for, or the guest's own, is nothing to warn of.
+            let expected = ended.cause.is_success() || ended.cause == ExitCause::GracePeriodExceeded;
+            let kind = if expected { EventType::Normal } else { EventType::Warning };
+            Some(Happening { kind, reason: "Stopped", note: ended.sentence.clone() })
+        }
+        None if report.phase == Phase::Running && phase != Some("Running") => {
+            let note = "the guest was started".to_owned();
+            Some(Happening { kind: EventType::Normal, reason: "Started", note })
+        }
+        None => None,
+    }
+}
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

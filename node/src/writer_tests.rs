@@ -1,0 +1,192 @@
+use std::collections::VecDeque;
+
+use super::*;
+use crate::pods::tests::VMI;
+use crate::status::tests::{ended, pod, report, scheduled, vmi};
+
+/// An API server with one VMI. It keeps state, refuses what is stale, and fails when told to.
+#[derive(Clone)]
+struct Fake(Arc<FakeState>);
+
+struct FakeState {
+    vmi: Mutex<VirtualMachineInstance>,
+    failures: Mutex<VecDeque<()>>,
+    patches: watch::Sender<Vec<Value>>,
+    gates: watch::Sender<Vec<bool>>,
+    told: watch::Sender<Vec<Happening>>,
+}
+
+impl Fake {
+    fn new(vmi: VirtualMachineInstance) -> Self {
+        Self(Arc::new(FakeState {
+            vmi: Mutex::new(vmi),
+            failures: Mutex::default(),
+            patches: watch::Sender::default(),
+            gates: watch::Sender::default(),
+            told: watch::Sender::default(),
+        }))
+    }
+
+    fn fail(&self, times: usize) {
+        self.0.failures.lock().unwrap().extend(std::iter::repeat_n((), times));
+    }
+
+    fn falters(&self) -> Result<(), ClusterError> {
+        let away = || ClusterError::Failed(Box::new(kube::Error::LinesCodecMaxLineLengthExceeded));
+        self.0.failures.lock().unwrap().pop_front().map_or(Ok(()), |()| Err(away()))
+    }
+
+    fn phase(&self) -> Option<String> {
+        self.0.vmi.lock().unwrap().status.as_ref().and_then(|status| status.phase.clone())
+    }
+
+    async fn patched(&self, times: usize) {
+        let mut patches = self.0.patches.subscribe();
+        let waiting = patches.wait_for(|patches| patches.len() >= times);
+        tokio::time::timeout(Duration::from_secs(10), waiting).await.expect("a patch arrives").unwrap();
+    }
+}
+
+impl Cluster for Fake {
+    async fn vmi(&self, _: &str, _: &str) -> Result<VirtualMachineInstance, ClusterError> {
+        Ok(self.0.vmi.lock().unwrap().clone())
+    }
+
+    async fn patch_vmi(&self, _: &str, _: &str, patch: Value) -> Result<VirtualMachineInstance, ClusterError> {
+        self.falters()?;
+        let mut vmi = self.0.vmi.lock().unwrap();
+        if patch["metadata"]["resourceVersion"].as_str() != vmi.metadata.resource_version.as_deref() {
+            return Err(ClusterError::Conflict);
+        }
+        let mut object = serde_json::to_value(&*vmi).unwrap();
+        for (key, value) in patch["status"].as_object().unwrap() {
+            object["status"][key] = value.clone();
+        }
+        *vmi = serde_json::from_value(object).unwrap();
+        vmi.metadata.resource_version = Some((version(&vmi) + 1).to_string());
+        self.0.patches.send_modify(|patches| patches.push(patch));
+        Ok(vmi.clone())
+    }
+
+    async fn set_unpaused(&self, _: &LauncherPod, unpaused: bool) -> Result<(), ClusterError> {
+        self.falters()?;
+        self.0.gates.send_modify(|gates| gates.push(unpaused));
+        Ok(())
+    }
+
+    async fn tell(&self, _: &VirtualMachineInstance, happening: &Happening) -> Result<(), ClusterError> {
+        self.0.told.send_modify(|told| told.push(happening.clone()));
+        Ok(())
+    }
+}
+
+fn writer(
+    fake: &Fake,
+    mirrored: Option<VirtualMachineInstance>,
+) -> (Writer<Fake>, Arc<Mirror<Arc<VirtualMachineInstance>>>) {
+    let (pods, vmis) = (Arc::new(Mirror::default()), Arc::new(Mirror::default()));
+    let mut gated = pod();
+    gated.unpaused = None;
+    pods.insert(pod().uid.as_str(), gated);
+    if let Some(vmi) = mirrored {
+        vmis.insert(VMI, Arc::new(vmi));
+    }
+    let setting = Setting { cluster: fake.clone(), node: "node-1".into(), pods, vmis: Arc::clone(&vmis) };
+    (Writer::new(setting), vmis)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_start_is_two_writes_and_an_event() {
+    let fake = Fake::new(vmi(scheduled()));
+    let (writer, _) = writer(&fake, Some(vmi(scheduled())));
+    writer.note(&pod(), report(1));
+    fake.patched(1).await;
+    writer.note(&pod(), report(2));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(fake.phase().as_deref(), Some("Running"));
+    assert_eq!((fake.0.patches.borrow().len(), fake.0.gates.borrow().as_slice()), (1, [true].as_slice()));
+    assert_eq!(fake.0.told.borrow()[0].reason, "Started");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_is_away_gets_the_newest_when_it_is_back() {
+    let fake = Fake::new(vmi(scheduled()));
+    fake.fail(7);
+    let (writer, _) = writer(&fake, Some(vmi(scheduled())));
+    writer.note(&pod(), report(1));
+    tokio::time::sleep(Duration::from_millis(10)).await;
+    let mut paused = report(2);
+    paused.paused = Some(garboard_protocol::control::PauseReason::PausedByUser);
+    writer.note(&pod(), paused);
+    writer.note(&pod(), report(1));
+    fake.patched(1).await;
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(fake.0.patches.borrow().len(), 1);
+    let conditions = fake.0.patches.borrow()[0]["status"]["conditions"].clone();
+    assert!(conditions.to_string().contains("PausedByUser"), "{conditions}");
+    assert_eq!(fake.0.gates.borrow().last(), Some(&false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vmi_that_changed_meanwhile_is_read_again() {
+    let mut newer = vmi(scheduled());
+    newer.metadata.resource_version = Some("8".into());
+    newer.status.as_mut().unwrap().virtual_machine_revision_name = Some("kept".into());
+    let fake = Fake::new(newer);
+    let (writer, _) = writer(&fake, Some(vmi(scheduled())));
+    writer.note(&pod(), report(1));
+    fake.patched(1).await;
+    assert_eq!(fake.0.patches.borrow()[0]["metadata"]["resourceVersion"], "8");
+    let kept = fake.0.vmi.lock().unwrap().status.as_ref().unwrap().virtual_machine_revision_name.clone();
+    assert_eq!(kept.as_deref(), Some("kept"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_agent_waits_until_the_vmi_is_its_own() {
+    let mut pending = scheduled();
+    pending.as_object_mut().unwrap().remove("nodeName");
+    let fake = Fake::new(vmi(pending));
+    let (writer, vmis) = writer(&fake, None);
+    writer.note(&pod(), report(1));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(fake.0.patches.borrow().is_empty());
+    assert_eq!(fake.0.gates.borrow().as_slice(), [true], "the gate does not wait");
+    let mut assigned = vmi(scheduled());
+    assigned.metadata.resource_version = Some("9".into());
+    *fake.0.vmi.lock().unwrap() = assigned.clone();
+    vmis.insert(VMI, Arc::new(assigned));
+    fake.patched(1).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_is_written_once_and_ends_the_task() {
+    for (cause, phase, kind) in [
+        (ExitCause::GuestShutdown, "Succeeded", EventType::Normal),
+        (ExitCause::QemuCrashed { signal: 11 }, "Failed", EventType::Warning),
+    ] {
+        let fake = Fake::new(vmi(scheduled()));
+        let (writer, _) = writer(&fake, Some(vmi(scheduled())));
+        writer.note(&pod(), report(1));
+        fake.patched(1).await;
+        writer.note(&pod(), ended(cause));
+        fake.patched(2).await;
+        tokio::time::sleep(Duration::from_secs(30)).await;
+        assert_eq!(fake.phase().as_deref(), Some(phase));
+        assert!(writer.tasks.lock().unwrap().values().all(watch::Sender::is_closed));
+        let last = fake.0.told.borrow().last().cloned().unwrap();
+        assert_eq!((last.reason, last.kind), ("Stopped", kind));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stale_reports_are_passed_over() {
+    let fake = Fake::new(vmi(scheduled()));
+    let (writer, _) = writer(&fake, Some(vmi(scheduled())));
+    writer.note(&pod(), report(5));
+    fake.patched(1).await;
+    let mut stale = report(4);
+    stale.software_emulation = true;
+    writer.note(&pod(), stale);
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(fake.0.patches.borrow().len(), 1);
+}

@@ -1,0 +1,255 @@
+//! The real server on a real socket: who is heard, and what they are told.
+//!
+//! Only the table of processes is not `/proc`: in it this process is in a pod, or is not.
+
+#![allow(clippy::unwrap_used, reason = "a test; clippy's exception does not reach helpers of integration tests")]
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use garboard_launcher::supervisor::line_socket::{LineError, LineSocket};
+use garboard_net::GuestAddresses;
+use garboard_node::budget::CONNECTIONS_PER_POD;
+use garboard_node::caller::Processes;
+use garboard_node::identity::PodUid;
+use garboard_node::mirror::Mirror;
+use garboard_node::pods::LauncherPod;
+use garboard_node::server::{Reports, Server, listen};
+use garboard_protocol::agent::{AgentReply, AgentRequest, BindingRequest, InterfaceRequest};
+use garboard_protocol::control::Status;
+use tokio::net::UnixStream;
+
+const POD: &str = "0c6b6b0e-7c1f-4d57-9c5e-6f0c7d6a1b2c";
+const VMI: &str = "11111111-2222-3333-4444-555555555555";
+
+type Reply = AgentReply<GuestAddresses>;
+
+#[derive(Clone, Default)]
+struct Noted(Arc<Mutex<Vec<(String, u64)>>>);
+
+impl Reports for Noted {
+    fn note(&self, pod: &LauncherPod, status: Status) {
+        self.0.lock().unwrap().push((pod.vmi.clone(), status.generation));
+    }
+}
+
+struct Stage {
+    directory: tempfile::TempDir,
+    pods: Arc<Mirror<LauncherPod>>,
+    noted: Noted,
+}
+
+impl Stage {
+    /// The server runs, and this process is in a pod, as its control groups say.
+    fn set(cgroups: &str) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let own = directory.path().join(std::process::id().to_string());
+        std::fs::create_dir_all(own.join("ns")).unwrap();
+        std::fs::write(own.join("cgroup"), cgroups).unwrap();
+        std::os::unix::fs::symlink("/proc/self/ns/net", own.join("ns/net")).unwrap();
+        let (pods, noted) = (Arc::new(Mirror::default()), Noted::default());
+        let server = Server::new(Processes::below(directory.path()), Arc::clone(&pods), noted.clone());
+        let listener = listen(&directory.path().join("agent.sock")).unwrap();
+        tokio::spawn(server.serve(listener));
+        Self { directory, pods, noted }
+    }
+
+    fn in_launcher_pod() -> Self {
+        let stage = Self::set(&format!("0::/kubepods/burstable/pod{POD}/c\n"));
+        stage.pods.insert(POD, launcher());
+        stage
+    }
+
+    fn path(&self) -> PathBuf {
+        self.directory.path().join("agent.sock")
+    }
+}
+
+fn launcher() -> LauncherPod {
+    LauncherPod {
+        uid: PodUid::parse(POD).unwrap(),
+        namespace: "default".into(),
+        name: "virt-launcher-vm-abc".into(),
+        addresses: vec!["10.244.1.7".into()],
+        unpaused: None,
+        vmi: "vm".into(),
+        vmi_uid: VMI.into(),
+    }
+}
+
+fn report(uid: &str, generation: u64) -> AgentRequest {
+    let status = serde_json::from_value(serde_json::json!({
+        "generation": generation, "namespace": "default", "name": "vm", "uid": uid, "phase": "Running", "phaseSinceMs": 0,
+        "paused": null, "stopping": false, "softwareEmulation": false, "machine": "pc-q35-7.2", "memoryBytes": 1,
+        "vcpus": 1, "interfaces": [], "guest": null, "taints": [], "supervisorPid": 1, "resets": 0, "ended": null,
+    }));
+    AgentRequest::Report { status: Box::new(status.unwrap()) }
+}
+
+fn plumb() -> AgentRequest {
+    let (name, tap, mac) = ("default".into(), "tap0".into(), "02:00:00:aa:bb:01".into());
+    let interface = InterfaceRequest { name, tap, mac, queues: 1, binding: BindingRequest::Bridge };
+    AgentRequest::Plumb { interfaces: vec![interface] }
+}
+
+async fn dial(path: &Path) -> LineSocket {
+    LineSocket::new(UnixStream::connect(path).await.unwrap())
+}
+
+async fn ask(socket: &mut LineSocket, request: &AgentRequest, descriptors: &[OwnedFd]) -> Reply {
+    let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
+    socket.send(request, &borrowed).await.unwrap();
+    socket.receive().await.unwrap()
+}
+
+async fn refusal(socket: &mut LineSocket, request: &AgentRequest, descriptors: &[OwnedFd]) -> String {
+    let answer = ask(socket, request, descriptors).await;
+    let Reply::Refused { reason } = answer else { panic!("not refused: {answer:?}") };
+    reason
+}
+
+async fn is_closed(socket: &mut LineSocket) -> bool {
+    matches!(socket.receive::<Reply>().await, Err(LineError::Closed))
+}
+
+#[tokio::test]
+async fn a_launcher_is_heard() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    for generation in [3, 4] {
+        assert_eq!(ask(&mut socket, &report(VMI, generation), &[]).await, Reply::Noted);
+    }
+    assert_eq!(*stage.noted.0.lock().unwrap(), [("vm".to_owned(), 3), ("vm".to_owned(), 4)]);
+}
+
+#[tokio::test]
+async fn a_pod_that_becomes_known_is_heard() {
+    let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
+    let mut socket = dial(&stage.path()).await;
+    socket.send(&report(VMI, 1), &[]).await.unwrap();
+    stage.pods.insert(POD, launcher());
+    assert_eq!(socket.receive::<Reply>().await.unwrap(), Reply::Noted);
+}
+
+#[tokio::test]
+async fn a_process_outside_pods_is_not_heard() {
+    let stage = Stage::set("0::/user.slice\n");
+    stage.pods.insert(POD, launcher());
+    let mut socket = dial(&stage.path()).await;
+    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("heard") };
+    assert_eq!(reason, "the caller is in no pod");
+    assert!(is_closed(&mut socket).await);
+    assert!(stage.noted.0.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_forged_group_is_not_heard() {
+    let other = "ffffffff-7c1f-4d57-9c5e-6f0c7d6a1b2c";
+    let stage = Stage::set(&format!("0::/kubepods/pod{other}/c/pod{POD}/d\n"));
+    stage.pods.insert(POD, launcher());
+    let mut socket = dial(&stage.path()).await;
+    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("heard") };
+    assert!(reason.contains("more than one pod"), "{reason}");
+    assert!(is_closed(&mut socket).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_is_no_launcher_is_not_heard() {
+    let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
+    let mut socket = dial(&stage.path()).await;
+    socket.send(&report(VMI, 1), &[]).await.unwrap();
+    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("heard") };
+    assert!(reason.contains("no launcher pod"), "{reason}");
+}
+
+#[tokio::test]
+async fn a_launcher_that_lies_about_its_machine_is_refused() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    let reason = refusal(&mut socket, &report("99999999-2222-3333-4444-555555555555", 9), &[]).await;
+    assert!(reason.contains("another VirtualMachineInstance"), "{reason}");
+    assert!(stage.noted.0.lock().unwrap().is_empty());
+    assert_eq!(ask(&mut socket, &report(VMI, 1), &[]).await, Reply::Noted);
+}
+
+#[tokio::test]
+async fn volumes_are_the_pods_own() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    refusal(&mut socket, &AgentRequest::Volume { name: "/etc/shadow".into() }, &[]).await;
+}
+
+#[tokio::test]
+async fn only_the_callers_own_namespace_is_plumbed() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    assert!(refusal(&mut socket, &plumb(), &[]).await.contains("has to come with the request"));
+    let file: OwnedFd = tempfile::tempfile().unwrap().into();
+    assert!(refusal(&mut socket, &plumb(), &[file]).await.contains("cannot be used"));
+    // Its own, but also the agent's.
+    let own: OwnedFd = std::fs::File::open("/proc/self/ns/net").unwrap().into();
+    let reason = refusal(&mut socket, &plumb(), &[own]).await;
+    assert!(reason.contains("plumb the machine's interfaces"), "{reason}");
+    if let Ok(other) = garboard_net::NetNs::create() {
+        let other = other.as_fd().try_clone_to_owned().unwrap();
+        assert!(refusal(&mut socket, &plumb(), &[other]).await.contains("not the caller's own"));
+    }
+}
+
+#[tokio::test]
+async fn a_caller_cannot_fill_the_agent_with_descriptors() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    let files: Vec<OwnedFd> = (0..8).map(|_| tempfile::tempfile().unwrap().into()).collect();
+    let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
+    socket.send(&plumb(), &borrowed).await.unwrap();
+    assert!(is_closed(&mut socket).await);
+}
+
+#[tokio::test]
+async fn nonsense_ends_the_conversation_and_nothing_else() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    socket.send(&serde_json::json!({"ask": "everything"}), &[]).await.unwrap();
+    assert!(is_closed(&mut socket).await);
+    let mut again = dial(&stage.path()).await;
+    assert_eq!(ask(&mut again, &report(VMI, 1), &[]).await, Reply::Noted);
+}
+
+#[tokio::test]
+async fn one_pod_cannot_take_all_connections() {
+    let stage = Stage::in_launcher_pod();
+    let mut held = Vec::new();
+    for _ in 0..CONNECTIONS_PER_POD {
+        let mut socket = dial(&stage.path()).await;
+        assert_eq!(ask(&mut socket, &report(VMI, 1), &[]).await, Reply::Noted);
+        held.push(socket);
+    }
+    let mut late = dial(&stage.path()).await;
+    let Reply::Refused { reason } = late.receive().await.unwrap() else { panic!("heard") };
+    assert!(reason.contains("connections already"), "{reason}");
+    held.clear();
+    // The server sees the end of the others in its own time.
+    for _ in 0..1000 {
+        let mut again = dial(&stage.path()).await;
+        again.send(&report(VMI, 2), &[]).await.ok();
+        if matches!(again.receive::<Reply>().await, Ok(Reply::Noted)) {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("room that was given back is not there");
+}
+
+#[tokio::test]
+async fn a_new_agent_takes_the_place_of_an_old_one() {
+    let stage = Stage::in_launcher_pod();
+    let before = std::fs::metadata(stage.path()).unwrap();
+    let _listener = listen(&stage.path()).unwrap();
+    use std::os::unix::fs::MetadataExt;
+    let after = std::fs::metadata(stage.path()).unwrap();
+    assert_ne!(before.ino(), after.ino());
+    assert_eq!(after.mode() & 0o777, 0o666);
+    dial(&stage.path()).await;
+}
