@@ -1,0 +1,93 @@
+//! What every reconciler works with.
+
+use std::time::Duration;
+
+use garboard_api::ClusterConfig;
+use kube::Client;
+use kube::runtime::events::{Recorder, Reporter};
+
+/// The name under which the controller writes fields: server-side apply keeps each writer's fields apart.
+pub const FIELD_MANAGER: &str = "garboard-controller";
+
+/// Everything is looked at again after this long, whatever was missed.
+pub const SAFETY_NET: Duration = Duration::from_secs(300);
+
+/// Shared by all reconcilers.
+#[derive(Clone)]
+pub struct Context {
+    /// The API server.
+    pub client: Client,
+    /// Events for people.
+    pub recorder: Recorder,
+    /// Image of both containers of a launcher pod.
+    pub launcher_image: String,
+    /// The cluster's settings.
+    pub config: ClusterConfig,
+}
+
+impl Context {
+    /// A context that speaks as this controller.
+    #[must_use]
+    pub fn new(client: Client, launcher_image: String, config: ClusterConfig) -> Self {
+        let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
+        Self { recorder: Recorder::new(client.clone(), reporter), client, launcher_image, config }
+    }
+}
+
+/// Why a reconciliation failed; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum ReconcileError {
+    /// The API server refused or could not be reached.
+    #[error("could not {action}")]
+    Api {
+        /// What was being attempted.
+        action: &'static str,
+        /// What the client says.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// Somebody wrote the object after it was looked at.
+    #[error("the object has changed meanwhile")]
+    Overtaken,
+    /// An object of the API server without a name or namespace.
+    #[error("an object came without {what}")]
+    Incomplete {
+        /// What is missing.
+        what: &'static str,
+    },
+}
+
+impl ReconcileError {
+    /// How long to wait before the object is looked at again.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        match self {
+            Self::Overtaken => Duration::from_millis(50),
+            Self::Api { .. } | Self::Incomplete { .. } => Duration::from_secs(2),
+        }
+    }
+
+    /// Whether it is worth a line in the log.
+    #[must_use]
+    pub fn is_abnormal(&self) -> bool {
+        !matches!(self, Self::Overtaken)
+    }
+}
+
+/// For `map_err`: says what was being attempted.
+pub fn while_trying(action: &'static str) -> impl FnOnce(kube::Error) -> ReconcileError {
+    move |source| ReconcileError::Api { action, source: Box::new(source) }
+}
+
+/// The error with its causes, for a log.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

@@ -1,0 +1,19 @@
+//! The cluster's side of a virtual machine.
+//!
+//! ```text
+//!   VirtualMachine ──vm: observe, decide, apply──► VirtualMachineInstance ──vmi: …──► launcher pod
+//!        ▲ status                                        ▲ status: scheduling here, the running guest by the node agent
+//! ```
+//!
+//! Each reconciler is three files: `observe` asks the API server, `decide` is pure and sees nothing but what was observed,
+//! `apply` does what was decided. What is decided can be printed, compared and tested without a cluster. Nothing here
+//! looks into a guest or a node: that is the launcher's and the node agent's.
+
+#![forbid(unsafe_code)]
+
+pub mod context;
+pub mod health;
+pub mod pod;
+pub mod time;
+pub mod vm;
+pub mod vmi;

@@ -1,0 +1,218 @@
+//! From a VirtualMachineInstance to its launcher pod. Pure.
+//!
+//! ```text
+//!   init container `launcher` (restartPolicy Always)   every volume, the order, the agent's directory by its device
+//!   container `compute`                                the shared directory and /dev/kvm, nothing else
+//! ```
+//!
+//! Both run the launcher image as user 107 without capabilities, on a read-only root: the pod passes Pod Security
+//! `restricted`. Names, labels and annotations that other programs look for are KubeVirt's.
+
+mod containers;
+mod order;
+mod volumes;
+
+use std::collections::BTreeMap;
+
+use garboard_api::metadata::label;
+use garboard_api::v1::Volume;
+use garboard_api::{ClusterConfig, VirtualMachineInstance};
+use garboard_launcher::plan::{PlanError, PlanOptions, Resources, plan};
+use garboard_machine::facts::{HostFacts, KvmState};
+use k8s_openapi::api::core::v1::{
+    PersistentVolumeClaim, Pod, PodReadinessGate, PodSecurityContext, PodSpec, SeccompProfile,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+/// KubeVirt's readiness gate: true while the vCPUs run.
+pub const UNPAUSED: &str = "kubevirt.io/virtual-machine-unpaused";
+/// The user and group of everything in the pod.
+pub const USER: i64 = 107;
+/// A guest that says nothing has this long to power down, seconds.
+const DEFAULT_GRACE_SECONDS: i64 = 30;
+/// What the pod has beyond the guest's grace, seconds: QEMU's own end, and the last report.
+const EXTRA_GRACE_SECONDS: i64 = 30;
+/// A name has at most this many bytes; room is left for prefix and suffix.
+const LONGEST_NAME: usize = 253;
+
+/// What a pod depends on.
+pub struct PodInput<'a> {
+    /// The instance, defaulted.
+    pub vmi: &'a VirtualMachineInstance,
+    /// The claims it names, as far as they exist.
+    pub claims: &'a BTreeMap<String, PersistentVolumeClaim>,
+    /// Image of both containers.
+    pub launcher_image: &'a str,
+    /// The cluster's settings.
+    pub config: &'a ClusterConfig,
+}
+
+/// Why no pod can be made.
+#[derive(Debug, thiserror::Error)]
+pub enum PodRefusal {
+    /// A claim that does not exist, yet.
+    #[error("the PersistentVolumeClaim {claim} does not exist")]
+    NoClaim {
+        /// Its name.
+        claim: String,
+    },
+    /// What a launcher would refuse as well.
+    #[error("{0}")]
+    Plan(#[from] PlanError),
+    /// A volume that is not realised in a cluster yet.
+    #[error("spec.volumes[{index}]: {what} is not realised in a cluster yet")]
+    NotRealised {
+        /// Which volume.
+        index: usize,
+        /// What it is.
+        what: &'static str,
+    },
+    /// The order could not be written down.
+    #[error("the pod's order could not be rendered")]
+    Order(#[source] serde_json::Error),
+}
+
+impl PodRefusal {
+    /// KubeVirt's reason of the condition `Synchronized` and of the event.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoClaim { .. } => "FailedPvcNotFound",
+            Self::Plan(_) | Self::NotRealised { .. } | Self::Order(_) => "FailedCreate",
+        }
+    }
+}
+
+/// The name of an instance's pod. It follows from the UID, so that there is never a second one, whatever a cache says.
+#[must_use]
+pub fn name(vmi: &VirtualMachineInstance) -> Option<String> {
+    let (name, uid) = (vmi.metadata.name.as_deref()?, vmi.metadata.uid.as_deref()?);
+    let digest: String = uid.chars().filter(char::is_ascii_alphanumeric).take(8).collect();
+    let room = LONGEST_NAME - "virt-launcher--".len() - digest.len();
+    let kept: String = name.chars().take(room).collect();
+    Some(format!("virt-launcher-{kept}-{digest}"))
+}
+
+/// The claim behind a volume.
+#[must_use]
+pub fn claim_name(volume: &Volume) -> Option<&str> {
+    let of_claim = volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.as_str());
+    let of_data = volume.data_volume.as_ref().map(|data| data.name.as_str());
+    let of_ephemeral = volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref());
+    of_claim.or(of_data).or(of_ephemeral.map(|claim| claim.claim_name.as_str()))
+}
+
+/// Makes the pod.
+///
+/// # Errors
+/// [`PodRefusal`], which is for the condition `Synchronized`.
+pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
+    let resources = resources(input)?;
+    let mounted = volumes::of(input)?;
+    let spec = &input.vmi.spec;
+    let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS).max(0);
+    let order = order::render(input, &mounted).map_err(PodRefusal::Order)?;
+    Ok(Pod {
+        metadata: metadata(input, &resources, order),
+        spec: Some(PodSpec {
+            init_containers: Some(vec![containers::launcher(input, &mounted)]),
+            containers: vec![containers::compute(input, &resources)],
+            volumes: Some(mounted.volumes),
+            restart_policy: Some("Never".to_owned()),
+            termination_grace_period_seconds: Some(grace.saturating_add(EXTRA_GRACE_SECONDS)),
+            security_context: Some(security()),
+            readiness_gates: Some(vec![PodReadinessGate { condition_type: UNPAUSED.to_owned() }]),
+            automount_service_account_token: Some(false),
+            enable_service_links: Some(false),
+            node_selector: Some(node_selector(input)),
+            affinity: spec.affinity.clone(),
+            tolerations: Some(spec.tolerations.clone()).filter(|all| !all.is_empty()),
+            topology_spread_constraints: Some(spec.topology_spread_constraints.clone()).filter(|all| !all.is_empty()),
+            scheduler_name: spec.scheduler_name.clone(),
+            priority_class_name: spec.priority_class_name.clone(),
+            service_account_name: spec.service_account_name.clone(),
+            hostname: spec.hostname.clone().or_else(|| hostname(input.vmi)),
+            subdomain: spec.subdomain.clone(),
+            dns_policy: spec.dns_policy.clone(),
+            dns_config: spec.dns_config.clone(),
+            ..PodSpec::default()
+        }),
+        status: None,
+    })
+}
+
+/// The resources that the plan decides; the host is the reference, because only the manifest counts here.
+fn resources(input: &PodInput<'_>) -> Result<Resources, PodRefusal> {
+    let mut facts = HostFacts::reference();
+    facts.kvm = if is_emulated(input.config) { KvmState::Missing } else { KvmState::Native };
+    Ok(plan(input.vmi, &facts, &PlanOptions::default(), None)?.resources)
+}
+
+/// Whether vCPUs are interpreted (`useEmulation`).
+pub(crate) fn is_emulated(config: &ClusterConfig) -> bool {
+    config.emulation == garboard_api::cluster::Emulation::Permitted
+}
+
+fn metadata(input: &PodInput<'_>, resources: &Resources, order: String) -> ObjectMeta {
+    let vmi = &input.vmi.metadata;
+    let name_of_vmi = vmi.name.clone().unwrap_or_default();
+    let uid = vmi.uid.clone().unwrap_or_default();
+    let mut labels = vmi.labels.clone().unwrap_or_default();
+    labels.insert(label::COMPONENT.to_owned(), "virt-launcher".to_owned());
+    labels.insert(label::CREATED_BY.to_owned(), uid.clone());
+    let short = name_of_vmi.get(..63).unwrap_or(&name_of_vmi).to_owned();
+    labels.insert(label::VM_NAME.to_owned(), short.clone());
+    labels.insert("vmi.kubevirt.io/id".to_owned(), short);
+    let annotations = [
+        ("kubectl.kubernetes.io/default-container", "compute".to_owned()),
+        ("kubevirt.io/domain", name_of_vmi.clone()),
+        ("kubevirt.io/memory-overhead-bytes", resources.overhead.total_bytes.to_string()),
+        ("kubevirt.io/migrationTransportUnix", "true".to_owned()),
+        (garboard_protocol::pod::ORDER_ANNOTATION, order),
+    ];
+    let mut all = vmi.annotations.clone().unwrap_or_default();
+    all.retain(|key, _| !key.starts_with("kubectl.kubernetes.io/"));
+    all.extend(annotations.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    ObjectMeta {
+        name: name(input.vmi),
+        namespace: vmi.namespace.clone(),
+        labels: Some(labels),
+        annotations: Some(all),
+        owner_references: Some(vec![OwnerReference {
+            api_version: garboard_api::v1::API_VERSION.to_owned(),
+            kind: "VirtualMachineInstance".to_owned(),
+            name: name_of_vmi,
+            uid,
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }]),
+        ..ObjectMeta::default()
+    }
+}
+
+/// A host name of the guest's name, as far as it is one.
+fn hostname(vmi: &VirtualMachineInstance) -> Option<String> {
+    let name = vmi.metadata.name.as_deref()?;
+    let first = name.split('.').next().unwrap_or(name);
+    Some(first.get(..63).unwrap_or(first).trim_end_matches('-').to_owned()).filter(|name| !name.is_empty())
+}
+
+fn node_selector(input: &PodInput<'_>) -> BTreeMap<String, String> {
+    let mut selector = input.vmi.spec.node_selector.clone();
+    let arch = input.vmi.spec.architecture.clone().unwrap_or_else(|| input.config.default_architecture.clone());
+    selector.insert("kubernetes.io/arch".to_owned(), arch);
+    selector.insert("kubevirt.io/schedulable".to_owned(), "true".to_owned());
+    selector
+}
+
+fn security() -> PodSecurityContext {
+    PodSecurityContext {
+        run_as_user: Some(USER),
+        run_as_group: Some(USER),
+        run_as_non_root: Some(true),
+        fs_group: Some(USER),
+        fs_group_change_policy: Some("OnRootMismatch".to_owned()),
+        seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
+        ..PodSecurityContext::default()
+    }
+}

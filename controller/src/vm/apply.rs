@@ -1,0 +1,130 @@
+//! Doing what was decided about a VirtualMachine. Every step may be repeated, and any may be the last.
+
+use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::events::{Event, EventType};
+use kube::{Api, Resource};
+use serde_json::json;
+
+use super::decide::{Decision, Step};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
+use crate::vmi::patch::difference;
+
+pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
+    let missing = |what| ReconcileError::Incomplete { what };
+    let namespace = vm.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
+    let name = vm.metadata.name.as_deref().ok_or(missing("a name"))?;
+    let machines: Api<VirtualMachine> = Api::namespaced(context.client.clone(), namespace);
+    // How an instance ended is only known while it is there; that one was made follows from the instance.
+    let remembers = decision.steps.iter().any(|step| matches!(step, Step::DeleteVmi { .. }));
+    if remembers {
+        write_status(&machines, vm, decision, name).await?;
+    }
+    for step in &decision.steps {
+        take(context, vm, step, (namespace, name)).await?;
+    }
+    if remembers { Ok(()) } else { write_status(&machines, vm, decision, name).await }
+}
+
+async fn take(
+    context: &Context,
+    vm: &VirtualMachine,
+    step: &Step,
+    (namespace, name): (&str, &str),
+) -> Result<(), ReconcileError> {
+    let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
+    match step {
+        Step::CreateVmi(vmi) => match instances.create(&PostParams::default(), vmi).await {
+            Ok(_) => {
+                tell(
+                    context,
+                    vm,
+                    EventType::Normal,
+                    ("SuccessfulCreate", format!("made the VirtualMachineInstance {name}")),
+                )
+                .await
+            }
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => {
+                let note = format!("could not make the VirtualMachineInstance {name}: {error}");
+                tell(context, vm, EventType::Warning, ("FailedCreate", note)).await;
+                return Err(while_trying("create the VirtualMachineInstance")(error));
+            }
+        },
+        Step::DeleteVmi { uid } => {
+            let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
+            match instances.delete(name, &params).await {
+                Ok(_) => {
+                    tell(
+                        context,
+                        vm,
+                        EventType::Normal,
+                        ("SuccessfulDelete", format!("stops the VirtualMachineInstance {name}")),
+                    )
+                    .await
+                }
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+                Err(error) => return Err(while_trying("delete the VirtualMachineInstance")(error)),
+            }
+        }
+        Step::AdoptVmi { uid, owner } => {
+            let patch = json!({ "metadata": { "uid": uid, "ownerReferences": [owner] } });
+            let adopted = instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+            adopted.map_err(while_trying("adopt the VirtualMachineInstance"))?;
+        }
+        Step::RemoveFinalizer { rest } => {
+            let machines: Api<VirtualMachine> = Api::namespaced(context.client.clone(), namespace);
+            let patch = json!({ "metadata": { "uid": vm.metadata.uid, "finalizers": rest } });
+            match machines.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+                Err(error) => return Err(while_trying("let the VirtualMachine go")(error)),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Only if it says something else than before.
+async fn write_status(
+    machines: &Api<VirtualMachine>,
+    vm: &VirtualMachine,
+    decision: &Decision,
+    name: &str,
+) -> Result<(), ReconcileError> {
+    if vm.status.as_ref() == Some(&decision.status) || is_leaving(decision) {
+        return Ok(());
+    }
+    let before = serde_json::to_value(&vm.status).unwrap_or_default();
+    let after = serde_json::to_value(&decision.status).unwrap_or_default();
+    let patch = json!({
+        "metadata": { "resourceVersion": vm.metadata.resource_version },
+        "status": difference(&before, &after),
+    });
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match machines.patch_status(name, &params, &Patch::Merge(patch)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
+        Err(error) => Err(while_trying("write the status of the VirtualMachine")(error)),
+    }
+}
+
+fn is_leaving(decision: &Decision) -> bool {
+    decision.steps.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. }))
+}
+
+/// An event is a courtesy: one that is lost changes nothing.
+async fn tell(context: &Context, vm: &VirtualMachine, kind: EventType, (reason, note): (&str, String)) {
+    let event = Event {
+        type_: kind,
+        reason: reason.to_owned(),
+        note: Some(note),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    };
+    if let Err(error) = context.recorder.publish(&event, &vm.object_ref(&())).await {
+        tracing::debug!(%error, "an event was lost");
+    }
+}

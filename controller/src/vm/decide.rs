@@ -1,0 +1,268 @@
+//! What is to be done about a VirtualMachine. Pure.
+//!
+//! ```text
+//!                 no instance          instance runs       instance succeeded      instance failed
+//!   Always        create (back-off)    leave               delete, then create     delete, then create (back-off)
+//!   RerunOnFail.  create if new        leave               delete, stay down       delete, then create (back-off)
+//!   Once          create if never ran  leave               leave                   leave
+//!   Manual        leave                leave               leave                   leave
+//!   Halted        leave                delete              delete                  delete
+//! ```
+//!
+//! KubeVirt's table (its VM controller, `syncRunStrategy`); a request in `status.stateChangeRequests` comes before it.
+
+use std::time::Duration;
+
+use garboard_api::metadata::finalizer;
+use garboard_api::run_strategy::{RunStrategy, backoff};
+use garboard_api::v1::{VirtualMachineStartFailure, VirtualMachineStateChangeRequest, VirtualMachineStatus};
+use garboard_api::{ClusterConfig, Identity, VirtualMachine, VirtualMachineInstance, default_vmi, vmi_of};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+
+use super::status;
+use crate::time::stamp;
+use crate::vmi::phase::Phase;
+
+/// Everything a decision depends on.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The machine.
+    pub vm: VirtualMachine,
+    /// The instance of its name, whoever made it.
+    pub vmi: Option<VirtualMachineInstance>,
+    /// When it was looked at.
+    pub now: Timestamp,
+    /// Any number: it spreads the pauses of machines that fail together.
+    pub chance: u64,
+    /// The cluster's settings.
+    pub config: ClusterConfig,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// In this order.
+    pub steps: Vec<Step>,
+    /// What the machine's status is to say.
+    pub status: VirtualMachineStatus,
+    /// When to look again although nothing happened.
+    pub recheck: Option<Duration>,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Make the instance.
+    CreateVmi(Box<VirtualMachineInstance>),
+    /// Have the instance stopped and removed; only this one, not a later one of its name.
+    DeleteVmi {
+        /// Its UID.
+        uid: String,
+    },
+    /// Become the owner of an instance that has none: an earlier machine of this name left it running.
+    AdoptVmi {
+        /// The instance's UID.
+        uid: String,
+        /// Ourselves.
+        owner: Box<OwnerReference>,
+    },
+    /// Let the machine's object go.
+    RemoveFinalizer {
+        /// Those that stay.
+        rest: Vec<String>,
+    },
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(world: &World) -> Decision {
+    let mut decision = Decision { steps: Vec::new(), status: carried(world), recheck: None };
+    if world.vm.metadata.deletion_timestamp.is_some() {
+        leave(world, &mut decision);
+    } else if let Some(step) = adoption(world) {
+        decision.steps.push(step);
+    } else if is_ours(world) {
+        follow_strategy(world, &mut decision);
+    }
+    let starts = decision.steps.iter().any(|step| matches!(step, Step::CreateVmi(_)));
+    status::fill(world, starts, &mut decision.status);
+    decision
+}
+
+/// The status with what this controller remembers in it.
+fn carried(world: &World) -> VirtualMachineStatus {
+    let mut status = world.vm.status.clone().unwrap_or_default();
+    let counts = !matches!(RunStrategy::of(&world.vm), Some(RunStrategy::Manual | RunStrategy::Halted) | None);
+    match vmi_phase(world) {
+        _ if !counts => status.start_failure = None,
+        Some(Phase::Running) => status.start_failure = None,
+        Some(phase) if phase.is_final() => count_failure(world, &mut status),
+        Some(_) | None => {}
+    }
+    status
+}
+
+/// A run that ended before its guest ran counts, once.
+fn count_failure(world: &World, status: &mut VirtualMachineStatus) {
+    let Some(vmi) = &world.vmi else { return };
+    if Phase::Running.was_seen(vmi) {
+        status.start_failure = None;
+        return;
+    }
+    let before = status.start_failure.clone().unwrap_or_default();
+    if before.last_failed_vmiuid == vmi.metadata.uid {
+        return;
+    }
+    let count = before.consecutive_fail_count.unwrap_or(0).saturating_add(1);
+    let pause = backoff(u32::try_from(count).unwrap_or(0), world.chance);
+    let retry = world.now.checked_add(pause).unwrap_or(world.now);
+    status.start_failure = Some(VirtualMachineStartFailure {
+        consecutive_fail_count: Some(count),
+        last_failed_vmiuid: vmi.metadata.uid.clone(),
+        retry_after_timestamp: Some(stamp(retry)),
+    });
+}
+
+/// The object is to go: its instance first, unless it was told to leave it (then it is not ours any more).
+fn leave(world: &World, decision: &mut Decision) {
+    if is_owned(world) && world.vmi.is_some() && !orphans(world) {
+        delete(world, decision);
+        return;
+    }
+    let finalizers = world.vm.metadata.finalizers.clone().unwrap_or_default();
+    if finalizers.iter().any(|name| name == finalizer::CONTROLLER) {
+        let rest = finalizers.into_iter().filter(|name| name != finalizer::CONTROLLER).collect();
+        decision.steps.push(Step::RemoveFinalizer { rest });
+    }
+}
+
+/// `--cascade=orphan`: the garbage collector is still to take our name off the instance.
+fn orphans(world: &World) -> bool {
+    let finalizers = world.vm.metadata.finalizers.iter().flatten();
+    finalizers.into_iter().any(|name| name == "orphan")
+}
+
+fn adoption(world: &World) -> Option<Step> {
+    let vmi = world.vmi.as_ref()?;
+    let has_controller = vmi.metadata.owner_references.iter().flatten().any(|owner| owner.controller == Some(true));
+    if has_controller || vmi.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let owner = vmi_of(&world.vm).metadata.owner_references?.pop()?;
+    Some(Step::AdoptVmi { uid: vmi.metadata.uid.clone()?, owner: Box::new(owner) })
+}
+
+/// No instance, or one that we own: somebody else's is left alone.
+fn is_ours(world: &World) -> bool {
+    world.vmi.is_none() || is_owned(world)
+}
+
+fn is_owned(world: &World) -> bool {
+    let owners = world.vmi.iter().flat_map(|vmi| vmi.metadata.owner_references.iter().flatten());
+    owners.into_iter().any(|owner| owner.controller == Some(true) && Some(&owner.uid) == world.vm.metadata.uid.as_ref())
+}
+
+fn follow_strategy(world: &World, decision: &mut Decision) {
+    let Some(strategy) = RunStrategy::of(&world.vm) else { return };
+    if let Some(vmi) = &world.vmi {
+        if vmi.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        decision.status.run_strategy = Some(strategy.word().to_owned());
+        if wants_end(world, strategy, vmi) {
+            remember_failure(strategy, vmi, &mut decision.status);
+            delete(world, decision);
+        }
+        return;
+    }
+    answer_requests(&mut decision.status);
+    if matches!(strategy, RunStrategy::Halted | RunStrategy::Manual) {
+        decision.status.run_strategy = Some(strategy.word().to_owned());
+    }
+    if wants_start(world, strategy) {
+        start(world, decision);
+    }
+}
+
+fn wants_end(world: &World, strategy: RunStrategy, vmi: &VirtualMachineInstance) -> bool {
+    let phase = Phase::of(vmi);
+    let asked = requests(world).iter().any(|request| request.action == "Stop" && request.uid == vmi.metadata.uid);
+    match strategy {
+        RunStrategy::Halted => true,
+        RunStrategy::Always | RunStrategy::RerunOnFailure => asked || phase.is_final(),
+        RunStrategy::Manual => asked,
+        RunStrategy::Once => false,
+    }
+}
+
+/// Once the instance is gone nobody can tell any more how it ended: under `RerunOnFailure` a start is asked for here.
+fn remember_failure(strategy: RunStrategy, vmi: &VirtualMachineInstance, status: &mut VirtualMachineStatus) {
+    let is_due = strategy == RunStrategy::RerunOnFailure && Phase::of(vmi) == Phase::Failed;
+    let is_asked = status.state_change_requests.iter().any(|request| request.action == "Start");
+    let stops = status.state_change_requests.iter().any(|request| request.action == "Stop");
+    if is_due && !is_asked && !stops {
+        let start = VirtualMachineStateChangeRequest { action: "Start".to_owned(), ..Default::default() };
+        status.state_change_requests.push(start);
+    }
+}
+
+fn wants_start(world: &World, strategy: RunStrategy) -> bool {
+    let asked = requests(world).iter().any(|request| request.action == "Start");
+    let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
+    match strategy {
+        RunStrategy::Always => true,
+        RunStrategy::Once => last != Some(strategy.word()),
+        // A failed run leaves a request behind.
+        RunStrategy::RerunOnFailure => asked || last != Some(strategy.word()),
+        RunStrategy::Manual => asked,
+        RunStrategy::Halted => false,
+    }
+}
+
+fn start(world: &World, decision: &mut Decision) {
+    let retry = decision.status.start_failure.as_ref().and_then(|failure| failure.retry_after_timestamp.as_ref());
+    if let Some(retry) = retry
+        && retry.0 > world.now
+    {
+        let pause = retry.0.duration_since(world.now);
+        decision.recheck = Some(Duration::try_from(pause).unwrap_or(Duration::from_secs(1)));
+        return;
+    }
+    decision.status.run_strategy = RunStrategy::of(&world.vm).map(|strategy| strategy.word().to_owned());
+    decision.status.state_change_requests.retain(|request| request.action != "Start");
+    decision.steps.push(Step::CreateVmi(Box::new(instance(world))));
+}
+
+/// The instance as it is created: with everything that is filled in, and the status it begins with.
+fn instance(world: &World) -> VirtualMachineInstance {
+    let mut vmi = vmi_of(&world.vm);
+    // A VM's instance has the UUID that follows from its name; this one is never used.
+    default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid: uuid::Uuid::nil() });
+    if let Some(status) = &mut vmi.status {
+        for transition in &mut status.phase_transition_timestamps {
+            transition.phase_transition_timestamp.get_or_insert_with(|| stamp(world.now));
+        }
+    }
+    vmi
+}
+
+fn delete(world: &World, decision: &mut Decision) {
+    let Some(vmi) = &world.vmi else { return };
+    if let (None, Some(uid)) = (&vmi.metadata.deletion_timestamp, &vmi.metadata.uid) {
+        decision.steps.push(Step::DeleteVmi { uid: uid.clone() });
+    }
+}
+
+/// A stop that was asked of an instance that is gone is done.
+fn answer_requests(status: &mut VirtualMachineStatus) {
+    status.state_change_requests.retain(|request| request.action != "Stop");
+}
+
+fn requests(world: &World) -> &[VirtualMachineStateChangeRequest] {
+    world.vm.status.as_ref().map_or(&[], |status| &status.state_change_requests)
+}
+
+fn vmi_phase(world: &World) -> Option<Phase> {
+    world.vmi.as_ref().map(Phase::of)
+}

@@ -1,0 +1,22 @@
+//! What is known of a VirtualMachine, asked afresh: a cache that lags would make it start twice.
+
+use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use kube::Api;
+
+use super::decide::World;
+use crate::context::{Context, ReconcileError, while_trying};
+
+pub(super) async fn observe(context: &Context, vm: &VirtualMachine) -> Result<World, ReconcileError> {
+    let missing = |what| ReconcileError::Incomplete { what };
+    let namespace = vm.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
+    let name = vm.metadata.name.as_deref().ok_or(missing("a name"))?;
+    let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
+    let vmi = instances.get_opt(name).await.map_err(while_trying("get the VirtualMachineInstance"))?;
+    Ok(World {
+        vm: vm.clone(),
+        vmi,
+        now: jiff::Timestamp::now(),
+        chance: uuid::Uuid::new_v4().as_u64_pair().0,
+        config: context.config.clone(),
+    })
+}

@@ -1,0 +1,214 @@
+//! The table of run strategies, and that a decision that was carried out leaves nothing to do.
+
+use garboard_api::v1::VirtualMachineInstanceStatus;
+use garboard_api::{ClusterConfig, VirtualMachine, VirtualMachineInstance};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::decide::{Decision, Step, World, decide};
+use crate::vmi::phase::Phase;
+
+fn vm(strategy: &str) -> VirtualMachine {
+    serde_json::from_value(json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+        "metadata": {"name": "vm", "namespace": "ns", "uid": "vm-uid", "generation": 1},
+        "spec": {
+            "runStrategy": strategy,
+            "template": {"spec": {"domain": {"memory": {"guest": "64Mi"}, "devices": {}}}},
+        },
+    }))
+    .unwrap()
+}
+
+fn world(strategy: &str) -> World {
+    World { vm: vm(strategy), vmi: None, now: Timestamp::UNIX_EPOCH, chance: 0, config: ClusterConfig::offline() }
+}
+
+/// The instance of a world's machine, in a phase.
+fn instance(world: &World, phase: Phase) -> VirtualMachineInstance {
+    let mut vmi = garboard_api::vmi_of(&world.vm);
+    vmi.metadata.uid = Some("vmi-uid".to_owned());
+    vmi.status = Some(VirtualMachineInstanceStatus { phase: Some(phase.word().to_owned()), ..Default::default() });
+    vmi
+}
+
+fn with(strategy: &str, phase: Phase) -> World {
+    let mut world = world(strategy);
+    world.vmi = Some(instance(&world, phase));
+    world
+}
+
+fn steps(decision: &Decision) -> Vec<&'static str> {
+    let word = |step: &Step| match step {
+        Step::CreateVmi(_) => "create",
+        Step::DeleteVmi { .. } => "delete",
+        Step::AdoptVmi { .. } => "adopt",
+        Step::RemoveFinalizer { .. } => "release",
+    };
+    decision.steps.iter().map(word).collect()
+}
+
+#[test]
+fn the_table_of_run_strategies() {
+    let rows: [(&str, [&[&str]; 4]); 5] = [
+        // absent, running, succeeded, failed
+        ("Always", [&["create"], &[], &["delete"], &["delete"]]),
+        ("RerunOnFailure", [&["create"], &[], &["delete"], &["delete"]]),
+        ("Once", [&["create"], &[], &[], &[]]),
+        ("Manual", [&[], &[], &[], &[]]),
+        ("Halted", [&[], &["delete"], &["delete"], &["delete"]]),
+    ];
+    for (strategy, [absent, running, succeeded, failed]) in rows {
+        assert_eq!(steps(&decide(&world(strategy))), absent, "{strategy} without an instance");
+        for (phase, expected) in [(Phase::Running, running), (Phase::Succeeded, succeeded), (Phase::Failed, failed)] {
+            assert_eq!(steps(&decide(&with(strategy, phase))), expected, "{strategy}, {phase:?}");
+        }
+    }
+}
+
+#[test]
+fn a_run_that_succeeded_is_not_repeated_by_rerun_on_failure() {
+    for (phase, expected) in [(Phase::Succeeded, &[] as &[&str]), (Phase::Failed, &["create"])] {
+        let mut world = with("RerunOnFailure", phase);
+        let seen = json!([{"phase": "Running", "phaseTransitionTimestamp": "1970-01-01T00:00:00Z"}]);
+        world.vmi.as_mut().unwrap().status.as_mut().unwrap().phase_transition_timestamps =
+            serde_json::from_value(seen).unwrap();
+        let ended = decide(&world);
+        assert_eq!(steps(&ended), ["delete"]);
+        world.vm.status = Some(ended.status);
+        world.vmi = None;
+        assert_eq!(steps(&decide(&world)), expected, "{phase:?}");
+    }
+}
+
+#[test]
+fn once_is_once() {
+    let mut world = world("Once");
+    world.vm.status = Some(decide(&world).status);
+    assert_eq!(steps(&decide(&world)), [] as [&str; 0], "the instance was deleted by somebody");
+}
+
+#[test]
+fn failed_starts_are_spaced_out() {
+    let failed = with("Always", Phase::Failed);
+    let first = decide(&failed);
+    let failure = first.status.start_failure.clone().unwrap();
+    assert_eq!((failure.consecutive_fail_count, failure.last_failed_vmiuid.as_deref()), (Some(1), Some("vmi-uid")));
+    let mut gone = World { vmi: None, ..failed.clone() };
+    gone.vm.status = Some(first.status);
+    let waiting = decide(&gone);
+    assert_eq!(steps(&waiting), [] as [&str; 0]);
+    assert_eq!(waiting.recheck, Some(std::time::Duration::from_secs(10)));
+    assert_eq!(waiting.status.printable_status.as_deref(), Some("CrashLoopBackOff"));
+    gone.now = Timestamp::from_second(10).unwrap();
+    assert_eq!(steps(&decide(&gone)), ["create"]);
+}
+
+#[test]
+fn a_run_counts_as_failed_once() {
+    let mut world = with("Once", Phase::Failed);
+    world.vm.status = Some(decide(&world).status);
+    let again = decide(&world).status.start_failure.unwrap();
+    assert_eq!(again.consecutive_fail_count, Some(1));
+}
+
+#[test]
+fn an_instance_of_somebody_else_is_left_alone() {
+    let mut world = with("Halted", Phase::Running);
+    world.vmi.as_mut().unwrap().metadata.owner_references.as_mut().unwrap()[0].uid = "another".into();
+    assert_eq!(steps(&decide(&world)), [] as [&str; 0]);
+}
+
+#[test]
+fn an_orphan_is_adopted_and_then_followed() {
+    let mut world = with("Always", Phase::Running);
+    world.vmi.as_mut().unwrap().metadata.owner_references = None;
+    let decision = decide(&world);
+    assert_eq!(steps(&decision), ["adopt"]);
+    let Step::AdoptVmi { owner, .. } = &decision.steps[0] else { panic!() };
+    assert_eq!((owner.uid.as_str(), owner.controller), ("vm-uid", Some(true)));
+}
+
+#[test]
+fn a_machine_goes_after_its_instance() {
+    let mut world = with("Always", Phase::Running);
+    world.vm.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    world.vm.metadata.finalizers = Some(vec!["kubevirt.io/virtualMachineControllerFinalize".into(), "other".into()]);
+    let decision = decide(&world);
+    assert_eq!((steps(&decision), decision.status.printable_status.as_deref()), (vec!["delete"], Some("Terminating")));
+    world.vmi = None;
+    let Step::RemoveFinalizer { rest } = &decide(&world).steps[0] else { panic!() };
+    assert_eq!(rest, &["other"]);
+}
+
+#[test]
+fn a_machine_that_is_orphaned_leaves_its_instance_running() {
+    let mut world = with("Always", Phase::Running);
+    world.vm.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    world.vm.metadata.finalizers = Some(vec!["kubevirt.io/virtualMachineControllerFinalize".into(), "orphan".into()]);
+    assert_eq!(steps(&decide(&world)), ["release"]);
+}
+
+#[test]
+fn the_status_in_words() {
+    let printed = |world: &World| decide(world).status.printable_status.unwrap();
+    assert_eq!(printed(&world("Always")), "Starting");
+    assert_eq!(printed(&world("Halted")), "Stopped");
+    assert_eq!(printed(&with("Always", Phase::Scheduled)), "Starting");
+    assert_eq!(printed(&with("Always", Phase::Running)), "Running");
+    assert_eq!(printed(&with("Halted", Phase::Running)), "Stopping");
+    assert_eq!(printed(&with("Manual", Phase::Succeeded)), "Stopped");
+    assert_eq!(printed(&with("Once", Phase::Failed)), "CrashLoopBackOff", "its guest never ran");
+}
+
+/// Carries a decision out as the API server would.
+fn carry_out(world: &mut World, decision: Decision) {
+    world.vm.status = Some(decision.status);
+    for step in decision.steps {
+        match step {
+            Step::CreateVmi(vmi) => {
+                let mut vmi = *vmi;
+                vmi.metadata.uid = Some("made".to_owned());
+                world.vmi = Some(vmi);
+            }
+            Step::DeleteVmi { .. } => {
+                let vmi = world.vmi.as_mut().unwrap();
+                vmi.metadata.deletion_timestamp = Some(Time(world.now));
+            }
+            Step::AdoptVmi { owner, .. } => {
+                world.vmi.as_mut().unwrap().metadata.owner_references = Some(vec![*owner]);
+            }
+            Step::RemoveFinalizer { rest } => world.vm.metadata.finalizers = Some(rest),
+        }
+    }
+}
+
+proptest! {
+    /// Fixpoint: what was decided and done needs no second time, and its status is not written again.
+    #[test]
+    fn a_decision_that_was_carried_out_leaves_nothing_to_do(
+        strategy in prop::sample::select(vec!["Always", "RerunOnFailure", "Once", "Manual", "Halted"]),
+        phase in prop::option::of(prop::sample::select(Phase::ALL.to_vec())),
+        is_deleted in any::<bool>(),
+        is_owned in any::<bool>(),
+    ) {
+        let mut world = world(strategy);
+        world.vmi = phase.map(|phase| instance(&world, phase));
+        if let (false, Some(vmi)) = (is_owned, &mut world.vmi) {
+            vmi.metadata.owner_references = None;
+        }
+        if is_deleted {
+            world.vm.metadata.deletion_timestamp = Some(Time(world.now));
+        }
+        // Adoption is followed by what the strategy wants.
+        for _ in 0..3 {
+            let decision = decide(&world);
+            carry_out(&mut world, decision);
+        }
+        let again = decide(&world);
+        prop_assert_eq!(steps(&again), Vec::<&str>::new());
+        prop_assert_eq!(Some(&again.status), world.vm.status.as_ref());
+    }
+}

@@ -1,0 +1,122 @@
+//! Doing what was decided about a VirtualMachineInstance. Every step may be repeated, and any may be the last.
+
+use garboard_api::VirtualMachineInstance;
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::runtime::events::{Event, EventType};
+use kube::{Api, Resource};
+use serde_json::{Value, json};
+
+use super::decide::{Decision, Step};
+use super::patch::difference;
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
+
+pub(super) async fn apply(
+    context: &Context,
+    vmi: &VirtualMachineInstance,
+    decision: &Decision,
+) -> Result<(), ReconcileError> {
+    let missing = |what| ReconcileError::Incomplete { what };
+    let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
+    let name = vmi.metadata.name.as_deref().ok_or(missing("a name"))?;
+    for step in &decision.steps {
+        take(context, vmi, step, (namespace, name)).await?;
+    }
+    let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
+    write(&instances, vmi, decision, name).await
+}
+
+async fn take(
+    context: &Context,
+    vmi: &VirtualMachineInstance,
+    step: &Step,
+    (namespace, name): (&str, &str),
+) -> Result<(), ReconcileError> {
+    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
+    match step {
+        Step::CreatePod(pod) => match pods.create(&PostParams::default(), pod).await {
+            Ok(_) => {
+                let made = format!("made the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
+                tell(context, vmi, EventType::Normal, ("SuccessfulCreate", made)).await;
+            }
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            Err(error) => {
+                tell(context, vmi, EventType::Warning, ("FailedCreate", format!("could not make the pod: {error}")))
+                    .await;
+                return Err(while_trying("create the launcher pod")(error));
+            }
+        },
+        Step::DeletePod { name, uid } => {
+            let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };
+            let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
+            match pods.delete(name, &params).await {
+                Ok(_) => {
+                    tell(context, vmi, EventType::Normal, ("SuccessfulDelete", format!("removes the pod {name}"))).await
+                }
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+                Err(error) => return Err(while_trying("delete the launcher pod")(error)),
+            }
+        }
+        Step::RemoveFinalizer { rest } => {
+            let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
+            let patch = json!({ "metadata": { "uid": vmi.metadata.uid, "finalizers": rest } });
+            match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+                Err(error) => return Err(while_trying("let the VirtualMachineInstance go")(error)),
+            }
+        }
+        Step::Complain { reason, message } => {
+            tell(context, vmi, EventType::Warning, (reason, message.clone())).await;
+        }
+    }
+    Ok(())
+}
+
+/// Status and labels in one write, if anything differs. The resource version makes it fail rather than take back what
+/// the node agent wrote meanwhile; then the instance is looked at again.
+async fn write(
+    instances: &Api<VirtualMachineInstance>,
+    vmi: &VirtualMachineInstance,
+    decision: &Decision,
+    name: &str,
+) -> Result<(), ReconcileError> {
+    let before = serde_json::to_value(&vmi.status).unwrap_or_default();
+    let after = serde_json::to_value(&decision.status).unwrap_or_default();
+    let labels = vmi.metadata.labels.clone().unwrap_or_default();
+    let new_labels: serde_json::Map<String, Value> = decision
+        .labels
+        .iter()
+        .filter(|(key, value)| labels.get(*key) != Some(*value))
+        .map(|(key, value)| (key.clone(), value.clone().into()))
+        .collect();
+    let gone = decision.steps.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. }));
+    if gone || (before == after && new_labels.is_empty()) {
+        return Ok(());
+    }
+    let patch = json!({
+        "metadata": { "resourceVersion": vmi.metadata.resource_version, "labels": new_labels },
+        "status": difference(&before, &after),
+    });
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    match instances.patch(name, &params, &Patch::Merge(patch)).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
+        Err(error) => Err(while_trying("write the status of the VirtualMachineInstance")(error)),
+    }
+}
+
+/// An event is a courtesy: one that is lost changes nothing.
+async fn tell(context: &Context, vmi: &VirtualMachineInstance, kind: EventType, (reason, note): (&str, String)) {
+    let event = Event {
+        type_: kind,
+        reason: reason.to_owned(),
+        note: Some(note),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    };
+    if let Err(error) = context.recorder.publish(&event, &vmi.object_ref(&())).await {
+        tracing::debug!(%error, "an event was lost");
+    }
+}

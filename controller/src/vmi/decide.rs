@@ -1,0 +1,142 @@
+//! What is to be done about a VirtualMachineInstance. Pure.
+//!
+//! ```text
+//!   Pending ──pod made──► Scheduling ──its sidecar runs──► Scheduled ──node agent──► Running ──node agent──► Succeeded
+//!      └──────────────────────┴───────── pod failed or gone ─┴──────────────────────────┴───────────────────► Failed
+//! ```
+//!
+//! From `Scheduled` on the node agent writes what the guest does; the controller has the last word only when the pod is
+//! over and the agent has said nothing. An instance that is deleted keeps its finalizer until its pod is gone: then no
+//! QEMU of it can run any more.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use garboard_api::metadata::finalizer;
+use garboard_api::v1::VirtualMachineInstanceStatus;
+use garboard_api::{ClusterConfig, VirtualMachineInstance};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+
+use super::phase::Phase;
+use super::status;
+use crate::pod::{self, PodInput};
+
+/// How long a pod that is over is given for the node agent's last report, before the pod alone is believed.
+pub const LAST_REPORT: Duration = Duration::from_secs(5);
+
+/// Everything a decision depends on.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The instance.
+    pub vmi: VirtualMachineInstance,
+    /// Its launcher pod.
+    pub pod: Option<Pod>,
+    /// The claims it names, as far as they exist; asked only while there is no pod.
+    pub claims: BTreeMap<String, PersistentVolumeClaim>,
+    /// When it was looked at.
+    pub now: Timestamp,
+    /// Image of a launcher pod's containers.
+    pub launcher_image: String,
+    /// The cluster's settings.
+    pub config: ClusterConfig,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// In this order.
+    pub steps: Vec<Step>,
+    /// What the status is to say.
+    pub status: VirtualMachineInstanceStatus,
+    /// Labels that the instance is to have beside its own.
+    pub labels: BTreeMap<String, String>,
+    /// When to look again although nothing happened.
+    pub recheck: Option<Duration>,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// Make the launcher pod. Its name follows from the instance's UID: there is never a second one.
+    CreatePod(Box<Pod>),
+    /// Have the pod's guest powered down and the pod removed.
+    DeletePod {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// Let the instance's object go.
+    RemoveFinalizer {
+        /// Those that stay.
+        rest: Vec<String>,
+    },
+    /// Tell people why there is no pod.
+    Complain {
+        /// The event's reason.
+        reason: &'static str,
+        /// A sentence.
+        message: String,
+    },
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(world: &World) -> Decision {
+    let mut decision = Decision {
+        steps: Vec::new(),
+        status: world.vmi.status.clone().unwrap_or_default(),
+        labels: BTreeMap::new(),
+        recheck: None,
+    };
+    if world.vmi.metadata.deletion_timestamp.is_some() {
+        leave(world, &mut decision);
+    } else if !Phase::of(&world.vmi).is_final() && world.pod.is_none() {
+        begin(world, &mut decision);
+    }
+    status::fill(world, &mut decision);
+    decision
+}
+
+/// The pod first, the object after it.
+fn leave(world: &World, decision: &mut Decision) {
+    if let Some(pod) = &world.pod {
+        if let (None, Some(name), Some(uid)) = (&pod.metadata.deletion_timestamp, &pod.metadata.name, &pod.metadata.uid)
+        {
+            decision.steps.push(Step::DeletePod { name: name.clone(), uid: uid.clone() });
+        }
+        return;
+    }
+    let finalizers = world.vmi.metadata.finalizers.clone().unwrap_or_default();
+    let is_ours = |name: &String| name == finalizer::FOREGROUND_DELETE || name == finalizer::CONTROLLER;
+    if finalizers.iter().any(is_ours) {
+        let rest = finalizers.into_iter().filter(|name| !is_ours(name)).collect();
+        decision.steps.push(Step::RemoveFinalizer { rest });
+    }
+}
+
+/// A pod, unless there was one before: an instance has one pod in its life.
+fn begin(world: &World, decision: &mut Decision) {
+    if Phase::of(&world.vmi) != Phase::Pending {
+        return;
+    }
+    let input = PodInput {
+        vmi: &world.vmi,
+        claims: &world.claims,
+        launcher_image: &world.launcher_image,
+        config: &world.config,
+    };
+    match pod::launcher_pod(&input) {
+        Ok(pod) => decision.steps.push(Step::CreatePod(Box::new(pod))),
+        Err(refusal) => {
+            status::refuse(world, &refusal, &mut decision.status);
+            let (reason, message) = (refusal.reason(), refusal.to_string());
+            if !status::is_known(world, reason, &message) {
+                decision.steps.push(Step::Complain { reason, message });
+            }
+            // A claim may come.
+            decision.recheck = Some(Duration::from_secs(5));
+        }
+    }
+}

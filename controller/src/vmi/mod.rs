@@ -1,0 +1,49 @@
+//! From a VirtualMachineInstance to its launcher pod, and to its status until the node agent has taken over.
+
+mod apply;
+pub mod decide;
+mod observe;
+pub mod patch;
+pub mod phase;
+pub mod status;
+
+use std::sync::Arc;
+
+use garboard_api::VirtualMachineInstance;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::watcher;
+
+use crate::context::{Context, ReconcileError, chain};
+
+/// Reconciles every VirtualMachineInstance until the process ends.
+pub async fn run(context: Context) {
+    use futures::StreamExt;
+    let instances: Api<VirtualMachineInstance> = Api::all(context.client.clone());
+    let pods: Api<Pod> = Api::all(context.client.clone());
+    let launchers = watcher::Config::default().labels("kubevirt.io=virt-launcher");
+    Controller::new(instances, watcher::Config::default())
+        .owns(pods, launchers)
+        .run(reconcile, failed, Arc::new(context))
+        .for_each(|_| std::future::ready(()))
+        .await;
+}
+
+async fn reconcile(vmi: Arc<VirtualMachineInstance>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let world = observe::observe(&context, &vmi).await?;
+    let decision = decide::decide(&world);
+    apply::apply(&context, &vmi, &decision).await?;
+    Ok(Action::requeue(decision.recheck.unwrap_or(crate::context::SAFETY_NET)))
+}
+
+fn failed(vmi: Arc<VirtualMachineInstance>, error: &ReconcileError, _: Arc<Context>) -> Action {
+    if error.is_abnormal() {
+        let (namespace, name) = (&vmi.metadata.namespace, &vmi.metadata.name);
+        tracing::warn!(namespace, vmi = name, error = chain(error), "a VirtualMachineInstance is looked at again");
+    }
+    Action::requeue(error.pause())
+}
+
+#[cfg(test)]
+mod tests;

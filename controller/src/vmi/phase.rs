@@ -1,0 +1,59 @@
+//! Phases of a VirtualMachineInstance that this implementation goes through.
+
+use garboard_api::VirtualMachineInstance;
+
+/// A phase; KubeVirt's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Phase {
+    /// It was created, and nothing was done yet.
+    Pending,
+    /// Its pod exists.
+    Scheduling,
+    /// Its pod's containers run on a node.
+    Scheduled,
+    /// QEMU runs its guest.
+    Running,
+    /// Its run is over, and ended well.
+    Succeeded,
+    /// Its run is over, and ended badly.
+    Failed,
+}
+
+impl Phase {
+    /// Every phase, in order.
+    pub const ALL: [Self; 6] =
+        [Self::Pending, Self::Scheduling, Self::Scheduled, Self::Running, Self::Succeeded, Self::Failed];
+
+    /// KubeVirt's word.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Scheduling => "Scheduling",
+            Self::Scheduled => "Scheduled",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+
+    /// The phase of an instance; one that says nothing, or a word we do not know, is pending.
+    #[must_use]
+    pub fn of(vmi: &VirtualMachineInstance) -> Self {
+        let word = vmi.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        Self::ALL.into_iter().find(|phase| phase.word() == word).unwrap_or(Self::Pending)
+    }
+
+    /// Whether nothing comes after it.
+    #[must_use]
+    pub const fn is_final(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed)
+    }
+
+    /// Whether an instance was ever in this phase.
+    #[must_use]
+    pub fn was_seen(self, vmi: &VirtualMachineInstance) -> bool {
+        let transitions = vmi.status.iter().flat_map(|status| &status.phase_transition_timestamps);
+        Self::of(vmi) == self || transitions.into_iter().any(|each| each.phase.as_deref() == Some(self.word()))
+    }
+}

@@ -1,0 +1,145 @@
+//! The life of an instance as its pod shows it.
+
+use std::collections::BTreeMap;
+
+use garboard_api::{ClusterConfig, Identity, VirtualMachineInstance, default_vmi};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use super::decide::{Decision, Step, World, decide};
+use super::phase::Phase;
+
+fn vmi(volumes: &Value) -> VirtualMachineInstance {
+    let mut vmi: VirtualMachineInstance = serde_json::from_value(json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": {"name": "vm", "namespace": "ns", "uid": "0123-4567-89", "labels": {"app": "web"}},
+        "spec": {
+            "domain": {"memory": {"guest": "64Mi"}, "devices": {}},
+            "volumes": volumes,
+        },
+    }))
+    .unwrap();
+    let mut config = ClusterConfig::offline();
+    config.default_binding = garboard_api::cluster::DefaultBinding::Masquerade;
+    default_vmi(&mut vmi, &config, &Identity { firmware_uuid: uuid::Uuid::nil() });
+    vmi
+}
+
+fn world(volumes: Value) -> World {
+    World {
+        vmi: vmi(&volumes),
+        pod: None,
+        claims: BTreeMap::new(),
+        now: Timestamp::from_second(1000).unwrap(),
+        launcher_image: "garboard/launcher:1".to_owned(),
+        config: ClusterConfig::offline(),
+    }
+}
+
+fn phase(decision: &Decision) -> &str {
+    decision.status.phase.as_deref().unwrap_or_default()
+}
+
+fn pod(status: Value) -> Pod {
+    serde_json::from_value(json!({
+        "metadata": {"name": "virt-launcher-vm-01234567", "uid": "pod-uid"},
+        "spec": {"nodeName": "node-1", "containers": []},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+fn condition<'a>(decision: &'a Decision, kind: &str) -> Option<(&'a str, &'a str)> {
+    let found = decision.status.conditions.iter().find(|each| each.r#type == kind)?;
+    Some((&found.status, found.reason.as_deref().unwrap_or_default()))
+}
+
+#[test]
+fn a_new_instance_gets_one_pod() {
+    let mut world = world(json!([]));
+    let decision = decide(&world);
+    let [Step::CreatePod(made)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    assert_eq!(made.metadata.name.as_deref(), Some("virt-launcher-vm-01234567"));
+    assert_eq!(phase(&decision), "Scheduling");
+    world.vmi.status = Some(decision.status);
+    assert_eq!(phase(&decide(&world)), "Failed", "the pod it had is gone; it does not get another");
+}
+
+#[test]
+fn a_pod_that_runs_on_a_node_is_scheduled_and_the_node_is_named() {
+    let mut world = world(json!([]));
+    world.pod = Some(pod(json!({"phase": "Pending", "initContainerStatuses": [
+        {"name": "launcher", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}},
+    ]})));
+    let decision = decide(&world);
+    assert_eq!((phase(&decision), decision.status.node_name.as_deref()), ("Scheduled", Some("node-1")));
+    assert_eq!(decision.labels.get("kubevirt.io/nodeName").map(String::as_str), Some("node-1"));
+    assert_eq!(decision.status.active_pods.get("pod-uid").map(String::as_str), Some("node-1"));
+    assert_eq!(condition(&decision, "Ready"), Some(("False", "PodConditionMissing")));
+}
+
+#[test]
+fn what_the_agent_wrote_is_not_taken_back() {
+    let mut world = world(json!([]));
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
+    world.pod = Some(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})));
+    let decision = decide(&world);
+    assert_eq!((phase(&decision), condition(&decision, "Ready")), ("Running", Some(("True", ""))));
+}
+
+#[test]
+fn a_pod_that_is_over_is_believed_after_a_moment() {
+    let mut world = world(json!([]));
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
+    let terminated = json!({"exitCode": 1, "message": "QEMU was killed\n", "finishedAt": "1970-01-01T00:16:38Z"});
+    world.pod = Some(pod(json!({"phase": "Failed", "containerStatuses": [
+        {"name": "compute", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": terminated}},
+    ]})));
+    let waiting = decide(&world);
+    assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(std::time::Duration::from_secs(3))));
+    world.now = Timestamp::from_second(1003).unwrap();
+    let over = decide(&world);
+    assert_eq!((phase(&over), over.status.reason.as_deref()), ("Failed", Some("QEMU was killed")));
+}
+
+#[test]
+fn a_missing_claim_is_said_once_and_waited_for() {
+    let mut world = world(json!([{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]));
+    let decision = decide(&world);
+    let [Step::Complain { reason, .. }] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    assert_eq!(*reason, "FailedPvcNotFound");
+    assert_eq!(condition(&decision, "Synchronized"), Some(("False", "FailedPvcNotFound")));
+    assert!(decision.recheck.is_some());
+    world.vmi.status = Some(decision.status);
+    assert_eq!(decide(&world).steps, []);
+    world.claims.insert("disk".to_owned(), serde_json::from_value(json!({"spec": {}})).unwrap());
+    let made = decide(&world);
+    assert!(matches!(made.steps.as_slice(), [Step::CreatePod(_)]));
+    assert_eq!(condition(&made, "Synchronized"), None);
+}
+
+#[test]
+fn an_instance_goes_after_its_pod() {
+    let mut world = world(json!([]));
+    world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
+    world.pod = Some(pod(json!({"phase": "Running"})));
+    assert!(matches!(decide(&world).steps.as_slice(), [Step::DeletePod { .. }]));
+    world.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(world.now));
+    assert_eq!(decide(&world).steps, []);
+    world.pod = None;
+    let released = decide(&world).steps;
+    assert!(matches!(released.as_slice(), [Step::RemoveFinalizer { rest }] if rest.is_empty()), "{released:?}");
+}
+
+#[test]
+fn a_decision_is_stable() {
+    let mut world = world(json!([]));
+    world.pod = Some(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
+        "initContainerStatuses": [{"name": "launcher", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+            "state": {"running": {}}}]})));
+    world.vmi.status = Some(decide(&world).status);
+    world.now = Timestamp::from_second(2000).unwrap();
+    assert_eq!(Some(decide(&world).status), world.vmi.status);
+}
