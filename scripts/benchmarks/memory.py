@@ -49,7 +49,8 @@ def weigh_both(garboard):
 def use_heavily(garboard, guest_says):
     """What a machine goes through in its life, in short: a flood on the console, questions, pauses."""
     name = f"{NAMESPACE}/{MACHINE}"
-    wait_for("the flood on the console", lambda: guest_says(b"serial-flood done"), pause=0.2)
+    # 16 MiB through a serial port that an interpreted processor feeds byte by byte.
+    wait_for("the flood on the console", lambda: guest_says(b"serial-flood done"), seconds=900, pause=0.2)
     for _ in range(5):
         garboard.call("qmp", name, "query-qmp-schema")
         garboard.call("qmp", name, "query-named-block-nodes")
