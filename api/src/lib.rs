@@ -20,6 +20,7 @@ pub mod defaults;
 pub mod fault;
 pub mod kind;
 pub mod mac;
+pub mod merge;
 pub mod metadata;
 pub mod names;
 pub mod quantity;

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use garboard_api::ClusterConfig;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
-use kube::runtime::events::{Recorder, Reporter};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 
 /// The name under which the controller writes fields: server-side apply keeps each writer's fields apart.
 pub const FIELD_MANAGER: &str = "garboard-controller";
@@ -31,6 +32,20 @@ impl Context {
     pub fn new(client: Client, launcher_image: String, config: ClusterConfig) -> Self {
         let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
         Self { recorder: Recorder::new(client.clone(), reporter), client, launcher_image, config }
+    }
+
+    /// Tells people what was done about an object. An event is a courtesy: one that is lost changes nothing.
+    pub async fn tell(&self, regarding: &ObjectReference, kind: EventType, (reason, note): (&str, String)) {
+        let event = Event {
+            type_: kind,
+            reason: reason.to_owned(),
+            note: Some(note),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, regarding).await {
+            tracing::debug!(%error, "an event was lost");
+        }
     }
 }
 
@@ -77,17 +92,4 @@ impl ReconcileError {
 /// For `map_err`: says what was being attempted.
 pub fn while_trying(action: &'static str) -> impl FnOnce(kube::Error) -> ReconcileError {
     move |source| ReconcileError::Api { action, source: Box::new(source) }
-}
-
-/// The error with its causes, for a log.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        cause = inner.source();
-    }
-    text
 }

@@ -4,8 +4,9 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use garboard_api::ClusterConfig;
-use garboard_controller::context::{Context, chain};
+use garboard_controller::context::Context;
 use garboard_controller::{health, vm, vmi};
+use garboard_launcher::vm::Chain;
 
 /// The controller of Garboard: makes VirtualMachineInstances of VirtualMachines, and pods of them.
 #[derive(Parser)]
@@ -31,7 +32,7 @@ async fn main() -> ExitCode {
     let client = match kube::Client::try_default().await {
         Ok(client) => client,
         Err(error) => {
-            tracing::error!(error = chain(&error), "there is no way to an API server");
+            tracing::error!(error = %Chain(&error), "there is no way to an API server");
             return ExitCode::FAILURE;
         }
     };

@@ -34,7 +34,6 @@ pub mod facts;
 mod generated;
 pub mod heartbeat;
 pub mod identity;
-pub mod merge;
 pub mod mirror;
 mod network;
 pub mod pods;

@@ -23,7 +23,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::cluster::{Cluster, ClusterError, Happening};
-use crate::merge;
+
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 use crate::server::Reports;
@@ -266,7 +266,7 @@ fn version(vmi: &VirtualMachineInstance) -> u64 {
 /// controller's too, and a merge patch replaces it.
 fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineInstanceStatus) -> Option<Value> {
     let old = serde_json::to_value(vmi.status.as_ref()).ok()?;
-    let changes = merge::patch(&old, &serde_json::to_value(next).ok()?)?;
+    let changes = garboard_api::merge::patch(&old, &serde_json::to_value(next).ok()?)?;
     let metadata = json!({"uid": vmi.metadata.uid, "resourceVersion": vmi.metadata.resource_version});
     Some(json!({"metadata": metadata, "status": changes}))
 }

@@ -59,13 +59,11 @@ pub enum PodRefusal {
     /// What a launcher would refuse as well.
     #[error("{0}")]
     Plan(#[from] PlanError),
-    /// A volume that is not realised in a cluster yet.
-    #[error("spec.volumes[{index}]: {what} is not realised in a cluster yet")]
+    /// A field that is not realised in a cluster yet.
+    #[error("{field} is not realised in a cluster yet; leave it out")]
     NotRealised {
-        /// Which volume.
-        index: usize,
-        /// What it is.
-        what: &'static str,
+        /// Its path.
+        field: String,
     },
     /// The order could not be written down.
     #[error("the pod's order could not be rendered")]
@@ -107,6 +105,9 @@ pub fn claim_name(volume: &Volume) -> Option<&str> {
 /// # Errors
 /// [`PodRefusal`], which is for the condition `Synchronized`.
 pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
+    if let Some(field) = unrealised(input.vmi) {
+        return Err(PodRefusal::NotRealised { field: field.to_owned() });
+    }
     let resources = resources(input)?;
     let mounted = volumes::of(input)?;
     let spec = &input.vmi.spec;
@@ -118,6 +119,7 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
             init_containers: Some(vec![containers::launcher(input, &mounted)]),
             containers: vec![containers::compute(input, &resources)],
             volumes: Some(mounted.volumes),
+            image_pull_secrets: Some(volumes::pull_secrets(input.vmi)).filter(|all| !all.is_empty()),
             restart_policy: Some("Never".to_owned()),
             termination_grace_period_seconds: Some(grace.saturating_add(EXTRA_GRACE_SECONDS)),
             security_context: Some(security()),
@@ -139,6 +141,17 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
         }),
         status: None,
     })
+}
+
+/// The first field that this pod would not honour. Nothing is accepted and ignored.
+fn unrealised(vmi: &VirtualMachineInstance) -> Option<&'static str> {
+    let spec = &vmi.spec;
+    let fields = [
+        (spec.liveness_probe.is_some(), "spec.livenessProbe"),
+        (spec.readiness_probe.is_some(), "spec.readinessProbe"),
+        (!spec.access_credentials.is_empty(), "spec.accessCredentials"),
+    ];
+    fields.into_iter().find_map(|(is_used, field)| is_used.then_some(field))
 }
 
 /// The resources that the plan decides; the host is the reference, because only the manifest counts here.

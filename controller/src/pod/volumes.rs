@@ -1,14 +1,16 @@
 //! The pod's volumes, and where each volume of the instance is in the sidecar.
 
-use garboard_api::Quantity;
+use std::collections::BTreeSet;
+
 use garboard_api::v1::Volume as VmiVolume;
+use garboard_api::{Quantity, VirtualMachineInstance};
 use garboard_launcher::supervisor::KERNEL_BOOT_VOLUME;
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::pod::{self, ClaimImage};
 use k8s_openapi::api::core::v1::{
     ConfigMapVolumeSource, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, ImageVolumeSource,
-    ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, SecretVolumeSource, Volume,
-    VolumeDevice, VolumeMount,
+    LocalObjectReference, ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource,
+    SecretVolumeSource, Volume, VolumeDevice, VolumeMount,
 };
 
 use super::{PodInput, PodRefusal, claim_name};
@@ -18,7 +20,7 @@ pub(super) const RUN: &str = "garboard-run";
 const SCRATCH: &str = "garboard-scratch";
 const ORDER: &str = "garboard-order";
 const KERNEL: &str = "garboard-kernel-boot";
-/// What a claim's file system needs beside the image: KubeVirt's default overhead of 5.5 %, in thousandths.
+/// What is left to a claim's file system beside the image, in thousandths; chosen, not measured.
 const FILESYSTEM_OVERHEAD_PERMILLE: u64 = 55;
 /// Images are a whole number of these.
 const MIB: u64 = 1024 * 1024;
@@ -67,7 +69,10 @@ impl Mounted {
 
     fn add(&mut self, input: &PodInput<'_>, index: usize, volume: &VmiVolume) -> Result<(), PodRefusal> {
         let path = format!("{}/{}", pod::VOLUMES_DIRECTORY, volume.name);
-        let unrealised = |what| Err(PodRefusal::NotRealised { index, what });
+        let unrealised = |what| Err(PodRefusal::NotRealised { field: format!("spec.volumes[{index}].{what}") });
+        if let Some(field) = network_data_secret(volume) {
+            return unrealised(field);
+        }
         if let Some(image) = &volume.container_disk {
             let source = ImageVolumeSource {
                 reference: Some(image.image.clone()),
@@ -172,6 +177,25 @@ fn projected(volume: &VmiVolume) -> Option<Volume> {
     let no_cloud = volume.cloud_init_no_cloud.as_ref().and_then(|source| source.secret_ref.as_ref());
     let config_drive = volume.cloud_init_config_drive.as_ref().and_then(|source| source.secret_ref.as_ref());
     no_cloud.or(config_drive).map(|reference| secret(&reference.name))
+}
+
+/// A second Secret, whose files would have to be projected beside the first one's.
+fn network_data_secret(volume: &VmiVolume) -> Option<&'static str> {
+    let no_cloud = volume.cloud_init_no_cloud.as_ref().and_then(|source| source.network_data_secret_ref.as_ref());
+    let config_drive = volume.cloud_init_config_drive.as_ref();
+    let config_drive = config_drive.and_then(|source| source.network_data_secret_ref.as_ref());
+    let no_cloud = no_cloud.map(|_| "cloudInitNoCloud.networkDataSecretRef");
+    no_cloud.or(config_drive.map(|_| "cloudInitConfigDrive.networkDataSecretRef"))
+}
+
+/// The Secrets with which the kubelet pulls the images of a machine.
+pub(super) fn pull_secrets(vmi: &VirtualMachineInstance) -> Vec<LocalObjectReference> {
+    let of_disks =
+        vmi.spec.volumes.iter().filter_map(|volume| volume.container_disk.as_ref()?.image_pull_secret.clone());
+    let boot = vmi.spec.domain.firmware.as_ref().and_then(|firmware| firmware.kernel_boot.as_ref());
+    let of_kernel = boot.and_then(|boot| boot.container.as_ref()?.image_pull_secret.clone());
+    let names: BTreeSet<String> = of_disks.chain(of_kernel).collect();
+    names.into_iter().map(|name| LocalObjectReference { name }).collect()
 }
 
 fn is_block(claim: &PersistentVolumeClaim) -> bool {

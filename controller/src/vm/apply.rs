@@ -2,13 +2,12 @@
 
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::runtime::events::{Event, EventType};
+use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
-use crate::vmi::patch::difference;
 
 pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
@@ -36,18 +35,18 @@ async fn take(
     match step {
         Step::CreateVmi(vmi) => match instances.create(&PostParams::default(), vmi).await {
             Ok(_) => {
-                tell(
-                    context,
-                    vm,
-                    EventType::Normal,
-                    ("SuccessfulCreate", format!("made the VirtualMachineInstance {name}")),
-                )
-                .await
+                context
+                    .tell(
+                        &vm.object_ref(&()),
+                        EventType::Normal,
+                        ("SuccessfulCreate", format!("made the VirtualMachineInstance {name}")),
+                    )
+                    .await
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             Err(error) => {
                 let note = format!("could not make the VirtualMachineInstance {name}: {error}");
-                tell(context, vm, EventType::Warning, ("FailedCreate", note)).await;
+                context.tell(&vm.object_ref(&()), EventType::Warning, ("FailedCreate", note)).await;
                 return Err(while_trying("create the VirtualMachineInstance")(error));
             }
         },
@@ -56,13 +55,13 @@ async fn take(
             let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
             match instances.delete(name, &params).await {
                 Ok(_) => {
-                    tell(
-                        context,
-                        vm,
-                        EventType::Normal,
-                        ("SuccessfulDelete", format!("stops the VirtualMachineInstance {name}")),
-                    )
-                    .await
+                    context
+                        .tell(
+                            &vm.object_ref(&()),
+                            EventType::Normal,
+                            ("SuccessfulDelete", format!("stops the VirtualMachineInstance {name}")),
+                        )
+                        .await
                 }
                 Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
                 Err(error) => return Err(while_trying("delete the VirtualMachineInstance")(error)),
@@ -100,7 +99,7 @@ async fn write_status(
     let after = serde_json::to_value(&decision.status).unwrap_or_default();
     let patch = json!({
         "metadata": { "resourceVersion": vm.metadata.resource_version },
-        "status": difference(&before, &after),
+        "status": garboard_api::merge::patch(&before, &after).unwrap_or_else(|| json!({})),
     });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     match machines.patch_status(name, &params, &Patch::Merge(patch)).await {
@@ -113,18 +112,4 @@ async fn write_status(
 
 fn is_leaving(decision: &Decision) -> bool {
     decision.steps.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. }))
-}
-
-/// An event is a courtesy: one that is lost changes nothing.
-async fn tell(context: &Context, vm: &VirtualMachine, kind: EventType, (reason, note): (&str, String)) {
-    let event = Event {
-        type_: kind,
-        reason: reason.to_owned(),
-        note: Some(note),
-        action: "Reconcile".to_owned(),
-        secondary: None,
-    };
-    if let Err(error) = context.recorder.publish(&event, &vm.object_ref(&())).await {
-        tracing::debug!(%error, "an event was lost");
-    }
 }

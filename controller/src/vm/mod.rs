@@ -8,11 +8,12 @@ pub mod status;
 use std::sync::Arc;
 
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_launcher::vm::Chain;
 use kube::Api;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 
-use crate::context::{Context, ReconcileError, chain};
+use crate::context::{Context, ReconcileError};
 
 /// Reconciles every VirtualMachine until the process ends.
 pub async fn run(context: Context) {
@@ -36,7 +37,7 @@ async fn reconcile(vm: Arc<VirtualMachine>, context: Arc<Context>) -> Result<Act
 fn failed(vm: Arc<VirtualMachine>, error: &ReconcileError, _: Arc<Context>) -> Action {
     if error.is_abnormal() {
         let (namespace, name) = (&vm.metadata.namespace, &vm.metadata.name);
-        tracing::warn!(namespace, vm = name, error = chain(error), "a VirtualMachine is looked at again");
+        tracing::warn!(namespace, vm = name, error = %Chain(error), "a VirtualMachine is looked at again");
     }
     Action::requeue(error.pause())
 }

@@ -3,12 +3,11 @@
 use garboard_api::VirtualMachineInstance;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
-use kube::runtime::events::{Event, EventType};
+use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
 use super::decide::{Decision, Step};
-use super::patch::difference;
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 
 pub(super) async fn apply(
@@ -37,11 +36,16 @@ async fn take(
         Step::CreatePod(pod) => match pods.create(&PostParams::default(), pod).await {
             Ok(_) => {
                 let made = format!("made the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
-                tell(context, vmi, EventType::Normal, ("SuccessfulCreate", made)).await;
+                context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulCreate", made)).await;
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             Err(error) => {
-                tell(context, vmi, EventType::Warning, ("FailedCreate", format!("could not make the pod: {error}")))
+                context
+                    .tell(
+                        &vmi.object_ref(&()),
+                        EventType::Warning,
+                        ("FailedCreate", format!("could not make the pod: {error}")),
+                    )
                     .await;
                 return Err(while_trying("create the launcher pod")(error));
             }
@@ -51,7 +55,13 @@ async fn take(
             let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
             match pods.delete(name, &params).await {
                 Ok(_) => {
-                    tell(context, vmi, EventType::Normal, ("SuccessfulDelete", format!("removes the pod {name}"))).await
+                    context
+                        .tell(
+                            &vmi.object_ref(&()),
+                            EventType::Normal,
+                            ("SuccessfulDelete", format!("removes the pod {name}")),
+                        )
+                        .await
                 }
                 Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
                 Err(error) => return Err(while_trying("delete the launcher pod")(error)),
@@ -67,7 +77,7 @@ async fn take(
             }
         }
         Step::Complain { reason, message } => {
-            tell(context, vmi, EventType::Warning, (reason, message.clone())).await;
+            context.tell(&vmi.object_ref(&()), EventType::Warning, (reason, message.clone())).await;
         }
     }
     Ok(())
@@ -96,7 +106,7 @@ async fn write(
     }
     let patch = json!({
         "metadata": { "resourceVersion": vmi.metadata.resource_version, "labels": new_labels },
-        "status": difference(&before, &after),
+        "status": garboard_api::merge::patch(&before, &after).unwrap_or_else(|| json!({})),
     });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     match instances.patch(name, &params, &Patch::Merge(patch)).await {
@@ -104,19 +114,5 @@ async fn write(
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
         Err(error) => Err(while_trying("write the status of the VirtualMachineInstance")(error)),
-    }
-}
-
-/// An event is a courtesy: one that is lost changes nothing.
-async fn tell(context: &Context, vmi: &VirtualMachineInstance, kind: EventType, (reason, note): (&str, String)) {
-    let event = Event {
-        type_: kind,
-        reason: reason.to_owned(),
-        note: Some(note),
-        action: "Reconcile".to_owned(),
-        secondary: None,
-    };
-    if let Err(error) = context.recorder.publish(&event, &vmi.object_ref(&())).await {
-        tracing::debug!(%error, "an event was lost");
     }
 }

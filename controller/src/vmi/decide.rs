@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::VirtualMachineInstanceStatus;
-use garboard_api::{ClusterConfig, VirtualMachineInstance};
+use garboard_api::{ClusterConfig, Identity, VirtualMachineInstance, default_vmi};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
@@ -121,12 +121,12 @@ fn begin(world: &World, decision: &mut Decision) {
     if Phase::of(&world.vmi) != Phase::Pending {
         return;
     }
-    let input = PodInput {
-        vmi: &world.vmi,
-        claims: &world.claims,
-        launcher_image: &world.launcher_image,
-        config: &world.config,
-    };
+    // One that was not made of a VirtualMachine is filled in here, until a webhook does it.
+    let mut vmi = world.vmi.clone();
+    let firmware_uuid = vmi.metadata.uid.as_deref().and_then(|uid| uid.parse().ok()).unwrap_or_default();
+    default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid });
+    let input =
+        PodInput { vmi: &vmi, claims: &world.claims, launcher_image: &world.launcher_image, config: &world.config };
     match pod::launcher_pod(&input) {
         Ok(pod) => decision.steps.push(Step::CreatePod(Box::new(pod))),
         Err(refusal) => {

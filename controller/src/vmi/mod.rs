@@ -3,19 +3,19 @@
 mod apply;
 pub mod decide;
 mod observe;
-pub mod patch;
 pub mod phase;
 pub mod status;
 
 use std::sync::Arc;
 
 use garboard_api::VirtualMachineInstance;
+use garboard_launcher::vm::Chain;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 
-use crate::context::{Context, ReconcileError, chain};
+use crate::context::{Context, ReconcileError};
 
 /// Reconciles every VirtualMachineInstance until the process ends.
 pub async fn run(context: Context) {
@@ -40,7 +40,7 @@ async fn reconcile(vmi: Arc<VirtualMachineInstance>, context: Arc<Context>) -> R
 fn failed(vmi: Arc<VirtualMachineInstance>, error: &ReconcileError, _: Arc<Context>) -> Action {
     if error.is_abnormal() {
         let (namespace, name) = (&vmi.metadata.namespace, &vmi.metadata.name);
-        tracing::warn!(namespace, vmi = name, error = chain(error), "a VirtualMachineInstance is looked at again");
+        tracing::warn!(namespace, vmi = name, error = %Chain(error), "a VirtualMachineInstance is looked at again");
     }
     Action::requeue(error.pause())
 }

@@ -121,6 +121,28 @@ fn a_missing_claim_is_said_once_and_waited_for() {
 }
 
 #[test]
+fn an_instance_that_nobody_filled_in_gets_a_whole_pod() {
+    let mut world = world(json!([{"name": "root", "containerDisk": {"image": "disk:1", "imagePullSecret": "key"}}]));
+    world.vmi.spec.networks.clear();
+    world.vmi.spec.domain.devices.interfaces.clear();
+    let decision = decide(&world);
+    let [Step::CreatePod(made)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    let order = &made.metadata.annotations.as_ref().unwrap()["garboard.dev/order"];
+    let order: Value = serde_json::from_str(order).unwrap();
+    assert_eq!(order["vmi"]["spec"]["networks"][0]["name"], "default");
+    assert_eq!(made.spec.as_ref().unwrap().image_pull_secrets.as_ref().unwrap()[0].name, "key");
+}
+
+#[test]
+fn what_a_pod_would_not_honour_is_refused_by_its_path() {
+    let mut world = world(json!([]));
+    world.vmi.spec.readiness_probe = Some(serde_json::from_value(json!({"tcpSocket": {"port": 80}})).unwrap());
+    let decision = decide(&world);
+    let [Step::Complain { message, .. }] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    assert!(message.contains("spec.readinessProbe"), "{message}");
+}
+
+#[test]
 fn an_instance_goes_after_its_pod() {
     let mut world = world(json!([]));
     world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
