@@ -91,14 +91,24 @@ const VIRTUAL_MACHINE_INSTANCE: Naming = Naming {
     rules: &[],
 };
 
+const KUBEVIRT: Naming = Naming {
+    plural: "kubevirts",
+    singular: "kubevirt",
+    short: &["kv", "kvs"],
+    columns: &[AGE, Column { name: "Phase", of: "string", path: ".status.phase", priority: 0 }],
+    subresources: Subresources::Status,
+    rules: &[],
+};
+
 /// The kinds that have a definition, in the order in which they are installed.
-pub const KINDS: [Kind; 2] = [Kind::VirtualMachine, Kind::VirtualMachineInstance];
+pub const KINDS: [Kind; 3] = [Kind::KubeVirt, Kind::VirtualMachine, Kind::VirtualMachineInstance];
 
 /// The CustomResourceDefinition of a kind, or nothing for kinds that are not of [`GROUP`].
 pub fn definition(kind: Kind) -> Option<Value> {
     let naming = match kind {
         Kind::VirtualMachine => VIRTUAL_MACHINE,
         Kind::VirtualMachineInstance => VIRTUAL_MACHINE_INSTANCE,
+        Kind::KubeVirt => KUBEVIRT,
         Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => return None,
     };
     let described = schema(kind, &naming)?;
@@ -171,10 +181,27 @@ fn schema(kind: Kind, naming: &Naming) -> Option<Value> {
     if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
         required.retain(|field| field == "spec");
     }
+    if let Some(spec) = schema.pointer_mut("/properties/spec") {
+        keep_unknown(spec);
+    }
     for rule in naming.rules {
         add_rule(&mut schema, rule);
     }
     Some(schema)
+}
+
+/// Has the API server hand unknown fields to the webhooks instead of dropping them unseen: those refuse them, and say what
+/// to write instead.
+fn keep_unknown(schema: &mut Value) {
+    if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
+        fields.values_mut().for_each(keep_unknown);
+        schema["x-kubernetes-preserve-unknown-fields"] = true.into();
+    }
+    for nested in ["items", "additionalProperties"] {
+        if let Some(nested) = schema.get_mut(nested) {
+            keep_unknown(nested);
+        }
+    }
 }
 
 fn add_rule(schema: &mut Value, rule: &Rule) {

@@ -9,6 +9,8 @@ pub enum Kind {
     VirtualMachine,
     /// `kubevirt.io/v1` VirtualMachineInstance.
     VirtualMachineInstance,
+    /// `kubevirt.io/v1` KubeVirt.
+    KubeVirt,
     /// `v1` Secret.
     Secret,
     /// `v1` ConfigMap.
@@ -25,6 +27,7 @@ impl Kind {
         match self {
             Self::VirtualMachine => "VirtualMachine",
             Self::VirtualMachineInstance => "VirtualMachineInstance",
+            Self::KubeVirt => "KubeVirt",
             Self::Secret => "Secret",
             Self::ConfigMap => "ConfigMap",
             Self::PersistentVolumeClaim => "PersistentVolumeClaim",
@@ -41,6 +44,7 @@ pub fn kind_of(object: &Value) -> Kind {
     match (written("apiVersion"), written("kind")) {
         (crate::v1::API_VERSION, "VirtualMachine") => Kind::VirtualMachine,
         (crate::v1::API_VERSION, "VirtualMachineInstance") => Kind::VirtualMachineInstance,
+        (crate::v1::API_VERSION, "KubeVirt") => Kind::KubeVirt,
         ("v1", "Secret") => Kind::Secret,
         ("v1", "ConfigMap") => Kind::ConfigMap,
         ("v1", "PersistentVolumeClaim") => Kind::PersistentVolumeClaim,
@@ -65,7 +69,7 @@ mod tests {
 
     #[test]
     fn the_name_of_a_kind_is_recognised() {
-        for kind in [Kind::VirtualMachine, Kind::VirtualMachineInstance] {
+        for kind in [Kind::VirtualMachine, Kind::VirtualMachineInstance, Kind::KubeVirt] {
             assert_eq!(kind_of(&json!({"apiVersion": "kubevirt.io/v1", "kind": kind.name()})), kind);
         }
         for kind in [Kind::Secret, Kind::ConfigMap, Kind::PersistentVolumeClaim] {

@@ -80,10 +80,77 @@ pub(super) const GATES: &[(Gate, &str, Usual)] = &[
     (Gate::Vsock, "VSOCK", Usual::Off),
 ];
 
+/// Gates of KubeVirt that change nothing here: what they once switched on is always on, or is refused by the fields it has.
+const WITHOUT_EFFECT: &[&str] = &[
+    "AlignCPUs",
+    "AutoResourceLimitsGate",
+    "CPUManager",
+    "ConfigurableHypervisor",
+    "CrossArchitectureVirtualization",
+    "DisableMDEVConfiguration",
+    "DockerSELinuxMCSWorkaround",
+    "ExpandDisks",
+    "ExperimentalVirtiofsSupport",
+    "ExternalNetResourceInjection",
+    "FirmwareAutoSelection",
+    "GPU",
+    "GraceIOVirtualization",
+    "HotplugNICs",
+    "HotplugVolumes",
+    "HypervStrictCheck",
+    "IOMMUFD",
+    "ImageVolume",
+    "IncrementalBackup",
+    "KubevirtSeccompProfile",
+    "LiveMigration",
+    "Macvtap",
+    "MigrationDowntimeTuning",
+    "MigrationPriorityQueue",
+    "MigrationStallDetection",
+    "MultiArchitecture",
+    "NUMA",
+    "NetworkBindingPlugins",
+    "NodeRestriction",
+    "NonRoot",
+    "OCIExport",
+    "ObjectGraph",
+    "OptOutRoleAggregation",
+    "PCINUMAAwareTopology",
+    "PSA",
+    "PanicDevices",
+    "Passt",
+    "Plugins",
+    "PodSecondaryInterfaceNamingUpgrade",
+    "Root",
+    "SRIOVLiveMigration",
+    "SecureExecution",
+    "Snapshot",
+    "Template",
+    "UtilityVolumes",
+    "VGPULiveMigration",
+    "VMExport",
+    "VMLiveUpdateFeatures",
+    "VMPersistentState",
+    "VMStatsCollector",
+    "VideoConfig",
+    "VmiMemoryOverheadReport",
+    "VolumeMigration",
+];
+
 impl Gate {
     /// The gate of this name, as a KubeVirt object spells it.
     pub fn named(name: &str) -> Option<Self> {
         GATES.iter().find(|(_, known, _)| *known == name).map(|(gate, _, _)| *gate)
+    }
+
+    /// Whether KubeVirt has a gate of this name, whether it changes anything here or not.
+    pub fn is_known(name: &str) -> bool {
+        Self::known_names().any(|known| known == name)
+    }
+
+    /// The names of all gates of KubeVirt.
+    pub fn known_names() -> impl Iterator<Item = &'static str> {
+        GATES.iter().map(|(_, name, _)| *name).chain(WITHOUT_EFFECT.iter().copied())
     }
 
     /// The name of the gate, as a KubeVirt object spells it.

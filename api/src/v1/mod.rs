@@ -11,6 +11,7 @@ mod access;
 pub mod cdi;
 mod cloud_init;
 mod domain;
+mod kubevirt;
 mod network;
 mod present;
 mod status;
@@ -35,6 +36,11 @@ pub use domain::{
     PanicDevice, PluginBinding, Port, PortRange, RTCTimer, Realtime, ReservedOverhead, ResourceRequirements, SEV,
     SEVPolicy, SoundDevice, SyNICTimer, TLBFlush, TPMDevice, Timer, VGPUDisplayOptions, VGPUOptions, VideoDevice,
     Watchdog,
+};
+pub use kubevirt::{
+    ArchConfiguration, ArchSpecificConfiguration, CertConfig, DeveloperConfiguration, KubeVirt,
+    KubeVirtCertificateRotateStrategy, KubeVirtCondition, KubeVirtConfiguration, KubeVirtSelfSignConfiguration,
+    KubeVirtSpec, KubeVirtStatus, LiveUpdateConfiguration, NetworkConfiguration,
 };
 pub use network::{ClaimRequest, MultusNetwork, Network, PodNetwork};
 pub use present::Present;

@@ -8,13 +8,13 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::{Metadata, Verdict, metadata, realised, validate_vm, validate_vmi};
+use super::{Metadata, Verdict, kubevirt, metadata, realised, validate_vm, validate_vmi};
 use crate::cluster::ClusterConfig;
 use crate::defaults::{Identity, default_vm, default_vmi};
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::kind::{Kind, kind_of};
 use crate::schema::inspect_as;
-use crate::v1::{VirtualMachine, VirtualMachineInstance};
+use crate::v1::{KubeVirt, VirtualMachine, VirtualMachineInstance};
 
 /// An object that was admitted, with its defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +23,8 @@ pub enum Object {
     VirtualMachine(Box<VirtualMachine>),
     /// An instance.
     VirtualMachineInstance(Box<VirtualMachineInstance>),
+    /// The settings of a cluster.
+    KubeVirt(Box<KubeVirt>),
 }
 
 /// The answer to an object.
@@ -43,12 +45,11 @@ pub struct Admission {
 /// object has the nil UUID, and the caller replaces it.
 pub fn admit(manifest: &Value, config: &ClusterConfig) -> Admission {
     let kind = kind_of(manifest);
-    let inspection = inspect_as(kind, manifest.clone());
-    if !inspection.faults.is_empty() {
-        let faults = inspection.faults.into_iter().map(printable).collect();
+    let (faults, rest) = inspect(kind, manifest);
+    if !faults.is_empty() && kind != Kind::KubeVirt {
         return Admission { faults, ..Admission::default() };
     }
-    judge(kind, inspection.rest, config)
+    with_structural(faults, judge(kind, rest, config))
 }
 
 /// Answers with every mistake at once: structural faults, and what the rules say about the rest.
@@ -56,15 +57,18 @@ pub fn admit(manifest: &Value, config: &ClusterConfig) -> Admission {
 /// What only follows from a structural fault (a volume without a source, because its source was misspelt) is left out.
 pub fn review(manifest: &Value, config: &ClusterConfig) -> Admission {
     let kind = kind_of(manifest);
-    let inspection = inspect_as(kind, manifest.clone());
-    let mut admission = judge(kind, inspection.rest, config);
-    if inspection.faults.is_empty() {
+    let (faults, rest) = inspect(kind, manifest);
+    with_structural(faults, judge(kind, rest, config))
+}
+
+fn with_structural(faults: Vec<Fault>, mut admission: Admission) -> Admission {
+    if faults.is_empty() {
         return admission;
     }
-    let follows = |fault: &Fault| inspection.faults.iter().any(|known| touches(&known.path, &fault.path));
+    let follows = |fault: &Fault| faults.iter().any(|known| touches(&known.path, &fault.path));
     admission.faults.retain(|fault| !follows(fault));
     admission.warnings.retain(|fault| !follows(fault));
-    admission.faults.splice(0..0, inspection.faults.iter().cloned().map(printable));
+    admission.faults.splice(0..0, faults);
     admission.object = None;
     admission
 }
@@ -85,6 +89,10 @@ fn judge(kind: Kind, manifest: Value, config: &ClusterConfig) -> Admission {
             Ok(vmi) => instance(vmi, &manifest, config),
             Err(error) => undecodable(&error),
         },
+        Kind::KubeVirt => match serde_json::from_value(manifest) {
+            Ok(object) => settings(object),
+            Err(error) => undecodable(&error),
+        },
         Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => Admission {
             faults: vec![
                 Fault::new(
@@ -97,6 +105,27 @@ fn judge(kind: Kind, manifest: Value, config: &ClusterConfig) -> Admission {
             ..Admission::default()
         },
     }
+}
+
+fn settings(object: KubeVirt) -> Admission {
+    let mut report = Report::default();
+    kubevirt::check(&object, &mut report);
+    let faults = report.into_faults();
+    let object = faults.is_empty().then(|| Object::KubeVirt(Box::new(object)));
+    Admission { faults, object, ..Admission::default() }
+}
+
+/// The structural check of an object. Fields that KubeVirt has for its own settings are known, and not realised.
+fn inspect(kind: Kind, manifest: &Value) -> (Vec<Fault>, Value) {
+    let mut object = manifest.clone();
+    let mut report = Report::default();
+    if kind == Kind::KubeVirt {
+        kubevirt::take_unrealised(&mut object, &mut report);
+    }
+    let inspection = inspect_as(kind, object);
+    let mut faults: Vec<Fault> = inspection.faults.into_iter().map(printable).collect();
+    faults.extend(report.into_faults());
+    (faults, inspection.rest)
 }
 
 /// A shape the structural check let pass and the types do not take. It comes without a path, but never as a success.

@@ -33,6 +33,7 @@ mod features;
 mod filesystems;
 mod firmware;
 mod interfaces;
+mod kubevirt;
 mod launch_security;
 mod machine;
 mod memory;
@@ -53,6 +54,7 @@ mod vm;
 mod volumes;
 
 pub use admit::{Admission, Object, admit, review};
+pub use kubevirt::duration;
 
 use uuid::Uuid;
 

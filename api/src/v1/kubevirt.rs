@@ -1,0 +1,220 @@
+//! KubeVirt: the settings of a cluster, and how its installation does.
+//!
+//! The fields are those of KubeVirt's own object that mean something here. Others that KubeVirt knows are refused by
+//! admission with their path, unless they are empty.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::quantity::Quantity;
+
+/// The settings of a cluster. There is one in a cluster; without any, every setting has its default.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeVirt {
+    /// The version of the API the object is written in: `kubevirt.io/v1`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub api_version: String,
+    /// `KubeVirt`.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// Name, namespace, labels and annotations.
+    pub metadata: meta::ObjectMeta,
+    /// What is wanted.
+    pub spec: KubeVirtSpec,
+    /// What is so; written by the controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<KubeVirtStatus>,
+}
+
+/// `spec` of a KubeVirt object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeVirtSpec {
+    /// How long the certificates of the webhooks last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub certificate_rotate_strategy: Option<KubeVirtCertificateRotateStrategy>,
+    /// What machines get that do not say, and what they may say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub configuration: Option<KubeVirtConfiguration>,
+    /// When a node pulls the image of launcher pods: `Always`, `IfNotPresent` (the default) or `Never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<String>,
+}
+
+/// `spec.certificateRotateStrategy` of a KubeVirt object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeVirtCertificateRotateStrategy {
+    /// Certificates that Garboard makes itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub self_signed: Option<KubeVirtSelfSignConfiguration>,
+}
+
+/// Lifetimes of the certificates that Garboard makes itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeVirtSelfSignConfiguration {
+    /// The authority. Default: 168 hours, renewed when a fifth is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca: Option<CertConfig>,
+    /// What the webhooks show to the API server. Default: 24 hours, renewed when a fifth is left.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<CertConfig>,
+}
+
+/// Lifetime of a certificate.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct CertConfig {
+    /// From its making to its end, in Go's notation (`48h`, `1h30m`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<String>,
+    /// How long before its end it is renewed; shorter than `duration`. Default: a fifth of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub renew_before: Option<String>,
+}
+
+/// `spec.configuration` of a KubeVirt object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeVirtConfiguration {
+    /// Settings for each architecture.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub architecture_configuration: Option<ArchConfiguration>,
+    /// The CPU model of guests that name none. Default: `host-model`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_model: Option<String>,
+    /// The CPU time that the pod of a guest without a request asks for. Default: `100m` for each vCPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_request: Option<Quantity>,
+    /// Feature gates, emulation, ratios.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub developer_configuration: Option<DeveloperConfiguration>,
+    /// What a drain does to guests that do not say: `None` (the default), `LiveMigrate`, `LiveMigrateIfPossible` or
+    /// `External`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eviction_strategy: Option<String>,
+    /// How far guests may grow while they run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live_update_configuration: Option<LiveUpdateConfiguration>,
+    /// How guests are joined to the pod network.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkConfiguration>,
+    /// How changes of a machine reach its guest: `LiveUpdate` (the default) or `Stage`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm_rollout_strategy: Option<String>,
+}
+
+/// Settings for each architecture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ArchConfiguration {
+    /// Settings of amd64.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub amd64: Option<ArchSpecificConfiguration>,
+    /// The architecture of guests that name none. Default: `amd64`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_architecture: Option<String>,
+}
+
+/// Settings of one architecture.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ArchSpecificConfiguration {
+    /// The machine type of guests that name none. Default: `q35`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub machine_type: Option<String>,
+}
+
+/// Feature gates, emulation and ratios.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct DeveloperConfiguration {
+    /// How many vCPUs share one CPU of the host in a pod's request. Default: 10.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_allocation_ratio: Option<u32>,
+    /// Gates that are on by themselves and shall be off.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub disabled_feature_gates: Vec<String>,
+    /// Gates that are off by themselves and shall be on. Those that have become part of the product are ignored.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub feature_gates: Vec<String>,
+    /// The guest's memory in per cent of what its pod asks for. Default: 100.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_overcommit: Option<u32>,
+    /// Whether guests are interpreted instead of run by KVM; slow. Default: no.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub use_emulation: Option<bool>,
+}
+
+/// How far guests may grow while they run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct LiveUpdateConfiguration {
+    /// To how many sockets. Default: by the ratio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cpu_sockets: Option<u32>,
+    /// To how much memory. Default: by the ratio.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_guest: Option<Quantity>,
+    /// To how many times what they start with. Default: 4.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_hotplug_ratio: Option<u32>,
+}
+
+/// How guests are joined to the pod network.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NetworkConfiguration {
+    /// The binding of guests that name no network: `bridge` (the default) or `masquerade`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_network_interface: Option<String>,
+    /// Whether a guest may take over the address of its pod. Default: yes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub permit_bridge_interface_on_pod_network: Option<bool>,
+}
+
+/// `status` of a KubeVirt object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeVirtStatus {
+    /// `Available`, `Progressing`, `Degraded`, `Created`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<KubeVirtCondition>,
+    /// The architecture of guests that name none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_architecture: Option<String>,
+    /// The generation that the conditions are about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// The version of Garboard that runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_kube_virt_version: Option<String>,
+    /// The version of the controller.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator_version: Option<String>,
+    /// `Deploying` or `Deployed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+}
+
+/// A condition of a KubeVirt object.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct KubeVirtCondition {
+    /// When it changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_transition_time: Option<meta::Time>,
+    /// A sentence for people.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// One word for programs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// `Available`, `Progressing`, `Degraded` or `Created`.
+    pub r#type: String,
+}
