@@ -176,6 +176,7 @@ fn schema(kind: Kind, naming: &Naming) -> Option<Value> {
         // Newer controllers may write what we do not know.
         if let Some(status) = fields.get_mut("status").and_then(Value::as_object_mut) {
             status.insert("x-kubernetes-preserve-unknown-fields".to_owned(), true.into());
+            key_conditions(status);
         }
     }
     if let Some(required) = schema.get_mut("required").and_then(Value::as_array_mut) {
@@ -188,6 +189,15 @@ fn schema(kind: Kind, naming: &Naming) -> Option<Value> {
         add_rule(&mut schema, rule);
     }
     Some(schema)
+}
+
+/// Conditions are owned one by one, by their type: controller and node agent each write their own.
+fn key_conditions(status: &mut Map<String, Value>) {
+    let conditions = status.get_mut("properties").and_then(|fields| fields.get_mut("conditions"));
+    if let Some(conditions) = conditions.and_then(Value::as_object_mut) {
+        conditions.insert("x-kubernetes-list-type".to_owned(), "map".into());
+        conditions.insert("x-kubernetes-list-map-keys".to_owned(), json!(["type"]));
+    }
 }
 
 /// Has the API server hand unknown fields to the webhooks instead of dropping them unseen: those refuse them, and say what

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use garboard_api::ClusterConfig;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use tokio::sync::watch;
+
+use crate::settings::Settings;
 
 /// The name under which the controller writes fields: server-side apply keeps each writer's fields apart.
 pub const FIELD_MANAGER: &str = "garboard-controller";
@@ -23,15 +25,17 @@ pub struct Context {
     /// Image of both containers of a launcher pod.
     pub launcher_image: String,
     /// The cluster's settings.
-    pub config: ClusterConfig,
+    pub settings: watch::Receiver<Settings>,
+    /// The namespace Garboard is installed in.
+    pub namespace: String,
 }
 
 impl Context {
     /// A context that speaks as this controller.
     #[must_use]
-    pub fn new(client: Client, launcher_image: String, config: ClusterConfig) -> Self {
+    pub fn new(client: Client, launcher_image: String, settings: watch::Receiver<Settings>, namespace: String) -> Self {
         let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
-        Self { recorder: Recorder::new(client.clone(), reporter), client, launcher_image, config }
+        Self { recorder: Recorder::new(client.clone(), reporter), client, launcher_image, settings, namespace }
     }
 
     /// Tells people what was done about an object. An event is a courtesy: one that is lost changes nothing.

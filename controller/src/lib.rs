@@ -8,12 +8,19 @@
 //! Each reconciler is three files: `observe` asks the API server, `decide` is pure and sees nothing but what was observed,
 //! `apply` does what was decided. What is decided can be printed, compared and tested without a cluster. Nothing here
 //! looks into a guest or a node: that is the launcher's and the node agent's.
+//!
+//! Every replica answers the webhooks; one, the leader (`lease`), reconciles and keeps the webhooks' certificates.
 
 #![forbid(unsafe_code)]
 
+pub mod certificates;
 pub mod context;
 pub mod health;
+pub mod kubevirt;
+pub mod lease;
 pub mod pod;
+pub mod settings;
 pub mod time;
 pub mod vm;
 pub mod vmi;
+pub mod webhook;

@@ -17,6 +17,6 @@ pub(super) async fn observe(context: &Context, vm: &VirtualMachine) -> Result<Wo
         vmi,
         now: jiff::Timestamp::now(),
         chance: uuid::Uuid::new_v4().as_u64_pair().0,
-        config: context.config.clone(),
+        config: context.settings.borrow().config.clone(),
     })
 }

@@ -23,7 +23,7 @@ pub(super) async fn observe(context: &Context, vmi: &VirtualMachineInstance) -> 
         claims,
         now: jiff::Timestamp::now(),
         launcher_image: context.launcher_image.clone(),
-        config: context.config.clone(),
+        config: context.settings.borrow().config.clone(),
     })
 }
 

@@ -1,0 +1,178 @@
+//! When a certificate is to be renewed, and who signs it. Pure.
+
+use std::time::Duration;
+
+use garboard_api::v1::{CertConfig, KubeVirtCertificateRotateStrategy};
+use garboard_api::validate::duration;
+use jiff::Timestamp;
+
+use super::Chain;
+
+/// How long after its publication an authority begins to sign: every API server has seen it by then.
+pub const PROPAGATION: Duration = Duration::from_secs(20);
+/// A certificate is valid from so long before it is made: clocks differ.
+pub const CLOCK_SKEW: Duration = Duration::from_secs(60);
+/// How often the certificates are looked at though nothing is due.
+const LONGEST_REST: Duration = Duration::from_secs(3600);
+const AUTHORITY_LIFE: Duration = Duration::from_secs(168 * 3600);
+const SERVING_LIFE: Duration = Duration::from_secs(24 * 3600);
+/// What is left of a life when its certificate is renewed, unless the settings say: a fifth.
+const SPARE: u32 = 5;
+
+/// How long a kind of certificate lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// From its making to its end.
+    pub whole: Duration,
+    /// How long before its end it is renewed.
+    pub spare: Duration,
+}
+
+impl Life {
+    fn of(config: Option<&CertConfig>, usual: Duration) -> Self {
+        let read = |text: Option<&String>| text.and_then(|text| duration(text));
+        let whole = read(config.and_then(|config| config.duration.as_ref())).unwrap_or(usual);
+        let spare = read(config.and_then(|config| config.renew_before.as_ref())).unwrap_or(whole / SPARE);
+        Self { whole, spare }
+    }
+}
+
+/// The lives of both kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lives {
+    /// Of an authority.
+    pub authority: Life,
+    /// Of what the webhooks show.
+    pub serving: Life,
+}
+
+impl Lives {
+    /// As the settings of the cluster have it.
+    #[must_use]
+    pub fn of(strategy: Option<&KubeVirtCertificateRotateStrategy>) -> Self {
+        let own = strategy.and_then(|strategy| strategy.self_signed.as_ref());
+        Self {
+            authority: Life::of(own.and_then(|own| own.ca.as_ref()), AUTHORITY_LIFE),
+            serving: Life::of(own.and_then(|own| own.server.as_ref()), SERVING_LIFE),
+        }
+    }
+}
+
+/// What is to be done, in this order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// Authorities (by subject) that have ended.
+    pub drop: Vec<String>,
+    /// Whether a new authority is to be made.
+    pub authority: bool,
+    /// Whether the serving certificate is to be made anew, and by which authority; `None` in it is the new one.
+    pub serving: Option<Option<String>>,
+    /// When to look again.
+    pub rest: Duration,
+}
+
+/// Decides. `published` says whether every webhook configuration names exactly the authorities of the chain.
+#[must_use]
+pub fn decide(chain: &Chain, lives: Lives, published: bool, now: Timestamp) -> Decision {
+    let (alive, ended): (Vec<_>, Vec<_>) = chain.authorities.iter().partition(|authority| authority.to > now);
+    let newest = alive.first();
+    let authority = newest.is_none_or(|newest| left(newest.to, now) <= lives.authority.spare);
+    // The oldest is known everywhere; the newest is, once it was published for a while.
+    let ready = alive.iter().find(|each| published && age(each.from, now) >= PROPAGATION);
+    let signer = ready.or(alive.last()).map(|signer| signer.subject.clone());
+    let is_due = chain.serving.as_ref().is_none_or(|serving| {
+        let is_known = alive.iter().any(|authority| authority.subject == serving.issuer);
+        !is_known || left(serving.to, now) <= lives.serving.spare.min(life(serving) / 2)
+    });
+    let serving = is_due.then_some(signer);
+    let rest = if authority || serving.is_some() || !ended.is_empty() {
+        PROPAGATION
+    } else {
+        let of_authority = newest.map(|newest| left(newest.to, now).saturating_sub(lives.authority.spare));
+        let of_serving = chain.serving.as_ref().map(|serving| left(serving.to, now).saturating_sub(lives.serving.spare));
+        let next = of_authority.into_iter().chain(of_serving).min().unwrap_or_default();
+        next.clamp(Duration::from_secs(1), LONGEST_REST)
+    };
+    Decision { drop: ended.iter().map(|each| each.subject.clone()).collect(), authority, serving, rest }
+}
+
+/// The life of a certificate that was cut short by its signer's end is shorter than the settings say.
+fn life(pair: &super::Pair) -> Duration {
+    left(pair.to, pair.from).saturating_sub(CLOCK_SKEW)
+}
+
+fn left(to: Timestamp, now: Timestamp) -> Duration {
+    Duration::try_from(to.duration_since(now)).unwrap_or_default()
+}
+
+fn age(from: Timestamp, now: Timestamp) -> Duration {
+    left(now, from).saturating_sub(CLOCK_SKEW)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::Pair;
+
+    const LIVES: Lives = Lives {
+        authority: Life { whole: Duration::from_secs(1000), spare: Duration::from_secs(200) },
+        serving: Life { whole: Duration::from_secs(100), spare: Duration::from_secs(20) },
+    };
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(second).unwrap()
+    }
+
+    fn pair(subject: &str, issuer: &str, made: i64, to: i64) -> Pair {
+        let (subject, issuer) = (subject.to_owned(), issuer.to_owned());
+        let from = at(made - 60);
+        Pair { certificate: String::new(), key: String::new(), subject, issuer, from, to: at(to) }
+    }
+
+    #[test]
+    fn an_empty_secret_gets_both() {
+        let decision = decide(&Chain::default(), LIVES, false, at(0));
+        assert_eq!((decision.authority, decision.serving), (true, Some(None)));
+    }
+
+    #[test]
+    fn what_is_fresh_is_left_alone_until_the_first_is_due() {
+        let chain = Chain { authorities: vec![pair("a", "a", 0, 1000)], serving: Some(pair("s", "a", 0, 100)) };
+        let decision = decide(&chain, LIVES, true, at(10));
+        assert_eq!((decision.authority, decision.serving), (false, None));
+        assert_eq!(decision.rest, Duration::from_secs(70));
+        assert_eq!(decide(&chain, LIVES, true, at(80)).serving, Some(Some("a".to_owned())));
+    }
+
+    #[test]
+    fn a_new_authority_signs_only_after_it_was_published_for_a_while() {
+        let authorities = vec![pair("b", "b", 800, 1800), pair("a", "a", 0, 1000)];
+        let chain = Chain { authorities, serving: Some(pair("s", "a", 720, 820)) };
+        let signer = |published, now| decide(&chain, LIVES, published, at(now)).serving.unwrap().unwrap();
+        assert_eq!(signer(true, 805), "a");
+        assert_eq!(signer(false, 900), "a");
+        assert_eq!(signer(true, 821), "b");
+    }
+
+    #[test]
+    fn what_nobody_trusts_any_more_is_replaced() {
+        let authorities = vec![pair("b", "b", 800, 1800), pair("a", "a", 0, 1000)];
+        let chain = Chain { authorities, serving: Some(pair("s", "a", 990, 1090)) };
+        let decision = decide(&chain, LIVES, true, at(1001));
+        assert_eq!((decision.drop, decision.serving), (vec!["a".to_owned()], Some(Some("b".to_owned()))));
+    }
+
+    #[test]
+    fn a_life_cut_short_does_not_spin() {
+        let authorities = vec![pair("b", "b", 990, 1990), pair("a", "a", 0, 1000)];
+        let chain = Chain { authorities, serving: Some(pair("s", "a", 984, 1000)) };
+        assert_eq!(decide(&chain, LIVES, true, at(985)).serving, None);
+    }
+
+    #[test]
+    fn lives_are_kubevirts_unless_somebody_says() {
+        let lives = Lives::of(None);
+        assert_eq!(lives.authority.whole, Duration::from_secs(604_800));
+        assert_eq!(lives.serving.spare, Duration::from_secs(17_280));
+    }
+}

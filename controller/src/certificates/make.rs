@@ -1,0 +1,98 @@
+//! Making certificates.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use rcgen::{
+    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+
+use super::decide::{CLOCK_SKEW, Decision, Lives};
+use super::{CertificateError, Chain, Pair, field, pair};
+
+/// The chain after a decision was carried out. `names` are those of the webhooks' Service.
+pub(super) fn carry_out(
+    chain: &Chain,
+    decision: &Decision,
+    lives: Lives,
+    names: &[String],
+    now: Timestamp,
+) -> Result<Chain, CertificateError> {
+    let mut after = chain.clone();
+    after.authorities.retain(|authority| !decision.drop.contains(&authority.subject));
+    if decision.authority {
+        after.authorities.insert(0, authority(lives.authority.whole, now)?);
+    }
+    let Some(signer) = &decision.serving else { return Ok(after) };
+    let by_name = |name: &String| after.authorities.iter().find(|authority| &authority.subject == name);
+    if let Some(signer) = signer.as_ref().and_then(by_name).or(after.authorities.first()) {
+        after.serving = Some(serving(signer, lives.serving.whole, names, now)?);
+    }
+    Ok(after)
+}
+
+fn authority(life: Duration, now: Timestamp) -> Result<Pair, CertificateError> {
+    let mut wanted = CertificateParams::default();
+    // The time makes the name: a certificate says by it which authority signed it.
+    wanted.distinguished_name = named(&format!("garboard-webhook-authority-{}", now.as_millisecond()));
+    wanted.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    wanted.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
+    lasting(&mut wanted, now, now.checked_add(life)?)?;
+    let key = KeyPair::generate()?;
+    pair(field::AUTHORITIES, &wanted.self_signed(&key)?.pem(), &key.serialize_pem())
+}
+
+fn serving(signer: &Pair, life: Duration, names: &[String], now: Timestamp) -> Result<Pair, CertificateError> {
+    let issuer = Issuer::from_ca_cert_pem(&signer.certificate, KeyPair::from_pem(&signer.key)?)?;
+    let mut wanted = CertificateParams::new(names)?;
+    wanted.distinguished_name = named("garboard-webhook");
+    wanted.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    wanted.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+    wanted.use_authority_key_identifier_extension = true;
+    lasting(&mut wanted, now, now.checked_add(life)?.min(signer.to))?;
+    let key = KeyPair::generate()?;
+    pair(field::CERTIFICATE, &wanted.signed_by(&key, &issuer)?.pem(), &key.serialize_pem())
+}
+
+fn named(name: &str) -> DistinguishedName {
+    let mut full = DistinguishedName::new();
+    full.push(DnType::OrganizationName, "Garboard");
+    full.push(DnType::CommonName, name);
+    full
+}
+
+fn lasting(wanted: &mut CertificateParams, now: Timestamp, to: Timestamp) -> Result<(), CertificateError> {
+    wanted.not_before = calendar(now.checked_sub(CLOCK_SKEW)?);
+    wanted.not_after = calendar(to);
+    Ok(())
+}
+
+/// The same instant for rcgen, which counts with another crate. Both hold every second that certificates can name.
+fn calendar(at: Timestamp) -> time::OffsetDateTime {
+    time::OffsetDateTime::from_unix_timestamp(at.as_second()).unwrap_or(time::OffsetDateTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::decide::decide;
+    use super::*;
+
+    #[test]
+    fn what_is_made_is_read_back_and_trusted_by_its_authority() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let lives = Lives::of(None);
+        let names = ["garboard-webhook.garboard.svc".to_owned()];
+        let first = decide(&Chain::default(), lives, false, now);
+        let chain = carry_out(&Chain::default(), &first, lives, &names, now).unwrap();
+        assert_eq!(Chain::read(&chain.write()).unwrap(), chain);
+        let serving = chain.serving.as_ref().unwrap();
+        assert_eq!(serving.issuer, chain.authorities[0].subject);
+        assert_eq!(serving.to, now.checked_add(lives.serving.whole).unwrap());
+        let later = now.checked_add(lives.serving.whole).unwrap();
+        let second = decide(&chain, lives, true, later);
+        let renewed = carry_out(&chain, &second, lives, &names, later).unwrap();
+        assert_eq!(renewed.authorities, chain.authorities);
+        assert_ne!(renewed.serving, chain.serving);
+    }
+}

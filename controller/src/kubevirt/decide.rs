@@ -1,0 +1,138 @@
+//! What the status of a KubeVirt object says. Pure.
+
+use garboard_api::ClusterConfig;
+use garboard_api::v1::{KubeVirt, KubeVirtCondition, KubeVirtStatus};
+use jiff::Timestamp;
+
+use crate::time::stamp;
+
+/// The version that runs.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// How many pods of a part there are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// As many as there should be.
+    pub wanted: i32,
+    /// Of this version.
+    pub updated: i32,
+    /// Ready.
+    pub ready: i32,
+}
+
+/// Everything the status depends on.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The object.
+    pub object: KubeVirt,
+    /// Whether its settings are those of the cluster: the oldest object's are.
+    pub counts: bool,
+    /// The controller, unless it runs outside the cluster.
+    pub controller: Option<Part>,
+    /// The node agents.
+    pub nodes: Option<Part>,
+    /// What counts in the cluster.
+    pub config: ClusterConfig,
+    /// When it was looked at.
+    pub now: Timestamp,
+}
+
+/// Decides.
+#[must_use]
+pub fn decide(world: &World) -> KubeVirtStatus {
+    let parts = [("controller", world.controller), ("node agent", world.nodes)];
+    let missing: Vec<String> = parts.iter().filter_map(|(name, part)| lack(name, *part)).collect();
+    let serves = world.controller.is_none_or(|part| part.ready > 0) && world.nodes.is_some_and(|part| part.ready > 0);
+    let rolls = parts.iter().any(|(_, part)| part.is_some_and(|part| part.updated < part.wanted));
+    let why = missing.join("; ");
+    let conditions = if world.counts {
+        vec![
+            condition(world, "Available", serves, if serves { ("AllComponentsReady", "") } else { ("NotServing", &why) }),
+            condition(world, "Created", true, ("AllResourcesCreated", "")),
+            condition(world, "Degraded", !missing.is_empty(), if missing.is_empty() { ("", "") } else { ("PartsMissing", &why) }),
+            condition(world, "Progressing", rolls, if rolls { ("UpdateInProgress", &why) } else { ("", "") }),
+        ]
+    } else {
+        let why = "an older KubeVirt object holds the settings of the cluster; delete this one";
+        vec![condition(world, "Available", false, ("ExistingDeployment", why))]
+    };
+    KubeVirtStatus {
+        conditions,
+        default_architecture: Some(world.config.default_architecture.clone()),
+        observed_generation: world.object.metadata.generation,
+        observed_kube_virt_version: Some(VERSION.to_owned()),
+        operator_version: Some(VERSION.to_owned()),
+        phase: Some(if serves { "Deployed" } else { "Deploying" }.to_owned()),
+    }
+}
+
+fn lack(name: &str, part: Option<Part>) -> Option<String> {
+    match part {
+        Some(part) if part.ready >= part.wanted && part.wanted > 0 => None,
+        Some(part) => Some(format!("{} of {} pods of the {name} are ready", part.ready, part.wanted)),
+        None if name == "controller" => None,
+        None => Some(format!("there is no {name}")),
+    }
+}
+
+/// A condition keeps its time while it says the same.
+fn condition(world: &World, kind: &str, value: bool, (reason, message): (&str, &str)) -> KubeVirtCondition {
+    let status = if value { "True" } else { "False" };
+    let known = world.object.status.iter().flat_map(|status| &status.conditions);
+    let same = known.into_iter().find(|each| each.r#type == kind && each.status == status);
+    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+    KubeVirtCondition {
+        last_transition_time: same
+            .and_then(|same| same.last_transition_time.clone())
+            .or_else(|| Some(stamp(world.now))),
+        message: text(message),
+        reason: text(reason),
+        status: status.to_owned(),
+        r#type: kind.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn world(controller: i32, nodes: i32) -> World {
+        let part = |ready| Some(Part { wanted: 2, updated: 2, ready });
+        World {
+            object: KubeVirt::default(),
+            counts: true,
+            controller: part(controller),
+            nodes: part(nodes),
+            config: ClusterConfig::offline(),
+            now: Timestamp::UNIX_EPOCH,
+        }
+    }
+
+    fn said(status: &KubeVirtStatus) -> String {
+        let each = status.conditions.iter().map(|condition| format!("{}={}", condition.r#type, condition.status));
+        each.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn conditions_follow_the_parts() {
+        let status = |controller, nodes| said(&decide(&world(controller, nodes)));
+        assert_eq!(status(2, 2), "Available=True Created=True Degraded=False Progressing=False");
+        assert_eq!(status(1, 2), "Available=True Created=True Degraded=True Progressing=False");
+        assert_eq!(status(2, 0), "Available=False Created=True Degraded=True Progressing=False");
+        assert_eq!(decide(&world(2, 0)).phase.as_deref(), Some("Deploying"));
+    }
+
+    #[test]
+    fn a_second_object_is_told_so() {
+        let status = decide(&World { counts: false, ..world(2, 2) });
+        assert_eq!(said(&status), "Available=False");
+    }
+
+    #[test]
+    fn what_is_decided_stays() {
+        let mut world = world(1, 2);
+        world.object.status = Some(decide(&world));
+        world.now = Timestamp::from_second(5000).unwrap();
+        assert_eq!(Some(decide(&world)), world.object.status);
+    }
+}

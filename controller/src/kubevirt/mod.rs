@@ -1,0 +1,65 @@
+//! The KubeVirt object's status: how the installation does. Its settings are read elsewhere (`crate::settings`).
+
+pub mod decide;
+mod observe;
+
+use std::sync::Arc;
+
+use garboard_api::v1::KubeVirt;
+use garboard_launcher::vm::Chain;
+use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
+use kube::api::{Patch, PatchParams};
+use kube::runtime::controller::{Action, Controller};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
+use serde_json::json;
+
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
+
+/// Name of the controller's Deployment.
+pub const CONTROLLER: &str = "garboard-controller";
+/// Name of the node agents' DaemonSet.
+pub const NODES: &str = "garboard-node";
+/// How often the installation is looked at though nothing was heard.
+const PERIOD: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Keeps the status of every KubeVirt object until the process ends.
+pub async fn run(context: Context) {
+    use futures::StreamExt;
+    let objects: Api<KubeVirt> = Api::all(context.client.clone());
+    let deployments: Api<Deployment> = Api::namespaced(context.client.clone(), &context.namespace);
+    let agents: Api<DaemonSet> = Api::namespaced(context.client.clone(), &context.namespace);
+    let controller = Controller::new(objects, watcher::Config::default());
+    let known = controller.store();
+    let all = move || known.state().into_iter().map(|object| ObjectRef::from_obj(&*object)).collect::<Vec<_>>();
+    let all_again = all.clone();
+    controller
+        .watches(deployments, watcher::Config::default(), move |_| all())
+        .watches(agents, watcher::Config::default(), move |_| all_again())
+        .run(reconcile, failed, Arc::new(context))
+        .for_each(|_| std::future::ready(()))
+        .await;
+}
+
+async fn reconcile(object: Arc<KubeVirt>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let world = observe::observe(&context, &object).await?;
+    let status = decide::decide(&world);
+    if object.status.as_ref() != Some(&status) {
+        let namespace = object.namespace().ok_or(ReconcileError::Incomplete { what: "a namespace" })?;
+        let objects: Api<KubeVirt> = Api::namespaced(context.client.clone(), &namespace);
+        let applied = json!({ "apiVersion": garboard_api::v1::API_VERSION, "kind": "KubeVirt", "status": status });
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        match objects.patch_status(&object.name_any(), &params, &Patch::Apply(applied)).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(while_trying("write the status of the KubeVirt object")(error)),
+        }
+    }
+    Ok(Action::requeue(PERIOD))
+}
+
+fn failed(_: Arc<KubeVirt>, error: &ReconcileError, _: Arc<Context>) -> Action {
+    tracing::warn!(error = %Chain(error), "a KubeVirt object is looked at again");
+    Action::requeue(error.pause())
+}

@@ -1,0 +1,61 @@
+//! From what was found to what the API server tells its client.
+
+use garboard_api::Fault;
+use kube::core::Status;
+use kube::core::admission::AdmissionResponse;
+use kube::core::response::{StatusCause, StatusDetails};
+
+/// The most faults that an answer tells, as in the reference.
+const MOST_CAUSES: usize = 10;
+/// HTTP's word for an object that was understood and is not right.
+const UNPROCESSABLE: u16 = 422;
+const FORBIDDEN: u16 = 403;
+
+/// A refusal with its causes: code 422, reason `Invalid`, one line for each fault.
+pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> AdmissionResponse {
+    let causes = faults.iter().take(MOST_CAUSES).map(|fault| StatusCause {
+        reason: fault.code.reason().to_owned(),
+        message: fault.to_string(),
+        field: fault.field.clone(),
+    });
+    let details = StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: causes.collect(),
+        retry_after_seconds: 0,
+    };
+    let status = Status::failure(&message(faults), "Invalid").with_code(UNPROCESSABLE).with_details(details);
+    denied(response, status)
+}
+
+/// A refusal for who asks, not for what is asked.
+pub(super) fn forbid(response: AdmissionResponse, sentence: &str) -> AdmissionResponse {
+    let status = Status::failure(sentence, "Forbidden").with_code(FORBIDDEN);
+    denied(response, status)
+}
+
+fn denied(mut response: AdmissionResponse, status: Status) -> AdmissionResponse {
+    response.allowed = false;
+    response.result = status;
+    response
+}
+
+fn message(faults: &[Fault]) -> String {
+    if let [only] = faults {
+        return only.to_string();
+    }
+    let mut lines: Vec<String> = faults.iter().take(MOST_CAUSES).map(|fault| format!("\n  {fault}")).collect();
+    if faults.len() > MOST_CAUSES {
+        lines.push(format!("\n  and {} more", faults.len() - MOST_CAUSES));
+    }
+    lines.concat()
+}
+
+/// Warnings that `kubectl` shows. The API server cuts them at 256 characters each, and all at 4096.
+pub(super) fn warn(mut response: AdmissionResponse, warnings: &[Fault]) -> AdmissionResponse {
+    let told: Vec<String> = warnings.iter().take(MOST_CAUSES).map(ToString::to_string).collect();
+    response.warnings = Some(told).filter(|told| !told.is_empty());
+    response
+}

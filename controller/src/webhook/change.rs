@@ -1,0 +1,82 @@
+//! What of an object may change, and by whom. Pure.
+
+use std::collections::BTreeMap;
+
+use garboard_api::{Fault, FaultCode, FieldPath};
+use kube::core::DynamicObject;
+use serde_json::Value;
+
+use super::Request;
+
+/// Labels by which Garboard finds its way: only Garboard writes them (KubeVirt's list).
+const RESERVED: &[&str] = &[
+    "kubevirt.io/created-by",
+    "kubevirt.io/migrationJobUID",
+    "kubevirt.io/nodeName",
+    "kubevirt.io/migrationTargetNodeName",
+    "kubevirt.io/schedulable",
+    "kubevirt.io/install-strategy",
+];
+
+/// Why a change is refused.
+pub(super) enum Objection {
+    /// What is asked is wrong.
+    Fault(Box<Fault>),
+    /// Who asks may not.
+    NotYours(&'static str),
+}
+
+/// An update that leaves specification and labels alone.
+pub(super) fn is_of_metadata_only(request: &Request) -> bool {
+    let part = |object: &DynamicObject| (object.data.get("spec").cloned(), object.metadata.labels.clone());
+    match (&request.object, &request.old_object) {
+        (Some(new), Some(old)) => part(new) == part(old),
+        _ => false,
+    }
+}
+
+/// An instance is what its guest was started with: nobody changes its specification. Its status is Garboard's.
+pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, is_ours: bool) -> Result<(), Objection> {
+    if let Some(path) = difference(old.data.get("spec"), new.data.get("spec"), FieldPath::from("spec")) {
+        let fault = Fault::new(path, FaultCode::Invalid, "a machine that runs keeps what it was started with");
+        let advice = "change the VirtualMachine it was made from, and restart that";
+        return Err(Objection::Fault(Box::new(fault.instead(advice))));
+    }
+    if is_ours {
+        return Ok(());
+    }
+    if old.data.get("status") != new.data.get("status") {
+        return Err(Objection::NotYours("the status of a VirtualMachineInstance is written by Garboard alone"));
+    }
+    let (before, after) = (old.metadata.labels.as_ref(), new.metadata.labels.as_ref());
+    let value = |labels: Option<&BTreeMap<String, String>>, key: &str| labels.and_then(|labels| labels.get(key).cloned());
+    match RESERVED.iter().find(|key| value(before, key) != value(after, key)) {
+        Some(key) => Err(Objection::Fault(Box::new(reserved(key)))),
+        None => Ok(()),
+    }
+}
+
+/// Labels that the maker of an instance may not choose.
+pub(super) fn reserved_labels(object: &DynamicObject) -> Vec<Fault> {
+    let labels = object.metadata.labels.iter().flat_map(BTreeMap::keys);
+    labels.filter(|key| RESERVED.contains(&key.as_str())).map(|key| reserved(key)).collect()
+}
+
+fn reserved(key: &str) -> Fault {
+    let path = FieldPath::from("metadata.labels").key(key);
+    Fault::new(path, FaultCode::NotSupported, "this label is written by Garboard alone").instead("leave it as it is")
+}
+
+/// The place of the first difference.
+fn difference(old: Option<&Value>, new: Option<&Value>, at: FieldPath) -> Option<FieldPath> {
+    match (old, new) {
+        (old, new) if old == new => None,
+        (Some(Value::Object(old)), Some(Value::Object(new))) => {
+            let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
+            keys.into_iter().find_map(|key| difference(old.get(key), new.get(key), at.child(key)))
+        }
+        (Some(Value::Array(old)), Some(Value::Array(new))) => (0..old.len().max(new.len()))
+            .find_map(|index| difference(old.get(index), new.get(index), at.index(index))),
+        _ => Some(at),
+    }
+}

@@ -1,0 +1,53 @@
+//! Admission: what is written to our kinds is filled in and judged before it is stored.
+//!
+//! ```text
+//!   API server ─ POST /mutate   ─► structure and rules; what is left out is filled in
+//!              ─ POST /validate ─► rules again, after everybody has filled in; what may change
+//! ```
+//!
+//! The answer is the same at both: every mistake with its path and what to write instead, as `garboard validate` says it.
+//! The first refuses what is wrong already, because the API server looks at the schema between the two and would speak
+//! first, in its own words. Every replica serves.
+
+mod answer;
+mod change;
+mod mutate;
+mod server;
+mod validate;
+
+use garboard_api::ClusterConfig;
+use kube::core::DynamicObject;
+use kube::core::admission::AdmissionRequest;
+use uuid::Uuid;
+
+pub use mutate::mutate;
+pub use server::{Gate, run};
+pub use validate::validate;
+
+/// What is asked.
+pub type Request = AdmissionRequest<DynamicObject>;
+
+/// What an answer depends on beside the request.
+pub struct Premises<'a> {
+    /// The cluster's settings.
+    pub config: &'a ClusterConfig,
+    /// The namespace of Garboard's own service accounts.
+    pub namespace: &'a str,
+    /// A UUID nobody has: the firmware's, where the manifest names none.
+    pub fresh: Uuid,
+    /// Names of the KubeVirt objects that there are, as namespace and name.
+    pub kubevirts: &'a [(String, String)],
+}
+
+impl Premises<'_> {
+    /// Whether it is Garboard itself that asks.
+    fn is_ours(&self, request: &Request) -> bool {
+        let user = request.user_info.username.as_deref().unwrap_or_default();
+        ["garboard-controller", "garboard-node"]
+            .iter()
+            .any(|account| user == format!("system:serviceaccount:{}:{account}", self.namespace))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+//! Filling in what an object leaves out. Pure.
+
+use garboard_api::metadata::finalizer;
+use garboard_api::validate::{Object, review};
+use garboard_api::{Identity, default_vm, default_vmi, merge};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::core::admission::{AdmissionResponse, Operation};
+use serde_json::Value;
+
+use super::answer::{refuse, warn};
+use super::{Premises, Request};
+
+/// Answers a request of `/mutate`; `now` is when.
+#[must_use]
+pub fn mutate(request: &Request, premises: &Premises<'_>, now: jiff::Timestamp) -> AdmissionResponse {
+    let response = AdmissionResponse::from(request);
+    let Some(object) = &request.object else { return response };
+    if object.metadata.deletion_timestamp.is_some() || is_untouched(request) {
+        return response;
+    }
+    let written = serde_json::to_value(object).unwrap_or_default();
+    let admission = review(&written, premises.config);
+    if !admission.faults.is_empty() {
+        return warn(refuse(response, &admission.faults), &admission.warnings);
+    }
+    let changes = match admission.object {
+        Some(Object::VirtualMachine(_)) => machine(&written, premises),
+        Some(Object::VirtualMachineInstance(_)) if request.operation == Operation::Create => {
+            instance(&written, premises, now)
+        }
+        Some(Object::VirtualMachineInstance(_) | Object::KubeVirt(_)) | None => Ok(None),
+    };
+    match changes.map(|changes| changes.map(|changes| json_patch::diff(&written, &changed(&written, &changes)))) {
+        Ok(None) => response,
+        Ok(Some(patch)) => response.with_patch(patch).unwrap_or_else(|error| AdmissionResponse::invalid(error.to_string())),
+        Err(error) => AdmissionResponse::invalid(format!("the object cannot be filled in: {error}")),
+    }
+}
+
+/// An update that leaves the specification alone needs nothing: neither does one of the garbage collector's.
+fn is_untouched(request: &Request) -> bool {
+    let spec = |object: &kube::core::DynamicObject| object.data.get("spec").cloned();
+    match (&request.object, &request.old_object) {
+        (Some(new), Some(old)) => spec(new) == spec(old),
+        _ => false,
+    }
+}
+
+/// What defaults change, as a merge patch: what is compared is the typed object before and after, so that nothing the
+/// types write otherwise counts as a change.
+fn machine(written: &Value, premises: &Premises<'_>) -> serde_json::Result<Option<Value>> {
+    let mut vm: garboard_api::VirtualMachine = serde_json::from_value(written.clone())?;
+    let before = serde_json::to_value(&vm)?;
+    default_vm(&mut vm, premises.config);
+    let finalizers = vm.metadata.finalizers.get_or_insert_default();
+    if !finalizers.iter().any(|name| name == finalizer::CONTROLLER) {
+        finalizers.push(finalizer::CONTROLLER.to_owned());
+    }
+    Ok(merge::patch(&before, &serde_json::to_value(&vm)?))
+}
+
+fn instance(written: &Value, premises: &Premises<'_>, now: jiff::Timestamp) -> serde_json::Result<Option<Value>> {
+    let mut vmi: garboard_api::VirtualMachineInstance = serde_json::from_value(written.clone())?;
+    let before = serde_json::to_value(&vmi)?;
+    // How an instance does is nothing that its maker knows.
+    vmi.status = None;
+    default_vmi(&mut vmi, premises.config, &Identity { firmware_uuid: premises.fresh });
+    let transitions = vmi.status.iter_mut().flat_map(|status| &mut status.phase_transition_timestamps);
+    for transition in transitions {
+        transition.phase_transition_timestamp.get_or_insert(Time(now));
+    }
+    Ok(merge::patch(&before, &serde_json::to_value(&vmi)?))
+}
+
+/// RFC 7396.
+fn changed(written: &Value, changes: &Value) -> Value {
+    let mut after = written.clone();
+    json_patch::merge(&mut after, changes);
+    after
+}

@@ -1,0 +1,148 @@
+//! What the webhooks answer.
+
+use garboard_api::ClusterConfig;
+use kube::core::DynamicObject;
+use kube::core::admission::{AdmissionResponse, AdmissionReview};
+use serde_json::{Value, json};
+
+use super::{Premises, Request, mutate, validate};
+
+fn machine() -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "vm", "namespace": "ns"},
+        "spec": {"runStrategy": "Always", "template": {"spec": {"domain": {
+            "devices": {"rng": {}}, "memory": {"guest": "64Mi"},
+        }}}},
+    })
+}
+
+fn instance() -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "metadata": {"name": "vm", "namespace": "ns"},
+        "spec": {"domain": {"devices": {}, "memory": {"guest": "64Mi"}}},
+    })
+}
+
+fn request(user: &str, object: &Value, old: Option<&Value>) -> Request {
+    let kind = object["kind"].as_str().unwrap();
+    let review: AdmissionReview<DynamicObject> = serde_json::from_value(json!({
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "request": {
+            "uid": "u", "kind": {"group": "kubevirt.io", "version": "v1", "kind": kind},
+            "resource": {"group": "kubevirt.io", "version": "v1", "resource": "x"},
+            "name": "vm", "namespace": "ns", "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
+            "userInfo": {"username": user}, "object": object, "oldObject": old, "dryRun": false,
+        },
+    }))
+    .unwrap();
+    review.try_into().unwrap()
+}
+
+fn ask(
+    judge: impl Fn(&Request, &Premises<'_>) -> AdmissionResponse,
+    (user, object, old): (&str, &Value, Option<&Value>),
+) -> AdmissionResponse {
+    let config = ClusterConfig::offline();
+    let kubevirts = [("kubevirt".to_owned(), "first".to_owned())];
+    let premises =
+        Premises { config: &config, namespace: "garboard", fresh: uuid::Uuid::from_u128(7), kubevirts: &kubevirts };
+    judge(&request(user, object, old), &premises)
+}
+
+fn filled(object: &Value) -> Value {
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    let response = ask(|request, premises| mutate(request, premises, now), ("me", object, None));
+    assert!(response.allowed, "{}", response.result.message);
+    let mut after = object.clone();
+    let patch: json_patch::Patch = serde_json::from_slice(&response.patch.unwrap_or(b"[]".to_vec())).unwrap();
+    json_patch::patch(&mut after, &patch).unwrap();
+    after
+}
+
+#[test]
+fn a_machine_gets_its_few_defaults_and_the_finalizer() {
+    let after = filled(&machine());
+    assert_eq!(after["metadata"]["finalizers"], json!(["kubevirt.io/virtualMachineControllerFinalize"]));
+    assert_eq!(after["spec"]["template"]["spec"]["domain"]["machine"]["type"], "q35");
+    assert_eq!(filled(&after), after, "filling in twice changes nothing");
+}
+
+#[test]
+fn an_instance_is_filled_in_whole_and_says_itself_how_it_is() {
+    let mut lying = instance();
+    lying["status"] = json!({"phase": "Running", "nodeName": "node-1"});
+    let after = filled(&lying);
+    assert_eq!(after["status"]["phase"], "Pending");
+    assert_eq!(after["status"].get("nodeName"), None);
+    assert_eq!(after["spec"]["domain"]["firmware"]["uuid"], "00000000-0000-0000-0000-000000000007");
+    assert_eq!(after["spec"]["networks"][0]["name"], "default");
+    assert_eq!(filled(&after), after);
+}
+
+#[test]
+fn every_mistake_is_told_with_its_path_and_what_to_write() {
+    let mut bad = machine();
+    bad["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"coers": 2});
+    bad["spec"]["template"]["spec"]["evictionStrategy"] = json!("Migrate");
+    let now = jiff::Timestamp::UNIX_EPOCH;
+    for response in [
+        ask(|request, premises| mutate(request, premises, now), ("me", &bad, None)),
+        ask(validate, ("me", &bad, None)),
+    ] {
+        assert!(!response.allowed);
+        assert_eq!((response.result.code, response.result.reason.as_str()), (422, "Invalid"));
+        let causes = response.result.details.unwrap().causes;
+        let fields: Vec<_> = causes.iter().map(|cause| cause.field.as_str()).collect();
+        assert_eq!(fields, ["spec.template.spec.domain.cpu.coers", "spec.template.spec.evictionStrategy"]);
+        assert!(response.result.message.contains("did you mean `cores`"), "{}", response.result.message);
+    }
+}
+
+#[test]
+fn nobody_changes_what_a_guest_was_started_with() {
+    let old = filled(&instance());
+    let mut new = old.clone();
+    new["spec"]["domain"]["memory"]["guest"] = json!("128Mi");
+    for user in ["me", "system:serviceaccount:garboard:garboard-node"] {
+        let response = ask(validate, (user, &new, Some(&old)));
+        assert!(response.result.message.starts_with("spec.domain.memory.guest: "), "{}", response.result.message);
+    }
+}
+
+#[test]
+fn the_status_and_the_labels_of_an_instance_are_ours() {
+    let old = filled(&instance());
+    let mut running = old.clone();
+    running["status"]["phase"] = json!("Running");
+    let mut moved = old.clone();
+    moved["metadata"]["labels"] = json!({"kubevirt.io/nodeName": "node-2"});
+    let mut labelled = old.clone();
+    labelled["metadata"]["labels"] = json!({"app": "web"});
+    for (object, mine, anybodys) in [(&running, true, false), (&moved, true, false), (&labelled, true, true)] {
+        let answer = |user: &str| ask(validate, (user, object, Some(&old))).allowed;
+        assert_eq!(answer("system:serviceaccount:garboard:garboard-controller"), mine);
+        assert_eq!(answer("system:serviceaccount:other:garboard-controller"), anybodys);
+    }
+    let mut born = instance();
+    born["metadata"]["labels"] = json!({"kubevirt.io/nodeName": "node-2"});
+    assert!(!ask(validate, ("me", &born, None)).allowed);
+}
+
+#[test]
+fn what_leaves_and_what_only_loses_a_finalizer_is_let_through() {
+    let mut bad = machine();
+    bad["spec"]["runStrategy"] = json!("Sometimes");
+    let mut without = bad.clone();
+    without["metadata"]["finalizers"] = json!([]);
+    assert!(ask(validate, ("me", &without, Some(&bad))).allowed);
+    bad["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert!(ask(validate, ("me", &bad, Some(&machine()))).allowed);
+}
+
+#[test]
+fn a_cluster_has_its_settings_once() {
+    let object = json!({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
+        "metadata": {"name": "second", "namespace": "ns"}, "spec": {}});
+    let response = ask(validate, ("me", &object, None));
+    assert!(response.result.message.contains("kubevirt/first"), "{}", response.result.message);
+}

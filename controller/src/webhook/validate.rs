@@ -1,0 +1,46 @@
+//! Judging an object as it would be stored. Pure.
+
+use garboard_api::validate::{Object, review};
+use garboard_api::{Fault, FaultCode, FieldPath};
+use kube::core::admission::{AdmissionResponse, Operation};
+
+use super::answer::{forbid, refuse, warn};
+use super::{Premises, Request, change};
+
+/// Answers a request of `/validate`.
+#[must_use]
+pub fn validate(request: &Request, premises: &Premises<'_>) -> AdmissionResponse {
+    let response = AdmissionResponse::from(request);
+    let Some(object) = &request.object else { return response };
+    let is_ours = premises.is_ours(request);
+    if let Some(old) = &request.old_object
+        && request.operation == Operation::Update
+        && request.kind.kind == "VirtualMachineInstance"
+    {
+        return match change::of_instance(old, object, is_ours) {
+            Ok(()) => response,
+            Err(change::Objection::Fault(fault)) => refuse(response, &[*fault]),
+            Err(change::Objection::NotYours(sentence)) => forbid(response, sentence),
+        };
+    }
+    if object.metadata.deletion_timestamp.is_some() || change::is_of_metadata_only(request) {
+        return response;
+    }
+    let admission = review(&serde_json::to_value(object).unwrap_or_default(), premises.config);
+    let mut faults = admission.faults;
+    if !is_ours && request.operation == Operation::Create && request.kind.kind == "VirtualMachineInstance" {
+        faults.extend(change::reserved_labels(object));
+    }
+    if matches!(admission.object, Some(Object::KubeVirt(_))) && request.operation == Operation::Create {
+        faults.extend(second(premises));
+    }
+    let response = warn(response, &admission.warnings);
+    if faults.is_empty() { response } else { refuse(response, &faults) }
+}
+
+/// A cluster has one object of settings.
+fn second(premises: &Premises<'_>) -> Option<Fault> {
+    let (namespace, name) = premises.kubevirts.first()?;
+    let message = format!("the cluster has its settings already, in the KubeVirt object {namespace}/{name}");
+    Some(Fault::new(FieldPath::from("metadata.name"), FaultCode::Duplicate, message).instead("change that one"))
+}
