@@ -205,6 +205,8 @@ fn key_conditions(status: &mut Map<String, Value>) {
 fn keep_unknown(schema: &mut Value) {
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         fields.values_mut().for_each(keep_unknown);
+    }
+    if schema["type"] == "object" && schema.get("additionalProperties").is_none() {
         schema["x-kubernetes-preserve-unknown-fields"] = true.into();
     }
     for nested in ["items", "additionalProperties"] {

@@ -43,6 +43,10 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
     let (mut vmi, strategy) = match object {
         // An instance is one run.
         Object::VirtualMachineInstance(vmi) => (*vmi, RunStrategy::Once),
+        Object::KubeVirt(_) => {
+            let text = format!("{}: these are the settings of a cluster; name a machine", document.origin);
+            return Err(complaint(BAD_INPUT, text));
+        }
         Object::VirtualMachine(vm) => (vmi_of(&vm), strategy_of(vm.spec.run_strategy.as_deref(), vm.spec.running)?),
     };
     let id = identify(&mut vmi)?;

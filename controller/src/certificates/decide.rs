@@ -6,7 +6,7 @@ use garboard_api::v1::{CertConfig, KubeVirtCertificateRotateStrategy};
 use garboard_api::validate::duration;
 use jiff::Timestamp;
 
-use super::Chain;
+use super::{Chain, Pair};
 
 /// How long after its publication an authority begins to sign: every API server has seen it by then.
 pub const PROPAGATION: Duration = Duration::from_secs(20);
@@ -76,29 +76,32 @@ pub struct Decision {
 pub fn decide(chain: &Chain, lives: Lives, published: bool, now: Timestamp) -> Decision {
     let (alive, ended): (Vec<_>, Vec<_>) = chain.authorities.iter().partition(|authority| authority.to > now);
     let newest = alive.first();
-    let authority = newest.is_none_or(|newest| left(newest.to, now) <= lives.authority.spare);
+    let authority = newest.is_none_or(|newest| until_due(newest, lives.authority, now).is_zero());
     // The oldest is known everywhere; the newest is, once it was published for a while.
     let ready = alive.iter().find(|each| published && age(each.from, now) >= PROPAGATION);
     let signer = ready.or(alive.last()).map(|signer| signer.subject.clone());
     let is_due = chain.serving.as_ref().is_none_or(|serving| {
         let is_known = alive.iter().any(|authority| authority.subject == serving.issuer);
-        !is_known || left(serving.to, now) <= lives.serving.spare.min(life(serving) / 2)
+        !is_known || until_due(serving, lives.serving, now).is_zero()
     });
     let serving = is_due.then_some(signer);
     let rest = if authority || serving.is_some() || !ended.is_empty() {
         PROPAGATION
     } else {
-        let of_authority = newest.map(|newest| left(newest.to, now).saturating_sub(lives.authority.spare));
-        let of_serving = chain.serving.as_ref().map(|serving| left(serving.to, now).saturating_sub(lives.serving.spare));
+        let of_authority = newest.map(|newest| until_due(newest, lives.authority, now));
+        let of_serving = chain.serving.as_ref().map(|serving| until_due(serving, lives.serving, now));
         let next = of_authority.into_iter().chain(of_serving).min().unwrap_or_default();
         next.clamp(Duration::from_secs(1), LONGEST_REST)
     };
     Decision { drop: ended.iter().map(|each| each.subject.clone()).collect(), authority, serving, rest }
 }
 
-/// The life of a certificate that was cut short by its signer's end is shorter than the settings say.
-fn life(pair: &super::Pair) -> Duration {
-    left(pair.to, pair.from).saturating_sub(CLOCK_SKEW)
+/// How long until a certificate is renewed. One that was made when the settings said more lives no longer than they say
+/// now; one whose signer ended earlier lives shorter, and is not renewed before half of that.
+fn until_due(pair: &Pair, life: Life, now: Timestamp) -> Duration {
+    let whole = left(pair.to, pair.from).saturating_sub(CLOCK_SKEW).min(life.whole);
+    let age = age(pair.from, now);
+    whole.saturating_sub(age).saturating_sub(life.spare.min(whole / 2))
 }
 
 fn left(to: Timestamp, now: Timestamp) -> Duration {
@@ -112,7 +115,6 @@ fn age(from: Timestamp, now: Timestamp) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::certificates::Pair;
 
     const LIVES: Lives = Lives {
         authority: Life { whole: Duration::from_secs(1000), spare: Duration::from_secs(200) },
@@ -167,6 +169,13 @@ mod tests {
         let authorities = vec![pair("b", "b", 990, 1990), pair("a", "a", 0, 1000)];
         let chain = Chain { authorities, serving: Some(pair("s", "a", 984, 1000)) };
         assert_eq!(decide(&chain, LIVES, true, at(985)).serving, None);
+    }
+
+    #[test]
+    fn settings_that_say_less_count_at_once() {
+        let chain = Chain { authorities: vec![pair("a", "a", 0, 9000)], serving: Some(pair("s", "a", 0, 9000)) };
+        let decision = decide(&chain, LIVES, true, at(850));
+        assert_eq!((decision.authority, decision.serving), (true, Some(Some("a".to_owned()))));
     }
 
     #[test]
