@@ -1,5 +1,6 @@
 //! Doing what was decided about a VirtualMachine. Every step may be repeated, and any may be the last.
 
+use garboard_api::v1::VirtualMachineStatus;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::events::EventType;
@@ -85,28 +86,60 @@ async fn take(
     Ok(())
 }
 
-/// Only if it says something else than before.
+/// Only what says something else than before. What this controller decides it applies as its own; requests that others
+/// have made are crossed out of a list that is theirs, and only if nobody has made another meanwhile.
 async fn write_status(
     machines: &Api<VirtualMachine>,
     vm: &VirtualMachine,
     decision: &Decision,
     name: &str,
 ) -> Result<(), ReconcileError> {
-    if vm.status.as_ref() == Some(&decision.status) || is_leaving(decision) {
+    let before = vm.status.clone().unwrap_or_default();
+    if before == decision.status || is_leaving(decision) {
         return Ok(());
     }
-    let before = serde_json::to_value(&vm.status).unwrap_or_default();
-    let after = serde_json::to_value(&decision.status).unwrap_or_default();
-    let patch = json!({
-        "metadata": { "resourceVersion": vm.metadata.resource_version },
-        "status": garboard_api::merge::patch(&before, &after).unwrap_or_else(|| json!({})),
-    });
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    match machines.patch_status(name, &params, &Patch::Merge(patch)).await {
+    if before.state_change_requests != decision.status.state_change_requests {
+        let patch = json!({
+            "metadata": { "resourceVersion": vm.metadata.resource_version },
+            "status": { "stateChangeRequests": decision.status.state_change_requests },
+        });
+        let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        settled(machines.patch_status(name, &params, &Patch::Merge(patch)).await)?;
+    }
+    if ours(&before) != ours(&decision.status) {
+        let applied = json!({
+            "apiVersion": garboard_api::v1::API_VERSION,
+            "kind": "VirtualMachine",
+            "metadata": { "uid": vm.metadata.uid },
+            "status": ours(&decision.status),
+        });
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        settled(machines.patch_status(name, &params, &Patch::Apply(applied)).await)?;
+    }
+    Ok(())
+}
+
+fn settled(written: kube::Result<VirtualMachine>) -> Result<(), ReconcileError> {
+    match written {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
         Err(error) => Err(while_trying("write the status of the VirtualMachine")(error)),
+    }
+}
+
+/// The part of a status that this controller decides.
+fn ours(status: &VirtualMachineStatus) -> VirtualMachineStatus {
+    VirtualMachineStatus {
+        conditions: status.conditions.clone(),
+        created: status.created,
+        desired_generation: status.desired_generation,
+        observed_generation: status.observed_generation,
+        printable_status: status.printable_status.clone(),
+        ready: status.ready,
+        run_strategy: status.run_strategy.clone(),
+        start_failure: status.start_failure.clone(),
+        ..VirtualMachineStatus::default()
     }
 }
 

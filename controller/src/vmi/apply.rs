@@ -5,9 +5,10 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::events::EventType;
 use kube::{Api, Resource};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::decide::{Decision, Step};
+use super::fields;
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 
 pub(super) async fn apply(
@@ -83,33 +84,34 @@ async fn take(
     Ok(())
 }
 
-/// Status and labels in one write, if anything differs. The resource version makes it fail rather than take back what
-/// the node agent wrote meanwhile; then the instance is looked at again.
+/// Status and labels in one write, if anything of them differs: applied as this controller's own, so that what the node
+/// agent writes stays the agent's. While the controller speaks about the phase, the resource version makes the write fail
+/// rather than take back what the agent wrote meanwhile; then the instance is looked at again.
 async fn write(
     instances: &Api<VirtualMachineInstance>,
     vmi: &VirtualMachineInstance,
     decision: &Decision,
     name: &str,
 ) -> Result<(), ReconcileError> {
-    let before = serde_json::to_value(&vmi.status).unwrap_or_default();
-    let after = serde_json::to_value(&decision.status).unwrap_or_default();
     let labels = vmi.metadata.labels.clone().unwrap_or_default();
-    let new_labels: serde_json::Map<String, Value> = decision
-        .labels
-        .iter()
-        .filter(|(key, value)| labels.get(*key) != Some(*value))
-        .map(|(key, value)| (key.clone(), value.clone().into()))
-        .collect();
+    let is_labelled = decision.labels.iter().all(|(key, value)| labels.get(key) == Some(value));
+    let before = vmi.status.clone().unwrap_or_default();
     let gone = decision.steps.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. }));
-    if gone || (before == after && new_labels.is_empty()) {
+    let voice = fields::voice(&before, &decision.status);
+    if gone || (is_labelled && fields::ours(&before, voice) == fields::ours(&decision.status, voice)) {
         return Ok(());
     }
-    let patch = json!({
-        "metadata": { "resourceVersion": vmi.metadata.resource_version, "labels": new_labels },
-        "status": garboard_api::merge::patch(&before, &after).unwrap_or_else(|| json!({})),
+    let mut metadata = json!({ "uid": vmi.metadata.uid, "labels": decision.labels });
+    if voice == fields::Voice::Phase {
+        metadata["resourceVersion"] = json!(vmi.metadata.resource_version);
+    }
+    let applied = json!({
+        "apiVersion": garboard_api::v1::API_VERSION,
+        "kind": "VirtualMachineInstance",
+        "metadata": metadata,
+        "status": fields::ours(&decision.status, voice),
     });
-    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-    match instances.patch(name, &params, &Patch::Merge(patch)).await {
+    match instances.patch(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(applied)).await {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),

@@ -2,6 +2,7 @@
 
 mod apply;
 pub mod decide;
+mod fields;
 mod observe;
 pub mod phase;
 pub mod status;

@@ -1,6 +1,7 @@
 //! Phases of a VirtualMachineInstance that this implementation goes through.
 
 use garboard_api::VirtualMachineInstance;
+use garboard_api::v1::VirtualMachineInstanceStatus;
 
 /// A phase; KubeVirt's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +41,13 @@ impl Phase {
     /// The phase of an instance; one that says nothing, or a word we do not know, is pending.
     #[must_use]
     pub fn of(vmi: &VirtualMachineInstance) -> Self {
-        let word = vmi.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
+        vmi.status.as_ref().map_or(Self::Pending, Self::of_status)
+    }
+
+    /// The phase a status says.
+    #[must_use]
+    pub fn of_status(status: &VirtualMachineInstanceStatus) -> Self {
+        let word = status.phase.as_deref().unwrap_or_default();
         Self::ALL.into_iter().find(|phase| phase.word() == word).unwrap_or(Self::Pending)
     }
 

@@ -1,0 +1,71 @@
+//! Which fields of an instance's status are the controller's. Pure.
+//!
+//! Until the machine runs it speaks about the phase; from then on the node agent does, until the pod is over and the agent
+//! has said nothing.
+
+use garboard_api::v1::VirtualMachineInstanceStatus;
+
+use super::phase::Phase;
+
+/// Conditions that the controller sets and takes away.
+const OURS: [&str; 3] = ["Ready", "PodScheduled", "Synchronized"];
+
+/// What a write of the controller is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Voice {
+    /// The phase, and everything that goes with it.
+    Phase,
+    /// Only where the machine is, and whether it is ready.
+    Place,
+}
+
+/// What a change of the status is about.
+pub(super) fn voice(before: &VirtualMachineInstanceStatus, after: &VirtualMachineInstanceStatus) -> Voice {
+    let is_early = Phase::of_status(after) <= Phase::Scheduled;
+    if is_early || before.phase != after.phase { Voice::Phase } else { Voice::Place }
+}
+
+/// The part of a status that is the controller's to say.
+pub(super) fn ours(status: &VirtualMachineInstanceStatus, voice: Voice) -> VirtualMachineInstanceStatus {
+    let conditions = status.conditions.iter().filter(|each| OURS.contains(&each.r#type.as_str()));
+    let mut told = VirtualMachineInstanceStatus {
+        active_pods: status.active_pods.clone(),
+        node_name: status.node_name.clone(),
+        qos_class: status.qos_class.clone(),
+        conditions: conditions.cloned().collect(),
+        ..VirtualMachineInstanceStatus::default()
+    };
+    if voice == Voice::Phase {
+        told.phase.clone_from(&status.phase);
+        told.reason.clone_from(&status.reason);
+        told.phase_transition_timestamps.clone_from(&status.phase_transition_timestamps);
+    }
+    told
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn status(phase: &str) -> VirtualMachineInstanceStatus {
+        let conditions = json!([{"type": "Ready", "status": "True"}, {"type": "Paused", "status": "True"}]);
+        let status = json!({"phase": phase, "nodeName": "n", "conditions": conditions, "interfaces": [{"name": "default"}]});
+        serde_json::from_value(status).unwrap()
+    }
+
+    #[test]
+    fn the_controller_speaks_about_the_phase_before_the_agent_does_and_when_it_changes_it() {
+        assert_eq!(voice(&status("Scheduling"), &status("Scheduled")), Voice::Phase);
+        assert_eq!(voice(&status("Running"), &status("Running")), Voice::Place);
+        assert_eq!(voice(&status("Running"), &status("Failed")), Voice::Phase);
+    }
+
+    #[test]
+    fn what_the_agent_says_is_never_told_by_the_controller() {
+        let told = ours(&status("Running"), Voice::Place);
+        assert_eq!((told.phase, told.interfaces.len(), told.conditions.len()), (None, 0, 1));
+        assert_eq!(told.node_name.as_deref(), Some("n"));
+    }
+}
