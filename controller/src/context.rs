@@ -86,6 +86,18 @@ impl ReconcileError {
         }
     }
 
+    /// The API server's words, if it was asked and refused.
+    #[must_use]
+    pub fn refusal(&self) -> Option<&str> {
+        let Self::Api { source, .. } = self else { return None };
+        match source.as_ref() {
+            kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 409 => {
+                Some(&status.message)
+            }
+            _ => None,
+        }
+    }
+
     /// Whether it is worth a line in the log.
     #[must_use]
     pub fn is_abnormal(&self) -> bool {

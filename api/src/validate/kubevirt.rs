@@ -243,7 +243,8 @@ mod tests {
     use crate::validate::admit;
 
     fn faults(spec: &serde_json::Value) -> Vec<String> {
-        let object = json!({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "k"}, "spec": spec});
+        let object =
+            json!({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "k"}, "spec": spec});
         admit(&object, &ClusterConfig::offline()).faults.iter().map(ToString::to_string).collect()
     }
 

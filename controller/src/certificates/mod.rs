@@ -85,7 +85,8 @@ impl Chain {
     pub fn read(data: &BTreeMap<String, ByteString>) -> Result<Self, CertificateError> {
         let text = |what: &'static str| -> Result<&str, CertificateError> {
             let Some(bytes) = data.get(what) else { return Ok("") };
-            let problem = |error: std::str::Utf8Error| CertificateError::Unreadable { what, problem: error.to_string() };
+            let problem =
+                |error: std::str::Utf8Error| CertificateError::Unreadable { what, problem: error.to_string() };
             std::str::from_utf8(&bytes.0).map_err(problem)
         };
         let certificates = documents(text(field::AUTHORITIES)?);
@@ -94,7 +95,8 @@ impl Chain {
             let problem = format!("there are {} certificates and {} keys", certificates.len(), keys.len());
             return Err(CertificateError::Unreadable { what: field::AUTHORITY_KEYS, problem });
         }
-        let authorities = certificates.iter().zip(&keys).map(|(certificate, key)| pair(field::AUTHORITIES, certificate, key));
+        let authorities =
+            certificates.iter().zip(&keys).map(|(certificate, key)| pair(field::AUTHORITIES, certificate, key));
         let serving = match (text(field::CERTIFICATE)?, text(field::KEY)?) {
             ("", _) | (_, "") => None,
             (certificate, key) => Some(pair(field::CERTIFICATE, certificate, key)?),
@@ -106,10 +108,8 @@ impl Chain {
     #[must_use]
     pub fn write(&self) -> BTreeMap<String, ByteString> {
         let joined = |part: fn(&Pair) -> &str| self.authorities.iter().map(part).collect::<String>();
-        let mut data = BTreeMap::from([
-            (field::AUTHORITIES, self.bundle()),
-            (field::AUTHORITY_KEYS, joined(|pair| &pair.key)),
-        ]);
+        let mut data =
+            BTreeMap::from([(field::AUTHORITIES, self.bundle()), (field::AUTHORITY_KEYS, joined(|pair| &pair.key))]);
         if let Some(serving) = &self.serving {
             data.insert(field::CERTIFICATE, serving.certificate.clone());
             data.insert(field::KEY, serving.key.clone());

@@ -47,9 +47,19 @@ pub fn decide(world: &World) -> KubeVirtStatus {
     let why = missing.join("; ");
     let conditions = if world.counts {
         vec![
-            condition(world, "Available", serves, if serves { ("AllComponentsReady", "") } else { ("NotServing", &why) }),
+            condition(
+                world,
+                "Available",
+                serves,
+                if serves { ("AllComponentsReady", "") } else { ("NotServing", &why) },
+            ),
             condition(world, "Created", true, ("AllResourcesCreated", "")),
-            condition(world, "Degraded", !missing.is_empty(), if missing.is_empty() { ("", "") } else { ("PartsMissing", &why) }),
+            condition(
+                world,
+                "Degraded",
+                !missing.is_empty(),
+                if missing.is_empty() { ("", "") } else { ("PartsMissing", &why) },
+            ),
             condition(world, "Progressing", rolls, if rolls { ("UpdateInProgress", &why) } else { ("", "") }),
         ]
     } else {

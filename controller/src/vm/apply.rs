@@ -8,6 +8,7 @@ use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step};
+use super::status;
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 
 pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
@@ -21,9 +22,35 @@ pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Dec
         write_status(&machines, vm, decision, name).await?;
     }
     for step in &decision.steps {
-        take(context, vm, step, (namespace, name)).await?;
+        if let Err(error) = take(context, vm, step, (namespace, name)).await {
+            confess(&machines, vm, decision, (name, &error)).await?;
+            return Err(error);
+        }
     }
     if remembers { Ok(()) } else { write_status(&machines, vm, decision, name).await }
+}
+
+/// What the API server refused is told in the status: an event is soon forgotten.
+async fn confess(
+    machines: &Api<VirtualMachine>,
+    vm: &VirtualMachine,
+    decision: &Decision,
+    (name, error): (&str, &ReconcileError),
+) -> Result<(), ReconcileError> {
+    let Some(sentence) = error.refusal() else { return Ok(()) };
+    let makes = decision.steps.iter().any(|step| matches!(step, Step::CreateVmi(_)));
+    let reason = if makes { "FailedCreate" } else { "FailedDelete" };
+    let mut told = decision.clone();
+    status::fail(&mut told.status, (reason, sentence), jiff::Timestamp::now());
+    if makes {
+        // Nothing was started.
+        told.status.created = None;
+        let before = vm.status.as_ref();
+        told.status.run_strategy = before.and_then(|status| status.run_strategy.clone());
+        told.status.state_change_requests =
+            before.map(|status| status.state_change_requests.clone()).unwrap_or_default();
+    }
+    write_status(machines, vm, &told, name).await
 }
 
 async fn take(

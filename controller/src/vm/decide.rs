@@ -235,7 +235,7 @@ fn start(world: &World, decision: &mut Decision) {
 }
 
 /// The instance as it is created: with everything that is filled in, and the status it begins with.
-fn instance(world: &World) -> VirtualMachineInstance {
+pub(super) fn instance(world: &World) -> VirtualMachineInstance {
     let mut vmi = vmi_of(&world.vm);
     // A VM's instance has the UUID that follows from its name; this one is never used.
     default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid: uuid::Uuid::nil() });

@@ -1,10 +1,11 @@
 //! What the status of a VirtualMachine says, from what was observed. Pure.
 
 use garboard_api::VirtualMachineInstance;
+use garboard_api::metadata::annotation;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition, VirtualMachineStatus};
 
-use super::decide::World;
+use super::decide::{World, instance};
 use crate::time::stamp;
 use crate::vmi::phase::Phase;
 
@@ -27,6 +28,9 @@ pub mod word {
     /// It does not run and is not meant to.
     pub const STOPPED: &str = "Stopped";
 }
+
+/// KubeVirt's condition for what could not be done.
+const FAILURE: &str = "Failure";
 
 /// Fills in what follows from the world; `starts` says that an instance is made with this decision.
 pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatus) {
@@ -98,12 +102,43 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
     let Some(vmi) = &world.vmi else {
         return vec![not_ready(world, before, "VMINotExists", "there is no VirtualMachineInstance")];
     };
-    let mirrored: Vec<_> = conditions_of(vmi).map(|condition| mirror(condition, before)).collect();
+    let mut mirrored: Vec<_> = conditions_of(vmi).map(|condition| mirror(condition, before)).collect();
+    if needs_restart(world, vmi) {
+        let message = "the template has changed since the machine was started; restart it for the change to count";
+        let condition = condition(world, ("RestartRequired", "True"), ("TemplateChanged", message));
+        mirrored.push(keep_time(condition, before));
+    }
     if mirrored.iter().any(|condition| condition.r#type == "Ready") {
         return mirrored;
     }
     let missing = not_ready(world, before, "VMIConditionMissing", "the VirtualMachineInstance does not say yet");
     std::iter::once(missing).chain(mirrored).collect()
+}
+
+/// Whether the next start would make another machine of the template than the one that runs. A change of the settings of
+/// the cluster alone asks for no restart.
+fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool {
+    let made_from = vmi.metadata.annotations.as_ref().and_then(|all| all.get(annotation::VM_GENERATION));
+    let made_from = made_from.and_then(|text| text.parse::<i64>().ok());
+    let is_newer = made_from.is_some() && made_from != world.vm.metadata.generation;
+    // As JSON: what is left out and what is empty are the same there.
+    let spec = |vmi: &VirtualMachineInstance| serde_json::to_value(&vmi.spec).ok();
+    is_newer && !Phase::of(vmi).is_final() && spec(vmi) != spec(&instance(world))
+}
+
+/// Says that what had to be done was not done.
+pub(super) fn fail(status: &mut VirtualMachineStatus, (reason, message): (&str, &str), now: jiff::Timestamp) {
+    let before = std::mem::take(&mut status.conditions);
+    let failure = VirtualMachineCondition {
+        last_probe_time: None,
+        last_transition_time: Some(stamp(now)),
+        message: Some(message.to_owned()),
+        reason: Some(reason.to_owned()),
+        status: "True".to_owned(),
+        r#type: FAILURE.to_owned(),
+    };
+    let failure = keep_time(failure, &before);
+    status.conditions = before.into_iter().filter(|each| each.r#type != FAILURE).chain([failure]).collect();
 }
 
 fn mirror(condition: &VirtualMachineInstanceCondition, before: &[VirtualMachineCondition]) -> VirtualMachineCondition {
@@ -124,15 +159,18 @@ fn not_ready(
     reason: &str,
     message: &str,
 ) -> VirtualMachineCondition {
-    let condition = VirtualMachineCondition {
+    keep_time(condition(world, ("Ready", "False"), (reason, message)), before)
+}
+
+fn condition(world: &World, (kind, value): (&str, &str), (reason, message): (&str, &str)) -> VirtualMachineCondition {
+    VirtualMachineCondition {
         last_probe_time: None,
         last_transition_time: Some(stamp(world.now)),
         message: Some(message.to_owned()),
         reason: Some(reason.to_owned()),
-        status: "False".to_owned(),
-        r#type: "Ready".to_owned(),
-    };
-    keep_time(condition, before)
+        status: value.to_owned(),
+        r#type: kind.to_owned(),
+    }
 }
 
 /// A condition that says what it said before changed when it changed before.

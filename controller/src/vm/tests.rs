@@ -212,3 +212,20 @@ proptest! {
         prop_assert_eq!(Some(&again.status), world.vm.status.as_ref());
     }
 }
+
+#[test]
+fn a_changed_template_asks_for_a_restart_and_another_strategy_does_not() {
+    let mut world = world("Always");
+    world.vm.metadata.generation = Some(1);
+    let decision = decide(&world);
+    let [Step::CreateVmi(vmi)] = decision.steps.as_slice() else { panic!("no instance") };
+    world.vmi = Some(vmi.as_ref().clone());
+    let asked = |world: &World| decide(world).status.conditions.iter().any(|each| each.r#type == "RestartRequired");
+    world.vm.metadata.generation = Some(2);
+    assert!(!asked(&world), "the run strategy alone is no reason");
+    world.vm.spec.template.spec.as_mut().unwrap().domain.memory =
+        serde_json::from_value(json!({"guest": "96Mi"})).unwrap();
+    assert!(asked(&world));
+    world.vm.metadata.generation = Some(1);
+    assert!(!asked(&world), "it was made from this very generation");
+}

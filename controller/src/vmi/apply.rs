@@ -8,7 +8,7 @@ use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step};
-use super::fields;
+use super::{fields, status};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 
 pub(super) async fn apply(
@@ -19,10 +19,17 @@ pub(super) async fn apply(
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = vmi.metadata.name.as_deref().ok_or(missing("a name"))?;
-    for step in &decision.steps {
-        take(context, vmi, step, (namespace, name)).await?;
-    }
     let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
+    for step in &decision.steps {
+        if let Err(error) = take(context, vmi, step, (namespace, name)).await {
+            // What the API server refused is told in the status: an event is soon forgotten.
+            if let (Step::CreatePod(_), Some(sentence)) = (step, error.refusal()) {
+                let told = status::without_pod_because(vmi, sentence, jiff::Timestamp::now());
+                write(&instances, vmi, &told, name).await?;
+            }
+            return Err(error);
+        }
+    }
     write(&instances, vmi, decision, name).await
 }
 

@@ -51,7 +51,8 @@ mod tests {
 
     fn status(phase: &str) -> VirtualMachineInstanceStatus {
         let conditions = json!([{"type": "Ready", "status": "True"}, {"type": "Paused", "status": "True"}]);
-        let status = json!({"phase": phase, "nodeName": "n", "conditions": conditions, "interfaces": [{"name": "default"}]});
+        let status =
+            json!({"phase": phase, "nodeName": "n", "conditions": conditions, "interfaces": [{"name": "default"}]});
         serde_json::from_value(status).unwrap()
     }
 

@@ -1,5 +1,6 @@
 //! What the status of a VirtualMachineInstance says as far as its pod shows it. Pure.
 
+use garboard_api::VirtualMachineInstance;
 use garboard_api::metadata::label;
 use garboard_api::v1::{
     VirtualMachineInstanceCondition, VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus,
@@ -130,7 +131,7 @@ fn readiness(world: &World, status: &mut VirtualMachineInstanceStatus) {
             ("False".to_owned(), "PodConditionMissing".to_owned(), "the launcher pod does not say yet".to_owned())
         }
     };
-    set(world, status, ("Ready", &value), (&reason, &message));
+    set(world.now, status, ("Ready", &value), (&reason, &message));
     mirror_scheduling(world, condition("PodScheduled"), status);
 }
 
@@ -138,7 +139,7 @@ fn mirror_scheduling(world: &World, scheduled: Option<PodCondition>, status: &mu
     match scheduled.filter(|each| each.status == "False") {
         Some(each) => {
             let (reason, message) = (each.reason.unwrap_or_default(), each.message.unwrap_or_default());
-            set(world, status, ("PodScheduled", "False"), (&reason, &message));
+            set(world.now, status, ("PodScheduled", "False"), (&reason, &message));
         }
         None => forget(status, "PodScheduled"),
     }
@@ -146,7 +147,14 @@ fn mirror_scheduling(world: &World, scheduled: Option<PodCondition>, status: &mu
 
 /// Why there is no pod.
 pub(super) fn refuse(world: &World, refusal: &PodRefusal, status: &mut VirtualMachineInstanceStatus) {
-    set(world, status, ("Synchronized", "False"), (refusal.reason(), &refusal.to_string()));
+    set(world.now, status, ("Synchronized", "False"), (refusal.reason(), &refusal.to_string()));
+}
+
+/// What is told when the API server refuses the pod (a quota, the namespace's Pod Security): the instance stays as it was.
+pub(super) fn without_pod_because(vmi: &VirtualMachineInstance, sentence: &str, now: jiff::Timestamp) -> Decision {
+    let mut status = vmi.status.clone().unwrap_or_default();
+    set(now, &mut status, ("Synchronized", "False"), ("FailedCreate", sentence));
+    Decision { steps: Vec::new(), status, labels: Default::default(), recheck: None }
 }
 
 /// Whether the instance says so already.
@@ -163,14 +171,14 @@ fn forget(status: &mut VirtualMachineInstanceStatus, kind: &str) {
 
 /// A condition keeps its time while it says the same.
 fn set(
-    world: &World,
+    now: jiff::Timestamp,
     status: &mut VirtualMachineInstanceStatus,
     (kind, value): (&str, &str),
     (reason, message): (&str, &str),
 ) {
     let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
     let old = status.conditions.iter().find(|each| each.r#type == kind && each.status == value);
-    let since = old.and_then(|old| old.last_transition_time.clone()).unwrap_or_else(|| stamp(world.now));
+    let since = old.and_then(|old| old.last_transition_time.clone()).unwrap_or_else(|| stamp(now));
     let condition = VirtualMachineInstanceCondition {
         last_probe_time: None,
         last_transition_time: Some(since),

@@ -49,7 +49,8 @@ pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, is_ours: boo
         return Err(Objection::NotYours("the status of a VirtualMachineInstance is written by Garboard alone"));
     }
     let (before, after) = (old.metadata.labels.as_ref(), new.metadata.labels.as_ref());
-    let value = |labels: Option<&BTreeMap<String, String>>, key: &str| labels.and_then(|labels| labels.get(key).cloned());
+    let value =
+        |labels: Option<&BTreeMap<String, String>>, key: &str| labels.and_then(|labels| labels.get(key).cloned());
     match RESERVED.iter().find(|key| value(before, key) != value(after, key)) {
         Some(key) => Err(Objection::Fault(Box::new(reserved(key)))),
         None => Ok(()),
@@ -75,8 +76,9 @@ fn difference(old: Option<&Value>, new: Option<&Value>, at: FieldPath) -> Option
             let keys = old.keys().chain(new.keys().filter(|key| !old.contains_key(*key)));
             keys.into_iter().find_map(|key| difference(old.get(key), new.get(key), at.child(key)))
         }
-        (Some(Value::Array(old)), Some(Value::Array(new))) => (0..old.len().max(new.len()))
-            .find_map(|index| difference(old.get(index), new.get(index), at.index(index))),
+        (Some(Value::Array(old)), Some(Value::Array(new))) => {
+            (0..old.len().max(new.len())).find_map(|index| difference(old.get(index), new.get(index), at.index(index)))
+        }
         _ => Some(at),
     }
 }

@@ -32,7 +32,9 @@ pub fn mutate(request: &Request, premises: &Premises<'_>, now: jiff::Timestamp) 
     };
     match changes.map(|changes| changes.map(|changes| json_patch::diff(&written, &changed(&written, &changes)))) {
         Ok(None) => response,
-        Ok(Some(patch)) => response.with_patch(patch).unwrap_or_else(|error| AdmissionResponse::invalid(error.to_string())),
+        Ok(Some(patch)) => {
+            response.with_patch(patch).unwrap_or_else(|error| AdmissionResponse::invalid(error.to_string()))
+        }
         Err(error) => AdmissionResponse::invalid(format!("the object cannot be filled in: {error}")),
     }
 }

@@ -79,11 +79,8 @@ async fn answer(
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     let settings = context.settings.borrow().clone();
-    let kubevirts: Vec<_> = settings
-        .object
-        .iter()
-        .map(|object| (object.namespace().unwrap_or_default(), object.name_any()))
-        .collect();
+    let kubevirts: Vec<_> =
+        settings.object.iter().map(|object| (object.namespace().unwrap_or_default(), object.name_any())).collect();
     let premises = Premises {
         config: &settings.config,
         namespace: &context.namespace,
@@ -133,8 +130,10 @@ fn usable(secret: &Secret) -> Option<Arc<rustls::ServerConfig>> {
 }
 
 fn tls(certificate: &str, key: &str) -> Result<Arc<rustls::ServerConfig>, CertificateError> {
-    let unreadable =
-        |error: rustls::pki_types::pem::Error| CertificateError::Unreadable { what: SECRET, problem: error.to_string() };
+    let unreadable = |error: rustls::pki_types::pem::Error| CertificateError::Unreadable {
+        what: SECRET,
+        problem: error.to_string(),
+    };
     let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(unreadable)?;
     let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(unreadable)?;
     let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key)?;

@@ -85,10 +85,9 @@ fn every_mistake_is_told_with_its_path_and_what_to_write() {
     bad["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"coers": 2});
     bad["spec"]["template"]["spec"]["evictionStrategy"] = json!("Migrate");
     let now = jiff::Timestamp::UNIX_EPOCH;
-    for response in [
-        ask(|request, premises| mutate(request, premises, now), ("me", &bad, None)),
-        ask(validate, ("me", &bad, None)),
-    ] {
+    for response in
+        [ask(|request, premises| mutate(request, premises, now), ("me", &bad, None)), ask(validate, ("me", &bad, None))]
+    {
         assert!(!response.allowed);
         assert_eq!((response.result.code, response.result.reason.as_str()), (422, "Invalid"));
         let causes = response.result.details.unwrap().causes;
