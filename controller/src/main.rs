@@ -18,9 +18,21 @@ struct Args {
     /// Interpret vCPUs where a node has no KVM (useEmulation).
     #[arg(long, env = "GARBOARD_EMULATION")]
     emulation: bool,
+    /// How container disks reach their machine.
+    #[arg(long, env = "GARBOARD_CONTAINER_DISKS", value_enum, default_value_t = ContainerDisks::ImageVolume)]
+    container_disks: ContainerDisks,
     /// Where /healthz and /readyz are served.
     #[arg(long, default_value = "0.0.0.0:8081")]
     health: std::net::SocketAddr,
+}
+
+/// How container disks reach their machine.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ContainerDisks {
+    /// As image volumes: Kubernetes 1.36, or 1.33 with the feature gate ImageVolume.
+    ImageVolume,
+    /// By a program of ours in a container of each image.
+    Helper,
 }
 
 #[tokio::main]
@@ -39,6 +51,9 @@ async fn main() -> ExitCode {
     let mut config = ClusterConfig::offline();
     if args.emulation {
         config.emulation = garboard_api::cluster::Emulation::Permitted;
+    }
+    if args.container_disks == ContainerDisks::Helper {
+        config = config.without(garboard_api::cluster::Gate::ImageVolume);
     }
     let context = Context::new(client, args.launcher_image, config);
     let mut terminate = match tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
