@@ -65,7 +65,9 @@ pub(crate) fn ask(stream: &UnixStream, request: &ControlRequest) -> anyhow::Resu
 pub(crate) fn request(places: &Places, id: &MachineId, request: &ControlRequest) -> anyhow::Result<Outcome> {
     let stream = connect(places, id)?;
     match ask(&stream, request)? {
-        ControlReply::Queued | ControlReply::Streaming | ControlReply::Status(_) => Ok(Outcome::Queued),
+        ControlReply::Queued | ControlReply::Streaming | ControlReply::Status(_) | ControlReply::Healthy => {
+            Ok(Outcome::Queued)
+        }
         ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
         ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{id}: {reason}"))),
     }
@@ -88,6 +90,7 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
         other @ (ControlReply::Queued
         | ControlReply::AlreadySo
         | ControlReply::Streaming
+        | ControlReply::Healthy
         | ControlReply::Denied { .. }) => {
             anyhow::bail!("the supervisor of {id} answered {other:?} to a question for its status")
         }
@@ -100,7 +103,11 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     match ask(&stream, &ControlRequest::Status).ok()? {
         ControlReply::Status(status) => Some(*status),
-        ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Streaming | ControlReply::Denied { .. } => None,
+        ControlReply::Queued
+        | ControlReply::AlreadySo
+        | ControlReply::Streaming
+        | ControlReply::Healthy
+        | ControlReply::Denied { .. } => None,
     }
 }
 

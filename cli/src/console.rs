@@ -50,7 +50,7 @@ pub(crate) fn attend(places: &Places, id: &MachineId, access: ConsoleAccess, sig
     match client::ask(&stream, &ControlRequest::Console { access })? {
         ControlReply::Streaming => {}
         ControlReply::Denied { reason } => return Err(complaint(REFUSED, format!("{id}: {reason}"))),
-        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo) => {
+        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy) => {
             anyhow::bail!("unexpected answer {other:?}")
         }
     }

@@ -26,7 +26,7 @@ pub(crate) fn run(args: &QmpArgs) -> anyhow::Result<u8> {
     match client::ask(&stream, &ControlRequest::Qmp { access })? {
         ControlReply::Streaming => {}
         ControlReply::Denied { reason } => return Err(complaint(REFUSED, format!("{}: {reason}", args.machine))),
-        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo) => {
+        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy) => {
             anyhow::bail!("unexpected answer {other:?}")
         }
     }

@@ -40,7 +40,7 @@ fn open(places: &Places, id: &MachineId) -> anyhow::Result<UnixStream> {
             Ok(stream)
         }
         ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{id}: {reason}"))),
-        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo) => {
+        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy) => {
             anyhow::bail!("unexpected answer {other:?}")
         }
     }

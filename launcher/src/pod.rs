@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 
 use garboard_machine::facts::HostFacts;
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
-use garboard_protocol::pod::{self, ClaimImage, NodeFacts, PodOrder};
+use garboard_protocol::pod::{self, DiskImage, NodeFacts, PodOrder};
 use garboard_protocol::{PROTOCOL_VERSION, paths};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -26,9 +26,6 @@ use serde::de::DeserializeOwned;
 use crate::plan::{Emulation, PlanOptions};
 use crate::supervisor::SCRATCH_VOLUME;
 use crate::supervisor::journal;
-
-/// Name of the image in a claim with a file system.
-const DISK_IMAGE: &str = "disk.img";
 
 /// Why a pod cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -165,11 +162,11 @@ fn make_directory(path: &Path) -> Result<(), PodError> {
     }
 }
 
-/// A claim that is used for the first time gets its image; what is there stays as it is.
-fn make_images(images: &[ClaimImage], volumes: &VolumeTable) -> Result<(), PodError> {
+/// A volume that is used for the first time gets its image; what is there stays as it is.
+fn make_images(images: &[DiskImage], volumes: &VolumeTable) -> Result<(), PodError> {
     for image in images {
         let Some(VolumePlace::Directory { path }) = volumes.places.get(&image.volume) else { continue };
-        let path = Path::new(path).join(DISK_IMAGE);
+        let path = Path::new(path).join(&image.file);
         let made = OpenOptions::new().write(true).create_new(true).mode(0o660).open(&path);
         match made.and_then(|file: File| file.set_len(image.bytes)) {
             Err(error) if error.kind() != ErrorKind::AlreadyExists => {
@@ -232,7 +229,7 @@ mod tests {
             version: PROTOCOL_VERSION,
             vmi: serde_json::json!({"metadata": {"name": "vm"}}),
             volumes: VolumeTable { places: [("data".to_owned(), claim)].into() },
-            images: vec![ClaimImage { volume: "data".into(), bytes: 4096 }],
+            images: vec![DiskImage { volume: "data".into(), file: "disk.img".into(), bytes: 4096 }],
             emulation: true,
             stored: None,
         }
@@ -243,7 +240,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let places = pod(directory.path(), &order(directory.path()));
         furnish(&places).unwrap();
-        assert_eq!(std::fs::metadata(directory.path().join(DISK_IMAGE)).unwrap().len(), 4096);
+        assert_eq!(std::fs::metadata(directory.path().join("disk.img")).unwrap().len(), 4096);
         let facts: HostFacts = read(&places.shared.join(paths::FACTS)).unwrap();
         assert!(facts.network.tap && !facts.network.vhost_net);
         std::fs::remove_file(&places.order).unwrap();

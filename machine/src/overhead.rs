@@ -2,6 +2,11 @@
 //! has a name and a reason.
 //!
 //! It follows KubeVirt's terms where they speak of QEMU, and drops the 190 MiB of its management processes.
+//!
+//! Measured so far (docs/benchmarks.md, under TCG, one vCPU, in the pod's control group, without the guest's memory and
+//! without translated code): 19 MiB idle without graphics, 32 MiB with, at most 41 MiB with four VNC clients, disk and
+//! network load; 2 MiB more of the kernel's. The terms keep a wide margin until large screens, several vCPUs and KVM are
+//! measured.
 
 use serde::{Deserialize, Serialize};
 

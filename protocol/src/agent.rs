@@ -145,4 +145,9 @@ pub enum VolumePlace {
     },
     /// The agent opens it: ask [`AgentRequest::Volume`].
     Descriptor,
+    /// A program in the container of the volume's own image opens it: [`crate::handed`].
+    Handed {
+        /// Where that program listens.
+        socket: String,
+    },
 }

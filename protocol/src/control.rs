@@ -39,6 +39,26 @@ pub enum ControlRequest {
         /// Whether commands that change the machine are let through.
         access: QmpAccess,
     },
+    /// Ask the guest agent whether the guest is well: what a kubelet's probe comes to.
+    Probe {
+        /// The question.
+        question: GuestQuestion,
+        /// How long the answer may take.
+        within_seconds: u32,
+    },
+}
+
+/// What a probe asks the guest agent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "question")]
+pub enum GuestQuestion {
+    /// Whether it answers.
+    Ping,
+    /// Whether a command ends with 0.
+    Exec {
+        /// The program in the guest and its arguments.
+        command: Vec<String>,
+    },
 }
 
 /// How a run is ended.
@@ -90,6 +110,8 @@ pub enum ControlReply {
     AlreadySo,
     /// Raw bytes follow.
     Streaming,
+    /// The guest is well.
+    Healthy,
     /// No, and why.
     Denied {
         /// One sentence.

@@ -18,6 +18,7 @@
 pub mod agent;
 pub mod control;
 pub mod exit;
+pub mod handed;
 pub mod journal;
 pub mod launch;
 pub mod paths;

@@ -25,8 +25,20 @@ pub const ORDER_FILE: &str = "order.json";
 pub const VOLUMES_DIRECTORY: &str = "/var/lib/garboard/volumes";
 /// Below it each block volume is a device of its name, in the sidecar.
 pub const BLOCK_DIRECTORY: &str = "/dev/garboard";
+/// Name of the image in a claim with a file system.
+pub const DISK_IMAGE: &str = "disk.img";
 /// The image of `kernelBoot`, in the sidecar.
 pub const KERNEL_DIRECTORY: &str = "/var/lib/garboard/kernel-boot";
+/// Below it each Secret with SSH keys has a directory of its name, in the sidecar.
+pub const SSH_KEYS_DIRECTORY: &str = "/var/lib/garboard/ssh-keys";
+/// Below it the Secret of each `networkDataSecretRef` has a directory of the volume's name, in the sidecar.
+pub const NETWORK_DATA_DIRECTORY: &str = "/var/lib/garboard/network-data";
+/// Where the program that opens a container disk is, in the disk's own container; an init container put it there.
+pub const HELPER_DIRECTORY: &str = "/run/garboard-helper";
+/// Name of that program, in [`HELPER_DIRECTORY`] and in `/usr/bin` of the launcher's image.
+pub const HELPER_PROGRAM: &str = "garboard-container-disk";
+/// Where that program listens, in its container and in the sidecar; emptyDir in memory.
+pub const HELPER_SOCKETS: &str = "/run/garboard-disks";
 /// The agent's directory, mounted into whatever container requests one of its devices.
 pub const AGENT_DIRECTORY: &str = "/run/garboard-agent";
 /// The agent's socket in [`AGENT_DIRECTORY`].
@@ -44,9 +56,9 @@ pub struct PodOrder {
     pub vmi: serde_json::Value,
     /// Where its volumes are.
     pub volumes: VolumeTable,
-    /// Claims with a file system whose disk image is made if it is missing.
+    /// Disk images that are made if they are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<ClaimImage>,
+    pub images: Vec<DiskImage>,
     /// Whether the cluster lets vCPUs be interpreted where KVM is missing (`useEmulation`).
     pub emulation: bool,
     /// What an earlier run of the same machine decided: `launcher::plan::StoredMachine`.
@@ -54,12 +66,14 @@ pub struct PodOrder {
     pub stored: Option<serde_json::Value>,
 }
 
-/// A `disk.img` that is made in a claim with a file system.
+/// A disk image that is made in a volume with a file system: a claim, or a directory of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct ClaimImage {
+pub struct DiskImage {
     /// Name of the volume.
     pub volume: String,
+    /// Name of the image in it.
+    pub file: String,
     /// Size of the image, bytes; a sparse file.
     pub bytes: u64,
 }

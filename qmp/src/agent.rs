@@ -41,7 +41,8 @@ use crate::text::printable;
 use crate::transcript::{Transcript, TranscriptSink};
 
 pub use answer::{
-    AgentCommand, AgentInfo, Filesystem, FilesystemDisk, GuestUser, Interface, InterfaceAddress, OsInfo, Timezone,
+    AgentCommand, AgentInfo, Filesystem, FilesystemDisk, GuestProcess, GuestProcessState, GuestUser, Interface,
+    InterfaceAddress, OsInfo, Timezone,
 };
 pub use bounded::{GuestList, GuestText};
 use session::Session;
@@ -253,6 +254,24 @@ impl Agent {
         }
     }
 
+    /// Starts a program in the guest, whose output nobody keeps. Its end is seen by [`Self::look_after`]; an agent keeps
+    /// the account of one that nobody asked for.
+    pub async fn execute(&self, program: &str, arguments: &[String]) -> Result<GuestProcess, AgentError> {
+        let command = qapi_qga::guest_exec {
+            path: program.to_owned(),
+            arg: Some(arguments.to_vec()),
+            env: None,
+            input_data: None,
+            capture_output: None,
+        };
+        self.ask(&command).await
+    }
+
+    /// How a program that was started is.
+    pub async fn look_after(&self, process: GuestProcess) -> Result<GuestProcessState, AgentError> {
+        self.ask(&qapi_qga::guest_exec_status { pid: process.pid }).await
+    }
+
     /// Sends any command and gives the answer as raw JSON, at most
     /// [`AGENT_LINE_LIMIT`](crate::wire::AGENT_LINE_LIMIT) bytes. What is in it is the guest's: bound and escape it.
     pub async fn call_raw<C: QgaCommand>(&self, command: &C) -> Result<Box<RawValue>, AgentError> {
@@ -288,4 +307,6 @@ pub fn read_one_line(line: &[u8]) {
     drop(decode::<GuestList<GuestUser, 128>>("guest-get-users", &answer));
     drop(decode::<Timezone>("guest-get-timezone", &answer));
     drop(decode::<GuestText>("guest-get-host-name", &answer));
+    drop(decode::<GuestProcess>("guest-exec", &answer));
+    drop(decode::<GuestProcessState>("guest-exec-status", &answer));
 }

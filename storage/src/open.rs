@@ -107,6 +107,25 @@ pub struct OpenedDisk {
 }
 
 impl OpenedDisk {
+    /// Takes a regular file that somebody else opened for reading. `shown` is what they call it, for messages.
+    ///
+    /// # Errors
+    /// [`OpenError::WrongKind`] for anything but a regular file, [`OpenError::Io`] if it cannot be looked at.
+    pub fn received(fd: OwnedFd, shown: &Path) -> Result<Self, OpenError> {
+        let failed =
+            |errno: Errno| OpenError::Io { path: shown.to_path_buf(), attempt: "look at", source: errno.into() };
+        let stat = fstat(&fd).map_err(failed)?;
+        let kind = accepted_kind(&stat, Expected::File, shown)?;
+        let flags = nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_GETFL).map_err(failed)?;
+        if OFlag::from_bits_retain(flags) & OFlag::O_ACCMODE != OFlag::O_RDONLY {
+            let (found, expected) = ("file open for writing", "one open for reading");
+            return Err(OpenError::WrongKind { path: shown.to_path_buf(), found, expected });
+        }
+        nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_RDONLY)).map_err(failed)?;
+        let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
+        Ok(Self { fd, size_bytes, kind, access: Access::ReadOnly, direct: false })
+    }
+
     /// Switches to direct I/O now, for a disk that had to be looked into first. `shown` is its path, for the message.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A feature gate that changes what is admitted. Gates that change nothing here are not listed.
+/// A feature gate that changes what is admitted, or which pod is made of it. Gates that change nothing here are not listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gate {
     /// Volumes that are paths inside the launcher's container.
@@ -23,6 +23,8 @@ pub enum Gate {
     HostDevicesWithDra,
     /// Ignition configurations.
     Ignition,
+    /// Container disks as image volumes of the pod; without it a program in each image's own container opens them.
+    ImageVolume,
     /// Networks from resource claims.
     NetworkDevicesWithDra,
     /// The binding `passtBinding`.
@@ -67,6 +69,7 @@ pub(super) const GATES: &[(Gate, &str, Usual)] = &[
     (Gate::HostDevices, "HostDevices", Usual::Off),
     (Gate::HostDevicesWithDra, "HostDevicesWithDRA", Usual::On),
     (Gate::Ignition, "ExperimentalIgnitionSupport", Usual::Off),
+    (Gate::ImageVolume, "ImageVolume", Usual::On),
     (Gate::NetworkDevicesWithDra, "NetworkDevicesWithDRA", Usual::Off),
     (Gate::PasstBinding, "PasstBinding", Usual::On),
     (Gate::PersistentReservation, "PersistentReservation", Usual::On),
@@ -99,7 +102,6 @@ const WITHOUT_EFFECT: &[&str] = &[
     "HotplugVolumes",
     "HypervStrictCheck",
     "IOMMUFD",
-    "ImageVolume",
     "IncrementalBackup",
     "KubevirtSeccompProfile",
     "LiveMigration",

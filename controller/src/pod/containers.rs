@@ -1,75 +1,149 @@
-//! The two containers.
+//! The containers that run the launcher's image.
 
 use std::collections::BTreeMap;
 
 use garboard_launcher::plan::Resources;
 use garboard_protocol::pod::{RUN_DIRECTORY, SHARED_DIRECTORY};
-use k8s_openapi::api::core::v1::{Capabilities, Container, ResourceRequirements, SecurityContext, VolumeMount};
+use k8s_openapi::api::core::v1::{
+    Capabilities, Container, ContainerPort, ResourceRequirements, SecurityContext, VolumeMount,
+};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::volumes::{Mounted, RUN};
-use super::{PodInput, is_emulated};
+use super::{PodInput, is_emulated, probes};
 
-/// What the sidecar asks for, bytes: supervisor and the probe of QEMU that runs once.
-const SIDECAR_MEMORY: &str = "16Mi";
-/// Thousandths of a CPU: it works at the start and hardly afterwards.
-const SIDECAR_CPU: &str = "10m";
+/// The sidecar: supervisor, and the probe of QEMU that runs once. Measured in its control group (docs/benchmarks.md): 2 MiB
+/// of its own and the kernel's; the rest is its programs and the seeds it makes.
+const SIDECAR: Share = Share { memory: "8Mi", cpu: "10m", bound_memory: "64Mi", bound_cpu: "100m" };
 /// The device whose allocation brings the agent's directory.
 const TUN: &str = "devices.kubevirt.io/tun";
 const KVM: &str = "devices.kubevirt.io/kvm";
 /// Where PID 1 writes the end for `kubectl describe pod`.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
+/// What a container beside `compute` asks for.
+pub(super) struct Share {
+    /// Memory it asks for.
+    pub(super) memory: &'static str,
+    /// CPU time it asks for.
+    pub(super) cpu: &'static str,
+    /// Memory it asks for and has at most, where the machine's memory is limited.
+    pub(super) bound_memory: &'static str,
+    /// CPU time it asks for and has at most, where the machine's is limited.
+    pub(super) bound_cpu: &'static str,
+}
+
+impl Share {
+    /// Limited as the machine is: a quota on limits counts every container, and a pod is `Guaranteed` only if each
+    /// container asks for exactly what it may have.
+    pub(super) fn requirements(&self, machine: &Resources) -> ResourceRequirements {
+        let (mut requests, mut limits) = (BTreeMap::new(), BTreeMap::new());
+        for (name, is_limited, usual, bound) in [
+            ("memory", machine.memory_limit_bytes.is_some(), self.memory, self.bound_memory),
+            ("cpu", machine.cpu_limit_millis.is_some(), self.cpu, self.bound_cpu),
+        ] {
+            let asked = if is_limited { bound } else { usual };
+            requests.insert(name.to_owned(), Quantity(asked.to_owned()));
+            if is_limited {
+                limits.insert(name.to_owned(), Quantity(bound.to_owned()));
+            }
+        }
+        let limits = Some(limits).filter(|limits| !limits.is_empty());
+        ResourceRequirements { requests: Some(requests), limits, claims: None }
+    }
+}
+
 /// The supervisor.
-pub(super) fn launcher(input: &PodInput<'_>, mounted: &Mounted) -> Container {
+pub(super) fn launcher(input: &PodInput<'_>, machine: &Resources, mounted: &Mounted) -> Container {
+    let mut resources = SIDECAR.requirements(machine);
+    for amounts in [&mut resources.requests, &mut resources.limits] {
+        amounts.get_or_insert_default().insert(TUN.to_owned(), Quantity("1".to_owned()));
+    }
     Container {
         name: "launcher".to_owned(),
         command: Some(vec!["/usr/bin/garboard-launcher".to_owned(), "--pod".to_owned()]),
         restart_policy: Some("Always".to_owned()),
-        resources: Some(ResourceRequirements {
-            requests: Some(quantities(&[("cpu", SIDECAR_CPU), ("memory", SIDECAR_MEMORY), (TUN, "1")])),
-            limits: Some(quantities(&[(TUN, "1")])),
-            claims: None,
-        }),
+        resources: Some(resources),
         volume_mounts: Some(mounted.mounts.clone()),
         volume_devices: Some(mounted.devices.clone()).filter(|devices| !devices.is_empty()),
-        ..container(input)
+        ..of_launcher_image(input)
     }
 }
 
 /// PID 1 and QEMU.
-pub(super) fn compute(input: &PodInput<'_>, resources: &Resources) -> Container {
-    let mut requests = quantities(&[("ephemeral-storage", "50M")]);
-    requests.insert("memory".to_owned(), Quantity(resources.memory_request_bytes.to_string()));
-    requests.insert("cpu".to_owned(), Quantity(format!("{}m", resources.cpu_request_millis)));
-    let mut limits = BTreeMap::new();
-    if let Some(bytes) = resources.memory_limit_bytes {
-        limits.insert("memory".to_owned(), Quantity(bytes.to_string()));
-    }
-    if let Some(millis) = resources.cpu_limit_millis {
-        limits.insert("cpu".to_owned(), Quantity(format!("{millis}m")));
-    }
-    if !is_emulated(input.config) {
-        requests.insert(KVM.to_owned(), Quantity("1".to_owned()));
-        limits.insert(KVM.to_owned(), Quantity("1".to_owned()));
-    }
+pub(super) fn compute(input: &PodInput<'_>, machine: &Resources) -> Container {
+    let spec = &input.vmi.spec;
     let shared = VolumeMount { name: RUN.to_owned(), mount_path: RUN_DIRECTORY.to_owned(), ..VolumeMount::default() };
     let command = ["/usr/bin/garboard-init", SHARED_DIRECTORY, "--termination-log", TERMINATION_LOG];
     Container {
         name: "compute".to_owned(),
         command: Some(command.map(str::to_owned).to_vec()),
-        resources: Some(ResourceRequirements { requests: Some(requests), limits: Some(limits), claims: None }),
+        resources: Some(compute_resources(input, machine)),
         volume_mounts: Some(vec![shared]),
+        ports: Some(ports(input)).filter(|ports| !ports.is_empty()),
+        liveness_probe: spec.liveness_probe.as_ref().map(probes::of),
+        readiness_probe: spec.readiness_probe.as_ref().map(probes::of),
         termination_message_path: Some(TERMINATION_LOG.to_owned()),
-        ..container(input)
+        ..of_launcher_image(input)
     }
 }
 
-/// What both have: the image, and no power.
-fn container(input: &PodInput<'_>) -> Container {
+fn compute_resources(input: &PodInput<'_>, machine: &Resources) -> ResourceRequirements {
+    let requests: BTreeMap<_, _> = [
+        ("ephemeral-storage", "50M".to_owned()),
+        ("memory", machine.memory_request_bytes.to_string()),
+        ("cpu", format!("{}m", machine.cpu_request_millis)),
+    ]
+    .into();
+    let mut limits = BTreeMap::new();
+    if let Some(bytes) = machine.memory_limit_bytes {
+        limits.insert("memory", bytes.to_string());
+    }
+    if let Some(millis) = machine.cpu_limit_millis {
+        limits.insert("cpu", format!("{millis}m"));
+    }
+    if !is_emulated(input.config) {
+        limits.insert(KVM, "1".to_owned());
+    }
+    let pages = hugepages(input, machine);
+    let quantities = |amounts: BTreeMap<&str, String>| {
+        let own = amounts.into_iter().map(|(name, amount)| (name.to_owned(), amount));
+        Some(own.chain(pages.clone()).map(|(name, amount)| (name, Quantity(amount))).collect())
+    };
+    ResourceRequirements { requests: quantities(requests), limits: quantities(limits), claims: None }
+}
+
+/// Huge pages are a resource of their own, which Kubernetes wants asked for and limited alike.
+fn hugepages(input: &PodInput<'_>, machine: &Resources) -> Option<(String, String)> {
+    let page = input.vmi.spec.domain.memory.as_ref()?.hugepages.as_ref()?.page_size.as_deref()?;
+    Some((format!("hugepages-{page}"), machine.guest_memory_bytes.to_string()))
+}
+
+/// The guest's ports, by whose names a Service may find them. They open nothing by themselves.
+fn ports(input: &PodInput<'_>) -> Vec<ContainerPort> {
+    let interfaces = &input.vmi.spec.domain.devices.interfaces;
+    let all = interfaces.iter().flat_map(|interface| &interface.ports);
+    all.map(|port| ContainerPort {
+        container_port: port.port,
+        name: port.name.clone().filter(|name| !name.is_empty()),
+        protocol: Some(port.protocol.clone().filter(|word| !word.is_empty()).unwrap_or_else(|| "TCP".to_owned())),
+        ..ContainerPort::default()
+    })
+    .collect()
+}
+
+/// What runs the launcher's image.
+pub(super) fn of_launcher_image(input: &PodInput<'_>) -> Container {
     Container {
         image: Some(input.launcher_image.to_owned()),
         image_pull_policy: Some("IfNotPresent".to_owned()),
+        ..powerless()
+    }
+}
+
+/// What all containers have: no power.
+pub(super) fn powerless() -> Container {
+    Container {
         security_context: Some(SecurityContext {
             allow_privilege_escalation: Some(false),
             read_only_root_filesystem: Some(true),
@@ -78,8 +152,4 @@ fn container(input: &PodInput<'_>) -> Container {
         }),
         ..Container::default()
     }
-}
-
-fn quantities(all: &[(&str, &str)]) -> BTreeMap<String, Quantity> {
-    all.iter().map(|(name, amount)| ((*name).to_owned(), Quantity((*amount).to_owned()))).collect()
 }

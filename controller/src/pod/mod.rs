@@ -1,28 +1,32 @@
 //! From a VirtualMachineInstance to its launcher pod. Pure.
 //!
 //! ```text
+//!   init containers of container disks, where the cluster has no image volumes     (`helpers`)
 //!   init container `launcher` (restartPolicy Always)   every volume, the order, the agent's directory by its device
 //!   container `compute`                                the shared directory and /dev/kvm, nothing else
 //! ```
 //!
-//! Both run the launcher image as user 107 without capabilities, on a read-only root: the pod passes Pod Security
+//! The last two run the launcher image as user 107 without capabilities, on a read-only root: the pod passes Pod Security
 //! `restricted`. Names, labels and annotations that other programs look for are KubeVirt's.
 
 mod containers;
+mod helpers;
+mod host_disk;
+mod metadata;
 mod order;
+mod probes;
+mod projected;
 mod volumes;
 
 use std::collections::BTreeMap;
 
-use garboard_api::metadata::label;
 use garboard_api::v1::Volume;
 use garboard_api::{ClusterConfig, VirtualMachineInstance};
 use garboard_launcher::plan::{PlanError, PlanOptions, Resources, plan};
-use garboard_machine::facts::{HostFacts, KvmState};
+use garboard_machine::facts::{HostFacts, HugepagePool, KvmState};
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, Pod, PodReadinessGate, PodSecurityContext, PodSpec, SeccompProfile,
 };
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 /// KubeVirt's readiness gate: true while the vCPUs run.
 pub const UNPAUSED: &str = "kubevirt.io/virtual-machine-unpaused";
@@ -65,6 +69,14 @@ pub enum PodRefusal {
         /// Its path.
         field: String,
     },
+    /// A field that makes no sense.
+    #[error("{field} is not what it should be; {instead}")]
+    Invalid {
+        /// Its path.
+        field: String,
+        /// What to do about it.
+        instead: &'static str,
+    },
     /// The order could not be written down.
     #[error("the pod's order could not be rendered")]
     Order(#[source] serde_json::Error),
@@ -76,7 +88,7 @@ impl PodRefusal {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoClaim { .. } => "FailedPvcNotFound",
-            Self::Plan(_) | Self::NotRealised { .. } | Self::Order(_) => "FailedCreate",
+            Self::Plan(_) | Self::NotRealised { .. } | Self::Invalid { .. } | Self::Order(_) => "FailedCreate",
         }
     }
 }
@@ -106,22 +118,25 @@ pub fn claim_name(volume: &Volume) -> Option<&str> {
 /// [`PodRefusal`], which is for the condition `Synchronized`.
 pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
     if let Some(field) = unrealised(input.vmi) {
-        return Err(PodRefusal::NotRealised { field: field.to_owned() });
+        return Err(PodRefusal::NotRealised { field });
     }
     let resources = resources(input)?;
     let mounted = volumes::of(input)?;
     let spec = &input.vmi.spec;
-    let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS).max(0);
+    let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
     let order = order::render(input, &mounted).map_err(PodRefusal::Order)?;
+    let mut init_containers = helpers::containers(input, &resources, &mounted);
+    init_containers.push(containers::launcher(input, &resources, &mounted));
+    let account = projected::account(input.vmi).or(spec.service_account_name.as_deref());
     Ok(Pod {
-        metadata: metadata(input, &resources, order),
+        metadata: metadata::of(input, &resources, order),
         spec: Some(PodSpec {
-            init_containers: Some(vec![containers::launcher(input, &mounted)]),
+            init_containers: Some(init_containers),
             containers: vec![containers::compute(input, &resources)],
             volumes: Some(mounted.volumes),
             image_pull_secrets: Some(volumes::pull_secrets(input.vmi)).filter(|all| !all.is_empty()),
             restart_policy: Some("Never".to_owned()),
-            termination_grace_period_seconds: Some(grace.saturating_add(EXTRA_GRACE_SECONDS)),
+            termination_grace_period_seconds: Some(grace.saturating_add(EXTRA_GRACE_SECONDS).max(0)),
             security_context: Some(security()),
             readiness_gates: Some(vec![PodReadinessGate { condition_type: UNPAUSED.to_owned() }]),
             automount_service_account_token: Some(false),
@@ -132,9 +147,9 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
             topology_spread_constraints: Some(spec.topology_spread_constraints.clone()).filter(|all| !all.is_empty()),
             scheduler_name: spec.scheduler_name.clone(),
             priority_class_name: spec.priority_class_name.clone(),
-            service_account_name: spec.service_account_name.clone(),
-            hostname: spec.hostname.clone().or_else(|| hostname(input.vmi)),
-            subdomain: spec.subdomain.clone(),
+            service_account_name: account.map(str::to_owned),
+            hostname: filled(&spec.hostname).or_else(|| metadata::hostname(input.vmi)),
+            subdomain: filled(&spec.subdomain),
             dns_policy: spec.dns_policy.clone(),
             dns_config: spec.dns_config.clone(),
             ..PodSpec::default()
@@ -144,70 +159,35 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
 }
 
 /// The first field that this pod would not honour. Nothing is accepted and ignored.
-fn unrealised(vmi: &VirtualMachineInstance) -> Option<&'static str> {
-    let spec = &vmi.spec;
-    let fields = [
-        (spec.liveness_probe.is_some(), "spec.livenessProbe"),
-        (spec.readiness_probe.is_some(), "spec.readinessProbe"),
-        (!spec.access_credentials.is_empty(), "spec.accessCredentials"),
-    ];
-    fields.into_iter().find_map(|(is_used, field)| is_used.then_some(field))
+fn unrealised(vmi: &VirtualMachineInstance) -> Option<String> {
+    vmi.spec.access_credentials.iter().enumerate().find_map(|(index, credential)| {
+        let by_agent =
+            |method: &str| format!("spec.accessCredentials[{index}].{method}.propagationMethod.qemuGuestAgent");
+        let keys =
+            credential.ssh_public_key.as_ref().and_then(|keys| keys.propagation_method.qemu_guest_agent.as_ref());
+        let password = credential.user_password.as_ref();
+        keys.map(|_| by_agent("sshPublicKey")).or_else(|| password.map(|_| by_agent("userPassword")))
+    })
 }
 
-/// The resources that the plan decides; the host is the reference, because only the manifest counts here.
+/// The resources that the plan decides; the host is the reference, because only the manifest counts here, and it has
+/// whatever pages a guest may want: which node has them is for the scheduler.
 fn resources(input: &PodInput<'_>) -> Result<Resources, PodRefusal> {
     let mut facts = HostFacts::reference();
     facts.kvm = if is_emulated(input.config) { KvmState::Missing } else { KvmState::Native };
+    facts.hugepages =
+        [2 << 20, 1 << 30].map(|page_bytes| HugepagePool { page_bytes, total: u64::MAX, free: u64::MAX }).to_vec();
     Ok(plan(input.vmi, &facts, &PlanOptions::default(), None)?.resources)
+}
+
+/// A text that says something; an empty one is none.
+fn filled(text: &Option<String>) -> Option<String> {
+    text.clone().filter(|text| !text.is_empty())
 }
 
 /// Whether vCPUs are interpreted (`useEmulation`).
 pub(crate) fn is_emulated(config: &ClusterConfig) -> bool {
     config.emulation == garboard_api::cluster::Emulation::Permitted
-}
-
-fn metadata(input: &PodInput<'_>, resources: &Resources, order: String) -> ObjectMeta {
-    let vmi = &input.vmi.metadata;
-    let name_of_vmi = vmi.name.clone().unwrap_or_default();
-    let uid = vmi.uid.clone().unwrap_or_default();
-    let mut labels = vmi.labels.clone().unwrap_or_default();
-    labels.insert(label::COMPONENT.to_owned(), "virt-launcher".to_owned());
-    labels.insert(label::CREATED_BY.to_owned(), uid.clone());
-    let short = name_of_vmi.get(..63).unwrap_or(&name_of_vmi).to_owned();
-    labels.insert(label::VM_NAME.to_owned(), short.clone());
-    labels.insert("vmi.kubevirt.io/id".to_owned(), short);
-    let annotations = [
-        ("kubectl.kubernetes.io/default-container", "compute".to_owned()),
-        ("kubevirt.io/domain", name_of_vmi.clone()),
-        ("kubevirt.io/memory-overhead-bytes", resources.overhead.total_bytes.to_string()),
-        ("kubevirt.io/migrationTransportUnix", "true".to_owned()),
-        (garboard_protocol::pod::ORDER_ANNOTATION, order),
-    ];
-    let mut all = vmi.annotations.clone().unwrap_or_default();
-    all.retain(|key, _| !key.starts_with("kubectl.kubernetes.io/"));
-    all.extend(annotations.into_iter().map(|(key, value)| (key.to_owned(), value)));
-    ObjectMeta {
-        name: name(input.vmi),
-        namespace: vmi.namespace.clone(),
-        labels: Some(labels),
-        annotations: Some(all),
-        owner_references: Some(vec![OwnerReference {
-            api_version: garboard_api::v1::API_VERSION.to_owned(),
-            kind: "VirtualMachineInstance".to_owned(),
-            name: name_of_vmi,
-            uid,
-            controller: Some(true),
-            block_owner_deletion: Some(true),
-        }]),
-        ..ObjectMeta::default()
-    }
-}
-
-/// A host name of the guest's name, as far as it is one.
-fn hostname(vmi: &VirtualMachineInstance) -> Option<String> {
-    let name = vmi.metadata.name.as_deref()?;
-    let first = name.split('.').next().unwrap_or(name);
-    Some(first.get(..63).unwrap_or(first).trim_end_matches('-').to_owned()).filter(|name| !name.is_empty())
 }
 
 fn node_selector(input: &PodInput<'_>) -> BTreeMap<String, String> {
@@ -229,3 +209,6 @@ fn security() -> PodSecurityContext {
         ..PodSecurityContext::default()
     }
 }
+
+#[cfg(test)]
+mod tests;

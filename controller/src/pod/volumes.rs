@@ -2,25 +2,27 @@
 
 use std::collections::BTreeSet;
 
+use garboard_api::cluster::Gate;
 use garboard_api::v1::Volume as VmiVolume;
 use garboard_api::{Quantity, VirtualMachineInstance};
 use garboard_launcher::supervisor::KERNEL_BOOT_VOLUME;
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
-use garboard_protocol::pod::{self, ClaimImage};
+use garboard_protocol::pod::{self, DISK_IMAGE, DiskImage};
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, ImageVolumeSource,
-    LocalObjectReference, ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource,
-    SecretVolumeSource, Volume, VolumeDevice, VolumeMount,
+    DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, ImageVolumeSource, LocalObjectReference,
+    ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Volume, VolumeDevice, VolumeMount,
 };
 
-use super::{PodInput, PodRefusal, claim_name};
+use super::helpers::Opened;
+use super::{PodInput, PodRefusal, claim_name, projected};
 
 /// Name of the volume with the shared directory.
 pub(super) const RUN: &str = "garboard-run";
 const SCRATCH: &str = "garboard-scratch";
 const ORDER: &str = "garboard-order";
 const KERNEL: &str = "garboard-kernel-boot";
-/// What is left to a claim's file system beside the image, in thousandths; chosen, not measured.
+/// What is left to a claim's file system beside the image, in thousandths: what the Containerized Data Importer leaves
+/// by default, so that an image made here fits where it would have made one. Its setting for a storage class is not read.
 const FILESYSTEM_OVERHEAD_PERMILLE: u64 = 55;
 /// Images are a whole number of these.
 const MIB: u64 = 1024 * 1024;
@@ -34,7 +36,11 @@ pub(super) struct Mounted {
     /// Of the sidecar.
     pub(super) devices: Vec<VolumeDevice>,
     pub(super) table: VolumeTable,
-    pub(super) images: Vec<ClaimImage>,
+    pub(super) images: Vec<DiskImage>,
+    /// Images whose files a program in a container of their own opens.
+    pub(super) opened: Vec<Opened>,
+    /// How many files these are.
+    pub(super) handed: usize,
 }
 
 /// Everything that is mounted into the sidecar.
@@ -44,7 +50,9 @@ pub(super) fn of(input: &PodInput<'_>) -> Result<Mounted, PodRefusal> {
     for (index, volume) in input.vmi.spec.volumes.iter().enumerate() {
         mounted.add(input, index, volume)?;
     }
+    mounted.credentials(input.vmi);
     mounted.kernel(input);
+    mounted.helpers_volumes();
     Ok(mounted)
 }
 
@@ -68,30 +76,27 @@ impl Mounted {
     }
 
     fn add(&mut self, input: &PodInput<'_>, index: usize, volume: &VmiVolume) -> Result<(), PodRefusal> {
-        let path = format!("{}/{}", pod::VOLUMES_DIRECTORY, volume.name);
-        let unrealised = |what| Err(PodRefusal::NotRealised { field: format!("spec.volumes[{index}].{what}") });
-        if let Some(field) = network_data_secret(volume) {
-            return unrealised(field);
-        }
-        if let Some(image) = &volume.container_disk {
-            let source = ImageVolumeSource {
-                reference: Some(image.image.clone()),
-                pull_policy: image.image_pull_policy.clone(),
-            };
-            self.directory(Volume { image: Some(source), ..named(&volume.name) }, &volume.name, &path);
+        if let Some(disk) = &volume.container_disk {
+            self.container_disk(input, &volume.name, disk);
         } else if let Some(claim) = claim_name(volume) {
             self.claim(input, volume, claim)?;
-        } else if let Some(source) = projected(volume) {
-            self.directory(source, &volume.name, &path);
-        } else if volume.host_disk.is_some() {
-            return unrealised("hostDisk");
-        } else if volume.service_account.is_some() {
-            return unrealised("serviceAccount");
-        } else if volume.downward_api.is_some() {
-            return unrealised("downwardAPI");
+        } else if let Some(disk) = &volume.host_disk {
+            self.host_disk(index, &volume.name, disk)?;
+        } else if let Some(source) = projected::of(volume) {
+            self.directory(source, &volume.name, &path_of(&volume.name));
         }
         // What is left (emptyDisk, inline cloud-init) the supervisor makes.
+        self.network_data(index, volume);
         Ok(())
+    }
+
+    fn container_disk(&mut self, input: &PodInput<'_>, name: &str, disk: &garboard_api::v1::ContainerDiskSource) {
+        if !input.config.has(Gate::ImageVolume) {
+            return self.helped_disk(name, disk);
+        }
+        let source =
+            ImageVolumeSource { reference: Some(disk.image.clone()), pull_policy: disk.image_pull_policy.clone() };
+        self.directory(Volume { image: Some(source), ..named(name) }, name, &path_of(name));
     }
 
     fn claim(&mut self, input: &PodInput<'_>, volume: &VmiVolume, name: &str) -> Result<(), PodRefusal> {
@@ -108,12 +113,12 @@ impl Mounted {
             self.table.places.insert(volume.name.clone(), VolumePlace::File { path });
             return Ok(());
         }
-        let path = format!("{}/{}", pod::VOLUMES_DIRECTORY, volume.name);
+        let path = path_of(&volume.name);
         let writable = if is_read_only { Writable::No } else { Writable::Yes };
         self.mount(of_pod, &path, writable);
         self.table.places.insert(volume.name.clone(), VolumePlace::Directory { path });
         if let (false, Some(bytes)) = (is_read_only, image_bytes(claim)) {
-            self.images.push(ClaimImage { volume: volume.name.clone(), bytes });
+            self.images.push(DiskImage { volume: volume.name.clone(), file: DISK_IMAGE.to_owned(), bytes });
         }
         Ok(())
     }
@@ -121,6 +126,9 @@ impl Mounted {
     fn kernel(&mut self, input: &PodInput<'_>) {
         let boot = input.vmi.spec.domain.firmware.as_ref().and_then(|firmware| firmware.kernel_boot.as_ref());
         let Some(container) = boot.and_then(|boot| boot.container.as_ref()) else { return };
+        if !input.config.has(Gate::ImageVolume) {
+            return self.helped_kernel(container);
+        }
         let source = ImageVolumeSource {
             reference: Some(container.image.clone()),
             pull_policy: container.image_pull_policy.clone(),
@@ -131,12 +139,13 @@ impl Mounted {
         self.table.places.insert(KERNEL_BOOT_VOLUME.to_owned(), place);
     }
 
-    fn directory(&mut self, volume: Volume, name: &str, path: &str) {
+    /// A directory that the supervisor reads.
+    pub(super) fn directory(&mut self, volume: Volume, name: &str, path: &str) {
         self.mount(volume, path, Writable::No);
         self.table.places.insert(name.to_owned(), VolumePlace::Directory { path: path.to_owned() });
     }
 
-    fn mount(&mut self, volume: Volume, path: &str, writable: Writable) {
+    pub(super) fn mount(&mut self, volume: Volume, path: &str, writable: Writable) {
         self.mounts.push(VolumeMount {
             name: volume.name.clone(),
             mount_path: path.to_owned(),
@@ -148,44 +157,18 @@ impl Mounted {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Writable {
+pub(super) enum Writable {
     Yes,
     No,
 }
 
+/// Where a volume of the instance is in the sidecar.
+pub(super) fn path_of(name: &str) -> String {
+    format!("{}/{name}", pod::VOLUMES_DIRECTORY)
+}
+
 fn named(name: &str) -> Volume {
     Volume { name: name.to_owned(), ..Volume::default() }
-}
-
-/// What the kubelet projects as files: ConfigMaps, Secrets, and the Secret of a cloud-init disk.
-fn projected(volume: &VmiVolume) -> Option<Volume> {
-    let secret = |name: &str| Volume {
-        secret: Some(SecretVolumeSource { secret_name: Some(name.to_owned()), ..Default::default() }),
-        ..named(&volume.name)
-    };
-    if let Some(source) = &volume.config_map {
-        let map = ConfigMapVolumeSource {
-            name: source.name.clone().unwrap_or_default(),
-            optional: source.optional,
-            ..Default::default()
-        };
-        return Some(Volume { config_map: Some(map), ..named(&volume.name) });
-    }
-    if let Some(source) = &volume.secret {
-        return source.secret_name.as_deref().map(secret);
-    }
-    let no_cloud = volume.cloud_init_no_cloud.as_ref().and_then(|source| source.secret_ref.as_ref());
-    let config_drive = volume.cloud_init_config_drive.as_ref().and_then(|source| source.secret_ref.as_ref());
-    no_cloud.or(config_drive).map(|reference| secret(&reference.name))
-}
-
-/// A second Secret, whose files would have to be projected beside the first one's.
-fn network_data_secret(volume: &VmiVolume) -> Option<&'static str> {
-    let no_cloud = volume.cloud_init_no_cloud.as_ref().and_then(|source| source.network_data_secret_ref.as_ref());
-    let config_drive = volume.cloud_init_config_drive.as_ref();
-    let config_drive = config_drive.and_then(|source| source.network_data_secret_ref.as_ref());
-    let no_cloud = no_cloud.map(|_| "cloudInitNoCloud.networkDataSecretRef");
-    no_cloud.or(config_drive.map(|_| "cloudInitConfigDrive.networkDataSecretRef"))
 }
 
 /// The Secrets with which the kubelet pulls the images of a machine.

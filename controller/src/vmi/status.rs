@@ -79,7 +79,8 @@ fn node(pod: &Pod) -> Option<&str> {
 
 fn sidecar_runs(pod: &Pod) -> bool {
     let statuses = pod.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
-    statuses.into_iter().any(|each| each.state.as_ref().is_some_and(|state| state.running.is_some()))
+    let sidecar = statuses.into_iter().find(|each| each.name == "launcher");
+    sidecar.is_some_and(|each| each.state.as_ref().is_some_and(|state| state.running.is_some()))
 }
 
 fn enter(world: &World, phase: Phase, status: &mut VirtualMachineInstanceStatus) {

@@ -136,10 +136,12 @@ fn an_instance_that_nobody_filled_in_gets_a_whole_pod() {
 #[test]
 fn what_a_pod_would_not_honour_is_refused_by_its_path() {
     let mut world = world(json!([]));
-    world.vmi.spec.readiness_probe = Some(serde_json::from_value(json!({"tcpSocket": {"port": 80}})).unwrap());
+    let password = json!([{"userPassword": {
+        "source": {"secret": {"secretName": "s"}}, "propagationMethod": {"qemuGuestAgent": {}}}}]);
+    world.vmi.spec.access_credentials = serde_json::from_value(password).unwrap();
     let decision = decide(&world);
     let [Step::Complain { message, .. }] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
-    assert!(message.contains("spec.readinessProbe"), "{message}");
+    assert!(message.contains("spec.accessCredentials[0].userPassword"), "{message}");
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! `garboard-launcher`: the supervisor. Wiring only; see the `supervisor` module.
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use garboard_launcher::pod::PodPlaces;
+use garboard_launcher::probe::{self, ProbeError};
 use garboard_launcher::supervisor::{self, Setting};
 use garboard_launcher::vm::Chain;
 use garboard_protocol::pod::SHARED_DIRECTORY;
@@ -14,11 +16,14 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|word| word == probe::WORD) {
+        return ask_guest(arguments);
+    }
     let (shared, setting) = match arguments.as_slice() {
         [word] if word == "--pod" => (PathBuf::from(SHARED_DIRECTORY), Setting::Pod),
         [shared] => (PathBuf::from(shared), Setting::Host),
         _ => {
-            complain("usage: garboard-launcher SHARED_DIRECTORY | --pod");
+            complain("usage: garboard-launcher SHARED_DIRECTORY | --pod | --probe SECONDS ping | exec -- COMMAND…");
             return ExitCode::from(64);
         }
     };
@@ -41,6 +46,20 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %Chain(&error), "the supervisor cannot run");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A kubelet's probe: over before anything is set up.
+fn ask_guest(arguments: Vec<OsString>) -> ExitCode {
+    let words: Result<Vec<String>, _> = arguments.into_iter().skip(1).map(OsString::into_string).collect();
+    let outcome =
+        words.map_err(|_| ProbeError::Usage).and_then(|words| probe::run(Path::new(SHARED_DIRECTORY), &words));
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&Chain(&error).to_string());
             ExitCode::FAILURE
         }
     }

@@ -53,11 +53,18 @@ pub(super) fn resources(draft: &Draft<'_>, used: &Use<'_>) -> Resources {
         memory_limit_bytes,
         cpu_limit_millis: limit(input, "cpu").map(millis),
         cpu_request_millis: request(input, "cpu")
-            .map_or_else(|| u64::from(used.smp.cpus) * REQUEST_PER_VCPU_MILLIS, millis),
+            .map_or_else(|| (u64::from(used.smp.cpus) + supplemental_threads(input)) * REQUEST_PER_VCPU_MILLIS, millis),
         pids: used.smp.maxcpus.saturating_add(block_threads).saturating_add(OTHER_THREADS),
         memlock_bytes: needs_memlock(input).then(|| used.memory.memory.size.saturating_add(overhead.total_bytes)),
         overhead,
     }
+}
+
+/// Threads of `supplementalPool` work beside the vCPUs and are asked for like them.
+fn supplemental_threads(input: Input<'_>) -> u64 {
+    let threads = input.domain().io_threads.as_ref().and_then(|threads| threads.supplemental_pool_thread_count);
+    let is_used = text(&input.domain().io_threads_policy) == Some("supplementalPool");
+    threads.filter(|_| is_used).map_or(0, u64::from)
 }
 
 fn passt_count(interfaces: &[InterfacePlan]) -> u32 {
@@ -92,7 +99,9 @@ fn needs_memlock(input: Input<'_>) -> bool {
 fn memory(input: Input<'_>, guest: &GuestMemory, overhead: u64) -> (u64, Option<u64>) {
     let resources = input.domain().resources.as_ref();
     let in_hugepages = if guest.has_hugepages { guest.memory.size } else { 0 };
-    let asked = request(input, "memory").and_then(Quantity::to_bytes).unwrap_or(guest.memory.size);
+    // As in a container, a limit alone is also the request.
+    let asked = request(input, "memory").or_else(|| limit(input, "memory")).and_then(Quantity::to_bytes);
+    let asked = asked.unwrap_or(guest.memory.size);
     let is_overcommitted = resources.is_some_and(|resources| resources.overcommit_guest_overhead == Some(true));
     let reserved = if is_overcommitted { 0 } else { overhead };
     let limit = limit(input, "memory").and_then(Quantity::to_bytes);

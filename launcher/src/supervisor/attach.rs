@@ -9,6 +9,7 @@ use std::time::Duration;
 use garboard_machine::features::Accelerator;
 use garboard_protocol::control::{InterfaceStatus, QmpAccess, Status};
 use garboard_protocol::paths;
+use garboard_qmp::agent::Agent;
 use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -32,6 +33,7 @@ pub(crate) struct Stations {
     console: mpsc::Receiver<Attach>,
     vnc: mpsc::Receiver<OwnedFd>,
     qmp: mpsc::Receiver<QmpClient>,
+    agent: watch::Sender<Option<Agent>>,
 }
 
 /// Makes the desks and what stands behind them.
@@ -42,8 +44,9 @@ pub(crate) fn open_desks(
     let (console, console_station) = mpsc::channel(4);
     let (vnc, vnc_station) = mpsc::channel(4);
     let (qmp, qmp_station) = mpsc::channel(4);
-    let desks = Desks { requests, status, console, vnc, qmp };
-    (desks, Stations { console: console_station, vnc: vnc_station, qmp: qmp_station })
+    let (agent_up, agent) = watch::channel(None);
+    let desks = Desks { requests, status, console, vnc, qmp, agent };
+    (desks, Stations { console: console_station, vnc: vnc_station, qmp: qmp_station, agent: agent_up })
 }
 
 /// The two sockets that speak a foreign protocol at once: standard QMP (read-only) and RFB.
@@ -92,7 +95,7 @@ pub(crate) fn machine(bench: &Bench, plan: Arc<LaunchPlan>, stations: Stations, 
         tokio::spawn(serve_vnc(stations.vnc, monitor_seen.clone()));
     }
     tokio::spawn(broker::serve(stations.qmp, monitor_seen.clone(), bench.clone()));
-    tokio::spawn(guest_agent::run(bench.clone(), monitor_seen));
+    tokio::spawn(guest_agent::run(bench.clone(), monitor_seen, stations.agent));
     tokio::spawn(monitor::run(bench.clone(), plan, open_transcript(&bench.shared), monitor_up));
 }
 

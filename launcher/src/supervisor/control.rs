@@ -7,16 +7,18 @@ use std::time::Duration;
 
 use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest, QmpAccess, Status};
 use garboard_protocol::wire;
+use garboard_qmp::agent::Agent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
 use super::console::{Attach, Attached, Keys};
+use super::guest_probe;
 use crate::vm::{Request, Verdict};
 
-/// A request line of a person is short.
-const MAX_REQUEST_BYTES: usize = 4096;
+/// A request line of a person is short; a probe's command may be a script.
+const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// How long it may take to arrive; a client that says nothing holds a descriptor.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// How long to wait after a connection that could not be accepted.
@@ -48,6 +50,8 @@ pub(crate) struct Desks {
     pub(crate) console: mpsc::Sender<Attach>,
     pub(crate) vnc: mpsc::Sender<OwnedFd>,
     pub(crate) qmp: mpsc::Sender<QmpClient>,
+    /// The guest agent, while it answers.
+    pub(crate) agent: watch::Receiver<Option<Agent>>,
 }
 
 /// Accepts connections for as long as the supervisor lives.
@@ -92,6 +96,14 @@ async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
         ControlRequest::Console { access } => console(stream, &desks, access).await,
         ControlRequest::Vnc => vnc(stream, &desks).await,
         ControlRequest::Qmp { access } => qmp(stream, &desks, access, caller).await,
+        ControlRequest::Probe { question, within_seconds } => {
+            let within = Duration::from_secs(within_seconds.into());
+            let reply = match guest_probe::ask(question, within, &desks.agent, &desks.status).await {
+                Ok(()) => ControlReply::Healthy,
+                Err(reason) => denied(reason),
+            };
+            answer(&mut stream, &reply).await
+        }
     }
 }
 

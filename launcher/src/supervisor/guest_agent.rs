@@ -26,14 +26,20 @@ const POLL: Duration = Duration::from_secs(10);
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Follows the agent for as long as QEMU runs.
-pub(crate) async fn run(bench: Bench, mut monitor: watch::Receiver<Option<Monitor>>) {
+pub(crate) async fn run(
+    bench: Bench,
+    mut monitor: watch::Receiver<Option<Monitor>>,
+    connected: watch::Sender<Option<Agent>>,
+) {
     let Ok(seen) = monitor.wait_for(Option::is_some).await.map(|seen| seen.clone()) else { return };
     let Some(monitor) = seen else { return };
     let mut port = monitor.subscribe(Interest::Named(&["VSERPORT_CHANGE"]));
     drop(monitor);
     loop {
         if let Some(agent) = connect(&bench).await {
+            connected.send_replace(Some(agent.clone()));
             follow(&bench, Arc::new(agent), &mut port).await;
+            connected.send_replace(None);
         }
         if !wait_for_port(&mut port).await {
             return;

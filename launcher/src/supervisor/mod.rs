@@ -7,6 +7,7 @@ mod console;
 mod control;
 mod guest_agent;
 mod guest_events;
+mod guest_probe;
 mod init_link;
 pub mod journal;
 pub mod line_socket;
@@ -32,6 +33,9 @@ pub const KERNEL_BOOT_PREFIX: &str = "kernel-boot/file";
 pub const SCRATCH_VOLUME: &str = "scratch/directory";
 /// The volume that holds UEFI variables that survive.
 pub const FIRMWARE_VARS_VOLUME: &str = "firmware/vars";
+/// Prefix of the volumes that hold the Secret of a `networkDataSecretRef`, followed by the name of the volume; where
+/// there is none, that Secret's files are among the volume's own.
+pub const NETWORK_DATA_PREFIX: &str = "network-data/";
 /// Prefix of the volumes that hold SSH keys, followed by the Secret's name.
 pub const SSH_KEYS_PREFIX: &str = "ssh-keys/";
 

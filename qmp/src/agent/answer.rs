@@ -36,6 +36,23 @@ pub struct AgentCommand {
     pub enabled: bool,
 }
 
+/// `guest-exec`: a program that was started in the guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestProcess {
+    /// The agent's number for it.
+    pub pid: i64,
+}
+
+/// `guest-exec-status`, without what the program wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GuestProcessState {
+    /// Whether it has ended.
+    pub exited: bool,
+    /// Its exit code, if it ended by itself.
+    #[serde(rename = "exitcode", default)]
+    pub code: Option<i64>,
+}
+
 /// `guest-get-osinfo`: the fields of `/etc/os-release` and `uname`, or what Windows has in their place.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]

@@ -103,6 +103,19 @@ fn what_is_missing_or_forbidden_is_said_so() {
 }
 
 #[test]
+fn what_somebody_else_opened_is_looked_at() {
+    let (room, _) = room();
+    let path = room.path().join("disk");
+    fs::write(&path, "0123").unwrap();
+    let opened = OpenedDisk::received(File::open(&path).unwrap().into(), &path).unwrap();
+    assert_eq!((opened.size_bytes, opened.access), (4, Access::ReadOnly));
+    let writable = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    for file in [writable, File::open(room.path()).unwrap(), File::open("/dev/null").unwrap()] {
+        assert!(matches!(OpenedDisk::received(file.into(), &path), Err(OpenError::WrongKind { .. })));
+    }
+}
+
+#[test]
 fn the_operator_may_use_links() {
     let (room, _) = room();
     fs::write(room.path().join("disk"), "0123").unwrap();

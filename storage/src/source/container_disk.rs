@@ -3,6 +3,7 @@
 //! The image comes from a stranger: no link is followed, and what is found is probed and judged (see [`crate::qcow2`]),
 //! because here, unlike in a volume, no guest ever writes to it.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use super::{Disk, SourceError};
@@ -66,6 +67,14 @@ pub fn open(root: &Dir, path: Option<&BeneathPath>, direct: Direct) -> Result<Di
 pub fn open_file(path: &Path, direct: Direct) -> Result<Disk, SourceError> {
     let opening = Opening { access: Access::ReadOnly, direct: Direct::Off, expected: Expected::FileOrBlock };
     judged(open_disk(path, opening)?, path, direct)
+}
+
+/// Takes the disk of an image from somebody else, who opened it read-only.
+///
+/// # Errors
+/// [`SourceError`]: not a file, or not acceptable.
+pub fn received(file: OwnedFd, shown: &Path, direct: Direct) -> Result<Disk, SourceError> {
+    judged(OpenedDisk::received(file, shown)?, shown, direct)
 }
 
 /// Looks into the image while the page cache still serves odd offsets, then bypasses it.

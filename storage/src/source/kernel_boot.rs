@@ -1,5 +1,6 @@
 //! `kernelBoot.container`: kernel and initial RAM disk out of a container image, as descriptors.
 
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use super::SourceError;
@@ -20,6 +21,14 @@ pub fn open(root: &Dir, path: &BeneathPath) -> Result<OpenedDisk, SourceError> {
 /// As [`open`].
 pub fn open_file(path: &Path) -> Result<OpenedDisk, SourceError> {
     filled(open_disk(path, Opening::BASE)?, path)
+}
+
+/// One that somebody else opened, read-only.
+///
+/// # Errors
+/// As [`open`].
+pub fn received(file: OwnedFd, shown: &Path) -> Result<OpenedDisk, SourceError> {
+    filled(OpenedDisk::received(file, shown)?, shown)
 }
 
 fn filled(opened: OpenedDisk, shown: &Path) -> Result<OpenedDisk, SourceError> {

@@ -103,6 +103,8 @@ pub(super) fn scratch_file(order: &Order) -> Result<File, VolumeError> {
 fn scratch(order: &Order) -> Result<PathBuf, VolumeError> {
     match order.volumes.places.get(SCRATCH_VOLUME) {
         Some(VolumePlace::Directory { path }) => Ok(Path::new(path).to_owned()),
-        Some(VolumePlace::File { .. } | VolumePlace::Descriptor) | None => Err(VolumeError::Nowhere),
+        Some(VolumePlace::File { .. } | VolumePlace::Descriptor | VolumePlace::Handed { .. }) | None => {
+            Err(VolumeError::Nowhere)
+        }
     }
 }

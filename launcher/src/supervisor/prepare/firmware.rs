@@ -10,6 +10,7 @@ use garboard_storage::open::{Dir, Opening, open_disk};
 use garboard_storage::source::kernel_boot;
 
 use super::descriptors::Stock;
+use super::handed;
 use super::order::Order;
 use super::survey::io;
 use super::{PrepareError, VolumeError};
@@ -36,6 +37,7 @@ pub(super) async fn fill(
     };
     if let Some(kernel_boot) = kernel_boot {
         kernel(order, kernel_boot, stock)
+            .await
             .map_err(|source| PrepareError::Volume { volume: "kernelBoot".to_owned(), source })?;
     }
     Ok(())
@@ -54,17 +56,25 @@ fn fresh_vars(order: &Order, template: &str) -> Result<OwnedFd, VolumeError> {
     Ok(vars.into())
 }
 
-fn kernel(order: &Order, plan: &KernelBootPlan, stock: &mut Stock) -> Result<(), VolumeError> {
-    stock.kernel = plan.kernel.as_deref().map(|name| boot_file(order, name)).transpose()?;
-    stock.initrd = plan.initrd.as_deref().map(|name| boot_file(order, name)).transpose()?;
+async fn kernel(order: &Order, plan: &KernelBootPlan, stock: &mut Stock) -> Result<(), VolumeError> {
+    for (name, place) in [(&plan.kernel, &mut stock.kernel), (&plan.initrd, &mut stock.initrd)] {
+        if let Some(name) = name {
+            *place = Some(boot_file(order, name).await?);
+        }
+    }
     Ok(())
 }
 
-/// One file of the image, out of the cache or out of an unpacked image.
-fn boot_file(order: &Order, name: &str) -> Result<OwnedFd, VolumeError> {
+/// One file of the image: out of the cache, out of an unpacked image, or opened in the image's own container.
+async fn boot_file(order: &Order, name: &str) -> Result<OwnedFd, VolumeError> {
     let places = &order.volumes.places;
-    if let Some(VolumePlace::File { path }) = places.get(&format!("{KERNEL_BOOT_PREFIX}{name}")) {
-        return Ok(kernel_boot::open_file(Path::new(path))?.fd);
+    match places.get(&format!("{KERNEL_BOOT_PREFIX}{name}")) {
+        Some(VolumePlace::File { path }) => return Ok(kernel_boot::open_file(Path::new(path))?.fd),
+        Some(VolumePlace::Handed { socket }) => {
+            let (file, shown) = handed::file(Path::new(socket)).await?;
+            return Ok(kernel_boot::received(file, &shown)?.fd);
+        }
+        Some(VolumePlace::Directory { .. } | VolumePlace::Descriptor) | None => {}
     }
     let Some(VolumePlace::Directory { path }) = places.get(KERNEL_BOOT_VOLUME) else {
         return Err(VolumeError::Nowhere);

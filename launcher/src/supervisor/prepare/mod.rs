@@ -12,6 +12,7 @@
 mod descriptors;
 mod disks;
 mod firmware;
+mod handed;
 mod helpers;
 mod order;
 mod seeds;
@@ -110,6 +111,9 @@ pub(crate) enum VolumeError {
     /// The keeper or node agent did not open it.
     #[error(transparent)]
     Agent(#[from] AgentError),
+    /// Nobody in its own container opened it.
+    #[error(transparent)]
+    Handed(#[from] handed::HandedError),
     /// A file of ours failed.
     #[error("could not {action}")]
     Io {

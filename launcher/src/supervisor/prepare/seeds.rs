@@ -16,7 +16,7 @@ use garboard_storage::source::disc;
 use super::VolumeError;
 use super::order::Order;
 use crate::plan::{CloudInitFlavour, DiskPlan, FileTreeKind};
-use crate::supervisor::SSH_KEYS_PREFIX;
+use crate::supervisor::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
 
 /// Why a seed cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -33,6 +33,14 @@ pub(crate) enum SeedError {
     /// The spec names a Secret and nobody brought it.
     #[error("the Secret it refers to was not brought")]
     NoSecret,
+    /// The Secret lacks what it is for.
+    #[error("the Secret of `{field}` has no key `{key}`; add it")]
+    NoKey {
+        /// The field that names it.
+        field: &'static str,
+        /// The key.
+        key: &'static str,
+    },
     /// cloud-init's own rules.
     #[error(transparent)]
     CloudInit(#[from] seed::SeedError),
@@ -58,7 +66,13 @@ pub(super) fn cloud_init(order: &Order, disk: &DiskPlan, flavour: CloudInitFlavo
         CloudInitFlavour::ConfigDrive => volume.cloud_init_config_drive.as_ref().map(Sources::from),
     };
     let sources = sources.ok_or(VolumeError::Nowhere)?;
-    let (user_data, network_data) = sources.resolve(&files)?;
+    let network_place = format!("{NETWORK_DATA_PREFIX}{}", disk.volume);
+    let network_files = if order.volumes.places.contains_key(&network_place) {
+        self::files(order, &network_place)?
+    } else {
+        files.clone()
+    };
+    let (user_data, network_data) = sources.resolve(&files, &network_files)?;
     let metadata = &order.vmi.metadata;
     let name = metadata.name.clone().unwrap_or_default();
     let namespace = metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
@@ -126,7 +140,9 @@ fn volume<'a>(order: &'a Order, disk: &DiskPlan) -> Result<&'a Volume, VolumeErr
 fn files(order: &Order, name: &str) -> Result<Files, VolumeError> {
     match order.volumes.places.get(name) {
         Some(VolumePlace::Directory { path }) => Ok(seed::read_folder(&Dir::open(Path::new(path))?)?),
-        Some(VolumePlace::File { .. } | VolumePlace::Descriptor) | None => Ok(Files::new()),
+        Some(VolumePlace::File { .. } | VolumePlace::Descriptor | VolumePlace::Handed { .. }) | None => {
+            Ok(Files::new())
+        }
     }
 }
 
@@ -151,7 +167,8 @@ fn public_keys(order: &Order, flavour: CloudInitFlavour) -> Result<Vec<String>, 
 struct Sources<'a> {
     user: [Option<&'a str>; 2],
     network: [Option<&'a str>; 2],
-    wants_secret: bool,
+    has_user_secret: bool,
+    has_network_secret: bool,
 }
 
 impl<'a> From<&'a CloudInitNoCloudSource> for Sources<'a> {
@@ -159,7 +176,8 @@ impl<'a> From<&'a CloudInitNoCloudSource> for Sources<'a> {
         Self {
             user: [source.user_data.as_deref(), source.user_data_base64.as_deref()],
             network: [source.network_data.as_deref(), source.network_data_base64.as_deref()],
-            wants_secret: source.secret_ref.is_some() || source.network_data_secret_ref.is_some(),
+            has_user_secret: source.secret_ref.is_some(),
+            has_network_secret: source.network_data_secret_ref.is_some(),
         }
     }
 }
@@ -169,23 +187,38 @@ impl<'a> From<&'a CloudInitConfigDriveSource> for Sources<'a> {
         Self {
             user: [source.user_data.as_deref(), source.user_data_base64.as_deref()],
             network: [source.network_data.as_deref(), source.network_data_base64.as_deref()],
-            wants_secret: source.secret_ref.is_some() || source.network_data_secret_ref.is_some(),
+            has_user_secret: source.secret_ref.is_some(),
+            has_network_secret: source.network_data_secret_ref.is_some(),
         }
     }
 }
 
 impl Sources<'_> {
-    fn resolve(&self, files: &Files) -> Result<(Vec<u8>, Vec<u8>), SeedError> {
-        if self.wants_secret && files.is_empty() {
+    /// User data and network data. The network's may stand in the user's Secret, if it has none of its own.
+    fn resolve(&self, files: &Files, network_files: &Files) -> Result<(Vec<u8>, Vec<u8>), SeedError> {
+        let is_absent =
+            (self.has_user_secret && files.is_empty()) || (self.has_network_secret && network_files.is_empty());
+        if is_absent {
             return Err(SeedError::NoSecret);
         }
-        let user = either(self.user, "userDataBase64")?;
-        let network = either(self.network, "networkDataBase64")?;
-        let from_secret = |found: Option<&[u8]>| found.map(<[u8]>::to_vec).unwrap_or_default();
-        Ok((
-            user.unwrap_or_else(|| from_secret(seed::user_data_key(files))),
-            network.unwrap_or_else(|| from_secret(seed::network_data_key(files))),
-        ))
+        let missing = |field, key| SeedError::NoKey { field, key };
+        let user = match either(self.user, "userDataBase64")? {
+            Some(user) => user,
+            None => match seed::user_data_key(files) {
+                Some(user) => user.to_vec(),
+                None if self.has_user_secret => return Err(missing("secretRef", "userdata")),
+                None => Vec::new(),
+            },
+        };
+        let network = match either(self.network, "networkDataBase64")? {
+            Some(network) => network,
+            None => match seed::network_data_key(network_files) {
+                Some(network) => network.to_vec(),
+                None if self.has_network_secret => return Err(missing("networkDataSecretRef", "networkdata")),
+                None => Vec::new(),
+            },
+        };
+        Ok((user, network))
     }
 }
 
@@ -196,5 +229,38 @@ fn either([text, encoded]: [Option<&str>; 2], field: &'static str) -> Result<Opt
             STANDARD.decode(encoded).map(Some).map_err(|source| SeedError::Base64 { field, source })
         }
         _ => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn files(all: &[(&str, &str)]) -> Files {
+        all.iter().map(|(name, content)| ((*name).to_owned(), content.as_bytes().to_vec())).collect()
+    }
+
+    #[test]
+    fn each_secret_has_its_part() {
+        let both = Sources { user: [None; 2], network: [None; 2], has_user_secret: true, has_network_secret: true };
+        let user = files(&[("userdata", "user"), ("networkdata", "not this one")]);
+        let network = files(&[("networkData", "network"), ("userdata", "nor this one")]);
+        assert_eq!(both.resolve(&user, &network).unwrap(), (b"user".to_vec(), b"network".to_vec()));
+        let only_user = Sources { has_network_secret: false, ..both };
+        assert_eq!(only_user.resolve(&user, &user).unwrap().1, b"not this one");
+    }
+
+    #[test]
+    fn what_a_secret_lacks_is_named() {
+        let both = Sources { user: [None; 2], network: [None; 2], has_user_secret: true, has_network_secret: true };
+        let (good, other) = (files(&[("userdata", "user")]), files(&[("something", "else")]));
+        let refusals = [
+            (both.resolve(&other, &good), "secretRef"),
+            (both.resolve(&good, &other), "networkDataSecretRef"),
+            (both.resolve(&good, &Files::new()), "was not brought"),
+        ];
+        for (refusal, part) in refusals {
+            assert!(refusal.unwrap_err().to_string().contains(part), "{part}");
+        }
     }
 }

@@ -9,19 +9,18 @@ use std::path::Path;
 
 use garboard_api::v1::Volume;
 use garboard_protocol::agent::VolumePlace;
+use garboard_protocol::pod::DISK_IMAGE;
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Dir, Direct, Opening, open_disk};
 use garboard_storage::qcow2::{Format, looks_like_qcow2};
 use garboard_storage::source::container_disk;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
+use super::handed;
 use super::order::Order;
 use super::{PrepareError, VolumeError};
 use crate::plan::{DirectIo, ImageFormat, Medium, VolumeFacts};
 use crate::supervisor::agent_client::AgentClient;
-
-/// Name of the image in a filesystem claim.
-const DISK_IMAGE: &str = "disk.img";
 
 /// A volume that is open.
 pub(super) struct Opened {
@@ -54,10 +53,10 @@ pub(super) async fn survey(order: &Order, mut agent: Option<&mut AgentClient>) -
         let fail = |source| PrepareError::Volume { volume: volume.name.clone(), source };
         let opened = match kind(volume) {
             Kind::Made => continue,
-            Kind::Image(path) => open_image(order, volume, path),
+            Kind::Image(path) => open_image(order, volume, path).await,
             Kind::Disk => match order.volumes.places.get(&volume.name) {
                 Some(VolumePlace::Descriptor) => receive(&volume.name, agent.as_deref_mut()).await,
-                Some(place) => open_place(place, read_only(volume)),
+                Some(place) => open_place(place, file_name(volume), read_only(volume)),
                 None => Err(VolumeError::Nowhere),
             },
         };
@@ -86,6 +85,12 @@ fn kind(volume: &Volume) -> Kind<'_> {
     if is_disk { Kind::Disk } else { Kind::Made }
 }
 
+/// Name of the image, where the volume's place is a directory.
+fn file_name(volume: &Volume) -> &str {
+    let on_host = volume.host_disk.as_ref().and_then(|disk| disk.path.rsplit('/').next());
+    on_host.unwrap_or(DISK_IMAGE)
+}
+
 /// An ephemeral volume is a base under an overlay.
 fn read_only(volume: &Volume) -> ReadOnly {
     let claim = volume.persistent_volume_claim.as_ref();
@@ -99,13 +104,17 @@ enum ReadOnly {
     No,
 }
 
-fn open_image(order: &Order, volume: &Volume, path: Option<&str>) -> Result<Opened, VolumeError> {
+async fn open_image(order: &Order, volume: &Volume, path: Option<&str>) -> Result<Opened, VolumeError> {
     let path = path.map(BeneathPath::parse).transpose().map_err(|error| io("name the image's file", invalid(error)))?;
     let disk = match order.volumes.places.get(&volume.name) {
         Some(VolumePlace::Directory { path: directory }) => {
             container_disk::open(&Dir::open(Path::new(directory))?, path.as_ref(), Direct::Off)?
         }
         Some(VolumePlace::File { path: file }) => container_disk::open_file(Path::new(file), Direct::Off)?,
+        Some(VolumePlace::Handed { socket }) => {
+            let (file, shown) = handed::file(Path::new(socket)).await?;
+            container_disk::received(file, &shown, Direct::Off)?
+        }
         Some(VolumePlace::Descriptor) | None => return Err(VolumeError::Nowhere),
     };
     let format = match disk.facts.format {
@@ -126,17 +135,17 @@ fn scratch_direct(order: &Order) -> DirectIo {
     direct_io(&file)
 }
 
-fn open_place(place: &VolumePlace, read_only: ReadOnly) -> Result<Opened, VolumeError> {
+fn open_place(place: &VolumePlace, file: &str, read_only: ReadOnly) -> Result<Opened, VolumeError> {
     use garboard_storage::open::{Access, Expected};
     let access = if read_only == ReadOnly::Yes { Access::ReadOnly } else { Access::ReadWrite };
     let opening = Opening { access, direct: Direct::Off, expected: Expected::FileOrBlock };
     let disk = match place {
         VolumePlace::Directory { path } => {
-            let image = BeneathPath::parse(DISK_IMAGE).map_err(|error| io("name the image", invalid(error)))?;
+            let image = BeneathPath::parse(file).map_err(|error| io("name the image", invalid(error)))?;
             Dir::open(Path::new(path))?.open_disk(&image, opening)?
         }
         VolumePlace::File { path } => open_disk(Path::new(path), opening)?,
-        VolumePlace::Descriptor => return Err(VolumeError::Nowhere),
+        VolumePlace::Descriptor | VolumePlace::Handed { .. } => return Err(VolumeError::Nowhere),
     };
     describe(disk.fd)
 }

@@ -1,0 +1,81 @@
+//! Labels, annotations and owner of the pod: KubeVirt's names, by which other programs find a machine.
+
+use std::collections::BTreeMap;
+
+use garboard_api::VirtualMachineInstance;
+use garboard_api::metadata::label;
+use garboard_launcher::plan::Resources;
+use garboard_launcher::plumbing::BRIDGE;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+
+use super::{PodInput, name};
+
+/// A label's value has at most this many bytes.
+const LONGEST_LABEL: usize = 63;
+
+pub(super) fn of(input: &PodInput<'_>, resources: &Resources, order: String) -> ObjectMeta {
+    let vmi = &input.vmi.metadata;
+    let name_of_vmi = vmi.name.clone().unwrap_or_default();
+    let uid = vmi.uid.clone().unwrap_or_default();
+    ObjectMeta {
+        name: name(input.vmi),
+        namespace: vmi.namespace.clone(),
+        labels: Some(labels(input.vmi, &name_of_vmi, &uid)),
+        annotations: Some(annotations(input.vmi, &name_of_vmi, resources, order)),
+        owner_references: Some(vec![OwnerReference {
+            api_version: garboard_api::v1::API_VERSION.to_owned(),
+            kind: "VirtualMachineInstance".to_owned(),
+            name: name_of_vmi,
+            uid,
+            controller: Some(true),
+            block_owner_deletion: Some(true),
+        }]),
+        ..ObjectMeta::default()
+    }
+}
+
+fn labels(vmi: &VirtualMachineInstance, name: &str, uid: &str) -> BTreeMap<String, String> {
+    let mut all = vmi.metadata.labels.clone().unwrap_or_default();
+    all.insert(label::COMPONENT.to_owned(), "virt-launcher".to_owned());
+    all.insert(label::CREATED_BY.to_owned(), uid.to_owned());
+    all.insert(label::VM_NAME.to_owned(), hostname(vmi).unwrap_or_default());
+    all.insert("vmi.kubevirt.io/id".to_owned(), name.get(..LONGEST_LABEL).unwrap_or(name).to_owned());
+    all
+}
+
+fn annotations(
+    vmi: &VirtualMachineInstance,
+    name: &str,
+    resources: &Resources,
+    order: String,
+) -> BTreeMap<String, String> {
+    let own = [
+        ("descheduler.alpha.kubernetes.io/request-evict-only", String::new()),
+        ("kubectl.kubernetes.io/default-container", "compute".to_owned()),
+        ("kubevirt.io/domain", name.to_owned()),
+        ("kubevirt.io/memory-overhead-bytes", resources.overhead.total_bytes.to_string()),
+        ("kubevirt.io/migrationTransportUnix", "true".to_owned()),
+        (garboard_protocol::pod::ORDER_ANNOTATION, order),
+    ];
+    let mut all = vmi.metadata.annotations.clone().unwrap_or_default();
+    all.retain(|key, _| !key.starts_with("kubectl.kubernetes.io/"));
+    all.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    if has_masquerade(vmi) {
+        // Istio leaves alone what comes from the guest's side of the bridge unless it is told of it.
+        for key in ["istio.io/reroute-virtual-interfaces", "traffic.sidecar.istio.io/kubevirtInterfaces"] {
+            all.insert(key.to_owned(), BRIDGE.to_owned());
+        }
+    }
+    all
+}
+
+fn has_masquerade(vmi: &VirtualMachineInstance) -> bool {
+    vmi.spec.domain.devices.interfaces.iter().any(|interface| interface.masquerade.is_some())
+}
+
+/// What the guest's name begins with, as far as a host name goes: also a label of KubeVirt's.
+pub(super) fn hostname(vmi: &VirtualMachineInstance) -> Option<String> {
+    let name = vmi.metadata.name.as_deref()?;
+    let first = name.split('.').next().unwrap_or(name);
+    Some(first.get(..63).unwrap_or(first).trim_end_matches('-').to_owned()).filter(|name| !name.is_empty())
+}

@@ -1,0 +1,132 @@
+//! What the kubelet brings as files: ConfigMaps, Secrets, fields of the pod, tokens.
+
+use std::collections::BTreeSet;
+
+use garboard_api::VirtualMachineInstance;
+use garboard_api::v1::{ConfigMapVolumeSource, SecretVolumeSource, SysprepSource, Volume as VmiVolume};
+use garboard_launcher::supervisor::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
+use garboard_protocol::pod::{NETWORK_DATA_DIRECTORY, SSH_KEYS_DIRECTORY};
+use k8s_openapi::api::core::v1 as core;
+use k8s_openapi::api::core::v1::Volume;
+
+use super::volumes::Mounted;
+
+/// How long a token of a service account is good, seconds: what Kubernetes gives a container that asks for nothing, and
+/// what it makes last for a year for readers that do not look again, as a guest does not.
+const TOKEN_SECONDS: i64 = 3607;
+/// The ConfigMap with the cluster's certificates that is in every namespace.
+const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
+
+/// The pod's volume behind a volume that is files; nothing if it is something else.
+pub(super) fn of(volume: &VmiVolume) -> Option<Volume> {
+    let found = config_map(volume.config_map.as_ref())
+        .or_else(|| secret(volume.secret.as_ref()))
+        .or_else(|| sysprep(volume.sysprep.as_ref()))
+        .or_else(|| user_data(volume))
+        .or_else(|| service_account(volume))
+        .or_else(|| downward(volume))?;
+    Some(Volume { name: volume.name.clone(), ..found })
+}
+
+fn config_map(source: Option<&ConfigMapVolumeSource>) -> Option<Volume> {
+    let source = source?;
+    let name = source.name.clone().unwrap_or_default();
+    let map = core::ConfigMapVolumeSource { name, optional: source.optional, ..Default::default() };
+    Some(Volume { config_map: Some(map), ..Volume::default() })
+}
+
+fn secret(source: Option<&SecretVolumeSource>) -> Option<Volume> {
+    let source = source?;
+    let secret = core::SecretVolumeSource {
+        secret_name: source.secret_name.clone(),
+        optional: source.optional,
+        ..Default::default()
+    };
+    Some(Volume { secret: Some(secret), ..Volume::default() })
+}
+
+fn secret_named(name: &str) -> Volume {
+    let secret = core::SecretVolumeSource { secret_name: Some(name.to_owned()), ..Default::default() };
+    Volume { secret: Some(secret), ..Volume::default() }
+}
+
+fn sysprep(source: Option<&SysprepSource>) -> Option<Volume> {
+    let source = source?;
+    if let Some(map) = &source.config_map {
+        let map = core::ConfigMapVolumeSource { name: map.name.clone(), ..Default::default() };
+        return Some(Volume { config_map: Some(map), ..Volume::default() });
+    }
+    source.secret.as_ref().map(|secret| secret_named(&secret.name))
+}
+
+/// The Secret of a cloud-init volume.
+fn user_data(volume: &VmiVolume) -> Option<Volume> {
+    let no_cloud = volume.cloud_init_no_cloud.as_ref().and_then(|source| source.secret_ref.as_ref());
+    let config_drive = volume.cloud_init_config_drive.as_ref().and_then(|source| source.secret_ref.as_ref());
+    no_cloud.or(config_drive).map(|reference| secret_named(&reference.name))
+}
+
+/// Token, certificates and namespace, as a container has them that is given its service account. Only the sidecar has
+/// them: the pod mounts none.
+fn service_account(volume: &VmiVolume) -> Option<Volume> {
+    volume.service_account.as_ref()?;
+    let token = core::ServiceAccountTokenProjection {
+        path: "token".to_owned(),
+        expiration_seconds: Some(TOKEN_SECONDS),
+        audience: None,
+    };
+    let certificates = core::ConfigMapProjection {
+        name: ROOT_CERTIFICATES.to_owned(),
+        items: Some(vec![core::KeyToPath { key: "ca.crt".to_owned(), path: "ca.crt".to_owned(), mode: None }]),
+        optional: None,
+    };
+    let namespace = core::DownwardAPIVolumeFile {
+        path: "namespace".to_owned(),
+        field_ref: Some(core::ObjectFieldSelector { field_path: "metadata.namespace".to_owned(), api_version: None }),
+        ..Default::default()
+    };
+    let namespace = core::DownwardAPIProjection { items: Some(vec![namespace]) };
+    let sources = vec![
+        core::VolumeProjection { service_account_token: Some(token), ..Default::default() },
+        core::VolumeProjection { config_map: Some(certificates), ..Default::default() },
+        core::VolumeProjection { downward_api: Some(namespace), ..Default::default() },
+    ];
+    let projected = core::ProjectedVolumeSource { sources: Some(sources), default_mode: None };
+    Some(Volume { projected: Some(projected), ..Volume::default() })
+}
+
+fn downward(volume: &VmiVolume) -> Option<Volume> {
+    let fields = volume.downward_api.as_ref()?.fields.clone();
+    let downward = core::DownwardAPIVolumeSource { items: Some(fields), ..Default::default() };
+    Some(Volume { downward_api: Some(downward), ..Volume::default() })
+}
+
+/// The account whose token the guest is given.
+pub(super) fn account(vmi: &VirtualMachineInstance) -> Option<&str> {
+    vmi.spec.volumes.iter().find_map(|volume| volume.service_account.as_ref()?.service_account_name.as_deref())
+}
+
+impl Mounted {
+    /// The Secret of a cloud-init volume's network, beside that of its user: both may have any key.
+    pub(super) fn network_data(&mut self, index: usize, volume: &VmiVolume) {
+        let no_cloud = volume.cloud_init_no_cloud.as_ref().and_then(|source| source.network_data_secret_ref.as_ref());
+        let config_drive = volume.cloud_init_config_drive.as_ref();
+        let config_drive = config_drive.and_then(|source| source.network_data_secret_ref.as_ref());
+        let Some(reference) = no_cloud.or(config_drive) else { return };
+        let source = Volume { name: format!("garboard-network-data-{index}"), ..secret_named(&reference.name) };
+        let path = format!("{NETWORK_DATA_DIRECTORY}/{}", volume.name);
+        self.directory(source, &format!("{NETWORK_DATA_PREFIX}{}", volume.name), &path);
+    }
+
+    /// The Secrets with keys for cloud-init, each once.
+    pub(super) fn credentials(&mut self, vmi: &VirtualMachineInstance) {
+        let keys = vmi.spec.access_credentials.iter().filter_map(|credential| credential.ssh_public_key.as_ref());
+        let secrets: BTreeSet<&str> =
+            keys.filter_map(|key| key.source.secret.as_ref()).map(|secret| secret.secret_name.as_str()).collect();
+        for (index, secret) in secrets.into_iter().enumerate() {
+            let source = Volume { name: format!("garboard-ssh-keys-{index}"), ..secret_named(secret) };
+            let path = format!("{SSH_KEYS_DIRECTORY}/{secret}");
+            self.directory(source, &format!("{SSH_KEYS_PREFIX}{secret}"), &path);
+        }
+    }
+}

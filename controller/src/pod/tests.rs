@@ -1,0 +1,237 @@
+use garboard_api::cluster::Gate;
+use garboard_api::{Identity, default_vmi};
+use garboard_protocol::pod::PodOrder;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
+use serde_json::{Value, json};
+
+use super::*;
+
+/// An instance with these volumes, and whatever else is in `spec`.
+fn instance(volumes: &Value, spec: &Value) -> VirtualMachineInstance {
+    let disks: Vec<Value> =
+        volumes.as_array().unwrap().iter().map(|volume| json!({ "name": volume["name"] })).collect();
+    let mut manifest = json!({
+        "apiVersion": "kubevirt.io/v1",
+        "kind": "VirtualMachineInstance",
+        "metadata": { "name": "vm", "namespace": "tenant", "uid": "c0ffee00-0000-4000-8000-000000000001" },
+        "spec": { "domain": { "devices": { "disks": disks }, "memory": { "guest": "128Mi" } }, "volumes": volumes }
+    });
+    for (key, value) in spec.as_object().unwrap() {
+        if key == "domain" {
+            for (part, value) in value.as_object().unwrap() {
+                manifest["spec"]["domain"][part] = value.clone();
+            }
+        } else {
+            manifest["spec"][key] = value.clone();
+        }
+    }
+    let mut vmi = serde_json::from_value(manifest).unwrap();
+    default_vmi(&mut vmi, &ClusterConfig::offline(), &Identity { firmware_uuid: uuid::Uuid::nil() });
+    vmi
+}
+
+fn made_with(config: &ClusterConfig, volumes: &Value, spec: &Value) -> Result<Pod, PodRefusal> {
+    let vmi = instance(volumes, spec);
+    launcher_pod(&PodInput { vmi: &vmi, claims: &BTreeMap::new(), launcher_image: "launcher", config })
+}
+
+fn made(volumes: &Value, spec: &Value) -> Pod {
+    made_with(&ClusterConfig::offline(), volumes, spec).unwrap()
+}
+
+fn spec(pod: &Pod) -> &PodSpec {
+    pod.spec.as_ref().unwrap()
+}
+
+fn order(pod: &Pod) -> PodOrder {
+    let annotations = pod.metadata.annotations.as_ref().unwrap();
+    serde_json::from_str(&annotations[garboard_protocol::pod::ORDER_ANNOTATION]).unwrap()
+}
+
+/// The pod's volume of that name as JSON, and where the sidecar has it.
+fn volume(pod: &Pod, name: &str) -> (Value, String) {
+    let volume = spec(pod).volumes.iter().flatten().find(|volume| volume.name == name).unwrap();
+    let sidecar = container(pod, "launcher");
+    let mount = sidecar.volume_mounts.as_ref().unwrap().iter().find(|mount| mount.name == name).unwrap();
+    (serde_json::to_value(volume).unwrap(), mount.mount_path.clone())
+}
+
+fn container<'a>(pod: &'a Pod, name: &str) -> &'a Container {
+    let all = spec(pod).init_containers.iter().flatten().chain(&spec(pod).containers);
+    all.into_iter().find(|container| container.name == name).unwrap()
+}
+
+fn place(pod: &Pod, name: &str) -> Value {
+    serde_json::to_value(&order(pod).volumes.places[name]).unwrap()
+}
+
+#[test]
+fn a_container_disk_is_an_image_volume_where_there_are_any() {
+    let disk = json!([{ "name": "root", "containerDisk": { "image": "guest:1" } }]);
+    let pod = made(&disk, &json!({}));
+    let (volume, path) = volume(&pod, "root");
+    assert_eq!(volume["image"]["reference"], "guest:1");
+    assert_eq!(place(&pod, "root"), json!({ "place": "directory", "path": path }));
+    assert_eq!(spec(&pod).init_containers.as_ref().unwrap().len(), 1);
+}
+
+#[test]
+fn a_container_disk_is_opened_in_its_own_container_where_there_are_none() {
+    let config = ClusterConfig::offline().without(Gate::ImageVolume);
+    let long = "a".repeat(60);
+    let disks = json!([
+        { "name": "root", "containerDisk": { "image": "guest:1", "path": "/other/disk.img" } },
+        { "name": long, "containerDisk": { "image": "data:1" } }
+    ]);
+    let kernel = json!({ "container": { "image": "boot:1", "kernelPath": "/vmlinuz", "initrdPath": "/initrd" } });
+    let pod = made_with(&config, &disks, &json!({ "domain": { "firmware": { "kernelBoot": kernel } } })).unwrap();
+    let init = spec(&pod).init_containers.as_ref().unwrap();
+    let names: Vec<_> = init.iter().map(|container| container.name.as_str()).collect();
+    assert_eq!(names, ["garboard-helper", "volumeroot", "volume-1", "volume-2", "launcher"]);
+    let root = container(&pod, "volumeroot");
+    assert_eq!((root.image.as_deref(), root.restart_policy.as_deref()), (Some("guest:1"), Some("Always")));
+    let command = root.command.as_ref().unwrap();
+    assert_eq!(command[..2], ["/run/garboard-helper/garboard-container-disk", "--open"]);
+    assert_eq!(command[2..], ["/run/garboard-disks/1.sock", "/other/disk.img"]);
+    assert_eq!(container(&pod, "volume-1").command.as_ref().unwrap()[2..], ["/run/garboard-disks/2.sock", ""]);
+    assert_eq!(
+        container(&pod, "volume-2").command.as_ref().unwrap()[3..].concat(),
+        "/vmlinuz/run/garboard-disks/4.sock/initrd"
+    );
+    assert_eq!(place(&pod, "root"), json!({ "place": "handed", "socket": "/run/garboard-disks/1.sock" }));
+    assert_eq!(place(&pod, "kernel-boot/file/initrd")["socket"], "/run/garboard-disks/4.sock");
+    assert!(spec(&pod).volumes.iter().flatten().all(|volume| volume.image.is_none()));
+    for container in init {
+        let context = container.security_context.as_ref().unwrap();
+        assert_eq!(context.read_only_root_filesystem, Some(true), "{}", container.name);
+        assert_eq!(context.capabilities.as_ref().unwrap().drop.as_ref().unwrap()[..], ["ALL"], "{}", container.name);
+    }
+}
+
+#[test]
+fn a_token_is_the_sidecars_alone() {
+    let pod = made(&json!([{ "name": "sa", "serviceAccount": { "serviceAccountName": "robot" } }]), &json!({}));
+    assert_eq!(spec(&pod).service_account_name.as_deref(), Some("robot"));
+    assert_eq!(spec(&pod).automount_service_account_token, Some(false));
+    let (volume, path) = volume(&pod, "sa");
+    let sources = volume["projected"]["sources"].as_array().unwrap();
+    assert_eq!(sources[0]["serviceAccountToken"]["path"], "token");
+    assert_eq!(sources[1]["configMap"]["items"][0]["path"], "ca.crt");
+    assert_eq!(sources[2]["downwardAPI"]["items"][0]["path"], "namespace");
+    assert_eq!(place(&pod, "sa")["path"], path);
+}
+
+#[test]
+fn files_come_from_where_the_manifest_says() {
+    let volumes = json!([
+        { "name": "labels", "downwardAPI": { "fields": [
+            { "path": "labels", "fieldRef": { "fieldPath": "metadata.labels" } }] } },
+        { "name": "answers", "sysprep": { "configMap": { "name": "unattend" } } },
+        { "name": "seed", "cloudInitNoCloud": {
+            "secretRef": { "name": "user" }, "networkDataSecretRef": { "name": "network" } } },
+        { "name": "optional", "secret": { "secretName": "perhaps", "optional": true } }
+    ]);
+    let key = |secret: &str| {
+        json!({ "sshPublicKey": {
+        "source": { "secret": { "secretName": secret } }, "propagationMethod": { "noCloud": {} } } })
+    };
+    let pod = made(&volumes, &json!({ "accessCredentials": [key("b"), key("a"), key("b")] }));
+    assert_eq!(volume(&pod, "labels").0["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"], "metadata.labels");
+    assert_eq!(volume(&pod, "answers").0["configMap"]["name"], "unattend");
+    assert_eq!(volume(&pod, "seed").0["secret"]["secretName"], "user");
+    assert_eq!(volume(&pod, "optional").0["secret"]["optional"], true);
+    let (network, path) = volume(&pod, "garboard-network-data-2");
+    assert_eq!(network["secret"]["secretName"], "network");
+    assert_eq!(place(&pod, "network-data/seed")["path"], path);
+    assert_eq!(place(&pod, "ssh-keys/a")["path"], volume(&pod, "garboard-ssh-keys-0").1);
+    assert_eq!(volume(&pod, "garboard-ssh-keys-1").0["secret"]["secretName"], "b");
+}
+
+#[test]
+fn a_disk_of_the_node_is_the_file_or_its_directory() {
+    let disk = |kind: &str| {
+        json!([{ "name": "host", "hostDisk": {
+        "path": "/data/vms/disk.raw", "type": kind, "capacity": "1Gi" } }])
+    };
+    let pod = made(&disk("Disk"), &json!({}));
+    let (volume_of_file, path) = volume(&pod, "host");
+    assert_eq!(volume_of_file["hostPath"], json!({ "path": "/data/vms/disk.raw", "type": "File" }));
+    assert_eq!(place(&pod, "host"), json!({ "place": "file", "path": path }));
+    assert!(order(&pod).images.is_empty());
+    let pod = made(&disk("DiskOrCreate"), &json!({}));
+    let (directory, path) = volume(&pod, "host");
+    assert_eq!(directory["hostPath"], json!({ "path": "/data/vms", "type": "DirectoryOrCreate" }));
+    assert_eq!(place(&pod, "host"), json!({ "place": "directory", "path": path }));
+    let image = &order(&pod).images[0];
+    assert_eq!((image.file.as_str(), image.bytes), ("disk.raw", 1 << 30));
+}
+
+#[test]
+fn a_host_disk_that_makes_no_sense_is_refused_by_its_path() {
+    let disk = |path: &str, kind: &str| json!([{ "name": "host", "hostDisk": { "path": path, "type": kind } }]);
+    for (disk, field) in [
+        (disk("/disk.raw", "Disk"), "spec.volumes[0].hostDisk.path"),
+        (disk("/data/", "Disk"), "spec.volumes[0].hostDisk.path"),
+        (disk("/data/disk.raw", "DiskOrCreate"), "spec.volumes[0].hostDisk.capacity"),
+    ] {
+        let refusal = made_with(&ClusterConfig::offline(), &disk, &json!({})).unwrap_err();
+        assert!(refusal.to_string().starts_with(field), "{refusal}");
+    }
+}
+
+#[test]
+fn credentials_by_the_agent_are_refused_by_their_path() {
+    let password = json!({ "userPassword": {
+        "source": { "secret": { "secretName": "s" } }, "propagationMethod": { "qemuGuestAgent": {} } } });
+    let refusal = made_with(&ClusterConfig::offline(), &json!([]), &json!({ "accessCredentials": [password] }));
+    let text = refusal.unwrap_err().to_string();
+    assert!(text.starts_with("spec.accessCredentials[0].userPassword.propagationMethod.qemuGuestAgent"), "{text}");
+}
+
+#[test]
+fn probes_are_those_of_compute() {
+    let probes = json!({
+        "livenessProbe": { "exec": { "command": ["sh", "-c", "true"] }, "timeoutSeconds": 3 },
+        "readinessProbe": { "tcpSocket": { "port": 22 }, "initialDelaySeconds": 5 }
+    });
+    let pod = made(&json!([]), &probes);
+    let compute = container(&pod, "compute");
+    let alive = compute.liveness_probe.as_ref().unwrap();
+    let command = alive.exec.as_ref().unwrap().command.as_ref().unwrap();
+    assert_eq!(command[..], ["/usr/bin/garboard-launcher", "--probe", "3", "exec", "--", "sh", "-c", "true"]);
+    assert_eq!((alive.timeout_seconds, alive.initial_delay_seconds), (Some(4), Some(10)));
+    let ready = compute.readiness_probe.as_ref().unwrap();
+    assert_eq!((ready.timeout_seconds, ready.initial_delay_seconds), (Some(1), Some(15)));
+    assert!(ready.tcp_socket.is_some() && ready.exec.is_none());
+}
+
+#[test]
+fn a_guaranteed_machine_is_a_guaranteed_pod() {
+    let both = json!({ "cpu": "1", "memory": "128Mi" });
+    let resources = json!({ "resources": { "requests": both, "limits": both } });
+    let config = ClusterConfig::offline().without(Gate::ImageVolume);
+    let disk = json!([{ "name": "root", "containerDisk": { "image": "guest:1" } }]);
+    let pod = made_with(&config, &disk, &json!({ "domain": resources })).unwrap();
+    for container in spec(&pod).init_containers.iter().flatten().chain(&spec(&pod).containers) {
+        let resources = container.resources.as_ref().unwrap();
+        for name in ["cpu", "memory"] {
+            let value = |amounts: &Option<BTreeMap<String, _>>| -> garboard_api::Quantity {
+                let amount: &k8s_openapi::apimachinery::pkg::api::resource::Quantity = &amounts.as_ref().unwrap()[name];
+                amount.0.parse().unwrap()
+            };
+            assert_eq!(value(&resources.requests), value(&resources.limits), "{} {name}", container.name);
+        }
+    }
+    let free = made(&disk, &json!({}));
+    assert!(!container(&free, "launcher").resources.as_ref().unwrap().limits.as_ref().unwrap().contains_key("memory"));
+}
+
+#[test]
+fn huge_pages_are_asked_for_as_such() {
+    let pages = json!({ "domain": { "memory": { "guest": "128Mi", "hugepages": { "pageSize": "2Mi" } } } });
+    let pod = made(&json!([]), &pages);
+    let resources = container(&pod, "compute").resources.as_ref().unwrap();
+    for amounts in [&resources.requests, &resources.limits] {
+        assert_eq!(amounts.as_ref().unwrap()["hugepages-2Mi"].0, (128 << 20).to_string());
+    }
+}

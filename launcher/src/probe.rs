@@ -1,0 +1,160 @@
+//! A kubelet's probe of the guest: a command in `compute` that asks the supervisor through the control socket.
+//!
+//! ```text
+//!   kubelet ── exec ──► garboard-launcher --probe 1 ping               ──► supervisor ──► guest agent
+//!                       garboard-launcher --probe 1 exec -- CMD ARG…
+//! ```
+//!
+//! It ends with 0 if the guest is well, and says on standard error why it is not.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use garboard_protocol::control::{ControlReply, ControlRequest, GuestQuestion};
+use garboard_protocol::{paths, wire};
+
+/// First argument of the command.
+pub const WORD: &str = "--probe";
+/// Longest answer, bytes.
+const ANSWER_BYTES: u64 = 64 * 1024;
+/// What is left to the way from the guest to the kubelet.
+const MARGIN: Duration = Duration::from_millis(500);
+/// How long to wait before a supervisor that is being replaced is tried again.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Why the guest is not well, or not known to be.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The command line.
+    #[error("usage: garboard-launcher --probe SECONDS ping | exec -- COMMAND [ARGUMENT]…")]
+    Usage,
+    /// No supervisor.
+    #[error("the supervisor did not answer")]
+    Supervisor(#[source] std::io::Error),
+    /// It is not well.
+    #[error("{reason}")]
+    Unwell {
+        /// The supervisor's sentence.
+        reason: String,
+    },
+    /// The supervisor is of another time.
+    #[error("the supervisor was not understood")]
+    Nonsense,
+}
+
+/// The command that puts a question, for the container's probe.
+#[must_use]
+pub fn command(question: &GuestQuestion, within_seconds: u32) -> Vec<String> {
+    let mut words = vec!["/usr/bin/garboard-launcher".to_owned(), WORD.to_owned(), within_seconds.to_string()];
+    match question {
+        GuestQuestion::Ping => words.push("ping".to_owned()),
+        GuestQuestion::Exec { command } => {
+            words.extend(["exec".to_owned(), "--".to_owned()]);
+            words.extend(command.iter().cloned());
+        }
+    }
+    words
+}
+
+/// The question of a command, without its first two words.
+///
+/// # Errors
+/// [`ProbeError::Usage`].
+pub fn parse(arguments: &[String]) -> Result<ControlRequest, ProbeError> {
+    let (seconds, words) = arguments.split_first().ok_or(ProbeError::Usage)?;
+    let within_seconds = seconds.parse().map_err(|_| ProbeError::Usage)?;
+    let question = match words {
+        [ping] if ping == "ping" => GuestQuestion::Ping,
+        [exec, dashes, command @ ..] if exec == "exec" && dashes == "--" && !command.is_empty() => {
+            GuestQuestion::Exec { command: command.to_vec() }
+        }
+        _ => return Err(ProbeError::Usage),
+    };
+    Ok(ControlRequest::Probe { question, within_seconds })
+}
+
+/// Puts the question of a command line to the supervisor of a shared directory.
+///
+/// # Errors
+/// [`ProbeError`] unless the guest is well.
+pub fn run(shared: &Path, arguments: &[String]) -> Result<(), ProbeError> {
+    let request = parse(arguments)?;
+    let within = match &request {
+        ControlRequest::Probe { within_seconds, .. } => Duration::from_secs(u64::from(*within_seconds)),
+        _ => return Err(ProbeError::Usage),
+    };
+    match ask(shared, &request, within + MARGIN).map_err(ProbeError::Supervisor)? {
+        ControlReply::Healthy => Ok(()),
+        ControlReply::Denied { reason } => Err(ProbeError::Unwell { reason }),
+        _ => Err(ProbeError::Nonsense),
+    }
+}
+
+fn ask(shared: &Path, request: &ControlRequest, within: Duration) -> std::io::Result<ControlReply> {
+    let deadline = Instant::now() + within;
+    let stream = loop {
+        match UnixStream::connect(shared.join(paths::CONTROL_SOCKET)) {
+            Ok(stream) => break stream,
+            Err(_) if Instant::now() + PAUSE < deadline => std::thread::sleep(PAUSE),
+            Err(error) => return Err(error),
+        }
+    };
+    let left = deadline.saturating_duration_since(Instant::now()).max(PAUSE);
+    stream.set_read_timeout(Some(left))?;
+    (&stream).write_all(&wire::encode(request)?)?;
+    let mut line = Vec::new();
+    BufReader::new(stream.take(ANSWER_BYTES)).read_until(b'\n', &mut line)?;
+    wire::decode(&line).map_err(std::io::Error::other)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[test]
+    fn a_command_is_read_as_it_was_written() {
+        let exec = GuestQuestion::Exec { command: vec!["sh".into(), "-c".into(), "test -e /x".into(), "--".into()] };
+        for question in [GuestQuestion::Ping, exec] {
+            let words = command(&question, 3);
+            assert_eq!(parse(&words[2..]).unwrap(), ControlRequest::Probe { question, within_seconds: 3 });
+        }
+        for wrong in [&["ping"][..], &["1"], &["1", "exec", "--"], &["1", "exec", "true"], &["1", "ping", "x"]] {
+            let words: Vec<String> = wrong.iter().map(|word| (*word).to_owned()).collect();
+            assert!(matches!(parse(&words), Err(ProbeError::Usage)), "{wrong:?}");
+        }
+    }
+
+    /// What a probe makes of an answer.
+    fn answered(reply: ControlReply) -> Result<(), ProbeError> {
+        let room = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(room.path().join(paths::CONTROL_SOCKET)).unwrap();
+        let answering = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            stream.write_all(&wire::encode(&reply).unwrap()).unwrap();
+        });
+        let outcome = run(room.path(), &["5".to_owned(), "ping".to_owned()]);
+        answering.join().unwrap();
+        outcome
+    }
+
+    #[test]
+    fn only_a_healthy_guest_is_healthy() {
+        assert!(answered(ControlReply::Healthy).is_ok());
+        let unwell = answered(ControlReply::Denied { reason: "no guest agent".into() }).unwrap_err();
+        assert_eq!(unwell.to_string(), "no guest agent");
+        assert!(matches!(answered(ControlReply::Queued), Err(ProbeError::Nonsense)));
+    }
+
+    #[test]
+    fn a_supervisor_that_is_gone_is_no_health() {
+        let room = tempfile::tempdir().unwrap();
+        let outcome = run(room.path(), &["0".to_owned(), "ping".to_owned()]);
+        assert!(matches!(outcome, Err(ProbeError::Supervisor(_))));
+    }
+}
