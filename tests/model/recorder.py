@@ -3,6 +3,7 @@ the locks it holds, seen from the host, and what the API server says, by kubectl
 
 It also keeps the newest word of each object, so that a test can wait for a state without asking again and again."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -96,9 +97,9 @@ class Recorder:
     # ---- the nodes
 
     def watch_processes(self):
-        last = time.monotonic()
+        last, nodes = time.monotonic(), Processes(self.cluster)
         while not self.over:
-            running = machines(self.cluster)
+            running = nodes.running()
             now = time.monotonic()
             self.longest_gap, last = max(self.longest_gap, now - last), now
             if running != self.running:
@@ -123,32 +124,50 @@ def summary(kind, item):
             "printable": status.get("printableStatus")}
 
 
-def machines(cluster):
-    """Every QEMU of the cluster's pods, in the order of their numbers."""
-    found = []
-    for entry in os.listdir("/proc"):
-        if entry.isdigit() and (process := machine(pathlib.Path("/proc", entry), cluster)):
-            found.append(process)
-    return sorted(found, key=lambda process: process["id"])
+class Processes:
+    """Looks at every process of this host again and again, and as little as possible at each."""
 
+    def __init__(self, cluster):
+        self.cluster, self.others, self.known, self.locked = cluster, set(), {}, 0.0
 
-def machine(process, cluster):
-    try:
-        text = (process / "stat").read_text()
-        name, _, rest = text.partition("(")[2].rpartition(")")
-        fields = rest.split()
-        if not name.startswith("qemu-system") or fields[0] in "ZX":
+    def running(self):
+        """Every QEMU of the cluster's pods, in the order of their names."""
+        there = {entry for entry in os.listdir("/proc") if entry.isdigit()}
+        self.others &= there
+        found = {}
+        for entry in there - self.others:
+            with contextlib.suppress(OSError):  # it went while it was looked at
+                if process := self.look(pathlib.Path("/proc", entry)):
+                    found[process["id"]] = process
+        # Locks are many files to read: once a second, and whenever a QEMU has come or gone.
+        if found.keys() != self.known.keys() or time.monotonic() > self.locked + 1:
+            self.locked = time.monotonic()
+            for process in found.values():
+                with contextlib.suppress(OSError):
+                    process["writes"] = sorted(set(disks(pathlib.Path("/proc", str(process["pid"])))))
+        self.known = found
+        return [dict(found[name]) for name in sorted(found)]
+
+    def look(self, process):
+        name, _, rest = (process / "stat").read_text().partition("(")[2].rpartition(")")
+        if not name.startswith("qemu-system"):
+            # PID 1 of a machine becomes QEMU in a child of the same name.
+            if not name.startswith("garboard-"):
+                self.others.add(process.name)
             return None
+        fields = rest.split()
+        if fields[0] in "ZX":
+            return None
+        for known in self.known.values():
+            if known["id"].endswith(f":{process.name}:{fields[19]}"):
+                return known
         place = POD_CGROUP.search((process / "cgroup").read_text())
         words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
         guest = next((word for word in words if word.startswith("guest=")), "")
-        if not place or place["cluster"] != cluster or not guest:
+        if not place or place["cluster"] != self.cluster or not guest:
             return None
         return {"id": f"{place['node']}:{process.name}:{fields[19]}", "node": place["node"], "pid": int(process.name),
-                "pod": place["pod"], "machine": guest.removeprefix("guest=").split(",")[0].replace("_", "/", 1),
-                "writes": sorted(disks(process))}
-    except OSError:  # it went while it was looked at
-        return None
+                "pod": place["pod"], "machine": guest.removeprefix("guest=").split(",")[0].replace("_", "/", 1), "writes": []}
 
 
 def disks(process):
