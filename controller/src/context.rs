@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::utils::Backoff;
 use tokio::sync::watch;
 
 use crate::settings::Settings;
@@ -14,6 +15,38 @@ pub const FIELD_MANAGER: &str = "garboard-controller";
 
 /// Everything is looked at again after this long, whatever was missed.
 pub const SAFETY_NET: Duration = Duration::from_secs(300);
+
+/// Pauses between attempts to open watches again. Those of `kube` grow to half a minute and more, in which a controller
+/// hears nothing although the API server has come back; there are two controllers in a cluster, not a thousand.
+#[derive(Clone, Copy, Debug)]
+pub struct WatchPause(Duration);
+
+impl WatchPause {
+    const FIRST: Duration = Duration::from_millis(500);
+    const LONGEST: Duration = Duration::from_secs(4);
+}
+
+impl Default for WatchPause {
+    fn default() -> Self {
+        Self(Self::FIRST)
+    }
+}
+
+impl Iterator for WatchPause {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let pause = self.0;
+        self.0 = (pause * 2).min(Self::LONGEST);
+        Some(pause)
+    }
+}
+
+impl Backoff for WatchPause {
+    fn reset(&mut self) {
+        *self = Self::default();
+    }
+}
 
 /// Shared by all reconcilers.
 #[derive(Clone)]
@@ -108,4 +141,18 @@ impl ReconcileError {
 /// For `map_err`: says what was being attempted.
 pub fn while_trying(action: &'static str) -> impl FnOnce(kube::Error) -> ReconcileError {
     move |source| ReconcileError::Api { action, source: Box::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_broken_watch_is_tried_again_soon_however_long_it_was_broken() {
+        let mut pauses = WatchPause::default();
+        let first: Vec<_> = pauses.by_ref().take(5).map(|pause| pause.as_millis()).collect();
+        assert_eq!(first, [500, 1000, 2000, 4000, 4000]);
+        pauses.reset();
+        assert_eq!(pauses.next(), Some(Duration::from_millis(500)));
+    }
 }

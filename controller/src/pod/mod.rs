@@ -103,6 +103,13 @@ pub fn name(vmi: &VirtualMachineInstance) -> Option<String> {
     Some(format!("virt-launcher-{kept}-{digest}"))
 }
 
+/// How long a pod has from the order to go until it is killed, seconds.
+#[must_use]
+pub fn grace_seconds(vmi: &VirtualMachineInstance) -> i64 {
+    let of_guest = vmi.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
+    of_guest.saturating_add(EXTRA_GRACE_SECONDS).max(0)
+}
+
 /// The claim behind a volume.
 #[must_use]
 pub fn claim_name(volume: &Volume) -> Option<&str> {
@@ -123,7 +130,6 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
     let resources = resources(input)?;
     let mounted = volumes::of(input)?;
     let spec = &input.vmi.spec;
-    let grace = spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
     let order = order::render(input, &mounted).map_err(PodRefusal::Order)?;
     let mut init_containers = helpers::containers(input, &resources, &mounted);
     init_containers.push(containers::launcher(input, &resources, &mounted));
@@ -136,7 +142,7 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
             volumes: Some(mounted.volumes),
             image_pull_secrets: Some(volumes::pull_secrets(input.vmi)).filter(|all| !all.is_empty()),
             restart_policy: Some("Never".to_owned()),
-            termination_grace_period_seconds: Some(grace.saturating_add(EXTRA_GRACE_SECONDS).max(0)),
+            termination_grace_period_seconds: Some(grace_seconds(input.vmi)),
             security_context: Some(security()),
             readiness_gates: Some(vec![PodReadinessGate { condition_type: UNPAUSED.to_owned() }]),
             automount_service_account_token: Some(false),

@@ -13,7 +13,7 @@ use kube::Api;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 
-use crate::context::{Context, ReconcileError};
+use crate::context::{Context, ReconcileError, WatchPause};
 
 /// Reconciles every VirtualMachine until the process ends.
 pub async fn run(context: Context) {
@@ -22,6 +22,7 @@ pub async fn run(context: Context) {
     let instances: Api<VirtualMachineInstance> = Api::all(context.client.clone());
     Controller::new(machines, watcher::Config::default())
         .owns(instances, watcher::Config::default())
+        .trigger_backoff(WatchPause::default())
         .run(reconcile, failed, Arc::new(context))
         .for_each(|_| std::future::ready(()))
         .await;

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! From `Scheduled` on the node agent writes what the guest does; the controller has the last word only when the pod is
-//! over and the agent has said nothing. An instance that is deleted keeps its finalizer until its pod is gone: then no
-//! QEMU of it can run any more.
+//! over and the agent has said nothing. An instance that is deleted keeps its finalizer until its pod is gone, and a pod that
+//! was taken away by force has had its time: then no QEMU of it can run any more, unless its node is away.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -106,6 +106,9 @@ fn leave(world: &World, decision: &mut Decision) {
         {
             decision.steps.push(Step::DeletePod { name: name.clone(), uid: uid.clone() });
         }
+        return;
+    }
+    if status::may_still_run(world).is_some() {
         return;
     }
     let finalizers = world.vmi.metadata.finalizers.clone().unwrap_or_default();

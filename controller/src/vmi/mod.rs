@@ -16,7 +16,7 @@ use kube::Api;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 
-use crate::context::{Context, ReconcileError};
+use crate::context::{Context, ReconcileError, WatchPause};
 
 /// Reconciles every VirtualMachineInstance until the process ends.
 pub async fn run(context: Context) {
@@ -26,6 +26,7 @@ pub async fn run(context: Context) {
     let launchers = watcher::Config::default().labels("kubevirt.io=virt-launcher");
     Controller::new(instances, watcher::Config::default())
         .owns(pods, launchers)
+        .trigger_backoff(WatchPause::default())
         .run(reconcile, failed, Arc::new(context))
         .for_each(|_| std::future::ready(()))
         .await;

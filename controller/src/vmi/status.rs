@@ -1,5 +1,7 @@
 //! What the status of a VirtualMachineInstance says as far as its pod shows it. Pure.
 
+use std::time::Duration;
+
 use garboard_api::VirtualMachineInstance;
 use garboard_api::metadata::label;
 use garboard_api::v1::{
@@ -9,7 +11,7 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
 use super::decide::{Decision, LAST_REPORT, Step, World};
 use super::phase::Phase;
-use crate::pod::PodRefusal;
+use crate::pod::{self, PodRefusal};
 use crate::time::stamp;
 
 /// Brings phase and conditions up to what the pod shows.
@@ -20,8 +22,7 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
         _ if before.is_final() => before,
         Some(pod) => of_pod(world, pod, before, decision),
         None if makes_pod => Phase::Scheduling,
-        // The pod it had is gone.
-        None if before > Phase::Pending => Phase::Failed,
+        None if before > Phase::Pending => without_pod(world, before, decision),
         None => before,
     };
     if makes_pod {
@@ -41,6 +42,27 @@ fn of_pod(world: &World, pod: &Pod, before: Phase, decision: &mut Decision) -> P
         _ if node(pod).is_some() && sidecar_runs(pod) => Phase::Scheduled,
         _ => Phase::Scheduling,
     }
+}
+
+/// The pod it had is gone.
+fn without_pod(world: &World, before: Phase, decision: &mut Decision) -> Phase {
+    decision.recheck = may_still_run(world);
+    if decision.recheck.is_some() { before } else { Phase::Failed }
+}
+
+/// For how long a QEMU may run on whose pod's object is gone. `kubectl delete pod --force` takes the object away first; the
+/// node then gives the guest its grace, and its agent reports the end. Who was not Ready that long is on a node that is away:
+/// there somebody has said that it is gone.
+pub(super) fn may_still_run(world: &World) -> Option<Duration> {
+    if world.pod.is_some() || Phase::of(&world.vmi) != Phase::Running {
+        return None;
+    }
+    let conditions = world.vmi.status.iter().flat_map(|status| &status.conditions);
+    let unready = conditions.into_iter().find(|each| each.r#type == "Ready" && each.status == "False");
+    let since = unready.and_then(|each| each.last_transition_time.as_ref()).map_or(world.now, |time| time.0);
+    let grace = Duration::from_secs(u64::try_from(pod::grace_seconds(&world.vmi)).unwrap_or(0));
+    let waited = Duration::try_from(world.now.duration_since(since)).unwrap_or(Duration::ZERO);
+    Some(grace.saturating_add(LAST_REPORT).saturating_sub(waited)).filter(|left| !left.is_zero())
 }
 
 /// The pod is over. The agent's last report says more than the pod; it has a moment to arrive.

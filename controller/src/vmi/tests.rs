@@ -158,6 +158,36 @@ fn an_instance_goes_after_its_pod() {
 }
 
 #[test]
+fn a_pod_that_is_taken_away_by_force_is_waited_for() {
+    let mut world = world(json!([]));
+    let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:10Z"}]);
+    let status = world.vmi.status.as_mut().unwrap();
+    status.phase = Some(Phase::Running.word().to_owned());
+    status.conditions = serde_json::from_value(ready).unwrap();
+    world.vmi.spec.termination_grace_period_seconds = Some(10);
+    let waiting = decide(&world);
+    assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(std::time::Duration::from_secs(45))));
+    assert_eq!(condition(&waiting, "Ready"), Some(("False", "PodNotExists")));
+    // Nor does its object go: another instance would be made.
+    world.vmi.status = Some(waiting.status);
+    world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
+    world.now = Timestamp::from_second(1044).unwrap();
+    assert_eq!((decide(&world).steps, phase(&decide(&world))), (vec![], "Running"));
+    world.now = Timestamp::from_second(1045).unwrap();
+    assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]));
+    world.vmi.metadata.deletion_timestamp = None;
+    assert_eq!(phase(&decide(&world)), "Failed", "nobody knows how it ended");
+}
+
+#[test]
+fn the_agents_word_ends_the_waiting_for_a_pod_that_is_gone() {
+    let mut world = world(json!([]));
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Succeeded.word().to_owned());
+    world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
+    assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]));
+}
+
+#[test]
 fn a_decision_is_stable() {
     let mut world = world(json!([]));
     world.pod = Some(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],

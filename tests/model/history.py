@@ -1,0 +1,198 @@
+"""What may never be seen in a history of machines, whatever fails. Pure: a history goes in, what is wrong with it comes
+out. `recorder.py` makes histories of a real cluster.
+
+A history is a list of events in the order of their time `at`, in seconds:
+
+  {"at", "kind": "processes", "running": [{"id", "pod", "machine", "writes": [disk…]}…]}
+      every QEMU there is, when the set or what one of them locks has changed; `machine` is NAMESPACE/NAME, `pod` the UID
+      of its pod, `disk` names a file or device that it holds QEMU's lock for writing on
+  {"at", "kind": "object", "type": "vm" | "vmi" | "pod", "uid", "machine", "gone": bool, …}
+      what the API server said of one object: `phase` (vmi), `strategy` and `leaving` (vm), `vmi` (pod: UID of its instance)
+  {"at", "kind": "listed", "type", "uids"}
+      all there are: whoever is missing has gone while nobody looked
+  {"at", "kind": "fault", "name", "over": bool, "mutes": bool, "forced": [machine…]}
+      something is broken on purpose until an event of the same name is `over`. `mutes`: nobody can report while it lasts.
+      `forced`: an operator has said of these machines that their old QEMU is gone, true or not
+  {"at", "kind": "removal", "machine"}
+      somebody deletes this VirtualMachine on purpose
+"""
+
+import collections
+
+ORDER = ["", "Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed"]
+FINAL = {"Succeeded", "Failed"}
+
+
+def findings(history, stale_after=10.0):
+    """Every sentence about what is wrong, in the order of the rules."""
+    history = sorted(history, key=lambda event: event["at"])
+    rules = [one_qemu_for_each_instance, one_qemu_for_each_machine, one_writer_for_each_disk, phases_go_forward,
+             lambda seen: running_is_true(seen, stale_after), no_machine_is_lost, machines_end_as_they_should]
+    return [finding for rule in rules for finding in rule(history)]
+
+
+def of_kind(history, kind, **wanted):
+    return [event for event in history if event["kind"] == kind and all(event.get(key) == wanted[key] for key in wanted)]
+
+
+def instances_of_pods(history):
+    return {event["uid"]: event["vmi"] for event in of_kind(history, "object", type="pod") if event.get("vmi")}
+
+
+def repeated(running, key):
+    """What several of these processes have in common by `key`, which answers a list."""
+    found = collections.defaultdict(set)
+    for process in running:
+        for each in key(process):
+            found[each].add(process["id"])
+    return {each: sorted(ids) for each, ids in found.items() if len(ids) > 1}
+
+
+def report_once(history, key, sentence, is_allowed=lambda at, each: False):
+    said = set()
+    for event in of_kind(history, "processes"):
+        for each, ids in repeated(event["running"], key).items():
+            if (each, tuple(ids)) not in said and not is_allowed(event["at"], each):
+                said.add((each, tuple(ids)))
+                yield f"at {event['at']:.1f} s {sentence} {each}: {', '.join(ids)}"
+
+
+def one_qemu_for_each_instance(history):
+    instances = instances_of_pods(history)
+    return report_once(history, lambda process: [instances.get(process["pod"], process["pod"])],
+                       "several QEMU run the instance")
+
+
+def one_qemu_for_each_machine(history):
+    """However many instances a machine has had; unless an operator forced it."""
+    forced = [(start, end, machine) for start, end, fault in faults(history) for machine in fault.get("forced", [])]
+
+    def is_allowed(at, machine):
+        return any(start <= at <= end and machine == name for start, end, name in forced)
+    return report_once(history, lambda process: [process["machine"]], "several QEMU run the machine", is_allowed)
+
+
+def one_writer_for_each_disk(history):
+    """Nothing excuses two."""
+    return report_once(history, lambda process: process["writes"], "several QEMU write the disk")
+
+
+def phases_go_forward(history):
+    last = {}
+    for event in of_kind(history, "object", type="vmi", gone=False):
+        phase, before = event.get("phase", ""), last.get(event["uid"], "")
+        if phase not in ORDER:
+            yield f"at {event['at']:.1f} s {event['machine']} has the unknown phase {phase!r}"
+        elif ORDER.index(phase) < ORDER.index(before) or (before in FINAL and phase != before):
+            yield f"at {event['at']:.1f} s {event['machine']} ({event['uid']}) went from {before} back to {phase or 'no phase'}"
+        last[event["uid"]] = phase if phase in ORDER else before
+
+
+def faults(history):
+    """(begin, end, the event that began it) of each; one that never ended lasts."""
+    begun, all_faults = {}, []
+    for event in of_kind(history, "fault"):
+        if not event["over"]:
+            begun[event["name"]] = event
+        elif event["name"] in begun:
+            start = begun.pop(event["name"])
+            all_faults.append((start["at"], event["at"], start))
+    return all_faults + [(event["at"], float("inf"), event) for event in begun.values()]
+
+
+def gone_by(history, kind):
+    """For each event, the UIDs of which nothing more is there afterwards: (at, uid)."""
+    known = set()
+    for event in history:
+        if event["kind"] == "object" and event["type"] == kind:
+            if event["gone"]:
+                known.discard(event["uid"])
+                yield event["at"], event["uid"]
+            else:
+                known.add(event["uid"])
+        elif event["kind"] == "listed" and event["type"] == kind:
+            for uid in sorted(known - set(event["uids"])):
+                yield event["at"], uid
+            known &= set(event["uids"])
+
+
+def claims_to_run(history):
+    """Per instance the times at which its status begins and ceases to say Running."""
+    claims, since, names = [], {}, {}
+    changes = [(event["at"], event["uid"], event.get("phase") == "Running")
+               for event in of_kind(history, "object", type="vmi", gone=False)]
+    changes += [(at, uid, False) for at, uid in gone_by(history, "vmi")]
+    names = {event["uid"]: event["machine"] for event in of_kind(history, "object", type="vmi")}
+    for at, uid, runs in sorted(changes):
+        if runs:
+            since.setdefault(uid, at)
+        elif uid in since:
+            claims.append((uid, since.pop(uid), at))
+    end = history[-1]["at"] if history else 0.0
+    return [(uid, names[uid], start, stop) for uid, start, stop in claims + [(uid, at, end) for uid, at in since.items()]]
+
+
+def lives(history):
+    """Per instance the spans in which it has a QEMU."""
+    instances, spans, since = instances_of_pods(history), collections.defaultdict(list), {}
+    for event in of_kind(history, "processes"):
+        now = {instances.get(process["pod"], process["pod"]) for process in event["running"]}
+        for uid in now - set(since):
+            since[uid] = event["at"]
+        for uid in set(since) - now:
+            spans[uid].append((since.pop(uid), event["at"]))
+    for uid, at in since.items():
+        spans[uid].append((at, float("inf")))
+    return spans
+
+
+def without(span, holes):
+    """What is left of a span: a list of spans."""
+    left = [span]
+    for start, end in holes:
+        left = [part for low, high in left for part in ((low, min(high, start)), (max(low, end), high)) if part[0] < part[1]]
+    return left
+
+
+def running_is_true(history, stale_after):
+    """A status says Running only while a QEMU runs, or a moment longer; while nobody can report, the clock stands still."""
+    alive, mute = lives(history), [(start, end) for start, end, fault in faults(history) if fault.get("mutes")]
+    for uid, machine, start, end in claims_to_run(history):
+        for low, high in without((start, end), alive.get(uid, [])):
+            stale = sum(stop - begin for begin, stop in without((low, high), mute))
+            if stale > stale_after:
+                yield f"from {low:.1f} s on {machine} ({uid}) was called Running for {stale:.1f} s without a QEMU"
+
+
+def last_states(history, kind):
+    """What is there at the end, by UID."""
+    gone = collections.defaultdict(lambda: -1.0)
+    for at, uid in gone_by(history, kind):
+        gone[uid] = max(gone[uid], at)
+    latest = {event["uid"]: event for event in of_kind(history, "object", type=kind, gone=False)}
+    return {uid: event for uid, event in latest.items() if gone[uid] < event["at"]}
+
+
+def no_machine_is_lost(history):
+    removed = {event["machine"] for event in of_kind(history, "removal")}
+    left = {event["machine"] for event in last_states(history, "vm").values()}
+    for machine in sorted({event["machine"] for event in of_kind(history, "object", type="vm")} - left - removed):
+        yield f"the VirtualMachine {machine} is gone, and nobody deleted it"
+
+
+def machines_end_as_they_should(history):
+    """With `Always` it runs, in status and in truth; whatever QEMU runs, a status says so."""
+    samples, instances = of_kind(history, "processes"), instances_of_pods(history)
+    running = samples[-1]["running"] if samples else []
+    alive = {instances.get(process["pod"], process["pod"]) for process in running}
+    said = last_states(history, "vmi")
+    for machine in last_states(history, "vm").values():
+        if machine.get("strategy") == "Always" and not machine.get("leaving"):
+            mine = [event for event in said.values() if event["machine"] == machine["machine"]]
+            if not any(event.get("phase") == "Running" and event["uid"] in alive for event in mine):
+                yield (f"{machine['machine']} should run at the end; its instances: "
+                       f"{[(event['uid'], event.get('phase')) for event in mine]}, QEMU of {sorted(alive)}")
+    for process in running:
+        uid = instances.get(process["pod"], process["pod"])
+        if said.get(uid, {}).get("phase") != "Running":
+            yield f"{process['id']} runs {process['machine']} ({uid}) at the end, and no status says so"
