@@ -5,6 +5,7 @@
 //! - [`vm`]: the life of one machine and the task that owns it.
 //! - [`supervisor`]: everything the supervisor does around that task.
 //! - [`pod`]: what a supervisor finds in a launcher pod.
+//! - [`relay`]: the way of people's commands into a pod.
 //! - [`plumbing`]: what whoever makes interfaces for a supervisor does, on a bare host and on a cluster.
 //!
 //! Neither process links a Kubernetes client or TLS.
@@ -13,6 +14,7 @@ pub mod init;
 pub mod plan;
 pub mod plumbing;
 pub mod pod;
+pub mod relay;
 pub mod supervisor;
 mod sys;
 pub mod vm;

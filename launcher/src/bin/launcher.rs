@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use garboard_launcher::pod::PodPlaces;
+use garboard_launcher::relay;
 use garboard_launcher::supervisor::{self, Setting};
 use garboard_launcher::vm::Chain;
 use garboard_protocol::pod::SHARED_DIRECTORY;
@@ -14,11 +15,15 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    if let ["--connect"] | ["--show", _] = words.as_slice() {
+        return relay(words.get(1).copied());
+    }
     let (shared, setting) = match arguments.as_slice() {
         [word] if word == "--pod" => (PathBuf::from(SHARED_DIRECTORY), Setting::Pod),
         [shared] => (PathBuf::from(shared), Setting::Host),
         _ => {
-            complain("usage: garboard-launcher SHARED_DIRECTORY | --pod");
+            complain("usage: garboard-launcher SHARED_DIRECTORY | --pod | --connect | --show FILE");
             return ExitCode::from(64);
         }
     };
@@ -51,6 +56,23 @@ fn main() -> ExitCode {
 fn log_levels() -> Targets {
     let asked = std::env::var("GARBOARD_LOG").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or_else(|| Targets::new().with_default(Level::INFO))
+}
+
+/// What `kubectl exec` runs beside the supervisor: standard input and output are the control socket, or a file of the
+/// shared directory.
+fn relay(file: Option<&str>) -> ExitCode {
+    let shared = std::path::Path::new(SHARED_DIRECTORY);
+    let outcome = match file {
+        Some(name) => relay::show(shared, name),
+        None => relay::connect(shared),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&Chain(&error).to_string());
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn complain(text: &str) {
