@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::doctor::DoctorArgs;
+use crate::operate::args::ClusterCommandArgs;
 use crate::places::MachineId;
+use crate::plugin::args::PluginArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -56,6 +58,10 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Manage the cache of container disk images.
     Image(ImageArgs),
+    /// Look into machines on a Kubernetes cluster; also `kubectl garboard`, when this program is called kubectl-garboard.
+    Kubectl(PluginArgs),
+    /// Put Garboard on a Kubernetes cluster, take it off, tell how it is.
+    Cluster(ClusterCommandArgs),
     /// Print a shell completion script.
     Completions(CompletionsArgs),
     /// Write man pages into a directory.
@@ -157,6 +163,13 @@ pub(crate) struct MachineArgs {
 pub(crate) struct ConsoleArgs {
     /// NAME or NAMESPACE/NAME.
     pub(crate) machine: MachineId,
+    #[command(flatten)]
+    pub(crate) mode: ConsoleMode,
+}
+
+/// What a viewer of a console may do.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ConsoleMode {
     /// Look only.
     #[arg(long, conflicts_with = "take_over")]
     pub(crate) view: bool,
@@ -236,6 +249,13 @@ pub(crate) enum LogPart {
 pub(crate) struct QmpArgs {
     /// NAME or NAMESPACE/NAME.
     pub(crate) machine: MachineId,
+    #[command(flatten)]
+    pub(crate) task: QmpTask,
+}
+
+/// What is said to QEMU.
+#[derive(Args, Debug)]
+pub(crate) struct QmpTask {
     /// Command to execute; without it the session is interactive.
     pub(crate) command: Option<String>,
     /// Its arguments as a JSON object.
@@ -314,6 +334,9 @@ pub(crate) enum ImageCommand {
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
+    /// For kubectl-garboard, instead of garboard.
+    #[arg(long)]
+    pub(crate) plugin: bool,
 }
 
 #[derive(Args, Debug)]

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use garboard_protocol::control::{ControlReply, ControlRequest, Status};
+use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
 use garboard_protocol::{paths, wire};
 
 use crate::exit::{NOT_FOUND, REFUSED, complaint};
@@ -31,6 +31,40 @@ pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStr
     Ok(stream)
 }
 
+/// An open way to a supervisor, on this host or in a pod.
+pub(crate) struct Line {
+    /// The connection.
+    pub(crate) stream: UnixStream,
+    /// The machine, for sentences.
+    pub(crate) machine: String,
+    /// Who is at our end, for the supervisor's log; on a bare host the kernel tells it.
+    pub(crate) claimed_user: Option<String>,
+    /// Whether the other end goes on talking when we have said that we say nothing more.
+    pub(crate) may_half_close: bool,
+}
+
+impl Line {
+    /// The supervisor of a machine on this host.
+    pub(crate) fn to(places: &Places, id: &MachineId) -> anyhow::Result<Self> {
+        Ok(Self { stream: connect(places, id)?, machine: id.to_string(), claimed_user: None, may_half_close: true })
+    }
+
+    /// Asks for a stream; from then on the connection carries its bytes.
+    pub(crate) fn open(&self, request: ControlRequest) -> anyhow::Result<()> {
+        let asked = Asked { request, claimed_user: self.claimed_user.clone() };
+        match converse(&self.stream, &asked)? {
+            ControlReply::Streaming => Ok(()),
+            ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{}: {reason}", self.machine))),
+            other @ (ControlReply::Status(_)
+            | ControlReply::Queued
+            | ControlReply::AlreadySo
+            | ControlReply::Healthy) => {
+                anyhow::bail!("unexpected answer {other:?}")
+            }
+        }
+    }
+}
+
 /// A supervisor that was just started, or started again, needs a moment until it listens; as long as the machine has
 /// a keeper it is waited for.
 fn reach(socket: &Path, machine: &Path) -> std::io::Result<UnixStream> {
@@ -47,7 +81,11 @@ fn reach(socket: &Path, machine: &Path) -> std::io::Result<UnixStream> {
 
 /// Sends one request and reads one reply; the stream is then whatever the reply made of it.
 pub(crate) fn ask(stream: &UnixStream, request: &ControlRequest) -> anyhow::Result<ControlReply> {
-    (&mut &*stream).write_all(&wire::encode(request)?)?;
+    converse(stream, &Asked { request: request.clone(), claimed_user: None })
+}
+
+fn converse(stream: &UnixStream, asked: &Asked) -> anyhow::Result<ControlReply> {
+    (&mut &*stream).write_all(&wire::encode(asked)?)?;
     let mut line = Vec::new();
     // Byte by byte: after `Streaming` the rest belongs to the stream.
     let mut byte = [0];

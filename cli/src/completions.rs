@@ -5,17 +5,22 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::exit;
+use crate::plugin::args::Plugin;
 
 /// `garboard completions SHELL`.
 pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<u8> {
-    clap_complete::generate(args.shell, &mut Cli::command(), "garboard", &mut std::io::stdout());
+    let (mut command, name) =
+        if args.plugin { (Plugin::command(), crate::plugin::PROGRAM) } else { (Cli::command(), "garboard") };
+    clap_complete::generate(args.shell, &mut command, name, &mut std::io::stdout());
     Ok(exit::OK)
 }
 
-/// `garboard man DIRECTORY`: one page for the program, one for each command.
+/// `garboard man DIRECTORY`: one page for each program, one for each command.
 pub(crate) fn man(args: &ManArgs) -> anyhow::Result<u8> {
     std::fs::create_dir_all(&args.directory).with_context(|| format!("create {}", args.directory.display()))?;
-    clap_mangen::generate_to(Cli::command(), &args.directory)
-        .with_context(|| format!("write man pages into {}", args.directory.display()))?;
+    for program in [Cli::command(), Plugin::command()] {
+        clap_mangen::generate_to(program, &args.directory)
+            .with_context(|| format!("write man pages into {}", args.directory.display()))?;
+    }
     Ok(exit::OK)
 }

@@ -3,16 +3,15 @@
 use std::io::{IsTerminal, Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 
-use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest};
+use garboard_protocol::control::{ConsoleAccess, ControlRequest};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::args::ConsoleArgs;
-use crate::client;
-use crate::exit::{self, REFUSED, complaint};
+use crate::args::{ConsoleArgs, ConsoleMode};
+use crate::client::Line;
+use crate::exit;
 use crate::places::{MachineId, Places};
 
 /// Ctrl-], as telnet and virtctl have it.
@@ -21,16 +20,26 @@ const ESCAPE: u8 = 0x1d;
 /// `garboard console MACHINE`.
 pub(crate) fn run(args: &ConsoleArgs) -> anyhow::Result<u8> {
     let places = Places::of_caller(None)?;
-    let access = match (args.view, args.take_over) {
+    let left = attend(&places, &args.machine, access(args.mode), &SigSet::empty())?;
+    tell(left, &args.machine.to_string());
+    Ok(exit::OK)
+}
+
+/// What was asked for on the command line.
+pub(crate) fn access(mode: ConsoleMode) -> ConsoleAccess {
+    match (mode.view, mode.take_over) {
         (true, _) => ConsoleAccess::View,
         (_, true) => ConsoleAccess::TakeOver,
         _ => ConsoleAccess::Write,
-    };
-    match attend(&places, &args.machine, access, &SigSet::empty())? {
-        Left::Detached | Left::Signalled => eprintln!("\r\ndetached; {} runs on", args.machine),
-        Left::MachineEnded => eprintln!("\r\nthe console of {} is closed", args.machine),
     }
-    Ok(exit::OK)
+}
+
+/// Says how it ended.
+pub(crate) fn tell(left: Left, machine: &str) {
+    match left {
+        Left::Detached | Left::Signalled => eprintln!("\r\ndetached; {machine} runs on"),
+        Left::MachineEnded => eprintln!("\r\nthe console of {machine} is closed"),
+    }
 }
 
 /// How an attachment ended.
@@ -46,18 +55,16 @@ pub(crate) enum Left {
 
 /// Attaches the terminal to a machine. `signals` are blocked by the caller and end the attachment.
 pub(crate) fn attend(places: &Places, id: &MachineId, access: ConsoleAccess, signals: &SigSet) -> anyhow::Result<Left> {
-    let stream = client::connect(places, id)?;
-    match client::ask(&stream, &ControlRequest::Console { access })? {
-        ControlReply::Streaming => {}
-        ControlReply::Denied { reason } => return Err(complaint(REFUSED, format!("{id}: {reason}"))),
-        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy) => {
-            anyhow::bail!("unexpected answer {other:?}")
-        }
-    }
-    stream.set_read_timeout(None)?;
+    attend_on(&Line::to(places, id)?, access, signals)
+}
+
+/// The same over a connection that is there.
+pub(crate) fn attend_on(line: &Line, access: ConsoleAccess, signals: &SigSet) -> anyhow::Result<Left> {
+    line.open(ControlRequest::Console { access })?;
+    line.stream.set_read_timeout(None)?;
     let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let _raw = RawTerminal::enter()?;
-    relay(&stream, &signals)
+    relay(line, &signals)
 }
 
 /// The terminal in raw mode for as long as this lives.
@@ -83,7 +90,8 @@ impl Drop for RawTerminal {
     }
 }
 
-fn relay(stream: &UnixStream, signals: &SignalFd) -> anyhow::Result<Left> {
+fn relay(line: &Line, signals: &SignalFd) -> anyhow::Result<Left> {
+    let stream = &line.stream;
     let stdin = std::io::stdin();
     let mut stdout = std::io::stdout();
     let mut buffer = [0; 4096];
@@ -122,7 +130,9 @@ fn relay(stream: &UnixStream, signals: &SignalFd) -> anyhow::Result<Left> {
             if count == 0 {
                 // Input from a pipe ended: keep showing output until the machine closes the console.
                 stdin_open = false;
-                let _ = stream.shutdown(Shutdown::Write);
+                if line.may_half_close {
+                    let _ = stream.shutdown(Shutdown::Write);
+                }
             } else {
                 (&mut &*stream).write_all(typed)?;
             }

@@ -22,12 +22,18 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
         options.forwards = ports::parse_all(&args.manifest.publish)?;
     }
     let plan = plan(&subject.vmi, &facts, &options, None).map_err(|error| complaint(BAD_INPUT, format!("{error}")))?;
-    match (args.shell, args.output) {
-        (true, _) => println!("{}", shell_line(&plan.argv)),
-        (false, Output::Json) => println!("{}", serde_json::to_string_pretty(&plan)?),
-        (false, Output::Text) => print!("{}", text(&plan)?),
-    }
+    show(&plan, args.shell, args.output)?;
     Ok(exit::OK)
+}
+
+/// Prints a plan.
+pub(crate) fn show(plan: &LaunchPlan, shell: bool, output: Output) -> anyhow::Result<()> {
+    match (shell, output) {
+        (true, _) => println!("{}", shell_line(&plan.argv)),
+        (false, Output::Json) => println!("{}", serde_json::to_string_pretty(plan)?),
+        (false, Output::Text) => print!("{}", text(plan)?),
+    }
+    Ok(())
 }
 
 fn facts(args: &ExplainArgs) -> anyhow::Result<HostFacts> {

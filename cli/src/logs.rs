@@ -60,7 +60,12 @@ fn copy(directory: &Path, name: &str, out: &mut impl Write) -> anyhow::Result<()
 fn argv(directory: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let bytes =
         std::fs::read(directory.join(paths::PLAN)).context("this run has no plan: it ended before it was made")?;
-    let plan: serde_json::Value = serde_json::from_slice(&bytes)?;
+    argv_of(&bytes, out)
+}
+
+/// The arguments of a plan, one a line.
+pub(crate) fn argv_of(plan: &[u8], out: &mut impl Write) -> anyhow::Result<()> {
+    let plan: serde_json::Value = serde_json::from_slice(plan)?;
     for argument in plan["argv"].as_array().into_iter().flatten() {
         writeln!(out, "{}", argument.as_str().unwrap_or_default())?;
     }
@@ -80,12 +85,21 @@ pub(crate) fn last_complaint(directory: &Path) -> String {
 fn events(directory: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(directory.join(SUPERVISOR_LOG)).unwrap_or_default();
     for line in text.lines() {
-        match serde_json::from_str::<serde_json::Value>(line) {
-            Ok(event) => writeln!(out, "{}", human(&event))?,
-            Err(_) => writeln!(out, "{line}")?,
-        }
+        writeln!(out, "{}", for_person(line))?;
     }
     Ok(())
+}
+
+/// One line of a supervisor's log. Whoever reads it sits at a terminal: control characters do not get there.
+pub(crate) fn for_person(line: &str) -> String {
+    let text = match serde_json::from_str::<serde_json::Value>(line) {
+        Ok(event) if event.is_object() => human(&event),
+        Ok(_) | Err(_) => line.to_owned(),
+    };
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    text.chars().flat_map(|one| if one.is_control() { one.escape_default().collect() } else { vec![one] }).collect()
 }
 
 fn human(event: &serde_json::Value) -> String {
@@ -98,4 +112,18 @@ fn human(event: &serde_json::Value) -> String {
         }
     }
     line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_told_in_order_and_cannot_drive_the_terminal() {
+        let line = r#"{"timestamp":"2026-01-01T00:00:00Z","level":"INFO","fields":{"message":"qmp audit","uid":107,"command":"stop"}}"#;
+        assert_eq!(for_person(line), "2026-01-01T00:00:00Z INFO  qmp audit uid=107 command=stop");
+        assert_eq!(for_person("garboard-init: no JSON"), "garboard-init: no JSON");
+        let evil = r#"{"timestamp":"","level":"INFO","fields":{"message":"\u001b[2Jx"}}"#;
+        assert_eq!(for_person(evil), " INFO  \\u{1b}[2Jx");
+    }
 }

@@ -19,8 +19,10 @@ mod images;
 mod keeper;
 mod logs;
 mod manifest;
+mod operate;
 mod passage;
 mod places;
+mod plugin;
 mod ports;
 mod ps;
 mod publish;
@@ -40,6 +42,10 @@ use args::{Cli, Command};
 use clap::Parser;
 
 fn main() -> ExitCode {
+    if plugin::is_called_so() {
+        let program = plugin::args::Plugin::parse();
+        return exit::report(plugin::run(&program.args));
+    }
     let cli = Cli::parse();
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
@@ -56,6 +62,8 @@ fn main() -> ExitCode {
         Command::Validate(args) => validate::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Image(args) => image::run(&args),
+        Command::Kubectl(args) => plugin::run(&args),
+        Command::Cluster(args) => operate::run(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => completions::man(&args),
         Command::Keeper(args) => keeper::run(&args),

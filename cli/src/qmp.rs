@@ -4,11 +4,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
 
 use anyhow::Context;
-use garboard_protocol::control::{ControlReply, ControlRequest, QmpAccess};
+use garboard_protocol::control::{ControlRequest, QmpAccess};
 use serde_json::{Value, json};
 
-use crate::args::QmpArgs;
-use crate::client;
+use crate::args::{QmpArgs, QmpTask};
+use crate::client::Line;
 use crate::exit::{self, BAD_INPUT, REFUSED, complaint};
 use crate::places::Places;
 
@@ -17,23 +17,21 @@ mod session;
 /// `garboard qmp MACHINE [COMMAND [JSON]]`.
 pub(crate) fn run(args: &QmpArgs) -> anyhow::Result<u8> {
     let places = Places::of_caller(None)?;
-    let stream = client::connect(&places, &args.machine)?;
-    let access = match (args.allow_dangerous, args.allow_write) {
+    converse(&Line::to(&places, &args.machine)?, &args.task)
+}
+
+/// Does what was asked for over a connection to a supervisor.
+pub(crate) fn converse(line: &Line, task: &QmpTask) -> anyhow::Result<u8> {
+    let access = match (task.allow_dangerous, task.allow_write) {
         (true, _) => QmpAccess::Dangerous,
         (false, true) => QmpAccess::ReadWrite,
         (false, false) => QmpAccess::ReadOnly,
     };
-    match client::ask(&stream, &ControlRequest::Qmp { access })? {
-        ControlReply::Streaming => {}
-        ControlReply::Denied { reason } => return Err(complaint(REFUSED, format!("{}: {reason}", args.machine))),
-        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy) => {
-            anyhow::bail!("unexpected answer {other:?}")
-        }
-    }
-    let mut connection = Connection::greet(stream)?;
-    match &args.command {
-        Some(command) => one(&mut connection, command, args.arguments.as_deref()),
-        None => session::run(&mut connection, &args.machine.to_string()),
+    line.open(ControlRequest::Qmp { access })?;
+    let mut connection = Connection::greet(line.stream.try_clone()?)?;
+    match &task.command {
+        Some(command) => one(&mut connection, command, task.arguments.as_deref()),
+        None => session::run(&mut connection, &line.machine),
     }
 }
 

@@ -6,6 +6,7 @@
 //! - [`supervisor`]: everything the supervisor does around that task.
 //! - [`pod`]: what a supervisor finds in a launcher pod.
 //! - [`probe`]: a kubelet's question to the guest, put through the supervisor.
+//! - [`relay`]: the way of people's commands into a pod.
 //! - [`plumbing`]: what whoever makes interfaces for a supervisor does, on a bare host and on a cluster.
 //!
 //! Neither process links a Kubernetes client or TLS.
@@ -15,6 +16,7 @@ pub mod plan;
 pub mod plumbing;
 pub mod pod;
 pub mod probe;
+pub mod relay;
 pub mod supervisor;
 mod sys;
 pub mod vm;

@@ -61,6 +61,18 @@ pub enum GuestQuestion {
     },
 }
 
+/// The line a client sends: the request, and who is behind it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The request.
+    #[serde(flatten)]
+    pub request: ControlRequest,
+    /// The person, by the client's own word. In a pod everybody is the same user to the kernel; this is for the log, and
+    /// proves nothing.
+    #[serde(default, rename = "claimedUser", skip_serializing_if = "Option::is_none")]
+    pub claimed_user: Option<String>,
+}
+
 /// How a run is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "mode")]
@@ -225,4 +237,22 @@ pub struct Ended {
     pub report: Option<ExitReport>,
     /// When, milliseconds since 1970.
     pub at_ms: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire;
+
+    #[test]
+    fn who_asks_is_told_beside_the_request_and_may_be_left_out() {
+        let request = ControlRequest::Qmp { access: QmpAccess::ReadOnly };
+        let asked = Asked { request: request.clone(), claimed_user: Some("ada".into()) };
+        let line = wire::encode(&asked).unwrap();
+        assert_eq!(wire::decode::<Asked>(&line).unwrap(), asked);
+        // An older supervisor reads the request alone, and an older client sends nothing else.
+        assert_eq!(wire::decode::<ControlRequest>(&line).unwrap(), request);
+        let plain = wire::encode(&request).unwrap();
+        assert_eq!(wire::decode::<Asked>(&plain).unwrap(), Asked { request, claimed_user: None });
+    }
 }

@@ -107,10 +107,21 @@ impl Broker {
 
     /// Serves one client until it leaves, is cut off, or QEMU ends.
     pub async fn serve_client(&self, stream: UnixStream, grant: impl Into<Grant>, peer: PeerIdentity) {
+        self.serve_client_for(stream, grant, peer, Arc::clone(&self.sink)).await;
+    }
+
+    /// The same for a client whose calls are told to a sink of its own.
+    pub async fn serve_client_for(
+        &self,
+        stream: UnixStream,
+        grant: impl Into<Grant>,
+        peer: PeerIdentity,
+        sink: Arc<dyn AuditSink>,
+    ) {
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let grant = grant.into();
         info!(client = number, uid = peer.uid, pid = peer.pid, ceiling = ?grant.ceiling, "QMP client connected");
-        let (monitor, sink) = (self.monitor.clone(), Arc::clone(&self.sink));
+        let monitor = self.monitor.clone();
         let ended = client::Client { number, grant, peer, policy: self.policy, monitor, sink }.serve(&stream).await;
         info!(client = number, ended = %ended, "QMP client gone");
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use garboard_launcher::pod::PodPlaces;
 use garboard_launcher::probe::{self, ProbeError};
+use garboard_launcher::relay;
 use garboard_launcher::supervisor::{self, Setting};
 use garboard_launcher::vm::Chain;
 use garboard_protocol::pod::SHARED_DIRECTORY;
@@ -19,11 +20,17 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|word| word == probe::WORD) {
         return ask_guest(arguments);
     }
+    let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    if let ["--connect"] | ["--show", _] = words.as_slice() {
+        return relay(words.get(1).copied());
+    }
     let (shared, setting) = match arguments.as_slice() {
         [word] if word == "--pod" => (PathBuf::from(SHARED_DIRECTORY), Setting::Pod),
         [shared] => (PathBuf::from(shared), Setting::Host),
         _ => {
-            complain("usage: garboard-launcher SHARED_DIRECTORY | --pod | --probe SECONDS ping | exec -- COMMAND…");
+            complain(
+                "usage: garboard-launcher SHARED_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT",
+            );
             return ExitCode::from(64);
         }
     };
@@ -70,6 +77,23 @@ fn ask_guest(arguments: Vec<OsString>) -> ExitCode {
 fn log_levels() -> Targets {
     let asked = std::env::var("GARBOARD_LOG").ok().and_then(|text| text.parse().ok());
     asked.unwrap_or_else(|| Targets::new().with_default(Level::INFO))
+}
+
+/// What `kubectl exec` runs beside the supervisor: standard input and output are the control socket, or a file of the
+/// shared directory.
+fn relay(file: Option<&str>) -> ExitCode {
+    let shared = std::path::Path::new(SHARED_DIRECTORY);
+    let outcome = match file {
+        Some(name) => relay::show(shared, name),
+        None => relay::connect(shared),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            complain(&Chain(&error).to_string());
+            ExitCode::FAILURE
+        }
+    }
 }
 
 fn complain(text: &str) {

@@ -58,7 +58,7 @@ pub(crate) fn serve_public_sockets(shared: &Path, desks: &Desks) -> Result<(), S
         let desk = qmp_desk.clone();
         async move {
             let Ok(credentials) = stream.peer_cred() else { return };
-            let caller = Caller { uid: credentials.uid(), pid: credentials.pid() };
+            let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None };
             let _ = desk.send(QmpClient { stream, access: QmpAccess::ReadOnly, caller }).await;
         }
     }));

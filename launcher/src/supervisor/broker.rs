@@ -17,15 +17,16 @@ pub(crate) async fn serve(
     mut monitor: watch::Receiver<Option<Monitor>>,
     bench: Bench,
 ) {
-    let sink: Arc<dyn AuditSink> = Arc::new(LogSink { happened: bench.happened });
     let Ok(seen) = monitor.wait_for(Option::is_some).await.map(|seen| seen.clone()) else { return };
     let Some(seen) = seen else { return };
-    let broker = Arc::new(Broker::new(seen, sink));
+    let nobody = Arc::new(LogSink { claimed: None, happened: bench.happened.clone() });
+    let broker = Arc::new(Broker::new(seen, nobody));
     while let Some(client) = station.recv().await {
         let broker = Arc::clone(&broker);
+        let sink = Arc::new(LogSink { claimed: client.caller.claimed, happened: bench.happened.clone() });
         tokio::spawn(async move {
             let peer = PeerIdentity { uid: client.caller.uid, pid: client.caller.pid };
-            broker.serve_client(client.stream, access(client.access), peer).await;
+            broker.serve_client_for(client.stream, access(client.access), peer, sink).await;
         });
     }
 }
@@ -40,6 +41,8 @@ fn access(asked: QmpAccess) -> Access {
 
 /// One log line a call; a mutation also marks the machine.
 struct LogSink {
+    /// Who the client says it works for.
+    claimed: Option<String>,
     happened: mpsc::Sender<Input>,
 }
 
@@ -48,6 +51,7 @@ impl AuditSink for LogSink {
         tracing::info!(
             uid = audit.uid,
             pid = audit.pid,
+            claimed_user = self.claimed,
             command = audit.command,
             arguments = audit.arguments,
             outcome = ?audit.outcome,

@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest, QmpAccess, Status};
+use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, QmpAccess, Status};
 use garboard_protocol::wire;
 use garboard_qmp::agent::Agent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -23,16 +23,20 @@ const MAX_REQUEST_BYTES: usize = 64 * 1024;
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// How long to wait after a connection that could not be accepted.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The longest name of a person that is logged, in characters.
+const MAX_NAME: usize = 128;
 /// Bytes typed at once.
 const KEYS_BYTES: usize = 1024;
 
 /// Who is at the other end of a control connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// User ID, from `SO_PEERCRED`.
     pub(crate) uid: u32,
     /// Process ID, if it can be seen from here.
     pub(crate) pid: Option<i32>,
+    /// The person it claims to work for, escaped and bounded; for the log alone.
+    pub(crate) claimed: Option<String>,
 }
 
 /// A QMP client for the broker.
@@ -77,13 +81,14 @@ pub(crate) async fn serve(listener: UnixListener, desks: Desks) {
 
 async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
-    let caller = Caller { uid: credentials.uid(), pid: credentials.pid() };
     let line = timeout(REQUEST_LIMIT, read_line(&mut stream)).await.map_err(io::Error::other)??;
-    let request = match wire::decode::<ControlRequest>(&line) {
-        Ok(request) => request,
+    let asked = match wire::decode::<Asked>(&line) {
+        Ok(asked) => asked,
         Err(error) => return answer(&mut stream, &denied(error.to_string())).await,
     };
-    match request {
+    let claimed = asked.claimed_user.as_deref().map(printable);
+    let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed };
+    match asked.request {
         ControlRequest::Status => {
             let status = desks.status.borrow().clone();
             answer(&mut stream, &ControlReply::Status(Box::new(status))).await
@@ -93,7 +98,10 @@ async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
         ControlRequest::Pause => ask(&mut stream, &desks, Request::Pause, caller).await,
         ControlRequest::Unpause => ask(&mut stream, &desks, Request::Unpause, caller).await,
         ControlRequest::Reset => ask(&mut stream, &desks, Request::Reset, caller).await,
-        ControlRequest::Console { access } => console(stream, &desks, access).await,
+        ControlRequest::Console { access } => {
+            tracing::info!(?access, uid = caller.uid, claimed_user = caller.claimed, "console");
+            console(stream, &desks, access).await
+        }
         ControlRequest::Vnc => vnc(stream, &desks).await,
         ControlRequest::Qmp { access } => qmp(stream, &desks, access, caller).await,
         ControlRequest::Probe { question, within_seconds } => {
@@ -105,6 +113,10 @@ async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
             answer(&mut stream, &reply).await
         }
     }
+}
+
+fn printable(name: &str) -> String {
+    name.chars().take(MAX_NAME).flat_map(char::escape_debug).collect()
 }
 
 /// Byte by byte, because what follows the line belongs to the stream it may become.
@@ -131,7 +143,8 @@ async fn ask(stream: &mut UnixStream, desks: &Desks, request: Request, caller: C
     let (sender, verdict) = oneshot::channel();
     let posted = desks.requests.send((request, sender)).await.is_ok();
     let verdict = if posted { verdict.await.ok() } else { None };
-    tracing::info!(?request, ?verdict, uid = caller.uid, pid = caller.pid, "request");
+    let Caller { uid, pid, claimed } = caller;
+    tracing::info!(?request, ?verdict, uid, pid, claimed_user = claimed, "request");
     let reply = match verdict {
         Some(Verdict::Queued) => ControlReply::Queued,
         Some(Verdict::AlreadySo) => ControlReply::AlreadySo,

@@ -1,0 +1,82 @@
+//! The command line of `garboard cluster`.
+
+use clap::{Args, Subcommand};
+
+use crate::args::Output;
+use crate::plugin::args::ClusterArgs;
+
+#[derive(Args, Debug)]
+pub(crate) struct ClusterCommandArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    #[command(subcommand)]
+    pub(crate) command: ClusterCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClusterCommand {
+    /// Install Garboard, or bring an installation to this version; returns when it works.
+    Install(InstallArgs),
+    /// Remove Garboard with everything it has put on the cluster.
+    Uninstall(UninstallArgs),
+    /// Tell what runs where, what is wrong and what to do; exit code 1 when something is wrong.
+    Status(StatusArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard cluster install
+  garboard cluster install --image-registry registry.example
+  garboard cluster install --emulation              # nodes without KVM; slow
+  garboard cluster install --print | kubectl diff -f -
+
+What an option does not say stays as an earlier installation has it. Installing again is how Garboard is upgraded;
+machines that run go on.")]
+pub(crate) struct InstallArgs {
+    /// The registry that has garboard/controller, garboard/node and garboard/launcher of this version.
+    #[arg(long, value_name = "HOST[/PATH]")]
+    pub(crate) image_registry: Option<String>,
+    /// The controller's image, instead of the registry's.
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) controller_image: Option<String>,
+    /// The node agent's image, instead of the registry's.
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) node_image: Option<String>,
+    /// The image of launcher pods, instead of the registry's.
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) launcher_image: Option<String>,
+    /// Interpret vCPUs where a node has no KVM; =false takes it back.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) emulation: Option<bool>,
+    /// Take over fields that somebody else has written.
+    #[arg(long)]
+    pub(crate) force_conflicts: bool,
+    /// How long to wait until everything works, seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) timeout: u64,
+    /// Print what would be applied, and do nothing.
+    #[arg(long)]
+    pub(crate) print: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard cluster uninstall
+  garboard cluster uninstall --and-delete-machines
+
+Claims and their data stay. /run/garboard-agent stays on nodes until they start again.")]
+pub(crate) struct UninstallArgs {
+    /// Shut every machine down and delete it first.
+    #[arg(long)]
+    pub(crate) and_delete_machines: bool,
+    /// How long each step may take, seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct StatusArgs {
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+}

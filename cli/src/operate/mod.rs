@@ -1,0 +1,84 @@
+//! `garboard cluster`: Garboard itself on a cluster, through the user's kubectl.
+
+pub(crate) mod args;
+mod gather;
+mod install;
+mod manifest;
+mod report;
+mod status;
+mod uninstall;
+
+use std::time::{Duration, Instant};
+
+use args::{ClusterCommand, ClusterCommandArgs};
+use serde_json::Value;
+
+use crate::plugin::Failure;
+use crate::plugin::kubectl::{Kubectl, failed};
+
+/// Where everything but machines is.
+pub(crate) const NAMESPACE: &str = "garboard";
+/// The deployment of the controllers.
+pub(crate) const CONTROLLER: &str = "garboard-controller";
+/// The daemon set of the node agents.
+pub(crate) const AGENT: &str = "garboard-node";
+/// Pods of the controllers.
+pub(crate) const CONTROLLER_SELECTOR: &str = "app.kubernetes.io/name=garboard,app.kubernetes.io/component=controller";
+/// Pods of the node agents.
+pub(crate) const AGENT_SELECTOR: &str = "app.kubernetes.io/name=garboard,app.kubernetes.io/component=node";
+/// Both kinds of machines.
+pub(crate) const MACHINES: &str = "virtualmachines.kubevirt.io,virtualmachineinstances.kubevirt.io";
+
+/// `garboard cluster …`.
+pub(crate) fn run(args: &ClusterCommandArgs) -> anyhow::Result<u8> {
+    let kubectl = Kubectl::new(&args.cluster, None);
+    match &args.command {
+        ClusterCommand::Install(args) => install::run(&kubectl, args),
+        ClusterCommand::Uninstall(args) => uninstall::run(&kubectl, args),
+        ClusterCommand::Status(args) => status::run(&kubectl, args),
+    }
+}
+
+/// Whether a controller's deployment has vCPUs interpreted where there is no KVM.
+pub(crate) fn emulates(deployment: &Value) -> bool {
+    let container = &deployment["spec"]["template"]["spec"]["containers"][0];
+    let told = |part: &str| container[part].as_array().into_iter().flatten();
+    let by_argument = told("args").any(|each| each == "--emulation");
+    let by_environment = told("env").any(|each| each["name"] == "GARBOARD_EMULATION" && each["value"] == "true");
+    by_argument || by_environment
+}
+
+/// Waits until `settled` answers, telling what it says meanwhile whenever that changes.
+fn follow(patience: Duration, mut look: impl FnMut() -> Result<Progress, Failure>) -> anyhow::Result<Option<String>> {
+    let deadline = Instant::now() + patience;
+    let mut told = String::new();
+    loop {
+        let line = match look().map_err(failed)? {
+            Progress::Done(line) => {
+                eprintln!("{line}");
+                return Ok(None);
+            }
+            Progress::Waiting(line) => line,
+        };
+        if line != told {
+            eprintln!("{line}");
+            told = line;
+        }
+        if Instant::now() >= deadline {
+            return Ok(Some(told));
+        }
+        breathe();
+    }
+}
+
+/// What was found by one look.
+enum Progress {
+    Done(String),
+    Waiting(String),
+}
+
+/// Between two looks; each costs the API server a request.
+fn breathe() {
+    const PAUSE_MS: u16 = 500;
+    let _ = nix::poll::poll(&mut [], nix::poll::PollTimeout::from(PAUSE_MS));
+}

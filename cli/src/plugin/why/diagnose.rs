@@ -1,0 +1,91 @@
+//! From what was seen to what is said. Pure.
+//!
+//! Rules are asked in order, what explains most first; the first that applies is the verdict, and what others found beside
+//! it is told as well. A rule looks at facts and nothing else.
+
+use super::diagnosis::{Diagnosis, Finding, Health, Verdict, seen};
+use super::facts::Facts;
+use super::rules::{containers, ending, lifecycle, refused, running, scheduling, surroundings};
+
+type Rule = fn(&Facts) -> Option<Finding>;
+
+/// In this order. What the user asked for comes before what he waits for, and what is certain before what is likely.
+const RULES: &[Rule] = &[
+    lifecycle::not_found,
+    surroundings::node_lost,
+    lifecycle::deletion,
+    refused::instance,
+    refused::field_or_claim,
+    refused::pod,
+    scheduling::unschedulable,
+    containers::image,
+    containers::volume,
+    containers::refused,
+    ending::evicted,
+    surroundings::controller_down,
+    surroundings::agent_down,
+    ending::back_off,
+    ending::failed,
+    lifecycle::stopping,
+    running::storage_failed,
+    running::paused,
+    running::restart_required,
+    running::not_ready,
+    running::runs,
+    ending::over,
+    lifecycle::halted,
+    lifecycle::starting,
+];
+
+/// Remarks: they are never the verdict.
+const REMARKS: &[fn(&Facts) -> Option<String>] = &[
+    running::emulated,
+    running::started_again,
+    surroundings::controller_remark,
+    surroundings::agent_remark,
+    surroundings::cluster_remark,
+];
+
+/// Tells how a machine is.
+pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
+    let mut findings = RULES.iter().filter_map(|rule| rule(facts));
+    let main = findings.next().unwrap_or_else(|| unknown(facts));
+    // What merely goes on beside something that is wrong explains nothing.
+    let others = findings.filter(|each| each.health == Health::Wrong && each.verdict != main.verdict);
+    let mut also: Vec<String> = others.map(|each| each.cause).filter(|cause| *cause != main.cause).collect();
+    if main.verdict != Verdict::NotFound {
+        also.extend(REMARKS.iter().filter_map(|remark| remark(facts)));
+    }
+    Diagnosis {
+        machine: format!("{}/{}", facts.namespace, facts.name),
+        state: state(facts),
+        verdict: main.verdict,
+        health: main.health,
+        since: main.since,
+        cause: main.cause,
+        node: facts.node_name().map(str::to_owned),
+        evidence: main.evidence,
+        next: main.next,
+        also,
+        unseen: facts.unseen.clone(),
+    }
+}
+
+fn state(facts: &Facts) -> String {
+    let of_vm = facts.vm.as_ref().and_then(|vm| vm.status.as_ref()?.printable_status.clone());
+    let of_vmi = facts.phase().map(str::to_owned);
+    let missing = if facts.vm.is_some() { "no state yet" } else { "not found" };
+    of_vm.or(of_vmi).unwrap_or_else(|| missing.to_owned())
+}
+
+/// Nothing fits; what there is is shown.
+fn unknown(facts: &Facts) -> Finding {
+    let name = &facts.name;
+    let mut finding = Finding::waiting(Verdict::Unknown, "nothing that was looked at explains its state")
+        .then(format!("kubectl describe vm,vmi {name}"))
+        .then(format!("kubectl garboard why {name} -o facts    # for a report"));
+    if let Some(phase) = facts.phase() {
+        finding = finding.shown_by(seen(format!("vmi/{name}"), "status.phase", phase, facts.phase_since()));
+    }
+    finding
+}

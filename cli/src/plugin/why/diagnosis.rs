@@ -1,0 +1,210 @@
+//! What is said of a machine.
+
+use jiff::Timestamp;
+use serde::Serialize;
+
+/// What it comes to, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Verdict {
+    /// There is no such machine.
+    NotFound,
+    /// Its guest runs.
+    Running,
+    /// Its guest runs as it was before its machine was changed.
+    RestartRequired,
+    /// Its guest runs, and its pod is not ready.
+    NotReady,
+    /// It is not to run.
+    Halted,
+    /// Its run is over, as it was meant to be.
+    RunOver,
+    /// It is on its way.
+    Starting,
+    /// It is on its way out.
+    Stopping,
+    /// Its vCPUs were stopped by somebody.
+    Paused,
+    /// Its vCPUs were stopped because storage failed.
+    StorageFailed,
+    /// No node has room.
+    NoRoom,
+    /// No node has the device, KVM most likely.
+    NoDevice,
+    /// No node is what it asks for.
+    NoNodeMatches,
+    /// Nodes turn it away by their taints.
+    Tainted,
+    /// No node takes machines at all.
+    NoSchedulableNode,
+    /// No node can take it for another reason.
+    Unschedulable,
+    /// An image cannot be had.
+    ImagePull,
+    /// A container cannot be made.
+    ContainerRefused,
+    /// A volume cannot be mounted.
+    VolumeMount,
+    /// A claim does not exist.
+    ClaimMissing,
+    /// A claim has no volume.
+    ClaimUnbound,
+    /// A field cannot be realised.
+    FieldRefused,
+    /// The namespace's Pod Security refuses the pod.
+    PodSecurity,
+    /// The namespace's quota is used up.
+    QuotaExceeded,
+    /// Something else refuses the pod.
+    PodRefused,
+    /// The API server refuses the instance.
+    InstanceRefused,
+    /// It failed to start and is tried again later.
+    BackOff,
+    /// The kernel killed QEMU for its memory.
+    OutOfMemory,
+    /// Somebody killed QEMU.
+    QemuKilled,
+    /// QEMU crashed.
+    QemuCrashed,
+    /// QEMU gave up.
+    QemuFailed,
+    /// The guest's kernel panicked.
+    GuestPanic,
+    /// Its start failed before QEMU ran.
+    NotStarted,
+    /// Its run ended badly in another way.
+    RunFailed,
+    /// The kubelet ended its pod.
+    Evicted,
+    /// Its node does not answer.
+    NodeNotReady,
+    /// Its node has no agent.
+    AgentDown,
+    /// Nobody acts on machines.
+    ControllerDown,
+    /// It does not go away.
+    DeletionStuck,
+    /// None of these.
+    Unknown,
+}
+
+/// Whether somebody has to do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Health {
+    /// It is as it is meant to be.
+    Well,
+    /// It will change by itself.
+    Waiting,
+    /// It will not become well by itself.
+    Wrong,
+}
+
+/// Something that was seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Evidence {
+    /// `KIND/NAME`.
+    pub(crate) object: String,
+    /// Where in it.
+    pub(crate) field: String,
+    /// What it says.
+    pub(crate) value: String,
+    /// Since when.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<Timestamp>,
+}
+
+/// One thing that is so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    pub(crate) verdict: Verdict,
+    pub(crate) health: Health,
+    pub(crate) since: Option<Timestamp>,
+    /// A sentence without its full stop.
+    pub(crate) cause: String,
+    pub(crate) evidence: Vec<Evidence>,
+    /// Commands, or what a person does.
+    pub(crate) next: Vec<String>,
+}
+
+impl Finding {
+    /// Somebody has to do something.
+    pub(crate) fn wrong(verdict: Verdict, cause: impl Into<String>) -> Self {
+        Self {
+            verdict,
+            health: Health::Wrong,
+            since: None,
+            cause: cause.into(),
+            evidence: Vec::new(),
+            next: Vec::new(),
+        }
+    }
+
+    /// It will change by itself.
+    pub(crate) fn waiting(verdict: Verdict, cause: impl Into<String>) -> Self {
+        Self { health: Health::Waiting, ..Self::wrong(verdict, cause) }
+    }
+
+    /// It is as it is meant to be.
+    pub(crate) fn well(verdict: Verdict, cause: impl Into<String>) -> Self {
+        Self { health: Health::Well, ..Self::wrong(verdict, cause) }
+    }
+
+    /// Since when.
+    pub(crate) fn since(mut self, since: Option<Timestamp>) -> Self {
+        self.since = since;
+        self
+    }
+
+    /// What shows it.
+    pub(crate) fn shown_by(mut self, evidence: Evidence) -> Self {
+        self.evidence.push(evidence);
+        self
+    }
+
+    /// What to do.
+    pub(crate) fn then(mut self, next: impl Into<String>) -> Self {
+        self.next.push(next.into());
+        self
+    }
+}
+
+/// Shorthand for a piece of evidence.
+pub(crate) fn seen(
+    object: impl Into<String>,
+    field: impl Into<String>,
+    value: impl Into<String>,
+    since: Option<Timestamp>,
+) -> Evidence {
+    Evidence { object: object.into(), field: field.into(), value: value.into(), since }
+}
+
+/// How a machine is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Diagnosis {
+    /// `NAMESPACE/NAME`.
+    pub(crate) machine: String,
+    /// KubeVirt's word, of the machine or else its instance.
+    pub(crate) state: String,
+    /// What it comes to.
+    pub(crate) verdict: Verdict,
+    /// Whether somebody has to do something.
+    pub(crate) health: Health,
+    /// Since when it is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) since: Option<Timestamp>,
+    /// Why, in a sentence.
+    pub(crate) cause: String,
+    /// Where it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<String>,
+    /// What shows it.
+    pub(crate) evidence: Vec<Evidence>,
+    /// What to do, most useful first.
+    pub(crate) next: Vec<String>,
+    /// What else is so, a sentence each.
+    pub(crate) also: Vec<String>,
+    /// What could not be looked at.
+    pub(crate) unseen: Vec<String>,
+}

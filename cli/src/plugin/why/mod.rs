@@ -1,0 +1,48 @@
+//! `kubectl garboard why`: in one screen, how a machine is, since when, why, and what to do.
+//!
+//! ```text
+//!   kubectl get … ──gather──► Facts ──diagnose (pure)──► Diagnosis ──text──► a person, or JSON
+//! ```
+
+mod diagnose;
+mod diagnosis;
+mod facts;
+mod gather;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod text;
+
+pub(crate) use facts::{age, ready_of};
+
+use anyhow::Context;
+use diagnosis::Verdict;
+use facts::Facts;
+
+use super::args::{WhyArgs, WhyOutput};
+use super::kubectl::{Kubectl, failed};
+use crate::exit::{self, BAD_INPUT, complaint};
+
+/// `kubectl garboard why MACHINE`.
+pub(super) fn run(kubectl: &Kubectl, args: &WhyArgs) -> anyhow::Result<u8> {
+    let facts = match (&args.facts, &args.machine) {
+        (Some(path), _) => {
+            let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+            serde_json::from_slice::<Facts>(&bytes).map_err(|error| {
+                complaint(BAD_INPUT, format!("{}: not what `why -o facts` writes: {error}", path.display()))
+            })?
+        }
+        (None, Some(name)) => gather::gather(kubectl, name, jiff::Timestamp::now()).map_err(failed)?,
+        (None, None) => return Err(complaint(BAD_INPUT, "name a machine")),
+    };
+    if args.output == WhyOutput::Facts {
+        println!("{}", serde_json::to_string_pretty(&facts)?);
+        return Ok(exit::OK);
+    }
+    let diagnosis = diagnose::diagnose(&facts);
+    match args.output {
+        WhyOutput::Json => println!("{}", serde_json::to_string_pretty(&diagnosis)?),
+        WhyOutput::Text | WhyOutput::Facts => print!("{}", text::screen(&diagnosis, facts.now)),
+    }
+    Ok(if diagnosis.verdict == Verdict::NotFound { exit::NOT_FOUND } else { exit::OK })
+}

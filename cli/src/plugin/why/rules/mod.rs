@@ -1,0 +1,9 @@
+//! The rules, by what they look at.
+
+pub(super) mod containers;
+pub(super) mod ending;
+pub(super) mod lifecycle;
+pub(super) mod refused;
+pub(super) mod running;
+pub(super) mod scheduling;
+pub(super) mod surroundings;

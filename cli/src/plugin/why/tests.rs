@@ -1,0 +1,529 @@
+//! Situations and what is said of them. Those in `situations/` were recorded on a cluster with `why -o facts`.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use super::diagnose::diagnose;
+use super::diagnosis::{Diagnosis, Health, Verdict};
+use super::facts::Facts;
+
+const NOW: &str = "2026-01-01T01:00:00Z";
+const AGO: &str = "2026-01-01T00:55:00Z";
+
+/// A situation, of what differs from a healthy cluster with a machine that is to run.
+fn judge(differs: Value) -> Diagnosis {
+    let mut facts = json!({
+        "now": NOW, "namespace": "tenant", "name": "hello",
+        "vm": {
+            "metadata": {"name": "hello", "namespace": "tenant", "uid": "m", "creationTimestamp": AGO},
+            "spec": {"runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}},
+            "status": {"printableStatus": "Starting"},
+        },
+        "nodes": [node("node-1", "True", "true")],
+        "parts": {
+            "controller": {"spec": {"replicas": 2, "selector": {}, "template": {}}, "status": {"availableReplicas": 2}},
+            "agents": [{"metadata": {"name": "garboard-node-x"}, "spec": {"nodeName": "node-1", "containers": []},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]}}],
+        },
+    });
+    merge(&mut facts, differs);
+    let facts: Facts = serde_json::from_value(facts).unwrap();
+    diagnose(&facts)
+}
+
+/// A merge patch: objects are merged, everything else replaces.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                if value.is_null() {
+                    into.remove(&key);
+                } else {
+                    merge(into.entry(key).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn node(name: &str, ready: &str, schedulable: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"kubevirt.io/schedulable": schedulable}},
+        "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.", "lastTransitionTime": AGO}]},
+    })
+}
+
+fn vmi(phase: &str, conditions: Value) -> Value {
+    json!({
+        "metadata": {"name": "hello", "namespace": "tenant", "uid": "u"},
+        "spec": {"domain": {"devices": {}}},
+        "status": {
+            "phase": phase, "conditions": conditions,
+            "phaseTransitionTimestamps": [{"phase": phase, "phaseTransitionTimestamp": AGO}],
+        },
+    })
+}
+
+fn pod(node: Value, status: Value) -> Value {
+    json!([{
+        "metadata": {"name": "virt-launcher-hello-u", "labels": {"kubevirt.io/created-by": "u"}},
+        "spec": {
+            "nodeName": node, "nodeSelector": {"kubevirt.io/schedulable": "true", "disk": "ssd"},
+            "containers": [{"name": "compute", "resources": {"requests": {"memory": "68719476736", "cpu": "100m"}}}],
+        },
+        "status": status,
+    }])
+}
+
+fn unscheduled(message: &str) -> Value {
+    let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+    json!({"vmi": vmi("Scheduling", json!([])), "pods": pod(Value::Null, json!({"phase": "Pending", "conditions": [condition]}))})
+}
+
+fn waiting(container: &str, reason: &str, message: &str) -> Value {
+    let status = json!({"name": container, "image": "garboard/launcher:0.1.0", "imageID": "", "ready": false,
+        "restartCount": 3, "state": {"waiting": {"reason": reason, "message": message}}});
+    json!({"vmi": vmi("Scheduling", json!([])),
+        "pods": pod(json!("node-1"), json!({"phase": "Pending", "containerStatuses": [status]}))})
+}
+
+fn event(kind: &str, reason: &str, severity: &str, message: &str) -> Value {
+    let name = if kind == "Pod" { "virt-launcher-hello-u" } else { "hello" };
+    json!([{"metadata": {}, "involvedObject": {"kind": kind, "name": name}, "reason": reason, "type": severity,
+        "message": message, "eventTime": AGO.replace('Z', ".000000Z")}])
+}
+
+fn with(mut situation: Value, more: Value) -> Value {
+    merge(&mut situation, more);
+    situation
+}
+
+fn ended(reason: &str, message: &str, strategy: &str) -> Value {
+    let condition =
+        json!([{"type": "Ended", "status": "True", "reason": reason, "message": message, "lastTransitionTime": AGO}]);
+    json!({"vm": {"spec": {"runStrategy": strategy}}, "vmi": vmi("Failed", condition)})
+}
+
+fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
+    let running = json!({"vmi": vmi("Running", json!([{"type": "Ready", "status": "True"}])),
+        "pods": pod(json!("node-1"), json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}))});
+    let paused =
+        |reason: &str| json!({"vmi": vmi("Running", json!([{"type": "Paused", "status": "True", "reason": reason}]))});
+    let deleted = json!({"vm": {"metadata": {"deletionTimestamp": AGO, "finalizers": ["example.com/keep"]}}});
+    let leaving = |end: &str| {
+        json!({
+            "vm": {"spec": {"runStrategy": "Halted"}}, "vmi": with(vmi("Running", json!([])), json!({"metadata": {"deletionTimestamp": AGO}})),
+            "pods": [with(pod(json!("node-1"), json!({}))[0].clone(), json!({"metadata": {"deletionTimestamp": end, "deletionGracePeriodSeconds": 60}}))],
+        })
+    };
+    let no_controller = json!({"parts": {"controller": {"status": null}}});
+    let claims =
+        |phase: &str| json!({"claims": [{"metadata": {"name": "data"}, "spec": {}, "status": {"phase": phase}}]});
+    vec![
+        ("runs", running.clone(), Verdict::Running, Health::Well, "its guest runs"),
+        ("halted", json!({"vm": {"spec": {"runStrategy": "Halted"}}}), Verdict::Halted, Health::Well, "not to run"),
+        (
+            "manual",
+            json!({"vm": {"spec": {"runStrategy": "Manual"}}}),
+            Verdict::Halted,
+            Health::Well,
+            "when somebody starts it",
+        ),
+        (
+            "paused",
+            with(running.clone(), paused("PausedByUser")),
+            Verdict::Paused,
+            Health::Well,
+            "somebody has paused it",
+        ),
+        (
+            "disk failed",
+            with(running.clone(), paused("PausedIOError")),
+            Verdict::StorageFailed,
+            Health::Wrong,
+            "its disk failed",
+        ),
+        (
+            "changed",
+            with(
+                running.clone(),
+                json!({"vm": {"status": {"conditions": [{"type": "RestartRequired", "status": "True", "message": "cpu changed"}]}}}),
+            ),
+            Verdict::RestartRequired,
+            Health::Well,
+            "waits for a restart: cpu changed",
+        ),
+        (
+            "not ready",
+            with(
+                running.clone(),
+                json!({"vmi": vmi("Running", json!([{"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": "gate"}]))}),
+            ),
+            Verdict::NotReady,
+            Health::Waiting,
+            "does not count as ready: gate",
+        ),
+        (
+            "no memory",
+            unscheduled(
+                "0/2 nodes are available: 2 Insufficient memory. preemption: 0/2 nodes are available: 2 No preemption victims found.",
+            ),
+            Verdict::NoRoom,
+            Health::Wrong,
+            "65536 MiB of memory",
+        ),
+        (
+            "no cpu",
+            unscheduled("0/2 nodes are available: 2 Insufficient cpu."),
+            Verdict::NoRoom,
+            Health::Wrong,
+            "100m cpu",
+        ),
+        (
+            "no KVM",
+            unscheduled("0/2 nodes are available: 2 Insufficient devices.kubevirt.io/kvm."),
+            Verdict::NoDevice,
+            Health::Wrong,
+            "/dev/kvm",
+        ),
+        (
+            "selector",
+            unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
+            Verdict::NoNodeMatches,
+            Health::Wrong,
+            "spec.template.spec.nodeSelector: disk=ssd",
+        ),
+        (
+            "no schedulable node",
+            with(
+                unscheduled("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."),
+                json!({"nodes": [node("node-1", "True", "false")]}),
+            ),
+            Verdict::NoSchedulableNode,
+            Health::Wrong,
+            "kubevirt.io/schedulable=true",
+        ),
+        (
+            "taint",
+            unscheduled("0/2 nodes are available: 2 node(s) had untolerated taint {gpu: only}."),
+            Verdict::Tainted,
+            Health::Wrong,
+            "taint gpu: only",
+        ),
+        (
+            "claim unbound",
+            with(
+                unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
+                claims("Pending"),
+            ),
+            Verdict::ClaimUnbound,
+            Health::Wrong,
+            "its claim data has no volume",
+        ),
+        (
+            "claim gone",
+            unscheduled("0/2 nodes are available: persistentvolumeclaim \"data\" not found."),
+            Verdict::ClaimMissing,
+            Health::Wrong,
+            "its claim data is not there",
+        ),
+        (
+            "other",
+            unscheduled("0/2 nodes are available: 2 node(s) were unschedulable."),
+            Verdict::Unschedulable,
+            Health::Wrong,
+            "were unschedulable",
+        ),
+        (
+            "claim missing",
+            json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedPvcNotFound", "message": "PVC tenant/data does not exist"}]))}),
+            Verdict::ClaimMissing,
+            Health::Wrong,
+            "its disk is not there: PVC tenant/data does not exist",
+        ),
+        (
+            "field",
+            json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "spec.livenessProbe is not realised in a cluster yet"}]))}),
+            Verdict::FieldRefused,
+            Health::Wrong,
+            "spec.livenessProbe is not realised",
+        ),
+        (
+            "pod security",
+            json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "could not make the pod: pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": hostPath")}),
+            Verdict::PodSecurity,
+            Health::Wrong,
+            "Pod Security refuses its pod",
+        ),
+        (
+            "quota",
+            json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "could not make the pod: pods \"x\" is forbidden: exceeded quota: q, requested: memory=1Gi, used: memory=0, limited: memory=1Mi")}),
+            Verdict::QuotaExceeded,
+            Health::Wrong,
+            "quota is used up: pods \"x\" is forbidden: exceeded quota: q",
+        ),
+        (
+            "webhook",
+            json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "could not make the pod: admission webhook \"x\" denied the request: no")}),
+            Verdict::PodRefused,
+            Health::Wrong,
+            "denied the request: no",
+        ),
+        (
+            "instance refused",
+            json!({"events": event("VirtualMachine", "FailedCreate", "Warning", "could not make the VirtualMachineInstance hello: invalid")}),
+            Verdict::InstanceRefused,
+            Health::Wrong,
+            "invalid",
+        ),
+        (
+            "disk image",
+            with(
+                waiting("launcher", "PodInitializing", ""),
+                json!({"events": event("Pod", "Failed", "Warning", "Failed to pull image \"r.example/guest:1\": not found")}),
+            ),
+            Verdict::ImagePull,
+            Health::Wrong,
+            "the image r.example/guest:1 cannot be had",
+        ),
+        (
+            "our image",
+            waiting("launcher", "ImagePullBackOff", "Back-off pulling image \"garboard/launcher:0.1.0\""),
+            Verdict::ImagePull,
+            Health::Wrong,
+            "garboard/launcher:0.1.0",
+        ),
+        (
+            "secret missing",
+            waiting("compute", "CreateContainerConfigError", "secret \"x\" not found"),
+            Verdict::ContainerRefused,
+            Health::Wrong,
+            "secret \"x\" not found",
+        ),
+        (
+            "launcher crashes",
+            waiting("launcher", "CrashLoopBackOff", "back-off 10s"),
+            Verdict::ContainerRefused,
+            Health::Wrong,
+            "again and again (3 times so far)",
+        ),
+        (
+            "mount",
+            with(
+                waiting("launcher", "PodInitializing", ""),
+                json!({"events": event("Pod", "FailedMount", "Warning", "MountVolume.SetUp failed for volume \"x\"")}),
+            ),
+            Verdict::VolumeMount,
+            Health::Wrong,
+            "a volume cannot be mounted",
+        ),
+        (
+            "evicted",
+            with(
+                running.clone(),
+                json!({"vmi": {"status": {"phase": "Failed"}}, "pods": pod(json!("node-1"), json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}))}),
+            ),
+            Verdict::Evicted,
+            Health::Wrong,
+            "(Evicted): The node was low on resource",
+        ),
+        (
+            "back-off",
+            json!({"vm": {"status": {"startFailure": {"consecutiveFailCount": 3, "retryAfterTimestamp": "2026-01-01T01:00:40Z"}}},
+            "events": event("VirtualMachineInstance", "Stopped", "Warning", "QEMU gave up with exit code 1")}),
+            Verdict::BackOff,
+            Health::Wrong,
+            "3 times in a row; it is tried again in 40 s; the last time: QEMU gave up with exit code 1",
+        ),
+        (
+            "out of memory",
+            ended("OutOfMemory", "it used more memory than its limit of 1 bytes and the kernel killed it", "Manual"),
+            Verdict::OutOfMemory,
+            Health::Wrong,
+            "more memory than its limit",
+        ),
+        (
+            "killed",
+            ended("QemuKilled", "something outside killed QEMU with signal 9", "Once"),
+            Verdict::QemuKilled,
+            Health::Wrong,
+            "signal 9",
+        ),
+        (
+            "crashed",
+            ended("QemuCrashed", "QEMU crashed with signal 11", "Manual"),
+            Verdict::QemuCrashed,
+            Health::Wrong,
+            "signal 11",
+        ),
+        (
+            "panic",
+            ended("GuestPanic", "the guest's kernel panicked", "Once"),
+            Verdict::GuestPanic,
+            Health::Wrong,
+            "panicked",
+        ),
+        (
+            "instance gone, the event is left",
+            json!({"vm": {"spec": {"runStrategy": "Manual"}}, "events": event("VirtualMachineInstance", "Stopped", "Warning", "something outside killed QEMU with signal 9")}),
+            Verdict::QemuKilled,
+            Health::Wrong,
+            "signal 9",
+        ),
+        (
+            "only the pod knows",
+            json!({"vm": {"spec": {"runStrategy": "Once"}}, "vmi": vmi("Failed", json!([])), "pods": pod(json!("node-1"), json!({"phase": "Failed", "containerStatuses": [
+            {"name": "compute", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "QEMU gave up with exit code 1\nqemu: no such device\n"}}}]}))}),
+            Verdict::QemuFailed,
+            Health::Wrong,
+            "exit code 1: qemu: no such device",
+        ),
+        (
+            "over",
+            with(
+                ended("GuestShutdown", "the guest powered itself off", "Once"),
+                json!({"vmi": {"status": {"phase": "Succeeded"}}}),
+            ),
+            Verdict::RunOver,
+            Health::Well,
+            "the guest powered itself off; runStrategy Once is one run",
+        ),
+        (
+            "node lost",
+            with(running.clone(), json!({"nodes": [node("node-1", "Unknown", "true")]})),
+            Verdict::NodeNotReady,
+            Health::Wrong,
+            "node node-1 does not answer",
+        ),
+        (
+            "node removed",
+            with(running.clone(), json!({"nodes": [node("node-2", "True", "true")]})),
+            Verdict::NodeNotReady,
+            Health::Wrong,
+            "not in the cluster any more",
+        ),
+        (
+            "agent down",
+            with(running.clone(), json!({"vmi": {"status": {"phase": "Scheduled"}}, "parts": {"agents": []}})),
+            Verdict::AgentDown,
+            Health::Wrong,
+            "the agent of node node-1",
+        ),
+        ("no controller", no_controller.clone(), Verdict::ControllerDown, Health::Wrong, "no controller works"),
+        (
+            "ignored",
+            json!({"vm": {"status": null}, "parts": null}),
+            Verdict::ControllerDown,
+            Health::Wrong,
+            "nobody has acted on it",
+        ),
+        ("foreign finalizer", deleted, Verdict::DeletionStuck, Health::Wrong, "example.com/keep"),
+        (
+            "deleted without controller",
+            with(
+                no_controller,
+                json!({"vm": {"metadata": {"deletionTimestamp": NOW, "finalizers": ["kubevirt.io/virtualMachineControllerFinalize"]}}}),
+            ),
+            Verdict::DeletionStuck,
+            Health::Wrong,
+            "the controller does not act",
+        ),
+        ("shutting down", leaving("2026-01-01T01:00:30Z"), Verdict::Stopping, Health::Waiting, "by force in 30 s"),
+        (
+            "kubelet silent",
+            leaving("2026-01-01T00:50:00Z"),
+            Verdict::DeletionStuck,
+            Health::Wrong,
+            "gone 10 min ago; the kubelet of node-1",
+        ),
+        (
+            "starting",
+            json!({"vmi": vmi("Scheduled", json!([])), "pods": pod(json!("node-1"), json!({"phase": "Running"}))}),
+            Verdict::Starting,
+            Health::Waiting,
+            "prepares the start",
+        ),
+        ("not found", json!({"vm": null, "near": ["hallo"]}), Verdict::NotFound, Health::Wrong, "did you mean hallo?"),
+    ]
+}
+
+#[test]
+fn each_situation_has_its_verdict_its_cause_and_what_to_do() {
+    for (name, situation, verdict, health, cause) in situations() {
+        let diagnosis = judge(situation);
+        assert_eq!((diagnosis.verdict, diagnosis.health), (verdict, health), "{name}: {diagnosis:#?}");
+        assert!(diagnosis.cause.contains(cause), "{name}: {:?} does not contain {cause:?}", diagnosis.cause);
+        let is_explained = !diagnosis.evidence.is_empty() || verdict == Verdict::NotFound;
+        assert!(is_explained, "{name}: no evidence");
+        assert!(!diagnosis.next.is_empty() || health == Health::Waiting, "{name}: nothing to do");
+    }
+}
+
+#[test]
+fn what_goes_on_beside_is_told_as_well() {
+    let conditions = json!([{"type": "Ready", "status": "True"}, {"type": "SoftwareEmulation", "status": "True", "message": "slow"}]);
+    let diagnosis = judge(json!({
+        "vmi": vmi("Running", conditions),
+        "pods": pod(json!("node-1"), json!({"phase": "Running"})),
+        "parts": {"controller": {"status": null}, "agents": []},
+        "events": event("VirtualMachineInstance", "Stopped", "Warning", "something outside killed QEMU with signal 9"),
+        "kubevirts": [{"status": {"conditions": [{"type": "Degraded", "status": "True", "message": "half"}]}}],
+    }));
+    assert_eq!(diagnosis.verdict, Verdict::Running);
+    let also = diagnosis.also.join("\n");
+    for part in
+        ["slow", "started again: its last run ended 5 min ago", "no controller works", "agent of node node-1", "half"]
+    {
+        assert!(also.contains(part), "{part}: {also}");
+    }
+}
+
+#[test]
+fn a_claim_that_has_come_is_not_missing() {
+    let condition = json!([{"type": "Synchronized", "status": "False", "reason": "FailedPvcNotFound",
+        "message": "the PersistentVolumeClaim data does not exist"}]);
+    let claims = json!([{"metadata": {"name": "data"}, "spec": {}, "status": {"phase": "Bound"}}]);
+    assert_eq!(judge(json!({"vmi": vmi("Pending", condition), "claims": claims})).verdict, Verdict::Starting);
+}
+
+#[test]
+fn who_may_see_little_is_told_what_can_be_known() {
+    let unseen = json!(["nodes: you may not see them"]);
+    let diagnosis = judge(with(
+        unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
+        json!({"nodes": null, "parts": null, "unseen": unseen}),
+    ));
+    assert_eq!(diagnosis.verdict, Verdict::NoNodeMatches);
+    assert_eq!(diagnosis.unseen.len(), 1);
+}
+
+#[test]
+fn an_event_about_an_earlier_attempt_explains_nothing() {
+    let mut events =
+        event("VirtualMachineInstance", "FailedCreate", "Warning", "could not make the pod: exceeded quota");
+    merge(&mut events[0], json!({"eventTime": "2026-01-01T00:40:00.000000Z"}));
+    let made = event("VirtualMachineInstance", "SuccessfulCreate", "Normal", "made the pod")[0].clone();
+    events.as_array_mut().unwrap().push(made);
+    assert_eq!(judge(json!({"vmi": vmi("Pending", json!([])), "events": events})).verdict, Verdict::Starting);
+}
+
+/// Each file's name begins with the verdict it was recorded for.
+#[test]
+fn situations_of_a_real_cluster_are_judged_as_when_they_were_recorded() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/plugin/why/situations");
+    let mut count = 0;
+    for entry in std::fs::read_dir(&directory).unwrap() {
+        let path = entry.unwrap().path();
+        let facts: Facts = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let diagnosis = diagnose(&facts);
+        let word = serde_json::to_value(diagnosis.verdict).unwrap();
+        let expected = path.file_stem().unwrap().to_string_lossy();
+        let expected = expected.split('.').next().unwrap_or_default();
+        assert_eq!(word, expected, "{}: {diagnosis:#?}", path.display());
+        count += 1;
+    }
+    assert!(count >= 8, "only {count} recorded situations in {}", directory.display());
+}
