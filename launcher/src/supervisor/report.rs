@@ -66,7 +66,10 @@ async fn converse(
     pause: &mut Duration,
 ) -> Result<(), AgentError> {
     loop {
-        let newest = status.borrow_and_update().clone();
+        // A supervisor that was started again does not know yet whether its guest is paused, and must not say no.
+        let Ok(newest) = status.wait_for(|status| status.heard).await.map(|newest| newest.clone()) else {
+            return Ok(());
+        };
         agent.report(&newest).await?;
         note.send_replace(newest.generation);
         *pause = FIRST_PAUSE;
