@@ -42,7 +42,8 @@ class Agent:
 
     def send(self, data, descriptors=()):
         ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
-        self.socket.sendmsg([data], ancillary)
+        sent = self.socket.sendmsg([data], ancillary)
+        self.socket.sendall(data[sent:])
 
     def answer(self):
         """The next line; `closed` when the agent hung up."""
@@ -240,17 +241,20 @@ def stuck_socket():
     return here.detach()
 
 
-def flood(seconds):
-    """Everything at once, for a time: connections, halves of messages, large ones, byte by byte, answers nobody reads."""
-    until = time.monotonic() + float(seconds)
+def flood(stop):
+    """Everything at once, until there is the file `stop`: connections, halves of messages, large ones, byte by byte,
+    answers nobody reads."""
+    def goes_on():
+        return not os.path.exists(stop)
+
     counts = {}
 
     def again(what):
         def loop():
-            while time.monotonic() < until:
+            while goes_on():
                 counts[what.__name__] = counts.get(what.__name__, 0) + 1
                 try:
-                    what(until)
+                    what(goes_on)
                 except OSError:
                     pass
         return loop
@@ -264,53 +268,53 @@ def flood(seconds):
     print(json.dumps(counts), flush=True)
 
 
-def connections(_until):
+def connections(_goes_on):
     held = [Agent() for _ in range(200)]
     for agent in held:
         agent.socket.close()
 
 
-def halves(_until):
+def halves(_goes_on):
     agent = Agent()
     agent.send(b'{"ask": "plumb", "interfaces": [')
     agent.socket.settimeout(1)
     agent.answer()
 
 
-def large(_until):
+def large(_goes_on):
     agent = Agent()
     for _ in range(64):
         agent.send(b"x" * 65536)
 
 
-def drops(until):
+def drops(goes_on):
     agent = Agent()
     agent.send(b"x" * 200_000)
-    while time.monotonic() < until:
+    while goes_on():
         agent.send(b"x")
 
 
-def unread(until):
+def unread(goes_on):
     agent = Agent()
     agent.socket.settimeout(1)
     line = json.dumps({"ask": "volume", "name": "x" * 1000}).encode() + b"\n"
-    while time.monotonic() < until:
+    while goes_on():
         agent.send(line)
 
 
-def refused(_until):
+def refused(_goes_on):
     agent = Agent()
     for _ in range(50):
         agent.ask(plumb(mac=ESCAPES * 100), [os.open("/dev/zero", os.O_RDWR)])
 
 
-def reports(_until):
+def reports(_goes_on):
     agent = Agent()
     for _ in range(50):
         agent.ask(report("x" * 1000))
 
 
-def forks(_until):
+def forks(_goes_on):
     child = os.fork()
     if child == 0:
         try:
@@ -341,8 +345,10 @@ def deaths():
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
-        socket.send_fds(theirs, [b"x"], [Agent().socket.fileno()])
+        agent = Agent()
+        socket.send_fds(theirs, [b"x"], [agent.socket.fileno()])
         os._exit(0)
+    ours.settimeout(PATIENCE)
     _, received, _, _ = socket.recv_fds(ours, 1, 1)
     os.waitpid(child, 0)
     heir = Agent.over(socket.socket(fileno=received[0]))

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Which paths the node agent and its children touched, by the word of strace; none may be in a pod.
 
-  paths.py TRACE
+  paths.py TRACE [starts_and_stops]
 
 TRACE is what `strace -f -y -e trace=%file,connect,bind` wrote. Prints every path that is in no place of the agent's own, and
-ends with 1 if there is one, or if the trace does not hold what a start must have left in it.
+ends with 1 if there is one, or, with the second word, if the trace
+does not hold what a start must have left in it.
 """
 
 import collections
@@ -18,7 +19,7 @@ OWN = re.compile("|".join([
     # The agent's own namespaces and limits, and the network's settings wherever it has entered.
     r"/proc/(thread-)?self/(ns/(net|user)|status|cgroup|mountinfo|maps)", r"/proc/\d+/task/\d+/comm",
     r"/proc/sys/net/ipv[46]/(ip_forward|conf/[\w.-]+/\w+)", r"/proc/sys/(vm/overcommit_memory|kernel/cap_last_cap)",
-    r"/dev/(kvm|net/tun|vhost-net|null)",
+    r"/dev/(kvm|net/tun|vhost-net|null|urandom)",
     r"/sys/kernel/mm/ksm/run", r"/sys/fs/cgroup(/.*)?",
     # Its directories on the node, and what the API server gave it.
     r"/run/garboard-agent/pod(/(agent\.sock|node\.json)(\.new)?)?",
@@ -33,7 +34,7 @@ OWN = re.compile("|".join([
 # A start shows at least these, or nothing was traced.
 SHOWN = [r"/proc/\d+/cgroup", r"/proc/\d+/ns/net", r"/dev/net/tun", r"/(usr/)?sbin/nft", r"/proc/sys/net/.*k6t-eth0.*"]
 CALL = re.compile(r"^(?:\[pid +)?(\d+)\]? +(?:<\.\.\. )?(\w+)[( ](.*)$")
-WORD = re.compile(r'(?:(AT_FDCWD|\d+)<([^>]*)>, )?"((?:[^"\\]|\\.)*)"')
+WORD = re.compile(r'(?:(AT_FDCWD|\d+)(?:<([^>]*)>(?:\(deleted\))?)?, )?"((?:[^"\\]|\\.)*)"')
 SOCKET = re.compile(r'sun_path="([^"]*)"')
 
 
@@ -48,9 +49,17 @@ def paths(line):
         return
     if call == "execve":
         arguments = arguments.split(", [", 1)[0]
-    for _, directory, name in WORD.findall(arguments.split(") = ", 1)[0]):
-        directory = directory if directory.startswith("/") else "/"
-        yield str(pathlib.PurePosixPath(directory.removesuffix(" (deleted)"), name))
+    for number, directory, name in WORD.findall(arguments.split(") = ", 1)[0]):
+        if not name:
+            # The descriptor itself.
+            continue
+        if number.isdigit() and not directory.startswith("/"):
+            # strace cannot say which directory it was when the process it belongs to has ended; the agent opens nothing
+            # else below one.
+            directory = "/proc/0" if name in ("cgroup", "ns/net") else f"/descriptor/{number}"
+        elif not number:
+            directory = "/"
+        yield str(pathlib.PurePosixPath(directory, name))
 
 
 def main():
@@ -58,7 +67,8 @@ def main():
     for line in pathlib.Path(sys.argv[1]).read_text(errors="replace").splitlines():
         seen.update(paths(line))
     foreign = sorted(path for path in seen if not OWN.fullmatch(path))
-    missing = [wanted for wanted in SHOWN if not any(re.fullmatch(wanted, path) for path in seen)]
+    shown = SHOWN if sys.argv[2:] == ["starts_and_stops"] else SHOWN[:1]
+    missing = [wanted for wanted in shown if not any(re.fullmatch(wanted, path) for path in seen)]
     for path in foreign:
         print(f"not the agent's own: {path} ({seen[path]} times)")
     for wanted in missing:

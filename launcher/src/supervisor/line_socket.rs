@@ -159,3 +159,40 @@ fn let_go_at_once(descriptor: &OwnedFd) {
     let at_once = nix::libc::linger { l_onoff: 0, l_linger: 0 };
     let _ = nix::sys::socket::setsockopt(descriptor, nix::sys::socket::sockopt::Linger, &at_once);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[tokio::test]
+    async fn a_line_that_comes_byte_by_byte_is_not_searched_again_and_again() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut socket = LineSocket::new(there);
+        let bytes = wire::MAX_LINE_BYTES;
+        let began = Instant::now();
+        let feed = async {
+            let text = vec![b' '; 512];
+            for _ in 0..bytes / text.len() - 1 {
+                while here.try_write(&text).is_err() {
+                    here.writable().await.unwrap();
+                }
+            }
+            while here.try_write(b"7\n8\n").is_err() {
+                here.writable().await.unwrap();
+            }
+        };
+        let read = async { (socket.receive::<u8>().await.unwrap(), socket.receive::<u8>().await.unwrap()) };
+        assert_eq!(tokio::join!(feed, read).1, (7, 8));
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_line_has_a_longest_length() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut socket = LineSocket::limited(there, 0).with_longest_line(8);
+        here.try_write(b"[1, 2, 3, 4]\n").unwrap();
+        let error = socket.receive::<Vec<u8>>().await.unwrap_err();
+        assert!(matches!(error, LineError::Wire(WireError::TooLong)), "{error:?}");
+    }
+}
