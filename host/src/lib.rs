@@ -25,6 +25,7 @@ pub mod kvm;
 pub mod landlock;
 pub mod memory;
 pub mod namespaces;
+pub mod offer;
 pub mod privileges;
 pub mod qemu;
 pub mod room;

@@ -59,6 +59,12 @@ impl NetNs {
         Ok(self.identity == Self::current()?.identity)
     }
 
+    /// Whether it belongs to the users of this process: one made inside a user namespace of somebody else's does not, and
+    /// may hold whatever they put there.
+    pub fn is_of_our_users(&self) -> Result<bool, NetError> {
+        sys::is_owned_by_ours(self.as_fd()).map_err(failed("ask the kernel who owns the network namespace"))
+    }
+
     /// Runs `work` inside, on a thread of its own, and returns what it returns. Sockets and processes made
     /// there stay in this namespace. For short work: the caller waits.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, NetError> {
@@ -151,6 +157,36 @@ mod tests {
         assert!(matches!(NetNs::from_fd(file.into()), Err(NetError::NotANamespace)));
         let user = std::fs::File::open("/proc/thread-self/ns/user").unwrap();
         assert!(matches!(NetNs::from_fd(user.into()), Err(NetError::NotANamespace)));
+    }
+
+    #[test]
+    fn a_namespace_of_other_users_is_told_apart() {
+        if !root_or_skip("a_namespace_of_other_users_is_told_apart") {
+            return;
+        }
+        assert!(NetNs::create().unwrap().is_of_our_users().unwrap());
+        let theirs = in_thread(|| {
+            // Only a process of its own may enter a user namespace.
+            let mut child = std::process::Command::new("unshare")
+                .args(["--user", "--net", "cat"])
+                .stdin(std::process::Stdio::piped())
+                .stdout(std::process::Stdio::piped())
+                .spawn()?;
+            use std::io::{Read as _, Write as _};
+            let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
+            // Its answer says that it is there.
+            to.write_all(b"x")?;
+            from.read_exact(&mut [0])?;
+            let opened = std::fs::File::open(format!("/proc/{}/ns/net", child.id()));
+            drop(to);
+            child.wait()?;
+            opened
+        });
+        let Ok(Ok(theirs)) = theirs else {
+            eprintln!("skipped: no user namespace can be made here");
+            return;
+        };
+        assert!(!NetNs::from_fd(theirs.into()).unwrap().is_of_our_users().unwrap());
     }
 
     #[test]

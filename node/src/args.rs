@@ -6,7 +6,10 @@ use clap::{Parser, ValueEnum};
 
 /// The node agent of Garboard: devices, network and status for the launcher pods of one node.
 #[derive(Parser, Clone, Debug)]
-#[command(version, after_help = "It runs as root, privileged, with the host's PID namespace, one on each node.")]
+#[command(
+    version,
+    after_help = "It runs as root, privileged, with the host's PID namespace, one on each node, and gives up what it does not use."
+)]
 pub struct Args {
     /// Name of this node in the cluster.
     #[arg(long, env = "NODE_NAME")]
@@ -17,6 +20,9 @@ pub struct Args {
     /// Where the kubelet looks for device plugins.
     #[arg(long, default_value = "/var/lib/kubelet/device-plugins")]
     pub kubelet_directory: PathBuf,
+    /// What `garboard-facts --node` wrote about the QEMU of launchers, from which the node's labels are made.
+    #[arg(long, default_value = "/run/garboard-facts/node.json")]
+    pub offer: PathBuf,
     /// How many of each device are offered: how many guests may share it.
     #[arg(long, default_value_t = 1000)]
     pub devices: u32,

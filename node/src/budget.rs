@@ -13,6 +13,12 @@ pub const CONNECTIONS: usize = 1024;
 const REFUSALS_BURST: u32 = 20;
 /// … and then one in this time; others are closed without a word.
 const REFUSAL_PERIOD: Duration = Duration::from_millis(200);
+/// So many pods have their refusals counted each by itself …
+const PODS_COUNTED: usize = 256;
+/// Writes of one pod's status that may follow each other at once …
+const WRITES_BURST: u32 = 20;
+/// … and then one in this time.
+const WRITE_PERIOD: Duration = Duration::from_secs(1);
 
 /// Connections there are.
 #[derive(Debug, Default)]
@@ -82,6 +88,11 @@ impl Refusals {
         Self { left: REFUSALS_BURST, filled: now, silent: 0 }
     }
 
+    /// Whether nobody was refused for long.
+    fn is_full(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.filled) >= REFUSAL_PERIOD * REFUSALS_BURST
+    }
+
     /// Whether this one is answered and logged; then, how many before it were not.
     pub fn answered(&mut self, now: Instant) -> Option<u64> {
         let periods = now.saturating_duration_since(self.filled).as_millis() / REFUSAL_PERIOD.as_millis();
@@ -99,9 +110,91 @@ impl Refusals {
     }
 }
 
+/// The refusals of everybody. Each pod has a bucket of its own, so that one that is loud does not keep what another is told
+/// out of the log.
+#[derive(Debug, Default)]
+pub struct AllRefusals {
+    /// Nobody's bucket is that of callers in no pod, and of pods beyond [`PODS_COUNTED`].
+    buckets: HashMap<Option<PodUid>, Refusals>,
+}
+
+impl AllRefusals {
+    /// Whether a refusal of this pod is answered and logged; then, how many before it were not.
+    pub fn answered(&mut self, pod: Option<&PodUid>, now: Instant) -> Option<u64> {
+        let mut key = pod.cloned();
+        if !self.buckets.contains_key(&key) && self.buckets.len() >= PODS_COUNTED {
+            self.buckets.retain(|_, bucket| !bucket.is_full(now));
+            if self.buckets.len() >= PODS_COUNTED {
+                key = None;
+            }
+        }
+        self.buckets.entry(key).or_insert_with(|| Refusals::new(now)).answered(now)
+    }
+}
+
+/// How often one pod's reports are written: a launcher that changes its mind all the time is not passed on to the API
+/// server as often.
+#[derive(Debug)]
+pub struct Pace {
+    left: u32,
+    filled: Instant,
+}
+
+impl Pace {
+    /// A full bucket.
+    #[must_use]
+    pub fn new(now: Instant) -> Self {
+        Self { left: WRITES_BURST, filled: now }
+    }
+
+    /// Counts a write; how long the next one has to wait.
+    pub fn wrote(&mut self, now: Instant) -> Duration {
+        let grown = now.saturating_duration_since(self.filled).as_secs() / WRITE_PERIOD.as_secs();
+        if grown > 0 {
+            self.left = self.left.saturating_add(u32::try_from(grown).unwrap_or(u32::MAX)).min(WRITES_BURST);
+            self.filled = now;
+        }
+        self.left = self.left.saturating_sub(1);
+        if self.left == 0 { WRITE_PERIOD } else { Duration::ZERO }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loud_pod_does_not_silence_another() {
+        let now = Instant::now();
+        let mut refusals = AllRefusals::default();
+        while refusals.answered(Some(&pod(1)), now).is_some() {}
+        assert_eq!(refusals.answered(Some(&pod(2)), now), Some(0));
+        assert_eq!(refusals.answered(None, now), Some(0));
+    }
+
+    #[test]
+    fn more_pods_than_are_counted_share_a_bucket() {
+        let now = Instant::now();
+        let mut refusals = AllRefusals::default();
+        for number in 0..10_000 {
+            refusals.answered(Some(&pod(number)), now);
+        }
+        assert!(refusals.buckets.len() <= PODS_COUNTED + 1, "{}", refusals.buckets.len());
+        assert_eq!(refusals.answered(Some(&pod(10_000)), now), None);
+        let later = now + REFUSAL_PERIOD * 20;
+        assert!(refusals.answered(Some(&pod(10_000)), later).is_some());
+        assert_eq!(refusals.buckets.len(), 1, "those that were quiet are forgotten");
+    }
+
+    #[test]
+    fn a_machine_that_never_rests_is_written_once_a_second() {
+        let start = Instant::now();
+        let mut pace = Pace::new(start);
+        let at_once = (0..100).filter(|_| pace.wrote(start).is_zero()).count();
+        assert_eq!(at_once, 19);
+        assert_eq!(pace.wrote(start + WRITE_PERIOD), WRITE_PERIOD);
+        assert!(pace.wrote(start + WRITE_PERIOD * 30).is_zero());
+    }
 
     fn pod(number: usize) -> PodUid {
         PodUid::parse(&format!("{number:08x}-0000-0000-0000-000000000000")).unwrap()

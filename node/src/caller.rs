@@ -22,6 +22,7 @@ use nix::sys::socket::{getsockopt, sockopt};
 use nix::sys::stat::Mode;
 use tokio::net::UnixStream;
 
+use crate::confine::looker::Looker;
 use crate::identity::{IdentityError, PodUid, pod_of};
 
 /// The longest account of control groups that is read, bytes.
@@ -61,19 +62,27 @@ pub struct Caller {
     pub pod: PodUid,
     /// Its directory in `/proc`.
     directory: OwnedFd,
+    looker: Option<Looker>,
 }
 
 /// Where processes are looked up: `/proc`.
 #[derive(Clone, Debug)]
 pub struct Processes {
     root: PathBuf,
+    looker: Option<Looker>,
 }
 
 impl Processes {
-    /// Looks below this directory; another one than `/proc` is for tests.
+    /// Looks below this directory, which another one than `/proc` is for tests, by the rights of this process.
     #[must_use]
     pub fn below(root: &Path) -> Self {
-        Self { root: root.to_owned() }
+        Self { root: root.to_owned(), looker: None }
+    }
+
+    /// Looks in `/proc`, with the looker where rights are asked for.
+    #[must_use]
+    pub fn of_this_node(looker: Looker) -> Self {
+        Self { root: "/proc".into(), looker: Some(looker) }
     }
 
     /// Finds out who connected.
@@ -98,7 +107,7 @@ impl Processes {
             return Err(CallerError::Gone);
         }
         let cgroups = read(&directory, "cgroup").map_err(unknown("read the control groups of"))?;
-        Ok(Caller { pid, uid: credentials.uid(), pod: pod_of(&cgroups)?, directory })
+        Ok(Caller { pid, uid: credentials.uid(), pod: pod_of(&cgroups)?, directory, looker: self.looker.clone() })
     }
 }
 
@@ -108,9 +117,17 @@ impl Caller {
     /// # Errors
     /// [`CallerError::Unknown`] if it has ended.
     pub fn network(&self) -> Result<NetNs, CallerError> {
-        let opened = openat(&self.directory, "ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
-        Ok(NetNs::from_fd(opened.map_err(|errno| unknown("open the network namespace of")(errno.into()))?)?)
+        let opened = match &self.looker {
+            Some(looker) => self.directory.try_clone().and_then(|directory| looker.network_of(directory)),
+            None => open_network(&self.directory),
+        };
+        Ok(NetNs::from_fd(opened.map_err(unknown("open the network namespace of"))?)?)
     }
+}
+
+/// Opens the network namespace of the process whose directory that is, as far as the calling thread may.
+pub(crate) fn open_network(directory: &OwnedFd) -> io::Result<OwnedFd> {
+    Ok(openat(directory, "ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?)
 }
 
 /// Whether the process of a pidfd has ended (pidfd_open(2): it is readable then).

@@ -47,6 +47,15 @@ impl From<kube::Error> for ClusterError {
     }
 }
 
+/// What a node is marked with.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeMarks {
+    /// All its labels.
+    pub labels: BTreeMap<String, String>,
+    /// All its annotations.
+    pub annotations: BTreeMap<String, String>,
+}
+
 /// An event on a VMI.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Happening {
@@ -98,19 +107,21 @@ impl ApiServer {
         Self { recorder: Recorder::new(client.clone(), reporter), client }
     }
 
-    /// Sets labels and annotations of a node.
+    /// Sets annotations of a node, and sets or removes labels; what it has then.
     ///
     /// # Errors
     /// [`ClusterError`].
     pub async fn mark_node(
         &self,
         node: &str,
-        labels: &BTreeMap<String, String>,
+        labels: &BTreeMap<String, Option<String>>,
         annotations: &BTreeMap<String, String>,
-    ) -> Result<(), ClusterError> {
+    ) -> Result<NodeMarks, ClusterError> {
         let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
         let nodes = Api::<Node>::all(self.client.clone());
-        soon(nodes.patch(node, &parameters(), &Patch::Merge(patch))).await.map(drop)
+        let answer = soon(nodes.patch_metadata(node, &parameters(), &Patch::Merge(patch))).await?;
+        let (labels, annotations) = (answer.metadata.labels, answer.metadata.annotations);
+        Ok(NodeMarks { labels: labels.unwrap_or_default(), annotations: annotations.unwrap_or_default() })
     }
 
     fn vmis(&self, namespace: &str) -> Api<VirtualMachineInstance> {

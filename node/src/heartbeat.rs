@@ -1,14 +1,17 @@
-//! The node's labels, and the sign that its agent lives.
+//! The node's labels, and the sign that its agent lives: one write for both.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
-use garboard_host::cpu::Cpu;
+use garboard_host::offer::NodeOffer;
 use garboard_host::root::HostRoot;
 use garboard_launcher::vm::Chain;
 use tokio::sync::watch;
 
-use crate::cluster::ApiServer;
+use crate::cluster::{ApiServer, ClusterError, NodeMarks};
+use crate::device::resource::Health;
+use crate::labels::{self, NodeState};
 
 /// Time between two signs.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -17,69 +20,86 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How long the kubelet may take to have the node's devices.
 const SETTLING: Duration = Duration::from_secs(3);
 
-const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 const HEARTBEAT: &str = "kubevirt.io/heartbeat";
 
-/// What a node is called by. Models, features and machine types of its QEMU are not here: the agent has no QEMU.
+/// What is looked at before each sign.
+pub struct Sources {
+    /// What the node's QEMU offers.
+    pub offer: Option<NodeOffer>,
+    /// Whether the kubelet has the node's devices.
+    pub registered: watch::Receiver<bool>,
+    /// Whether `/dev/kvm` opens.
+    pub kvm: watch::Receiver<Health>,
+}
+
+/// Reads what was found out about the node's QEMU before the agent started; nothing if that failed, which is logged.
 #[must_use]
-pub fn labels(cpu: &Cpu, schedulable: bool) -> BTreeMap<String, String> {
-    let mut labels = BTreeMap::from([(SCHEDULABLE.to_owned(), schedulable.to_string())]);
-    let architecture = match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    };
-    labels.insert(format!("kubevirt.io/vm-arch-{architecture}"), "true".to_owned());
-    let vendor_is_a_label = !cpu.vendor.is_empty() && cpu.vendor.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if vendor_is_a_label {
-        labels.insert(format!("cpu-vendor.node.kubevirt.io/{}", cpu.vendor), "true".to_owned());
-    }
-    labels
+pub fn read_offer(path: &Path) -> Option<NodeOffer> {
+    let read = std::fs::read(path).and_then(|text| Ok(serde_json::from_slice(&text)?));
+    read.inspect_err(|error| {
+        let path = path.display();
+        tracing::warn!(%path, %error, "it is not known what QEMU offers here; labels of models and machines are left out");
+    })
+    .ok()
 }
 
 /// Gives signs until the task is dropped, and soon when the kubelet takes or forgets the node's devices.
-pub async fn beat(api: ApiServer, node: String, mut registered: watch::Receiver<bool>) {
-    let cpu = Cpu::read(&HostRoot::real()).unwrap_or_else(|error| {
-        tracing::warn!(error = %Chain(&error), "the processor is not known");
-        Cpu::default()
-    });
+pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
     // The kubelet takes a moment; a node need not be called unusable for that time.
-    let _ = tokio::time::timeout(SETTLING, registered.wait_for(|registered| *registered)).await;
+    let _ = tokio::time::timeout(SETTLING, sources.registered.wait_for(|registered| *registered)).await;
+    let mut marks = None;
     loop {
-        let schedulable = *registered.borrow_and_update();
-        let now = format!("{:.0}", jiff::Timestamp::now());
-        let annotations = BTreeMap::from([(HEARTBEAT.to_owned(), now)]);
-        let pause = match api.mark_node(&node, &labels(&cpu, schedulable), &annotations).await {
-            Ok(()) => PERIOD,
+        let pause = match sign(&api, &node, &mut sources, &mut marks).await {
+            Ok(Settled::Yes) => PERIOD,
+            Ok(Settled::No) => continue,
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "the node's labels are not written yet");
                 PAUSE
             }
         };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            changed = registered.changed() => {
-                if changed.is_err() {
-                    return;
-                }
-                // A kubelet that starts again forgets the devices and takes them at once.
-                tokio::time::sleep(SETTLING).await;
-            }
+        let changed = tokio::select! {
+            () = tokio::time::sleep(pause) => continue,
+            changed = sources.registered.changed() => changed,
+            changed = sources.kvm.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
         }
+        // A kubelet that starts again forgets the devices and takes them at once.
+        tokio::time::sleep(SETTLING).await;
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Whether the node has the labels it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Settled {
+    Yes,
+    No,
+}
 
-    #[test]
-    fn labels_are_labels() {
-        let cpu = Cpu { vendor: "GenuineIntel".into(), ..Cpu::default() };
-        let labels = labels(&cpu, true);
-        assert_eq!(labels.get(SCHEDULABLE).map(String::as_str), Some("true"));
-        assert!(labels.contains_key("cpu-vendor.node.kubevirt.io/GenuineIntel"));
-        let odd = Cpu { vendor: "../x".into(), ..Cpu::default() };
-        assert!(!super::labels(&odd, false).keys().any(|key| key.starts_with("cpu-vendor")));
+/// One write: the time, and what is to be different. What the node has is known from the answer to the last one; the
+/// first one sets all, and its answer shows what an earlier agent left.
+async fn sign(
+    api: &ApiServer,
+    node: &str,
+    sources: &mut Sources,
+    marks: &mut Option<NodeMarks>,
+) -> Result<Settled, ClusterError> {
+    let state = NodeState {
+        offer: sources.offer.as_ref(),
+        schedulable: *sources.registered.borrow_and_update(),
+        kvm: *sources.kvm.borrow_and_update() == Health::Healthy,
+        ksm: HostRoot::real().read_trimmed("/sys/kernel/mm/ksm/run").as_deref() == Some("1"),
+    };
+    let wanted = labels::wanted(&state);
+    let before = marks.take().unwrap_or_default();
+    let changes = labels::difference(&before.labels, &before.annotations, &wanted);
+    if !changes.is_empty() {
+        tracing::info!(changes = changes.len(), schedulable = state.schedulable, "the node's labels change");
     }
+    let now = format!("{:.0}", jiff::Timestamp::now());
+    let after = api.mark_node(node, &changes, &BTreeMap::from([(HEARTBEAT.to_owned(), now)])).await?;
+    let settled = labels::difference(&after.labels, &after.annotations, &wanted).is_empty();
+    *marks = Some(after);
+    Ok(if settled { Settled::Yes } else { Settled::No })
 }

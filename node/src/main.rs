@@ -30,9 +30,10 @@ fn main() -> ExitCode {
 }
 
 fn start(args: Args) -> anyhow::Result<()> {
+    let looker = garboard_node::confine::confine()?;
     // Two threads: work on a network namespace occupies one for milliseconds.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(garboard_node::run::run(args))
+    runtime.block_on(garboard_node::run::run(args, looker))
 }
 
 /// What `GARBOARD_LOG` asks for, `TARGET=LEVEL,…,LEVEL`; else `info`.

@@ -1,5 +1,8 @@
 //! Making the interfaces of a machine, in the network namespace that its launcher handed over.
 
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
 use garboard_launcher::plumbing::{self, PlumbingError, Reply};
 use garboard_launcher::supervisor::line_socket::{LineError, LineSocket};
 use garboard_net::resolv::Resolver;
@@ -26,6 +29,12 @@ pub(crate) enum NetworkError {
     /// The namespace is another's.
     #[error("the network namespace that came with the request is not the caller's own")]
     Foreign,
+    /// Not the kubelet's, but made inside the pod.
+    #[error("the network namespace that came with the request was made inside the pod")]
+    Tenants,
+    /// The thread that did it is gone.
+    #[error("the agent broke off in the middle")]
+    Broken,
     /// Too much is asked.
     #[error("{0} interfaces are more than any machine has")]
     TooMany(usize),
@@ -34,29 +43,57 @@ pub(crate) enum NetworkError {
     Plumbing(#[from] PlumbingError),
 }
 
+/// What is asked for.
+pub(crate) enum Work {
+    /// Interfaces.
+    Plumb(Vec<InterfaceRequest>),
+    /// Sockets of interfaces that are there.
+    Sockets(Vec<InterfaceRequest>),
+}
+
+/// The descriptor that came with a request.
+pub(crate) fn descriptor(socket: &mut LineSocket) -> Result<OwnedFd, NetworkError> {
+    let descriptor = socket.take_descriptors(1)?.into_iter().next();
+    descriptor.ok_or_else(|| LineError::MissingDescriptors { announced: 1, arrived: 0 }.into())
+}
+
+/// Does it, on a thread that may take its time: a descriptor may be a file of a file system that hangs, and the kernel's
+/// lock on all networks may be held by another tenant.
+pub(crate) async fn done(descriptor: OwnedFd, caller: Arc<Caller>, work: Work) -> Result<Reply, NetworkError> {
+    let runtime = tokio::runtime::Handle::current();
+    let thread = tokio::task::spawn_blocking(move || {
+        let namespace = namespace(descriptor, &caller)?;
+        runtime.block_on(async {
+            match work {
+                Work::Plumb(requests) => plumb(&namespace, &requests).await,
+                Work::Sockets(requests) => sockets(&namespace, &requests).await,
+            }
+        })
+    });
+    thread.await.map_err(|_| NetworkError::Broken)?
+}
+
 /// The namespace that came with a request. It has to be the one the caller is in: whatever descriptors a tenant may have
 /// got hold of, the agent works in no namespace but that of the pod that asks. A pod with the network of the node is no
-/// launcher pod (`pods`); that the namespace is not the agent's own is checked where it is entered.
-pub(crate) fn namespace(socket: &mut LineSocket, caller: &Caller) -> Result<NetNs, NetworkError> {
-    let descriptor = socket.take_descriptors(1)?.into_iter().next();
-    let Some(descriptor) = descriptor else {
-        return Err(LineError::MissingDescriptors { announced: 1, arrived: 0 }.into());
-    };
+/// launcher pod (`pods`); that the namespace is not the agent's own is checked where it is entered. Nor does it work in
+/// one that a tenant made for itself, with whatever the tenant put there: those belong to another user namespace.
+fn namespace(descriptor: OwnedFd, caller: &Caller) -> Result<NetNs, NetworkError> {
     let namespace = NetNs::from_fd(descriptor).map_err(NetworkError::Descriptor)?;
     if namespace != caller.network()? {
         return Err(NetworkError::Foreign);
     }
+    if !namespace.is_of_our_users().map_err(NetworkError::Descriptor)? {
+        return Err(NetworkError::Tenants);
+    }
     Ok(namespace)
 }
 
-/// Makes the interfaces.
-pub(crate) async fn plumb(namespace: &NetNs, requests: &[InterfaceRequest]) -> Result<Reply, NetworkError> {
+async fn plumb(namespace: &NetNs, requests: &[InterfaceRequest]) -> Result<Reply, NetworkError> {
     let plans = plumbing::net_plans(few(requests)?)?;
     Ok(plumbing::plumb(namespace, (requests, &plans), &Resolver::default()).await?)
 }
 
-/// Opens their sockets again.
-pub(crate) async fn sockets(namespace: &NetNs, requests: &[InterfaceRequest]) -> Result<Reply, NetworkError> {
+async fn sockets(namespace: &NetNs, requests: &[InterfaceRequest]) -> Result<Reply, NetworkError> {
     let plans = plumbing::net_plans(few(requests)?)?;
     Ok(plumbing::sockets(namespace, (requests, &plans), &Resolver::default()).await?)
 }

@@ -21,8 +21,10 @@ use tokio::sync::watch;
 use crate::args::Args;
 use crate::caller::Processes;
 use crate::cluster::ApiServer;
+use crate::confine::looker::Looker;
 use crate::device::resource::Health;
 use crate::device::{self, Plugins, Resource};
+use crate::heartbeat::Sources;
 use crate::mirror::Mirror;
 use crate::pods::{LAUNCHER, LauncherPod, launcher_pod};
 use crate::server::Server;
@@ -34,7 +36,7 @@ use crate::{facts, heartbeat, server};
 ///
 /// # Errors
 /// The agent's directory, its socket, or the configuration of its client cannot be used.
-pub async fn run(args: Args) -> anyhow::Result<()> {
+pub async fn run(args: Args, looker: Looker) -> anyhow::Result<()> {
     prepare(&args.agent_directory)?;
     let health = Resource::ALL.map(|resource| (resource, device::health::watch(HostRoot::real(), resource)));
     write_facts(&args.agent_directory, &health)?;
@@ -46,7 +48,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
 
     let api = ApiServer::new(client, &args.node_name);
     let setting = Setting { cluster: api.clone(), node: args.node_name.clone(), pods: Arc::clone(&pods), vmis };
-    let server = Server::new(Processes::below("/proc".as_ref()), pods, Writer::new(setting));
+    let server = Server::new(Processes::of_this_node(looker), pods, Writer::new(setting));
     let socket = args.agent_directory.join(AGENT_SOCKET);
     let listener = server::listen(&socket).with_context(|| format!("listen at {}", socket.display()))?;
     let serving = tokio::spawn(server.serve(listener));
@@ -60,7 +62,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     };
     // Only now: whoever is given a device finds the agent's socket.
     tokio::spawn(device::serve(plugins, registered));
-    tokio::spawn(heartbeat::beat(api, args.node_name.clone(), is_registered));
+    let [(_, kvm), ..] = health.clone();
+    let sources = Sources { offer: heartbeat::read_offer(&args.offer), registered: is_registered, kvm };
+    tokio::spawn(heartbeat::beat(api, args.node_name.clone(), sources));
     tokio::spawn(keep_facts(args.agent_directory, health));
 
     tracing::info!(node = args.node_name, socket = %socket.display(), "the agent is ready");

@@ -22,12 +22,13 @@ use garboard_protocol::agent::{AgentReply, AgentRequest};
 use garboard_protocol::control::Status;
 use tokio::net::{UnixListener, UnixStream};
 
-use crate::budget::{Budget, Refusals};
+use crate::budget::{AllRefusals, Budget};
 use crate::caller::{Caller, Processes};
 use crate::identity::PodUid;
 use crate::mirror::Mirror;
 use crate::network;
 use crate::pods::LauncherPod;
+use crate::status;
 
 /// How long a pod may be unknown: the kubelet hears of a pod a little earlier than the agent may.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -35,6 +36,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_AT_START: Duration = Duration::from_secs(20);
 /// A caller's namespace, and nothing else, is waiting to be taken.
 const DESCRIPTORS: usize = 1;
+/// The longest request, bytes: 64 interfaces and what a guest agent says of them are a tenth of it.
+const LONGEST_REQUEST: usize = 256 * 1024;
+/// The longest reason that is told and logged, characters: callers put words of theirs in it.
+const LONGEST_REASON: usize = 400;
 
 /// Who takes reports.
 pub trait Reports: Send + Sync + 'static {
@@ -48,18 +53,18 @@ pub struct Server<R> {
     pods: Arc<Mirror<LauncherPod>>,
     reports: R,
     budget: Mutex<Budget>,
-    refusals: Mutex<Refusals>,
+    refusals: Mutex<AllRefusals>,
     /// Pods whose network is being changed.
     plumbing: Mutex<HashMap<PodUid, Weak<tokio::sync::Mutex<()>>>>,
 }
 
-/// Room that a connection takes.
-struct Room<'a, R> {
-    server: &'a Server<R>,
+/// Room that a connection takes, until it is closed.
+struct Room<R> {
+    server: Arc<Server<R>>,
     pod: PodUid,
 }
 
-impl<R> Drop for Room<'_, R> {
+impl<R> Drop for Room<R> {
     fn drop(&mut self) {
         lock(&self.server.budget).give_back(&self.pod);
     }
@@ -90,7 +95,7 @@ impl<R: Reports> Server<R> {
             pods,
             reports,
             budget: Mutex::default(),
-            refusals: Mutex::new(Refusals::new(Instant::now())),
+            refusals: Mutex::default(),
             plumbing: Mutex::default(),
         })
     }
@@ -118,30 +123,50 @@ impl<R: Reports> Server<R> {
             },
             Err(error) => Err((None, Chain(&error).to_string())),
         };
-        let server = Arc::clone(self);
+        let socket = LineSocket::limited(stream, DESCRIPTORS).with_longest_line(LONGEST_REQUEST);
         match admitted {
-            Ok(caller) => drop(tokio::spawn(async move { server.admitted(stream, caller).await })),
+            Ok(caller) => {
+                let room = Room { server: Arc::clone(self), pod: caller.pod.clone() };
+                drop(tokio::spawn(Arc::clone(self).admitted(socket, caller, room)));
+            }
             Err((caller, reason)) => {
                 if self.tells_refusal(caller.as_ref(), &reason) {
-                    tokio::spawn(async move { say(&LineSocket::limited(stream, 0), reason).await });
+                    tokio::spawn(async move {
+                        say(&socket, reason).await;
+                        socket.put_away();
+                    });
+                } else {
+                    socket.put_away();
                 }
             }
         }
     }
 
-    async fn admitted(&self, stream: UnixStream, caller: Caller) {
-        let _room = Room { server: self, pod: caller.pod.clone() };
+    async fn admitted(self: Arc<Self>, mut socket: LineSocket, caller: Caller, room: Room<R>) {
+        self.hear(&mut socket, caller).await;
+        // Not here: what a caller sent along may keep whoever closes it waiting (a file of a file system that hangs). It
+        // keeps its room for as long.
+        drop(tokio::task::spawn_blocking(move || {
+            socket.put_away();
+            drop(room);
+        }));
+    }
+
+    async fn hear(&self, socket: &mut LineSocket, caller: Caller) {
         let Some(pod) = self.launcher_pod(&caller.pod).await else {
             let reason = "the caller is in no launcher pod of this node";
             if self.tells_refusal(Some(&caller), reason) {
-                say(&LineSocket::limited(stream, 0), reason.to_owned()).await;
+                say(socket, reason.to_owned()).await;
             }
             return;
         };
-        match self.converse(LineSocket::limited(stream, DESCRIPTORS), &caller, &pod).await {
+        match self.converse(socket, Arc::new(caller), &pod).await {
             Ok(()) | Err(LineError::Closed) => {}
             Err(error) => {
-                tracing::warn!(pod = pod.name, namespace = pod.namespace, error = %Chain(&error), "a conversation broke");
+                let error = short(&Chain(&error).to_string());
+                if let Some(silent) = self.answered(&pod.uid) {
+                    tracing::warn!(pod = pod.name, namespace = pod.namespace, silent, error, "a conversation broke");
+                }
             }
         }
     }
@@ -162,22 +187,12 @@ impl<R: Reports> Server<R> {
         tokio::time::timeout(patience, found).await.ok().flatten()
     }
 
-    async fn converse(&self, mut socket: LineSocket, caller: &Caller, pod: &LauncherPod) -> Result<(), LineError> {
+    async fn converse(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) -> Result<(), LineError> {
         loop {
             let request: AgentRequest = socket.receive().await?;
-            let (reply, descriptors) = match self.answer(&mut socket, request, caller, pod).await {
+            let (reply, descriptors) = match self.answer(socket, request, &caller, pod).await {
                 Ok(reply) => reply,
-                Err(error) => {
-                    let reason = Chain(&*error).to_string();
-                    tracing::error!(
-                        pod = pod.name,
-                        namespace = pod.namespace,
-                        vmi = pod.vmi,
-                        reason,
-                        "a request failed"
-                    );
-                    (AgentReply::Refused { reason }, Vec::new())
-                }
+                Err(error) => (self.refusal(pod, &Chain(&*error).to_string()), Vec::new()),
             };
             let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             socket.send(&reply, &borrowed).await?;
@@ -188,52 +203,58 @@ impl<R: Reports> Server<R> {
         &self,
         socket: &mut LineSocket,
         request: AgentRequest,
-        caller: &Caller,
+        caller: &Arc<Caller>,
         pod: &LauncherPod,
     ) -> Result<Reply, Box<dyn std::error::Error + Send + Sync>> {
-        match request {
-            AgentRequest::Volume { .. } => {
-                let reason = "a pod opens its volumes itself".to_owned();
-                Ok((AgentReply::Refused { reason }, Vec::new()))
-            }
+        let work = match request {
+            AgentRequest::Volume { .. } => return Err("a pod opens its volumes itself".into()),
             AgentRequest::Report { status } if status.uid != pod.vmi_uid => {
-                tracing::warn!(
-                    pod = pod.name,
-                    namespace = pod.namespace,
-                    claimed = status.uid,
-                    "a pod reported of another's machine"
-                );
-                let reason = "this pod belongs to another VirtualMachineInstance".to_owned();
-                Ok((AgentReply::Refused { reason }, Vec::new()))
+                return Err("this pod belongs to another VirtualMachineInstance".into());
             }
             AgentRequest::Report { status } => {
-                self.reports.note(pod, *status);
-                Ok((AgentReply::Noted, Vec::new()))
+                self.reports.note(pod, status::bounded(*status));
+                return Ok((AgentReply::Noted, Vec::new()));
             }
-            AgentRequest::Plumb { interfaces } => {
-                let namespace = network::namespace(socket, caller)?;
-                let turn = self.turn(&pod.uid);
-                // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
-                let _turn = turn.lock().await;
-                let began = Instant::now();
-                let reply = network::plumb(&namespace, &interfaces).await?;
-                let took_ms = began.elapsed().as_millis();
-                tracing::info!(
-                    pod = pod.name,
-                    namespace = pod.namespace,
-                    vmi = pod.vmi,
-                    took_ms,
-                    "interfaces are made"
-                );
-                Ok(reply)
-            }
-            AgentRequest::Sockets { interfaces } => {
-                let namespace = network::namespace(socket, caller)?;
-                let turn = self.turn(&pod.uid);
-                let _turn = turn.lock().await;
-                Ok(network::sockets(&namespace, &interfaces).await?)
-            }
+            AgentRequest::Plumb { interfaces } => network::Work::Plumb(interfaces),
+            AgentRequest::Sockets { interfaces } => network::Work::Sockets(interfaces),
+        };
+        // Its last report is still taken; nothing is made for it any more.
+        if self.pods.is_known() && self.pods.get(pod.uid.as_str()).is_none() {
+            return Err("this pod is not there any more".into());
         }
+        let descriptor = network::descriptor(socket)?;
+        let turn = self.turn(&pod.uid);
+        // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
+        let _turn = turn.lock().await;
+        let began = Instant::now();
+        let made = matches!(work, network::Work::Plumb(_));
+        let reply = network::done(descriptor, Arc::clone(caller), work).await?;
+        if made {
+            let took_ms = began.elapsed().as_millis();
+            tracing::info!(pod = pod.name, namespace = pod.namespace, vmi = pod.vmi, took_ms, "interfaces are made");
+        }
+        Ok(reply)
+    }
+
+    /// The answer to a request that is refused or failed.
+    fn refusal(&self, pod: &LauncherPod, reason: &str) -> AgentReply<GuestAddresses> {
+        let reason = short(reason);
+        if let Some(silent) = self.answered(&pod.uid) {
+            tracing::error!(
+                pod = pod.name,
+                namespace = pod.namespace,
+                vmi = pod.vmi,
+                silent,
+                reason,
+                "a request was not done"
+            );
+        }
+        AgentReply::Refused { reason }
+    }
+
+    /// Whether a refusal of this pod is to be logged; then, how many before it were not.
+    fn answered(&self, pod: &PodUid) -> Option<u64> {
+        lock(&self.refusals).answered(Some(pod), Instant::now())
     }
 
     fn turn(&self, pod: &PodUid) -> Arc<tokio::sync::Mutex<()>> {
@@ -249,11 +270,20 @@ impl<R: Reports> Server<R> {
 
     /// Logs a refusal, unless there are too many. Whether it is to be told to the caller too.
     fn tells_refusal(&self, caller: Option<&Caller>, reason: &str) -> bool {
-        let Some(silent) = lock(&self.refusals).answered(Instant::now()) else { return false };
+        let pod = caller.map(|caller| &caller.pod);
+        let Some(silent) = lock(&self.refusals).answered(pod, Instant::now()) else { return false };
         let (pid, uid) = (caller.map(|caller| caller.pid), caller.map(|caller| caller.uid));
         let pod = caller.map(|caller| caller.pod.to_string());
         tracing::warn!(pid, uid, pod, silent, reason, "somebody who may not called the agent");
         true
+    }
+}
+
+/// A reason that may hold words of the caller.
+fn short(reason: &str) -> String {
+    match reason.char_indices().nth(LONGEST_REASON) {
+        Some((end, _)) => format!("{} …", &reason[..end]),
+        None => reason.to_owned(),
     }
 }
 

@@ -29,6 +29,12 @@ const RUNTIME_USER: u64 = 107;
 /// The pod's link to its network.
 const POD_INTERFACE: &str = garboard_launcher::plumbing::UPLINK;
 
+/// The most interfaces that are told of, addresses of each, and letters of a word and of a sentence.
+const INTERFACES: usize = 64;
+const ADDRESSES: usize = 64;
+const WORD: usize = 256;
+const SENTENCE: usize = 1024;
+
 /// Everything that decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
@@ -48,8 +54,8 @@ pub struct Seen<'a> {
 #[must_use]
 pub fn is_ours(pod: &LauncherPod, vmi: &VirtualMachineInstance, node: &str) -> bool {
     let Some(status) = &vmi.status else { return false };
-    // Only the controller writes `activePods`: a pod that merely claims to belong to the VMI is not in it.
-    let pod_is_known = status.active_pods.is_empty() || status.active_pods.contains_key(pod.uid.as_str());
+    // Only the controller writes `activePods`, with the node: a pod that merely claims to belong to the VMI is not in it.
+    let pod_is_known = status.active_pods.contains_key(pod.uid.as_str());
     vmi.metadata.uid.as_deref() == Some(&pod.vmi_uid) && status.node_name.as_deref() == Some(node) && pod_is_known
 }
 
@@ -92,6 +98,38 @@ pub fn unpaused(report: &Status) -> Option<bool> {
 /// A supervisor that was started again reports before it has found its QEMU: what is empty then is not news.
 fn knows_nothing(report: &Status) -> bool {
     report.ended.is_none() && report.machine.is_empty()
+}
+
+/// A report with no more in it than a launcher that keeps to the rules would say: what it says is stored by the API server
+/// and shown to people, and whoever took over a launcher may say anything.
+#[must_use]
+pub fn bounded(mut report: Status) -> Status {
+    cut(&mut report.machine);
+    report.interfaces.truncate(INTERFACES);
+    for interface in &mut report.interfaces {
+        for text in [&mut interface.name, &mut interface.mac, &mut interface.info_source] {
+            cut(text);
+        }
+        interface.interface_name.iter_mut().for_each(cut);
+        interface.addresses.truncate(ADDRESSES);
+        interface.addresses.iter_mut().for_each(cut);
+    }
+    if let Some(guest) = &mut report.guest {
+        let said = [&mut guest.hostname, &mut guest.os, &mut guest.kernel, &mut guest.agent_version];
+        said.into_iter().flatten().for_each(cut);
+    }
+    report.ended.iter_mut().for_each(|ended| cut_at(&mut ended.sentence, SENTENCE));
+    report
+}
+
+fn cut(text: &mut String) {
+    cut_at(text, WORD);
+}
+
+fn cut_at(text: &mut String, most: usize) {
+    if let Some((end, _)) = text.char_indices().nth(most) {
+        text.truncate(end);
+    }
 }
 
 fn enter(status: &mut VirtualMachineInstanceStatus, phase: &str, since_ms: i64, now: Timestamp) {

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_launcher::vm::Chain;
@@ -22,6 +22,7 @@ use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::budget::Pace;
 use crate::cluster::{Cluster, ClusterError, Happening};
 
 use crate::mirror::Mirror;
@@ -34,6 +35,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How long the mirror may be without a VMI that is to be written before the API server is asked for it.
 const MIRROR_PATIENCE: Duration = Duration::from_secs(2);
+const LONGEST_MIRROR_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What everybody who writes needs.
 pub struct Setting<C> {
@@ -78,7 +80,8 @@ impl<C: Cluster> Reports for Writer<C> {
         }
         let (sender, reports) = watch::channel(status);
         tasks.insert(pod.uid.as_str().to_owned(), sender);
-        let task = Task { setting: Arc::clone(&self.setting), pod: pod.clone(), reports, latest: None, gate: None };
+        let (setting, pace) = (Arc::clone(&self.setting), Pace::new(now()));
+        let task = Task { setting, pod: pod.clone(), reports, latest: None, gate: None, pace, rest: Duration::ZERO };
         tokio::spawn(task.run());
     }
 }
@@ -109,11 +112,14 @@ struct Task<C> {
     latest: Option<Arc<VirtualMachineInstance>>,
     /// What was written to the readiness gate last.
     gate: Option<bool>,
+    /// How often there may be something to write, and what that says of the next time.
+    pace: Pace,
+    rest: Duration,
 }
 
 impl<C: Cluster> Task<C> {
     async fn run(mut self) {
-        let mut pause = FIRST_PAUSE;
+        let (mut pause, mut patience) = (FIRST_PAUSE, MIRROR_PATIENCE);
         let (mut pods, mut vmis) = (self.setting.pods.changes(), self.setting.vmis.changes());
         loop {
             pods.mark_unchanged();
@@ -123,10 +129,11 @@ impl<C: Cluster> Task<C> {
                 Ok(Settled::Over) => return,
                 Ok(Settled::Written | Settled::NotYet) => {
                     pause = FIRST_PAUSE;
+                    tokio::time::sleep(std::mem::take(&mut self.rest)).await;
                     // A VMI that is not in the mirror is asked for, in case its label is not what was expected.
                     let impatient = async {
                         if settled.is_ok_and(|settled| settled == Settled::NotYet) {
-                            tokio::time::sleep(MIRROR_PATIENCE).await;
+                            tokio::time::sleep(patience).await;
                         } else {
                             std::future::pending::<()>().await;
                         }
@@ -136,7 +143,11 @@ impl<C: Cluster> Task<C> {
                         changed = self.reports.changed() => if changed.is_err() { return },
                         _ = pods.changed() => {}
                         _ = vmis.changed() => {}
-                        () = impatient => self.latest = self.ask().await,
+                        () = impatient => {
+                            // A pod that only claims to have a VMI is not asked for all the time.
+                            patience = LONGEST_MIRROR_PATIENCE.min(patience * 2);
+                            self.latest = self.ask().await;
+                        }
                     }
                 }
                 Err(ClusterError::Gone) => return,
@@ -167,6 +178,9 @@ impl<C: Cluster> Task<C> {
         let gate = if pod_is_there { self.gate_to_write(&report) } else { None };
         let found = self.find();
         let change = if let Found::Vmi(vmi) = &found { self.change(vmi, &report) } else { None };
+        if gate.is_some() || change.is_some() {
+            self.rest = self.pace.wrote(now());
+        }
         let (setting, pod) = (Arc::clone(&self.setting), self.pod.clone());
         let (gate_written, written) = tokio::join!(write_gate(&setting.cluster, &pod, gate), async {
             let Some(change) = change else { return Ok(None) };
@@ -245,6 +259,11 @@ impl<C: Cluster> Task<C> {
             }
         }
     }
+}
+
+/// Now, by the clock that tests can hold.
+fn now() -> Instant {
+    tokio::time::Instant::now().into_std()
 }
 
 /// Sets the gate, if it is to be set.

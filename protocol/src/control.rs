@@ -171,6 +171,10 @@ pub struct Status {
     pub phase_since_ms: i64,
     /// Set while vCPUs are stopped.
     pub paused: Option<PauseReason>,
+    /// Whether this supervisor has heard of the machine itself; until then phase and pause are what an earlier one saw,
+    /// or nothing. Never on the wire: it decides what is put there.
+    #[serde(skip)]
+    pub heard: bool,
     /// A stop is under way.
     pub stopping: bool,
     /// Whether the vCPUs are interpreted (TCG).

@@ -1,9 +1,15 @@
 //! `garboard-facts`: prints what this container's QEMU, firmware and processor offer, as JSON. Run once by the launcher of
 //! a pod, which must stay small itself.
+//!
+//! `garboard-facts --node FILE` writes there what a node offers to machines, for its agent, which has no QEMU. It succeeds
+//! in any case: an agent that knows nothing of QEMU is better than none, and finds no file.
 
+use std::ffi::OsStr;
 use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
+use garboard_host::offer::NodeOffer;
 use garboard_host::{GatherOptions, ProbeCache, gather};
 
 /// What is known already of a QEMU in this image; nothing is written there.
@@ -11,8 +17,23 @@ const CACHE: &str = "/var/cache/garboard";
 
 fn main() -> ExitCode {
     let options = GatherOptions::new(ProbeCache::at(CACHE), std::env::var_os("PATH"));
-    match gather(&options) {
-        Ok(facts) => tell(&facts),
+    let mut words = std::env::args_os().skip(1);
+    match (words.next(), words.next(), words.next()) {
+        (None, ..) => print_facts(&options),
+        (Some(word), Some(file), None) if word == OsStr::new("--node") => write_offer(&options, file.as_ref()),
+        _ => {
+            let _ = writeln!(std::io::stderr(), "usage: garboard-facts [--node FILE]");
+            ExitCode::from(64)
+        }
+    }
+}
+
+fn print_facts(options: &GatherOptions) -> ExitCode {
+    match gather(options) {
+        Ok(facts) => {
+            let told = serde_json::to_writer(std::io::stdout(), &facts);
+            if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
         Err(error) => {
             complain(&error);
             ExitCode::FAILURE
@@ -20,9 +41,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn tell(facts: &garboard_machine::facts::HostFacts) -> ExitCode {
-    let told = serde_json::to_writer(std::io::stdout(), facts);
-    if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+fn write_offer(options: &GatherOptions, file: &Path) -> ExitCode {
+    // What an earlier start found may not hold any more.
+    let _ = std::fs::remove_file(file);
+    match NodeOffer::gather(options) {
+        Ok(offer) => {
+            let written = serde_json::to_vec(&offer).map_err(std::io::Error::from);
+            if let Err(error) = written.and_then(|text| std::fs::write(file, text)) {
+                complain(&error);
+            }
+        }
+        Err(error) => complain(&error),
+    }
+    ExitCode::SUCCESS
 }
 
 /// The error with its causes.

@@ -118,6 +118,16 @@ pub fn examine(
     Ok(QemuReport { facts, cpu_features, kvm_refusal })
 }
 
+/// The CPU models of a QEMU, and which features of each a guest would not get under that accelerator on this processor.
+/// Asked anew each time: it takes one start, and who wants to know asks once.
+///
+/// # Errors
+/// It cannot be started, or does not answer in time.
+pub fn models(binary: &QemuBinary, accelerator: Accelerator) -> Result<BTreeMap<String, BTreeSet<String>>, QemuError> {
+    let failed = |source| QemuError::Ask { binary: binary.path.clone(), source };
+    probe::ask_models(binary, accelerator).map_err(failed)
+}
+
 fn stored_or<T: serde::Serialize + serde::de::DeserializeOwned>(
     cache: &ProbeCache,
     kind: &str,

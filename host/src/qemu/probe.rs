@@ -85,6 +85,23 @@ fn machines(session: &mut Session) -> Result<Vec<MachineType>, SessionError> {
     Ok(machines)
 }
 
+/// Asks which CPU models a guest can have under an accelerator, and what of each it would not get.
+pub(super) fn ask_models(
+    binary: &QemuBinary,
+    accelerator: Accelerator,
+) -> Result<BTreeMap<String, BTreeSet<String>>, SessionError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "kebab-case")]
+    struct Model {
+        name: String,
+        #[serde(default)]
+        unavailable_features: BTreeSet<String>,
+    }
+    let mut session = Session::start(binary, &[accelerator.as_str()], TIME_LIMIT)?;
+    let listed: Vec<Model> = session.ask("query-cpu-definitions", NOTHING)?;
+    Ok(listed.into_iter().map(|model| (model.name, model.unavailable_features)).collect())
+}
+
 #[derive(Deserialize)]
 struct Named {
     name: String,

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+use std::time::Duration;
 
 use garboard_net::GuestAddresses;
 use garboard_protocol::agent::{AgentReply, AgentRequest, BindingRequest, InterfaceRequest, PlumbedInterface};
@@ -10,6 +11,11 @@ use tokio::net::UnixStream;
 
 use super::line_socket::{LineError, LineSocket};
 use crate::plan::{BindingPlan, InterfacePlan, PortPlan, Protocol};
+use crate::vm::Chain;
+
+/// Pause before a node agent that did not answer is asked again, and the longest it grows to.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why the agent did not help.
 #[derive(Debug, thiserror::Error)]
@@ -143,6 +149,43 @@ impl AgentClient {
     }
 }
 
+/// What of a machine's interfaces is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// All of it.
+    Plumb,
+    /// The sockets of interfaces that exist already.
+    Sockets,
+}
+
+/// Asks a node agent until it answers, yes or no. One that is away, or dies half-way, comes back, and finds what it had made:
+/// a machine is not given up for that.
+pub(crate) async fn until_answered(
+    socket: &Path,
+    ask: Ask,
+    interfaces: &[InterfacePlan],
+) -> Result<Vec<Plumbed>, AgentError> {
+    let mut pause = FIRST_PAUSE;
+    if requests(interfaces).is_empty() {
+        return Ok(Vec::new());
+    }
+    loop {
+        let asked = match (AgentClient::connect(socket, NetworkPlace::Ours).await, ask) {
+            (Ok(mut agent), Ask::Plumb) => agent.plumb(interfaces).await,
+            (Ok(mut agent), Ask::Sockets) => agent.sockets(interfaces).await,
+            (Err(error), _) => Err(error),
+        };
+        match asked {
+            Err(error @ (AgentError::Absent { .. } | AgentError::Conversation(_))) => {
+                tracing::warn!(error = %Chain(&error), ?pause, "waiting for the node agent");
+            }
+            answered => return answered,
+        }
+        tokio::time::sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
 /// The network namespace of this process, which is the pod's.
 fn own_namespace() -> Result<OwnedFd, AgentError> {
     let file = std::fs::File::open("/proc/self/ns/net").map_err(LineError::from)?;
@@ -179,4 +222,44 @@ fn port(plan: &PortPlan) -> (String, u16) {
         Protocol::Sctp => "SCTP",
     };
     (protocol.to_owned(), plan.port)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use tokio::net::UnixListener;
+
+    fn interface() -> InterfacePlan {
+        let vmi = serde_json::json!({"metadata": {"name": "vm"}, "spec": {"domain": {"devices": {
+            "interfaces": [{"name": "default", "masquerade": {}}]}}, "networks": [{"name": "default", "pod": {}}]}});
+        let vmi = serde_json::from_value(vmi).unwrap();
+        let facts = garboard_machine::facts::HostFacts::reference();
+        let options = crate::plan::PlanOptions { volumes: BTreeMap::new(), ..Default::default() };
+        crate::plan::plan(&vmi, &facts, &options, None).unwrap().interfaces.remove(0)
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_dies_half_way_is_asked_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.sock");
+        let agent = async {
+            // Nobody is there, then somebody who hangs up, then one who reads and dies, then one who answers.
+            tokio::task::yield_now().await;
+            let listener = UnixListener::bind(&path).unwrap();
+            drop(listener.accept().await.unwrap());
+            for answer in [None, Some("no")] {
+                let mut socket = LineSocket::new(listener.accept().await.unwrap().0);
+                let request: AgentRequest = socket.receive().await.unwrap();
+                assert!(matches!(request, AgentRequest::Plumb { .. }), "{request:?}");
+                if let Some(reason) = answer {
+                    let reply = AgentReply::<GuestAddresses>::Refused { reason: reason.to_owned() };
+                    socket.send(&reply, &[]).await.unwrap();
+                }
+            }
+        };
+        let interfaces = [interface()];
+        let (asked, ()) = tokio::join!(until_answered(&path, Ask::Plumb, &interfaces), agent);
+        assert!(matches!(asked, Err(AgentError::Refused { reason }) if reason == "no"));
+    }
 }

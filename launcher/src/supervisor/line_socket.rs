@@ -1,7 +1,7 @@
 //! Lines with descriptors over an async unix socket: the launch socket and the agent socket.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use garboard_protocol::wire::{self, WireError};
@@ -14,6 +14,9 @@ use crate::sys::scm;
 
 /// How long a peer may leave its socket full.
 const WRITE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Room that is kept for the lines to come, bytes.
+const KEPT_BYTES: usize = 16 * 1024;
 
 /// Why a conversation broke.
 #[derive(Debug, thiserror::Error)]
@@ -48,8 +51,12 @@ pub struct LineSocket {
     stream: UnixStream,
     bytes: Vec<u8>,
     descriptors: Vec<OwnedFd>,
+    /// How many of the bytes are known to hold no newline.
+    searched: usize,
     /// The most descriptors that wait to be taken.
     most: usize,
+    /// The most bytes of a line.
+    longest: usize,
 }
 
 impl LineSocket {
@@ -62,7 +69,14 @@ impl LineSocket {
     /// Wraps a connected socket whose peer may have at most so many descriptors waiting here.
     #[must_use]
     pub fn limited(stream: UnixStream, most: usize) -> Self {
-        Self { stream, bytes: Vec::new(), descriptors: Vec::new(), most }
+        let (bytes, descriptors) = (Vec::new(), Vec::new());
+        Self { stream, bytes, descriptors, searched: 0, most, longest: wire::MAX_LINE_BYTES }
+    }
+
+    /// Takes only lines of at most so many bytes.
+    #[must_use]
+    pub fn with_longest_line(self, longest: usize) -> Self {
+        Self { longest, ..self }
     }
 
     /// Sends one message with its descriptors.
@@ -71,8 +85,8 @@ impl LineSocket {
     /// [`LineError::Socket`] if the peer is gone.
     pub async fn send<T: Serialize>(&self, message: &T, descriptors: &[BorrowedFd<'_>]) -> Result<(), LineError> {
         let line = wire::encode(message).map_err(io::Error::from)?;
-        let sent =
-            self.stream.async_io(Interest::WRITABLE, || scm::try_send_all(self.stream.as_fd(), &line, descriptors));
+        let mut outgoing = scm::Outgoing::new(&line, descriptors);
+        let sent = self.stream.async_io(Interest::WRITABLE, || outgoing.send_rest(self.stream.as_fd()));
         match tokio::time::timeout(WRITE_PATIENCE, sent).await {
             Ok(sent) => Ok(sent?),
             Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "the peer does not read").into()),
@@ -85,11 +99,21 @@ impl LineSocket {
     /// [`LineError`].
     pub async fn receive<T: DeserializeOwned>(&mut self) -> Result<T, LineError> {
         loop {
-            if let Some(end) = self.bytes.iter().position(|byte| *byte == b'\n') {
-                let line: Vec<u8> = self.bytes.drain(..=end).collect();
-                return Ok(wire::decode(&line)?);
+            // From where the last search ended: a peer that sends byte by byte must not have all of it searched each time.
+            let fresh = self.bytes.get(self.searched..).unwrap_or_default();
+            if let Some(end) = fresh.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.bytes.drain(..=self.searched + end).collect();
+                self.searched = 0;
+                // What grew for one long line is given back.
+                self.bytes.shrink_to(KEPT_BYTES);
+                return if line.len() > self.longest {
+                    Err(WireError::TooLong.into())
+                } else {
+                    Ok(wire::decode(&line)?)
+                };
             }
-            if self.bytes.len() > wire::MAX_LINE_BYTES {
+            self.searched = self.bytes.len();
+            if self.bytes.len() > self.longest {
                 return Err(WireError::TooLong.into());
             }
             let (stream, bytes, descriptors) = (&self.stream, &mut self.bytes, &mut self.descriptors);
@@ -97,6 +121,7 @@ impl LineSocket {
             if read == 0 {
                 return Err(LineError::Closed);
             }
+            self.descriptors.iter().for_each(let_go_at_once);
             if self.descriptors.len() > self.most {
                 return Err(LineError::TooManyDescriptors { most: self.most });
             }
@@ -112,5 +137,62 @@ impl LineSocket {
             return Err(LineError::MissingDescriptors { announced: count, arrived: self.descriptors.len() });
         }
         Ok(self.descriptors.drain(..count).collect())
+    }
+
+    /// Hangs up on a peer that is not trusted, without being kept waiting by what it sent.
+    ///
+    /// Whoever closes the last descriptor of a TCP socket with `SO_LINGER` waits as long as that says (socket(7)), and what
+    /// lies unread in a socket is closed with it: so nothing more is let in, and what is there is taken out first.
+    pub fn put_away(mut self) {
+        // Fails only if the peer is gone, and then nothing more comes either.
+        let _ = nix::sys::socket::shutdown(self.stream.as_raw_fd(), nix::sys::socket::Shutdown::Both);
+        while let Ok(1..) = scm::receive(self.stream.as_fd(), &mut self.bytes, &mut self.descriptors) {
+            self.descriptors.iter().for_each(let_go_at_once);
+            self.descriptors.clear();
+            self.bytes.clear();
+        }
+    }
+}
+
+/// A peer's descriptor that is a socket is to be closed without waiting. Others have no such setting.
+fn let_go_at_once(descriptor: &OwnedFd) {
+    let at_once = nix::libc::linger { l_onoff: 0, l_linger: 0 };
+    let _ = nix::sys::socket::setsockopt(descriptor, nix::sys::socket::sockopt::Linger, &at_once);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[tokio::test]
+    async fn a_line_that_comes_byte_by_byte_is_not_searched_again_and_again() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut socket = LineSocket::new(there);
+        let bytes = wire::MAX_LINE_BYTES;
+        let began = Instant::now();
+        let feed = async {
+            let text = vec![b' '; 512];
+            for _ in 0..bytes / text.len() - 1 {
+                while here.try_write(&text).is_err() {
+                    here.writable().await.unwrap();
+                }
+            }
+            while here.try_write(b"7\n8\n").is_err() {
+                here.writable().await.unwrap();
+            }
+        };
+        let read = async { (socket.receive::<u8>().await.unwrap(), socket.receive::<u8>().await.unwrap()) };
+        assert_eq!(tokio::join!(feed, read).1, (7, 8));
+        assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn a_line_has_a_longest_length() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let mut socket = LineSocket::limited(there, 0).with_longest_line(8);
+        here.try_write(b"[1, 2, 3, 4]\n").unwrap();
+        let error = socket.receive::<Vec<u8>>().await.unwrap_err();
+        assert!(matches!(error, LineError::Wire(WireError::TooLong)), "{error:?}");
     }
 }

@@ -1,21 +1,37 @@
 //! The services a guest needs from its link: DHCP and router advertisements, from sockets that somebody
 //! with power bound for us.
 
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use garboard_net::Sockets;
 use garboard_net::dhcp::{DhcpOptions, GuestService, PrivateOption, serve as serve_guest};
 use garboard_protocol::agent::SocketKind;
 use garboard_protocol::paths;
 
-use super::agent_client::{AgentClient, Plumbed};
-use super::run::Bench;
+use super::agent_client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
+use super::run::{Bench, Setting};
 use crate::plan::{InterfacePlan, LaunchPlan};
 use crate::vm::Chain;
 
-/// The sockets again, for a supervisor that finds its machine running.
-pub(crate) async fn regain(bench: &Bench, plan: &LaunchPlan) -> Vec<Plumbed> {
+/// How long a running machine is not looked at because the node agent is away.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The sockets again, for a supervisor that finds its machine running. A node agent that is away is waited for in the
+/// background.
+pub(crate) async fn regain(bench: &Bench, plan: &Arc<LaunchPlan>) -> Vec<Plumbed> {
     let socket = bench.shared.join(paths::AGENT_SOCKET);
+    if bench.setting == Setting::Pod {
+        let answered = tokio::time::timeout(PATIENCE, until_answered(&socket, Ask::Sockets, &plan.interfaces));
+        return match answered.await {
+            Ok(regained) => regained.unwrap_or_else(not_served),
+            Err(_) => {
+                tokio::spawn(regain_in_pod(socket, Arc::clone(plan)));
+                Vec::new()
+            }
+        };
+    }
     if !socket.exists() {
         return Vec::new();
     }
@@ -23,10 +39,17 @@ pub(crate) async fn regain(bench: &Bench, plan: &LaunchPlan) -> Vec<Plumbed> {
         Ok(mut agent) => agent.sockets(&plan.interfaces).await,
         Err(error) => Err(error),
     };
-    regained.unwrap_or_else(|error| {
-        tracing::error!(error = %Chain(&error), "DHCP is not served any more; the guest keeps its lease until it restarts");
-        Vec::new()
-    })
+    regained.unwrap_or_else(not_served)
+}
+
+async fn regain_in_pod(socket: PathBuf, plan: Arc<LaunchPlan>) {
+    let interfaces = until_answered(&socket, Ask::Sockets, &plan.interfaces).await.unwrap_or_else(not_served);
+    serve(interfaces, plan).await;
+}
+
+fn not_served(error: AgentError) -> Vec<Plumbed> {
+    tracing::error!(error = %Chain(&error), "DHCP is not served any more; the guest keeps its lease until it restarts");
+    Vec::new()
 }
 
 /// Serves every interface until the supervisor goes.

@@ -66,12 +66,51 @@ async fn converse(
     pause: &mut Duration,
 ) -> Result<(), AgentError> {
     loop {
-        let newest = status.borrow_and_update().clone();
+        // A supervisor that was started again does not know yet whether its guest is paused, and must not say no.
+        let Ok(newest) = status.wait_for(|status| status.heard).await.map(|newest| newest.clone()) else {
+            return Ok(());
+        };
         agent.report(&newest).await?;
         note.send_replace(newest.generation);
         *pause = FIRST_PAUSE;
         if status.changed().await.is_err() {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::supervisor::line_socket::LineSocket;
+    use garboard_net::GuestAddresses;
+    use garboard_protocol::agent::{AgentReply, AgentRequest};
+    use garboard_protocol::control::PauseReason;
+
+    fn status(generation: u64, heard: bool, paused: Option<PauseReason>) -> Status {
+        let status: Status = serde_json::from_value(serde_json::json!({
+            "generation": generation, "namespace": "default", "name": "vm", "uid": "u", "phase": "Running",
+            "phaseSinceMs": 0, "paused": null, "stopping": false, "softwareEmulation": false, "machine": "pc-q35-7.2",
+            "memoryBytes": 1, "vcpus": 1, "interfaces": [], "guest": null, "taints": [], "supervisorPid": 1,
+            "resets": 0, "ended": null,
+        }))
+        .unwrap();
+        Status { heard, paused, ..status }
+    }
+
+    #[tokio::test]
+    async fn what_is_not_known_yet_is_not_reported() {
+        let directory = tempfile::tempdir().unwrap();
+        let agent = tokio::net::UnixListener::bind(directory.path().join(paths::AGENT_SOCKET)).unwrap();
+        let (publish, published) = watch::channel(status(1, false, None));
+        let reporter = start(directory.path(), published);
+        let (stream, _) = agent.accept().await.unwrap();
+        publish.send_replace(status(2, false, None));
+        publish.send_replace(status(3, true, Some(PauseReason::PausedByUser)));
+        let mut socket = LineSocket::new(stream);
+        let AgentRequest::Report { status } = socket.receive().await.unwrap() else { panic!("no report") };
+        assert_eq!((status.generation, status.paused), (3, Some(PauseReason::PausedByUser)));
+        socket.send(&AgentReply::<GuestAddresses>::Noted, &[]).await.unwrap();
+        reporter.finish().await;
     }
 }

@@ -24,6 +24,7 @@ pub(crate) fn first_status(order: &Order, journal: &Journal) -> Status {
         phase: if runs { Phase::Running } else { Phase::Scheduled },
         phase_since_ms: if runs { journal.started_at_ms } else { now_ms() },
         paused: None,
+        heard: false,
         stopping: false,
         software_emulation: false,
         machine: String::new(),

@@ -19,45 +19,51 @@ const WRITE_PATIENCE_MS: u16 = 5000;
 /// # Errors
 /// Whatever `sendmsg(2)` says; `InvalidInput` if there are more messages needed than bytes to carry them.
 pub(crate) fn send_all(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut outgoing = Outgoing::new(bytes, descriptors);
     loop {
-        match try_send_all(socket, bytes, descriptors) {
+        match outgoing.send_rest(socket) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_writable(socket)?,
             other => return other,
         }
     }
 }
 
-/// As [`send_all`], but a socket that is full before anything was sent is `WouldBlock`.
-///
-/// # Errors
-/// As [`send_all`].
-pub(crate) fn try_send_all(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut rest = bytes;
-    let mut chunks = descriptors.chunks(MAX_DESCRIPTORS_PER_MESSAGE).peekable();
-    while let Some(chunk) = chunks.next() {
-        let part = if chunks.peek().is_some() { 1 } else { rest.len() };
-        if part == 0 || part > rest.len() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "more descriptors than bytes to carry them"));
-        }
-        let sent = send_part(socket, &rest[..part], chunk, rest.len() == bytes.len())?;
-        rest = &rest[sent..];
-    }
-    while !rest.is_empty() {
-        let sent = send_part(socket, rest, &[], rest.len() == bytes.len())?;
-        rest = &rest[sent..];
-    }
-    Ok(())
+/// A line on its way, with its descriptors. A socket that is full leaves it half-sent, to be gone on with.
+pub(crate) struct Outgoing<'a> {
+    bytes: &'a [u8],
+    descriptors: Vec<i32>,
 }
 
-fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>], first: bool) -> io::Result<usize> {
-    let numbers: Vec<i32> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
-    let rights = [ControlMessage::ScmRights(&numbers)];
+impl<'a> Outgoing<'a> {
+    /// Nothing is sent yet.
+    pub(crate) fn new(bytes: &'a [u8], descriptors: &'a [BorrowedFd<'_>]) -> Self {
+        Self { bytes, descriptors: descriptors.iter().map(AsRawFd::as_raw_fd).collect() }
+    }
+
+    /// Sends what is left.
+    ///
+    /// # Errors
+    /// Whatever `sendmsg(2)` says. `WouldBlock`: the socket is full, and this can be called again.
+    pub(crate) fn send_rest(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        while !self.bytes.is_empty() {
+            let count = self.descriptors.len().min(MAX_DESCRIPTORS_PER_MESSAGE);
+            // Messages that follow need a byte too, each.
+            let part = if self.descriptors.len() > count { 1 } else { self.bytes.len() };
+            let sent = send_part(socket, &self.bytes[..part], &self.descriptors[..count])?;
+            self.bytes = &self.bytes[sent..];
+            self.descriptors.drain(..count);
+        }
+        let unsent = || io::Error::new(io::ErrorKind::InvalidInput, "more descriptors than bytes to carry them");
+        if self.descriptors.is_empty() { Ok(()) } else { Err(unsent()) }
+    }
+}
+
+fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], numbers: &[i32]) -> io::Result<usize> {
+    let rights = [ControlMessage::ScmRights(numbers)];
     let control: &[ControlMessage<'_>] = if numbers.is_empty() { &[] } else { &rights };
     loop {
         match sendmsg::<UnixAddr>(socket.as_raw_fd(), &[IoSlice::new(bytes)], control, MsgFlags::MSG_NOSIGNAL, None) {
             Err(nix::errno::Errno::EINTR) => {}
-            // A half-sent line cannot be started again, so a full socket is waited for right here.
-            Err(nix::errno::Errno::EAGAIN) if !first => wait_writable(socket)?,
             other => return other.map_err(io::Error::from),
         }
     }

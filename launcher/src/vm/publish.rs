@@ -12,6 +12,7 @@ pub(super) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_m
         status.phase_since_ms = now_ms;
     }
     status.paused = paused(&life.state);
+    status.heard = !matches!(life.state, State::Launched);
     status.stopping = matches!(life.state, State::Stopping { .. } | State::Ending { .. });
     status.resets = life.memory.resets;
     if status.taints != taints {

@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -26,6 +26,27 @@ nix::ioctl_none!(
     0xb7,
     0x3
 );
+
+nix::ioctl_none!(
+    /// `NS_GET_USERNS`: a descriptor of the user namespace that owns a namespace.
+    ns_get_userns,
+    0xb7,
+    0x1
+);
+
+/// Whether the user namespace of this process owns a namespace. One that this process may not even see does not.
+pub(crate) fn is_owned_by_ours(namespace: BorrowedFd<'_>) -> io::Result<bool> {
+    // SAFETY: the request takes no argument and the descriptor is open for the whole call; that it is a namespace's was
+    // found out when the value it comes from was made.
+    let owner = match unsafe { ns_get_userns(namespace.as_raw_fd()) } {
+        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
+        Ok(number) => unsafe { OwnedFd::from_raw_fd(number) },
+        Err(Errno::EPERM) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    };
+    let (owner, ours) = (fstat(&owner)?, nix::sys::stat::stat("/proc/thread-self/ns/user")?);
+    Ok((owner.st_dev, owner.st_ino) == (ours.st_dev, ours.st_ino))
+}
 
 /// The identity of a network namespace; none if the descriptor is something else.
 pub(crate) fn identify(descriptor: BorrowedFd<'_>) -> io::Result<Option<Identity>> {

@@ -30,9 +30,9 @@ use garboard_storage::qcow2::{CreateError, ProbeError};
 pub use order::OrderError;
 pub(crate) use order::{Order, read_plan};
 
-use super::agent_client::{AgentClient, AgentError, Plumbed};
+use super::agent_client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
 use super::journal;
-use super::run::Bench;
+use super::run::{Bench, Setting};
 use crate::plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
 use descriptors::{Stock, obtain};
 use sockets::SocketError;
@@ -145,7 +145,7 @@ pub(crate) struct Prepared {
 
 /// Prepares a machine.
 pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, PrepareError> {
-    let mut agent = connect_agent(bench).await?;
+    let mut agent = keeper(bench).await?;
     let survey = survey::survey(&order, agent.as_mut()).await?;
     let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
     let plan = plan(&order.vmi, &order.facts, &options, order.stored.as_ref())?;
@@ -156,10 +156,15 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
     let mut stock = Stock::default();
     disks::fill(&order, &plan, survey, &mut stock)?;
     firmware::fill(&order, &plan, agent.as_mut(), &mut stock).await?;
-    if let Some(agent) = &mut agent {
-        let plumbed = agent.plumb(&plan.interfaces).await?;
-        stock.interfaces = plumbed.into_iter().map(|one| (one.interface.name.clone(), one)).collect();
-    }
+    let plumbed = match (&mut agent, bench.setting) {
+        (Some(keeper), _) => keeper.plumb(&plan.interfaces).await?,
+        (None, Setting::Pod) => {
+            let socket = bench.shared.join(paths::AGENT_SOCKET);
+            until_answered(&socket, Ask::Plumb, &plan.interfaces).await?
+        }
+        (None, Setting::Host) => Vec::new(),
+    };
+    stock.interfaces = plumbed.into_iter().map(|one| (one.interface.name.clone(), one)).collect();
     let for_helpers = helpers::fill(&plan, &mut stock)?;
     let mut opened = vec![descriptors::append(&bench.shared, paths::QEMU_LOG)?];
     for descriptor in &plan.descriptors {
@@ -171,9 +176,10 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
     Ok(Prepared { plan, launch, descriptors: opened, interfaces: stock.interfaces.into_values().collect() })
 }
 
-async fn connect_agent(bench: &Bench) -> Result<Option<AgentClient>, AgentError> {
+/// The keeper of a bare host, if it has a part in this machine. A node agent has none before the plan is made.
+async fn keeper(bench: &Bench) -> Result<Option<AgentClient>, AgentError> {
     let socket = bench.shared.join(paths::AGENT_SOCKET);
-    if !socket.exists() {
+    if bench.setting == Setting::Pod || !socket.exists() {
         return Ok(None);
     }
     AgentClient::connect(&socket, bench.setting.network_place()).await.map(Some)

@@ -1,0 +1,170 @@
+//! What a node offers to machines: what its labels are made of.
+//!
+//! As with a plan nothing is inferred. QEMU says which models it can give a guest on this processor, under the accelerator
+//! that guests get here: KVM where it really runs guests, else QEMU's translator.
+
+use std::collections::BTreeSet;
+
+use garboard_machine::facts::KvmState;
+use garboard_machine::features::Accelerator;
+use kvm_ioctls::{Cap, Kvm};
+use serde::{Deserialize, Serialize};
+
+use crate::qemu::{self, QemuBinary, QemuError};
+use crate::survey::{GatherError, GatherOptions, Survey};
+
+/// Properties of a CPU that are no feature of a processor, so that nobody asks for them by name.
+const NO_FEATURES: [&str; 17] = [
+    "check",
+    "cpuid-0xb",
+    "enforce",
+    "fill-mtrr-mask",
+    "full-cpuid-auto-level",
+    "host-cache-info",
+    "host-phys-bits",
+    "hotpluggable",
+    "hotplugged",
+    "kvm",
+    "l3-cache",
+    "legacy-cache",
+    "migratable",
+    "realized",
+    "start-powered-off",
+    "tcg-cpuid",
+    "vmware-cpuid-freq",
+];
+/// The planner switches it off in every model.
+const LEFT_OUT: &str = "mpx";
+
+/// Enlightenments of Hyper-V by the ability of KVM that says they are there.
+const HYPERV: [(Cap, &str); 5] = [
+    (Cap::Hyperv, "base"),
+    (Cap::HypervVapic, "vapic"),
+    (Cap::HypervTime, "time"),
+    (Cap::HypervSynic, "synic"),
+    (Cap::HypervSynic2, "synic2"),
+];
+
+/// What a node offers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NodeOffer {
+    /// What runs guests here.
+    pub accelerator: Accelerator,
+    /// Machine types, aliases among them.
+    pub machines: BTreeSet<String>,
+    /// CPU models of which a guest gets every feature.
+    pub cpu_models: BTreeSet<String>,
+    /// CPU features a guest can have, by all names QEMU knows them by.
+    pub cpu_features: BTreeSet<String>,
+    /// `GenuineIntel`, `AuthenticAMD`, …
+    pub cpu_vendor: String,
+    /// Enlightenments, of those that KVM tells one by one.
+    pub hyperv: BTreeSet<String>,
+    /// Frequency of the time stamp counter, Hz; `None` without KVM.
+    pub tsc_hz: Option<u64>,
+    /// Whether guests can have another frequency.
+    pub tsc_scalable: bool,
+}
+
+impl NodeOffer {
+    /// Asks QEMU, KVM and the processor.
+    ///
+    /// # Errors
+    /// There is no usable QEMU, or `/proc` cannot be read.
+    pub fn gather(options: &GatherOptions) -> Result<Self, GatherError> {
+        let survey = Survey::take(options)?;
+        let native = survey.kvm.state() == KvmState::Native;
+        let accelerator = if native { Accelerator::Kvm } else { Accelerator::Tcg };
+        let qemu = survey.qemu?;
+        let binary = QemuBinary::locate(&options.root, options.qemu.as_deref(), options.search_path.as_deref());
+        let models = qemu::models(&binary.map_err(QemuError::Locate)?, accelerator)?;
+        let machines = qemu.facts.features.machines.into_iter();
+        let features = qemu.cpu_features.get(&accelerator).cloned().unwrap_or_default();
+        let clock = if native { Clock::ask() } else { Clock::default() };
+        Ok(Self {
+            accelerator,
+            machines: machines.flat_map(|machine| machine.alias.into_iter().chain([machine.name])).collect(),
+            cpu_models: models.into_iter().filter(|(_, lacks)| is_whole(lacks)).map(|(name, _)| name).collect(),
+            cpu_features: features.into_iter().filter(|name| is_feature(name)).collect(),
+            cpu_vendor: survey.cpu.vendor,
+            hyperv: if native { enlightenments() } else { BTreeSet::new() },
+            tsc_hz: clock.hz,
+            tsc_scalable: clock.scalable,
+        })
+    }
+
+    /// Whether it is what this node would offer without KVM too.
+    #[must_use]
+    pub fn needs_kvm(&self) -> bool {
+        self.accelerator == Accelerator::Kvm
+    }
+}
+
+fn is_whole(lacks: &BTreeSet<String>) -> bool {
+    lacks.iter().all(|feature| feature == LEFT_OUT)
+}
+
+fn is_feature(name: &str) -> bool {
+    !name.starts_with("x-") && !NO_FEATURES.contains(&name)
+}
+
+fn enlightenments() -> BTreeSet<String> {
+    let Ok(kvm) = Kvm::new() else { return BTreeSet::new() };
+    HYPERV.iter().filter(|(cap, _)| kvm.check_extension(*cap)).map(|(_, name)| (*name).to_owned()).collect()
+}
+
+/// The time stamp counter as KVM shows it to guests.
+#[derive(Default)]
+struct Clock {
+    hz: Option<u64>,
+    scalable: bool,
+}
+
+impl Clock {
+    fn ask() -> Self {
+        let Ok(kvm) = Kvm::new() else { return Self::default() };
+        let khz = kvm.create_vm().and_then(|vm| vm.create_vcpu(0)).and_then(|vcpu| vcpu.get_tsc_khz());
+        Self {
+            hz: khz.ok().filter(|khz| *khz > 0).map(|khz| u64::from(khz) * 1000),
+            scalable: kvm.check_extension(Cap::TscControl),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::ProbeCache;
+
+    #[test]
+    fn what_is_no_feature_is_left_out() {
+        let names = ["avx2", "lahf-lm", "lahf_lm", "x-migrate-smi-count", "check", "kvm-pv-eoi"];
+        let kept: Vec<_> = names.into_iter().filter(|name| is_feature(name)).collect();
+        assert_eq!(kept, ["avx2", "lahf-lm", "lahf_lm", "kvm-pv-eoi"]);
+    }
+
+    #[test]
+    fn a_model_lacks_nothing_but_what_is_switched_off() {
+        let lacks = |names: &[&str]| is_whole(&names.iter().map(|name| (*name).to_owned()).collect());
+        assert!(lacks(&[]) && lacks(&["mpx"]));
+        assert!(!lacks(&["avx512f", "mpx"]));
+    }
+
+    #[test]
+    fn this_host_offers_the_models_of_its_qemu() {
+        let options = GatherOptions::new(ProbeCache::none(), std::env::var_os("PATH"));
+        let offer = match NodeOffer::gather(&options) {
+            Ok(offer) => offer,
+            Err(error) => {
+                eprintln!("skipped: {error}");
+                return;
+            }
+        };
+        assert!(offer.machines.contains("q35"), "{:?}", offer.machines);
+        assert!(offer.cpu_models.contains("qemu64"), "{:?}", offer.cpu_models);
+        // The translator has no AVX-512, and no KVM this is tested with lacks SSE2.
+        assert!(offer.needs_kvm() || !offer.cpu_models.contains("Icelake-Server"), "{:?}", offer.cpu_models);
+        assert!(offer.cpu_features.contains("sse2"), "{:?}", offer.cpu_features);
+    }
+}

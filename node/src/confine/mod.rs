@@ -1,0 +1,100 @@
+//! Giving up, at the start, the power that the agent does not use. Its container has all of it, because only a privileged
+//! one may open the node's devices; nothing of it is had back afterwards.
+//!
+//! | kept | for |
+//! | --- | --- |
+//! | `CAP_SYS_ADMIN` | entering the network namespace that a launcher hands over (setns(2)), and nothing else: see [`filter`] |
+//! | `CAP_NET_ADMIN` | bridges, taps, addresses, nftables and `/proc/sys/net` in there |
+//! | `CAP_NET_RAW` | the socket for router advertisements, and binding sockets to the guest's bridge |
+//! | `CAP_NET_BIND_SERVICE` | DHCP's ports, 67 and 547 |
+//!
+//! Not `CAP_SYS_PTRACE`, by which one could take over any process of the node: see [`looker`].
+
+mod filter;
+pub mod looker;
+
+use caps::{CapSet, Capability, CapsHashSet};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use looker::Looker;
+
+/// What is used.
+const KEPT: [Capability; 4] =
+    [Capability::CAP_SYS_ADMIN, Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_NET_BIND_SERVICE];
+
+/// Power could not be given up.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfineError {
+    /// Limits of this process.
+    #[error("could not raise the number of descriptors")]
+    Limit(#[source] nix::Error),
+    /// The thread that looks at callers.
+    #[error("could not start the thread that looks at callers, as user {}", looker::LAUNCHERS)]
+    Looker(#[source] std::io::Error),
+    /// Capabilities.
+    #[error("could not give up capabilities")]
+    Capabilities(#[from] caps::errors::CapsError),
+    /// System calls.
+    #[error("could not give up system calls")]
+    Filter(#[from] seccompiler::Error),
+    /// The filter itself.
+    #[error("the filter of system calls is not understood")]
+    Rules(#[from] seccompiler::BackendError),
+}
+
+/// Gives up what is not used, for good: of this thread and all that it starts. To be called before there are others.
+///
+/// # Errors
+/// [`ConfineError`]; then the agent is not to run.
+pub fn confine() -> Result<Looker, ConfineError> {
+    // Two descriptors for each connection, and a start may need hundreds for a guest with many queues.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(ConfineError::Limit)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(ConfineError::Limit)?;
+    let kept: CapsHashSet = KEPT.iter().copied().collect();
+    bound(&kept)?;
+    let looker = Looker::start().map_err(ConfineError::Looker)?;
+    keep(&kept)?;
+    filter::apply()?;
+    Ok(looker)
+}
+
+/// Programs started as root get no more than the bounding set has.
+fn bound(kept: &CapsHashSet) -> Result<(), caps::errors::CapsError> {
+    let mut others = caps::runtime::thread_all_supported();
+    others.retain(|each| !kept.contains(each));
+    others.into_iter().try_for_each(|other| caps::drop(None, CapSet::Bounding, other))
+}
+
+/// Gives up the other capabilities of this thread.
+fn keep(kept: &CapsHashSet) -> Result<(), caps::errors::CapsError> {
+    caps::clear(None, CapSet::Ambient)?;
+    caps::clear(None, CapSet::Inheritable)?;
+    // In this order: what is effective has to be permitted.
+    caps::set(None, CapSet::Effective, kept)?;
+    caps::set(None, CapSet::Permitted, kept)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_kept_is_gone_from_every_set() {
+        if !nix::unistd::geteuid().is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+        // A thread of its own: others of this test program keep theirs.
+        let status = std::thread::spawn(|| {
+            let kept = CapsHashSet::from([Capability::CAP_NET_ADMIN]);
+            bound(&kept).unwrap();
+            keep(&kept).unwrap();
+            std::fs::read_to_string("/proc/thread-self/status").unwrap()
+        });
+        let status = status.join().unwrap();
+        for (set, bits) in [("CapInh", 0), ("CapPrm", 1 << 12), ("CapEff", 1 << 12), ("CapBnd", 1 << 12), ("CapAmb", 0)]
+        {
+            assert!(status.contains(&format!("{set}:\t{bits:016x}")), "{set}: {status}");
+        }
+    }
+}

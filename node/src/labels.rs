@@ -1,0 +1,214 @@
+//! KubeVirt's labels of a node. Pure.
+//!
+//! The agent has the last word on the labels of [`FAMILIES`] and [`SINGLE`]: what it would not set is removed. What the
+//! launcher refuses (confidential guests, realtime, CPUs of their own) has no label, so that nothing is scheduled for it;
+//! nor has `host-model`, which is the host's own processor here and no named model.
+
+use std::collections::BTreeMap;
+
+use garboard_host::offer::NodeOffer;
+
+/// Whether machines may be scheduled here.
+pub const SCHEDULABLE: &str = "kubevirt.io/schedulable";
+/// When set to `true` by people, only [`SCHEDULABLE`] is the agent's.
+pub const SKIP: &str = "node-labeller.kubevirt.io/skip-node";
+
+const MODEL: &str = "cpu-model.node.kubevirt.io/";
+const FEATURE: &str = "cpu-feature.node.kubevirt.io/";
+const VENDOR: &str = "cpu-vendor.node.kubevirt.io/";
+const TIMER: &str = "cpu-timer.node.kubevirt.io/";
+const FREQUENCY: &str = "scheduling.node.kubevirt.io/tsc-frequency-";
+const HYPERV: &str = "hyperv.node.kubevirt.io/";
+const MACHINE: &str = "machine-type.node.kubevirt.io/";
+const ARCHITECTURE: &str = "kubevirt.io/vm-arch-";
+const KSM: &str = "kubevirt.io/ksm-enabled";
+
+/// Beginnings of labels that are the agent's: those it sets, and those of KubeVirt's that it never does.
+const FAMILIES: [&str; 11] = [
+    MODEL,
+    FEATURE,
+    VENDOR,
+    TIMER,
+    FREQUENCY,
+    HYPERV,
+    MACHINE,
+    ARCHITECTURE,
+    "host-model-cpu.node.kubevirt.io/",
+    "host-model-required-features.node.kubevirt.io/",
+    "cpu-model-migration.node.kubevirt.io/",
+];
+/// The same, whole.
+const SINGLE: [&str; 8] = [
+    SCHEDULABLE,
+    KSM,
+    "kubevirt.io/cpumanager",
+    "kubevirt.io/realtime",
+    "kubevirt.io/sev",
+    "kubevirt.io/sev-es",
+    "kubevirt.io/sev-snp",
+    "kubevirt.io/tdx",
+];
+
+/// The longest name of a label, after its slash.
+const LONGEST_NAME: usize = 63;
+
+/// What is known of a node.
+#[derive(Clone, Copy, Debug)]
+pub struct NodeState<'a> {
+    /// What its QEMU offers, if that could be found out.
+    pub offer: Option<&'a NodeOffer>,
+    /// The kubelet has its devices.
+    pub schedulable: bool,
+    /// `/dev/kvm` opens.
+    pub kvm: bool,
+    /// The kernel merges equal pages of memory.
+    pub ksm: bool,
+}
+
+/// The labels it should have.
+#[must_use]
+pub fn wanted(state: &NodeState<'_>) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::from([
+        (SCHEDULABLE.to_owned(), state.schedulable.to_string()),
+        (KSM.to_owned(), state.ksm.to_string()),
+        (format!("{ARCHITECTURE}{}", architecture()), "true".to_owned()),
+    ]);
+    let Some(offer) = state.offer else { return labels };
+    let mut family = |prefix: &str, names: &mut dyn Iterator<Item = &String>| {
+        let fitting = names.filter(|name| is_name(name));
+        labels.extend(fitting.map(|name| (format!("{prefix}{name}"), "true".to_owned())));
+    };
+    family(MACHINE, &mut offer.machines.iter());
+    family(VENDOR, &mut std::iter::once(&offer.cpu_vendor));
+    // A node that lost its KVM gives guests nothing of what was asked of it.
+    if state.kvm || !offer.needs_kvm() {
+        family(MODEL, &mut offer.cpu_models.iter());
+        family(FEATURE, &mut offer.cpu_features.iter());
+        family(HYPERV, &mut offer.hyperv.iter());
+        if let Some(hz) = offer.tsc_hz {
+            labels.insert(format!("{TIMER}tsc-frequency"), hz.to_string());
+            labels.insert(format!("{TIMER}tsc-scalable"), offer.tsc_scalable.to_string());
+            labels.insert(format!("{FREQUENCY}{hz}"), "true".to_owned());
+        }
+    }
+    labels
+}
+
+/// What has to change for a node to have what is wanted: new values, and nothing for what is to go.
+#[must_use]
+pub fn difference(
+    node: &BTreeMap<String, String>,
+    annotations: &BTreeMap<String, String>,
+    wanted: &BTreeMap<String, String>,
+) -> BTreeMap<String, Option<String>> {
+    let skipped = annotations.get(SKIP).is_some_and(|value| value == "true");
+    let is_ours = |label: &str| if skipped { label == SCHEDULABLE } else { belongs_to_agent(label) };
+    let set = wanted.iter().filter(|(label, value)| is_ours(label) && node.get(*label) != Some(value));
+    let gone = node.keys().filter(|label| is_ours(label) && !wanted.contains_key(*label));
+    set.map(|(label, value)| (label.clone(), Some(value.clone())))
+        .chain(gone.map(|label| (label.clone(), None)))
+        .collect()
+}
+
+fn belongs_to_agent(label: &str) -> bool {
+    SINGLE.contains(&label) || FAMILIES.iter().any(|family| label.starts_with(family))
+}
+
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// Whether Kubernetes takes it as the name of a label.
+fn is_name(name: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    bytes.len() <= LONGEST_NAME && bytes.iter().copied().all(inner) && outer(bytes.first()) && outer(bytes.last())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use garboard_machine::features::Accelerator;
+
+    fn names(list: &[&str]) -> std::collections::BTreeSet<String> {
+        list.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    fn offer() -> NodeOffer {
+        NodeOffer {
+            accelerator: Accelerator::Kvm,
+            machines: names(&["q35", "pc-q35-7.2"]),
+            cpu_models: names(&["qemu64", "Skylake-Client-noTSX-IBRS"]),
+            cpu_features: names(&["avx2", "lahf_lm", "sse4.1"]),
+            cpu_vendor: "GenuineIntel".into(),
+            hyperv: names(&["synic"]),
+            tsc_hz: Some(2_400_000_000),
+            tsc_scalable: false,
+        }
+    }
+
+    fn labels(offer: Option<&NodeOffer>, kvm: bool) -> BTreeMap<String, String> {
+        wanted(&NodeState { offer, schedulable: true, kvm, ksm: false })
+    }
+
+    #[test]
+    fn what_is_offered_is_labelled() {
+        let labels = labels(Some(&offer()), true);
+        for label in [
+            "kubevirt.io/schedulable",
+            "machine-type.node.kubevirt.io/q35",
+            "cpu-model.node.kubevirt.io/Skylake-Client-noTSX-IBRS",
+            "cpu-feature.node.kubevirt.io/sse4.1",
+            "cpu-vendor.node.kubevirt.io/GenuineIntel",
+            "hyperv.node.kubevirt.io/synic",
+            "scheduling.node.kubevirt.io/tsc-frequency-2400000000",
+        ] {
+            assert_eq!(labels.get(label).map(String::as_str), Some("true"), "{label}");
+        }
+        assert_eq!(labels["cpu-timer.node.kubevirt.io/tsc-frequency"], "2400000000");
+        assert!(labels.keys().all(|label| belongs_to_agent(label)), "{labels:?}");
+    }
+
+    #[test]
+    fn without_kvm_nothing_of_it_is_promised() {
+        let lost = labels(Some(&offer()), false);
+        assert!(!lost.keys().any(|label| label.starts_with(MODEL) || label.starts_with(FEATURE)), "{lost:?}");
+        assert!(lost.contains_key("machine-type.node.kubevirt.io/q35"));
+        let emulated = NodeOffer { accelerator: Accelerator::Tcg, ..offer() };
+        assert!(labels(Some(&emulated), false).contains_key("cpu-model.node.kubevirt.io/qemu64"));
+        assert_eq!(labels(None, true).len(), 3);
+    }
+
+    #[test]
+    fn a_word_that_is_no_name_is_no_label() {
+        let odd = NodeOffer { cpu_models: names(&["../x", "", "-a", "a b", &"m".repeat(64)]), ..offer() };
+        assert!(!labels(Some(&odd), true).keys().any(|label| label.starts_with(MODEL)));
+    }
+
+    #[test]
+    fn only_what_differs_is_written_and_what_is_not_true_any_more_goes() {
+        let wanted = labels(Some(&offer()), true);
+        let mut node = wanted.clone();
+        let none = BTreeMap::new();
+        node.insert("kubernetes.io/os".into(), "linux".into());
+        assert!(difference(&node, &none, &wanted).is_empty());
+        node.insert("cpu-model.node.kubevirt.io/EPYC".into(), "true".into());
+        node.insert("kubevirt.io/sev".into(), "".into());
+        node.insert("kubevirt.io/theirs".into(), "".into());
+        node.insert(SCHEDULABLE.into(), "false".into());
+        let changes = difference(&node, &none, &wanted);
+        let expected = [
+            ("cpu-model.node.kubevirt.io/EPYC".to_owned(), None),
+            (SCHEDULABLE.to_owned(), Some("true".to_owned())),
+            ("kubevirt.io/sev".to_owned(), None),
+        ];
+        assert_eq!(changes, BTreeMap::from(expected));
+        let skip = BTreeMap::from([(SKIP.to_owned(), "true".to_owned())]);
+        assert_eq!(difference(&node, &skip, &wanted).into_keys().collect::<Vec<_>>(), [SCHEDULABLE]);
+    }
+}

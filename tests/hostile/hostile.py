@@ -1,0 +1,397 @@
+#!/usr/bin/env python3
+"""What a tenant's pod that has the node agent's socket may try. Run inside such a pod by scripts/check-hostile.
+
+  hostile.py ATTEMPT [ARGUMENT…]
+
+Each attempt says what was answered, one line each, and ends with 1 when the agent let something through or kept it
+waiting. The agent's socket is where the device plugin mounts it.
+"""
+
+import array
+import ctypes
+import json
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+
+AGENT = "/run/garboard-agent/agent.sock"
+NEW_USER, NEW_NET = 0x10000000, 0x40000000
+ESCAPES = "\x1b[31m\r\n{\"level\":\"INFO\",\"message\":\"forged\"}\x00"
+# An answer that takes longer was held up by somebody.
+PATIENCE = 10
+
+
+class Agent:
+    """A connection to the agent."""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_UNIX)
+        self.socket.settimeout(PATIENCE)
+        self.socket.connect(AGENT)
+
+    @classmethod
+    def over(cls, connection):
+        """A connection that somebody else made, or will make."""
+        agent = cls.__new__(cls)
+        agent.socket = connection
+        agent.socket.settimeout(PATIENCE)
+        return agent
+
+    def send(self, data, descriptors=()):
+        ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", descriptors))] if descriptors else []
+        sent = self.socket.sendmsg([data], ancillary)
+        self.socket.sendall(data[sent:])
+
+    def answer(self):
+        """The next line; `closed` when the agent hung up."""
+        line = b""
+        try:
+            while not line.endswith(b"\n"):
+                data = self.socket.recv(65536)
+                if not data:
+                    return "closed"
+                line += data
+        except (ConnectionResetError, BrokenPipeError):
+            return "closed"
+        except TimeoutError:
+            return "nothing"
+        answered = json.loads(line)
+        return answered.get("reason", answered["answer"])
+
+    def ask(self, request, descriptors=()):
+        try:
+            self.send(json.dumps(request).encode() + b"\n", descriptors)
+        except (BrokenPipeError, ConnectionResetError):
+            return "closed"
+        return self.answer()
+
+
+def plumb(queues=1, mac="02:00:00:aa:bb:01", name="default", ask="Plumb"):
+    interface = {"name": name, "tap": "tap0", "mac": mac, "queues": queues, "binding": {"binding": "bridge"}}
+    return {"ask": ask.lower(), "interfaces": [interface]}
+
+
+def report(uid, generation=1, **changes):
+    status = {
+        "generation": generation, "namespace": "default", "name": "x", "uid": uid, "phase": "Running",
+        "phaseSinceMs": 0, "paused": None, "stopping": False, "softwareEmulation": True, "machine": "forged",
+        "memoryBytes": 1, "vcpus": 1, "interfaces": [], "guest": None, "taints": [], "supervisorPid": 1, "resets": 0,
+        "ended": None,
+    }
+    return {"ask": "report", "status": {**status, **changes}}
+
+
+failed = []
+
+
+def expect(what, answered, *words):
+    fine = any(word in answered for word in words)
+    print(("ok      " if fine else "FAILED  ") + f"{what}: {answered[:160]!r}", flush=True)
+    if not fine:
+        failed.append(what)
+
+
+def own_network():
+    return os.open("/proc/self/ns/net", os.O_RDONLY)
+
+
+# ---- attempts --------------------------------------------------------------------------------------------------------
+
+def stranger():
+    """A pod that is no launcher: one sentence, whatever it says."""
+    for what, request in [("says nothing", None), ("plumbs", plumb()), ("reports", report("x"))]:
+        agent = Agent()
+        answered = agent.answer() if request is None else agent.ask(request, [own_network()])
+        expect(what, answered, "no launcher pod", "closed")
+
+
+def lies(uid):
+    """A pod that looks like a launcher of the VMI `uid`, and says other things."""
+    other = "99999999-2222-3333-4444-555555555555"
+    expect("another's machine", Agent().ask(report(other)), "another VirtualMachineInstance")
+    expect("another's, escaped", Agent().ask(report(other + ESCAPES)), "another VirtualMachineInstance")
+    expect("a volume", Agent().ask({"ask": "volume", "name": "../../etc/shadow"}), "opens its volumes itself")
+    expect("no namespace", Agent().ask(plumb()), "has to come with the request")
+    expect("words", Agent().ask(plumb(mac=ESCAPES * 5000), [own_network()]), "no MAC address", "not a MAC", "closed")
+    expect("queues", Agent().ask(plumb(queues=100000), [own_network()]), "number of queues", "1 to 256")
+    many = plumb()
+    many["interfaces"] *= 1000
+    expect("interfaces", Agent().ask(many, [own_network()]), "more than any machine has")
+    expect("nonsense", Agent().ask({"ask": "everything"}), "closed")
+    expect("no JSON", Agent().ask(ESCAPES), "closed")
+    # Taken, and not believed: the caller of this program looks at the VMI.
+    ended = {"cause": {"cause": "guestPanic"}, "sentence": "forged" + ESCAPES, "report": None, "atMs": 1}
+    for phase, changes in [("Running", {}), ("Failed", {"ended": ended})]:
+        Agent().ask(report(uid, 2**62, phase=phase, **changes))
+
+
+def descriptors(borrowed):
+    """Descriptors that are no network namespace of ours. `borrowed` is where another pod lends its own."""
+    pipe, _ = os.pipe()
+    kinds = {
+        "a file": os.open("/proc/self/status", os.O_RDONLY),
+        "a directory": os.open("/", os.O_RDONLY),
+        "a path": os.open("/proc/self/ns/net", os.O_PATH),
+        "/dev/zero": os.open("/dev/zero", os.O_RDWR),
+        "a pipe": pipe,
+        "memory": os.memfd_create("net:[1]"),
+        "a socket": socket.socket(socket.AF_INET).detach(),
+        "the agent's own socket": Agent().socket.detach(),
+        "a PID namespace": os.open("/proc/self/ns/pid", os.O_RDONLY),
+        "a user namespace": os.open("/proc/self/ns/user", os.O_RDONLY),
+    }
+    for what, descriptor in kinds.items():
+        for ask in ["Plumb", "Sockets"]:
+            expect(f"{what}, {ask}", Agent().ask(plumb(ask=ask), [descriptor]), "cannot be used", "could not")
+    expect("253 of them", Agent().ask(plumb(), [kinds["a file"]] * 253), "closed")
+    expect("two", Agent().ask(plumb(), [own_network(), own_network()]), "closed")
+    expect("the node's own network", Agent().ask(plumb(), [borrow(borrowed)[0]]), "not the caller's own")
+    expect("a network of a tenant's own", nested(False), "not the caller's own")
+    expect("the same, called from inside", nested(True), "made inside the pod", "could not open")
+    network, socket_of_the_node = borrow(borrowed)
+    agent = Agent.over(socket.socket(fileno=socket_of_the_node))
+    agent.socket.connect(AGENT)
+    expect("the same, over a socket of the node's", agent.ask(plumb(), [network]), "not the caller's own")
+
+
+def nested(inside):
+    """A child in a user and network namespace of its own; it or its parent asks for that to be plumbed."""
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        made = ctypes.CDLL(None, use_errno=True).unshare(NEW_USER | NEW_NET) == 0
+        if not made:
+            ours.send(b"not")
+            os._exit(0)
+        if inside:
+            theirs.send(Agent().ask(plumb(), [own_network()]).encode())
+        else:
+            socket.send_fds(theirs, [b"descriptor"], [own_network()])
+        os._exit(0)
+    ours.settimeout(PATIENCE)
+    said, received, _, _ = socket.recv_fds(ours, 4096, 1)
+    os.waitpid(child, 0)
+    if said == b"not":
+        return "made inside the pod and not the caller's own, as far as none can be made here"
+    return said.decode() if inside else Agent().ask(plumb(), received)
+
+
+def borrow(path):
+    """The network namespace of another pod, and a socket made in it."""
+    lender = socket.socket(socket.AF_UNIX)
+    lender.connect(path)
+    _, received, _, _ = socket.recv_fds(lender, 1, 2)
+    return received
+
+
+def lend(path):
+    """Lends this pod's network namespace to whoever asks."""
+    if os.path.exists(path):
+        os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    os.chmod(path, 0o666)
+    listener.listen()
+    while True:
+        connection, _ = listener.accept()
+        socket.send_fds(connection, [b"x"], [own_network(), socket.socket(socket.AF_UNIX).detach()])
+
+
+def lingering():
+    """TCP sockets that keep whoever closes them last for an hour: the agent is to close them, and to go on."""
+    for step in ["taken", "left unread"]:
+        for _ in range(24):
+            agent = Agent()
+            try:
+                if step == "taken":
+                    agent.send(json.dumps(plumb()).encode() + b"\n", [stuck_socket()])
+                else:
+                    agent.send(b"x", [stuck_socket()])
+                    agent.send(b"x" * 300_000)
+            except (OSError, TimeoutError):
+                pass
+    began = time.monotonic()
+    answered = Agent().ask(report("x"))
+    expect("is still answered", answered, "another VirtualMachineInstance", "connections already", "no launcher")
+    expect("soon", "soon" if time.monotonic() - began < 2 else f"after {time.monotonic() - began:.1f} s", "soon")
+
+
+peers = []
+
+
+def stuck_socket():
+    """A TCP socket whose close waits: it has data that its peer does not take."""
+    listener = socket.socket()
+    listener.bind(("127.0.0.1", 0))
+    listener.listen()
+    here = socket.socket()
+    here.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 65536)
+    here.connect(listener.getsockname())
+    peers.append(listener.accept()[0])
+    here.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 3600))
+    here.setblocking(False)
+    try:
+        while True:
+            here.send(b"x" * 65536)
+    except BlockingIOError:
+        pass
+    return here.detach()
+
+
+def flood(stop):
+    """Everything at once, until there is the file `stop`: connections, halves of messages, large ones, byte by byte,
+    answers nobody reads."""
+    def goes_on():
+        return not os.path.exists(stop)
+
+    counts = {}
+
+    def again(what):
+        def loop():
+            while goes_on():
+                counts[what.__name__] = counts.get(what.__name__, 0) + 1
+                try:
+                    what(goes_on)
+                except OSError:
+                    pass
+        return loop
+
+    attempts = [connections, halves, large, drops, unread, refused, reports, forks]
+    threads = [threading.Thread(target=again(what)) for what in attempts]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    print(json.dumps(counts), flush=True)
+
+
+def connections(_goes_on):
+    held = [Agent() for _ in range(200)]
+    for agent in held:
+        agent.socket.close()
+
+
+def halves(_goes_on):
+    agent = Agent()
+    agent.send(b'{"ask": "plumb", "interfaces": [')
+    agent.socket.settimeout(1)
+    agent.answer()
+
+
+def large(_goes_on):
+    agent = Agent()
+    for _ in range(64):
+        agent.send(b"x" * 65536)
+
+
+def drops(goes_on):
+    agent = Agent()
+    agent.send(b"x" * 200_000)
+    while goes_on():
+        agent.send(b"x")
+
+
+def unread(goes_on):
+    agent = Agent()
+    agent.socket.settimeout(1)
+    line = json.dumps({"ask": "volume", "name": "x" * 1000}).encode() + b"\n"
+    while goes_on():
+        agent.send(line)
+
+
+def refused(_goes_on):
+    agent = Agent()
+    for _ in range(50):
+        agent.ask(plumb(mac=ESCAPES * 100), [os.open("/dev/zero", os.O_RDWR)])
+
+
+def reports(_goes_on):
+    agent = Agent()
+    for _ in range(50):
+        agent.ask(report("x" * 1000))
+
+
+def forks(_goes_on):
+    child = os.fork()
+    if child == 0:
+        try:
+            Agent()
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+
+
+def deaths():
+    """A caller that dies at every step, and what others do with what it left."""
+    steps = {
+        "connected": lambda agent: None,
+        "half a line": lambda agent: agent.send(b'{"ask": "plu'),
+        "a descriptor without a line": lambda agent: agent.send(b"{", [own_network()]),
+        "a request": lambda agent: agent.send(json.dumps(plumb(ask="Sockets")).encode() + b"\n", [own_network()]),
+        "two requests": lambda agent: agent.send((json.dumps(report("x")) + "\n").encode() * 2),
+    }
+    for what, step in steps.items():
+        for _ in range(20):
+            child = os.fork()
+            if child == 0:
+                step(Agent())
+                os._exit(0)
+            os.waitpid(child, 0)
+        expect(f"died after: {what}", Agent().ask(report("x")), "another VirtualMachineInstance", "connections already")
+    # The connection outlives the process that made it: nothing is made for it any more.
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        agent = Agent()
+        socket.send_fds(theirs, [b"x"], [agent.socket.fileno()])
+        os._exit(0)
+    ours.settimeout(PATIENCE)
+    _, received, _, _ = socket.recv_fds(ours, 1, 1)
+    os.waitpid(child, 0)
+    heir = Agent.over(socket.socket(fileno=received[0]))
+    expect("inherited a connection", heir.ask(plumb(), [own_network()]), "could not open the network", "has ended", "closed")
+
+
+def gone(go, result):
+    """Called by a process that has ended when the agent gets to it: the agent is stopped until the file `go` is there."""
+    child = os.fork()
+    if child == 0:
+        agent = Agent()
+        agent.send(json.dumps(plumb()).encode() + b"\n", [own_network()])
+        os._exit(0)
+    os.waitpid(child, 0)
+    with open(result, "w") as file:
+        file.write("left")
+    wait_for(go)
+
+
+def late(uid, go, result):
+    """Goes on talking after its pod was deleted."""
+    agent = Agent()
+    first = agent.ask(report(uid))
+    with open(result + ".first", "w") as file:
+        file.write(first)
+    wait_for(go)
+    answered = agent.ask(plumb(), [own_network()])
+    with open(result + ".new", "w") as file:
+        file.write(answered)
+    os.rename(result + ".new", result)
+
+
+def wait_for(path):
+    while not os.path.exists(path):
+        time.sleep(0.05)
+
+
+def sleep():
+    """Until it is told to go."""
+    time.sleep(100_000)
+
+
+if __name__ == "__main__":
+    attempts = [stranger, lies, descriptors, lend, lingering, flood, deaths, gone, late, sleep]
+    {attempt.__name__: attempt for attempt in attempts}[sys.argv[1]](*sys.argv[2:])
+    sys.exit(1 if failed else 0)
