@@ -58,11 +58,11 @@ pub fn command(question: &GuestQuestion, within_seconds: u32) -> Vec<String> {
     words
 }
 
-/// The question of a command, without its first two words.
+/// The question of a command and how long its answer may take, seconds; without the command's first two words.
 ///
 /// # Errors
 /// [`ProbeError::Usage`].
-pub fn parse(arguments: &[String]) -> Result<ControlRequest, ProbeError> {
+pub fn parse(arguments: &[String]) -> Result<(GuestQuestion, u32), ProbeError> {
     let (seconds, words) = arguments.split_first().ok_or(ProbeError::Usage)?;
     let within_seconds = seconds.parse().map_err(|_| ProbeError::Usage)?;
     let question = match words {
@@ -72,7 +72,7 @@ pub fn parse(arguments: &[String]) -> Result<ControlRequest, ProbeError> {
         }
         _ => return Err(ProbeError::Usage),
     };
-    Ok(ControlRequest::Probe { question, within_seconds })
+    Ok((question, within_seconds))
 }
 
 /// Puts the question of a command line to the supervisor of a shared directory.
@@ -80,15 +80,15 @@ pub fn parse(arguments: &[String]) -> Result<ControlRequest, ProbeError> {
 /// # Errors
 /// [`ProbeError`] unless the guest is well.
 pub fn run(shared: &Path, arguments: &[String]) -> Result<(), ProbeError> {
-    let request = parse(arguments)?;
-    let within = match &request {
-        ControlRequest::Probe { within_seconds, .. } => Duration::from_secs(u64::from(*within_seconds)),
-        _ => return Err(ProbeError::Usage),
-    };
+    let (question, within_seconds) = parse(arguments)?;
+    let within = Duration::from_secs(u64::from(within_seconds));
+    let request = ControlRequest::Probe { question, within_seconds };
     match ask(shared, &request, within + MARGIN).map_err(ProbeError::Supervisor)? {
         ControlReply::Healthy => Ok(()),
         ControlReply::Denied { reason } => Err(ProbeError::Unwell { reason }),
-        _ => Err(ProbeError::Nonsense),
+        ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Streaming => {
+            Err(ProbeError::Nonsense)
+        }
     }
 }
 
@@ -120,7 +120,7 @@ mod tests {
         let exec = GuestQuestion::Exec { command: vec!["sh".into(), "-c".into(), "test -e /x".into(), "--".into()] };
         for question in [GuestQuestion::Ping, exec] {
             let words = command(&question, 3);
-            assert_eq!(parse(&words[2..]).unwrap(), ControlRequest::Probe { question, within_seconds: 3 });
+            assert_eq!(parse(&words[2..]).unwrap(), (question, 3));
         }
         for wrong in [&["ping"][..], &["1"], &["1", "exec", "--"], &["1", "exec", "true"], &["1", "ping", "x"]] {
             let words: Vec<String> = wrong.iter().map(|word| (*word).to_owned()).collect();
