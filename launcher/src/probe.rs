@@ -21,8 +21,8 @@ pub const WORD: &str = "--probe";
 const ANSWER_BYTES: u64 = 64 * 1024;
 /// What is left to the way from the guest to the kubelet.
 const MARGIN: Duration = Duration::from_millis(500);
-/// How long to wait before a supervisor that is being replaced is tried again.
-const PAUSE: Duration = Duration::from_millis(50);
+/// The least that is waited for an answer.
+const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Why the guest is not well, or not known to be.
 #[derive(Debug, thiserror::Error)]
@@ -94,14 +94,9 @@ pub fn run(shared: &Path, arguments: &[String]) -> Result<(), ProbeError> {
 
 fn ask(shared: &Path, request: &ControlRequest, within: Duration) -> std::io::Result<ControlReply> {
     let deadline = Instant::now() + within;
-    let stream = loop {
-        match UnixStream::connect(shared.join(paths::CONTROL_SOCKET)) {
-            Ok(stream) => break stream,
-            Err(_) if Instant::now() + PAUSE < deadline => std::thread::sleep(PAUSE),
-            Err(error) => return Err(error),
-        }
-    };
-    let left = deadline.saturating_duration_since(Instant::now()).max(PAUSE);
+    // A supervisor that is just being started again fails one probe; how many count is the manifest's failureThreshold.
+    let stream = UnixStream::connect(shared.join(paths::CONTROL_SOCKET))?;
+    let left = deadline.saturating_duration_since(Instant::now()).max(SHORTEST);
     stream.set_read_timeout(Some(left))?;
     (&stream).write_all(&wire::encode(request)?)?;
     let mut line = Vec::new();
