@@ -92,7 +92,7 @@ async fn sign(
         ksm: HostRoot::real().read_trimmed("/sys/kernel/mm/ksm/run").as_deref() == Some("1"),
     };
     let wanted = labels::wanted(&state);
-    let before = marks.take().unwrap_or_default();
+    let before = marks.clone().unwrap_or_default();
     let changes = labels::difference(&before.labels, &before.annotations, &wanted);
     if !changes.is_empty() {
         tracing::info!(changes = changes.len(), schedulable = state.schedulable, "the node's labels change");

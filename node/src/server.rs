@@ -154,6 +154,10 @@ impl<R: Reports> Server<R> {
 
     async fn hear(&self, socket: &mut LineSocket, caller: Caller) {
         let Some(pod) = self.launcher_pod(&caller.pod).await else {
+            if !self.pods.is_known() {
+                // Nobody can tell yet. Hung up on without a no, a launcher asks again.
+                return;
+            }
             let reason = "the caller is in no launcher pod of this node";
             if self.tells_refusal(Some(&caller), reason) {
                 say(socket, reason.to_owned()).await;

@@ -180,3 +180,26 @@ fn the_gate_follows_the_processors() {
     assert_eq!(unpaused(&Status { phase: Phase::Scheduled, ..report(1) }), None);
     assert_eq!(unpaused(&ended(ExitCause::GuestShutdown)), None);
 }
+
+#[test]
+fn only_pods_that_the_controller_counts_are_believed() {
+    for active in [json!({}), json!({"99999999-7c1f-4d57-9c5e-6f0c7d6a1b2c": "node-1"})] {
+        let status = json!({"phase": "Scheduled", "nodeName": "node-1", "activePods": active});
+        assert_eq!(next(&report(1), &vmi(status)), None);
+    }
+}
+
+#[test]
+fn a_report_is_cut_to_what_a_launcher_would_say() {
+    let long = "\u{e4}".repeat(10_000);
+    let mut told = ended(ExitCause::GuestPanic);
+    told.ended.as_mut().unwrap().sentence.clone_from(&long);
+    told.machine.clone_from(&long);
+    let addresses = vec!["10.0.2.2".to_owned(); 100];
+    told.interfaces = vec![InterfaceStatus { name: long, addresses, ..InterfaceStatus::default() }; 100];
+    let told = bounded(told);
+    assert_eq!((told.interfaces.len(), told.interfaces[0].addresses.len()), (64, 64));
+    assert_eq!(told.interfaces[0].name.chars().count(), 256);
+    assert_eq!((told.machine.chars().count(), told.ended.unwrap().sentence.chars().count()), (256, 1024));
+    assert_eq!(bounded(report(3)), report(3));
+}

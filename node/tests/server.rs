@@ -18,6 +18,7 @@ use garboard_node::pods::LauncherPod;
 use garboard_node::server::{Reports, Server, listen};
 use garboard_protocol::agent::{AgentReply, AgentRequest, BindingRequest, InterfaceRequest};
 use garboard_protocol::control::Status;
+use kube::runtime::watcher::Event;
 use tokio::net::UnixStream;
 
 const POD: &str = "0c6b6b0e-7c1f-4d57-9c5e-6f0c7d6a1b2c";
@@ -43,6 +44,13 @@ struct Stage {
 impl Stage {
     /// The server runs, and this process is in a pod, as its control groups say.
     fn set(cgroups: &str) -> Self {
+        let stage = Self::unknown(cgroups);
+        known(&stage.pods, &[]);
+        stage
+    }
+
+    /// The API server has not said anything yet.
+    fn unknown(cgroups: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let own = directory.path().join(std::process::id().to_string());
         std::fs::create_dir_all(own.join("ns")).unwrap();
@@ -63,6 +71,14 @@ impl Stage {
 
     fn path(&self) -> PathBuf {
         self.directory.path().join("agent.sock")
+    }
+}
+
+/// The API server has said that there are these and no others.
+fn known(pods: &Mirror<LauncherPod>, all: &[LauncherPod]) {
+    let all = all.iter().cloned().map(Event::InitApply);
+    for event in [Event::Init].into_iter().chain(all).chain([Event::InitDone]) {
+        pods.apply(event, |pod: LauncherPod| (pod.uid.to_string(), Some(pod)));
     }
 }
 
@@ -252,4 +268,83 @@ async fn a_new_agent_takes_the_place_of_an_old_one() {
     assert_ne!(before.ino(), after.ino());
     assert_eq!(after.mode() & 0o777, 0o666);
     dial(&stage.path()).await;
+}
+
+#[tokio::test]
+async fn what_a_caller_says_is_not_said_again_at_length() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    let AgentRequest::Plumb { mut interfaces } = plumb() else { panic!() };
+    interfaces[0].mac = "\u{1b}[31m".repeat(20_000);
+    let own: OwnedFd = std::fs::File::open("/proc/self/ns/net").unwrap().into();
+    let reason = refusal(&mut socket, &AgentRequest::Plumb { interfaces }, &[own]).await;
+    assert!(reason.chars().count() < 500, "{}", reason.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn as_long_as_nobody_can_tell_nobody_is_refused() {
+    let fresh = Stage::unknown(&format!("0::/kubepods/pod{POD}/c\n"));
+    let mut socket = dial(&fresh.path()).await;
+    assert!(is_closed(&mut socket).await);
+}
+
+#[tokio::test]
+async fn a_request_has_an_end() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    socket.send(&"x".repeat(300 * 1024), &[]).await.ok();
+    assert!(is_closed(&mut socket).await);
+}
+
+#[tokio::test]
+async fn for_a_pod_that_is_gone_nothing_is_made() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    assert_eq!(ask(&mut socket, &report(VMI, 1), &[]).await, Reply::Noted);
+    known(&stage.pods, &[]);
+    let own: OwnedFd = std::fs::File::open("/proc/self/ns/net").unwrap().into();
+    assert!(refusal(&mut socket, &plumb(), &[own]).await.contains("not there any more"));
+    assert_eq!(ask(&mut socket, &report(VMI, 2), &[]).await, Reply::Noted, "its last report is still taken");
+}
+
+/// A TCP socket that keeps whoever closes it last for an hour, and its peer, which does not read.
+fn lingering() -> (OwnedFd, std::net::TcpStream) {
+    use std::io::Write;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut here = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (peer, _) = listener.accept().unwrap();
+    let forever = nix::libc::linger { l_onoff: 1, l_linger: 3600 };
+    nix::sys::socket::setsockopt(&here, nix::sys::socket::sockopt::Linger, &forever).unwrap();
+    here.set_nonblocking(true).unwrap();
+    while here.write(&[0; 65536]).is_ok() {}
+    (here.into(), peer)
+}
+
+#[tokio::test]
+async fn a_socket_that_lingers_keeps_nobody_waiting() {
+    let stage = Stage::in_launcher_pod();
+    let mut peers = Vec::new();
+    for read in [true, false] {
+        let mut socket = dial(&stage.path()).await;
+        let (lingering, peer) = lingering();
+        peers.push(peer);
+        if read {
+            socket.send(&plumb(), &[lingering.as_fd()]).await.unwrap();
+            drop(lingering);
+            let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("done") };
+            assert!(reason.contains("cannot be used"), "{reason}");
+        } else {
+            // It lies behind what ends the conversation.
+            socket.send(&serde_json::json!({"ask": "everything"}), &[]).await.unwrap();
+            socket.send(&plumb(), &[lingering.as_fd()]).await.ok();
+            drop(lingering);
+            assert!(is_closed(&mut socket).await);
+        }
+    }
+    let answered = async {
+        let mut socket = dial(&stage.path()).await;
+        ask(&mut socket, &report(VMI, 1), &[]).await
+    };
+    let answered = tokio::time::timeout(std::time::Duration::from_secs(20), answered).await;
+    assert_eq!(answered.expect("nobody is held up"), Reply::Noted);
 }
