@@ -123,12 +123,10 @@ impl ReconcileError {
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         let Self::Api { source, .. } = self else { return None };
-        match source.as_ref() {
-            kube::Error::Api(status) if (400..500).contains(&status.code) && status.code != 409 => {
-                Some(&status.message)
-            }
-            _ => None,
-        }
+        let kube::Error::Api(status) = source.as_ref() else { return None };
+        // 409: somebody was faster.
+        let is_refused = (400..500).contains(&status.code) && !status.is_conflict();
+        is_refused.then_some(status.message.as_str())
     }
 
     /// Whether it is worth a line in the log.
@@ -136,6 +134,12 @@ impl ReconcileError {
     pub fn is_abnormal(&self) -> bool {
         !matches!(self, Self::Overtaken)
     }
+}
+
+/// A failure of the client in a sentence for people: the API server's own words where it spoke.
+#[must_use]
+pub fn words(error: &kube::Error) -> String {
+    if let kube::Error::Api(status) = error { status.message.clone() } else { error.to_string() }
 }
 
 /// For `map_err`: says what was being attempted.

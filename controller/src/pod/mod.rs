@@ -104,8 +104,7 @@ pub fn name(vmi: &VirtualMachineInstance) -> Option<String> {
 }
 
 /// How long a pod has from the order to go until it is killed, seconds.
-#[must_use]
-pub fn grace_seconds(vmi: &VirtualMachineInstance) -> i64 {
+fn grace_seconds(vmi: &VirtualMachineInstance) -> i64 {
     let of_guest = vmi.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
     of_guest.saturating_add(EXTRA_GRACE_SECONDS).max(0)
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step};
 use super::status;
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying, words};
 
 pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
@@ -73,7 +73,7 @@ async fn take(
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
             Err(error) => {
-                let note = format!("could not make the VirtualMachineInstance {name}: {error}");
+                let note = format!("could not make the VirtualMachineInstance {name}: {}", words(&error));
                 context.tell(&vm.object_ref(&()), EventType::Warning, ("FailedCreate", note)).await;
                 return Err(while_trying("create the VirtualMachineInstance")(error));
             }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step};
 use super::{fields, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying, words};
 
 pub(super) async fn apply(
     context: &Context,
@@ -52,7 +52,7 @@ async fn take(
                     .tell(
                         &vmi.object_ref(&()),
                         EventType::Warning,
-                        ("FailedCreate", format!("could not make the pod: {error}")),
+                        ("FailedCreate", format!("could not make the pod: {}", words(&error))),
                     )
                     .await;
                 return Err(while_trying("create the launcher pod")(error));

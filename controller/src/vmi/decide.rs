@@ -25,6 +25,9 @@ use crate::pod::{self, PodInput};
 /// How long a pod that is over is given for the node agent's last report, before the pod alone is believed.
 pub const LAST_REPORT: Duration = Duration::from_secs(5);
 
+/// How long a node that is well may take to end a QEMU whose pod's object was taken away by force.
+pub const KILLED_BY_FORCE: Duration = Duration::from_secs(8);
+
 /// Everything a decision depends on.
 #[derive(Clone, Debug)]
 pub struct World {

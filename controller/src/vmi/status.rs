@@ -9,9 +9,9 @@ use garboard_api::v1::{
 };
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
-use super::decide::{Decision, LAST_REPORT, Step, World};
+use super::decide::{Decision, KILLED_BY_FORCE, LAST_REPORT, Step, World};
 use super::phase::Phase;
-use crate::pod::{self, PodRefusal};
+use crate::pod::PodRefusal;
 use crate::time::stamp;
 
 /// Brings phase and conditions up to what the pod shows.
@@ -50,9 +50,9 @@ fn without_pod(world: &World, before: Phase, decision: &mut Decision) -> Phase {
     if decision.recheck.is_some() { before } else { Phase::Failed }
 }
 
-/// For how long a QEMU may run on whose pod's object is gone. `kubectl delete pod --force` takes the object away first; the
-/// node then gives the guest its grace, and its agent reports the end. Who was not Ready that long is on a node that is away:
-/// there somebody has said that it is gone.
+/// For how long a QEMU may run on whose pod's object is gone. `kubectl delete pod --force` takes the object away first, and the
+/// kubelet then kills within two seconds, supervisor and all: often nobody is left to report. Who was not Ready for longer is on
+/// a node that is away: there somebody has said that it is gone.
 pub(super) fn may_still_run(world: &World) -> Option<Duration> {
     if world.pod.is_some() || Phase::of(&world.vmi) != Phase::Running {
         return None;
@@ -60,9 +60,8 @@ pub(super) fn may_still_run(world: &World) -> Option<Duration> {
     let conditions = world.vmi.status.iter().flat_map(|status| &status.conditions);
     let unready = conditions.into_iter().find(|each| each.r#type == "Ready" && each.status == "False");
     let since = unready.and_then(|each| each.last_transition_time.as_ref()).map_or(world.now, |time| time.0);
-    let grace = Duration::from_secs(u64::try_from(pod::grace_seconds(&world.vmi)).unwrap_or(0));
     let waited = Duration::try_from(world.now.duration_since(since)).unwrap_or(Duration::ZERO);
-    Some(grace.saturating_add(LAST_REPORT).saturating_sub(waited)).filter(|left| !left.is_zero())
+    Some(KILLED_BY_FORCE.saturating_sub(waited)).filter(|left| !left.is_zero())
 }
 
 /// The pod is over. The agent's last report says more than the pod; it has a moment to arrive.

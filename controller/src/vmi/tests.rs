@@ -164,16 +164,15 @@ fn a_pod_that_is_taken_away_by_force_is_waited_for() {
     let status = world.vmi.status.as_mut().unwrap();
     status.phase = Some(Phase::Running.word().to_owned());
     status.conditions = serde_json::from_value(ready).unwrap();
-    world.vmi.spec.termination_grace_period_seconds = Some(10);
     let waiting = decide(&world);
-    assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(std::time::Duration::from_secs(45))));
+    assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(std::time::Duration::from_secs(8))));
     assert_eq!(condition(&waiting, "Ready"), Some(("False", "PodNotExists")));
     // Nor does its object go: another instance would be made.
     world.vmi.status = Some(waiting.status);
     world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
-    world.now = Timestamp::from_second(1044).unwrap();
+    world.now = Timestamp::from_second(1007).unwrap();
     assert_eq!((decide(&world).steps, phase(&decide(&world))), (vec![], "Running"));
-    world.now = Timestamp::from_second(1045).unwrap();
+    world.now = Timestamp::from_second(1008).unwrap();
     assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]));
     world.vmi.metadata.deletion_timestamp = None;
     assert_eq!(phase(&decide(&world)), "Failed", "nobody knows how it ended");
