@@ -231,8 +231,8 @@ mod tests {
     use tokio::net::UnixListener;
 
     fn interface() -> InterfacePlan {
-        let vmi = serde_json::json!({"metadata": {"name": "vm"}, "spec": {"domain": {"devices": {
-            "interfaces": [{"name": "default", "masquerade": {}}]}}, "networks": [{"name": "default", "pod": {}}]}});
+        let vmi = serde_json::json!({"metadata": {"name": "vm"}, "spec": {"domain": {
+            "memory": {"guest": "64Mi"}, "devices": {"interfaces": [{"name": "default", "masquerade": {}}]}}, "networks": [{"name": "default", "pod": {}}]}});
         let vmi = serde_json::from_value(vmi).unwrap();
         let facts = garboard_machine::facts::HostFacts::reference();
         let options = crate::plan::PlanOptions { volumes: BTreeMap::new(), ..Default::default() };
