@@ -26,6 +26,10 @@ PATIENCE = float(os.environ.get("GARBOARD_PATIENCE", "120"))
 HELLO = "registry.garboard.dev/hello:1"
 
 
+SETTINGS = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt", "namespace": "garboard"},
+            "spec": {"configuration": {"developerConfiguration": {"useEmulation": True}}}}
+
+
 class Kube:
     """One cluster, from `up` to `down`."""
 
@@ -242,12 +246,11 @@ class Kube:
 
     def install(self):
         self.kubectl("apply", "--server-side", "-f", REPOSITORY / "deploy/garboard.yaml", namespace=None)
-        # This machine's guests are interpreted.
-        self.kubectl("set", "env", "deployment/garboard-controller", "GARBOARD_EMULATION=true", namespace="garboard")
         for what in "deployment/garboard-controller", "daemonset/garboard-node":
             self.kubectl("rollout", "status", what, f"--timeout={PATIENCE:.0f}s", namespace="garboard")
-        # One that leaves still works, as it was told before.
-        self.ask_until("controllers of one mind", lambda: len(self.controllers()) == 2)
+        # This machine's guests are interpreted.
+        self.apply(SETTINGS, namespace="garboard")
+        self.kubectl("wait", "--for=condition=Available", "kubevirt/kubevirt", f"--timeout={PATIENCE:.0f}s", namespace="garboard")
         self.kubectl("create", "namespace", NAMESPACE)
         self.kubectl("label", "namespace", NAMESPACE, "pod-security.kubernetes.io/enforce=restricted")
         self.ask_until("nodes that take machines", self.offers_devices)
