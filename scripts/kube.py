@@ -221,7 +221,7 @@ class Kube:
             mark = os.urandom(4).hex()
             connection.sendall(f"{command}; echo 'ended'' {mark}' $?\n".encode())
             # The guest's echo of what was typed comes first; where no end is awaited it is enough.
-            pattern = rf"{mark}' \$\?" if code is None else rf"(?s)\$\?\r?\n(.*?)ended {mark} (\d+)"
+            pattern = rf"{mark}' \$\?" if code is None else rf"(?s){mark}' \$\?\r?\n(.*?)ended {mark} (\d+)"
             shown, end = "", time.monotonic() + seconds
             while not (found := re.search(pattern, shown)):
                 if time.monotonic() > end:

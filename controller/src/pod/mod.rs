@@ -165,6 +165,10 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
 
 /// The first field that this pod would not honour. Nothing is accepted and ignored.
 fn unrealised(vmi: &VirtualMachineInstance) -> Option<String> {
+    let loader = vmi.spec.domain.firmware.as_ref().and_then(|firmware| firmware.bootloader.as_ref());
+    if loader.and_then(|loader| loader.efi.as_ref()?.persistent) == Some(true) {
+        return Some("spec.domain.firmware.bootloader.efi.persistent".to_owned());
+    }
     vmi.spec.access_credentials.iter().enumerate().find_map(|(index, credential)| {
         let by_agent =
             |method: &str| format!("spec.accessCredentials[{index}].{method}.propagationMethod.qemuGuestAgent");

@@ -235,3 +235,10 @@ fn huge_pages_are_asked_for_as_such() {
         assert_eq!(amounts.as_ref().unwrap()["hugepages-2Mi"].0, (128 << 20).to_string());
     }
 }
+
+#[test]
+fn variables_of_the_firmware_have_no_place_that_stays() {
+    let efi = json!({"domain": {"firmware": {"bootloader": {"efi": {"secureBoot": false, "persistent": true}}}}});
+    let refusal = made_with(&ClusterConfig::offline(), &json!([]), &efi).unwrap_err().to_string();
+    assert!(refusal.contains("spec.domain.firmware.bootloader.efi.persistent"), "{refusal}");
+}

@@ -15,7 +15,7 @@ const FORBIDDEN: u16 = 403;
 pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> AdmissionResponse {
     let causes = faults.iter().take(MOST_CAUSES).map(|fault| StatusCause {
         reason: fault.code.reason().to_owned(),
-        message: fault.to_string(),
+        message: sentence(fault),
         field: fault.field.clone(),
     });
     let details = StatusDetails {
@@ -34,6 +34,15 @@ pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> Admission
 pub(super) fn forbid(response: AdmissionResponse, sentence: &str) -> AdmissionResponse {
     let status = Status::failure(sentence, "Forbidden").with_code(FORBIDDEN);
     denied(response, status)
+}
+
+/// kubectl shows a cause as `field: message`: the path is told where the field is spelt in the reference's own way.
+fn sentence(fault: &Fault) -> String {
+    if fault.field == fault.path.as_str() {
+        Fault { path: garboard_api::FieldPath::root(), ..fault.clone() }.to_string()
+    } else {
+        fault.to_string()
+    }
 }
 
 fn denied(mut response: AdmissionResponse, status: Status) -> AdmissionResponse {

@@ -18,7 +18,7 @@ use super::agent_client::Plumbed;
 use super::console::{self, Attach};
 use super::control::{Caller, Desks, QmpClient};
 use super::prepare::sockets::{SocketError, listen_async};
-use super::run::Bench;
+use super::run::{Bench, Setting};
 use super::{broker, guest_agent, monitor, network};
 use crate::plan::{Display, InterfacePlan, LaunchPlan};
 use crate::vm::{Chain, Input, Planned, Request, Verdict};
@@ -96,15 +96,30 @@ pub(crate) fn machine(bench: &Bench, plan: Arc<LaunchPlan>, stations: Stations, 
     }
     tokio::spawn(broker::serve(stations.qmp, monitor_seen.clone(), bench.clone()));
     tokio::spawn(guest_agent::run(bench.clone(), monitor_seen, stations.agent));
-    tokio::spawn(monitor::run(bench.clone(), plan, open_transcript(&bench.shared), monitor_up));
+    tokio::spawn(monitor::run(bench.clone(), plan, open_transcript(bench), monitor_up));
 }
 
-fn open_transcript(shared: &Path) -> Option<Arc<dyn TranscriptSink>> {
-    match FileTranscript::open(shared.join(paths::TRANSCRIPT), TRANSCRIPT_BYTES) {
-        Ok(transcript) => Some(Arc::new(transcript)),
-        Err(error) => {
-            tracing::warn!(%error, "there will be no QMP transcript");
-            None
+fn open_transcript(bench: &Bench) -> Option<Arc<dyn TranscriptSink>> {
+    let file = FileTranscript::open(bench.shared.join(paths::TRANSCRIPT), TRANSCRIPT_BYTES)
+        .inspect_err(|error| tracing::warn!(%error, "the QMP transcript has no file"))
+        .ok();
+    match bench.setting {
+        // What a pod tells, `kubectl logs` shows: the whole story in one place, in order.
+        Setting::Pod => Some(Arc::new(ToldTranscript { file })),
+        Setting::Host => file.map(|file| Arc::new(file) as Arc<dyn TranscriptSink>),
+    }
+}
+
+/// The transcript in the log, beside its file. Its lines are redacted, bounded and printable already.
+struct ToldTranscript {
+    file: Option<FileTranscript>,
+}
+
+impl TranscriptSink for ToldTranscript {
+    fn record(&self, line: &str) {
+        tracing::info!(entry = line, "QMP");
+        if let Some(file) = &self.file {
+            file.record(line);
         }
     }
 }

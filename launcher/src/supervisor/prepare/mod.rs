@@ -22,6 +22,7 @@ mod survey;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+use garboard_protocol::agent::PlumbedInterface;
 use garboard_protocol::launch::{Launch, ProcessIdentity};
 use garboard_protocol::paths;
 use garboard_storage::open::OpenError;
@@ -152,6 +153,7 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
     for note in &plan.notes {
         tracing::info!(field = note.field, note = note.text, "plan");
     }
+    tell(&plan);
     keep(&bench.shared, &plan, &options)?;
     let mut stock = Stock::default();
     disks::fill(&order, &plan, survey, &mut stock)?;
@@ -164,6 +166,10 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
         }
         (None, Setting::Host) => Vec::new(),
     };
+    for one in &plumbed {
+        let PlumbedInterface { name, taps, vhosts, addresses, .. } = &one.interface;
+        tracing::info!(interface = name, taps, vhosts, ?addresses, "plumbed");
+    }
     stock.interfaces = plumbed.into_iter().map(|one| (one.interface.name.clone(), one)).collect();
     let for_helpers = helpers::fill(&plan, &mut stock)?;
     let mut opened = vec![descriptors::append(&bench.shared, paths::QEMU_LOG)?];
@@ -174,6 +180,14 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
     let launch = launch(&plan, &order, &bench.shared);
     tracing::info!(argv = ?plan.argv, "the machine is prepared");
     Ok(Prepared { plan, launch, descriptors: opened, interfaces: stock.interfaces.into_values().collect() })
+}
+
+/// The plan in the log; its argv comes when everything is prepared.
+fn tell(plan: &LaunchPlan) {
+    if let Ok(serde_json::Value::Object(mut fields)) = serde_json::to_value(plan) {
+        fields.remove("argv");
+        tracing::info!(plan = %serde_json::Value::Object(fields), "the plan is made");
+    }
 }
 
 /// The keeper of a bare host, if it has a part in this machine. A node agent has none before the plan is made.
