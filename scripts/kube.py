@@ -220,8 +220,9 @@ class Kube:
             # In two pieces, so that what is typed is not taken for what is printed.
             mark = os.urandom(4).hex()
             connection.sendall(f"{command}; echo 'ended'' {mark}' $?\n".encode())
-            # The guest's echo of what was typed comes first; where no end is awaited it is enough.
-            pattern = rf"{mark}' \$\?" if code is None else rf"(?s){mark}' \$\?\r?\n(.*?)ended {mark} (\d+)"
+            # The guest's echo of what was typed comes first, on as many lines as it needs; where no end is awaited it is
+            # enough. Before it may stand what the console showed last.
+            pattern = "ended''" if code is None else rf"(?s).*\$\s*\?\r?\n(.*?)ended {mark} (\d+)"
             shown, end = "", time.monotonic() + seconds
             while not (found := re.search(pattern, shown)):
                 if time.monotonic() > end:

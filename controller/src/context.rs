@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
+use kube::api::PostParams;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::utils::Backoff;
 use tokio::sync::watch;
@@ -140,6 +141,12 @@ impl ReconcileError {
 #[must_use]
 pub fn words(error: &kube::Error) -> String {
     if let kube::Error::Api(status) = error { status.message.clone() } else { error.to_string() }
+}
+
+/// For objects that this controller makes: their fields are its own.
+#[must_use]
+pub fn made_by_us() -> PostParams {
+    PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
 }
 
 /// For `map_err`: says what was being attempted.

@@ -93,6 +93,7 @@ fn stored(object: &Object) -> Value {
     let written = match object {
         Object::VirtualMachine(vm) => serde_json::to_value(vm),
         Object::VirtualMachineInstance(vmi) => serde_json::to_value(vmi),
+        Object::KubeVirt(settings) => serde_json::to_value(settings),
     };
     written.expect("an object is JSON")
 }
@@ -102,6 +103,7 @@ fn starts(object: &Object, config: &ClusterConfig) {
     let mut vmi = match object {
         Object::VirtualMachine(vm) => vmi_of(vm),
         Object::VirtualMachineInstance(vmi) => (**vmi).clone(),
+        Object::KubeVirt(_) => return,
     };
     let identity = Identity { firmware_uuid: Default::default() };
     default_vmi(&mut vmi, config, &identity);

@@ -1,6 +1,6 @@
 //! KubeVirt's labels of a node. Pure.
 //!
-//! The agent has the last word on the labels of [`FAMILIES`] and [`SINGLE`]: what it would not set is removed. What the
+//! The agent has the last word on the labels of `FAMILIES` and `SINGLE`: what it would not set is removed. What the
 //! launcher refuses (confidential guests, realtime, CPUs of their own) has no label, so that nothing is scheduled for it;
 //! nor has `host-model`, which is the host's own processor here and no named model.
 

@@ -116,6 +116,11 @@ fn adapted(object: Object, choice: &Choice) -> Result<Object, Broken> {
         .ok_or_else(|| Broken(format!("{} {} has no container", object.kind, object.name)))?;
     if object.kind == "DaemonSet" {
         container["image"] = json!(choice.node);
+        // What QEMU offers is asked of the image that has it.
+        let before = value.pointer_mut("/spec/template/spec/initContainers").and_then(Value::as_array_mut);
+        for init in before.into_iter().flatten() {
+            init["image"] = json!(choice.launcher);
+        }
     } else {
         container["image"] = json!(choice.controller);
         let written = container["args"].as_array().cloned().unwrap_or_default();

@@ -2,14 +2,14 @@
 
 use garboard_api::v1::VirtualMachineStatus;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step};
 use super::status;
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying, words};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying, words};
 
 pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
@@ -61,7 +61,7 @@ async fn take(
 ) -> Result<(), ReconcileError> {
     let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
     match step {
-        Step::CreateVmi(vmi) => match instances.create(&PostParams::default(), vmi).await {
+        Step::CreateVmi(vmi) => match instances.create(&made_by_us(), vmi).await {
             Ok(_) => {
                 context
                     .tell(

@@ -2,14 +2,14 @@
 
 use garboard_api::VirtualMachineInstance;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step};
 use super::{fields, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying, words};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying, words};
 
 pub(super) async fn apply(
     context: &Context,
@@ -41,7 +41,7 @@ async fn take(
 ) -> Result<(), ReconcileError> {
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     match step {
-        Step::CreatePod(pod) => match pods.create(&PostParams::default(), pod).await {
+        Step::CreatePod(pod) => match pods.create(&made_by_us(), pod).await {
             Ok(_) => {
                 let made = format!("made the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
                 context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulCreate", made)).await;

@@ -3,7 +3,7 @@
 //!
 //! | kept | for |
 //! | --- | --- |
-//! | `CAP_SYS_ADMIN` | entering the network namespace that a launcher hands over (setns(2)), and nothing else: see [`filter`] |
+//! | `CAP_SYS_ADMIN` | entering the network namespace that a launcher hands over (setns(2)), and nothing else: see `filter` |
 //! | `CAP_NET_ADMIN` | bridges, taps, addresses, nftables and `/proc/sys/net` in there |
 //! | `CAP_NET_RAW` | the socket for router advertisements, and binding sockets to the guest's bridge |
 //! | `CAP_NET_BIND_SERVICE` | DHCP's ports, 67 and 547 |

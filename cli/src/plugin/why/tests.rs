@@ -266,6 +266,13 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             "quota is used up: pods \"x\" is forbidden: exceeded quota: q",
         ),
         (
+            "quota, told by the instance",
+            json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "pods \"x\" is forbidden: exceeded quota: q"}]))}),
+            Verdict::QuotaExceeded,
+            Health::Wrong,
+            "quota is used up: pods \"x\" is forbidden: exceeded quota: q",
+        ),
+        (
             "webhook",
             json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "could not make the pod: admission webhook \"x\" denied the request: no")}),
             Verdict::PodRefused,

@@ -49,7 +49,13 @@ fn refusal(facts: &Facts) -> Option<Condition> {
         claim.metadata.name.as_deref().is_some_and(|name| condition.message.split_whitespace().any(|word| word == name))
     };
     let is_over = condition.reason == "FailedPvcNotFound" && facts.claims.iter().any(has_come);
-    (!is_over).then_some(condition)
+    (!is_over && !is_of_the_server(&condition)).then_some(condition)
+}
+
+/// The API server refused the pod, and the controller passes its words on.
+fn is_of_the_server(condition: &Condition) -> bool {
+    let words = ["is forbidden: ", "denied the request"];
+    condition.reason == "FailedCreate" && words.iter().any(|word| condition.message.contains(word))
 }
 
 /// The API server did not take the pod.
@@ -58,9 +64,15 @@ pub(crate) fn pod(facts: &Facts) -> Option<Finding> {
     if facts.pod().is_some() || facts.vmi.is_none() || refusal(facts).is_some() {
         return None;
     }
-    let event = failure(facts, "VirtualMachineInstance")?;
-    let message = message_of(event);
-    let evidence = seen(format!("vmi/{}", facts.name), "event FailedCreate", message.clone(), when(event));
+    let told = facts.of_vmi("Synchronized").filter(|each| each.status == "False" && is_of_the_server(each));
+    let (place, message, since) = match told {
+        Some(condition) => ("conditions[Synchronized] FailedCreate", bounded(&condition.message), condition.since),
+        None => {
+            let event = failure(facts, "VirtualMachineInstance")?;
+            ("event FailedCreate", message_of(event), when(event))
+        }
+    };
+    let evidence = seen(format!("vmi/{}", facts.name), place, message.clone(), since);
     let namespace = &facts.namespace;
     let finding = if message.contains("violates PodSecurity") {
         let cause = format!("the namespace's Pod Security refuses its pod: {message}");
@@ -76,7 +88,7 @@ pub(crate) fn pod(facts: &Facts) -> Option<Finding> {
         let cause = format!("its pod cannot be made: {message}");
         Finding::wrong(Verdict::PodRefused, cause).then(format!("kubectl describe vmi {}", facts.name))
     };
-    Some(finding.since(when(event)).shown_by(evidence))
+    Some(finding.since(since).shown_by(evidence))
 }
 
 /// The last complaint of the controller about making something for an object, if nothing was made since.
