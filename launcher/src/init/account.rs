@@ -2,12 +2,12 @@
 
 use std::fs;
 use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use garboard_protocol::exit::{EndHints, ExitReport, ProcessEnd, explain};
 use garboard_protocol::paths;
-
-use super::InitOptions;
 
 const LAST_WORDS_BYTES: u64 = 4096;
 
@@ -104,19 +104,39 @@ pub(super) fn last_words(log: &Path) -> String {
         .collect()
 }
 
-/// Writes the account where the supervisor and Kubernetes look for it. A full disk must not keep PID 1 from
-/// exiting, so failures are only told on standard error.
-pub(super) fn write(options: &InitOptions, report: &ExitReport) {
-    if let Err(error) = write_report(&options.shared, report) {
-        complain(&format!("could not write {}: {error}", paths::EXIT));
+/// Where Kubernetes wants the last words: opened before anything is given up, for afterwards no path leads to it. QEMU
+/// never has it.
+#[derive(Clone)]
+pub(super) struct TerminationLog(Option<Arc<fs::File>>);
+
+impl TerminationLog {
+    /// One that cannot be opened is told on standard error.
+    pub(super) fn open(path: Option<&Path>) -> Self {
+        Self(path.and_then(|path| {
+            let opened = fs::OpenOptions::new().write(true).open(path);
+            opened
+                .map(Arc::new)
+                .inspect_err(|error| complain(&format!("could not open {}: {error}", path.display())))
+                .ok()
+        }))
     }
-    if let Some(path) = &options.termination_log {
-        let cause = explain(report, EndHints::default());
-        let text = format!("{}\n{}\n", cause.sentence(), report.last_words);
-        if let Err(error) = fs::write(path, text) {
-            complain(&format!("could not write {}: {error}", path.display()));
+
+    fn say(&self, text: &str) {
+        let Some(file) = &self.0 else { return };
+        if let Err(error) = file.write_all_at(text.as_bytes(), 0) {
+            complain(&format!("could not write the termination log: {error}"));
         }
     }
+}
+
+/// Writes the account where the supervisor and Kubernetes look for it. A full disk must not keep PID 1 from
+/// exiting, so failures are only told on standard error.
+pub(super) fn write(shared: &Path, log: &TerminationLog, report: &ExitReport) {
+    if let Err(error) = write_report(shared, report) {
+        complain(&format!("could not write {}: {error}", paths::EXIT));
+    }
+    let cause = explain(report, EndHints::default());
+    log.say(&format!("{}\n{}\n", cause.sentence(), report.last_words));
 }
 
 fn write_report(shared: &Path, report: &ExitReport) -> std::io::Result<()> {
@@ -157,6 +177,19 @@ mod tests {
         fs::write(file.path(), [b"x".repeat(10_000), b"\x1b[31mred\n".to_vec()].concat()).unwrap();
         let words = last_words(file.path());
         assert!(words.len() < 5000 && words.ends_with("\\u{1b}[31mred"), "{words}");
+    }
+
+    #[test]
+    fn the_last_words_reach_a_log_whose_path_is_gone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        fs::write(&path, "").unwrap();
+        let log = TerminationLog::open(Some(&path));
+        let elsewhere = directory.path().join("moved");
+        fs::rename(&path, &elsewhere).unwrap();
+        log.say("QEMU crashed with signal 11\n");
+        assert_eq!(fs::read_to_string(elsewhere).unwrap(), "QEMU crashed with signal 11\n");
+        TerminationLog::open(Some(&path)).say("nobody listens");
     }
 
     #[test]

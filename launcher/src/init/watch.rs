@@ -14,7 +14,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::account::{self, MemoryWitness, complain};
+use super::account::{self, MemoryWitness, TerminationLog, complain};
 use super::link::{Link, Received};
 use super::{
     InitError, InitOptions, Isolation, NamespacesBy, confine, helper, isolate, last_resort, spawn, user_namespace,
@@ -47,6 +47,7 @@ enum Deadline {
 
 struct Init {
     options: InitOptions,
+    log: TerminationLog,
     signals: SignalFd,
     link: Option<Link>,
     machine: Option<Machine>,
@@ -58,7 +59,8 @@ struct Init {
 /// Runs PID 1 until QEMU is gone; answers with the exit code of the process.
 #[must_use]
 pub fn run(options: InitOptions) -> u8 {
-    match Init::new(options.clone()).and_then(|mut init| init.serve()) {
+    let log = TerminationLog::open(options.termination_log.as_deref());
+    match Init::new(options.clone(), log.clone()).and_then(|mut init| init.serve()) {
         Ok(code) => code,
         Err(error) => {
             let report = ExitReport {
@@ -71,14 +73,14 @@ pub fn run(options: InitOptions) -> u8 {
                 failure: Some(error.chain()),
             };
             complain(&error.chain());
-            account::write(&options, &report);
+            account::write(&options.shared, &log, &report);
             account::exit_code(report.end)
         }
     }
 }
 
 impl Init {
-    fn new(options: InitOptions) -> Result<Self, InitError> {
+    fn new(options: InitOptions, log: TerminationLog) -> Result<Self, InitError> {
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             mask.add(signal);
@@ -101,7 +103,16 @@ impl Init {
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map_err(|errno| InitError::system("listen for signals", errno))?;
         let deadline = Deadline::None;
-        Ok(Self { options, signals, link: None, machine: None, witness: Some(witness), deadline, terminating: false })
+        Ok(Self {
+            options,
+            log,
+            signals,
+            link: None,
+            machine: None,
+            witness: Some(witness),
+            deadline,
+            terminating: false,
+        })
     }
 
     fn serve(&mut self) -> Result<u8, InitError> {
@@ -210,7 +221,7 @@ impl Init {
             last_words: account::last_words(&self.options.shared.join(paths::QEMU_LOG)),
             failure,
         };
-        account::write(&self.options, &report);
+        account::write(&self.options.shared, &self.log, &report);
         let code = account::exit_code(report.end);
         if let Some(link) = &mut self.link {
             let _ = link.send(&FromInit::Ended { report });
