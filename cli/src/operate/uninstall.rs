@@ -18,7 +18,9 @@ use crate::plugin::kubectl::{Kubectl, failed};
 /// Machines that a refusal names.
 const NAMED: usize = 5;
 /// Labels and annotations of nodes that the agents write.
-const OF_NODES: [&str; 3] = ["kubevirt.io/", "cpu-vendor.node.kubevirt.io/", "cpu-feature.node.kubevirt.io/"];
+const OF_NODES: &str = "kubevirt.io";
+/// … or end so: one group for each family of labels.
+const FAMILIES_OF_NODES: &str = ".node.kubevirt.io";
 
 /// `garboard cluster uninstall`.
 pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8> {
@@ -47,10 +49,11 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
     let (definitions, rest): (Vec<&Object>, Vec<&Object>) =
         objects.iter().filter(|object| object.kind != "Namespace").partition(|object| object.is_definition());
     delete(kubectl, &rest, args.timeout)?;
-    unlabel(kubectl).map_err(failed)?;
     delete(kubectl, &definitions, args.timeout)?;
     let namespaces: Vec<&Object> = objects.iter().filter(|object| object.kind == "Namespace").collect();
     delete(kubectl, &namespaces, args.timeout)?;
+    // With the namespace the last agent is gone, which would write its labels again.
+    unlabel(kubectl).map_err(failed)?;
     println!(
         "Garboard is removed; claims and their data are left, and /run/garboard-agent on nodes until they start again"
     );
@@ -147,7 +150,9 @@ fn unlabel(kubectl: &Kubectl) -> Result<(), Failure> {
 
 fn ours(all: &Value) -> Vec<String> {
     let keys = all.as_object().into_iter().flatten().map(|(key, _)| key);
-    keys.filter(|key| OF_NODES.iter().any(|prefix| key.starts_with(prefix))).cloned().collect()
+    let group = |key: &str| key.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
+    let is_ours = |key: &&String| group(key) == OF_NODES || group(key).ends_with(FAMILIES_OF_NODES);
+    keys.filter(is_ours).cloned().collect()
 }
 
 #[cfg(test)]
@@ -170,9 +175,17 @@ mod tests {
         let labels = json!({
             "kubevirt.io/schedulable": "true",
             "cpu-vendor.node.kubevirt.io/GenuineIntel": "true",
+            "machine-type.node.kubevirt.io/q35": "true",
             "kubernetes.io/hostname": "node-1",
             "example.kubevirt.io/mine": "x",
         });
-        assert_eq!(ours(&labels), ["kubevirt.io/schedulable", "cpu-vendor.node.kubevirt.io/GenuineIntel"]);
+        assert_eq!(
+            ours(&labels),
+            [
+                "kubevirt.io/schedulable",
+                "cpu-vendor.node.kubevirt.io/GenuineIntel",
+                "machine-type.node.kubevirt.io/q35"
+            ]
+        );
     }
 }
