@@ -116,6 +116,8 @@ impl ReconcileError {
     pub fn pause(&self) -> Duration {
         match self {
             Self::Overtaken => Duration::from_millis(50),
+            // Who refuses a thing refuses it again; something else has to change first.
+            Self::Api { .. } if self.refusal().is_some() => Duration::from_secs(10),
             Self::Api { .. } | Self::Incomplete { .. } => Duration::from_secs(2),
         }
     }
@@ -135,12 +137,6 @@ impl ReconcileError {
     pub fn is_abnormal(&self) -> bool {
         !matches!(self, Self::Overtaken)
     }
-}
-
-/// A failure of the client in a sentence for people: the API server's own words where it spoke.
-#[must_use]
-pub fn words(error: &kube::Error) -> String {
-    if let kube::Error::Api(status) = error { status.message.clone() } else { error.to_string() }
 }
 
 /// For objects that this controller makes: their fields are its own.

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use garboard_api::validate::{Object, admit};
 use garboard_api::{ClusterConfig, Identity, Quantity, VirtualMachineInstance, default_vmi, vmi_of};
-use garboard_controller::pod::{PodInput, claim_name, launcher_pod};
+use garboard_controller::pod::{LauncherImage, PodInput, claim_name, launcher_pod};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::{Map, Value, json};
 
@@ -193,7 +193,8 @@ fn pods_agree_with_the_reference() {
             used.extend(found);
         };
         let claims = claims(&vmi);
-        let input = PodInput { vmi: &vmi, claims: &claims, launcher_image: "launcher-image", config: &config };
+        let image = LauncherImage { reference: "launcher-image".to_owned(), pull_policy: "IfNotPresent".to_owned() };
+        let input = PodInput { vmi: &vmi, claims: &claims, launcher_image: &image, config: &config };
         match launcher_pod(&input) {
             Err(error) => check(format!("refused: {error}")),
             Ok(pod) => {

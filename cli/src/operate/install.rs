@@ -86,9 +86,8 @@ fn check_version(kubectl: &Kubectl) -> anyhow::Result<String> {
 
 /// Two masters of one kind would fight for every machine.
 fn check_foreign(kubectl: &Kubectl, objects: &[Object]) -> anyhow::Result<()> {
-    let mut asked = vec!["crd".to_owned(), "kubevirts.kubevirt.io".to_owned()];
+    let mut asked = vec!["crd".to_owned()];
     asked.extend(objects.iter().filter(|object| object.is_definition()).map(|object| object.name.clone()));
-    asked.dedup();
     let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
     let definitions = kubectl.get(&asked).map_err(failed)?;
     let operators = kubectl

@@ -31,7 +31,10 @@ enum KeepError {
 
 /// Keeps the certificates until the process ends.
 pub async fn run(context: Context) {
+    let mut settings = context.settings.clone();
     loop {
+        // Before they are read: one that changes meanwhile is not missed.
+        settings.mark_unchanged();
         let rest = match step(&context).await {
             Ok(rest) => rest,
             Err(error) => {
@@ -40,8 +43,6 @@ pub async fn run(context: Context) {
             }
         };
         // A change of the settings may make a certificate due at once.
-        let mut settings = context.settings.clone();
-        settings.mark_unchanged();
         let _ = tokio::time::timeout(rest, settings.changed()).await;
     }
 }

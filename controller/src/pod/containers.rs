@@ -135,8 +135,8 @@ fn ports(input: &PodInput<'_>) -> Vec<ContainerPort> {
 /// What runs the launcher's image.
 pub(super) fn of_launcher_image(input: &PodInput<'_>) -> Container {
     Container {
-        image: Some(input.launcher_image.to_owned()),
-        image_pull_policy: Some("IfNotPresent".to_owned()),
+        image: Some(input.launcher_image.reference.clone()),
+        image_pull_policy: Some(input.launcher_image.pull_policy.clone()),
         ..powerless()
     }
 }

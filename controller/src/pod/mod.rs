@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 
 use garboard_api::v1::Volume;
 use garboard_api::{ClusterConfig, VirtualMachineInstance};
-use garboard_launcher::plan::{PlanError, PlanOptions, Resources, plan};
+use garboard_launcher::plan::{PlanError, PlanOptions, Resources, Shares, plan};
 use garboard_machine::facts::{HostFacts, HugepagePool, KvmState};
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, Pod, PodReadinessGate, PodSecurityContext, PodSpec, SeccompProfile,
@@ -39,6 +39,15 @@ const EXTRA_GRACE_SECONDS: i64 = 30;
 /// A name has at most this many bytes; room is left for prefix and suffix.
 const LONGEST_NAME: usize = 253;
 
+/// What the containers of a launcher pod are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LauncherImage {
+    /// The image.
+    pub reference: String,
+    /// When a node pulls it: `Always`, `IfNotPresent` or `Never`.
+    pub pull_policy: String,
+}
+
 /// What a pod depends on.
 pub struct PodInput<'a> {
     /// The instance, defaulted.
@@ -46,7 +55,7 @@ pub struct PodInput<'a> {
     /// The claims it names, as far as they exist.
     pub claims: &'a BTreeMap<String, PersistentVolumeClaim>,
     /// Image of both containers.
-    pub launcher_image: &'a str,
+    pub launcher_image: &'a LauncherImage,
     /// The cluster's settings.
     pub config: &'a ClusterConfig,
 }
@@ -163,7 +172,8 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
     })
 }
 
-/// The first field that this pod would not honour. Nothing is accepted and ignored.
+/// The first field that this pod would not honour. Admission lets some of these pass, which a bare host honours, and there
+/// are clusters whose webhooks somebody has switched off.
 fn unrealised(vmi: &VirtualMachineInstance) -> Option<String> {
     let loader = vmi.spec.domain.firmware.as_ref().and_then(|firmware| firmware.bootloader.as_ref());
     if loader.and_then(|loader| loader.efi.as_ref()?.persistent) == Some(true) {
@@ -186,7 +196,11 @@ fn resources(input: &PodInput<'_>) -> Result<Resources, PodRefusal> {
     facts.kvm = if is_emulated(input.config) { KvmState::Missing } else { KvmState::Native };
     facts.hugepages =
         [2 << 20, 1 << 30].map(|page_bytes| HugepagePool { page_bytes, total: u64::MAX, free: u64::MAX }).to_vec();
-    Ok(plan(input.vmi, &facts, &PlanOptions::default(), None)?.resources)
+    let shares = Shares {
+        cpu_allocation_ratio: input.config.cpu_allocation_ratio,
+        memory_overcommit_percent: input.config.memory_overcommit_percent,
+    };
+    Ok(plan(input.vmi, &facts, &PlanOptions { shares, ..PlanOptions::default() }, None)?.resources)
 }
 
 /// A text that says something; an empty one is none.

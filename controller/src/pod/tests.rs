@@ -32,7 +32,8 @@ fn instance(volumes: &Value, spec: &Value) -> VirtualMachineInstance {
 
 fn made_with(config: &ClusterConfig, volumes: &Value, spec: &Value) -> Result<Pod, PodRefusal> {
     let vmi = instance(volumes, spec);
-    launcher_pod(&PodInput { vmi: &vmi, claims: &BTreeMap::new(), launcher_image: "launcher", config })
+    let image = LauncherImage { reference: "launcher".to_owned(), pull_policy: "Never".to_owned() };
+    launcher_pod(&PodInput { vmi: &vmi, claims: &BTreeMap::new(), launcher_image: &image, config })
 }
 
 fn made(volumes: &Value, spec: &Value) -> Pod {
@@ -241,4 +242,13 @@ fn variables_of_the_firmware_have_no_place_that_stays() {
     let efi = json!({"domain": {"firmware": {"bootloader": {"efi": {"secureBoot": false, "persistent": true}}}}});
     let refusal = made_with(&ClusterConfig::offline(), &json!([]), &efi).unwrap_err().to_string();
     assert!(refusal.contains("spec.domain.firmware.bootloader.efi.persistent"), "{refusal}");
+}
+
+#[test]
+fn the_settings_of_the_cluster_decide_what_is_asked_and_pulled() {
+    let config = ClusterConfig { cpu_allocation_ratio: 4, ..ClusterConfig::offline() };
+    let pod = made_with(&config, &json!([]), &json!({})).unwrap();
+    let compute = container(&pod, "compute");
+    assert_eq!(compute.resources.as_ref().unwrap().requests.as_ref().unwrap()["cpu"].0, "250m");
+    assert_eq!(compute.image_pull_policy.as_deref(), Some("Never"), "as the image says");
 }

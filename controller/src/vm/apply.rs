@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step};
 use super::status;
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying, words};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 
 pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
@@ -19,38 +19,36 @@ pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Dec
     // How an instance ended is only known while it is there; that one was made follows from the instance.
     let remembers = decision.steps.iter().any(|step| matches!(step, Step::DeleteVmi { .. }));
     if remembers {
-        write_status(&machines, vm, decision, name).await?;
+        write_status(&machines, vm, decision).await?;
     }
     for step in &decision.steps {
         if let Err(error) = take(context, vm, step, (namespace, name)).await {
-            confess(&machines, vm, decision, (name, &error)).await?;
+            if let (Step::CreateVmi(_), Some(sentence)) = (step, error.refusal()) {
+                confess(context, &machines, vm, sentence).await?;
+            }
             return Err(error);
         }
     }
-    if remembers { Ok(()) } else { write_status(&machines, vm, decision, name).await }
+    if remembers { Ok(()) } else { write_status(&machines, vm, decision).await }
 }
 
-/// What the API server refused is told in the status: an event is soon forgotten.
+/// What the API server refused is told in the status, for an event is soon forgotten; and once as an event.
 async fn confess(
+    context: &Context,
     machines: &Api<VirtualMachine>,
     vm: &VirtualMachine,
-    decision: &Decision,
-    (name, error): (&str, &ReconcileError),
+    sentence: &str,
 ) -> Result<(), ReconcileError> {
-    let Some(sentence) = error.refusal() else { return Ok(()) };
-    let makes = decision.steps.iter().any(|step| matches!(step, Step::CreateVmi(_)));
-    let reason = if makes { "FailedCreate" } else { "FailedDelete" };
-    let mut told = decision.clone();
-    status::fail(&mut told.status, (reason, sentence), jiff::Timestamp::now());
-    if makes {
-        // Nothing was started.
-        told.status.created = None;
-        let before = vm.status.as_ref();
-        told.status.run_strategy = before.and_then(|status| status.run_strategy.clone());
-        told.status.state_change_requests =
-            before.map(|status| status.state_change_requests.clone()).unwrap_or_default();
+    if !status::is_known(vm, sentence) {
+        let note = format!("could not make the VirtualMachineInstance: {sentence}");
+        context.tell(&vm.object_ref(&()), EventType::Warning, (status::FAILED_CREATE, note)).await;
     }
-    write_status(machines, vm, &told, name).await
+    let told = Decision {
+        steps: Vec::new(),
+        status: status::without_instance_because(vm, sentence, jiff::Timestamp::now()),
+        recheck: None,
+    };
+    write_status(machines, vm, &told).await
 }
 
 async fn take(
@@ -72,11 +70,7 @@ async fn take(
                     .await
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            Err(error) => {
-                let note = format!("could not make the VirtualMachineInstance {name}: {}", words(&error));
-                context.tell(&vm.object_ref(&()), EventType::Warning, ("FailedCreate", note)).await;
-                return Err(while_trying("create the VirtualMachineInstance")(error));
-            }
+            Err(error) => return Err(while_trying("create the VirtualMachineInstance")(error)),
         },
         Step::DeleteVmi { uid } => {
             let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };
@@ -119,8 +113,8 @@ async fn write_status(
     machines: &Api<VirtualMachine>,
     vm: &VirtualMachine,
     decision: &Decision,
-    name: &str,
 ) -> Result<(), ReconcileError> {
+    let name = vm.metadata.name.as_deref().unwrap_or_default();
     let before = vm.status.clone().unwrap_or_default();
     if before == decision.status || is_leaving(decision) {
         return Ok(());

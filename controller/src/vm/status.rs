@@ -1,9 +1,10 @@
 //! What the status of a VirtualMachine says, from what was observed. Pure.
 
-use garboard_api::VirtualMachineInstance;
 use garboard_api::metadata::annotation;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition, VirtualMachineStatus};
+use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use jiff::Timestamp;
 
 use super::decide::{World, instance};
 use crate::time::stamp;
@@ -31,6 +32,8 @@ pub mod word {
 
 /// KubeVirt's condition for what could not be done.
 const FAILURE: &str = "Failure";
+/// KubeVirt's reason for an instance, or a pod, that could not be made.
+pub(crate) const FAILED_CREATE: &str = "FailedCreate";
 
 /// Fills in what follows from the world; `starts` says that an instance is made with this decision.
 pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatus) {
@@ -105,7 +108,7 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
     let mut mirrored: Vec<_> = conditions_of(vmi).map(|condition| mirror(condition, before)).collect();
     if needs_restart(world, vmi) {
         let message = "the template has changed since the machine was started; restart it for the change to count";
-        let condition = condition(world, ("RestartRequired", "True"), ("TemplateChanged", message));
+        let condition = condition(world.now, ("RestartRequired", "True"), ("TemplateChanged", message));
         mirrored.push(keep_time(condition, before));
     }
     if mirrored.iter().any(|condition| condition.r#type == "Ready") {
@@ -126,19 +129,19 @@ fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool {
     is_newer && !Phase::of(vmi).is_final() && spec(vmi) != spec(&instance(world))
 }
 
-/// Says that what had to be done was not done.
-pub(super) fn fail(status: &mut VirtualMachineStatus, (reason, message): (&str, &str), now: jiff::Timestamp) {
-    let before = std::mem::take(&mut status.conditions);
-    let failure = VirtualMachineCondition {
-        last_probe_time: None,
-        last_transition_time: Some(stamp(now)),
-        message: Some(message.to_owned()),
-        reason: Some(reason.to_owned()),
-        status: "True".to_owned(),
-        r#type: FAILURE.to_owned(),
-    };
-    let failure = keep_time(failure, &before);
-    status.conditions = before.into_iter().filter(|each| each.r#type != FAILURE).chain([failure]).collect();
+/// Says that no instance could be made; everything else stays as it was said before.
+pub(super) fn without_instance_because(vm: &VirtualMachine, sentence: &str, now: Timestamp) -> VirtualMachineStatus {
+    let mut status = vm.status.clone().unwrap_or_default();
+    let failure = keep_time(condition(now, (FAILURE, "True"), (FAILED_CREATE, sentence)), &status.conditions);
+    status.conditions.retain(|each| each.r#type != FAILURE);
+    status.conditions.push(failure);
+    status
+}
+
+/// Whether the machine says already why it has no instance.
+pub(super) fn is_known(vm: &VirtualMachine, sentence: &str) -> bool {
+    let conditions = vm.status.iter().flat_map(|status| &status.conditions);
+    conditions.into_iter().any(|each| each.r#type == FAILURE && each.message.as_deref() == Some(sentence))
 }
 
 fn mirror(condition: &VirtualMachineInstanceCondition, before: &[VirtualMachineCondition]) -> VirtualMachineCondition {
@@ -159,13 +162,13 @@ fn not_ready(
     reason: &str,
     message: &str,
 ) -> VirtualMachineCondition {
-    keep_time(condition(world, ("Ready", "False"), (reason, message)), before)
+    keep_time(condition(world.now, ("Ready", "False"), (reason, message)), before)
 }
 
-fn condition(world: &World, (kind, value): (&str, &str), (reason, message): (&str, &str)) -> VirtualMachineCondition {
+fn condition(now: Timestamp, (kind, value): (&str, &str), (reason, message): (&str, &str)) -> VirtualMachineCondition {
     VirtualMachineCondition {
         last_probe_time: None,
-        last_transition_time: Some(stamp(world.now)),
+        last_transition_time: Some(stamp(now)),
         message: Some(message.to_owned()),
         reason: Some(reason.to_owned()),
         status: value.to_owned(),

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
+use super::status::{is_known, without_instance_because};
 use crate::vmi::phase::Phase;
 
 fn vm(strategy: &str) -> VirtualMachine {
@@ -228,4 +229,20 @@ fn a_changed_template_asks_for_a_restart_and_another_strategy_does_not() {
     assert!(asked(&world));
     world.vm.metadata.generation = Some(1);
     assert!(!asked(&world), "it was made from this very generation");
+}
+
+#[test]
+fn an_instance_that_is_refused_is_told_once_and_again_at_another_time_only_if_the_words_change() {
+    let mut vm = vm("Always");
+    let at = |second| Timestamp::from_second(second).unwrap();
+    vm.status = Some(without_instance_because(&vm, "no quota", at(1)));
+    assert!(is_known(&vm, "no quota") && !is_known(&vm, "no right"));
+    assert_eq!(Some(without_instance_because(&vm, "no quota", at(9))), vm.status);
+    let world = World { vm, ..world("Always") };
+    let steps = steps(&decide(&world));
+    assert_eq!(steps, ["create"], "it is tried again");
+    assert!(
+        decide(&world).status.conditions.iter().all(|each| each.r#type != "Failure"),
+        "and forgotten when it is made"
+    );
 }

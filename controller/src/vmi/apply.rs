@@ -9,7 +9,8 @@ use serde_json::json;
 
 use super::decide::{Decision, Step};
 use super::{fields, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying, words};
+use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
+use crate::vm::status::FAILED_CREATE;
 
 pub(super) async fn apply(
     context: &Context,
@@ -22,8 +23,12 @@ pub(super) async fn apply(
     let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
     for step in &decision.steps {
         if let Err(error) = take(context, vmi, step, (namespace, name)).await {
-            // What the API server refused is told in the status: an event is soon forgotten.
+            // What the API server refused is told in the status, for an event is soon forgotten; and once as an event.
             if let (Step::CreatePod(_), Some(sentence)) = (step, error.refusal()) {
+                if !status::is_known(vmi, FAILED_CREATE, sentence) {
+                    let note = format!("could not make the pod: {sentence}");
+                    context.tell(&vmi.object_ref(&()), EventType::Warning, (FAILED_CREATE, note)).await;
+                }
                 let told = status::without_pod_because(vmi, sentence, jiff::Timestamp::now());
                 write(&instances, vmi, &told, name).await?;
             }
@@ -47,16 +52,7 @@ async fn take(
                 context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulCreate", made)).await;
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-            Err(error) => {
-                context
-                    .tell(
-                        &vmi.object_ref(&()),
-                        EventType::Warning,
-                        ("FailedCreate", format!("could not make the pod: {}", words(&error))),
-                    )
-                    .await;
-                return Err(while_trying("create the launcher pod")(error));
-            }
+            Err(error) => return Err(while_trying("create the launcher pod")(error)),
         },
         Step::DeletePod { name, uid } => {
             let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };

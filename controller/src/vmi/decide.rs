@@ -20,7 +20,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::phase::Phase;
 use super::status;
-use crate::pod::{self, PodInput};
+use crate::pod::{self, LauncherImage, PodInput};
 
 /// How long a pod that is over is given for the node agent's last report, before the pod alone is believed.
 pub const LAST_REPORT: Duration = Duration::from_secs(5);
@@ -40,7 +40,7 @@ pub struct World {
     /// When it was looked at.
     pub now: Timestamp,
     /// Image of a launcher pod's containers.
-    pub launcher_image: String,
+    pub launcher_image: LauncherImage,
     /// The cluster's settings.
     pub config: ClusterConfig,
 }
@@ -127,7 +127,7 @@ fn begin(world: &World, decision: &mut Decision) {
     if Phase::of(&world.vmi) != Phase::Pending {
         return;
     }
-    // One that was not made of a VirtualMachine is filled in here, until a webhook does it.
+    // The webhooks have filled it in; one that was made while somebody had switched them off is filled in here.
     let mut vmi = world.vmi.clone();
     let firmware_uuid = vmi.metadata.uid.as_deref().and_then(|uid| uid.parse().ok()).unwrap_or_default();
     default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid });
@@ -138,7 +138,7 @@ fn begin(world: &World, decision: &mut Decision) {
         Err(refusal) => {
             status::refuse(world, &refusal, &mut decision.status);
             let (reason, message) = (refusal.reason(), refusal.to_string());
-            if !status::is_known(world, reason, &message) {
+            if !status::is_known(&world.vmi, reason, &message) {
                 decision.steps.push(Step::Complain { reason, message });
             }
             // A claim may come.

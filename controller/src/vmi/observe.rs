@@ -8,7 +8,7 @@ use kube::Api;
 
 use super::decide::World;
 use crate::context::{Context, ReconcileError, while_trying};
-use crate::pod;
+use crate::pod::{self, LauncherImage};
 
 pub(super) async fn observe(context: &Context, vmi: &VirtualMachineInstance) -> Result<World, ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
@@ -17,13 +17,17 @@ pub(super) async fn observe(context: &Context, vmi: &VirtualMachineInstance) -> 
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     let pod = pods.get_opt(&name).await.map_err(while_trying("get the launcher pod"))?;
     let claims = if pod.is_some() { BTreeMap::new() } else { claims(context, vmi, namespace).await? };
+    let settings = context.settings.borrow().clone();
     Ok(World {
         vmi: vmi.clone(),
         pod,
         claims,
         now: jiff::Timestamp::now(),
-        launcher_image: context.launcher_image.clone(),
-        config: context.settings.borrow().config.clone(),
+        launcher_image: LauncherImage {
+            reference: context.launcher_image.clone(),
+            pull_policy: settings.image_pull_policy().to_owned(),
+        },
+        config: settings.config,
     })
 }
 

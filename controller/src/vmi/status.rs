@@ -13,6 +13,7 @@ use super::decide::{Decision, KILLED_BY_FORCE, LAST_REPORT, Step, World};
 use super::phase::Phase;
 use crate::pod::PodRefusal;
 use crate::time::stamp;
+use crate::vm::status::FAILED_CREATE;
 
 /// Brings phase and conditions up to what the pod shows.
 pub(super) fn fill(world: &World, decision: &mut Decision) {
@@ -175,13 +176,13 @@ pub(super) fn refuse(world: &World, refusal: &PodRefusal, status: &mut VirtualMa
 /// What is told when the API server refuses the pod (a quota, the namespace's Pod Security): the instance stays as it was.
 pub(super) fn without_pod_because(vmi: &VirtualMachineInstance, sentence: &str, now: jiff::Timestamp) -> Decision {
     let mut status = vmi.status.clone().unwrap_or_default();
-    set(now, &mut status, ("Synchronized", "False"), ("FailedCreate", sentence));
+    set(now, &mut status, ("Synchronized", "False"), (FAILED_CREATE, sentence));
     Decision { steps: Vec::new(), status, labels: Default::default(), recheck: None }
 }
 
 /// Whether the instance says so already.
-pub(super) fn is_known(world: &World, reason: &str, message: &str) -> bool {
-    let conditions = world.vmi.status.iter().flat_map(|status| &status.conditions);
+pub(super) fn is_known(vmi: &VirtualMachineInstance, reason: &str, message: &str) -> bool {
+    let conditions = vmi.status.iter().flat_map(|status| &status.conditions);
     conditions
         .into_iter()
         .any(|each| each.reason.as_deref() == Some(reason) && each.message.as_deref() == Some(message))

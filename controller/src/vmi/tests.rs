@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::decide::{Decision, Step, World, decide};
 use super::phase::Phase;
+use crate::pod::LauncherImage;
 
 fn vmi(volumes: &Value) -> VirtualMachineInstance {
     let mut vmi: VirtualMachineInstance = serde_json::from_value(json!({
@@ -33,7 +34,7 @@ fn world(volumes: Value) -> World {
         pod: None,
         claims: BTreeMap::new(),
         now: Timestamp::from_second(1000).unwrap(),
-        launcher_image: "garboard/launcher:1".to_owned(),
+        launcher_image: LauncherImage { reference: "garboard/launcher:1".to_owned(), pull_policy: "Never".to_owned() },
         config: ClusterConfig::offline(),
     }
 }

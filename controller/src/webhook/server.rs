@@ -2,7 +2,6 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, State};
 use axum::http::StatusCode;
@@ -111,7 +110,6 @@ fn certificates(context: Context) -> impl futures::Stream<Item = Arc<rustls::Ser
             Ok(Event::Init | Event::InitDone | Event::Delete(_)) => None,
             Err(error) => {
                 tracing::warn!(%error, "the Secret of the webhooks' certificates cannot be read");
-                tokio::time::sleep(Duration::from_millis(100)).await;
                 None
             }
         }

@@ -19,6 +19,31 @@ pub struct PlanOptions {
     pub volumes: BTreeMap<String, VolumeFacts>,
     /// Ports of the host that lead to the guest, for its first interface.
     pub forwards: Vec<Forward>,
+    /// What a machine asks for that does not say. Only whoever makes its pod needs another than the usual.
+    #[serde(skip_serializing_if = "Shares::is_usual")]
+    pub shares: Shares,
+}
+
+/// How little a machine asks of its node for what it is given (KubeVirt's `developerConfiguration`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub struct Shares {
+    /// How many vCPUs share one CPU in the request. At least 1; usually 10.
+    pub cpu_allocation_ratio: u32,
+    /// The guest's memory in per cent of what is asked for it. At least 1; usually 100.
+    pub memory_overcommit_percent: u32,
+}
+
+impl Default for Shares {
+    fn default() -> Self {
+        Self { cpu_allocation_ratio: 10, memory_overcommit_percent: 100 }
+    }
+}
+
+impl Shares {
+    fn is_usual(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Whether TCG may stand in for KVM.

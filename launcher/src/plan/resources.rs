@@ -10,8 +10,8 @@ use super::draft::{Draft, Input, text};
 use super::interface::{BindingPlan, InterfacePlan};
 use super::launch::{Display, Resources};
 
-/// Thousandths of a CPU a vCPU asks for if the manifest does not say: KubeVirt's allocation ratio of ten.
-const REQUEST_PER_VCPU_MILLIS: u64 = 100;
+/// Thousandths of a CPU.
+const WHOLE_CPU_MILLIS: u64 = 1000;
 
 /// Threads of one block thread pool (`THREAD_POOL_MAX_THREADS_DEFAULT`, QEMU's `include/block/aio.h`).
 const BLOCK_POOL_THREADS: u32 = 64;
@@ -52,12 +52,24 @@ pub(super) fn resources(draft: &Draft<'_>, used: &Use<'_>) -> Resources {
         memory_request_bytes,
         memory_limit_bytes,
         cpu_limit_millis: limit(input, "cpu").map(millis),
-        cpu_request_millis: request(input, "cpu")
-            .map_or_else(|| (u64::from(used.smp.cpus) + supplemental_threads(input)) * REQUEST_PER_VCPU_MILLIS, millis),
+        cpu_request_millis: request(input, "cpu").map_or_else(|| usual_cpu_millis(input, used.smp.cpus), millis),
         pids: used.smp.maxcpus.saturating_add(block_threads).saturating_add(OTHER_THREADS),
         memlock_bytes: needs_memlock(input).then(|| used.memory.memory.size.saturating_add(overhead.total_bytes)),
         overhead,
     }
+}
+
+/// What a machine asks for that does not say, thousandths of a CPU; never nothing.
+fn usual_cpu_millis(input: Input<'_>, vcpus: u32) -> u64 {
+    let threads = u64::from(vcpus).saturating_add(supplemental_threads(input));
+    let ratio = u64::from(input.options.shares.cpu_allocation_ratio.max(1));
+    (threads.saturating_mul(WHOLE_CPU_MILLIS) / ratio).max(1)
+}
+
+/// What is asked for the memory of a guest whose manifest says only how large it is, bytes.
+fn usual_memory(input: Input<'_>, guest: u64) -> u64 {
+    let percent = u128::from(input.options.shares.memory_overcommit_percent.max(1));
+    u64::try_from(u128::from(guest) * 100 / percent).unwrap_or(u64::MAX)
 }
 
 /// Threads of `supplementalPool` work beside the vCPUs and are asked for like them.
@@ -101,7 +113,7 @@ fn memory(input: Input<'_>, guest: &GuestMemory, overhead: u64) -> (u64, Option<
     let in_hugepages = if guest.has_hugepages { guest.memory.size } else { 0 };
     // As in a container, a limit alone is also the request.
     let asked = request(input, "memory").or_else(|| limit(input, "memory")).and_then(Quantity::to_bytes);
-    let asked = asked.unwrap_or(guest.memory.size);
+    let asked = asked.unwrap_or_else(|| usual_memory(input, guest.memory.size));
     let is_overcommitted = resources.is_some_and(|resources| resources.overcommit_guest_overhead == Some(true));
     let reserved = if is_overcommitted { 0 } else { overhead };
     let limit = limit(input, "memory").and_then(Quantity::to_bytes);

@@ -365,3 +365,24 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn what_is_asked_for_a_machine_that_does_not_say_is_the_clusters_choice() {
+    let silent = vmi(&json!({ "cpu": { "cores": 2 }, "memory": { "guest": "150Mi" } }), &json!({}), &json!({}));
+    let asked = |shares| {
+        let options = PlanOptions { shares, ..PlanOptions::default() };
+        let resources = plan(&silent, &HostFacts::reference(), &options, None).unwrap().resources;
+        (resources.cpu_request_millis, resources.memory_request_bytes - resources.overhead.total_bytes)
+    };
+    assert_eq!(asked(Shares::default()), (200, 150 << 20));
+    assert_eq!(asked(Shares { cpu_allocation_ratio: 4, memory_overcommit_percent: 150 }), (500, 100 << 20));
+    let says = json!({ "resources": { "requests": { "cpu": "1", "memory": "64Mi" } } });
+    let says = vmi(&says, &json!({}), &json!({}));
+    let options = PlanOptions {
+        shares: Shares { cpu_allocation_ratio: 4, memory_overcommit_percent: 150 },
+        ..PlanOptions::default()
+    };
+    let resources = plan(&says, &HostFacts::reference(), &options, None).unwrap().resources;
+    assert_eq!(resources.cpu_request_millis, 1000);
+    assert_eq!(resources.memory_request_bytes - resources.overhead.total_bytes, 64 << 20);
+}

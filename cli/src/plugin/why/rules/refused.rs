@@ -13,11 +13,16 @@ pub(crate) fn instance(facts: &Facts) -> Option<Finding> {
     if facts.vmi.is_some() {
         return None;
     }
-    let event = failure(facts, "VirtualMachine")?;
-    let message = message_of(event);
+    let (place, message, since) = match facts.of_vm("Failure").filter(|each| each.reason == "FailedCreate") {
+        Some(condition) => ("conditions[Failure] FailedCreate", bounded(&condition.message), condition.since),
+        None => {
+            let event = failure(facts, "VirtualMachine")?;
+            ("event FailedCreate", message_of(event), when(event))
+        }
+    };
     let cause = format!("its instance cannot be made: {message}");
-    let finding = Finding::wrong(Verdict::InstanceRefused, cause).since(when(event));
-    let evidence = seen(format!("vm/{}", facts.name), "event FailedCreate", message, when(event));
+    let finding = Finding::wrong(Verdict::InstanceRefused, cause).since(since);
+    let evidence = seen(format!("vm/{}", facts.name), place, message, since);
     Some(finding.shown_by(evidence).then(format!("kubectl edit vm {}", facts.name)))
 }
 
