@@ -7,7 +7,7 @@ use crate::cluster::Cluster;
 use crate::config::network::{bridge_commands, host_route_commands, node_commands, uplink_commands};
 use crate::error::{Error, Result};
 use crate::files::{at, read};
-use crate::layout::{Layout, MARK, NodeNumber};
+use crate::layout::{ClusterName, Layout, MARK, NodeNumber};
 use crate::tool::{ip, run};
 
 /// Where the kernel lists the links of the namespace this process was started in.
@@ -15,17 +15,14 @@ const LINKS: &str = "/sys/class/net";
 /// The flag of an interface that is up (`netdevice(7)`).
 const UP: u32 = 1;
 
-/// All clusters have the same addresses, so there is one at a time.
+/// Another cluster of this machine, by its bridge.
 ///
 /// # Errors
-/// Another cluster is up.
-pub fn expect_no_other(layout: &Layout) -> Result<()> {
+/// There is no `/sys`.
+pub fn other_cluster(layout: &Layout) -> Result<Option<ClusterName>> {
     let (prefix, bridge) = (format!("{MARK}-"), layout.bridge());
     let other = all()?.into_iter().find(|link| link.starts_with(&prefix) && *link != bridge);
-    other.map_or(Ok(()), |other| {
-        let name = other.trim_start_matches(&prefix);
-        Err(Error::Refused(format!("another cluster, `{name}`, is there: `cluster down --name {name}` takes it away")))
-    })
+    Ok(other.and_then(|link| link.trim_start_matches(&prefix).parse().ok()))
 }
 
 /// Makes the bridge.

@@ -38,6 +38,30 @@ pub fn down(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
+/// All clusters have the same addresses, so there is one at a time. One that nobody took away, and of which nothing
+/// runs, is in nobody's way: it goes.
+///
+/// # Errors
+/// Another cluster is up, or what is left of a dead one does not go.
+pub fn make_room(layout: &Layout) -> Result<()> {
+    let Some(name) = links::other_cluster(layout)? else { return Ok(()) };
+    let other = Layout::new(name, None)?;
+    if runs(&other)? {
+        let name = &other.name;
+        return Err(Error::Refused(format!(
+            "another cluster, `{name}`, is there: `cluster down --name {name}` takes it away"
+        )));
+    }
+    step(&format!("nothing of cluster `{}` runs any more", other.name));
+    down(&other)
+}
+
+fn runs(layout: &Layout) -> Result<bool> {
+    // One that is being made has no process at first, but somebody who holds its lock.
+    let _lock = lock(layout)?;
+    Ok(!Cgroups::of_this_machine()?.all_members(&layout.cgroup()).is_empty())
+}
+
 fn is_anything_left(layout: &Layout, cgroups: &Cgroups) -> Result<bool> {
     let files = layout.state.exists() || layout.bulk.exists();
     Ok(files || cgroups.exists(&layout.cgroup()) || !links::of_cluster(layout)?.is_empty())

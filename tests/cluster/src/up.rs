@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::files::{ensure_directory, read, write_all};
 use crate::layout::{Layout, NodeNumber, visible};
 use crate::report::step;
+use crate::teardown::make_room;
 use crate::wait::{Patience, until_true};
 use crate::{links, node, pki, process};
 
@@ -48,7 +49,7 @@ pub fn up(layout: Layout, wish: &Wish) -> Result<Outcome> {
     let began = Instant::now();
     // What is refused leaves nothing, not even the directory that the lock is on.
     check_machine(&Cluster::new(layout.clone(), merge(Record::load(&layout)?, wish))?)?;
-    links::expect_no_other(&layout)?;
+    make_room(&layout)?;
     let _lock = lock(&layout)?;
     let known = Record::load(&layout)?;
     if let Some(known) = known.as_ref().filter(|known| known.nodes > wish.nodes) {
