@@ -93,7 +93,23 @@ class Host:
             if found := holds():
                 return found
             time.sleep(0.05)
-        raise Failure(f"{what}: not within {seconds} s; the serial log ends with {self.serial()[-300:]!r}")
+        raise Failure(f"{what}: not within {seconds} s; the serial log ends with {self.serial()[-300:]!r}; {self.circumstances()}")
+
+    def circumstances(self):
+        """What there is of the machine, for whoever reads of a failure that does not come again."""
+        programs = ("garboard", "garboard-launcher", "garboard-init", "qemu-system")
+        alive = {program: [self.processor_time(each) for each in self.processes(program)] for program in programs}
+        told = subprocess.run([self.garboard, "ps", "-o", "json"], env=self.environment, capture_output=True, text=True, check=False)
+        there = sorted(path.name for path in self.shared.glob("*"))
+        return f"processor seconds of its processes {alive}; files {there}; `garboard ps` says {told.stdout.strip()[-600:]}"
+
+    @staticmethod
+    def processor_time(process):
+        try:
+            fields = pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2].split()
+        except OSError:
+            return None
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def serial(self):
         try:

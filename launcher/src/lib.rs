@@ -7,6 +7,7 @@
 //! - [`pod`]: what a supervisor finds in a launcher pod.
 //! - [`probe`]: a kubelet's question to the guest, put through the supervisor.
 //! - [`relay`]: the way of people's commands into a pod.
+//! - [`report`]: what a supervisor's report makes of the status of its VMI; pure.
 //! - [`plumbing`]: what whoever makes interfaces for a supervisor does, on a bare host and on a cluster.
 //!
 //! Neither process links a Kubernetes client or TLS.
@@ -17,6 +18,7 @@ pub mod plumbing;
 pub mod pod;
 pub mod probe;
 pub mod relay;
+pub mod report;
 pub mod supervisor;
 mod sys;
 pub mod vm;

@@ -5,13 +5,14 @@ use std::future::Future;
 use std::time::Duration;
 
 use garboard_api::v1::VirtualMachineInstance;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use garboard_launcher::report::condition::PodNews;
+use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Api, Client, Resource};
+use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::pods::{LauncherPod, UNPAUSED};
+use crate::pods::LauncherPod;
 
 /// Whose changes these are, in `managedFields`.
 pub const FIELD_MANAGER: &str = "garboard-node";
@@ -82,14 +83,10 @@ pub trait Cluster: Send + Sync + 'static {
         name: &str,
         patch: Value,
     ) -> impl Future<Output = Result<VirtualMachineInstance, ClusterError>> + Send;
-    /// Sets the readiness gate of a pod.
-    fn set_unpaused(&self, pod: &LauncherPod, unpaused: bool) -> impl Future<Output = Result<(), ClusterError>> + Send;
-    /// Tells what happened to a VMI.
-    fn tell(
-        &self,
-        vmi: &VirtualMachineInstance,
-        happening: &Happening,
-    ) -> impl Future<Output = Result<(), ClusterError>> + Send;
+    /// Writes conditions of a pod: its readiness gate, its launcher's first report.
+    fn mark_pod(&self, pod: &LauncherPod, news: &PodNews) -> impl Future<Output = Result<(), ClusterError>> + Send;
+    /// Tells what happened to the VMI of a pod.
+    fn tell(&self, pod: &LauncherPod, happening: &Happening) -> impl Future<Output = Result<(), ClusterError>> + Send;
 }
 
 /// The real one.
@@ -152,22 +149,23 @@ impl Cluster for ApiServer {
         soon(self.vmis(namespace).patch(name, &parameters(), &Patch::Merge(patch))).await
     }
 
-    async fn set_unpaused(&self, pod: &LauncherPod, unpaused: bool) -> Result<(), ClusterError> {
-        let now = jiff::Timestamp::now();
-        let condition = json!({
-            "type": UNPAUSED,
-            "status": if unpaused { "True" } else { "False" },
-            "reason": if unpaused { "NotPaused" } else { "Paused" },
-            "message": if unpaused { "the virtual machine is not paused" } else { "the virtual machine is paused" },
-            "lastTransitionTime": format!("{now:.0}"),
-        });
-        // Strategic: the one condition is merged into the others by its type. The UID keeps it off a namesake.
-        let patch = json!({"metadata": {"uid": pod.uid.as_str()}, "status": {"conditions": [condition]}});
+    async fn mark_pod(&self, pod: &LauncherPod, news: &PodNews) -> Result<(), ClusterError> {
+        let conditions = news.conditions(jiff::Timestamp::now());
+        // Strategic: each condition is merged into the others by its type. The UID keeps it off a namesake.
+        let patch = json!({"metadata": {"uid": pod.uid.as_str()}, "status": {"conditions": conditions}});
         let pods = Api::<Pod>::namespaced(self.client.clone(), &pod.namespace);
         soon(pods.patch_status(&pod.name, &parameters(), &Patch::Strategic(patch))).await.map(drop)
     }
 
-    async fn tell(&self, vmi: &VirtualMachineInstance, happening: &Happening) -> Result<(), ClusterError> {
+    async fn tell(&self, pod: &LauncherPod, happening: &Happening) -> Result<(), ClusterError> {
+        let about = ObjectReference {
+            api_version: Some(garboard_api::v1::API_VERSION.to_owned()),
+            kind: Some("VirtualMachineInstance".to_owned()),
+            name: Some(pod.vmi.clone()),
+            namespace: Some(pod.namespace.clone()),
+            uid: Some(pod.vmi_uid.clone()),
+            ..ObjectReference::default()
+        };
         let event = Event {
             type_: happening.kind,
             reason: happening.reason.to_owned(),
@@ -175,6 +173,6 @@ impl Cluster for ApiServer {
             action: happening.reason.to_owned(),
             secondary: None,
         };
-        soon(self.recorder.publish(&event, &vmi.object_ref(&()))).await
+        soon(self.recorder.publish(&event, &about)).await
     }
 }

@@ -18,7 +18,7 @@
 //! | object | verbs |
 //! | --- | --- |
 //! | `pods` | list, watch (its node's launchers, by field and label) |
-//! | `pods/status` | patch (the readiness gate) |
+//! | `pods/status` | patch (the readiness gate, the first report) |
 //! | `kubevirt.io` `virtualmachineinstances` | get, list, watch (its node's, by label), patch |
 //! | `nodes` | patch (its own: labels, heartbeat) |
 //! | `events.k8s.io` `events` | create, patch |

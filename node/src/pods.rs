@@ -1,5 +1,6 @@
 //! Launcher pods of this node, as much of them as is needed here. Pure.
 
+use garboard_launcher::report::condition::{UNPAUSED, condition, reported};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -8,8 +9,6 @@ use garboard_api::metadata::label;
 
 /// Value of the label [`label::COMPONENT`] on launcher pods.
 pub const LAUNCHER: &str = "virt-launcher";
-/// The readiness gate of launcher pods: the guest's processors run.
-pub const UNPAUSED: &str = "kubevirt.io/virtual-machine-unpaused";
 
 /// A launcher pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,6 +23,8 @@ pub struct LauncherPod {
     pub addresses: Vec<String>,
     /// `status` of its condition [`UNPAUSED`].
     pub unpaused: Option<String>,
+    /// Whether its launcher's first report is on it.
+    pub is_reported: bool,
     /// Name of the VMI it was made for.
     pub vmi: String,
     /// UID of that VMI.
@@ -48,13 +49,13 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
     }
     let status = pod.status.as_ref();
     let addresses = status.and_then(|status| status.pod_ips.as_ref());
-    let conditions = status.and_then(|status| status.conditions.as_ref());
     Some(LauncherPod {
         uid: PodUid::parse(metadata.uid.as_deref()?)?,
         namespace: metadata.namespace.clone()?,
         name: metadata.name.clone()?,
         addresses: addresses.into_iter().flatten().map(|address| address.ip.clone()).collect(),
-        unpaused: conditions.into_iter().flatten().find(|one| one.type_ == UNPAUSED).map(|one| one.status.clone()),
+        unpaused: condition(pod, UNPAUSED).map(|one| one.status.clone()),
+        is_reported: reported(pod, &owner.uid).is_some(),
         vmi: owner.name.clone(),
         vmi_uid: owner.uid.clone(),
     })

@@ -1,54 +1,20 @@
-//! From what a launcher reports to the status of its VMI. Pure.
+//! Which VirtualMachineInstances this agent may write, and how much of a report it passes on. Pure.
 //!
-//! The agent owns what only the machine's node can know: the phases `Running`, `Succeeded` and `Failed`, addresses, what
-//! the guest agent says, and the conditions in [`OURS`]. Everything else in a status is the controller's and stays as it
-//! is.
+//! What a report makes of a status is decided in [`garboard_launcher::report`].
 
-use garboard_api::Quantity;
-use garboard_api::v1::{
-    CPUTopology, Machine, MemoryStatus, VirtualMachineInstance, VirtualMachineInstanceCondition,
-    VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface,
-    VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus,
-};
-use garboard_protocol::control::{Ended, InterfaceStatus, PauseReason, Phase, Status};
-use garboard_protocol::exit::ExitCause;
+use garboard_api::Phase;
+use garboard_api::v1::{VirtualMachineInstance, VirtualMachineInstanceStatus};
+use garboard_launcher::report::{self, Seen};
+use garboard_protocol::control::Status;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::pods::LauncherPod;
-
-/// Conditions that the agent sets and takes away.
-pub const OURS: [&str; 4] = [PAUSED, AGENT_CONNECTED, SOFTWARE_EMULATION, ENDED];
-const PAUSED: &str = "Paused";
-const AGENT_CONNECTED: &str = "AgentConnected";
-const SOFTWARE_EMULATION: &str = "SoftwareEmulation";
-/// Not KubeVirt's: how the run ended, in a word and a sentence, for `kubectl describe`.
-const ENDED: &str = "Ended";
-/// The user QEMU runs as.
-const RUNTIME_USER: u64 = 107;
-/// The pod's link to its network.
-const POD_INTERFACE: &str = garboard_launcher::plumbing::UPLINK;
 
 /// The most interfaces that are told of, addresses of each, and letters of a word and of a sentence.
 const INTERFACES: usize = 64;
 const ADDRESSES: usize = 64;
 const WORD: usize = 256;
 const SENTENCE: usize = 1024;
-
-/// Everything that decides.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
-    /// What the launcher says.
-    pub report: &'a Status,
-    /// The launcher's pod.
-    pub pod: &'a LauncherPod,
-    /// The VMI as the API server has it.
-    pub vmi: &'a VirtualMachineInstance,
-    /// This node.
-    pub node: &'a str,
-    /// Now.
-    pub now: Timestamp,
-}
 
 /// Whether a VMI is the agent's to write, by this pod's report.
 #[must_use]
@@ -62,42 +28,20 @@ pub fn is_ours(pod: &LauncherPod, vmi: &VirtualMachineInstance, node: &str) -> b
 /// Whether a VMI's run is over.
 #[must_use]
 pub fn is_final(vmi: &VirtualMachineInstance) -> bool {
-    let phase = vmi.status.as_ref().and_then(|status| status.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
+    Phase::of(vmi).is_final()
 }
 
-/// The status the VMI should have; nothing if it has it already, or is not the agent's to write.
+/// The status a VMI of this node should have by the report of its pod; nothing if it has it already, or is not the agent's
+/// to write.
 #[must_use]
-pub fn next_status(seen: &Seen<'_>) -> Option<VirtualMachineInstanceStatus> {
-    let report = seen.report;
-    if !is_ours(seen.pod, seen.vmi, seen.node) || is_final(seen.vmi) || knows_nothing(report) {
-        return None;
-    }
-    let old = seen.vmi.status.as_ref()?;
-    let mut new = old.clone();
-    match (&report.ended, report.phase) {
-        // Before QEMU runs the controller's phases hold.
-        (None, Phase::Scheduled | Phase::Succeeded | Phase::Failed) => return None,
-        (None, Phase::Running) => {
-            enter(&mut new, "Running", report.phase_since_ms, seen.now);
-            describe_machine(&mut new, seen);
-        }
-        (Some(ended), _) => end(&mut new, ended, seen.now),
-    }
-    set_conditions(&mut new.conditions, report, seen.now);
-    (new != *old).then_some(new)
-}
-
-/// What the pod's readiness gate should say; nothing if it has no say.
-#[must_use]
-pub fn unpaused(report: &Status) -> Option<bool> {
-    let has_a_say = report.phase == Phase::Running && report.ended.is_none() && !knows_nothing(report);
-    has_a_say.then_some(report.paused.is_none())
-}
-
-/// A supervisor that was started again reports before it has found its QEMU: what is empty then is not news.
-fn knows_nothing(report: &Status) -> bool {
-    report.ended.is_none() && report.machine.is_empty()
+pub fn next_status(
+    (report, pod): (&Status, &LauncherPod),
+    vmi: &VirtualMachineInstance,
+    node: &str,
+    now: Timestamp,
+) -> Option<VirtualMachineInstanceStatus> {
+    let seen = Seen { report, addresses: &pod.addresses, vmi, now };
+    is_ours(pod, vmi, node).then(|| report::next_status(&seen)).flatten()
 }
 
 /// A report with no more in it than a launcher that keeps to the rules would say: what it says is stored by the API server
@@ -129,138 +73,6 @@ fn cut(text: &mut String) {
 fn cut_at(text: &mut String, most: usize) {
     if let Some((end, _)) = text.char_indices().nth(most) {
         text.truncate(end);
-    }
-}
-
-fn enter(status: &mut VirtualMachineInstanceStatus, phase: &str, since_ms: i64, now: Timestamp) {
-    status.phase = Some(phase.to_owned());
-    let entered = status.phase_transition_timestamps.iter().any(|one| one.phase.as_deref() == Some(phase));
-    if !entered {
-        let since = Timestamp::from_millisecond(since_ms).unwrap_or(now);
-        status.phase_transition_timestamps.push(VirtualMachineInstancePhaseTransitionTimestamp {
-            phase: Some(phase.to_owned()),
-            phase_transition_timestamp: Some(Time(since)),
-        });
-    }
-}
-
-fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp) {
-    if ended.cause.is_success() {
-        enter(status, "Succeeded", ended.at_ms, now);
-    } else {
-        enter(status, "Failed", ended.at_ms, now);
-        status.reason = Some(word(&ended.cause).to_owned());
-    }
-}
-
-fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) {
-    let report = seen.report;
-    status.interfaces = report.interfaces.iter().map(|interface| network_interface(interface, seen)).collect();
-    status.machine = Some(Machine { r#type: Some(report.machine.clone()) });
-    let bytes = Quantity::from_bytes(report.memory_bytes);
-    let memory = status.memory.get_or_insert_default();
-    set_memory(memory, &bytes);
-    status.runtime_user = Some(RUNTIME_USER);
-    let cpu = seen.vmi.spec.domain.cpu.as_ref();
-    let topology = cpu.map(|cpu| (cpu.cores.unwrap_or(1), cpu.sockets.unwrap_or(1), cpu.threads.unwrap_or(1)));
-    let (cores, sockets, threads) = topology.unwrap_or((1, 1, 1));
-    // A guest has what it was started with; a specification that was changed since is not it.
-    if cores.saturating_mul(sockets).saturating_mul(threads) == report.vcpus {
-        let topology = CPUTopology { cores: Some(cores), sockets: Some(sockets), threads: Some(threads) };
-        status.current_cpu_topology = Some(topology);
-    }
-    status.guest_os_info = report.guest.as_ref().map(|guest| VirtualMachineInstanceGuestOSInfo {
-        pretty_name: guest.os.clone(),
-        kernel_release: guest.kernel.clone(),
-        ..status.guest_os_info.clone().unwrap_or_default()
-    });
-}
-
-fn set_memory(memory: &mut MemoryStatus, bytes: &Quantity) {
-    memory.guest_at_boot.get_or_insert_with(|| bytes.clone());
-    memory.guest_requested.get_or_insert_with(|| bytes.clone());
-    memory.guest_current = Some(bytes.clone());
-}
-
-fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMachineInstanceNetworkInterface {
-    let known = (!interface.name.is_empty()).then(|| interface.name.clone());
-    let specified = seen.vmi.spec.domain.devices.interfaces.iter().find(|one| Some(&one.name) == known.as_ref());
-    // Behind address translation the guest is reached at the address of its pod, and does not know it.
-    let translated = specified.is_some_and(|one| one.masquerade.is_some());
-    let addresses = if translated { &seen.pod.addresses } else { &interface.addresses };
-    let primary = specified.is_some_and(|one| one.masquerade.is_some() || one.bridge.is_some());
-    VirtualMachineInstanceNetworkInterface {
-        info_source: Some(interface.info_source.clone()).filter(|source| !source.is_empty()),
-        interface_name: interface.interface_name.clone(),
-        ip_address: addresses.first().cloned(),
-        ip_addresses: addresses.clone(),
-        link_state: known.is_some().then(|| "up".to_owned()),
-        mac: Some(interface.mac.clone()).filter(|mac| !mac.is_empty()),
-        pod_interface_name: primary.then(|| POD_INTERFACE.to_owned()),
-        queue_count: None,
-        name: known,
-    }
-}
-
-fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report: &Status, now: Timestamp) {
-    let running = report.ended.is_none();
-    let paused = report.paused.filter(|_| running).map(|reason| match reason {
-        PauseReason::PausedByUser => ("PausedByUser", "VMI was paused by user"),
-        PauseReason::PausedIOError => ("PausedIOError", "VMI was paused, low-level IO error detected"),
-    });
-    set(conditions, PAUSED, paused, now);
-    set(conditions, AGENT_CONNECTED, (running && report.guest.is_some()).then_some(("", "")), now);
-    let interpreted = report.software_emulation && running;
-    let slow = ("NoKVM", "the guest's processors are interpreted by software, which is slow");
-    set(conditions, SOFTWARE_EMULATION, interpreted.then_some(slow), now);
-    let ended = report.ended.as_ref().map(|ended| (word(&ended.cause), ended.sentence.as_str()));
-    set(conditions, ENDED, ended, now);
-}
-
-/// A condition is there and true, or not there.
-fn set(
-    conditions: &mut Vec<VirtualMachineInstanceCondition>,
-    kind: &str,
-    wanted: Option<(&str, &str)>,
-    now: Timestamp,
-) {
-    let Some((reason, message)) = wanted else {
-        conditions.retain(|one| one.r#type != kind);
-        return;
-    };
-    let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let place = match conditions.iter().position(|one| one.r#type == kind) {
-        Some(place) => place,
-        None => {
-            conditions.push(VirtualMachineInstanceCondition { r#type: kind.to_owned(), ..Default::default() });
-            conditions.len() - 1
-        }
-    };
-    let condition = &mut conditions[place];
-    if condition.status != "True" {
-        condition.last_transition_time = Some(Time(now));
-        "True".clone_into(&mut condition.status);
-    }
-    condition.reason = said(reason);
-    condition.message = said(message);
-}
-
-/// The cause in one word, for programs.
-#[must_use]
-pub fn word(cause: &ExitCause) -> &'static str {
-    match cause {
-        ExitCause::GuestShutdown => "GuestShutdown",
-        ExitCause::GuestReboot => "GuestReboot",
-        ExitCause::GuestPanic => "GuestPanic",
-        ExitCause::Watchdog => "Watchdog",
-        ExitCause::StoppedGracefully => "StoppedGracefully",
-        ExitCause::GracePeriodExceeded => "GracePeriodExceeded",
-        ExitCause::ForceStopped => "ForceStopped",
-        ExitCause::OutOfMemory { .. } => "OutOfMemory",
-        ExitCause::QemuFailed { .. } => "QemuFailed",
-        ExitCause::QemuKilled { .. } => "QemuKilled",
-        ExitCause::QemuCrashed { .. } => "QemuCrashed",
-        ExitCause::NotStarted { .. } => "NotStarted",
     }
 }
 

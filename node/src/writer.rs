@@ -7,15 +7,21 @@
 //!  VMI (mirror, answers) ───┘        └ failed: again later, with what is newest then
 //! ```
 //!
+//! A VMI that the controller has not placed yet is not this node's to write. Then the first report is put on the pod,
+//! together with the readiness gate, and the controller writes the VMI from there: one write of each instead of two.
+//!
 //! A task ends when the run's end is written, or when the VMI is gone.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use garboard_api::Phase;
 use garboard_api::v1::VirtualMachineInstance;
+use garboard_launcher::report::condition::PodNews;
+use garboard_launcher::report::{self, condition};
 use garboard_launcher::vm::Chain;
-use garboard_protocol::control::{Phase, Status};
+use garboard_protocol::control::{self, Status};
 use garboard_protocol::exit::ExitCause;
 use jiff::Timestamp;
 use kube::runtime::events::EventType;
@@ -28,7 +34,7 @@ use crate::cluster::{Cluster, ClusterError, Happening};
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 use crate::server::Reports;
-use crate::status::{self, Seen};
+use crate::status;
 
 /// Pause after a failure, and the longest it grows to.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -81,7 +87,8 @@ impl<C: Cluster> Reports for Writer<C> {
         let (sender, reports) = watch::channel(status);
         tasks.insert(pod.uid.as_str().to_owned(), sender);
         let (setting, pace) = (Arc::clone(&self.setting), Pace::new(now()));
-        let task = Task { setting, pod: pod.clone(), reports, latest: None, gate: None, pace, rest: Duration::ZERO };
+        let pod = pod.clone();
+        let task = Task { setting, pod, reports, latest: None, gate: None, told: None, pace, rest: Duration::ZERO };
         tokio::spawn(task.run());
     }
 }
@@ -112,6 +119,8 @@ struct Task<C> {
     latest: Option<Arc<VirtualMachineInstance>>,
     /// What was written to the readiness gate last.
     gate: Option<bool>,
+    /// The report that was put on the pod last.
+    told: Option<Box<Status>>,
     /// How often there may be something to write, and what that says of the next time.
     pace: Pace,
     rest: Duration,
@@ -175,34 +184,37 @@ impl<C: Cluster> Task<C> {
         if let Some(pod) = mirrored {
             self.pod = pod;
         }
-        let gate = if pod_is_there { self.gate_to_write(&report) } else { None };
         let found = self.find();
+        let news = if pod_is_there { self.news_for_pod(&report, &found) } else { PodNews::default() };
         let change = if let Found::Vmi(vmi) = &found { self.change(vmi, &report) } else { None };
-        if gate.is_some() || change.is_some() {
+        if !news.is_empty() || change.is_some() {
             self.rest = self.pace.wrote(now());
         }
         let (setting, pod) = (Arc::clone(&self.setting), self.pod.clone());
-        let (gate_written, written) = tokio::join!(write_gate(&setting.cluster, &pod, gate), async {
+        let (pod_written, written) = tokio::join!(mark_pod(&setting.cluster, &pod, &news), async {
             let Some(change) = change else { return Ok(None) };
             setting.cluster.patch_vmi(&pod.namespace, &pod.vmi, change).await.map(Some)
         });
-        if gate_written.is_ok() {
-            self.gate = gate.or(self.gate);
+        if pod_written.is_ok() {
+            self.has_marked_pod(news).await;
         }
         match (written, found) {
             (Ok(Some(written)), Found::Vmi(before)) => {
                 let written = Arc::new(written);
                 self.latest = Some(Arc::clone(&written));
-                self.tell(&before, &written, &report).await;
-                gate_written?;
+                // What was told when it was put on the pod is not told again.
+                if self.told.as_ref().is_none_or(|told| !is_same(told, &report)) {
+                    self.tell(Phase::of(&before), &report).await;
+                }
+                pod_written?;
                 Ok(if status::is_final(&written) { Settled::Over } else { Settled::Written })
             }
             (Ok(_), Found::Vmi(vmi)) => {
-                gate_written?;
+                pod_written?;
                 let over = status::is_final(&vmi) || (report.ended.is_some() && !pod_is_there);
                 Ok(if over { Settled::Over } else { Settled::Written })
             }
-            (Ok(_), Found::NotYet) if pod_is_there => gate_written.map(|()| Settled::NotYet),
+            (Ok(_), Found::NotYet) if pod_is_there => pod_written.map(|()| Settled::NotYet),
             (Ok(_), Found::NotYet | Found::Gone) => Ok(Settled::Over),
             (Err(ClusterError::Conflict), _) => {
                 self.latest = self.ask().await;
@@ -212,9 +224,29 @@ impl<C: Cluster> Task<C> {
         }
     }
 
+    /// What the pod does not say yet.
+    fn news_for_pod(&self, report: &Status, found: &Found) -> PodNews {
+        let said = match &self.told {
+            Some(told) => is_same(told, report),
+            // Of an earlier agent of this node.
+            None => self.pod.is_reported && report.ended.is_none(),
+        };
+        let is_due = matches!(found, Found::NotYet) && condition::is_telling(report) && !said;
+        PodNews { unpaused: self.gate_to_write(report), report: is_due.then(|| Box::new(report.clone())) }
+    }
+
+    async fn has_marked_pod(&mut self, news: PodNews) {
+        self.gate = news.unpaused.or(self.gate);
+        if let Some(report) = news.report {
+            let before = if self.told.is_some() { Phase::Running } else { Phase::Scheduled };
+            self.tell(before, &report).await;
+            self.told = Some(report);
+        }
+    }
+
     /// What the readiness gate does not say yet.
     fn gate_to_write(&self, report: &Status) -> Option<bool> {
-        let unpaused = status::unpaused(report)?;
+        let unpaused = report::unpaused(report)?;
         let word = if unpaused { "True" } else { "False" };
         let said = match self.gate {
             Some(written) => written == unpaused,
@@ -225,15 +257,14 @@ impl<C: Cluster> Task<C> {
 
     /// What the VMI does not say yet.
     fn change(&self, vmi: &VirtualMachineInstance, report: &Status) -> Option<Value> {
-        let seen = Seen { report, pod: &self.pod, vmi, node: &self.setting.node, now: Timestamp::now() };
-        patch(vmi, &status::next_status(&seen)?)
+        patch(vmi, &status::next_status((report, &self.pod), vmi, &self.setting.node, Timestamp::now())?)
     }
 
-    async fn tell(&self, before: &VirtualMachineInstance, written: &VirtualMachineInstance, report: &Status) {
+    async fn tell(&self, before: Phase, report: &Status) {
         let Some(happening) = happening(before, report) else { return };
         let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
         tracing::info!(vmi, namespace, reason = happening.reason, note = happening.note, "a machine changed");
-        if let Err(error) = self.setting.cluster.tell(written, &happening).await {
+        if let Err(error) = self.setting.cluster.tell(&self.pod, &happening).await {
             tracing::warn!(vmi, namespace, error = %Chain(&error), "an event was not written");
         }
     }
@@ -266,14 +297,21 @@ fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Sets the gate, if it is to be set.
-async fn write_gate<C: Cluster>(cluster: &C, pod: &LauncherPod, unpaused: Option<bool>) -> Result<(), ClusterError> {
-    let Some(unpaused) = unpaused else { return Ok(()) };
-    match cluster.set_unpaused(pod, unpaused).await {
-        // A pod that is gone has no gate; the VMI is written all the same.
+/// Writes what the pod is to say, if anything.
+async fn mark_pod<C: Cluster>(cluster: &C, pod: &LauncherPod, news: &PodNews) -> Result<(), ClusterError> {
+    if news.is_empty() {
+        return Ok(());
+    }
+    match cluster.mark_pod(pod, news).await {
+        // A pod that is gone says nothing; the VMI is written all the same.
         Ok(()) | Err(ClusterError::Gone | ClusterError::Conflict) => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Whether two reports say the same of the run.
+fn is_same(one: &Status, other: &Status) -> bool {
+    (one.phase, one.paused, &one.ended) == (other.phase, other.paused, &other.ended)
 }
 
 /// Versions of one object grow (Kubernetes 1.35 says so of every resource it stores).
@@ -291,8 +329,7 @@ fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineIn
 }
 
 /// What people are to be told, by what the VMI was before.
-fn happening(before: &VirtualMachineInstance, report: &Status) -> Option<Happening> {
-    let phase = before.status.as_ref().and_then(|status| status.phase.as_deref());
+fn happening(before: Phase, report: &Status) -> Option<Happening> {
     match &report.ended {
         Some(ended) => {
             // A stop that was asked for, or the guest's own, is nothing to warn of.
@@ -300,7 +337,7 @@ fn happening(before: &VirtualMachineInstance, report: &Status) -> Option<Happeni
             let kind = if expected { EventType::Normal } else { EventType::Warning };
             Some(Happening { kind, reason: "Stopped", note: ended.sentence.clone() })
         }
-        None if report.phase == Phase::Running && phase != Some("Running") => {
+        None if report.phase == control::Phase::Running && before < Phase::Running => {
             let note = "the guest was started".to_owned();
             Some(Happening { kind: EventType::Normal, reason: "Started", note })
         }

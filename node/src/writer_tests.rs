@@ -12,7 +12,7 @@ struct FakeState {
     vmi: Mutex<VirtualMachineInstance>,
     failures: Mutex<VecDeque<()>>,
     patches: watch::Sender<Vec<Value>>,
-    gates: watch::Sender<Vec<bool>>,
+    marks: watch::Sender<Vec<PodNews>>,
     told: watch::Sender<Vec<Happening>>,
 }
 
@@ -22,7 +22,7 @@ impl Fake {
             vmi: Mutex::new(vmi),
             failures: Mutex::default(),
             patches: watch::Sender::default(),
-            gates: watch::Sender::default(),
+            marks: watch::Sender::default(),
             told: watch::Sender::default(),
         }))
     }
@@ -38,6 +38,14 @@ impl Fake {
 
     fn phase(&self) -> Option<String> {
         self.0.vmi.lock().unwrap().status.as_ref().and_then(|status| status.phase.clone())
+    }
+
+    fn gates(&self) -> Vec<bool> {
+        self.0.marks.borrow().iter().filter_map(|news| news.unpaused).collect()
+    }
+
+    fn reasons(&self) -> Vec<&'static str> {
+        self.0.told.borrow().iter().map(|happening| happening.reason).collect()
     }
 
     async fn patched(&self, times: usize) {
@@ -68,13 +76,13 @@ impl Cluster for Fake {
         Ok(vmi.clone())
     }
 
-    async fn set_unpaused(&self, _: &LauncherPod, unpaused: bool) -> Result<(), ClusterError> {
+    async fn mark_pod(&self, _: &LauncherPod, news: &PodNews) -> Result<(), ClusterError> {
         self.falters()?;
-        self.0.gates.send_modify(|gates| gates.push(unpaused));
+        self.0.marks.send_modify(|marks| marks.push(news.clone()));
         Ok(())
     }
 
-    async fn tell(&self, _: &VirtualMachineInstance, happening: &Happening) -> Result<(), ClusterError> {
+    async fn tell(&self, _: &LauncherPod, happening: &Happening) -> Result<(), ClusterError> {
         self.0.told.send_modify(|told| told.push(happening.clone()));
         Ok(())
     }
@@ -104,8 +112,9 @@ async fn a_start_is_two_writes_and_an_event() {
     writer.note(&pod(), report(2));
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert_eq!(fake.phase().as_deref(), Some("Running"));
-    assert_eq!((fake.0.patches.borrow().len(), fake.0.gates.borrow().as_slice()), (1, [true].as_slice()));
-    assert_eq!(fake.0.told.borrow()[0].reason, "Started");
+    assert_eq!((fake.0.patches.borrow().len(), fake.gates()), (1, vec![true]));
+    assert!(fake.0.marks.borrow().iter().all(|news| news.report.is_none()), "it is written where it belongs");
+    assert_eq!(fake.reasons(), ["Started"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -124,7 +133,7 @@ async fn an_api_server_that_is_away_gets_the_newest_when_it_is_back() {
     assert_eq!(fake.0.patches.borrow().len(), 1);
     let conditions = fake.0.patches.borrow()[0]["status"]["conditions"].clone();
     assert!(conditions.to_string().contains("PausedByUser"), "{conditions}");
-    assert_eq!(fake.0.gates.borrow().last(), Some(&false));
+    assert_eq!(fake.gates().last(), Some(&false));
 }
 
 #[tokio::test(start_paused = true)]
@@ -141,21 +150,65 @@ async fn a_vmi_that_changed_meanwhile_is_read_again() {
     assert_eq!(kept.as_deref(), Some("kept"));
 }
 
+fn unplaced() -> VirtualMachineInstance {
+    vmi(serde_json::json!({"phase": "Pending"}))
+}
+
 #[tokio::test(start_paused = true)]
-async fn the_agent_waits_until_the_vmi_is_its_own() {
-    let mut pending = scheduled();
-    pending.as_object_mut().unwrap().remove("nodeName");
-    let fake = Fake::new(vmi(pending));
+async fn a_vmi_that_nobody_has_placed_is_told_of_on_its_pod() {
+    let fake = Fake::new(unplaced());
     let (writer, vmis) = writer(&fake, None);
     writer.note(&pod(), report(1));
+    writer.note(&pod(), report(2));
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(fake.0.patches.borrow().is_empty());
-    assert_eq!(fake.0.gates.borrow().as_slice(), [true], "the gate does not wait");
-    let mut assigned = vmi(scheduled());
-    assigned.metadata.resource_version = Some("9".into());
-    *fake.0.vmi.lock().unwrap() = assigned.clone();
-    vmis.insert(VMI, Arc::new(assigned));
+    let told = fake.0.marks.borrow().clone();
+    assert_eq!(told.len(), 1, "one write for gate and report");
+    assert_eq!(
+        (told[0].unpaused, told[0].report.as_ref().map(|report| report.phase)),
+        (Some(true), Some(control::Phase::Running))
+    );
+    // The controller writes just this.
+    let seen =
+        report::Seen { report: &report(2), addresses: &pod().addresses, vmi: &unplaced(), now: Timestamp::now() };
+    let mut placed = vmi(serde_json::to_value(report::next_status(&seen)).unwrap());
+    let status = placed.status.as_mut().unwrap();
+    (status.node_name, status.active_pods) =
+        (Some("node-1".into()), [(pod().uid.as_str().into(), "node-1".into())].into());
+    placed.metadata.resource_version = Some("9".into());
+    *fake.0.vmi.lock().unwrap() = placed.clone();
+    vmis.insert(VMI, Arc::new(placed));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert!(fake.0.patches.borrow().is_empty(), "{:?}", fake.0.patches.borrow());
+    writer.note(&pod(), ended(ExitCause::GuestShutdown));
     fake.patched(1).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(fake.reasons(), ["Started", "Stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_end_before_anybody_placed_the_vmi_is_told_on_the_pod() {
+    let fake = Fake::new(unplaced());
+    let (writer, _) = writer(&fake, None);
+    writer.note(&pod(), report(1));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    writer.note(&pod(), ended(ExitCause::GuestPanic));
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let told = fake.0.marks.borrow().clone();
+    assert!(told.last().unwrap().report.as_ref().unwrap().ended.is_some());
+    assert_eq!((told.len(), fake.reasons()), (2, vec!["Started", "Stopped"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_agent_that_was_started_again_does_not_tell_again() {
+    let fake = Fake::new(unplaced());
+    let (writer, _) = writer(&fake, None);
+    let mut known = pod();
+    (known.is_reported, known.unpaused) = (true, Some("True".into()));
+    writer.setting.pods.insert(pod().uid.as_str(), known.clone());
+    writer.note(&known, report(1));
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!((fake.0.marks.borrow().len(), fake.reasons()), (0, vec![]));
 }
 
 #[tokio::test(start_paused = true)]

@@ -23,13 +23,12 @@ use std::collections::BTreeMap;
 use garboard_api::v1::Volume;
 use garboard_api::{ClusterConfig, VirtualMachineInstance};
 use garboard_launcher::plan::{PlanError, PlanOptions, Resources, Shares, plan};
+use garboard_launcher::report::condition::UNPAUSED;
 use garboard_machine::facts::{HostFacts, HugepagePool, KvmState};
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, Pod, PodReadinessGate, PodSecurityContext, PodSpec, SeccompProfile,
 };
 
-/// KubeVirt's readiness gate: true while the vCPUs run.
-pub const UNPAUSED: &str = "kubevirt.io/virtual-machine-unpaused";
 /// The user and group of everything in the pod.
 pub const USER: i64 = 107;
 /// A guest that says nothing has this long to power down, seconds.

@@ -16,13 +16,12 @@ use std::time::Duration;
 use garboard_api::metadata::finalizer;
 use garboard_api::run_strategy::{RunStrategy, backoff};
 use garboard_api::v1::{VirtualMachineStartFailure, VirtualMachineStateChangeRequest, VirtualMachineStatus};
-use garboard_api::{ClusterConfig, Identity, VirtualMachine, VirtualMachineInstance, default_vmi, vmi_of};
+use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachine, VirtualMachineInstance, default_vmi, vmi_of};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use super::status;
 use crate::time::stamp;
-use crate::vmi::phase::Phase;
 
 /// Everything a decision depends on.
 #[derive(Clone, Debug)]
@@ -87,6 +86,10 @@ pub fn decide(world: &World) -> Decision {
     }
     let starts = decision.steps.iter().any(|step| matches!(step, Step::CreateVmi(_)));
     status::fill(world, starts, &mut decision.status);
+    if let Some(rest) = status::quiet_for(world, starts, &decision.status) {
+        decision.status = world.vm.status.clone().unwrap_or_default();
+        decision.recheck = Some(rest);
+    }
     decision
 }
 

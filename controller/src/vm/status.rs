@@ -1,14 +1,16 @@
 //! What the status of a VirtualMachine says, from what was observed. Pure.
 
+use std::time::Duration;
+
 use garboard_api::metadata::annotation;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition, VirtualMachineStatus};
-use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use jiff::Timestamp;
 
 use super::decide::{World, instance};
-use crate::time::stamp;
-use crate::vmi::phase::Phase;
+use crate::time::{elapsed, stamp};
+use crate::vmi::decide::QUICK;
 
 /// The words of `status.printableStatus` that this controller can say (KubeVirt's, first match wins).
 pub mod word {
@@ -47,6 +49,26 @@ pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatu
         status.observed_generation = made_from.and_then(|text| text.parse().ok());
     }
     status.conditions = conditions(world, &status.conditions);
+}
+
+/// For how long a start is left without a word: a machine that is Running within [`QUICK`] is told of once. What has to be
+/// remembered whatever comes is written at once, and so is a start that follows upon a failure.
+pub(super) fn quiet_for(world: &World, starts: bool, status: &VirtualMachineStatus) -> Option<Duration> {
+    let before = world.vm.status.clone().unwrap_or_default();
+    let was_calm = matches!(before.printable_status.as_deref(), None | Some(word::STOPPED))
+        && before.start_failure.is_none()
+        && before.conditions.iter().all(|each| each.r#type != FAILURE);
+    // These two strategies look at what was started before.
+    let may_forget = !matches!(RunStrategy::of(&world.vm), Some(RunStrategy::Once | RunStrategy::RerunOnFailure));
+    let remembers =
+        |status: &VirtualMachineStatus| (status.state_change_requests.clone(), status.start_failure.clone());
+    let begins = status.printable_status.as_deref() == Some(word::STARTING);
+    if !was_calm || !begins || !may_forget || remembers(&before) != remembers(status) {
+        return None;
+    }
+    let created = world.vmi.as_ref().and_then(|vmi| vmi.metadata.creation_timestamp.as_ref()).map(|time| time.0);
+    let since = if starts { world.now } else { created? };
+    Some(QUICK.saturating_sub(elapsed(since, world.now))).filter(|rest| !rest.is_zero())
 }
 
 fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> &'static str {

@@ -1,7 +1,7 @@
 //! The table of run strategies, and that a decision that was carried out leaves nothing to do.
 
-use garboard_api::v1::VirtualMachineInstanceStatus;
-use garboard_api::{ClusterConfig, VirtualMachine, VirtualMachineInstance};
+use garboard_api::v1::{VirtualMachineInstanceStatus, VirtualMachineStatus};
+use garboard_api::{ClusterConfig, Phase, VirtualMachine, VirtualMachineInstance};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use proptest::prelude::*;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
 use super::status::{is_known, without_instance_because};
-use crate::vmi::phase::Phase;
+use crate::vmi::decide::QUICK;
 
 fn vm(strategy: &str) -> VirtualMachine {
     serde_json::from_value(json!({
@@ -155,7 +155,7 @@ fn a_machine_that_is_orphaned_leaves_its_instance_running() {
 #[test]
 fn the_status_in_words() {
     let printed = |world: &World| decide(world).status.printable_status.unwrap();
-    assert_eq!(printed(&world("Always")), "Starting");
+    assert_eq!(printed(&world("Once")), "Starting");
     assert_eq!(printed(&world("Halted")), "Stopped");
     assert_eq!(printed(&with("Always", Phase::Scheduled)), "Starting");
     assert_eq!(printed(&with("Always", Phase::Running)), "Running");
@@ -212,6 +212,36 @@ proptest! {
         prop_assert_eq!(steps(&again), Vec::<&str>::new());
         prop_assert_eq!(Some(&again.status), world.vm.status.as_ref());
     }
+}
+
+#[test]
+fn a_start_that_is_quick_is_told_once() {
+    let at = |second| Timestamp::from_second(second).unwrap();
+    let mut world = world("Always");
+    world.now = at(100);
+    let made = decide(&world);
+    assert_eq!(
+        (steps(&made), &made.status, made.recheck),
+        (vec!["create"], &VirtualMachineStatus::default(), Some(QUICK))
+    );
+    world.vmi = Some(instance(&world, Phase::Pending));
+    world.vmi.as_mut().unwrap().metadata.creation_timestamp = Some(Time(at(100)));
+    let waits = |second| {
+        let decision = decide(&World { now: at(second), ..world.clone() });
+        (decision.status.printable_status, decision.recheck.map(|rest| rest.as_secs()))
+    };
+    assert_eq!(waits(102), (None, Some(3)));
+    assert_eq!(waits(105), (Some("Starting".to_owned()), None), "it takes long");
+    let running = decide(&World { vmi: Some(instance(&world, Phase::Running)), ..world.clone() });
+    assert_eq!(running.status.printable_status.as_deref(), Some("Running"));
+    // What is wrong is told at once, and so is a start that has something to take back.
+    let unschedulable = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
+    let mut stuck = world.clone();
+    stuck.vmi.as_mut().unwrap().status.as_mut().unwrap().conditions = serde_json::from_value(unschedulable).unwrap();
+    assert_eq!(decide(&stuck).status.printable_status.as_deref(), Some("ErrorUnschedulable"));
+    world.vm.status =
+        Some(VirtualMachineStatus { printable_status: Some("CrashLoopBackOff".into()), ..Default::default() });
+    assert_eq!(decide(&world).status.printable_status.as_deref(), Some("Starting"));
 }
 
 #[test]

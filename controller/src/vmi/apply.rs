@@ -8,21 +8,22 @@ use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step};
-use super::{fields, status};
-use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
+use super::{Leader, fields, status};
+use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::vm::status::FAILED_CREATE;
 
 pub(super) async fn apply(
-    context: &Context,
+    leader: &Leader,
     vmi: &VirtualMachineInstance,
     decision: &Decision,
 ) -> Result<(), ReconcileError> {
+    let context = &leader.context;
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = vmi.metadata.name.as_deref().ok_or(missing("a name"))?;
     let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
     for step in &decision.steps {
-        if let Err(error) = take(context, vmi, step, (namespace, name)).await {
+        if let Err(error) = take(leader, vmi, step, (namespace, name)).await {
             // What the API server refused is told in the status, for an event is soon forgotten; and once as an event.
             if let (Step::CreatePod(_), Some(sentence)) = (step, error.refusal()) {
                 if !status::is_known(vmi, FAILED_CREATE, sentence) {
@@ -39,15 +40,17 @@ pub(super) async fn apply(
 }
 
 async fn take(
-    context: &Context,
+    leader: &Leader,
     vmi: &VirtualMachineInstance,
     step: &Step,
     (namespace, name): (&str, &str),
 ) -> Result<(), ReconcileError> {
+    let (context, uid) = (&leader.context, vmi.metadata.uid.as_deref().unwrap_or_default());
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     match step {
         Step::CreatePod(pod) => match pods.create(&made_by_us(), pod).await {
             Ok(_) => {
+                leader.memory.made(uid, jiff::Timestamp::now());
                 let made = format!("made the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
                 context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulCreate", made)).await;
             }
@@ -73,6 +76,7 @@ async fn take(
         }
         Step::RemoveFinalizer { rest } => {
             let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
+            leader.memory.forget(uid);
             let patch = json!({ "metadata": { "uid": vmi.metadata.uid, "finalizers": rest } });
             match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(_) => {}
@@ -100,6 +104,9 @@ async fn write(
     let is_labelled = decision.labels.iter().all(|(key, value)| labels.get(key) == Some(value));
     let before = vmi.status.clone().unwrap_or_default();
     let gone = decision.steps.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. }));
+    if decision.is_reported {
+        return write_report(instances, vmi, decision, name).await;
+    }
     let voice = fields::voice(&before, &decision.status);
     if gone || (is_labelled && fields::ours(&before, voice) == fields::ours(&decision.status, voice)) {
         return Ok(());
@@ -114,7 +121,32 @@ async fn write(
         "metadata": metadata,
         "status": fields::ours(&decision.status, voice),
     });
-    match instances.patch(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(applied)).await {
+    settled(instances.patch(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(applied)).await)
+}
+
+/// What a launcher reported through its pod, and where it runs, in one write. It is merged and not applied: what is applied
+/// once is taken away again by the next apply that leaves it out, and from now on this is the node agent's to say.
+async fn write_report(
+    instances: &Api<VirtualMachineInstance>,
+    vmi: &VirtualMachineInstance,
+    decision: &Decision,
+    name: &str,
+) -> Result<(), ReconcileError> {
+    let json = |status: &_| serde_json::to_value(status).unwrap_or_default();
+    let before = vmi.status.as_ref().map_or_else(|| json!({}), json);
+    let Some(changes) = garboard_api::merge::patch(&before, &json(&decision.status)) else { return Ok(()) };
+    let metadata = json!({
+        "uid": vmi.metadata.uid,
+        "resourceVersion": vmi.metadata.resource_version,
+        "labels": decision.labels,
+    });
+    let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    let merged = json!({ "metadata": metadata, "status": changes });
+    settled(instances.patch(name, &params, &Patch::Merge(merged)).await)
+}
+
+fn settled(written: kube::Result<VirtualMachineInstance>) -> Result<(), ReconcileError> {
+    match written {
         Ok(_) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),

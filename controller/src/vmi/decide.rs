@@ -5,6 +5,10 @@
 //!      └──────────────────────┴───────── pod failed or gone ─┴──────────────────────────┴───────────────────► Failed
 //! ```
 //!
+//! A start that is quick is written once: while a pod of this leader is young, Scheduling and Scheduled are not told, and the
+//! first report of the launcher, which the node agent puts on the pod, makes Running of Pending
+//! (`garboard_launcher::report::condition`). What takes longer than [`QUICK`] is told step by step.
+//!
 //! From `Scheduled` on the node agent writes what the guest does; the controller has the last word only when the pod is
 //! over and the agent has said nothing. An instance that is deleted keeps its finalizer until its pod is gone, and a pod that
 //! was taken away by force has had its time: then no QEMU of it can run any more, unless its node is away.
@@ -14,19 +18,23 @@ use std::time::Duration;
 
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::VirtualMachineInstanceStatus;
-use garboard_api::{ClusterConfig, Identity, VirtualMachineInstance, default_vmi};
+use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachineInstance, default_vmi};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
-use super::phase::Phase;
+use super::memory::Trace;
 use super::status;
 use crate::pod::{self, LauncherImage, PodInput};
+use crate::time::elapsed;
 
 /// How long a pod that is over is given for the node agent's last report, before the pod alone is believed.
 pub const LAST_REPORT: Duration = Duration::from_secs(5);
 
 /// How long a node that is well may take to end a QEMU whose pod's object was taken away by force.
 pub const KILLED_BY_FORCE: Duration = Duration::from_secs(8);
+
+/// How long a start may take without a word on the way.
+pub const QUICK: Duration = Duration::from_secs(5);
 
 /// Everything a decision depends on.
 #[derive(Clone, Debug)]
@@ -35,6 +43,10 @@ pub struct World {
     pub vmi: VirtualMachineInstance,
     /// Its launcher pod.
     pub pod: Option<Pod>,
+    /// What this leader remembers of that pod.
+    pub trace: Trace,
+    /// Since when this leader leads; pods that were made and taken away before are unknown to it.
+    pub leading_since: Timestamp,
     /// The claims it names, as far as they exist; asked only while there is no pod.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
     /// When it was looked at.
@@ -56,6 +68,8 @@ pub struct Decision {
     pub labels: BTreeMap<String, String>,
     /// When to look again although nothing happened.
     pub recheck: Option<Duration>,
+    /// The status has in it what a launcher reported through its pod.
+    pub is_reported: bool,
 }
 
 /// One change.
@@ -92,6 +106,7 @@ pub fn decide(world: &World) -> Decision {
         status: world.vmi.status.clone().unwrap_or_default(),
         labels: BTreeMap::new(),
         recheck: None,
+        is_reported: false,
     };
     if world.vmi.metadata.deletion_timestamp.is_some() {
         leave(world, &mut decision);
@@ -99,6 +114,11 @@ pub fn decide(world: &World) -> Decision {
         begin(world, &mut decision);
     }
     status::fill(world, &mut decision);
+    if let Some(rest) = status::quiet_for(world, &decision) {
+        decision.status = world.vmi.status.clone().unwrap_or_default();
+        decision.labels.clear();
+        decision.recheck = Some(rest);
+    }
     decision
 }
 
@@ -124,7 +144,14 @@ fn leave(world: &World, decision: &mut Decision) {
 
 /// A pod, unless there was one before: an instance has one pod in its life.
 fn begin(world: &World, decision: &mut Decision) {
-    if Phase::of(&world.vmi) != Phase::Pending {
+    if Phase::of(&world.vmi) != Phase::Pending || world.trace.made.is_some() {
+        return;
+    }
+    // An earlier leader may have made a pod that was taken away by force: then its QEMU may still run.
+    let rest = KILLED_BY_FORCE.saturating_sub(elapsed(world.leading_since, world.now));
+    let created = world.vmi.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    if created.is_some_and(|created| created < world.leading_since) && !rest.is_zero() {
+        decision.recheck = Some(rest);
         return;
     }
     // The webhooks have filled it in; one that was made while somebody had switched them off is filled in here.

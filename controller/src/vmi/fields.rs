@@ -3,9 +3,8 @@
 //! Until the machine runs it speaks about the phase; from then on the node agent does, until the pod is over and the agent
 //! has said nothing.
 
+use garboard_api::Phase;
 use garboard_api::v1::VirtualMachineInstanceStatus;
-
-use super::phase::Phase;
 
 /// Conditions that the controller sets and takes away.
 const OURS: [&str; 3] = ["Ready", "PodScheduled", "Synchronized"];

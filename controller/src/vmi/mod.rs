@@ -3,8 +3,8 @@
 mod apply;
 pub mod decide;
 mod fields;
+pub mod memory;
 mod observe;
-pub mod phase;
 pub mod status;
 
 use std::sync::Arc;
@@ -16,10 +16,12 @@ use kube::Api;
 use kube::runtime::controller::{Action, Controller};
 use kube::runtime::watcher;
 
+use self::memory::Memory;
 use crate::context::{Context, ReconcileError, WatchPause};
 
 /// Reconciles every VirtualMachineInstance until the process ends.
 pub async fn run(context: Context) {
+    let memory = Memory::beginning(jiff::Timestamp::now());
     use futures::StreamExt;
     let instances: Api<VirtualMachineInstance> = Api::all(context.client.clone());
     let pods: Api<Pod> = Api::all(context.client.clone());
@@ -27,19 +29,25 @@ pub async fn run(context: Context) {
     Controller::new(instances, watcher::Config::default())
         .owns(pods, launchers)
         .trigger_backoff(WatchPause::default())
-        .run(reconcile, failed, Arc::new(context))
+        .run(reconcile, failed, Arc::new(Leader { context, memory }))
         .for_each(|_| std::future::ready(()))
         .await;
 }
 
-async fn reconcile(vmi: Arc<VirtualMachineInstance>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let world = observe::observe(&context, &vmi).await?;
+/// What a replica works with while it leads.
+struct Leader {
+    context: Context,
+    memory: Memory,
+}
+
+async fn reconcile(vmi: Arc<VirtualMachineInstance>, leader: Arc<Leader>) -> Result<Action, ReconcileError> {
+    let world = observe::observe(&leader, &vmi).await?;
     let decision = decide::decide(&world);
-    apply::apply(&context, &vmi, &decision).await?;
+    apply::apply(&leader, &vmi, &decision).await?;
     Ok(Action::requeue(decision.recheck.unwrap_or(crate::context::SAFETY_NET)))
 }
 
-fn failed(vmi: Arc<VirtualMachineInstance>, error: &ReconcileError, _: Arc<Context>) -> Action {
+fn failed(vmi: Arc<VirtualMachineInstance>, error: &ReconcileError, _: Arc<Leader>) -> Action {
     if error.is_abnormal() {
         let (namespace, name) = (&vmi.metadata.namespace, &vmi.metadata.name);
         tracing::warn!(namespace, vmi = name, error = %Chain(error), "a VirtualMachineInstance is looked at again");

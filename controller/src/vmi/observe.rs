@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use garboard_api::VirtualMachineInstance;
+use garboard_api::{Phase, VirtualMachineInstance};
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::Api;
 
+use super::Leader;
 use super::decide::World;
+use super::memory::Trace;
 use crate::context::{Context, ReconcileError, while_trying};
 use crate::pod::{self, LauncherImage};
 
-pub(super) async fn observe(context: &Context, vmi: &VirtualMachineInstance) -> Result<World, ReconcileError> {
+pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<World, ReconcileError> {
+    let context = &leader.context;
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = pod::name(vmi).ok_or(missing("a name or UID"))?;
@@ -18,17 +21,34 @@ pub(super) async fn observe(context: &Context, vmi: &VirtualMachineInstance) -> 
     let pod = pods.get_opt(&name).await.map_err(while_trying("get the launcher pod"))?;
     let claims = if pod.is_some() { BTreeMap::new() } else { claims(context, vmi, namespace).await? };
     let settings = context.settings.borrow().clone();
+    let now = jiff::Timestamp::now();
     Ok(World {
         vmi: vmi.clone(),
+        trace: trace(leader, vmi, pod.as_ref(), now),
+        leading_since: leader.memory.since(),
         pod,
         claims,
-        now: jiff::Timestamp::now(),
+        now,
         launcher_image: LauncherImage {
             reference: context.launcher_image.clone(),
             pull_policy: settings.image_pull_policy().to_owned(),
         },
         config: settings.config,
     })
+}
+
+/// What is remembered of the instance's pod with what was seen now. What its status says need not be remembered.
+fn trace(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: jiff::Timestamp) -> Trace {
+    let (memory, uid) = (&leader.memory, vmi.metadata.uid.as_deref().unwrap_or_default());
+    let phase = Phase::of(vmi);
+    match pod {
+        _ if phase.is_final() => memory.forget(uid),
+        Some(_) if phase >= Phase::Scheduled => memory.forget(uid),
+        Some(pod) => return memory.seen(uid, super::status::node(pod).is_some()),
+        None if phase > Phase::Pending || memory.of(uid).made.is_some() => return memory.missing(uid, now),
+        None => {}
+    }
+    memory.of(uid)
 }
 
 /// The claims the instance names; one that does not exist is not in the answer.

@@ -2,17 +2,18 @@
 
 use std::time::Duration;
 
-use garboard_api::VirtualMachineInstance;
 use garboard_api::metadata::label;
 use garboard_api::v1::{
     VirtualMachineInstanceCondition, VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus,
 };
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use garboard_api::{Phase, VirtualMachineInstance};
+use garboard_launcher::report::Seen;
+use garboard_launcher::report::condition::{self, UNPAUSED};
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 
-use super::decide::{Decision, KILLED_BY_FORCE, LAST_REPORT, Step, World};
-use super::phase::Phase;
+use super::decide::{Decision, KILLED_BY_FORCE, LAST_REPORT, QUICK, Step, World};
 use crate::pod::PodRefusal;
-use crate::time::stamp;
+use crate::time::{elapsed, stamp};
 use crate::vm::status::FAILED_CREATE;
 
 /// Brings phase and conditions up to what the pod shows.
@@ -23,10 +24,10 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
         _ if before.is_final() => before,
         Some(pod) => of_pod(world, pod, before, decision),
         None if makes_pod => Phase::Scheduling,
-        None if before > Phase::Pending => without_pod(world, before, decision),
+        None if before > Phase::Pending || world.trace.made.is_some() => without_pod(world, before, decision),
         None => before,
     };
-    if makes_pod {
+    if makes_pod || decision.is_reported {
         forget(&mut decision.status, "Synchronized");
     }
     enter(world, phase, &mut decision.status);
@@ -36,6 +37,9 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
 
 /// How far a pod brings its instance. Running and what follows are the node agent's to say.
 fn of_pod(world: &World, pod: &Pod, before: Phase, decision: &mut Decision) -> Phase {
+    if let Some(phase) = by_report(world, pod, before, decision) {
+        return phase;
+    }
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     match phase {
         "Succeeded" | "Failed" => after_the_end(world, pod, before, decision),
@@ -45,6 +49,60 @@ fn of_pod(world: &World, pod: &Pod, before: Phase, decision: &mut Decision) -> P
     }
 }
 
+/// What the launcher said first, as long as the instance is not the node agent's to write.
+fn by_report(world: &World, pod: &Pod, before: Phase, decision: &mut Decision) -> Option<Phase> {
+    node(pod)?;
+    let report = condition::reported(pod, world.vmi.metadata.uid.as_deref()?).filter(|_| before < Phase::Scheduled)?;
+    let addresses: Vec<_> = pod.status.iter().flat_map(|status| status.pod_ips.iter().flatten()).collect();
+    let addresses: Vec<_> = addresses.into_iter().map(|address| address.ip.clone()).collect();
+    let mut vmi = world.vmi.clone();
+    vmi.status = Some(decision.status.clone());
+    let seen = Seen { report: &report, addresses: &addresses, vmi: &vmi, now: world.now };
+    decision.status = garboard_launcher::report::next_status(&seen)?;
+    decision.is_reported = true;
+    passed_through(world, pod, &mut decision.status);
+    Some(Phase::of_status(&decision.status))
+}
+
+/// When the instance was in the phases that were not told, as its object and its pod show it.
+fn passed_through(world: &World, pod: &Pod, status: &mut VirtualMachineInstanceStatus) {
+    let sidecar = container(pod, "launcher").and_then(|each| each.state.as_ref()?.running.as_ref()?.started_at.clone());
+    let (created, made) = (&world.vmi.metadata.creation_timestamp, &pod.metadata.creation_timestamp);
+    let times = [(Phase::Pending, created.clone()), (Phase::Scheduling, made.clone()), (Phase::Scheduled, sidecar)];
+    for (phase, at) in times {
+        let transitions = &mut status.phase_transition_timestamps;
+        let is_known = transitions.iter().any(|each| each.phase.as_deref() == Some(phase.word()));
+        let Some(at) = at.filter(|_| !is_known) else { continue };
+        let later =
+            |each: &VirtualMachineInstancePhaseTransitionTimestamp| Phase::of_word(each.phase.as_deref()) > phase;
+        let place = transitions.iter().position(later).unwrap_or(transitions.len());
+        transitions.insert(
+            place,
+            VirtualMachineInstancePhaseTransitionTimestamp {
+                phase: Some(phase.word().to_owned()),
+                phase_transition_timestamp: Some(at),
+            },
+        );
+    }
+}
+
+/// For how long a start is left without a word: while the pod is young, was made by this very leader, and nothing is wrong.
+pub(super) fn quiet_for(world: &World, decision: &Decision) -> Option<Duration> {
+    let makes_pod = decision.steps.iter().any(|step| matches!(step, Step::CreatePod(_)));
+    let made = if makes_pod { Some(world.now) } else { world.trace.made }?;
+    let phase = Phase::of_status(&decision.status);
+    let is_on_its_way =
+        Phase::of(&world.vmi) == Phase::Pending && (Phase::Scheduling..=Phase::Scheduled).contains(&phase);
+    let is_told = |status: &VirtualMachineInstanceStatus| {
+        status.conditions.iter().any(|each| ["PodScheduled", "Synchronized"].contains(&each.r#type.as_str()))
+    };
+    let has_news = is_told(&decision.status) || world.vmi.status.as_ref().is_some_and(is_told);
+    if !is_on_its_way || has_news || world.vmi.metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    Some(QUICK.saturating_sub(elapsed(made, world.now))).filter(|rest| !rest.is_zero())
+}
+
 /// The pod it had is gone.
 fn without_pod(world: &World, before: Phase, decision: &mut Decision) -> Phase {
     decision.recheck = may_still_run(world);
@@ -52,17 +110,17 @@ fn without_pod(world: &World, before: Phase, decision: &mut Decision) -> Phase {
 }
 
 /// For how long a QEMU may run on whose pod's object is gone. `kubectl delete pod --force` takes the object away first, and the
-/// kubelet then kills within two seconds, supervisor and all: often nobody is left to report. Who was not Ready for longer is on
-/// a node that is away: there somebody has said that it is gone.
+/// kubelet then kills within two seconds, supervisor and all: often nobody is left to report. A pod that was never on a node
+/// has no QEMU.
 pub(super) fn may_still_run(world: &World) -> Option<Duration> {
-    if world.pod.is_some() || Phase::of(&world.vmi) != Phase::Running {
+    let phase = Phase::of(&world.vmi);
+    let had_pod = phase > Phase::Pending || world.trace.made.is_some();
+    let was_placed = phase >= Phase::Scheduled || world.trace.placed != Some(false);
+    if world.pod.is_some() || phase.is_final() || !had_pod || !was_placed {
         return None;
     }
-    let conditions = world.vmi.status.iter().flat_map(|status| &status.conditions);
-    let unready = conditions.into_iter().find(|each| each.r#type == "Ready" && each.status == "False");
-    let since = unready.and_then(|each| each.last_transition_time.as_ref()).map_or(world.now, |time| time.0);
-    let waited = Duration::try_from(world.now.duration_since(since)).unwrap_or(Duration::ZERO);
-    Some(KILLED_BY_FORCE.saturating_sub(waited)).filter(|left| !left.is_zero())
+    let missing = world.trace.missing.unwrap_or(world.now);
+    Some(KILLED_BY_FORCE.saturating_sub(elapsed(missing, world.now))).filter(|left| !left.is_zero())
 }
 
 /// The pod is over. The agent's last report says more than the pod; it has a moment to arrive.
@@ -95,14 +153,19 @@ fn last_words(pod: &Pod) -> Option<String> {
     Some(message.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-fn node(pod: &Pod) -> Option<&str> {
+/// The node a pod is on.
+pub(super) fn node(pod: &Pod) -> Option<&str> {
     pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
 }
 
 fn sidecar_runs(pod: &Pod) -> bool {
-    let statuses = pod.status.iter().flat_map(|status| status.init_container_statuses.iter().flatten());
-    let sidecar = statuses.into_iter().find(|each| each.name == "launcher");
-    sidecar.is_some_and(|each| each.state.as_ref().is_some_and(|state| state.running.is_some()))
+    let state = container(pod, "launcher").and_then(|each| each.state.as_ref());
+    state.is_some_and(|state| state.running.is_some())
+}
+
+/// A container that runs beside the others from the start.
+fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerStatus> {
+    pod.status.as_ref()?.init_container_statuses.as_ref()?.iter().find(|each| each.name == name)
 }
 
 fn enter(world: &World, phase: Phase, status: &mut VirtualMachineInstanceStatus) {
@@ -131,18 +194,18 @@ fn place(world: &World, phase: Phase, decision: &mut Decision) {
 
 /// `Ready` follows the pod; `PodScheduled` is mirrored while it is false.
 fn readiness(world: &World, status: &mut VirtualMachineInstanceStatus) {
-    let condition = |kind: &str| {
-        let all =
-            world.pod.iter().flat_map(|pod| pod.status.iter().flat_map(|status| status.conditions.iter().flatten()));
-        all.into_iter().find(|each| each.type_ == kind).cloned()
-    };
+    let condition = |kind: &str| condition::condition(world.pod.as_ref()?, kind).cloned();
+    let runs = Phase::of_status(status) == Phase::Running;
     let (value, reason, message) = match (&world.pod, condition("Ready")) {
         (None, _) => ("False".to_owned(), "PodNotExists".to_owned(), "there is no launcher pod".to_owned()),
         (Some(pod), _) if pod.metadata.deletion_timestamp.is_some() => {
             ("False".to_owned(), "PodTerminating".to_owned(), "the launcher pod is being removed".to_owned())
         }
         (Some(_), Some(ready)) if ready.status == "True" => ("True".to_owned(), String::new(), String::new()),
-        (Some(_), Some(_)) if Phase::of(&world.vmi) < Phase::Running => {
+        (Some(pod), Some(ready)) if runs && is_about_to_be_ready(pod, &ready) => {
+            ("True".to_owned(), String::new(), String::new())
+        }
+        (Some(_), Some(_)) if Phase::of_status(status) < Phase::Running => {
             ("False".to_owned(), "GuestNotRunning".to_owned(), "the guest does not run yet".to_owned())
         }
         (Some(_), Some(ready)) => (
@@ -156,6 +219,17 @@ fn readiness(world: &World, status: &mut VirtualMachineInstanceStatus) {
     };
     set(world.now, status, ("Ready", &value), (&reason, &message));
     mirror_scheduling(world, condition("PodScheduled"), status);
+}
+
+/// Whether a pod lacks readiness only because its kubelet has not looked yet: a launcher whose guest runs says that its
+/// containers do, so that without a probe nothing is left to find out. What the kubelet says after that counts.
+fn is_about_to_be_ready(pod: &Pod, ready: &PodCondition) -> bool {
+    let since = |condition: &PodCondition| condition.last_transition_time.as_ref().map(|time| time.0.as_second());
+    let gate = condition::condition(pod, UNPAUSED).filter(|gate| gate.status == "True");
+    let spec = pod.spec.iter();
+    let mut containers = spec.flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
+    let is_probed = containers.any(|each| each.readiness_probe.is_some());
+    gate.is_some_and(|gate| since(ready) <= since(gate)) && !is_probed
 }
 
 fn mirror_scheduling(world: &World, scheduled: Option<PodCondition>, status: &mut VirtualMachineInstanceStatus) {
@@ -177,7 +251,7 @@ pub(super) fn refuse(world: &World, refusal: &PodRefusal, status: &mut VirtualMa
 pub(super) fn without_pod_because(vmi: &VirtualMachineInstance, sentence: &str, now: jiff::Timestamp) -> Decision {
     let mut status = vmi.status.clone().unwrap_or_default();
     set(now, &mut status, ("Synchronized", "False"), (FAILED_CREATE, sentence));
-    Decision { steps: Vec::new(), status, labels: Default::default(), recheck: None }
+    Decision { steps: Vec::new(), status, labels: Default::default(), recheck: None, is_reported: false }
 }
 
 /// Whether the instance says so already.

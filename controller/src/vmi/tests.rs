@@ -2,14 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use garboard_api::{ClusterConfig, Identity, VirtualMachineInstance, default_vmi};
+use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachineInstance, default_vmi};
+use garboard_launcher::report::condition::{REPORTED, UNPAUSED};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::decide::{Decision, Step, World, decide};
-use super::phase::Phase;
+use super::decide::{KILLED_BY_FORCE, QUICK};
+use super::memory::Trace;
 use crate::pod::LauncherImage;
 
 fn vmi(volumes: &Value) -> VirtualMachineInstance {
@@ -33,6 +35,8 @@ fn world(volumes: Value) -> World {
         vmi: vmi(&volumes),
         pod: None,
         claims: BTreeMap::new(),
+        trace: Trace::default(),
+        leading_since: Timestamp::UNIX_EPOCH,
         now: Timestamp::from_second(1000).unwrap(),
         launcher_image: LauncherImage { reference: "garboard/launcher:1".to_owned(), pull_policy: "Never".to_owned() },
         config: ClusterConfig::offline(),
@@ -63,9 +67,105 @@ fn a_new_instance_gets_one_pod() {
     let decision = decide(&world);
     let [Step::CreatePod(made)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
     assert_eq!(made.metadata.name.as_deref(), Some("virt-launcher-vm-01234567"));
-    assert_eq!(phase(&decision), "Scheduling");
-    world.vmi.status = Some(decision.status);
-    assert_eq!(phase(&decide(&world)), "Failed", "the pod it had is gone; it does not get another");
+    assert_eq!((phase(&decision), decision.recheck), ("Pending", Some(QUICK)), "a quick start is told of once");
+    // It is gone before anybody told of it.
+    world.trace = Trace { made: Some(world.now), placed: None, missing: Some(world.now) };
+    let waiting = decide(&world);
+    assert_eq!((phase(&waiting), waiting.recheck), ("Pending", Some(KILLED_BY_FORCE)));
+    assert_eq!(waiting.steps, []);
+    let never_on_a_node = World { trace: Trace { placed: Some(false), ..world.trace }, ..world.clone() };
+    assert_eq!(phase(&decide(&never_on_a_node)), "Failed");
+    world.now = Timestamp::from_second(1008).unwrap();
+    let over = decide(&world);
+    assert_eq!(phase(&over), "Failed");
+    assert_eq!(over.steps, [], "it does not get another");
+}
+
+#[test]
+fn a_new_leader_makes_no_pod_until_one_that_it_does_not_know_of_is_surely_gone() {
+    let mut world = world(json!([]));
+    let at = |second| Timestamp::from_second(second).unwrap();
+    (world.leading_since, world.vmi.metadata.creation_timestamp) = (at(998), Some(Time(at(990))));
+    let decision = decide(&world);
+    assert_eq!((decision.steps, decision.recheck), (vec![], Some(std::time::Duration::from_secs(6))));
+    world.now = at(1006);
+    assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]));
+    (world.now, world.vmi.metadata.creation_timestamp) = (at(999), Some(Time(at(999))));
+    assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]), "this one is its own");
+}
+
+fn condition_at(kind: &str, value: &str, second: i64, message: &str) -> Value {
+    let time = Timestamp::from_second(second).unwrap();
+    json!({"type": kind, "status": value, "message": message, "lastTransitionTime": time.to_string()})
+}
+
+/// A pod whose launcher says that its guest runs since second 1000; the kubelet has not looked since second 997.
+fn reporting() -> Value {
+    let report = json!({
+        "generation": 1, "namespace": "ns", "name": "vm", "uid": "0123-4567-89", "phase": "Running", "phaseSinceMs": 1_000_000,
+        "paused": null, "stopping": false, "softwareEmulation": true, "machine": "pc-q35-7.2", "memoryBytes": 67_108_864,
+        "vcpus": 1, "interfaces": [], "guest": null, "taints": [], "supervisorPid": 7, "resets": 0, "ended": null,
+    });
+    json!({"phase": "Pending", "podIPs": [{"ip": "10.0.0.1"}], "conditions": [
+        condition_at(REPORTED, "True", 1000, &report.to_string()),
+        condition_at(UNPAUSED, "True", 1000, ""),
+        condition_at("Ready", "False", 997, "containers with unready status"),
+    ], "initContainerStatuses": [{"name": "launcher", "image": "", "imageID": "", "ready": true, "restartCount": 0,
+        "state": {"running": {"startedAt": "1970-01-01T00:16:38Z"}}}]})
+}
+
+#[test]
+fn a_quick_start_becomes_running_in_one_write() {
+    let mut world = world(json!([]));
+    world.trace = Trace { made: Some(world.now), placed: Some(true), missing: None };
+    world.pod = Some(pod(json!({"phase": "Pending", "conditions": []})));
+    assert_eq!((phase(&decide(&world)), decide(&world).recheck), ("Pending", Some(QUICK)));
+    world.vmi.metadata.creation_timestamp = Some(Time(Timestamp::from_second(995).unwrap()));
+    let mut reported = pod(reporting());
+    reported.metadata.creation_timestamp = Some(Time(Timestamp::from_second(996).unwrap()));
+    world.pod = Some(reported);
+    let decision = decide(&world);
+    assert!(decision.is_reported);
+    assert_eq!((phase(&decision), condition(&decision, "Ready")), ("Running", Some(("True", ""))));
+    assert_eq!(decision.status.node_name.as_deref(), Some("node-1"));
+    assert_eq!(decision.status.active_pods.get("pod-uid").map(String::as_str), Some("node-1"));
+    assert!(condition(&decision, "SoftwareEmulation").is_some());
+    let told: Vec<_> =
+        decision.status.phase_transition_timestamps.iter().filter_map(|each| each.phase.as_deref()).collect();
+    assert_eq!(told, ["Pending", "Scheduling", "Scheduled", "Running"]);
+    // Nothing is left to do.
+    world.vmi.status = Some(decision.status.clone());
+    let again = decide(&world);
+    assert_eq!((again.status, again.is_reported), (decision.status, false));
+}
+
+#[test]
+fn a_start_that_takes_long_is_told_step_by_step() {
+    let mut world = world(json!([]));
+    world.trace = Trace { made: Some(Timestamp::from_second(990).unwrap()), placed: Some(true), missing: None };
+    world.pod = Some(pod(json!({"phase": "Pending", "conditions": []})));
+    assert_eq!(phase(&decide(&world)), "Scheduling");
+    // So is one that another leader began, and one that has no node.
+    world.trace = Trace::default();
+    assert_eq!(phase(&decide(&world)), "Scheduling");
+    world.trace.made = Some(world.now);
+    world.pod =
+        Some(pod(json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]})));
+    assert_eq!(condition(&decide(&world), "PodScheduled"), Some(("False", "Unschedulable")));
+}
+
+#[test]
+fn readiness_is_the_kubelets_to_say_once_it_has_looked_or_where_there_is_a_probe() {
+    let mut world = world(json!([]));
+    let mut status = reporting();
+    status["conditions"][2] = condition_at("Ready", "False", 1040, "its node is away");
+    world.pod = Some(pod(status));
+    assert_eq!(condition(&decide(&world), "Ready").map(|(value, _)| value), Some("False"));
+    let mut probed = pod(reporting());
+    let container = json!({"name": "compute", "readinessProbe": {"exec": {"command": ["true"]}}});
+    probed.spec.as_mut().unwrap().containers = vec![serde_json::from_value(container).unwrap()];
+    world.pod = Some(probed);
+    assert_eq!(condition(&decide(&world), "Ready").map(|(value, _)| value), Some("False"));
 }
 
 #[test]
@@ -170,6 +270,7 @@ fn a_pod_that_is_taken_away_by_force_is_waited_for() {
     assert_eq!(condition(&waiting, "Ready"), Some(("False", "PodNotExists")));
     // Nor does its object go: another instance would be made.
     world.vmi.status = Some(waiting.status);
+    world.trace.missing = Some(world.now);
     world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
     world.now = Timestamp::from_second(1007).unwrap();
     assert_eq!((decide(&world).steps, phase(&decide(&world))), (vec![], "Running"));

@@ -1,7 +1,6 @@
 //! Phases of a VirtualMachineInstance that this implementation goes through.
 
-use garboard_api::VirtualMachineInstance;
-use garboard_api::v1::VirtualMachineInstanceStatus;
+use crate::v1::{VirtualMachineInstance, VirtualMachineInstanceStatus};
 
 /// A phase; KubeVirt's words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -47,8 +46,13 @@ impl Phase {
     /// The phase a status says.
     #[must_use]
     pub fn of_status(status: &VirtualMachineInstanceStatus) -> Self {
-        let word = status.phase.as_deref().unwrap_or_default();
-        Self::ALL.into_iter().find(|phase| phase.word() == word).unwrap_or(Self::Pending)
+        Self::of_word(status.phase.as_deref())
+    }
+
+    /// The phase of a word; none, or one we do not know, is pending.
+    #[must_use]
+    pub fn of_word(word: Option<&str>) -> Self {
+        Self::ALL.into_iter().find(|phase| Some(phase.word()) == word).unwrap_or(Self::Pending)
     }
 
     /// Whether nothing comes after it.

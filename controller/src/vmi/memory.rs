@@ -1,0 +1,94 @@
+//! What this leader remembers of pods, so that the API server need not be told of every step of a start.
+//!
+//! It is no truth of its own: everything here can be lost, and then more is written, or waited for, than would have been.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use jiff::Timestamp;
+
+/// Of one instance's pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// When this leader made it.
+    pub made: Option<Timestamp>,
+    /// Whether it had a node when this leader saw it last; nothing if it never saw it.
+    pub placed: Option<bool>,
+    /// Since when this leader knows it to be gone.
+    pub missing: Option<Timestamp>,
+}
+
+/// Of all instances that are on their way, by UID.
+#[derive(Debug)]
+pub struct Memory {
+    since: Timestamp,
+    traces: Mutex<HashMap<String, Trace>>,
+}
+
+impl Memory {
+    /// Nothing is remembered of the time before.
+    #[must_use]
+    pub fn beginning(now: Timestamp) -> Self {
+        Self { since: now, traces: Mutex::default() }
+    }
+
+    /// Since when it remembers: pods may have been made and taken away before.
+    pub const fn since(&self) -> Timestamp {
+        self.since
+    }
+
+    /// A pod was made.
+    pub fn made(&self, vmi_uid: &str, now: Timestamp) {
+        self.traces().entry(vmi_uid.to_owned()).or_default().made.get_or_insert(now);
+    }
+
+    /// A pod is there, on a node or not.
+    pub fn seen(&self, vmi_uid: &str, placed: bool) -> Trace {
+        let mut traces = self.traces();
+        let trace = traces.entry(vmi_uid.to_owned()).or_default();
+        trace.placed = Some(placed || trace.placed == Some(true));
+        *trace
+    }
+
+    /// The pod of an instance that had one is not there.
+    pub fn missing(&self, vmi_uid: &str, now: Timestamp) -> Trace {
+        let mut traces = self.traces();
+        let trace = traces.entry(vmi_uid.to_owned()).or_default();
+        trace.missing.get_or_insert(now);
+        *trace
+    }
+
+    /// What is known of an instance's pod.
+    pub fn of(&self, vmi_uid: &str) -> Trace {
+        self.traces().get(vmi_uid).copied().unwrap_or_default()
+    }
+
+    /// The API server knows it now, or the instance is gone.
+    pub fn forget(&self, vmi_uid: &str) {
+        self.traces().remove(vmi_uid);
+    }
+
+    /// A map is whole after every statement here, so a panic elsewhere cannot have left it half-changed.
+    fn traces(&self) -> MutexGuard<'_, HashMap<String, Trace>> {
+        self.traces.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_time_counts_until_it_is_forgotten() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let memory = Memory::beginning(at(0));
+        memory.made("a", at(1));
+        memory.made("a", at(2));
+        assert_eq!(memory.seen("a", true).placed, Some(true));
+        assert_eq!(memory.seen("a", false), Trace { made: Some(at(1)), placed: Some(true), missing: None });
+        assert_eq!(memory.missing("a", at(3)).missing, Some(at(3)));
+        assert_eq!(memory.missing("a", at(4)).missing, Some(at(3)));
+        memory.forget("a");
+        assert_eq!(memory.of("a"), Trace::default());
+    }
+}
