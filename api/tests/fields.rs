@@ -43,9 +43,15 @@ fn agree(kind: Kind) {
         }
     }
     differences
-        .extend(ours.keys().filter(|path| !published.contains_key(*path)).map(|path| format!("{path}: only ours")));
+        .extend(ours.keys().filter(|path| is_unknown(path, &published)).map(|path| format!("{path}: only ours")));
     eprintln!("{} fields of {}, {} differ", published.len(), kind.name(), differences.len());
     assert_eq!(differences, Vec::<String>::new());
+}
+
+/// What neither KubeVirt has, nor we beside it.
+fn is_unknown(path: &str, published: &Rows) -> bool {
+    // What the first start decided: its restarts keep it in files of libvirt.
+    !published.contains_key(path) && path != "status.storedMachine"
 }
 
 /// The rows of the published schema. Types that are mappings with rows below them become `object`.

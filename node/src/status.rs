@@ -10,8 +10,11 @@ use jiff::Timestamp;
 
 use crate::pods::LauncherPod;
 
-/// The most interfaces that are told of, addresses of each, and letters of a word and of a sentence.
+/// The most interfaces and disks that are told of, addresses of each interface, and letters of a word and of a sentence.
 const INTERFACES: usize = 64;
+const DISKS: usize = 256;
+/// The longest description of a machine for its next start, bytes.
+const STORED: usize = 16 << 10;
 const ADDRESSES: usize = 64;
 const WORD: usize = 256;
 const SENTENCE: usize = 1024;
@@ -61,6 +64,11 @@ pub fn bounded(mut report: Status) -> Status {
     if let Some(guest) = &mut report.guest {
         let said = [&mut guest.hostname, &mut guest.os, &mut guest.kernel, &mut guest.agent_version];
         said.into_iter().flatten().for_each(cut);
+    }
+    report.stored = report.stored.filter(|stored| stored.to_string().len() <= STORED);
+    report.disks.truncate(DISKS);
+    for disk in &mut report.disks {
+        [&mut disk.volume, &mut disk.target].into_iter().for_each(cut);
     }
     report.ended.iter_mut().for_each(|ended| cut_at(&mut ended.sentence, SENTENCE));
     report

@@ -89,6 +89,7 @@ fn launcher() -> LauncherPod {
         name: "virt-launcher-vm-abc".into(),
         addresses: vec!["10.244.1.7".into()],
         unpaused: None,
+        is_reported: false,
         vmi: "vm".into(),
         vmi_uid: VMI.into(),
     }

@@ -183,8 +183,17 @@ pub struct Status {
     pub machine: String,
     /// Guest memory in bytes.
     pub memory_bytes: u64,
+    /// Memory asked for beside the guest's, in bytes.
+    #[serde(default)]
+    pub overhead_bytes: u64,
     /// vCPUs at start.
     pub vcpus: u32,
+    /// What is to be given to the next start of the same machine: `launcher::plan::StoredMachine`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stored: Option<serde_json::Value>,
+    /// The disks, in the order of the manifest.
+    #[serde(default)]
+    pub disks: Vec<DiskStatus>,
     /// The interfaces with what is known of their addresses.
     pub interfaces: Vec<InterfaceStatus>,
     /// What the guest agent said; `None` until it is connected.
@@ -197,6 +206,16 @@ pub struct Status {
     pub resets: u32,
     /// Set when the run is over.
     pub ended: Option<Ended>,
+}
+
+/// One disk of the guest.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DiskStatus {
+    /// The name of disk and volume in the VMI.
+    pub volume: String,
+    /// The name that Linux most likely gives it (`vda`).
+    pub target: String,
 }
 
 /// One guest NIC as seen from outside and inside.

@@ -108,6 +108,21 @@ impl ExitCause {
     }
 }
 
+/// The most letters of QEMU's last line in a sentence.
+const LAST_LINE: usize = 300;
+
+/// The cause as a sentence, with QEMU's own last line where that is what explains it.
+#[must_use]
+pub fn told(cause: &ExitCause, report: Option<&ExitReport>) -> String {
+    let sentence = cause.sentence();
+    let explains = matches!(cause, ExitCause::QemuFailed { .. } | ExitCause::QemuCrashed { .. });
+    let words = report.filter(|_| explains).map_or("", |report| report.last_words.as_str());
+    match words.lines().map(str::trim).rfind(|line| !line.is_empty()) {
+        Some(line) => format!("{sentence}: {}", line.chars().take(LAST_LINE).collect::<String>()),
+        None => sentence,
+    }
+}
+
 /// PID 1's account, written to [`crate::paths::EXIT`] before it exits, so that no exit is lost while the
 /// supervisor is away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,6 +236,17 @@ mod tests {
             last_words: String::new(),
             failure: None,
         }
+    }
+
+    #[test]
+    fn a_failure_of_qemus_own_is_told_with_its_last_line() {
+        let words = ExitReport { last_words: "one\nno lock\n \n".to_owned(), ..report(ProcessEnd::Exited { code: 1 }) };
+        let failed = ExitCause::QemuFailed { code: 1 };
+        assert_eq!(told(&failed, Some(&words)), "QEMU gave up with exit code 1: no lock");
+        assert_eq!(told(&failed, None), "QEMU gave up with exit code 1");
+        assert_eq!(told(&ExitCause::GuestShutdown, Some(&words)), "the guest powered itself off");
+        let endless = ExitReport { last_words: "a".repeat(4096), ..words };
+        assert!(told(&failed, Some(&endless)).len() < 400);
     }
 
     #[test]

@@ -59,6 +59,11 @@ pub struct VirtualMachineStatus {
     /// Starts and stops that were asked for and are not done.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub state_change_requests: Vec<VirtualMachineStateChangeRequest>,
+    /// What the first start decided and every later one keeps: machine type, places of devices, addresses, serials. Not
+    /// KubeVirt's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "super::status::free_object")]
+    pub stored_machine: Option<serde_json::Value>,
     /// Volumes to plug and unplug, in the order they were asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volume_requests: Vec<VirtualMachineVolumeRequest>,

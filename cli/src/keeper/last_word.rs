@@ -6,7 +6,7 @@ use std::path::Path;
 use garboard_launcher::supervisor::journal;
 use garboard_protocol::PROTOCOL_VERSION;
 use garboard_protocol::control::Ended;
-use garboard_protocol::exit::{ExitCause, ExitReport, ProcessEnd, explain};
+use garboard_protocol::exit::{ExitCause, ExitReport, ProcessEnd, explain, told};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::paths;
 
@@ -46,7 +46,7 @@ pub(super) fn never_started(shared: &Path, message: String) {
 fn end(shared: &Path, journal: &mut Journal, cause: ExitCause, report: Option<ExitReport>) {
     let at_ms = jiff::Timestamp::now().as_millisecond();
     journal.version = PROTOCOL_VERSION;
-    journal.ended = Some(Ended { sentence: cause.sentence(), cause, report, at_ms });
+    journal.ended = Some(Ended { sentence: told(&cause, report.as_ref()), cause, report, at_ms });
     journal::write(shared, journal);
 }
 

@@ -9,7 +9,7 @@ use super::{PodInput, is_emulated};
 /// The instance as it is now, where its volumes are, and what the cluster decided.
 pub(super) fn render(input: &PodInput<'_>, mounted: &Mounted) -> Result<String, serde_json::Error> {
     let mut vmi = input.vmi.clone();
-    vmi.status = None;
+    let stored = vmi.status.take().and_then(|status| status.stored_machine);
     vmi.metadata.managed_fields = None;
     vmi.metadata.finalizers = None;
     vmi.metadata.owner_references = None;
@@ -19,7 +19,7 @@ pub(super) fn render(input: &PodInput<'_>, mounted: &Mounted) -> Result<String, 
         volumes: mounted.table.clone(),
         images: mounted.images.clone(),
         emulation: is_emulated(input.config),
-        stored: None,
+        stored,
     };
     serde_json::to_string(&order)
 }

@@ -252,3 +252,15 @@ fn the_settings_of_the_cluster_decide_what_is_asked_and_pulled() {
     assert_eq!(compute.resources.as_ref().unwrap().requests.as_ref().unwrap()["cpu"].0, "250m");
     assert_eq!(compute.image_pull_policy.as_deref(), Some("Never"), "as the image says");
 }
+
+#[test]
+fn what_an_earlier_start_decided_reaches_the_launcher() {
+    let stored = json!({"machineType": "pc-q35-7.2"});
+    let (none, config) = (json!([]), ClusterConfig::offline());
+    assert_eq!(order(&made(&none, &json!({}))).stored, None);
+    let mut vmi = instance(&none, &json!({}));
+    vmi.status.get_or_insert_default().stored_machine = Some(stored.clone());
+    let image = LauncherImage { reference: "launcher".to_owned(), pull_policy: "Never".to_owned() };
+    let input = PodInput { vmi: &vmi, claims: &BTreeMap::new(), launcher_image: &image, config: &config };
+    assert_eq!(order(&launcher_pod(&input).unwrap()).stored, Some(stored));
+}

@@ -160,6 +160,7 @@ fn ours(status: &VirtualMachineStatus) -> VirtualMachineStatus {
         ready: status.ready,
         run_strategy: status.run_strategy.clone(),
         start_failure: status.start_failure.clone(),
+        stored_machine: status.stored_machine.clone(),
         ..VirtualMachineStatus::default()
     }
 }

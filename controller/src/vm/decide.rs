@@ -243,6 +243,7 @@ pub(super) fn instance(world: &World) -> VirtualMachineInstance {
     // A VM's instance has the UUID that follows from its name; this one is never used.
     default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid: uuid::Uuid::nil() });
     if let Some(status) = &mut vmi.status {
+        status.stored_machine = world.vm.status.as_ref().and_then(|status| status.stored_machine.clone());
         for transition in &mut status.phase_transition_timestamps {
             transition.phase_transition_timestamp.get_or_insert_with(|| stamp(world.now));
         }

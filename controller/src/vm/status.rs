@@ -44,6 +44,9 @@ pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatu
     status.ready = vmi.is_some_and(is_ready).then_some(true);
     status.printable_status = Some(printable(world, starts, status).to_owned());
     status.desired_generation = world.vm.metadata.generation;
+    if let Some(stored) = vmi.and_then(|vmi| vmi.status.as_ref()?.stored_machine.as_ref()) {
+        status.stored_machine = Some(stored.clone());
+    }
     if let Some(vmi) = vmi {
         let made_from = vmi.metadata.annotations.as_ref().and_then(|all| all.get("kubevirt.io/vm-generation"));
         status.observed_generation = made_from.and_then(|text| text.parse().ok());

@@ -276,3 +276,17 @@ fn an_instance_that_is_refused_is_told_once_and_again_at_another_time_only_if_th
         "and forgotten when it is made"
     );
 }
+
+#[test]
+fn what_one_instance_decided_the_next_one_is_told() {
+    let stored = json!({"machineType": "pc-q35-7.2"});
+    let mut world = with("Always", Phase::Running);
+    world.vmi.as_mut().unwrap().status.as_mut().unwrap().stored_machine = Some(stored.clone());
+    world.vm.status = Some(decide(&world).status);
+    assert_eq!(world.vm.status.as_ref().unwrap().stored_machine, Some(stored.clone()));
+    world.vmi = None;
+    let decision = decide(&world);
+    let [Step::CreateVmi(next)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    assert_eq!(next.status.as_ref().unwrap().stored_machine, Some(stored.clone()));
+    assert_eq!(decision.status.stored_machine, Some(stored));
+}

@@ -26,7 +26,7 @@ pub fn mutate(request: &Request, premises: &Premises<'_>, now: jiff::Timestamp) 
     let changes = match admission.object {
         Some(Object::VirtualMachine(_)) => machine(&written, premises),
         Some(Object::VirtualMachineInstance(_)) if request.operation == Operation::Create => {
-            instance(&written, premises, now)
+            instance(&written, premises, request, now)
         }
         Some(Object::VirtualMachineInstance(_) | Object::KubeVirt(_)) | None => Ok(None),
     };
@@ -61,12 +61,18 @@ fn machine(written: &Value, premises: &Premises<'_>) -> serde_json::Result<Optio
     Ok(merge::patch(&before, &serde_json::to_value(&vm)?))
 }
 
-fn instance(written: &Value, premises: &Premises<'_>, now: jiff::Timestamp) -> serde_json::Result<Option<Value>> {
+fn instance(
+    written: &Value,
+    premises: &Premises<'_>,
+    request: &Request,
+    now: jiff::Timestamp,
+) -> serde_json::Result<Option<Value>> {
     let mut vmi: garboard_api::VirtualMachineInstance = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vmi)?;
-    // How an instance does is nothing that its maker knows.
-    vmi.status = None;
+    // How an instance does is nothing that its maker knows; what an earlier one was, the controller does.
+    let stored = vmi.status.take().filter(|_| premises.is_ours(request)).and_then(|status| status.stored_machine);
     default_vmi(&mut vmi, premises.config, &Identity { firmware_uuid: premises.fresh });
+    vmi.status.get_or_insert_default().stored_machine = stored;
     let transitions = vmi.status.iter_mut().flat_map(|status| &mut status.phase_transition_timestamps);
     for transition in transitions {
         transition.phase_transition_timestamp.get_or_insert(Time(now));

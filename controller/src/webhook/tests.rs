@@ -50,8 +50,12 @@ fn ask(
 }
 
 fn filled(object: &Value) -> Value {
+    filled_for("me", object)
+}
+
+fn filled_for(user: &str, object: &Value) -> Value {
     let now = jiff::Timestamp::UNIX_EPOCH;
-    let response = ask(|request, premises| mutate(request, premises, now), ("me", object, None));
+    let response = ask(|request, premises| mutate(request, premises, now), (user, object, None));
     assert!(response.allowed, "{}", response.result.message);
     let mut after = object.clone();
     let patch: json_patch::Patch = serde_json::from_slice(&response.patch.unwrap_or(b"[]".to_vec())).unwrap();
@@ -74,6 +78,11 @@ fn an_instance_is_filled_in_whole_and_says_itself_how_it_is() {
     let after = filled(&lying);
     assert_eq!(after["status"]["phase"], "Pending");
     assert_eq!(after["status"].get("nodeName"), None);
+    // What an earlier instance decided is the controller's to say.
+    lying["status"] = json!({"storedMachine": {"machineType": "pc-q35-7.2"}});
+    assert_eq!(filled(&lying)["status"].get("storedMachine"), None);
+    let ours = filled_for("system:serviceaccount:garboard:garboard-controller", &lying);
+    assert_eq!(ours["status"]["storedMachine"]["machineType"], "pc-q35-7.2");
     assert_eq!(after["spec"]["domain"]["firmware"]["uuid"], "00000000-0000-0000-0000-000000000007");
     assert_eq!(after["spec"]["networks"][0]["name"], "default");
     assert_eq!(filled(&after), after);

@@ -15,8 +15,8 @@ pub(super) fn of(input: Input<'_>, interface: &Interface, field: &str) -> Result
             invalid(field, format!("`{asked}` is no MAC address"), "write six pairs like 02:00:00:aa:bb:01")
         });
     }
-    if let Some(stored) = input.stored.and_then(|stored| stored.macs.get(&interface.name)) {
-        return Ok(stored.clone());
+    if let Some(stored) = input.stored.and_then(|stored| normalise(stored.macs.get(&interface.name)?)) {
+        return Ok(stored);
     }
     let metadata = &input.vmi.metadata;
     let namespace = metadata.namespace.as_deref().unwrap_or("default");

@@ -8,15 +8,17 @@
 pub mod condition;
 
 use garboard_api::v1::{
-    CPUTopology, Machine, MemoryStatus, VirtualMachineInstance, VirtualMachineInstanceCondition,
-    VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface,
-    VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus,
+    CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, VirtualMachineInstance,
+    VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface,
+    VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus, VolumeStatus,
 };
 use garboard_api::{Phase, Quantity};
-use garboard_protocol::control::{self, Ended, InterfaceStatus, PauseReason, Status};
+use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
 use garboard_protocol::exit::ExitCause;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::plan::StoredMachine;
 
 /// Conditions that follow from reports alone.
 pub const OURS: [&str; 4] = [PAUSED, AGENT_CONNECTED, SOFTWARE_EMULATION, ENDED];
@@ -106,6 +108,11 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
     let bytes = Quantity::from_bytes(report.memory_bytes);
     let memory = status.memory.get_or_insert_default();
     set_memory(memory, &bytes);
+    memory.memory_overhead = (report.overhead_bytes > 0).then(|| Quantity::from_bytes(report.overhead_bytes));
+    // Whoever took over a launcher may say anything: only what a plan would take is kept.
+    let is_stored = |said: &&serde_json::Value| serde_json::from_value::<StoredMachine>((*said).clone()).is_ok();
+    status.stored_machine = report.stored.as_ref().filter(is_stored).cloned().or(status.stored_machine.take());
+    status.volume_status = report.disks.iter().map(|disk| volume(disk, seen.vmi)).collect();
     status.runtime_user = Some(RUNTIME_USER);
     let cpu = seen.vmi.spec.domain.cpu.as_ref();
     let topology = cpu.map(|cpu| (cpu.cores.unwrap_or(1), cpu.sockets.unwrap_or(1), cpu.threads.unwrap_or(1)));
@@ -120,6 +127,19 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
         kernel_release: guest.kernel.clone(),
         ..status.guest_os_info.clone().unwrap_or_default()
     });
+}
+
+/// A claim's size and modes are the controller's to look up; its name is in the specification.
+fn volume(disk: &DiskStatus, vmi: &VirtualMachineInstance) -> VolumeStatus {
+    let source = vmi.spec.volumes.iter().find(|volume| volume.name == disk.volume);
+    let claim = source.and_then(|volume| volume.persistent_volume_claim.as_ref()).map(|claim| claim.claim_name.clone());
+    VolumeStatus {
+        name: disk.volume.clone(),
+        target: disk.target.clone(),
+        persistent_volume_claim_info: claim
+            .map(|name| PersistentVolumeClaimInfo { claim_name: Some(name), ..Default::default() }),
+        ..VolumeStatus::default()
+    }
 }
 
 fn set_memory(memory: &mut MemoryStatus, bytes: &Quantity) {

@@ -8,7 +8,8 @@ pub(crate) fn vmi(status: serde_json::Value) -> VirtualMachineInstance {
     serde_json::from_value(json!({
         "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
         "metadata": {"name": "vm", "namespace": "default", "uid": VMI, "resourceVersion": "7"},
-        "spec": {"domain": {"cpu": {"cores": 2}, "devices": {"interfaces": [{"name": "default", "masquerade": {}}]}}},
+        "spec": {"domain": {"cpu": {"cores": 2}, "devices": {"interfaces": [{"name": "default", "masquerade": {}}]}},
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]},
         "status": status,
     }))
     .unwrap()
@@ -23,7 +24,8 @@ pub(crate) fn report(generation: u64) -> Status {
     serde_json::from_value(json!({
         "generation": generation, "namespace": "default", "name": "vm", "uid": VMI, "phase": "Running",
         "phaseSinceMs": 1_000, "paused": null, "stopping": false, "softwareEmulation": false,
-        "machine": "pc-q35-7.2", "memoryBytes": 536_870_912, "vcpus": 2,
+        "machine": "pc-q35-7.2", "memoryBytes": 536_870_912, "overheadBytes": 57_671_680, "vcpus": 2,
+        "disks": [{"volume": "root", "target": "vda"}, {"volume": "data", "target": "sda"}],
         "interfaces": [{"name": "default", "interfaceName": null, "mac": "02:00:00:00:00:01",
             "addresses": ["10.0.2.2"], "infoSource": "domain"}],
         "guest": null, "taints": [], "supervisorPid": 7, "resets": 0, "ended": null,
@@ -67,8 +69,25 @@ fn a_running_machine_is_described() {
     );
     assert_eq!(written["machine"]["type"], "pc-q35-7.2");
     assert_eq!(written["memory"]["guestCurrent"], "512Mi");
+    assert_eq!(written["memory"]["memoryOverhead"], "55Mi");
+    let claim = json!({"claimName": "kept"});
+    assert_eq!(
+        written["volumeStatus"],
+        json!([{"name": "root", "target": "vda"},
+        {"name": "data", "target": "sda", "persistentVolumeClaimInfo": claim}])
+    );
     assert_eq!(written["currentCPUTopology"], json!({"cores": 2, "sockets": 1, "threads": 1}));
     assert_eq!(kinds(&status), ["Ready"], "what is the controller's stays, and nothing is added");
+}
+
+#[test]
+fn what_the_next_start_keeps_is_kept_if_a_plan_would_take_it() {
+    let stored = json!({"version": 1, "machineType": "pc-q35-7.2", "cpu": "max", "pci": {"ports": [], "devices": {}},
+        "macs": {}, "diskSerials": {}});
+    let running = next(&Status { stored: Some(stored.clone()), ..report(1) }, &vmi(scheduled())).unwrap();
+    assert_eq!(running.stored_machine, Some(stored.clone()));
+    let lying = Status { stored: Some(json!({"machineType": 7})), ..report(2) };
+    assert_eq!(next(&lying, &with(vmi(scheduled()), running)), None, "what was stored stays");
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_machine::features::Accelerator;
-use garboard_protocol::control::{InterfaceStatus, QmpAccess, Status};
+use garboard_protocol::control::{DiskStatus, InterfaceStatus, QmpAccess, Status};
 use garboard_protocol::paths;
 use garboard_qmp::agent::Agent;
 use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
@@ -20,7 +20,7 @@ use super::control::{Caller, Desks, QmpClient};
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Bench, Setting};
 use super::{broker, guest_agent, monitor, network};
-use crate::plan::{Display, InterfacePlan, LaunchPlan};
+use crate::plan::{DiskPlan, Display, InterfacePlan, LaunchPlan};
 use crate::vm::{Chain, Input, Planned, Request, Verdict};
 
 /// Bytes of QMP transcript kept, and as much again of the part before.
@@ -144,10 +144,17 @@ fn tell_plan(bench: &Bench, plan: &LaunchPlan, interfaces: &[Plumbed]) {
         software_emulation: plan.accelerator == Accelerator::Tcg,
         machine: plan.stored.machine_type.clone(),
         memory_bytes: plan.resources.guest_memory_bytes,
+        overhead_bytes: plan.resources.overhead.total_bytes,
         vcpus: plan.resources.vcpu_count,
+        stored: serde_json::to_value(&plan.stored).ok(),
+        disks: plan.disks.iter().map(disk).collect(),
         interfaces: interfaces.collect(),
     };
     let _ = bench.happened.try_send(Input::Planned(Box::new(planned)));
+}
+
+fn disk(plan: &DiskPlan) -> DiskStatus {
+    DiskStatus { volume: plan.volume.clone(), target: plan.target.clone() }
 }
 
 async fn serve_console(bench: Bench, station: mpsc::Receiver<Attach>) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use garboard_protocol::control::{GuestStatus, InterfaceStatus, Status};
+use garboard_protocol::control::{DiskStatus, GuestStatus, InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::{FromInit, ToInit};
@@ -25,8 +25,14 @@ pub struct Planned {
     pub machine: String,
     /// Guest memory, bytes.
     pub memory_bytes: u64,
+    /// Memory asked for beside it, bytes.
+    pub overhead_bytes: u64,
     /// vCPUs.
     pub vcpus: u32,
+    /// What the next start keeps.
+    pub stored: Option<serde_json::Value>,
+    /// Disks in the order of the manifest.
+    pub disks: Vec<DiskStatus>,
     /// Interfaces with the addresses they will lease.
     pub interfaces: Vec<InterfaceStatus>,
 }
@@ -204,7 +210,10 @@ impl Driver {
                 status.software_emulation = planned.software_emulation;
                 status.machine = planned.machine;
                 status.memory_bytes = planned.memory_bytes;
+                status.overhead_bytes = planned.overhead_bytes;
                 status.vcpus = planned.vcpus;
+                status.stored = planned.stored;
+                status.disks = planned.disks;
                 status.interfaces = planned.interfaces;
             }
             Input::MonitorUp { monitor, run_state } => {

@@ -1,7 +1,7 @@
 //! From one state to the next. Total: every state meets every event.
 
 use garboard_protocol::control::{Ended, PauseReason, StopMode};
-use garboard_protocol::exit::{ExitCause, ExitReport, explain};
+use garboard_protocol::exit::{ExitCause, ExitReport, explain, told};
 
 use super::{Asked, Effect, Event, Life, OnReady, Request, RunState, ShutdownReason, State, Vcpus};
 
@@ -235,7 +235,7 @@ fn failed(state: State, message: String, now_ms: i64) -> (State, Vec<Effect>) {
 }
 
 fn ended(cause: ExitCause, report: Option<ExitReport>, at_ms: i64) -> State {
-    let sentence = cause.sentence();
+    let sentence = told(&cause, report.as_ref());
     State::Ended(Box::new(Ended { cause, sentence, report, at_ms }))
 }
 

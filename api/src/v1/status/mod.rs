@@ -106,6 +106,11 @@ pub struct VirtualMachineInstanceStatus {
     /// SELinux label of the launcher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selinux_context: Option<String>,
+    /// What the first start decided and every later one keeps: machine type, places of devices, addresses, serials. Not
+    /// KubeVirt's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "free_object")]
+    pub stored_machine: Option<serde_json::Value>,
     /// What a node must offer for the guest to move there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_hints: Option<TopologyHints>,
@@ -115,6 +120,11 @@ pub struct VirtualMachineInstanceStatus {
     /// State of each volume.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volume_status: Vec<VolumeStatus>,
+}
+
+/// Any object: what is in it is somebody else's to know.
+pub(super) fn free_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+    schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
 /// `status.conditions[]` of a VirtualMachineInstance.

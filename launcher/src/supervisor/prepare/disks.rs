@@ -6,8 +6,8 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use garboard_protocol::agent::VolumePlace;
-use garboard_storage::open::Dir;
-use garboard_storage::preflight::{Room, room_for};
+use garboard_storage::open::{Access, Dir};
+use garboard_storage::preflight::{Room, room_for, unlocked};
 use garboard_storage::qcow2::{create_empty, host_bytes_of_empty};
 use garboard_storage::source::SourceError;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -55,6 +55,7 @@ fn layers(
         | DiskSource::EphemeralClaim { .. }
         | DiskSource::HostDisk { .. } => {
             let opened = survey.opened.remove(&disk.volume).ok_or(VolumeError::Nowhere)?;
+            refuse_locked(disk, &opened.descriptor)?;
             if disk.overlay {
                 put(Side::Top, new_image(order, opened.virtual_bytes)?)?;
                 put(Side::Base, opened.descriptor)
@@ -63,6 +64,15 @@ fn layers(
             }
         }
     }
+}
+
+/// A disk that another QEMU holds would be the end of ours, in words that only some understand.
+fn refuse_locked(disk: &DiskPlan, descriptor: &OwnedFd) -> Result<(), VolumeError> {
+    if disk.shareable {
+        return Ok(());
+    }
+    let access = if disk.overlay || disk.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    Ok(unlocked(descriptor, access, "the disk").map_err(SourceError::from)?)
 }
 
 /// QEMU asks for the mode it was told; the descriptor must have it already.
