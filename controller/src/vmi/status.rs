@@ -16,6 +16,9 @@ use crate::pod::PodRefusal;
 use crate::time::{elapsed, stamp};
 use crate::vm::status::FAILED_CREATE;
 
+/// How long a kubelet may need to see that a pod's containers run; one or two seconds are usual.
+const KUBELET_LOOKS: Duration = Duration::from_secs(10);
+
 /// Brings phase and conditions up to what the pod shows.
 pub(super) fn fill(world: &World, decision: &mut Decision) {
     let makes_pod = decision.steps.iter().any(|step| matches!(step, Step::CreatePod(_)));
@@ -32,7 +35,7 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
     }
     enter(world, phase, &mut decision.status);
     place(world, phase, decision);
-    readiness(world, &mut decision.status);
+    readiness(world, decision);
 }
 
 /// How far a pod brings its instance. Running and what follows are the node agent's to say.
@@ -193,18 +196,20 @@ fn place(world: &World, phase: Phase, decision: &mut Decision) {
 }
 
 /// `Ready` follows the pod; `PodScheduled` is mirrored while it is false.
-fn readiness(world: &World, status: &mut VirtualMachineInstanceStatus) {
+fn readiness(world: &World, decision: &mut Decision) {
+    let status = &mut decision.status;
     let condition = |kind: &str| condition::condition(world.pod.as_ref()?, kind).cloned();
     let runs = Phase::of_status(status) == Phase::Running;
+    let foreseen = condition("Ready").filter(|_| runs).and_then(|ready| about_to_be_ready(world, &ready));
+    // Nothing will be heard of a kubelet that never looks.
+    decision.recheck = [decision.recheck, foreseen].into_iter().flatten().min();
     let (value, reason, message) = match (&world.pod, condition("Ready")) {
         (None, _) => ("False".to_owned(), "PodNotExists".to_owned(), "there is no launcher pod".to_owned()),
         (Some(pod), _) if pod.metadata.deletion_timestamp.is_some() => {
             ("False".to_owned(), "PodTerminating".to_owned(), "the launcher pod is being removed".to_owned())
         }
         (Some(_), Some(ready)) if ready.status == "True" => ("True".to_owned(), String::new(), String::new()),
-        (Some(pod), Some(ready)) if runs && is_about_to_be_ready(pod, &ready) => {
-            ("True".to_owned(), String::new(), String::new())
-        }
+        (Some(_), Some(_)) if foreseen.is_some() => ("True".to_owned(), String::new(), String::new()),
         (Some(_), Some(_)) if Phase::of_status(status) < Phase::Running => {
             ("False".to_owned(), "GuestNotRunning".to_owned(), "the guest does not run yet".to_owned())
         }
@@ -221,15 +226,19 @@ fn readiness(world: &World, status: &mut VirtualMachineInstanceStatus) {
     mirror_scheduling(world, condition("PodScheduled"), status);
 }
 
-/// Whether a pod lacks readiness only because its kubelet has not looked yet: a launcher whose guest runs says that its
-/// containers do, so that without a probe nothing is left to find out. What the kubelet says after that counts.
-fn is_about_to_be_ready(pod: &Pod, ready: &PodCondition) -> bool {
-    let since = |condition: &PodCondition| condition.last_transition_time.as_ref().map(|time| time.0.as_second());
-    let gate = condition::condition(pod, UNPAUSED).filter(|gate| gate.status == "True");
+/// For how long a pod is taken for ready although its kubelet has not looked yet: a launcher whose guest runs says that its
+/// containers do, so that without a probe nothing is left to find out. What the kubelet says after that counts, and one that
+/// says nothing for long is on a node that is away.
+fn about_to_be_ready(world: &World, ready: &PodCondition) -> Option<Duration> {
+    let pod = world.pod.as_ref().filter(|pod| pod.metadata.deletion_timestamp.is_none())?;
+    let since = |condition: &PodCondition| condition.last_transition_time.as_ref().map(|time| time.0);
+    let gate = since(condition::condition(pod, UNPAUSED).filter(|gate| gate.status == "True")?)?;
     let spec = pod.spec.iter();
     let mut containers = spec.flat_map(|spec| spec.containers.iter().chain(spec.init_containers.iter().flatten()));
     let is_probed = containers.any(|each| each.readiness_probe.is_some());
-    gate.is_some_and(|gate| since(ready) <= since(gate)) && !is_probed
+    let is_older = ready.status != "True" && since(ready)?.as_second() <= gate.as_second();
+    let rest = KUBELET_LOOKS.saturating_sub(elapsed(gate, world.now));
+    (is_older && !is_probed && !rest.is_zero()).then_some(rest)
 }
 
 fn mirror_scheduling(world: &World, scheduled: Option<PodCondition>, status: &mut VirtualMachineInstanceStatus) {

@@ -161,6 +161,12 @@ fn readiness_is_the_kubelets_to_say_once_it_has_looked_or_where_there_is_a_probe
     status["conditions"][2] = condition_at("Ready", "False", 1040, "its node is away");
     world.pod = Some(pod(status));
     assert_eq!(condition(&decide(&world), "Ready").map(|(value, _)| value), Some("False"));
+    world.pod = Some(pod(reporting()));
+    assert_eq!(condition(&decide(&world), "Ready"), Some(("True", "")));
+    assert_eq!(decide(&world).recheck, Some(std::time::Duration::from_secs(10)));
+    world.now = Timestamp::from_second(1010).unwrap();
+    assert_eq!(condition(&decide(&world), "Ready").map(|(value, _)| value), Some("False"), "its kubelet is away");
+    world.now = Timestamp::from_second(1000).unwrap();
     let mut probed = pod(reporting());
     let container = json!({"name": "compute", "readinessProbe": {"exec": {"command": ["true"]}}});
     probed.spec.as_mut().unwrap().containers = vec![serde_json::from_value(container).unwrap()];
