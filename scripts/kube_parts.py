@@ -66,7 +66,7 @@ def tokens_and_labels_are_discs(kube):
 
 
 def files_of_the_node_are_disks(kube):
-    with tempfile.TemporaryDirectory(prefix="gbhost-", dir="/srv") as work:
+    with tempfile.TemporaryDirectory(prefix="gbhost-", dir="/srv") as work, gate(kube, "HostDisk", "featureGates"):
         os.chown(work, QEMU_USER, QEMU_USER)
         volume = {"name": "data", "hostDisk": {"path": f"{work}/disk.img", "type": "DiskOrCreate", "capacity": "8Mi"}}
         vm = machine("hostdisk", node="node-1", volumes=[volume])
@@ -88,13 +88,13 @@ def files_of_the_node_are_disks(kube):
 
 
 @contextlib.contextmanager
-def without_gate(kube, gate):
-    """The settings with a gate closed, until all of a controller's words are about them."""
+def gate(kube, name, which):
+    """Other settings for a while: a gate in one of the two lists, `featureGates` and `disabledFeatureGates`."""
     def change(gates):
-        patch = json.dumps({"spec": {"configuration": {"developerConfiguration": {"disabledFeatureGates": gates}}}})
+        patch = json.dumps({"spec": {"configuration": {"developerConfiguration": {which: gates}}}})
         kube.kubectl("patch", "kubevirt/kubevirt", "--type", "merge", "-p", patch, namespace="garboard")
         kube.ask_until("settings that are followed", lambda: is_followed(kube))
-    change([gate])
+    change([name])
     try:
         yield
     finally:
@@ -108,7 +108,7 @@ def is_followed(kube):
 
 def disks_without_image_volumes(kube):
     """A kernel and a disk out of images, each opened by a program of ours in a container of that image."""
-    with without_gate(kube, "ImageVolume"):
+    with gate(kube, "ImageVolume", "disabledFeatureGates"):
         kube.start(machine("helped", volumes=[{"name": "root", "containerDisk": {"image": HELLO}}]))
     try:
         spec = kube.pod("helped")["spec"]

@@ -52,8 +52,8 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), String> {
-    let no_server = |error: kube::Error| format!("there is no way to an API server: {}", Chain(&error));
-    let client = kube::Client::try_default().await.map_err(no_server)?;
+    let no_server = |error| format!("there is no way to an API server: {}", Chain(&error));
+    let client = garboard_apiserver::client().await.map_err(no_server)?;
     let emulation = if args.emulation { Emulation::Permitted } else { Emulation::Refused };
     let (sender, settings) = watch::channel(Settings::of([], emulation));
     let (first, listed) = oneshot::channel();

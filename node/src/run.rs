@@ -40,7 +40,7 @@ pub async fn run(args: Args, looker: Looker) -> anyhow::Result<()> {
     prepare(&args.agent_directory)?;
     let health = Resource::ALL.map(|resource| (resource, device::health::watch(HostRoot::real(), resource)));
     write_facts(&args.agent_directory, &health)?;
-    let client = Client::try_default().await.context("find out how to reach the API server")?;
+    let client = garboard_apiserver::client().await?;
     let pods: Arc<Mirror<LauncherPod>> = Arc::default();
     let vmis: Arc<Mirror<Arc<VirtualMachineInstance>>> = Arc::default();
     tokio::spawn(watch_pods(client.clone(), args.node_name.clone(), Arc::clone(&pods)));
