@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::memory::Trace;
-use super::status;
+use super::{start, status};
 use crate::pod::{self, LauncherImage, PodInput};
 use crate::time::elapsed;
 
@@ -114,7 +114,7 @@ pub fn decide(world: &World) -> Decision {
         begin(world, &mut decision);
     }
     status::fill(world, &mut decision);
-    if let Some(rest) = status::quiet_for(world, &decision) {
+    if let Some(rest) = start::quiet_for(world, &decision) {
         decision.status = world.vmi.status.clone().unwrap_or_default();
         decision.labels.clear();
         decision.recheck = Some(rest);

@@ -5,6 +5,8 @@ pub mod decide;
 mod fields;
 pub mod memory;
 mod observe;
+mod readiness;
+mod start;
 pub mod status;
 
 use std::sync::Arc;
