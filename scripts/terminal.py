@@ -83,10 +83,12 @@ def leftovers(directory):
             found.add(f"{kind} {re.sub(r'^[0-9]+: | (state|mtu|qlen|qdisc|group|link/).*', '', line)}")
     for mount in pathlib.Path("/proc/self/mounts").read_text().splitlines():
         found.add(f"mount {mount.split()[1]}")
-    for group in pathlib.Path("/sys/fs/cgroup").rglob("*garboard*"):
-        found.update(f"cgroup {path}" for path in [group, *group.rglob("*")] if path.is_dir())
-    for path in pathlib.Path(f"{directory}/run").rglob("*"):
-        found.add(f"file {path}")
+    # os.walk passes over what goes while it looks.
+    for group, _, _ in os.walk("/sys/fs/cgroup"):
+        if "garboard" in group:
+            found.add(f"cgroup {group}")
+    for path, directories, files in os.walk(f"{directory}/run"):
+        found.update(f"file {path}/{name}" for name in directories + files)
     return found
 
 
