@@ -83,6 +83,7 @@ def files_of_the_node_are_disks(kube):
             if (there.st_size, there.st_uid) != (8 * MIB, QEMU_USER):
                 raise Failure(f"the file has {there.st_size} bytes and belongs to {there.st_uid}")
         finally:
+            kube.recorder.note("removal", machine=f"{OPEN}/hostdisk")
             kube.kubectl("delete", "vm", "hostdisk", "--ignore-not-found", namespace=OPEN)
             kube.kubectl("delete", "namespace", OPEN)
 
