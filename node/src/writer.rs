@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A VMI that the controller has not placed yet is not this node's to write. Then the first report is put on the pod,
-//! together with the readiness gate, and the controller writes the VMI from there: one write of each instead of two.
+//! together with the readiness gate, and the controller writes the VMI from there, and the event: one write of each instead
+//! of two.
 //!
 //! A task ends when the run's end is written, or when the VMI is gone.
 
@@ -196,16 +197,14 @@ impl<C: Cluster> Task<C> {
             setting.cluster.patch_vmi(&pod.namespace, &pod.vmi, change).await.map(Some)
         });
         if pod_written.is_ok() {
-            self.has_marked_pod(news).await;
+            self.gate = news.unpaused.or(self.gate);
+            self.told = news.report.or(self.told.take());
         }
         match (written, found) {
             (Ok(Some(written)), Found::Vmi(before)) => {
                 let written = Arc::new(written);
                 self.latest = Some(Arc::clone(&written));
-                // What was told when it was put on the pod is not told again.
-                if self.told.as_ref().is_none_or(|told| !is_same(told, &report)) {
-                    self.tell(Phase::of(&before), &report).await;
-                }
+                self.tell(Phase::of(&before), &report).await;
                 pod_written?;
                 Ok(if status::is_final(&written) { Settled::Over } else { Settled::Written })
             }
@@ -233,15 +232,6 @@ impl<C: Cluster> Task<C> {
         };
         let is_due = matches!(found, Found::NotYet) && condition::is_telling(report) && !said;
         PodNews { unpaused: self.gate_to_write(report), report: is_due.then(|| Box::new(report.clone())) }
-    }
-
-    async fn has_marked_pod(&mut self, news: PodNews) {
-        self.gate = news.unpaused.or(self.gate);
-        if let Some(report) = news.report {
-            let before = if self.told.is_some() { Phase::Running } else { Phase::Scheduled };
-            self.tell(before, &report).await;
-            self.told = Some(report);
-        }
     }
 
     /// What the readiness gate does not say yet.

@@ -8,7 +8,7 @@ use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step};
-use super::{Leader, fields, status};
+use super::{Leader, fields, start, status};
 use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::vm::status::FAILED_CREATE;
 
@@ -36,7 +36,11 @@ pub(super) async fn apply(
             return Err(error);
         }
     }
-    write(&instances, vmi, decision, name).await
+    write(&instances, vmi, decision, name).await?;
+    if let Some((kind, reason, note)) = start::happening(decision) {
+        context.tell(&vmi.object_ref(&()), kind, (reason, note)).await;
+    }
+    Ok(())
 }
 
 async fn take(

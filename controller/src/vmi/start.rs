@@ -8,6 +8,7 @@ use garboard_api::v1::{VirtualMachineInstancePhaseTransitionTimestamp, VirtualMa
 use garboard_launcher::report::Seen;
 use garboard_launcher::report::condition;
 use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::events::EventType;
 
 use super::decide::{Decision, QUICK, Step, World};
 use super::status::{container, node};
@@ -26,6 +27,17 @@ pub(super) fn by_report(world: &World, pod: &Pod, before: Phase, decision: &mut 
     decision.is_reported = true;
     passed_through(world, pod, &mut decision.status);
     Some(Phase::of_status(&decision.status))
+}
+
+/// What people are told of a report that came through the pod; the agent tells of all others itself.
+pub(super) fn happening(decision: &Decision) -> Option<(EventType, &'static str, String)> {
+    let phase = Some(Phase::of_status(&decision.status)).filter(|_| decision.is_reported)?;
+    if phase == Phase::Running {
+        return Some((EventType::Normal, "Started", "the guest was started".to_owned()));
+    }
+    let ended = decision.status.conditions.iter().find(|each| each.r#type == "Ended");
+    let kind = if phase == Phase::Succeeded { EventType::Normal } else { EventType::Warning };
+    Some((kind, "Stopped", ended.and_then(|each| each.message.clone()).unwrap_or_default()))
 }
 
 /// When the instance was in the phases that were not told, as its object and its pod show it.

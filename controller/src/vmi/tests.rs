@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::decide::{Decision, Step, World, decide};
 use super::decide::{KILLED_BY_FORCE, QUICK};
 use super::memory::Trace;
+use super::start::happening;
 use crate::pod::LauncherImage;
 
 fn vmi(volumes: &Value) -> VirtualMachineInstance {
@@ -126,6 +127,7 @@ fn a_quick_start_becomes_running_in_one_write() {
     world.pod = Some(reported);
     let decision = decide(&world);
     assert!(decision.is_reported);
+    assert_eq!(happening(&decision).map(|(_, reason, _)| reason), Some("Started"));
     assert_eq!((phase(&decision), condition(&decision, "Ready")), ("Running", Some(("True", ""))));
     assert_eq!(decision.status.node_name.as_deref(), Some("node-1"));
     assert_eq!(decision.status.active_pods.get("pod-uid").map(String::as_str), Some("node-1"));
@@ -136,6 +138,7 @@ fn a_quick_start_becomes_running_in_one_write() {
     // Nothing is left to do.
     world.vmi.status = Some(decision.status.clone());
     let again = decide(&world);
+    assert_eq!(happening(&again), None);
     assert_eq!((again.status, again.is_reported), (decision.status, false));
 }
 
