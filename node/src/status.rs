@@ -2,7 +2,6 @@
 //!
 //! What a report makes of a status is decided in [`garboard_launcher::report`].
 
-use garboard_api::Phase;
 use garboard_api::v1::{VirtualMachineInstance, VirtualMachineInstanceStatus};
 use garboard_launcher::report::{self, Seen};
 use garboard_protocol::control::Status;
@@ -26,12 +25,6 @@ pub fn is_ours(pod: &LauncherPod, vmi: &VirtualMachineInstance, node: &str) -> b
     // Only the controller writes `activePods`, with the node: a pod that merely claims to belong to the VMI is not in it.
     let pod_is_known = status.active_pods.contains_key(pod.uid.as_str());
     vmi.metadata.uid.as_deref() == Some(&pod.vmi_uid) && status.node_name.as_deref() == Some(node) && pod_is_known
-}
-
-/// Whether a VMI's run is over.
-#[must_use]
-pub fn is_final(vmi: &VirtualMachineInstance) -> bool {
-    Phase::of(vmi).is_final()
 }
 
 /// The status a VMI of this node should have by the report of its pod; nothing if it has it already, or is not the agent's

@@ -206,11 +206,11 @@ impl<C: Cluster> Task<C> {
                 self.latest = Some(Arc::clone(&written));
                 self.tell(Phase::of(&before), &report).await;
                 pod_written?;
-                Ok(if status::is_final(&written) { Settled::Over } else { Settled::Written })
+                Ok(if Phase::of(&written).is_final() { Settled::Over } else { Settled::Written })
             }
             (Ok(_), Found::Vmi(vmi)) => {
                 pod_written?;
-                let over = status::is_final(&vmi) || (report.ended.is_some() && !pod_is_there);
+                let over = Phase::of(&vmi).is_final() || (report.ended.is_some() && !pod_is_there);
                 Ok(if over { Settled::Over } else { Settled::Written })
             }
             (Ok(_), Found::NotYet) if pod_is_there => pod_written.map(|()| Settled::NotYet),

@@ -2,7 +2,7 @@
 //! machine is not the agent's to write (`condition`).
 //!
 //! A report has what only the machine's node can know: the phases `Running`, `Succeeded` and `Failed`, addresses, what
-//! the guest agent says, and the conditions in [`OURS`]. Everything else in a status is the controller's and stays as it
+//! the guest agent says, and four conditions. Everything else in a status is the controller's and stays as it
 //! is.
 
 pub mod condition;
@@ -20,8 +20,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::plan::StoredMachine;
 
-/// Conditions that follow from reports alone.
-pub const OURS: [&str; 4] = [PAUSED, AGENT_CONNECTED, SOFTWARE_EMULATION, ENDED];
 const PAUSED: &str = "Paused";
 const AGENT_CONNECTED: &str = "AgentConnected";
 const SOFTWARE_EMULATION: &str = "SoftwareEmulation";
