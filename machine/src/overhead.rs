@@ -3,7 +3,8 @@
 //!
 //! The terms are KubeVirt's where they speak of QEMU; their sizes are what we measured (docs/benchmarks.md, "Memory beside
 //! the guest") and a margin of at least a half: under KVM QEMU, its page tables and the kernel's part are 19 MiB, 26 MiB
-//! with four viewers of a screen; of UEFI's larger screen and a busy disk 35 MiB, for which 55 MiB are asked.
+//! with four viewers of a text screen. With UEFI's larger one they are 49 MiB under TCG, of which 14 MiB are about translated
+//! code: 35 MiB, for which 55 MiB are asked. Disk and network load is not in these figures; it was 9 MiB with viewers before.
 
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +82,7 @@ impl Overhead {
             (
                 "graphics",
                 if input.has_graphics { 22 * MIB } else { 0 },
-                "video memory, of which a guest may use 16 MiB, and pictures for VNC clients; 18 MiB measured with four",
+                "video memory, of which a guest may use 16 MiB, and pictures for VNC clients; 16 MiB measured with four",
             ),
             ("uefi", input.flash_bytes, "UEFI code and variables lie in memory"),
             ("passt", u64::from(input.passt_count) * 250 * MIB, "250 MiB for each passt process"),
