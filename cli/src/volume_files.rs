@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use garboard_api::quantity::Quantity;
-use garboard_storage::open::{Access, Direct, Expected, Opening, open_disk};
+use garboard_storage::open::{Access, Direct, Expected, Opening, Sharing, open_disk};
 use serde_json::Value;
 
 use crate::keeper::order::{FirmwareVars, VolumeOrder};
@@ -13,8 +13,8 @@ use crate::keeper::order::{FirmwareVars, VolumeOrder};
 /// Opens a volume for the machine's supervisor.
 pub(crate) fn open(order: &VolumeOrder, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
     match order {
-        VolumeOrder::Opened { path, writable: true } => disk(path, Access::ReadWrite),
-        VolumeOrder::Opened { path, writable: false } => disk(path, Access::ReadOnly),
+        VolumeOrder::Opened { path, writable: true } => disk(path, Access::ReadWrite, sharing(vmi, name)),
+        VolumeOrder::Opened { path, writable: false } => disk(path, Access::ReadOnly, Sharing::Shared),
         VolumeOrder::HostDisk { path } => host_disk(path, vmi, name),
         VolumeOrder::Directory { .. }
         | VolumeOrder::File { .. }
@@ -25,8 +25,15 @@ pub(crate) fn open(order: &VolumeOrder, vmi: &Value, name: &str) -> anyhow::Resu
     }
 }
 
-fn disk(path: &Path, access: Access) -> anyhow::Result<OwnedFd> {
-    let opening = Opening { access, direct: Direct::Off, expected: Expected::FileOrBlock };
+/// A disk is its machine's alone unless it says that it is shared.
+fn sharing(vmi: &Value, name: &str) -> Sharing {
+    let disks = vmi["spec"]["domain"]["devices"]["disks"].as_array().into_iter().flatten();
+    let is_shared = disks.into_iter().any(|disk| disk["name"] == name && disk["shareable"] == true);
+    if is_shared { Sharing::Shared } else { Sharing::Exclusive }
+}
+
+fn disk(path: &Path, access: Access, sharing: Sharing) -> anyhow::Result<OwnedFd> {
+    let opening = Opening { access, direct: Direct::Off, expected: Expected::FileOrBlock, sharing };
     Ok(open_disk(path, opening)?.fd)
 }
 
@@ -42,7 +49,7 @@ fn host_disk(path: &Path, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
         let file = std::fs::File::create_new(path).with_context(|| format!("create {}", path.display()))?;
         file.set_len(bytes).with_context(|| format!("make {} {bytes} bytes long", path.display()))?;
     }
-    disk(path, Access::ReadWrite)
+    disk(path, Access::ReadWrite, sharing(vmi, name))
 }
 
 /// The variables of a machine, made from their template at its first start.
@@ -54,5 +61,5 @@ pub(crate) fn firmware_vars(vars: &FirmwareVars) -> anyhow::Result<OwnedFd> {
         std::fs::copy(&vars.template, &fresh).with_context(|| format!("copy {}", vars.template.display()))?;
         std::fs::rename(&fresh, &vars.path).with_context(|| format!("create {}", vars.path.display()))?;
     }
-    disk(&vars.path, Access::ReadWrite)
+    disk(&vars.path, Access::ReadWrite, Sharing::Exclusive)
 }

@@ -61,6 +61,17 @@ pub enum Expected {
     FileOrBlock,
 }
 
+/// Who else may write a block device meanwhile. A file is guarded by the locks that QEMU takes; those are per inode, and
+/// two containers have different inodes for one device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Anybody: a shareable disk, or a base that is only read.
+    Shared,
+    /// Nobody on this kernel who asks for the same, nor a mount, swap area, RAID or LVM, until the descriptor and all its
+    /// copies are closed: `O_EXCL` without `O_CREAT` (open(2)).
+    Exclusive,
+}
+
 /// How a disk is to be opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
@@ -70,11 +81,14 @@ pub struct Opening {
     pub direct: Direct,
     /// What may be found.
     pub expected: Expected,
+    /// Who else may write it, if it is a block device and is written.
+    pub sharing: Sharing,
 }
 
 impl Opening {
     /// Read-only regular file through the page cache: seed media, kernels, images that serve as a base.
-    pub const BASE: Self = Self { access: Access::ReadOnly, direct: Direct::Off, expected: Expected::File };
+    pub const BASE: Self =
+        Self { access: Access::ReadOnly, direct: Direct::Off, expected: Expected::File, sharing: Sharing::Shared };
 }
 
 /// What a disk turned out to be.
@@ -152,7 +166,8 @@ impl AsFd for OpenedDisk {
 
 /// Opens a disk at a path that the *operator* chose; symbolic links are followed.
 ///
-/// A block device opened for writing is refused while the host uses it itself (mounted, swap, RAID, LVM).
+/// A block device opened for writing is refused while the host uses it itself (mounted, swap, RAID, LVM), or somebody
+/// has it with [`Sharing::Exclusive`].
 ///
 /// # Errors
 /// [`OpenError`], naming the path and what to do.
@@ -193,14 +208,20 @@ fn open_at(place: &Place<'_>, opening: Opening) -> Result<OpenedDisk, OpenError>
     let looked = place.open(OFlag::O_PATH, Mode::empty(), opening.access)?;
     let before = fstat(&looked).map_err(failed("look at"))?;
     let kind = accepted_kind(&before, opening.expected, &place.shown)?;
-    if matches!(kind, DiskKind::Block { .. }) && opening.access == Access::ReadWrite {
-        refuse_if_claimed(place)?;
-    }
+    let is_written_block = matches!(kind, DiskKind::Block { .. }) && opening.access == Access::ReadWrite;
+    let exclusive = match (is_written_block, opening.sharing) {
+        (true, Sharing::Exclusive) => OFlag::O_EXCL,
+        (true, Sharing::Shared) => {
+            drop(claimed(place, OFlag::O_RDONLY | OFlag::O_EXCL | OFlag::O_NONBLOCK, Access::ReadOnly)?);
+            OFlag::empty()
+        }
+        (false, _) => OFlag::empty(),
+    };
     let mode = match opening.access {
         Access::ReadOnly => OFlag::O_RDONLY,
         Access::ReadWrite => OFlag::O_RDWR,
     };
-    let fd = place.open(mode | OFlag::O_NONBLOCK | OFlag::O_NOCTTY, Mode::empty(), opening.access)?;
+    let fd = claimed(place, mode | exclusive | OFlag::O_NONBLOCK | OFlag::O_NOCTTY, opening.access)?;
     let after = fstat(&fd).map_err(failed("look at"))?;
     if (before.st_dev, before.st_ino, before.st_rdev) != (after.st_dev, after.st_ino, after.st_rdev) {
         return Err(OpenError::Replaced { path: place.shown.clone() });
@@ -248,17 +269,15 @@ fn kind_word(stat: &FileStat) -> &'static str {
     }
 }
 
-/// The kernel grants `O_EXCL` on a block device only while nobody in the kernel holds it: a mount, a swap area, md, LVM.
-/// Held for a moment only, because a shareable disk, or a migration on one node, opens the device twice.
-fn refuse_if_claimed(place: &Place<'_>) -> Result<(), OpenError> {
-    let flags = OFlag::O_RDONLY | OFlag::O_EXCL | OFlag::O_NONBLOCK;
-    match place.open(flags, Mode::empty(), Access::ReadOnly) {
-        Ok(_) => Ok(()),
-        Err(OpenError::Io { source, path, .. }) if source.raw_os_error() == Some(Errno::EBUSY as i32) => {
-            Err(OpenError::InUse { path })
+/// Opens with flags of which `O_EXCL` may be one: on a block device the kernel grants it only while nobody else holds it (a
+/// mount, a swap area, md, LVM, another QEMU).
+fn claimed(place: &Place<'_>, flags: OFlag, access: Access) -> Result<OwnedFd, OpenError> {
+    place.open(flags, Mode::empty(), access).map_err(|error| match error {
+        OpenError::Io { source, path, .. } if source.raw_os_error() == Some(Errno::EBUSY as i32) => {
+            OpenError::InUse { path }
         }
-        Err(other) => Err(other),
-    }
+        other => other,
+    })
 }
 
 #[cfg(test)]

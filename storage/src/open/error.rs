@@ -61,8 +61,11 @@ pub enum OpenError {
         /// The path asked for.
         path: PathBuf,
     },
-    /// A block device that the host uses itself.
-    #[error("{path} is in use by this host (mounted, or part of a RAID or LVM set); release it there first")]
+    /// A block device that somebody else writes.
+    #[error(
+        "{path} is in use by another running VM of this host, or by the host itself (mounted, RAID, LVM); stop that VM, or \
+         release it there first"
+    )]
     InUse {
         /// The path asked for.
         path: PathBuf,

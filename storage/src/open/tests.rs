@@ -7,7 +7,8 @@ use tempfile::TempDir;
 use super::*;
 use crate::beneath::BeneathPath;
 
-const FILE: Opening = Opening { access: Access::ReadWrite, direct: Direct::Off, expected: Expected::File };
+const FILE: Opening =
+    Opening { access: Access::ReadWrite, direct: Direct::Off, expected: Expected::File, sharing: Sharing::Exclusive };
 
 fn at(text: &str) -> BeneathPath {
     BeneathPath::parse(text).unwrap()
@@ -163,7 +164,12 @@ fn direct_is_reported_as_it_is() {
 #[test]
 fn a_file_system_without_direct_io_is_named() {
     // procfs has regular files and no O_DIRECT.
-    let opening = Opening { access: Access::ReadOnly, direct: Direct::Required, expected: Expected::File };
+    let opening = Opening {
+        access: Access::ReadOnly,
+        direct: Direct::Required,
+        expected: Expected::File,
+        sharing: Sharing::Shared,
+    };
     let refused = open_disk(Path::new("/proc/version"), opening).unwrap_err();
     assert!(matches!(refused, OpenError::NoDirect { .. }), "{refused}");
     let lenient = Opening { direct: Direct::IfSupported, ..opening };
@@ -203,10 +209,20 @@ fn a_block_device_is_measured_and_refused_while_mounted() {
     let name = device.to_str().unwrap().to_owned();
     let block = Opening { expected: Expected::Block, ..FILE };
     let disk = open_disk(&device, block).unwrap();
+    // As a second container has it: another inode, the same device.
+    let node = room.path().join("node");
+    let rdev = fs::metadata(&device).map(|found| std::os::unix::fs::MetadataExt::rdev(&found)).unwrap();
+    nix::sys::stat::mknod(&node, nix::sys::stat::SFlag::S_IFBLK, nix::sys::stat::Mode::S_IRUSR, rdev).unwrap();
+    let second = open_disk(&node, block);
+    let to_share = open_disk(&node, Opening { sharing: Sharing::Shared, ..block });
+    let to_read = open_disk(&node, Opening { access: Access::ReadOnly, ..block });
     let is_file = open_disk(&device, FILE);
     let measured = disk.size_bytes;
     let kind = disk.kind;
     drop(disk);
+    let shared =
+        [Sharing::Shared, Sharing::Shared].map(|sharing| open_disk(&node, Opening { sharing, ..block }).is_ok());
+    let third = open_disk(&node, block).is_ok();
     let mounted = room.path().join("mounted");
     fs::create_dir(&mounted).unwrap();
     let in_use = if run("mount", &[&name, mounted.to_str().unwrap()]) {
@@ -220,6 +236,10 @@ fn a_block_device_is_measured_and_refused_while_mounted() {
     run("losetup", &["--detach", &name]);
 
     assert_eq!(measured, 16 << 20);
+    assert!(matches!(second, Err(OpenError::InUse { .. })), "two writers: {second:?}");
+    assert!(matches!(to_share, Err(OpenError::InUse { .. })), "a writer beside one that shares nothing: {to_share:?}");
+    assert!(to_read.is_ok(), "a reader: {to_read:?}");
+    assert_eq!((shared, third), ([true, true], true), "when it is released");
     assert!(matches!(kind, DiskKind::Block { major: 7, .. }), "{kind:?}");
     assert!(matches!(is_file, Err(OpenError::WrongKind { found: "block device", .. })));
     if let Some(refused) = in_use {

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::{Disk, SourceError};
 use crate::beneath::BeneathPath;
-use crate::open::{Access, Dir, Direct, Expected, OpenError, OpenedDisk, Opening, open_disk};
+use crate::open::{Access, Dir, Direct, Expected, OpenError, OpenedDisk, Opening, Sharing, open_disk};
 use crate::qcow2::inspect;
 
 /// Where a container disk keeps its disk unless `path` says otherwise.
@@ -65,7 +65,12 @@ pub fn open(root: &Dir, path: Option<&BeneathPath>, direct: Direct) -> Result<Di
 /// # Errors
 /// [`SourceError`]: not there, or not acceptable.
 pub fn open_file(path: &Path, direct: Direct) -> Result<Disk, SourceError> {
-    let opening = Opening { access: Access::ReadOnly, direct: Direct::Off, expected: Expected::FileOrBlock };
+    let opening = Opening {
+        access: Access::ReadOnly,
+        direct: Direct::Off,
+        expected: Expected::FileOrBlock,
+        sharing: Sharing::Shared,
+    };
     judged(open_disk(path, opening)?, path, direct)
 }
 

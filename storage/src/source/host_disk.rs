@@ -7,7 +7,7 @@ use std::path::Path;
 use super::pvc::{Tolerance, create_sparse};
 use super::{Disk, SourceError, Warning, raw};
 use crate::beneath::BeneathPath;
-use crate::open::{Access, Dir, Direct, Expected, Opening};
+use crate::open::{Access, Dir, Direct, Expected, Opening, Sharing};
 use crate::qcow2::looks_like_qcow2;
 
 /// `hostDisk.type`.
@@ -38,7 +38,10 @@ pub fn open(path: &Path, existence: Existence, access: Access, direct: Direct) -
     {
         warnings.extend(create_sparse(&dir, &name, capacity_bytes, Tolerance::default())?);
     }
-    let opened = dir.open_disk(&name, Opening { access, direct: Direct::Off, expected: Expected::File })?;
+    let opened = dir.open_disk(
+        &name,
+        Opening { access, direct: Direct::Off, expected: Expected::File, sharing: Sharing::Exclusive },
+    )?;
     let mut disk = raw(opened, path.to_path_buf())?;
     if looks_like_qcow2(&disk.opened) {
         warnings.push(Warning::LooksLikeQcow2);

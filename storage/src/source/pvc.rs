@@ -2,11 +2,9 @@
 //!
 //! Always raw, never probed: the guest writes to it, so nothing in it may be believed (see [`crate::qcow2`]).
 
-use std::path::Path;
-
 use super::{Disk, SourceError, Warning, raw};
 use crate::beneath::BeneathPath;
-use crate::open::{Access, Dir, Direct, Expected, OpenError, Opening, open_disk};
+use crate::open::{Access, Dir, Direct, Expected, OpenError, Opening, Sharing};
 use crate::preflight::space;
 use crate::qcow2::looks_like_qcow2;
 
@@ -35,7 +33,10 @@ impl Default for Tolerance {
 /// [`SourceError`]: not there, a link, not a file, empty.
 pub fn open_file(dir: &Dir, access: Access, direct: Direct) -> Result<Disk, SourceError> {
     let name = name()?;
-    let opened = dir.open_disk(&name, Opening { access, direct: Direct::Off, expected: Expected::File })?;
+    let opened = dir.open_disk(
+        &name,
+        Opening { access, direct: Direct::Off, expected: Expected::File, sharing: Sharing::Exclusive },
+    )?;
     let shown = dir.path().join(name.as_path());
     let mut disk = raw(opened, shown.clone())?;
     if looks_like_qcow2(&disk.opened) {
@@ -57,15 +58,6 @@ pub fn open_or_create(dir: &Dir, claim_bytes: u64, tolerance: Tolerance, direct:
     let mut disk = open_file(dir, Access::ReadWrite, direct)?;
     disk.warnings.extend(warning);
     Ok(disk)
-}
-
-/// Opens the device of a claim with `volumeMode: Block`.
-///
-/// # Errors
-/// [`SourceError`]: not a block device, in use by the host, not permitted.
-pub fn open_device(path: &Path, access: Access, direct: Direct) -> Result<Disk, SourceError> {
-    let opening = Opening { access, direct, expected: Expected::Block };
-    raw(open_disk(path, opening)?, path.to_path_buf())
 }
 
 fn name() -> Result<BeneathPath, SourceError> {
@@ -190,11 +182,5 @@ mod tests {
         assert_eq!(open_file(&dir, Access::ReadOnly, Direct::Off).unwrap().opened.access, Access::ReadOnly);
         fs::write(room.path().join("disk.img"), b"").unwrap();
         assert!(matches!(open_file(&dir, Access::ReadOnly, Direct::Off), Err(SourceError::Image { .. })));
-    }
-
-    #[test]
-    fn a_device_must_be_one() {
-        let refused = open_device(Path::new("/dev/null"), Access::ReadOnly, Direct::Off).unwrap_err();
-        assert!(matches!(refused, SourceError::Open(OpenError::WrongKind { .. })), "{refused}");
     }
 }

@@ -11,7 +11,7 @@ use garboard_api::v1::Volume;
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::pod::DISK_IMAGE;
 use garboard_storage::beneath::BeneathPath;
-use garboard_storage::open::{Dir, Direct, Opening, open_disk};
+use garboard_storage::open::{Access, Dir, Direct, Expected, Opening, Sharing, open_disk};
 use garboard_storage::qcow2::{Format, looks_like_qcow2};
 use garboard_storage::source::container_disk;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -56,7 +56,7 @@ pub(super) async fn survey(order: &Order, mut agent: Option<&mut AgentClient>) -
             Kind::Image(path) => open_image(order, volume, path).await,
             Kind::Disk => match order.volumes.places.get(&volume.name) {
                 Some(VolumePlace::Descriptor) => receive(&volume.name, agent.as_deref_mut()).await,
-                Some(place) => open_place(place, file_name(volume), read_only(volume)),
+                Some(place) => open_place(place, file_name(volume), opening(order, volume)),
                 None => Err(VolumeError::Nowhere),
             },
         };
@@ -91,17 +91,18 @@ fn file_name(volume: &Volume) -> &str {
     on_host.unwrap_or(DISK_IMAGE)
 }
 
-/// An ephemeral volume is a base under an overlay.
-fn read_only(volume: &Volume) -> ReadOnly {
+/// An ephemeral volume is a base under an overlay; a disk is its machine's alone unless it says that it is shared.
+fn opening(order: &Order, volume: &Volume) -> Opening {
     let claim = volume.persistent_volume_claim.as_ref();
-    let asked = claim.is_some_and(|claim| claim.read_only == Some(true)) || volume.ephemeral.is_some();
-    if asked { ReadOnly::Yes } else { ReadOnly::No }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum ReadOnly {
-    Yes,
-    No,
+    let is_read = claim.is_some_and(|claim| claim.read_only == Some(true)) || volume.ephemeral.is_some();
+    let disk = order.vmi.spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
+    let is_shared = disk.is_some_and(|disk| disk.shareable == Some(true));
+    Opening {
+        access: if is_read { Access::ReadOnly } else { Access::ReadWrite },
+        direct: Direct::Off,
+        expected: Expected::FileOrBlock,
+        sharing: if is_shared { Sharing::Shared } else { Sharing::Exclusive },
+    }
 }
 
 async fn open_image(order: &Order, volume: &Volume, path: Option<&str>) -> Result<Opened, VolumeError> {
@@ -135,10 +136,7 @@ fn scratch_direct(order: &Order) -> DirectIo {
     direct_io(&file)
 }
 
-fn open_place(place: &VolumePlace, file: &str, read_only: ReadOnly) -> Result<Opened, VolumeError> {
-    use garboard_storage::open::{Access, Expected};
-    let access = if read_only == ReadOnly::Yes { Access::ReadOnly } else { Access::ReadWrite };
-    let opening = Opening { access, direct: Direct::Off, expected: Expected::FileOrBlock };
+fn open_place(place: &VolumePlace, file: &str, opening: Opening) -> Result<Opened, VolumeError> {
     let disk = match place {
         VolumePlace::Directory { path } => {
             let image = BeneathPath::parse(file).map_err(|error| io("name the image", invalid(error)))?;
