@@ -51,6 +51,8 @@ def volumes_hold(kube):
         ]))
         try:
             are_seen(kube)
+            are_told(kube)
+            have_one_writer(kube)
             write_and_restart(kube)
         finally:
             kube.remove("disks")
@@ -81,6 +83,29 @@ def are_seen(kube):
     # An emptyDisk has an end.
     guest(kube, "dd if=/dev/zero of=$(disk empty) bs=1M count=16 conv=fsync")
     kube.shell("disks", "dd if=/dev/zero of=$(disk empty) bs=1M seek=16 count=1 conv=fsync", code=1)
+
+
+def are_told(kube):
+    told = {each["name"]: each.get("persistentVolumeClaimInfo") for each in kube.there("vmi", "disks")["status"]["volumeStatus"]}
+    size = {"storage": "64Mi"}
+    common = {"accessModes": ["ReadWriteOnce"], "capacity": size, "requests": size}
+    wanted = {"kept": common | {"claimName": "kept", "volumeMode": "Filesystem", "filesystemOverhead": "0.055"},
+              "raw": common | {"claimName": "raw", "volumeMode": "Block"}, "empty": None}
+    if differing := {name: told.get(name) for name in wanted if told.get(name) != wanted[name]}:
+        raise Failure(f"volumeStatus says {differing}")
+
+
+def have_one_writer(kube):
+    """Another machine with the same claim is told why it gets none: QEMU's locks see a file, not a device that each container
+    has a node of its own for."""
+    for name in ("kept", "raw"):
+        second = machine(f"second-{name}", "Once", node="node-1", volumes=[{"name": name, "persistentVolumeClaim": {"claimName": name}}])
+        kube.apply(second)
+        told = kube.wait(f"an end of a second writer of {name}",
+                         lambda who=f"second-{name}": kube.condition("vmi", who, "Ended").get("message", ""))
+        if "in use by another running VM" not in told:
+            raise Failure(f"a second writer of {name} is told {told!r}")
+        kube.remove(f"second-{name}")
 
 
 def write_and_restart(kube):

@@ -12,6 +12,30 @@ pub mod label {
     pub const VM_NAME: &str = "vm.kubevirt.io/name";
 }
 
+/// Labels of nodes: beginnings, what follows names what a node offers, and the value is `true`.
+pub mod node_label {
+    /// Whether machines may be scheduled there; whole.
+    pub const SCHEDULABLE: &str = "kubevirt.io/schedulable";
+    /// A CPU model of which guests get every feature.
+    pub const CPU_MODEL: &str = "cpu-model.node.kubevirt.io/";
+    /// A CPU feature that guests can have.
+    pub const CPU_FEATURE: &str = "cpu-feature.node.kubevirt.io/";
+    /// A machine type, or an alias of one.
+    pub const MACHINE_TYPE: &str = "machine-type.node.kubevirt.io/";
+
+    /// The longest name of a label after its slash, bytes.
+    const LONGEST_NAME: usize = 63;
+
+    /// Whether Kubernetes takes it as what follows: a node cannot be labelled with anything else, nor asked for it.
+    #[must_use]
+    pub fn is_name(name: &str) -> bool {
+        let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+        let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+        let bytes = name.as_bytes();
+        bytes.len() <= LONGEST_NAME && bytes.iter().copied().all(inner) && outer(bytes.first()) && outer(bytes.last())
+    }
+}
+
 /// Annotations.
 pub mod annotation {
     /// On an instance: the layout of its PCI devices (`v3`), which must not change while the guest exists.

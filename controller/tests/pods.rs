@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use garboard_api::validate::{Object, admit};
 use garboard_api::{ClusterConfig, Identity, Quantity, VirtualMachineInstance, default_vmi, vmi_of};
-use garboard_controller::pod::{LauncherImage, PodInput, claim_name, launcher_pod};
+use garboard_controller::pod::{LauncherImage, PodInput, launcher_pod};
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use serde_json::{Map, Value, json};
 
@@ -105,7 +105,7 @@ fn instance(manifest: &Value, config: &ClusterConfig) -> Option<VirtualMachineIn
 
 /// Claims with file systems; the layout of the containers is not compared.
 fn claims(vmi: &VirtualMachineInstance) -> BTreeMap<String, PersistentVolumeClaim> {
-    let names = vmi.spec.volumes.iter().filter_map(claim_name);
+    let names = vmi.spec.volumes.iter().filter_map(|volume| volume.claim());
     names.map(|name| (name.to_owned(), PersistentVolumeClaim::default())).collect()
 }
 

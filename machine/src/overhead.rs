@@ -37,6 +37,9 @@ pub struct OverheadInput {
     pub accelerator: Accelerator,
     /// `memory.reservedOverhead.addedOverhead`, bytes.
     pub added_bytes: u64,
+    /// By how much everything is multiplied, in thousandths; at least 1000
+    /// (`spec.configuration.additionalGuestMemoryOverheadRatio`).
+    pub permille: u32,
 }
 
 /// Memory beside the guest's.
@@ -69,7 +72,7 @@ impl Overhead {
             Accelerator::Kvm => 0,
             Accelerator::Tcg => u64::from(TCG_BUFFER_MIB + TCG_BOOKKEEPING_MIB) * MIB,
         };
-        let terms: Vec<_> = [
+        let mut terms: Vec<_> = [
             ("qemu", 24 * MIB, "QEMU's heap, its devices and firmware; 17 MiB measured for an idle q35"),
             ("init", 2 * MIB, "PID 1; 1 MiB measured"),
             (
@@ -93,9 +96,21 @@ impl Overhead {
         .filter(|&(_, bytes, _)| bytes > 0)
         .map(|(name, bytes, reason)| OverheadTerm { name: name.to_owned(), bytes, reason: reason.to_owned() })
         .collect();
+        terms.extend(margin(&terms, input.permille));
         let total_bytes = terms.iter().fold(0_u64, |sum, term| sum.saturating_add(term.bytes));
         Self { terms, total_bytes }
     }
+}
+
+/// What the cluster wants beside all that, if it wants anything.
+fn margin(terms: &[OverheadTerm], permille: u32) -> Option<OverheadTerm> {
+    let bytes = terms.iter().fold(0_u64, |sum, term| sum.saturating_add(term.bytes));
+    let more = u128::from(bytes) * u128::from(permille.saturating_sub(1000)) / 1000;
+    (more > 0).then(|| OverheadTerm {
+        name: "margin".to_owned(),
+        bytes: u64::try_from(more).unwrap_or(u64::MAX),
+        reason: "additionalGuestMemoryOverheadRatio of the cluster".to_owned(),
+    })
 }
 
 #[cfg(test)]
@@ -112,6 +127,7 @@ mod tests {
             passt_count: 0,
             accelerator: Accelerator::Kvm,
             added_bytes: 0,
+            permille: 1000,
         }
     }
 
@@ -133,6 +149,7 @@ mod tests {
             (OverheadInput { passt_count: 1, ..one_gib() }, 250),
             (OverheadInput { accelerator: Accelerator::Tcg, ..one_gib() }, 152),
             (OverheadInput { added_bytes: MIB, ..one_gib() }, 1),
+            (OverheadInput { permille: 2000, ..one_gib() }, 55),
         ];
         for (input, mib) in more {
             assert_eq!(Overhead::of(&input).total_bytes - base, mib * MIB, "{input:?}");

@@ -6,32 +6,28 @@
 
 use std::collections::BTreeMap;
 
+use garboard_api::metadata::node_label::{CPU_FEATURE, CPU_MODEL, MACHINE_TYPE, SCHEDULABLE, is_name};
 use garboard_host::offer::NodeOffer;
 
-/// Whether machines may be scheduled here.
-pub const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 /// When set to `true` by people, only [`SCHEDULABLE`] is the agent's.
 pub const SKIP: &str = "node-labeller.kubevirt.io/skip-node";
 
-const MODEL: &str = "cpu-model.node.kubevirt.io/";
-const FEATURE: &str = "cpu-feature.node.kubevirt.io/";
 const VENDOR: &str = "cpu-vendor.node.kubevirt.io/";
 const TIMER: &str = "cpu-timer.node.kubevirt.io/";
 const FREQUENCY: &str = "scheduling.node.kubevirt.io/tsc-frequency-";
 const HYPERV: &str = "hyperv.node.kubevirt.io/";
-const MACHINE: &str = "machine-type.node.kubevirt.io/";
 const ARCHITECTURE: &str = "kubevirt.io/vm-arch-";
 const KSM: &str = "kubevirt.io/ksm-enabled";
 
 /// Beginnings of labels that are the agent's: those it sets, and those of KubeVirt's that it never does.
 const FAMILIES: [&str; 11] = [
-    MODEL,
-    FEATURE,
+    CPU_MODEL,
+    CPU_FEATURE,
     VENDOR,
     TIMER,
     FREQUENCY,
     HYPERV,
-    MACHINE,
+    MACHINE_TYPE,
     ARCHITECTURE,
     "host-model-cpu.node.kubevirt.io/",
     "host-model-required-features.node.kubevirt.io/",
@@ -48,9 +44,6 @@ const SINGLE: [&str; 8] = [
     "kubevirt.io/sev-snp",
     "kubevirt.io/tdx",
 ];
-
-/// The longest name of a label, after its slash.
-const LONGEST_NAME: usize = 63;
 
 /// What is known of a node.
 #[derive(Clone, Copy, Debug)]
@@ -78,12 +71,12 @@ pub fn wanted(state: &NodeState<'_>) -> BTreeMap<String, String> {
         let fitting = names.filter(|name| is_name(name));
         labels.extend(fitting.map(|name| (format!("{prefix}{name}"), "true".to_owned())));
     };
-    family(MACHINE, &mut offer.machines.iter());
+    family(MACHINE_TYPE, &mut offer.machines.iter());
     family(VENDOR, &mut std::iter::once(&offer.cpu_vendor));
     // A node that lost its KVM gives guests nothing of what was asked of it.
     if state.kvm || !offer.needs_kvm() {
-        family(MODEL, &mut offer.cpu_models.iter());
-        family(FEATURE, &mut offer.cpu_features.iter());
+        family(CPU_MODEL, &mut offer.cpu_models.iter());
+        family(CPU_FEATURE, &mut offer.cpu_features.iter());
         family(HYPERV, &mut offer.hyperv.iter());
         if let Some(hz) = offer.tsc_hz {
             labels.insert(format!("{TIMER}tsc-frequency"), hz.to_string());
@@ -120,14 +113,6 @@ fn architecture() -> &'static str {
         "aarch64" => "arm64",
         other => other,
     }
-}
-
-/// Whether Kubernetes takes it as the name of a label.
-fn is_name(name: &str) -> bool {
-    let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-    let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = name.as_bytes();
-    bytes.len() <= LONGEST_NAME && bytes.iter().copied().all(inner) && outer(bytes.first()) && outer(bytes.last())
 }
 
 #[cfg(test)]
@@ -177,7 +162,7 @@ mod tests {
     #[test]
     fn without_kvm_nothing_of_it_is_promised() {
         let lost = labels(Some(&offer()), false);
-        assert!(!lost.keys().any(|label| label.starts_with(MODEL) || label.starts_with(FEATURE)), "{lost:?}");
+        assert!(!lost.keys().any(|label| label.starts_with(CPU_MODEL) || label.starts_with(CPU_FEATURE)), "{lost:?}");
         assert!(lost.contains_key("machine-type.node.kubevirt.io/q35"));
         let emulated = NodeOffer { accelerator: Accelerator::Tcg, ..offer() };
         assert!(labels(Some(&emulated), false).contains_key("cpu-model.node.kubevirt.io/qemu64"));
@@ -187,7 +172,7 @@ mod tests {
     #[test]
     fn a_word_that_is_no_name_is_no_label() {
         let odd = NodeOffer { cpu_models: names(&["../x", "", "-a", "a b", &"m".repeat(64)]), ..offer() };
-        assert!(!labels(Some(&odd), true).keys().any(|label| label.starts_with(MODEL)));
+        assert!(!labels(Some(&odd), true).keys().any(|label| label.starts_with(CPU_MODEL)));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Launcher pods of this node, as much of them as is needed here. Pure.
 
+use garboard_launcher::report::claims::{self, Claims};
 use garboard_launcher::report::condition::{UNPAUSED, condition, reported};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -11,7 +12,7 @@ use garboard_api::metadata::label;
 pub const LAUNCHER: &str = "virt-launcher";
 
 /// A launcher pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct LauncherPod {
     /// Its UID.
     pub uid: PodUid,
@@ -21,6 +22,8 @@ pub struct LauncherPod {
     pub name: String,
     /// Its addresses, the first one first.
     pub addresses: Vec<String>,
+    /// What the controller says of its claims.
+    pub claims: Claims,
     /// `status` of its condition [`UNPAUSED`].
     pub unpaused: Option<String>,
     /// Whether its launcher's first report is on it.
@@ -54,6 +57,7 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
         namespace: metadata.namespace.clone()?,
         name: metadata.name.clone()?,
         addresses: addresses.into_iter().flatten().map(|address| address.ip.clone()).collect(),
+        claims: claims::said(pod),
         unpaused: condition(pod, UNPAUSED).map(|one| one.status.clone()),
         is_reported: reported(pod, &owner.uid).is_some(),
         vmi: owner.name.clone(),

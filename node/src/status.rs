@@ -36,7 +36,7 @@ pub fn next_status(
     node: &str,
     now: Timestamp,
 ) -> Option<VirtualMachineInstanceStatus> {
-    let seen = Seen { report, addresses: &pod.addresses, vmi, now };
+    let seen = Seen { report, addresses: &pod.addresses, claims: &pod.claims, vmi, now };
     is_ours(pod, vmi, node).then(|| report::next_status(&seen)).flatten()
 }
 

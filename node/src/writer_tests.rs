@@ -169,8 +169,9 @@ async fn a_vmi_that_nobody_has_placed_is_told_of_on_its_pod() {
         (Some(true), Some(control::Phase::Running))
     );
     // The controller writes just this.
-    let seen =
-        report::Seen { report: &report(2), addresses: &pod().addresses, vmi: &unplaced(), now: Timestamp::now() };
+    let (report, pod_of_it) = (report(2), pod());
+    let (addresses, claims) = (&pod_of_it.addresses, &pod_of_it.claims);
+    let seen = report::Seen { report: &report, addresses, claims, vmi: &unplaced(), now: Timestamp::now() };
     let mut placed = vmi(serde_json::to_value(report::next_status(&seen)).unwrap());
     let status = placed.status.as_mut().unwrap();
     (status.node_name, status.active_pods) =

@@ -30,6 +30,9 @@ impl ClusterConfig {
             cpu_request: quantity(&written["cpuRequest"]),
             cpu_allocation_ratio: count(&developer["cpuAllocationRatio"]).unwrap_or(usual.cpu_allocation_ratio),
             memory_overcommit_percent: count(&developer["memoryOvercommit"]).unwrap_or(usual.memory_overcommit_percent),
+            overhead_permille: text(&written["additionalGuestMemoryOverheadRatio"])
+                .and_then(|ratio| permille(&ratio))
+                .unwrap_or(usual.overhead_permille),
             default_binding: match network["defaultNetworkInterface"].as_str() {
                 Some("masquerade") => DefaultBinding::Masquerade,
                 _ => DefaultBinding::Bridge,
@@ -76,6 +79,17 @@ fn count(field: &Value) -> Option<u32> {
     field.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0)
 }
 
+/// A ratio from 1 to 100 in thousandths; KubeVirt writes it as text.
+#[must_use]
+pub fn permille(ratio: &str) -> Option<u32> {
+    let milli = ratio
+        .parse::<Quantity>()
+        .ok()
+        .filter(|_| ratio.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'))?
+        .milli();
+    u32::try_from(milli).ok().filter(|milli| (1000..=100_000).contains(milli))
+}
+
 fn quantity(field: &Value) -> Option<Quantity> {
     serde_json::from_value(field.clone()).ok()
 }
@@ -107,6 +121,7 @@ mod tests {
             "cpuModel": "Haswell",
             "cpuRequest": "200m",
             "developerConfiguration": {"cpuAllocationRatio": 4, "memoryOvercommit": 150, "useEmulation": true},
+            "additionalGuestMemoryOverheadRatio": "1.25",
             "evictionStrategy": "LiveMigrate",
             "liveUpdateConfiguration": {"maxCpuSockets": 8, "maxGuest": "16Gi", "maxHotplugRatio": 2},
         }}}));
@@ -116,10 +131,17 @@ mod tests {
         assert_eq!(config.cpu_model.as_deref(), Some("Haswell"));
         assert_eq!(config.cpu_request, "200m".parse().ok());
         assert_eq!((config.cpu_allocation_ratio, config.memory_overcommit_percent), (4, 150));
+        assert_eq!(config.overhead_permille, 1250);
         assert_eq!(config.eviction_strategy, "LiveMigrate");
         assert_eq!((config.max_cpu_sockets, config.max_hotplug_ratio), (Some(8), 2));
         assert_eq!(config.max_guest, "16Gi".parse().ok());
         assert_eq!(config.emulation, Emulation::Permitted);
+    }
+
+    #[test]
+    fn a_ratio_is_a_number_that_takes_nothing_away() {
+        assert_eq!(["1", "1.0", "2.125", "100"].map(permille), [Some(1000), Some(1000), Some(2125), Some(100_000)]);
+        assert_eq!(["0.5", "101", "-1", "1e2", "2k", "x", ""].map(permille), [None; 7]);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod kubevirt;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use gate::Gate;
+pub use kubevirt::permille;
 
 use crate::arch::Arch;
 use crate::quantity::Quantity;
@@ -57,6 +58,8 @@ pub struct ClusterConfig {
     pub cpu_allocation_ratio: u32,
     /// The guest's memory as a percentage of what the pod asks for. Default: 100.
     pub memory_overcommit_percent: u32,
+    /// By how much the memory is multiplied that a pod asks for beside the guest's, in thousandths. Default: 1000.
+    pub overhead_permille: u32,
     /// How a guest that names no network is joined to the pod network. Default: [`DefaultBinding::Bridge`].
     pub default_binding: DefaultBinding,
     /// Whether a guest may be bridged to the pod network. Default: yes.
@@ -86,6 +89,7 @@ impl ClusterConfig {
             cpu_request: None,
             cpu_allocation_ratio: 10,
             memory_overcommit_percent: 100,
+            overhead_permille: 1000,
             default_binding: DefaultBinding::Bridge,
             bridge_on_pod_network: true,
             eviction_strategy: "None".to_owned(),

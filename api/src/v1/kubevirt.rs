@@ -80,6 +80,10 @@ pub struct CertConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeVirtConfiguration {
+    /// By how much the memory is multiplied that a pod asks for beside the guest's: a number from 1 to 100 with at most
+    /// three decimals, as text. Default: `1.0`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub additional_guest_memory_overhead_ratio: Option<String>,
     /// Settings for each architecture.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture_configuration: Option<ArchConfiguration>,

@@ -7,6 +7,17 @@ use serde::{Deserialize, Serialize};
 use crate::quantity::Quantity;
 use crate::v1::{CloudInitConfigDriveSource, CloudInitNoCloudSource, Present};
 
+impl Volume {
+    /// Name of the claim behind it, whichever way it is named.
+    #[must_use]
+    pub fn claim(&self) -> Option<&str> {
+        let of_claim = self.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.as_str());
+        let of_data = self.data_volume.as_ref().map(|data| data.name.as_str());
+        let of_ephemeral = self.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref());
+        of_claim.or(of_data).or(of_ephemeral.map(|claim| claim.claim_name.as_str()))
+    }
+}
+
 /// `spec.volumes[]`: a name, and one source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]

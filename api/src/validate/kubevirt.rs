@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::report::{Report, duplicate, invalid, unsupported};
-use crate::cluster::Gate;
+use crate::cluster::{Gate, permille};
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::suggest::{listed, one_of};
 use crate::v1::{CertConfig, KubeVirt, KubeVirtConfiguration, said};
@@ -38,7 +38,6 @@ const UNREALISED: &[(&str, &[&str])] = &[
     (
         "spec.configuration",
         &[
-            "additionalGuestMemoryOverheadRatio",
             "apiConfiguration",
             "autoCPULimitNamespaceLabelSelector",
             "changedBlockTrackingLabelSelectors",
@@ -145,6 +144,14 @@ fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mu
     let policies = ["None", "LiveMigrate", "LiveMigrateIfPossible", "External"];
     word(&configuration.eviction_strategy, &policies, at.child("evictionStrategy"), report);
     word(&configuration.vm_rollout_strategy, &["LiveUpdate", "Stage"], at.child("vmRolloutStrategy"), report);
+    if let Some(ratio) = said(&configuration.additional_guest_memory_overhead_ratio)
+        && permille(ratio).is_none()
+    {
+        let at = at.child("additionalGuestMemoryOverheadRatio");
+        let fault = invalid(at, format!("`{ratio}` is no number from 1 to 100"));
+        report
+            .push(fault.instead("write one such as `1.5`: what a machine needs beside its guest is multiplied by it"));
+    }
     if let Some(network) = &configuration.network {
         let at = at.child("network.defaultNetworkInterface");
         word(&network.default_network_interface, &["bridge", "masquerade"], at, report);

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use garboard_api::metadata::node_label::SCHEDULABLE;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
@@ -13,7 +14,6 @@ use crate::plugin::{age, ready_of};
 /// An agent gives a sign every minute.
 const STALE_SECONDS: i64 = 180;
 const HEARTBEAT: &str = "kubevirt.io/heartbeat";
-const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 const KVM: &str = "devices.kubevirt.io/kvm";
 const TUN: &str = "devices.kubevirt.io/tun";
 /// Machines that are in one of these states want to be looked at.

@@ -8,7 +8,7 @@ use garboard_launcher::plan::Resources;
 use garboard_launcher::plumbing::BRIDGE;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
-use super::{PodInput, name};
+use super::{PodInput, claims, name};
 
 /// A label's value has at most this many bytes.
 const LONGEST_LABEL: usize = 63;
@@ -21,7 +21,7 @@ pub(super) fn of(input: &PodInput<'_>, resources: &Resources, order: String) -> 
         name: name(input.vmi),
         namespace: vmi.namespace.clone(),
         labels: Some(labels(input.vmi, &name_of_vmi, &uid)),
-        annotations: Some(annotations(input.vmi, &name_of_vmi, resources, order)),
+        annotations: Some(annotations(input, &name_of_vmi, resources, order)),
         owner_references: Some(vec![OwnerReference {
             api_version: garboard_api::v1::API_VERSION.to_owned(),
             kind: "VirtualMachineInstance".to_owned(),
@@ -43,12 +43,7 @@ fn labels(vmi: &VirtualMachineInstance, name: &str, uid: &str) -> BTreeMap<Strin
     all
 }
 
-fn annotations(
-    vmi: &VirtualMachineInstance,
-    name: &str,
-    resources: &Resources,
-    order: String,
-) -> BTreeMap<String, String> {
+fn annotations(input: &PodInput<'_>, name: &str, resources: &Resources, order: String) -> BTreeMap<String, String> {
     let own = [
         ("descheduler.alpha.kubernetes.io/request-evict-only", String::new()),
         ("kubectl.kubernetes.io/default-container", "compute".to_owned()),
@@ -57,9 +52,12 @@ fn annotations(
         ("kubevirt.io/migrationTransportUnix", "true".to_owned()),
         (garboard_protocol::pod::ORDER_ANNOTATION, order),
     ];
+    let vmi = input.vmi;
     let mut all = vmi.metadata.annotations.clone().unwrap_or_default();
     all.retain(|key, _| !key.starts_with("kubectl.kubernetes.io/"));
     all.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    let claims = serde_json::to_string(&claims::of(input)).ok().filter(|text| text != "{}");
+    all.extend(claims.map(|claims| (garboard_launcher::report::claims::ANNOTATION.to_owned(), claims)));
     if has_masquerade(vmi) {
         // Istio leaves alone what comes from the guest's side of the bridge unless it is told of it.
         for key in ["istio.io/reroute-virtual-interfaces", "traffic.sidecar.istio.io/kubevirtInterfaces"] {

@@ -9,10 +9,12 @@
 //! The last two run the launcher image as user 107 without capabilities, on a read-only root: the pod passes Pod Security
 //! `restricted`. Names, labels and annotations that other programs look for are KubeVirt's.
 
+mod claims;
 mod containers;
 mod helpers;
 mod host_disk;
 mod metadata;
+mod nodes;
 mod order;
 mod probes;
 mod projected;
@@ -20,7 +22,6 @@ mod volumes;
 
 use std::collections::BTreeMap;
 
-use garboard_api::v1::Volume;
 use garboard_api::{ClusterConfig, VirtualMachineInstance};
 use garboard_launcher::plan::{PlanError, PlanOptions, Resources, Shares, plan};
 use garboard_launcher::report::condition::UNPAUSED;
@@ -117,15 +118,6 @@ fn grace_seconds(vmi: &VirtualMachineInstance) -> i64 {
     of_guest.saturating_add(EXTRA_GRACE_SECONDS).max(0)
 }
 
-/// The claim behind a volume.
-#[must_use]
-pub fn claim_name(volume: &Volume) -> Option<&str> {
-    let of_claim = volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.as_str());
-    let of_data = volume.data_volume.as_ref().map(|data| data.name.as_str());
-    let of_ephemeral = volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref());
-    of_claim.or(of_data).or(of_ephemeral.map(|claim| claim.claim_name.as_str()))
-}
-
 /// Makes the pod.
 ///
 /// # Errors
@@ -154,7 +146,7 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
             readiness_gates: Some(vec![PodReadinessGate { condition_type: UNPAUSED.to_owned() }]),
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
-            node_selector: Some(node_selector(input)),
+            node_selector: Some(nodes::selector(input)),
             affinity: spec.affinity.clone(),
             tolerations: Some(spec.tolerations.clone()).filter(|all| !all.is_empty()),
             topology_spread_constraints: Some(spec.topology_spread_constraints.clone()).filter(|all| !all.is_empty()),
@@ -198,6 +190,7 @@ fn resources(input: &PodInput<'_>) -> Result<Resources, PodRefusal> {
     let shares = Shares {
         cpu_allocation_ratio: input.config.cpu_allocation_ratio,
         memory_overcommit_percent: input.config.memory_overcommit_percent,
+        overhead_permille: input.config.overhead_permille,
     };
     Ok(plan(input.vmi, &facts, &PlanOptions { shares, ..PlanOptions::default() }, None)?.resources)
 }
@@ -210,14 +203,6 @@ fn filled(text: &Option<String>) -> Option<String> {
 /// Whether vCPUs are interpreted (`useEmulation`).
 pub(crate) fn is_emulated(config: &ClusterConfig) -> bool {
     config.emulation == garboard_api::cluster::Emulation::Permitted
-}
-
-fn node_selector(input: &PodInput<'_>) -> BTreeMap<String, String> {
-    let mut selector = input.vmi.spec.node_selector.clone();
-    let arch = input.vmi.spec.architecture.clone().unwrap_or_else(|| input.config.default_architecture.clone());
-    selector.insert("kubernetes.io/arch".to_owned(), arch);
-    selector.insert("kubevirt.io/schedulable".to_owned(), "true".to_owned());
-    selector
 }
 
 fn security() -> PodSecurityContext {

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::helpers::Opened;
-use super::{PodInput, PodRefusal, claim_name, projected};
+use super::{PodInput, PodRefusal, projected};
 
 /// Name of the volume with the shared directory.
 pub(super) const RUN: &str = "garboard-run";
@@ -23,7 +23,7 @@ const ORDER: &str = "garboard-order";
 const KERNEL: &str = "garboard-kernel-boot";
 /// What is left to a claim's file system beside the image, in thousandths: what the Containerized Data Importer leaves
 /// by default, so that an image made here fits where it would have made one. Its setting for a storage class is not read.
-const FILESYSTEM_OVERHEAD_PERMILLE: u64 = 55;
+pub(super) const FILESYSTEM_OVERHEAD_PERMILLE: u64 = 55;
 /// Images are a whole number of these.
 const MIB: u64 = 1024 * 1024;
 
@@ -78,7 +78,7 @@ impl Mounted {
     fn add(&mut self, input: &PodInput<'_>, index: usize, volume: &VmiVolume) -> Result<(), PodRefusal> {
         if let Some(disk) = &volume.container_disk {
             self.container_disk(input, &volume.name, disk);
-        } else if let Some(claim) = claim_name(volume) {
+        } else if let Some(claim) = volume.claim() {
             self.claim(input, volume, claim)?;
         } else if let Some(disk) = &volume.host_disk {
             self.host_disk(index, &volume.name, disk)?;
@@ -181,7 +181,7 @@ pub(super) fn pull_secrets(vmi: &VirtualMachineInstance) -> Vec<LocalObjectRefer
     names.into_iter().map(|name| LocalObjectReference { name }).collect()
 }
 
-fn is_block(claim: &PersistentVolumeClaim) -> bool {
+pub(super) fn is_block(claim: &PersistentVolumeClaim) -> bool {
     claim.spec.as_ref().is_some_and(|spec| spec.volume_mode.as_deref() == Some("Block"))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use garboard_api::Phase;
 use garboard_api::v1::{VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus};
 use garboard_launcher::report::Seen;
-use garboard_launcher::report::condition;
+use garboard_launcher::report::{claims, condition};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::events::EventType;
 
@@ -22,7 +22,8 @@ pub(super) fn by_report(world: &World, pod: &Pod, before: Phase, decision: &mut 
     let addresses: Vec<_> = addresses.into_iter().map(|address| address.ip.clone()).collect();
     let mut vmi = world.vmi.clone();
     vmi.status = Some(decision.status.clone());
-    let seen = Seen { report: &report, addresses: &addresses, vmi: &vmi, now: world.now };
+    let claims = claims::said(pod);
+    let seen = Seen { report: &report, addresses: &addresses, claims: &claims, vmi: &vmi, now: world.now };
     decision.status = garboard_launcher::report::next_status(&seen)?;
     decision.is_reported = true;
     passed_through(world, pod, &mut decision.status);

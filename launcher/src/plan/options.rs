@@ -32,11 +32,13 @@ pub struct Shares {
     pub cpu_allocation_ratio: u32,
     /// The guest's memory in per cent of what is asked for it. At least 1; usually 100.
     pub memory_overcommit_percent: u32,
+    /// By how much the memory beside the guest's is multiplied, in thousandths. At least 1000, which is usual.
+    pub overhead_permille: u32,
 }
 
 impl Default for Shares {
     fn default() -> Self {
-        Self { cpu_allocation_ratio: 10, memory_overcommit_percent: 100 }
+        Self { cpu_allocation_ratio: 10, memory_overcommit_percent: 100, overhead_permille: 1000 }
     }
 }
 

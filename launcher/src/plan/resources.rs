@@ -43,6 +43,7 @@ pub(super) fn resources(draft: &Draft<'_>, used: &Use<'_>) -> Resources {
         passt_count: passt_count(used.interfaces),
         accelerator: draft.accelerator,
         added_bytes: added_bytes(input),
+        permille: input.options.shares.overhead_permille,
     });
     let (memory_request_bytes, memory_limit_bytes) = memory(input, used.memory, overhead.total_bytes);
     let block_threads = io_thread_count.saturating_add(1).saturating_mul(BLOCK_POOL_THREADS + 1);

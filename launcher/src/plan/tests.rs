@@ -375,11 +375,14 @@ fn what_is_asked_for_a_machine_that_does_not_say_is_the_clusters_choice() {
         (resources.cpu_request_millis, resources.memory_request_bytes - resources.overhead.total_bytes)
     };
     assert_eq!(asked(Shares::default()), (200, 150 << 20));
-    assert_eq!(asked(Shares { cpu_allocation_ratio: 4, memory_overcommit_percent: 150 }), (500, 100 << 20));
+    assert_eq!(
+        asked(Shares { cpu_allocation_ratio: 4, memory_overcommit_percent: 150, overhead_permille: 1000 }),
+        (500, 100 << 20)
+    );
     let says = json!({ "resources": { "requests": { "cpu": "1", "memory": "64Mi" } } });
     let says = vmi(&says, &json!({}), &json!({}));
     let options = PlanOptions {
-        shares: Shares { cpu_allocation_ratio: 4, memory_overcommit_percent: 150 },
+        shares: Shares { cpu_allocation_ratio: 4, memory_overcommit_percent: 150, overhead_permille: 1000 },
         ..PlanOptions::default()
     };
     let resources = plan(&says, &HostFacts::reference(), &options, None).unwrap().resources;

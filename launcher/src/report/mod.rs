@@ -5,6 +5,7 @@
 //! the guest agent says, and four conditions. Everything else in a status is the controller's and stays as it
 //! is.
 
+pub mod claims;
 pub mod condition;
 
 use garboard_api::v1::{
@@ -18,6 +19,7 @@ use garboard_protocol::exit::ExitCause;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use self::claims::Claims;
 use crate::plan::StoredMachine;
 
 const PAUSED: &str = "Paused";
@@ -37,6 +39,8 @@ pub struct Seen<'a> {
     pub report: &'a Status,
     /// The addresses of the launcher's pod, the first one first.
     pub addresses: &'a [String],
+    /// What the controller says of the claims, on the pod.
+    pub claims: &'a Claims,
     /// The VMI as the API server has it.
     pub vmi: &'a VirtualMachineInstance,
     /// Now.
@@ -110,7 +114,7 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
     // Whoever took over a launcher may say anything: only what a plan would take is kept.
     let is_stored = |said: &&serde_json::Value| serde_json::from_value::<StoredMachine>((*said).clone()).is_ok();
     status.stored_machine = report.stored.as_ref().filter(is_stored).cloned().or(status.stored_machine.take());
-    status.volume_status = report.disks.iter().map(|disk| volume(disk, seen.vmi)).collect();
+    status.volume_status = report.disks.iter().map(|disk| volume(disk, seen)).collect();
     status.runtime_user = Some(RUNTIME_USER);
     let cpu = seen.vmi.spec.domain.cpu.as_ref();
     let topology = cpu.map(|cpu| (cpu.cores.unwrap_or(1), cpu.sockets.unwrap_or(1), cpu.threads.unwrap_or(1)));
@@ -127,15 +131,14 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
     });
 }
 
-/// A claim's size and modes are the controller's to look up; its name is in the specification.
-fn volume(disk: &DiskStatus, vmi: &VirtualMachineInstance) -> VolumeStatus {
-    let source = vmi.spec.volumes.iter().find(|volume| volume.name == disk.volume);
-    let claim = source.and_then(|volume| volume.persistent_volume_claim.as_ref()).map(|claim| claim.claim_name.clone());
+fn volume(disk: &DiskStatus, seen: &Seen<'_>) -> VolumeStatus {
+    let source = seen.vmi.spec.volumes.iter().find(|volume| volume.name == disk.volume);
+    let claim = source.and_then(|volume| volume.claim());
+    let named = |name: &str| PersistentVolumeClaimInfo { claim_name: Some(name.to_owned()), ..Default::default() };
     VolumeStatus {
         name: disk.volume.clone(),
         target: disk.target.clone(),
-        persistent_volume_claim_info: claim
-            .map(|name| PersistentVolumeClaimInfo { claim_name: Some(name), ..Default::default() }),
+        persistent_volume_claim_info: claim.map(|name| seen.claims.get(name).cloned().unwrap_or_else(|| named(name))),
         ..VolumeStatus::default()
     }
 }

@@ -44,7 +44,10 @@ pub(crate) fn ended(cause: ExitCause) -> Status {
 
 fn next(report: &Status, vmi: &VirtualMachineInstance) -> Option<VirtualMachineInstanceStatus> {
     let addresses = ["10.244.1.7".to_owned(), "fd00::7".to_owned()];
-    next_status(&Seen { report, addresses: &addresses, vmi, now: Timestamp::from_second(60).unwrap() })
+    let claims =
+        serde_json::from_value(json!({"kept": {"claimName": "kept", "capacity": {"storage": "1Gi"}}})).unwrap();
+    let now = Timestamp::from_second(60).unwrap();
+    next_status(&Seen { report, addresses: &addresses, claims: &claims, vmi, now })
 }
 
 fn with(mut vmi: VirtualMachineInstance, status: VirtualMachineInstanceStatus) -> VirtualMachineInstance {
@@ -70,7 +73,7 @@ fn a_running_machine_is_described() {
     assert_eq!(written["machine"]["type"], "pc-q35-7.2");
     assert_eq!(written["memory"]["guestCurrent"], "512Mi");
     assert_eq!(written["memory"]["memoryOverhead"], "55Mi");
-    let claim = json!({"claimName": "kept"});
+    let claim = json!({"claimName": "kept", "capacity": {"storage": "1Gi"}});
     assert_eq!(
         written["volumeStatus"],
         json!([{"name": "root", "target": "vda"},

@@ -1,6 +1,7 @@
 //! What is looked at to tell how a machine is, and the ways to look. A value, so that what one person saw can be judged by
 //! another, and by tests.
 
+use garboard_api::metadata::node_label::SCHEDULABLE;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use jiff::Timestamp;
@@ -164,11 +165,15 @@ impl Facts {
 
     /// Nodes that take machines; nothing if nodes may not be seen.
     pub(crate) fn schedulable_nodes(&self) -> Option<usize> {
-        let takes = |node: &&Node| {
-            let labels = node.metadata.labels.iter().flatten();
-            labels.into_iter().any(|(key, value)| key == "kubevirt.io/schedulable" && value == "true")
+        self.nodes_with(SCHEDULABLE)
+    }
+
+    /// Nodes that take machines and whose agent says `true` to something; nothing if nodes may not be seen.
+    pub(crate) fn nodes_with(&self, label: &str) -> Option<usize> {
+        let says = |node: &Node, label: &str| {
+            node.metadata.labels.as_ref().and_then(|labels| labels.get(label)).is_some_and(|value| value == "true")
         };
-        Some(self.nodes.as_ref()?.iter().filter(takes).count())
+        Some(self.nodes.as_ref()?.iter().filter(|node| says(node, SCHEDULABLE) && says(node, label)).count())
     }
 }
 

@@ -83,6 +83,14 @@ fn unscheduled(message: &str) -> Value {
     json!({"vmi": vmi("Scheduling", json!([])), "pods": pod(Value::Null, json!({"phase": "Pending", "conditions": [condition]}))})
 }
 
+/// The pod of `unscheduled`, with a node selector that the controller added.
+fn asks_for(label: &str) -> Value {
+    let message = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.";
+    let mut pods = unscheduled(message)["pods"].clone();
+    pods[0]["spec"]["nodeSelector"][label] = json!("true");
+    pods
+}
+
 fn waiting(container: &str, reason: &str, message: &str) -> Value {
     let status = json!({"name": container, "image": "garboard/launcher:0.1.0", "imageID": "", "ready": false,
         "restartCount": 3, "state": {"waiting": {"reason": reason, "message": message}}});
@@ -195,6 +203,16 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             Verdict::NoNodeMatches,
             Health::Wrong,
             "spec.template.spec.nodeSelector: disk=ssd",
+        ),
+        (
+            "CPU model",
+            with(
+                unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
+                json!({"pods": asks_for("cpu-model.node.kubevirt.io/Denverton")}),
+            ),
+            Verdict::NoNodeMatches,
+            Health::Wrong,
+            "the CPU model Denverton of its spec.template.spec.domain.cpu.model",
         ),
         (
             "no schedulable node",

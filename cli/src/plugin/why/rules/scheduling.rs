@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use garboard_api::metadata::node_label::{CPU_FEATURE, CPU_MODEL, MACHINE_TYPE, SCHEDULABLE};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
@@ -10,6 +11,12 @@ use crate::plugin::why::diagnosis::{Finding, Verdict, seen};
 use crate::plugin::why::facts::{Condition, Facts, of_pod};
 
 const DEVICE: &str = "devices.kubevirt.io/";
+/// What the controller asks of nodes by itself: beginning of the label, the field it comes from, and what it is.
+const OFFERS: [(&str, &str, &str); 3] = [
+    (CPU_MODEL, "domain.cpu.model", "CPU model"),
+    (CPU_FEATURE, "domain.cpu.features", "CPU feature"),
+    (MACHINE_TYPE, "domain.machine.type", "machine type"),
+];
 
 /// The scheduler has found no node.
 pub(crate) fn unschedulable(facts: &Facts) -> Option<Finding> {
@@ -119,11 +126,15 @@ fn of_selector(facts: &Facts, pod: &Pod, words: &str) -> Option<Finding> {
     if !words.contains("node affinity/selector") {
         return None;
     }
-    let own = |key: &str| key != "kubevirt.io/schedulable" && key != "kubernetes.io/arch";
     let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.clone()).unwrap_or_default();
+    let path = if facts.vm.is_some() { "spec.template.spec" } else { "spec" };
+    if let Some(finding) = of_offer(facts, &selector, path) {
+        return Some(finding);
+    }
+    let is_offer = |key: &str| OFFERS.iter().any(|(family, ..)| key.starts_with(family));
+    let own = |key: &str| key != SCHEDULABLE && key != "kubernetes.io/arch" && !is_offer(key);
     let asked: Vec<String> =
         selector.iter().filter(|(key, _)| own(key)).map(|(key, value)| format!("{key}={value}")).collect();
-    let path = if facts.vm.is_some() { "spec.template.spec" } else { "spec" };
     let cause = if asked.is_empty() {
         format!("no node that takes machines fits its {path}.affinity")
     } else {
@@ -131,6 +142,18 @@ fn of_selector(facts: &Facts, pod: &Pod, words: &str) -> Option<Finding> {
     };
     let finding = Finding::wrong(Verdict::NoNodeMatches, cause);
     Some(finding.then("kubectl get nodes -l kubevirt.io/schedulable=true --show-labels").then(edit(facts)))
+}
+
+/// What no node's QEMU can give a guest.
+fn of_offer(facts: &Facts, selector: &BTreeMap<String, String>, path: &str) -> Option<Finding> {
+    let mut lacking = selector.keys().filter(|label| facts.nodes_with(label) == Some(0));
+    let (label, (family, field, what)) =
+        lacking.find_map(|label| Some((label, OFFERS.iter().find(|offer| label.starts_with(offer.0))?)))?;
+    let name = label.strip_prefix(family).unwrap_or(label);
+    let cause = format!("no node that takes machines gives guests the {what} {name} of its {path}.{field}");
+    let finding = Finding::wrong(Verdict::NoNodeMatches, cause);
+    let nodes = format!("kubectl get nodes -l kubevirt.io/schedulable=true -o yaml | grep {family}    # what there is");
+    Some(finding.then(nodes).then(edit(facts)))
 }
 
 fn of_taints(words: &str) -> Option<Finding> {

@@ -1,0 +1,39 @@
+//! Which nodes a machine can run on, beside what its manifest says: those that offer what it asks for. Pure.
+//!
+//! The node agent labels its node with what the launcher's QEMU can give a guest there
+//! ([`garboard_api::metadata::node_label`]). A machine whose node could not be found waits as `Unschedulable`, and the
+//! scheduler's words say so; without these selectors it would fail on whatever node it happened to come to.
+
+use std::collections::BTreeMap;
+
+use garboard_api::metadata::node_label::{CPU_FEATURE, CPU_MODEL, MACHINE_TYPE, SCHEDULABLE, is_name};
+use garboard_api::v1::{CPU, said};
+
+use super::PodInput;
+
+/// Names of the host's own CPU, which every node has.
+const HOSTS_OWN: [&str; 2] = ["host-model", "host-passthrough"];
+/// The policy of a feature that says none.
+const REQUIRE: &str = "require";
+
+/// The node selector of the pod.
+pub(super) fn selector(input: &PodInput<'_>) -> BTreeMap<String, String> {
+    let spec = &input.vmi.spec;
+    let architecture = spec.architecture.clone().unwrap_or_else(|| input.config.default_architecture.clone());
+    let domain = &spec.domain;
+    let machine = domain.machine.as_ref().and_then(|machine| said(&machine.r#type));
+    let offered = machine.map(|name| (MACHINE_TYPE, name)).into_iter().chain(domain.cpu.iter().flat_map(of_cpu));
+    // No node can have a label that is none, so that asking for it would be a riddle instead of an answer.
+    let offered = offered.filter(|(_, name)| is_name(name)).map(|(family, name)| format!("{family}{name}"));
+    let mut selector = spec.node_selector.clone();
+    selector.insert("kubernetes.io/arch".to_owned(), architecture);
+    selector.extend(offered.chain([SCHEDULABLE.to_owned()]).map(|label| (label, "true".to_owned())));
+    selector
+}
+
+fn of_cpu(cpu: &CPU) -> impl Iterator<Item = (&'static str, &str)> {
+    let model = said(&cpu.model).filter(|model| !HOSTS_OWN.contains(model));
+    let required = cpu.features.iter().filter(|feature| said(&feature.policy).unwrap_or(REQUIRE) == REQUIRE);
+    let features = required.map(|feature| (CPU_FEATURE, feature.name.as_str()));
+    model.map(|model| (CPU_MODEL, model)).into_iter().chain(features)
+}
