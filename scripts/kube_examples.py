@@ -17,9 +17,8 @@ SAYS = {
     "vm-pvc": "garboard-hello: address", "vmi-firmware": "garboard-boot: counted", "vmi-minimal": "garboard-hello: userspace",
 }
 # Why a file is not for this cluster; the sentence is printed.
-NOT_HERE = {"vm-efi": "variables of the firmware that stay (efi.persistent) have no place in a cluster yet, and are refused by path",
-            "vm-debian-cloudinit": "its guest takes a quarter of an hour where vCPUs are interpreted; `debian` boots it on the bare host"}
-CLAIMS = {"vm-pvc": "hello-data", "vm-multi-disk": "multi-disk-data"}
+NOT_HERE = {"vm-debian-cloudinit": "its guest takes a quarter of an hour where vCPUs are interpreted; `debian` boots it on the bare host"}
+CLAIMS = {"vm-efi": "persistent-state-for-efi", "vm-pvc": "hello-data", "vm-multi-disk": "multi-disk-data"}
 IMAGES = {"vm-multi-disk": "hello-pc", "vmi-firmware": "bootsector"}
 
 
@@ -78,6 +77,6 @@ def volume(kube, name):
             "accessModes": ["ReadWriteOnce"], "capacity": {"storage": "64Mi"}, "hostPath": {"path": str(directory)},
             "claimRef": {"namespace": NAMESPACE, "name": name}}})
         try:
-            yield
+            yield directory
         finally:
             kube.kubectl("delete", "pv", name, "--wait=false")

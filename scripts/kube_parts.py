@@ -6,7 +6,9 @@ import os
 import pathlib
 import tempfile
 
+from host import EXAMPLES
 from kube import HELLO, NAMESPACE, Failure, machine
+from kube_examples import volume
 from kube_volumes import QEMU_USER, WORDS
 
 MIB = 1 << 20
@@ -63,6 +65,29 @@ def tokens_and_labels_are_discs(kube):
             raise Failure(f"QEMU's container has the token: {mounts}")
     finally:
         kube.remove("discs")
+
+
+def firmware_keeps_its_variables(kube):
+    """In a claim that is made with the machine, stays while it is stopped, and goes with it."""
+    name = "persistent-state-for-efi"
+    with volume(kube, name) as directory:
+        kube.kubectl("apply", "-f", EXAMPLES / "vm-efi.yaml")
+        first = kube.runs("efi")
+        try:
+            kube.says("efi", "garboard-hello: address")
+            kept = pathlib.Path(directory, "efi-vars.fd").stat()
+            kube.patch("vm/efi", {"spec": {"runStrategy": "Halted"}})
+            kube.is_gone("efi")
+            kube.kubectl("get", "pvc", name)
+            kube.patch("vm/efi", {"spec": {"runStrategy": "Always"}})
+            kube.runs("efi", not_this=first)
+            kube.says("efi", "garboard-hello: address")
+            again = pathlib.Path(directory, "efi-vars.fd").stat()
+            if (kept.st_ino, kept.st_size) != (again.st_ino, again.st_size):
+                raise Failure(f"the variables were {kept} and are {again}")
+        finally:
+            kube.remove("efi")
+        kube.kubectl("wait", "--for=delete", f"pvc/{name}", "--timeout=60s")
 
 
 def files_of_the_node_are_disks(kube):
@@ -143,6 +168,7 @@ SCENES = [
     ("parts: nodes that offer the CPU", nodes_have_what_is_asked),
     ("parts: probes", probes_are_followed),
     ("parts: service account, labels, network data on discs", tokens_and_labels_are_discs),
+    ("parts: what firmware keeps", firmware_keeps_its_variables),
     ("parts: files of the node, where a namespace allows them", files_of_the_node_are_disks),
     ("parts: container disks without image volumes", disks_without_image_volumes),
 ]

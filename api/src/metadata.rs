@@ -6,6 +6,8 @@ pub mod label {
     pub const COMPONENT: &str = "kubevirt.io";
     /// On a pod: the UID of the instance it was made for.
     pub const CREATED_BY: &str = "kubevirt.io/created-by";
+    /// On a claim: the machine whose firmware keeps its variables there; also how its name begins.
+    pub const PERSISTENT_STATE_FOR: &str = "persistent-state-for";
     /// On a pod and an instance: the node it runs on.
     pub const NODE_NAME: &str = "kubevirt.io/nodeName";
     /// On a pod and an instance: the name of the VirtualMachine, for selectors of services.

@@ -27,6 +27,8 @@ pub const VOLUMES_DIRECTORY: &str = "/var/lib/garboard/volumes";
 pub const BLOCK_DIRECTORY: &str = "/dev/garboard";
 /// Name of the image in a claim with a file system.
 pub const DISK_IMAGE: &str = "disk.img";
+/// The claim with what the firmware keeps from run to run, in the sidecar.
+pub const STATE_DIRECTORY: &str = "/var/lib/garboard/state";
 /// The image of `kernelBoot`, in the sidecar.
 pub const KERNEL_DIRECTORY: &str = "/var/lib/garboard/kernel-boot";
 /// Below it each Secret with SSH keys has a directory of its name, in the sidecar.

@@ -48,6 +48,7 @@ impl ClusterConfig {
             max_hotplug_ratio: count(&live["maxHotplugRatio"]).unwrap_or(usual.max_hotplug_ratio),
             max_cpu_sockets: count(&live["maxCpuSockets"]),
             max_guest: quantity(&live["maxGuest"]),
+            state_storage_class: text(&written["vmStateStorageClass"]),
             emulation: match developer["useEmulation"].as_bool() {
                 Some(true) => Emulation::Permitted,
                 _ => Emulation::Refused,

@@ -74,6 +74,8 @@ pub struct ClusterConfig {
     pub max_cpu_sockets: Option<u32>,
     /// The memory a guest may grow to, whatever it starts with. Default: none, the ratio decides.
     pub max_guest: Option<Quantity>,
+    /// The storage class of claims for what firmware keeps. Default: none, which means the cluster's own.
+    pub state_storage_class: Option<String>,
     /// What a guest does on a node without KVM. Default: [`Emulation::Refused`].
     pub emulation: Emulation,
 }
@@ -97,6 +99,7 @@ impl ClusterConfig {
             max_hotplug_ratio: 4,
             max_cpu_sockets: None,
             max_guest: None,
+            state_storage_class: None,
             emulation: Emulation::Refused,
         }
     }

@@ -106,6 +106,10 @@ pub struct KubeVirtConfiguration {
     /// How guests are joined to the pod network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkConfiguration>,
+    /// The storage class of the small claims that hold what a machine's firmware keeps (`efi.persistent`). Default: the
+    /// cluster's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub vm_state_storage_class: Option<String>,
     /// How changes of a machine reach its guest: `LiveUpdate` (the default) or `Stage`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm_rollout_strategy: Option<String>,

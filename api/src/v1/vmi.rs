@@ -7,7 +7,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::metadata::label;
 use crate::v1::{AccessCredential, DomainSpec, Network, Present, UtilityVolume, VirtualMachineInstanceStatus, Volume};
+
+/// The longest name of a claim, bytes.
+const LONGEST_NAME: usize = 253;
 
 /// One run of a guest: one QEMU process in one pod. It ends when the guest ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -26,6 +30,24 @@ pub struct VirtualMachineInstance {
     /// What is so; written by the controller and by the agent of the guest's node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<VirtualMachineInstanceStatus>,
+}
+
+impl VirtualMachineInstanceSpec {
+    /// The claims of a machine of this name: those of its volumes, and the one that holds what its firmware keeps
+    /// ([`Self::state_claim`]).
+    pub fn claims(&self, machine: &str) -> impl Iterator<Item = String> {
+        self.volumes.iter().filter_map(|volume| volume.claim().map(str::to_owned)).chain(self.state_claim(machine))
+    }
+
+    /// The claim that a machine of this name has beside those of its volumes, if it keeps anything (`efi.persistent`).
+    #[must_use]
+    pub fn state_claim(&self, machine: &str) -> Option<String> {
+        let loader = self.domain.firmware.as_ref()?.bootloader.as_ref()?;
+        loader.efi.as_ref().filter(|efi| efi.persistent == Some(true))?;
+        let prefix = label::PERSISTENT_STATE_FOR;
+        let room = LONGEST_NAME - prefix.len() - 1;
+        Some(format!("{prefix}-{}", machine.get(..room).unwrap_or(machine)))
+    }
 }
 
 /// `spec` of a VirtualMachineInstance: the machine, its volumes and networks, and where it runs.

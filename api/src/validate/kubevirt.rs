@@ -68,7 +68,6 @@ const UNREALISED: &[(&str, &[&str])] = &[
             "virtTemplateDeployment",
             "virtualMachineInstancesPerNode",
             "virtualMachineOptions",
-            "vmStateStorageClass",
             "webhookConfiguration",
         ],
     ),

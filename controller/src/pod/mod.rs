@@ -18,6 +18,7 @@ mod nodes;
 mod order;
 mod probes;
 mod projected;
+pub mod state;
 mod volumes;
 
 use std::collections::BTreeMap;
@@ -69,6 +70,12 @@ pub enum PodRefusal {
         /// Its name.
         claim: String,
     },
+    /// The claim of an earlier machine of this name, which goes.
+    #[error("the PersistentVolumeClaim {claim} is another machine's and about to go; this one waits for it")]
+    ClaimLeaves {
+        /// Its name.
+        claim: String,
+    },
     /// What a launcher would refuse as well.
     #[error("{0}")]
     Plan(#[from] PlanError),
@@ -97,6 +104,7 @@ impl PodRefusal {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoClaim { .. } => "FailedPvcNotFound",
+            Self::ClaimLeaves { .. } => "BackendStorageNotReady",
             Self::Plan(_) | Self::NotRealised { .. } | Self::Invalid { .. } | Self::Order(_) => "FailedCreate",
         }
     }
@@ -166,10 +174,6 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
 /// The first field that this pod would not honour. Admission lets some of these pass, which a bare host honours, and there
 /// are clusters whose webhooks somebody has switched off.
 fn unrealised(vmi: &VirtualMachineInstance) -> Option<String> {
-    let loader = vmi.spec.domain.firmware.as_ref().and_then(|firmware| firmware.bootloader.as_ref());
-    if loader.and_then(|loader| loader.efi.as_ref()?.persistent) == Some(true) {
-        return Some("spec.domain.firmware.bootloader.efi.persistent".to_owned());
-    }
     vmi.spec.access_credentials.iter().enumerate().find_map(|(index, credential)| {
         let by_agent =
             |method: &str| format!("spec.accessCredentials[{index}].{method}.propagationMethod.qemuGuestAgent");

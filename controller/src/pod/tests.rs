@@ -238,10 +238,13 @@ fn huge_pages_are_asked_for_as_such() {
 }
 
 #[test]
-fn variables_of_the_firmware_have_no_place_that_stays() {
+fn variables_of_the_firmware_are_in_a_claim_of_their_own() {
     let efi = json!({"domain": {"firmware": {"bootloader": {"efi": {"secureBoot": false, "persistent": true}}}}});
-    let refusal = made_with(&ClusterConfig::offline(), &json!([]), &efi).unwrap_err().to_string();
-    assert!(refusal.contains("spec.domain.firmware.bootloader.efi.persistent"), "{refusal}");
+    let pod = made(&json!([]), &efi);
+    let (claim, path) = volume(&pod, "garboard-state");
+    assert_eq!(claim["persistentVolumeClaim"]["claimName"], "persistent-state-for-vm");
+    let place = &order(&pod).volumes.places[garboard_launcher::supervisor::FIRMWARE_VARS_VOLUME];
+    assert_eq!(*place, garboard_protocol::agent::VolumePlace::Directory { path });
 }
 
 #[test]

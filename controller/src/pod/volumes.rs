@@ -52,6 +52,7 @@ pub(super) fn of(input: &PodInput<'_>) -> Result<Mounted, PodRefusal> {
     }
     mounted.credentials(input.vmi);
     mounted.kernel(input);
+    mounted.state(input.vmi);
     mounted.helpers_volumes();
     Ok(mounted)
 }
@@ -142,6 +143,11 @@ impl Mounted {
     /// A directory that the supervisor reads.
     pub(super) fn directory(&mut self, volume: Volume, name: &str, path: &str) {
         self.mount(volume, path, Writable::No);
+        self.place(name, path);
+    }
+
+    /// Where the supervisor finds a directory.
+    pub(super) fn place(&mut self, name: &str, path: &str) {
         self.table.places.insert(name.to_owned(), VolumePlace::Directory { path: path.to_owned() });
     }
 

@@ -1,7 +1,7 @@
 //! Doing what was decided about a VirtualMachineInstance. Every step may be repeated, and any may be the last.
 
 use garboard_api::VirtualMachineInstance;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::events::EventType;
 use kube::{Api, Resource};
@@ -25,12 +25,12 @@ pub(super) async fn apply(
     for step in &decision.steps {
         if let Err(error) = take(leader, vmi, step, (namespace, name)).await {
             // What the API server refused is told in the status, for an event is soon forgotten; and once as an event.
-            if let (Step::CreatePod(_), Some(sentence)) = (step, error.refusal()) {
-                if !status::is_known(vmi, FAILED_CREATE, sentence) {
-                    let note = format!("could not make the pod: {sentence}");
-                    context.tell(&vmi.object_ref(&()), EventType::Warning, (FAILED_CREATE, note)).await;
+            if let (Some((reason, what)), Some(sentence)) = (made_by(step), error.refusal()) {
+                if !status::is_known(vmi, reason, sentence) {
+                    let note = format!("could not make the {what}: {sentence}");
+                    context.tell(&vmi.object_ref(&()), EventType::Warning, (reason, note)).await;
                 }
-                let told = status::without_pod_because(vmi, sentence, jiff::Timestamp::now());
+                let told = status::without_pod_because(vmi, (reason, sentence), jiff::Timestamp::now());
                 write(&instances, vmi, &told, name).await?;
             }
             return Err(error);
@@ -43,6 +43,15 @@ pub(super) async fn apply(
     Ok(())
 }
 
+/// What a step makes, and the reason that is told where the API server refuses it.
+fn made_by(step: &Step) -> Option<(&'static str, &'static str)> {
+    match step {
+        Step::CreatePod(_) => Some((FAILED_CREATE, "pod")),
+        Step::CreateClaim(_) => Some(("FailedBackendStorageCreate", "claim")),
+        Step::DeletePod { .. } | Step::RemoveFinalizer { .. } | Step::Complain { .. } => None,
+    }
+}
+
 async fn take(
     leader: &Leader,
     vmi: &VirtualMachineInstance,
@@ -52,6 +61,14 @@ async fn take(
     let (context, uid) = (&leader.context, vmi.metadata.uid.as_deref().unwrap_or_default());
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     match step {
+        Step::CreateClaim(claim) => {
+            let claims: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
+            match claims.create(&made_by_us(), claim).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+                Err(error) => return Err(while_trying("create the claim for the firmware's variables")(error)),
+            }
+        }
         Step::CreatePod(pod) => match pods.create(&made_by_us(), pod).await {
             Ok(_) => {
                 leader.memory.made(uid, jiff::Timestamp::now());

@@ -24,7 +24,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::memory::Trace;
 use super::{start, status};
-use crate::pod::{self, LauncherImage, PodInput};
+use crate::pod::{self, LauncherImage, PodInput, PodRefusal};
 use crate::time::elapsed;
 
 /// How long a pod that is over is given for the node agent's last report, before the pod alone is believed.
@@ -75,6 +75,8 @@ pub struct Decision {
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
+    /// Make the claim for what the machine keeps beside its disks.
+    CreateClaim(Box<PersistentVolumeClaim>),
     /// Make the launcher pod. Its name follows from the instance's UID: there is never a second one.
     CreatePod(Box<Pod>),
     /// Have the pod's guest powered down and the pod removed.
@@ -158,10 +160,8 @@ fn begin(world: &World, decision: &mut Decision) {
     let mut vmi = world.vmi.clone();
     let firmware_uuid = vmi.metadata.uid.as_deref().and_then(|uid| uid.parse().ok()).unwrap_or_default();
     default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid });
-    let input =
-        PodInput { vmi: &vmi, claims: &world.claims, launcher_image: &world.launcher_image, config: &world.config };
-    match pod::launcher_pod(&input) {
-        Ok(pod) => decision.steps.push(Step::CreatePod(Box::new(pod))),
+    match made_for(&vmi, world) {
+        Ok(steps) => decision.steps.extend(steps),
         Err(refusal) => {
             status::refuse(world, &refusal, &mut decision.status);
             let (reason, message) = (refusal.reason(), refusal.to_string());
@@ -172,4 +172,13 @@ fn begin(world: &World, decision: &mut Decision) {
             decision.recheck = Some(Duration::from_secs(5));
         }
     }
+}
+
+/// The pod, and before it the claim for what the machine keeps beside its disks.
+fn made_for(vmi: &VirtualMachineInstance, world: &World) -> Result<Vec<Step>, PodRefusal> {
+    let claim = pod::state::missing(vmi, &world.claims, &world.config)?;
+    let (claims, launcher_image, config) = (&world.claims, &world.launcher_image, &world.config);
+    let pod = pod::launcher_pod(&PodInput { vmi, claims, launcher_image, config })?;
+    let claim = claim.map(|claim| Step::CreateClaim(Box::new(claim)));
+    Ok(claim.into_iter().chain([Step::CreatePod(Box::new(pod))]).collect())
 }

@@ -59,9 +59,9 @@ async fn claims(
 ) -> Result<BTreeMap<String, PersistentVolumeClaim>, ReconcileError> {
     let api: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
     let mut found = BTreeMap::new();
-    for name in vmi.spec.volumes.iter().filter_map(|volume| volume.claim()) {
-        if let Some(claim) = api.get_opt(name).await.map_err(while_trying("get a PersistentVolumeClaim"))? {
-            found.insert(name.to_owned(), claim);
+    for name in vmi.spec.claims(vmi.metadata.name.as_deref().unwrap_or_default()) {
+        if let Some(claim) = api.get_opt(&name).await.map_err(while_trying("get a PersistentVolumeClaim"))? {
+            found.insert(name, claim);
         }
     }
     Ok(found)

@@ -12,7 +12,6 @@ use super::readiness::{forget, readiness, set};
 use super::start::by_report;
 use crate::pod::PodRefusal;
 use crate::time::{elapsed, stamp};
-use crate::vm::status::FAILED_CREATE;
 
 /// Brings phase and conditions up to what the pod shows.
 pub(super) fn fill(world: &World, decision: &mut Decision) {
@@ -142,9 +141,13 @@ pub(super) fn refuse(world: &World, refusal: &PodRefusal, status: &mut VirtualMa
 }
 
 /// What is told when the API server refuses the pod (a quota, the namespace's Pod Security): the instance stays as it was.
-pub(super) fn without_pod_because(vmi: &VirtualMachineInstance, sentence: &str, now: jiff::Timestamp) -> Decision {
+pub(super) fn without_pod_because(
+    vmi: &VirtualMachineInstance,
+    refusal: (&str, &str),
+    now: jiff::Timestamp,
+) -> Decision {
     let mut status = vmi.status.clone().unwrap_or_default();
-    set(now, &mut status, ("Synchronized", "False"), (FAILED_CREATE, sentence));
+    set(now, &mut status, ("Synchronized", "False"), refusal);
     Decision { steps: Vec::new(), status, labels: Default::default(), recheck: None, is_reported: false }
 }
 

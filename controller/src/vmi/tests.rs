@@ -95,6 +95,44 @@ fn a_new_leader_makes_no_pod_until_one_that_it_does_not_know_of_is_surely_gone()
     assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]), "this one is its own");
 }
 
+/// A machine of this UID whose firmware keeps its variables.
+fn keeping(owner: &str) -> World {
+    let mut world = world(json!([]));
+    let firmware = json!({"bootloader": {"efi": {"secureBoot": false, "persistent": true}}});
+    world.vmi.spec.domain.firmware = serde_json::from_value(firmware).unwrap();
+    let owners = json!([{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "name": "vm", "uid": owner,
+        "controller": true, "blockOwnerDeletion": true}]);
+    world.vmi.metadata.owner_references = serde_json::from_value(owners).unwrap();
+    world
+}
+
+#[test]
+fn what_firmware_keeps_has_a_claim_that_belongs_to_the_machine() {
+    let mut world = keeping("machine-1");
+    world.config.state_storage_class = Some("fast".to_owned());
+    let decision = decide(&world);
+    let [Step::CreateClaim(claim), Step::CreatePod(pod)] = decision.steps.as_slice() else { panic!("{decision:?}") };
+    assert_eq!(claim.metadata.name.as_deref(), Some("persistent-state-for-vm"));
+    assert_eq!(claim.metadata.owner_references.as_ref().unwrap()[0].uid, "machine-1");
+    assert_eq!(claim.spec.as_ref().unwrap().storage_class_name.as_deref(), Some("fast"));
+    let volumes = pod.spec.as_ref().unwrap().volumes.iter().flatten();
+    let names: Vec<_> = volumes.filter_map(|each| each.persistent_volume_claim.as_ref()).collect();
+    assert_eq!(names.iter().map(|claim| claim.claim_name.as_str()).collect::<Vec<_>>(), ["persistent-state-for-vm"]);
+    // The next start finds it.
+    world.claims.insert("persistent-state-for-vm".to_owned(), (**claim).clone());
+    assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]));
+    // A machine of the same name that is made again waits until it is gone.
+    let mut another = keeping("machine-2");
+    another.claims = world.claims;
+    let waiting = decide(&another);
+    assert_eq!(condition(&waiting, "Synchronized"), Some(("False", "BackendStorageNotReady")));
+    assert!(waiting.recheck.is_some() && !waiting.steps.iter().any(|step| matches!(step, Step::CreatePod(_))));
+    // One that somebody made by hand is taken.
+    let by_hand = another.claims.get_mut("persistent-state-for-vm").unwrap();
+    by_hand.metadata.owner_references = None;
+    assert!(matches!(decide(&another).steps.as_slice(), [Step::CreatePod(_)]));
+}
+
 fn condition_at(kind: &str, value: &str, second: i64, message: &str) -> Value {
     let time = Timestamp::from_second(second).unwrap();
     json!({"type": kind, "status": value, "message": message, "lastTransitionTime": time.to_string()})

@@ -3,13 +3,13 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, ResolveFlag};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, ResolveFlag};
 use nix::sys::stat::Mode;
-use nix::unistd::{UnlinkatFlags, unlinkat};
+use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use super::error::refusal;
 use super::{Access, OpenError, OpenedDisk, Opening, Place, kind_word, open_at};
@@ -175,6 +175,20 @@ impl Dir {
         nix::fcntl::openat(&self.fd, ".", flags, Mode::from_bits_truncate(0o600))
             .map(File::from)
             .map_err(|errno| refusal(errno, &self.path, Access::ReadWrite, "create a file without a name in"))
+    }
+
+    /// Gives a file from [`Dir::create_nameless`] a name; that somebody else was faster is fine.
+    ///
+    /// # Errors
+    /// [`OpenError::Io`].
+    pub fn publish(&self, file: &File, name: &BeneathPath) -> Result<(), OpenError> {
+        // By way of /proc, because AT_EMPTY_PATH needs CAP_DAC_READ_SEARCH (open(2), O_TMPFILE).
+        let nameless = PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()));
+        let linked = linkat(AT_FDCWD, &nameless, &self.fd, name.as_path(), AtFlags::AT_SYMLINK_FOLLOW);
+        match linked {
+            Ok(()) | Err(Errno::EEXIST) => Ok(()),
+            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), Access::ReadWrite, "create")),
+        }
     }
 
     /// Removes a file; that there is none is fine.

@@ -7,6 +7,7 @@ pub mod container_disk;
 pub mod disc;
 pub mod empty_disk;
 pub mod ephemeral;
+pub mod firmware_vars;
 pub mod host_disk;
 pub mod kernel_boot;
 pub mod pvc;
@@ -118,6 +119,19 @@ pub enum SourceError {
     SeveralDisks {
         /// The names, cut after a few.
         names: String,
+    },
+    /// Variables that this firmware did not write.
+    #[error(
+        "{path} has {bytes} bytes, and the variables of this firmware have {wanted_bytes}: it is of another firmware; move it \
+         away to begin afresh"
+    )]
+    OtherFirmware {
+        /// The file.
+        path: PathBuf,
+        /// Its size.
+        bytes: u64,
+        /// The size of the firmware's own.
+        wanted_bytes: u64,
     },
     /// An empty file where a kernel should be.
     #[error("{path} in the kernel boot image is empty; check kernelPath and initrdPath")]

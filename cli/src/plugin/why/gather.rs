@@ -116,15 +116,7 @@ fn claims_and_events(kubectl: &Kubectl, facts: &mut Facts) {
 fn claims_of(facts: &Facts) -> Vec<String> {
     let of_vmi = facts.vmi.as_ref().map(|vmi| &vmi.spec);
     let of_vm = facts.vm.as_ref().and_then(|vm| vm.spec.template.spec.as_ref());
-    let volumes = of_vmi.or(of_vm).map(|spec| spec.volumes.as_slice()).unwrap_or_default();
-    volumes.iter().filter_map(claim_name).map(str::to_owned).collect()
-}
-
-fn claim_name(volume: &Volume) -> Option<&str> {
-    let of_claim = volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.as_str());
-    let of_data = volume.data_volume.as_ref().map(|data| data.name.as_str());
-    let of_ephemeral = volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref());
-    of_claim.or(of_data).or(of_ephemeral.map(|claim| claim.claim_name.as_str()))
+    of_vmi.or(of_vm).map(|spec| spec.claims(&facts.name).collect()).unwrap_or_default()
 }
 
 /// What no rule looks at, and what may be secret, is not written down.

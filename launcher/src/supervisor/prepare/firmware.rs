@@ -7,7 +7,7 @@ use std::path::Path;
 use garboard_protocol::agent::VolumePlace;
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Dir, Opening, open_disk};
-use garboard_storage::source::kernel_boot;
+use garboard_storage::source::{firmware_vars, kernel_boot};
 
 use super::descriptors::Stock;
 use super::handed;
@@ -30,7 +30,11 @@ pub(super) async fn fill(
         FirmwarePlan::Uefi { code, vars_template, persistent, kernel_boot, .. } => {
             let code = open_disk(Path::new(code), Opening::BASE).map_err(VolumeError::from);
             stock.firmware_code = Some(code.map_err(PrepareError::Firmware)?.fd);
-            let vars = if *persistent { kept_vars(agent).await } else { fresh_vars(order, vars_template) };
+            let vars = if *persistent {
+                kept_vars(order, vars_template, agent).await
+            } else {
+                fresh_vars(order, vars_template)
+            };
             stock.firmware_vars = Some(vars.map_err(PrepareError::Firmware)?);
             kernel_boot
         }
@@ -43,8 +47,11 @@ pub(super) async fn fill(
     Ok(())
 }
 
-/// Variables that live where the user said; whoever keeps them made them from the template.
-async fn kept_vars(agent: Option<&mut AgentClient>) -> Result<OwnedFd, VolumeError> {
+/// Variables that stay: in a volume of the pod, or where the keeper has them.
+async fn kept_vars(order: &Order, template: &str, agent: Option<&mut AgentClient>) -> Result<OwnedFd, VolumeError> {
+    if let Some(VolumePlace::Directory { path }) = order.volumes.places.get(FIRMWARE_VARS_VOLUME) {
+        return Ok(firmware_vars::open_or_copy(&Dir::open(Path::new(path))?, Path::new(template))?);
+    }
     let agent = agent.ok_or(VolumeError::Nowhere)?;
     Ok(agent.volume(FIRMWARE_VARS_VOLUME).await?)
 }
