@@ -149,23 +149,7 @@ def disks_without_image_volumes(kube):
         kube.remove("helped")
 
 
-def nodes_have_what_is_asked(kube):
-    """A CPU that no node can give: the machine waits, and is told so. One that they can give is given."""
-    wanted = {"scarce": "Snowridge", "common": "qemu64"}
-    machines = {name: machine(name) for name in wanted}
-    for name, model in wanted.items():
-        machines[name]["spec"]["template"]["spec"]["domain"]["cpu"]["model"] = model
-    kube.apply(*machines.values())
-    kube.wait("ErrorUnschedulable", lambda: kube.printed("scarce") == "ErrorUnschedulable")
-    kube.runs("common")
-    selector = kube.pod("common")["spec"]["nodeSelector"]
-    if not {"cpu-model.node.kubevirt.io/qemu64", "machine-type.node.kubevirt.io/q35"} <= selector.keys():
-        raise Failure(f"its pod asks for {selector}")
-    kube.remove(*wanted)
-
-
 SCENES = [
-    ("parts: nodes that offer the CPU", nodes_have_what_is_asked),
     ("parts: probes", probes_are_followed),
     ("parts: service account, labels, network data on discs", tokens_and_labels_are_discs),
     ("parts: what firmware keeps", firmware_keeps_its_variables),

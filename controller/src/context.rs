@@ -99,6 +99,12 @@ pub enum ReconcileError {
         #[source]
         source: Box<kube::Error>,
     },
+    /// What was asked for cannot be had here.
+    #[error("{sentence}")]
+    Refused {
+        /// Why, and what to do.
+        sentence: String,
+    },
     /// Somebody wrote the object after it was looked at.
     #[error("the object has changed meanwhile")]
     Overtaken,
@@ -117,14 +123,17 @@ impl ReconcileError {
         match self {
             Self::Overtaken => Duration::from_millis(50),
             // Who refuses a thing refuses it again; something else has to change first.
-            Self::Api { .. } if self.refusal().is_some() => Duration::from_secs(10),
-            Self::Api { .. } | Self::Incomplete { .. } => Duration::from_secs(2),
+            Self::Api { .. } | Self::Refused { .. } if self.refusal().is_some() => Duration::from_secs(10),
+            Self::Refused { .. } | Self::Api { .. } | Self::Incomplete { .. } => Duration::from_secs(2),
         }
     }
 
     /// The API server's words, if it was asked and refused.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
+        if let Self::Refused { sentence } = self {
+            return Some(sentence);
+        }
         let Self::Api { source, .. } = self else { return None };
         let kube::Error::Api(status) = source.as_ref() else { return None };
         // 409: somebody was faster.

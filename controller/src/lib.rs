@@ -15,6 +15,7 @@
 
 pub mod certificates;
 pub mod context;
+pub mod data_volumes;
 pub mod health;
 pub mod kubevirt;
 pub mod lease;

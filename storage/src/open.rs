@@ -272,12 +272,13 @@ fn kind_word(stat: &FileStat) -> &'static str {
 /// Opens with flags of which `O_EXCL` may be one: on a block device the kernel grants it only while nobody else holds it (a
 /// mount, a swap area, md, LVM, another QEMU).
 fn claimed(place: &Place<'_>, flags: OFlag, access: Access) -> Result<OwnedFd, OpenError> {
-    place.open(flags, Mode::empty(), access).map_err(|error| match error {
-        OpenError::Io { source, path, .. } if source.raw_os_error() == Some(Errno::EBUSY as i32) => {
-            OpenError::InUse { path }
+    match place.open(flags, Mode::empty(), access) {
+        Ok(fd) => Ok(fd),
+        Err(OpenError::Io { source, path, .. }) if source.raw_os_error() == Some(Errno::EBUSY as i32) => {
+            Err(OpenError::InUse { path })
         }
-        other => other,
-    })
+        Err(other) => Err(other),
+    }
 }
 
 #[cfg(test)]

@@ -49,6 +49,7 @@ impl ClusterConfig {
             max_cpu_sockets: count(&live["maxCpuSockets"]),
             max_guest: quantity(&live["maxGuest"]),
             state_storage_class: text(&written["vmStateStorageClass"]),
+            may_fill_data_volumes: true,
             emulation: match developer["useEmulation"].as_bool() {
                 Some(true) => Emulation::Permitted,
                 _ => Emulation::Refused,
@@ -149,6 +150,9 @@ mod tests {
     fn an_empty_kubevirt_object_means_the_defaults() {
         let gates = ClusterConfig::from_kubevirt(&json!({})).gates;
         assert!(gates.contains(&Gate::PasstBinding) && !gates.contains(&Gate::HostDisk));
-        assert_eq!(ClusterConfig::from_kubevirt(&json!({})), ClusterConfig { gates, ..ClusterConfig::offline() });
+        assert_eq!(
+            ClusterConfig::from_kubevirt(&json!({})),
+            ClusterConfig { gates, may_fill_data_volumes: true, ..ClusterConfig::offline() }
+        );
     }
 }

@@ -102,7 +102,7 @@ pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> Verdict {
     specification(&subject, &mut report);
     vm::check(vm, config, &mut report);
     let faults = report.into_faults();
-    let mut warnings = vm::warnings(vm);
+    let mut warnings = vm::warnings(vm, config);
     warnings.extend(metadata::warnings(&labelled));
     warnings.extend(
         refused_at_start(vm, config)

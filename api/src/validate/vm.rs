@@ -38,7 +38,7 @@ pub(crate) fn check(vm: &VirtualMachine, config: &ClusterConfig, report: &mut Re
 }
 
 /// What a machine may say but had better not, for it means something else or less than it seems.
-pub(crate) fn warnings(vm: &VirtualMachine) -> Vec<Fault> {
+pub(crate) fn warnings(vm: &VirtualMachine, config: &ClusterConfig) -> Vec<Fault> {
     let mut warnings = Report::default();
     let at = FieldPath::from("spec");
     if let Some(running) = vm.spec.running {
@@ -48,7 +48,8 @@ pub(crate) fn warnings(vm: &VirtualMachine) -> Vec<Fault> {
                 .instead(format!("write `runStrategy: {strategy}`")),
         );
     }
-    for index in 0..vm.spec.data_volume_templates.len() {
+    let unfilled = if config.may_fill_data_volumes { 0 } else { vm.spec.data_volume_templates.len() };
+    for index in 0..unfilled {
         warnings.push(
             unsupported(at.child("dataVolumeTemplates").index(index), "without a cluster nothing fills a data volume")
                 .instead("give a PersistentVolumeClaim of the same name in its place"),

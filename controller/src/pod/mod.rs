@@ -31,6 +31,8 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, Pod, PodReadinessGate, PodSecurityContext, PodSpec, SeccompProfile,
 };
 
+use crate::data_volumes::{self, Filling};
+
 /// The user and group of everything in the pod.
 pub const USER: i64 = 107;
 /// A guest that says nothing has this long to power down, seconds.
@@ -76,6 +78,14 @@ pub enum PodRefusal {
         /// Its name.
         claim: String,
     },
+    /// A claim that is not filled.
+    #[error("{}", data_volumes::sentence(name, filling))]
+    DataVolume {
+        /// Name of the DataVolume.
+        name: String,
+        /// How far it is.
+        filling: Filling,
+    },
     /// What a launcher would refuse as well.
     #[error("{0}")]
     Plan(#[from] PlanError),
@@ -104,6 +114,8 @@ impl PodRefusal {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoClaim { .. } => "FailedPvcNotFound",
+            Self::DataVolume { filling: Filling::Failed(_), .. } => "FailedDataVolumeImport",
+            Self::DataVolume { .. } => "NotAllDVsReady",
             Self::ClaimLeaves { .. } => "BackendStorageNotReady",
             Self::Plan(_) | Self::NotRealised { .. } | Self::Invalid { .. } | Self::Order(_) => "FailedCreate",
         }
@@ -118,6 +130,14 @@ pub fn name(vmi: &VirtualMachineInstance) -> Option<String> {
     let room = LONGEST_NAME - "virt-launcher--".len() - digest.len();
     let kept: String = name.chars().take(room).collect();
     Some(format!("virt-launcher-{kept}-{digest}"))
+}
+
+impl PodRefusal {
+    /// Whether it will pass by itself.
+    #[must_use]
+    pub fn is_patient(&self) -> bool {
+        matches!(self, Self::DataVolume { filling: Filling::UnderWay(_) | Filling::WaitsForConsumer, .. })
+    }
 }
 
 /// How long a pod has from the order to go until it is killed, seconds.

@@ -3,6 +3,7 @@
 use garboard_api::v1::VirtualMachineStatus;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::core::DynamicObject;
 use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 use serde_json::json;
@@ -10,6 +11,7 @@ use serde_json::json;
 use super::decide::{Decision, Step};
 use super::status;
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
+use crate::data_volumes;
 
 pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
@@ -23,8 +25,10 @@ pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Dec
     }
     for step in &decision.steps {
         if let Err(error) = take(context, vm, step, (namespace, name)).await {
-            if let (Step::CreateVmi(_), Some(sentence)) = (step, error.refusal()) {
-                confess(context, &machines, vm, sentence).await?;
+            if let Some(sentence) = error.refusal()
+                && let Some((reason, what)) = made_by(step)
+            {
+                confess(context, (&machines, vm), reason, &format!("could not make the {what}: {sentence}")).await?;
             }
             return Err(error);
         }
@@ -32,20 +36,28 @@ pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Dec
     if remembers { Ok(()) } else { write_status(&machines, vm, decision).await }
 }
 
+/// What a step makes, and KubeVirt's reason of the event where that is refused.
+fn made_by(step: &Step) -> Option<(&'static str, String)> {
+    match step {
+        Step::CreateVmi(_) => Some((status::FAILED_CREATE, "VirtualMachineInstance".to_owned())),
+        Step::CreateDataVolume { name, .. } => Some(("FailedDataVolumeCreate", format!("DataVolume {name}"))),
+        Step::DeleteVmi { .. } | Step::AdoptVmi { .. } | Step::RemoveFinalizer { .. } => None,
+    }
+}
+
 /// What the API server refused is told in the status, for an event is soon forgotten; and once as an event.
 async fn confess(
     context: &Context,
-    machines: &Api<VirtualMachine>,
-    vm: &VirtualMachine,
-    sentence: &str,
+    (machines, vm): (&Api<VirtualMachine>, &VirtualMachine),
+    reason: &'static str,
+    note: &str,
 ) -> Result<(), ReconcileError> {
-    if !status::is_known(vm, sentence) {
-        let note = format!("could not make the VirtualMachineInstance: {sentence}");
-        context.tell(&vm.object_ref(&()), EventType::Warning, (status::FAILED_CREATE, note)).await;
+    if !status::is_known(vm, note) {
+        context.tell(&vm.object_ref(&()), EventType::Warning, (reason, note.to_owned())).await;
     }
     let told = Decision {
         steps: Vec::new(),
-        status: status::without_instance_because(vm, sentence, jiff::Timestamp::now()),
+        status: status::without_instance_because(vm, note, jiff::Timestamp::now()),
         recheck: None,
     };
     write_status(machines, vm, &told).await
@@ -59,6 +71,7 @@ async fn take(
 ) -> Result<(), ReconcileError> {
     let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
     match step {
+        Step::CreateDataVolume { name, object } => make_data_volume(context, vm, (name, object)).await?,
         Step::CreateVmi(vmi) => match instances.create(&made_by_us(), vmi).await {
             Ok(_) => {
                 context
@@ -105,6 +118,29 @@ async fn take(
         }
     }
     Ok(())
+}
+
+async fn make_data_volume(
+    context: &Context,
+    vm: &VirtualMachine,
+    (name, object): (&str, &DynamicObject),
+) -> Result<(), ReconcileError> {
+    let namespace = vm.metadata.namespace.as_deref().unwrap_or_default();
+    let volumes: Api<DynamicObject> =
+        Api::namespaced_with(context.client.clone(), namespace, &data_volumes::resource());
+    match volumes.create(&made_by_us(), object).await {
+        Ok(_) => {
+            let note = format!("made the DataVolume {name}");
+            context.tell(&vm.object_ref(&()), EventType::Normal, ("SuccessfulDataVolumeCreate", note)).await;
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
+        // The kind, not the object.
+        Err(kube::Error::Api(status)) if status.is_not_found() => {
+            Err(ReconcileError::Refused { sentence: data_volumes::NO_IMPORTER.to_owned() })
+        }
+        Err(error) => Err(while_trying("create a DataVolume")(error)),
+    }
 }
 
 /// Only what says something else than before. What this controller decides it applies as its own; requests that others

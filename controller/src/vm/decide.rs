@@ -19,8 +19,10 @@ use garboard_api::v1::{VirtualMachineStartFailure, VirtualMachineStateChangeRequ
 use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachine, VirtualMachineInstance, default_vmi, vmi_of};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::core::DynamicObject;
 
 use super::status;
+use crate::data_volumes::{self, Filling, Fillings};
 use crate::time::stamp;
 
 /// Everything a decision depends on.
@@ -30,6 +32,8 @@ pub struct World {
     pub vm: VirtualMachine,
     /// The instance of its name, whoever made it.
     pub vmi: Option<VirtualMachineInstance>,
+    /// How far the DataVolumes are that it names; those of its templates among them.
+    pub fillings: Fillings,
     /// When it was looked at.
     pub now: Timestamp,
     /// Any number: it spreads the pauses of machines that fail together.
@@ -52,6 +56,13 @@ pub struct Decision {
 /// One change.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
+    /// Make a DataVolume of one of the templates.
+    CreateDataVolume {
+        /// Its name.
+        name: String,
+        /// The object.
+        object: Box<DynamicObject>,
+    },
     /// Make the instance.
     CreateVmi(Box<VirtualMachineInstance>),
     /// Have the instance stopped and removed; only this one, not a later one of its name.
@@ -168,6 +179,7 @@ fn is_owned(world: &World) -> bool {
 
 fn follow_strategy(world: &World, decision: &mut Decision) {
     let Some(strategy) = RunStrategy::of(&world.vm) else { return };
+    bring_data_volumes(world, decision);
     if let Some(vmi) = &world.vmi {
         if vmi.metadata.deletion_timestamp.is_some() {
             return;
@@ -185,6 +197,17 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
     }
     if wants_start(world, strategy) {
         start(world, decision);
+    }
+}
+
+/// Whether the machine is to run or not: its data may take long to come.
+fn bring_data_volumes(world: &World, decision: &mut Decision) {
+    for template in &world.vm.spec.data_volume_templates {
+        let name = template.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
+        if world.fillings.get(&name) == Some(&Filling::Missing) {
+            let object = Box::new(data_volumes::of_template(&world.vm, template));
+            decision.steps.push(Step::CreateDataVolume { name, object });
+        }
     }
 }
 
@@ -224,6 +247,10 @@ fn wants_start(world: &World, strategy: RunStrategy) -> bool {
 }
 
 fn start(world: &World, decision: &mut Decision) {
+    if data_volumes::obstacle(&world.fillings).is_some() {
+        decision.recheck = Some(data_volumes::ASK_AGAIN);
+        return;
+    }
     let retry = decision.status.start_failure.as_ref().and_then(|failure| failure.retry_after_timestamp.as_ref());
     if let Some(retry) = retry
         && retry.0 > world.now

@@ -5,6 +5,7 @@ use kube::Api;
 
 use super::decide::World;
 use crate::context::{Context, ReconcileError, while_trying};
+use crate::data_volumes;
 
 pub(super) async fn observe(context: &Context, vm: &VirtualMachine) -> Result<World, ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
@@ -12,9 +13,14 @@ pub(super) async fn observe(context: &Context, vm: &VirtualMachine) -> Result<Wo
     let name = vm.metadata.name.as_deref().ok_or(missing("a name"))?;
     let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
     let vmi = instances.get_opt(name).await.map_err(while_trying("get the VirtualMachineInstance"))?;
+    let spec = vm.spec.template.spec.as_ref();
+    let named = spec.into_iter().flat_map(data_volumes::names);
+    let brought = vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
+    let fillings = data_volumes::observe(&context.client, namespace, named.chain(brought)).await?;
     Ok(World {
         vm: vm.clone(),
         vmi,
+        fillings,
         now: jiff::Timestamp::now(),
         chance: uuid::Uuid::new_v4().as_u64_pair().0,
         config: context.settings.borrow().config.clone(),

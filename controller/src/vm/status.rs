@@ -9,6 +9,7 @@ use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use jiff::Timestamp;
 
 use super::decide::{World, instance};
+use crate::data_volumes::{self, Filling};
 use crate::time::{elapsed, stamp};
 use crate::vmi::decide::QUICK;
 
@@ -22,6 +23,18 @@ pub mod word {
     pub const PAUSED: &str = "Paused";
     /// Its guest runs.
     pub const RUNNING: &str = "Running";
+    /// A claim it names does not exist.
+    pub const NO_CLAIM: &str = "ErrorPvcNotFound";
+    /// A DataVolume cannot be filled.
+    pub const DATA_VOLUME_ERROR: &str = "DataVolumeError";
+    /// A DataVolume is being filled.
+    pub const PROVISIONING: &str = "Provisioning";
+    /// A DataVolume waits for a first consumer.
+    pub const WAITS_FOR_BINDING: &str = "WaitingForVolumeBinding";
+    /// An image cannot be pulled.
+    pub const IMAGE_PULL: &str = "ErrImagePull";
+    /// An image could not be pulled several times.
+    pub const IMAGE_BACK_OFF: &str = "ImagePullBackOff";
     /// No node can take it.
     pub const UNSCHEDULABLE: &str = "ErrorUnschedulable";
     /// It is on its way.
@@ -79,6 +92,9 @@ fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> &'st
         return word::TERMINATING;
     }
     let Some(vmi) = &world.vmi else {
+        if let Some(word) = obstacle(world).filter(|_| wants_to_run(world) || starts) {
+            return word;
+        }
         return match (starts, has_failed(status), wants_to_run(world)) {
             (true, false, _) => word::STARTING,
             (_, true, true) => word::CRASH_LOOP,
@@ -91,10 +107,38 @@ fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> &'st
         _ if !phase.is_final() && leaves => word::STOPPING,
         Phase::Running if has(vmi, "Paused") => word::PAUSED,
         Phase::Running => word::RUNNING,
+        Phase::Pending | Phase::Scheduling | Phase::Scheduled if unsynchronized(vmi).is_some() => {
+            unsynchronized(vmi).unwrap_or(word::STARTING)
+        }
         _ if is_unschedulable(vmi) => word::UNSCHEDULABLE,
         Phase::Pending | Phase::Scheduling | Phase::Scheduled => word::STARTING,
         Phase::Succeeded | Phase::Failed if has_failed(status) => word::CRASH_LOOP,
         Phase::Succeeded | Phase::Failed => word::STOPPED,
+    }
+}
+
+/// What a DataVolume keeps a machine from.
+fn obstacle(world: &World) -> Option<&'static str> {
+    match data_volumes::obstacle(&world.fillings)?.1 {
+        Filling::Failed(_) => Some(word::DATA_VOLUME_ERROR),
+        Filling::WaitsForConsumer => Some(word::WAITS_FOR_BINDING),
+        Filling::Missing | Filling::UnderWay(_) => Some(word::PROVISIONING),
+        Filling::Done => None,
+    }
+}
+
+/// What keeps an instance from its pod, or the pod from its images.
+fn unsynchronized(vmi: &VirtualMachineInstance) -> Option<&'static str> {
+    if conditions_of(vmi).any(|each| each.r#type == "DataVolumesReady" && each.status == "False") {
+        return Some(word::PROVISIONING);
+    }
+    let found = conditions_of(vmi).find(|each| each.r#type == "Synchronized" && each.status == "False")?;
+    match found.reason.as_deref()? {
+        "FailedPvcNotFound" => Some(word::NO_CLAIM),
+        "FailedDataVolumeImport" => Some(word::DATA_VOLUME_ERROR),
+        "ErrImagePull" => Some(word::IMAGE_PULL),
+        "ImagePullBackOff" => Some(word::IMAGE_BACK_OFF),
+        _ => None,
     }
 }
 
@@ -128,7 +172,8 @@ fn conditions_of(vmi: &VirtualMachineInstance) -> impl Iterator<Item = &VirtualM
 /// The instance's conditions, mirrored; without an instance only `Ready` is left, and it says why it is not.
 fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualMachineCondition> {
     let Some(vmi) = &world.vmi else {
-        return vec![not_ready(world, before, "VMINotExists", "there is no VirtualMachineInstance")];
+        let missing = not_ready(world, before, "VMINotExists", "there is no VirtualMachineInstance");
+        return std::iter::once(missing).chain(unfilled(world, before)).collect();
     };
     let mut mirrored: Vec<_> = conditions_of(vmi).map(|condition| mirror(condition, before)).collect();
     if needs_restart(world, vmi) {
@@ -141,6 +186,19 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
     }
     let missing = not_ready(world, before, "VMIConditionMissing", "the VirtualMachineInstance does not say yet");
     std::iter::once(missing).chain(mirrored).collect()
+}
+
+/// What the machine waits for, of the DataVolumes it names.
+fn unfilled(world: &World, before: &[VirtualMachineCondition]) -> Option<VirtualMachineCondition> {
+    let (name, filling) = data_volumes::obstacle(&world.fillings)?;
+    let sentence = data_volumes::sentence(name, filling);
+    let (kind, reason) = match filling {
+        Filling::Failed(_) => ((FAILURE, "True"), "FailedDataVolumeImport"),
+        Filling::Missing | Filling::Done | Filling::UnderWay(_) | Filling::WaitsForConsumer => {
+            (("DataVolumesReady", "False"), "NotAllDVsReady")
+        }
+    };
+    Some(keep_time(condition(world.now, kind, (reason, &sentence)), before))
 }
 
 /// Whether the next start would make another machine of the template than the one that runs. A change of the settings of

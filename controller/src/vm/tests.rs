@@ -9,6 +9,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
 use super::status::{is_known, without_instance_because};
+use crate::data_volumes::{Filling, Fillings};
 use crate::vmi::decide::QUICK;
 
 fn vm(strategy: &str) -> VirtualMachine {
@@ -24,7 +25,14 @@ fn vm(strategy: &str) -> VirtualMachine {
 }
 
 fn world(strategy: &str) -> World {
-    World { vm: vm(strategy), vmi: None, now: Timestamp::UNIX_EPOCH, chance: 0, config: ClusterConfig::offline() }
+    World {
+        vm: vm(strategy),
+        vmi: None,
+        fillings: Fillings::new(),
+        now: Timestamp::UNIX_EPOCH,
+        chance: 0,
+        config: ClusterConfig::offline(),
+    }
 }
 
 /// The instance of a world's machine, in a phase.
@@ -43,6 +51,7 @@ fn with(strategy: &str, phase: Phase) -> World {
 
 fn steps(decision: &Decision) -> Vec<&'static str> {
     let word = |step: &Step| match step {
+        Step::CreateDataVolume { .. } => "bring",
         Step::CreateVmi(_) => "create",
         Step::DeleteVmi { .. } => "delete",
         Step::AdoptVmi { .. } => "adopt",
@@ -152,9 +161,12 @@ fn a_machine_that_is_orphaned_leaves_its_instance_running() {
     assert_eq!(steps(&decide(&world)), ["release"]);
 }
 
+fn printed(world: &World) -> String {
+    decide(world).status.printable_status.unwrap()
+}
+
 #[test]
 fn the_status_in_words() {
-    let printed = |world: &World| decide(world).status.printable_status.unwrap();
     assert_eq!(printed(&world("Once")), "Starting");
     assert_eq!(printed(&world("Halted")), "Stopped");
     assert_eq!(printed(&with("Always", Phase::Scheduled)), "Starting");
@@ -164,11 +176,72 @@ fn the_status_in_words() {
     assert_eq!(printed(&with("Once", Phase::Failed)), "CrashLoopBackOff", "its guest never ran");
 }
 
+/// A machine that brings a DataVolume along, which is so far.
+fn bringing(strategy: &str, filling: Filling) -> World {
+    let mut world = world(strategy);
+    let template = json!([{"metadata": {"name": "root"}, "spec": {"source": {"blank": {}}}}]);
+    world.vm.spec.data_volume_templates = serde_json::from_value(template).unwrap();
+    world.fillings.insert("root".to_owned(), filling);
+    world
+}
+
+#[test]
+fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
+    use Filling::{Done, Failed, Missing, UnderWay, WaitsForConsumer};
+    let rows: [(&str, Filling, &[&str], &str); 7] = [
+        ("Always", Missing, &["bring"], "Provisioning"),
+        ("Halted", Missing, &["bring"], "Stopped"),
+        ("Always", UnderWay("ImportInProgress".to_owned()), &[], "Provisioning"),
+        ("Always", WaitsForConsumer, &[], "WaitingForVolumeBinding"),
+        ("Always", Failed("404".to_owned()), &[], "DataVolumeError"),
+        ("Always", Done, &["create"], "Starting"),
+        ("Halted", Done, &[], "Stopped"),
+    ];
+    for (strategy, filling, wanted, word) in rows {
+        let world = bringing(strategy, filling.clone());
+        let decision = decide(&world);
+        assert_eq!(steps(&decision), wanted, "{strategy} {filling:?}");
+        let printed = decision.status.printable_status.as_deref();
+        // A quick start is told of once.
+        assert_eq!(printed.unwrap_or("Starting"), word, "{strategy} {filling:?}");
+        let waits = strategy == "Always" && filling != Done;
+        assert_eq!(decision.recheck == Some(crate::data_volumes::ASK_AGAIN), waits, "{strategy} {filling:?}");
+    }
+    let said = decide(&bringing("Always", Failed("the server says 404".to_owned()))).status.conditions;
+    let failure = said.iter().find(|each| each.r#type == "Failure").unwrap();
+    assert!(failure.message.as_deref().unwrap().contains("root cannot be filled: the server says 404"));
+    // A machine that runs is not stopped by what becomes of its DataVolume.
+    let mut running = bringing("Always", Missing);
+    running.vmi = Some(instance(&running, Phase::Running));
+    assert_eq!(steps(&decide(&running)), ["bring"]);
+    assert_eq!(printed(&running), "Running");
+}
+
+#[test]
+fn what_keeps_an_instance_from_its_start_has_a_word() {
+    for (kind, reason, word) in [
+        ("Synchronized", "FailedPvcNotFound", "ErrorPvcNotFound"),
+        ("Synchronized", "FailedDataVolumeImport", "DataVolumeError"),
+        ("Synchronized", "ErrImagePull", "ErrImagePull"),
+        ("Synchronized", "ImagePullBackOff", "ImagePullBackOff"),
+        ("DataVolumesReady", "NotAllDVsReady", "Provisioning"),
+        ("PodScheduled", "Unschedulable", "ErrorUnschedulable"),
+    ] {
+        let mut world = with("Always", Phase::Pending);
+        let said = json!([{"type": kind, "status": "False", "reason": reason}]);
+        world.vmi.as_mut().unwrap().status.as_mut().unwrap().conditions = serde_json::from_value(said).unwrap();
+        assert_eq!(printed(&world), word);
+    }
+}
+
 /// Carries a decision out as the API server would.
 fn carry_out(world: &mut World, decision: Decision) {
     world.vm.status = Some(decision.status);
     for step in decision.steps {
         match step {
+            Step::CreateDataVolume { name, .. } => {
+                world.fillings.insert(name, Filling::UnderWay("Pending".to_owned()));
+            }
             Step::CreateVmi(vmi) => {
                 let mut vmi = *vmi;
                 vmi.metadata.uid = Some("made".to_owned());
@@ -194,8 +267,11 @@ proptest! {
         phase in prop::option::of(prop::sample::select(Phase::ALL.to_vec())),
         is_deleted in any::<bool>(),
         is_owned in any::<bool>(),
+        filling in prop::option::of(prop::sample::select(vec![
+            Filling::Missing, Filling::Done, Filling::UnderWay("ImportInProgress".to_owned()), Filling::Failed("no".to_owned()),
+        ])),
     ) {
-        let mut world = world(strategy);
+        let mut world = filling.map_or_else(|| world(strategy), |filling| bringing(strategy, filling));
         world.vmi = phase.map(|phase| instance(&world, phase));
         if let (false, Some(vmi)) = (is_owned, &mut world.vmi) {
             vmi.metadata.owner_references = None;

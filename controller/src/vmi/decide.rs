@@ -24,6 +24,7 @@ use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::memory::Trace;
 use super::{start, status};
+use crate::data_volumes::{self, Fillings};
 use crate::pod::{self, LauncherImage, PodInput, PodRefusal};
 use crate::time::elapsed;
 
@@ -49,6 +50,8 @@ pub struct World {
     pub leading_since: Timestamp,
     /// The claims it names, as far as they exist; asked only while there is no pod.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
+    /// How far the DataVolumes are that it names; asked only while there is no pod.
+    pub fillings: Fillings,
     /// When it was looked at.
     pub now: Timestamp,
     /// Image of a launcher pod's containers.
@@ -165,7 +168,7 @@ fn begin(world: &World, decision: &mut Decision) {
         Err(refusal) => {
             status::refuse(world, &refusal, &mut decision.status);
             let (reason, message) = (refusal.reason(), refusal.to_string());
-            if !status::is_known(&world.vmi, reason, &message) {
+            if !refusal.is_patient() && !status::is_known(&world.vmi, reason, &message) {
                 decision.steps.push(Step::Complain { reason, message });
             }
             // A claim may come.
@@ -176,6 +179,9 @@ fn begin(world: &World, decision: &mut Decision) {
 
 /// The pod, and before it the claim for what the machine keeps beside its disks.
 fn made_for(vmi: &VirtualMachineInstance, world: &World) -> Result<Vec<Step>, PodRefusal> {
+    if let Some((name, filling)) = data_volumes::obstacle(&world.fillings) {
+        return Err(PodRefusal::DataVolume { name: name.to_owned(), filling: filling.clone() });
+    }
     let claim = pod::state::missing(vmi, &world.claims, &world.config)?;
     let (claims, launcher_image, config) = (&world.claims, &world.launcher_image, &world.config);
     let pod = pod::launcher_pod(&PodInput { vmi, claims, launcher_image, config })?;

@@ -7,7 +7,7 @@ use garboard_api::Phase;
 use garboard_api::v1::VirtualMachineInstanceStatus;
 
 /// Conditions that the controller sets and takes away.
-const OURS: [&str; 3] = ["Ready", "PodScheduled", "Synchronized"];
+const OURS: [&str; 4] = ["Ready", "PodScheduled", "Synchronized", super::status::DATA_VOLUMES];
 
 /// What a write of the controller is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use super::Leader;
 use super::decide::World;
 use super::memory::Trace;
 use crate::context::{Context, ReconcileError, while_trying};
+use crate::data_volumes;
 use crate::pod::{self, LauncherImage};
 
 pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<World, ReconcileError> {
@@ -20,6 +21,8 @@ pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     let pod = pods.get_opt(&name).await.map_err(while_trying("get the launcher pod"))?;
     let claims = if pod.is_some() { BTreeMap::new() } else { claims(context, vmi, namespace).await? };
+    let named: Vec<&str> = if pod.is_some() { Vec::new() } else { data_volumes::names(&vmi.spec).collect() };
+    let fillings = data_volumes::observe(&context.client, namespace, named.into_iter()).await?;
     let settings = context.settings.borrow().clone();
     let now = jiff::Timestamp::now();
     Ok(World {
@@ -28,6 +31,7 @@ pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
         leading_since: leader.memory.since(),
         pod,
         claims,
+        fillings,
         now,
         launcher_image: LauncherImage {
             reference: context.launcher_image.clone(),

@@ -13,6 +13,9 @@ use super::start::by_report;
 use crate::pod::PodRefusal;
 use crate::time::{elapsed, stamp};
 
+/// KubeVirt's condition for claims that are still being filled.
+pub(super) const DATA_VOLUMES: &str = "DataVolumesReady";
+
 /// Brings phase and conditions up to what the pod shows.
 pub(super) fn fill(world: &World, decision: &mut Decision) {
     let makes_pod = decision.steps.iter().any(|step| matches!(step, Step::CreatePod(_)));
@@ -24,12 +27,28 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
         None if before > Phase::Pending || world.trace.made.is_some() => without_pod(world, before, decision),
         None => before,
     };
-    if makes_pod || decision.is_reported {
-        forget(&mut decision.status, "Synchronized");
+    match world.pod.as_ref().and_then(unpullable) {
+        Some((reason, message)) if !decision.is_reported => {
+            set(world.now, &mut decision.status, ("Synchronized", "False"), (&reason, &message));
+        }
+        _ if makes_pod || world.pod.is_some() => forget(&mut decision.status, "Synchronized"),
+        _ => {}
+    }
+    if makes_pod && decision.status.conditions.iter().any(|each| each.r#type == DATA_VOLUMES) {
+        set(world.now, &mut decision.status, (DATA_VOLUMES, "True"), ("AllDVsReady", ""));
     }
     enter(world, phase, &mut decision.status);
     place(world, phase, decision);
     readiness(world, decision);
+}
+
+/// An image that a kubelet cannot pull, in its words.
+fn unpullable(pod: &Pod) -> Option<(String, String)> {
+    let status = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Pending"))?;
+    let containers = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
+    let mut waiting = containers.filter_map(|each| each.state.as_ref()?.waiting.as_ref());
+    let found = waiting.find(|each| matches!(each.reason.as_deref(), Some("ErrImagePull" | "ImagePullBackOff")))?;
+    Some((found.reason.clone()?, found.message.clone().unwrap_or_default()))
 }
 
 /// How far a pod brings its instance. Running and what follows are the node agent's to say.
@@ -137,7 +156,8 @@ fn place(world: &World, phase: Phase, decision: &mut Decision) {
 
 /// Why there is no pod.
 pub(super) fn refuse(world: &World, refusal: &PodRefusal, status: &mut VirtualMachineInstanceStatus) {
-    set(world.now, status, ("Synchronized", "False"), (refusal.reason(), &refusal.to_string()));
+    let kind = if refusal.is_patient() { DATA_VOLUMES } else { "Synchronized" };
+    set(world.now, status, (kind, "False"), (refusal.reason(), &refusal.to_string()));
 }
 
 /// What is told when the API server refuses the pod (a quota, the namespace's Pod Security): the instance stays as it was.

@@ -36,6 +36,7 @@ fn world(volumes: Value) -> World {
         vmi: vmi(&volumes),
         pod: None,
         claims: BTreeMap::new(),
+        fillings: BTreeMap::new(),
         trace: Trace::default(),
         leading_since: Timestamp::UNIX_EPOCH,
         now: Timestamp::from_second(1000).unwrap(),
@@ -93,6 +94,42 @@ fn a_new_leader_makes_no_pod_until_one_that_it_does_not_know_of_is_surely_gone()
     assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]));
     (world.now, world.vmi.metadata.creation_timestamp) = (at(999), Some(Time(at(999))));
     assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]), "this one is its own");
+}
+
+#[test]
+fn an_instance_waits_for_a_data_volume_and_says_so() {
+    use crate::data_volumes::Filling;
+    let mut world = world(json!([]));
+    world.fillings.insert("root".to_owned(), Filling::UnderWay("ImportInProgress".to_owned()));
+    let waiting = decide(&world);
+    assert_eq!(waiting.steps, [], "nothing to warn of");
+    assert_eq!(condition(&waiting, "DataVolumesReady"), Some(("False", "NotAllDVsReady")));
+    assert!(waiting.recheck.is_some());
+    world.vmi.status = Some(waiting.status);
+    world.fillings.insert("root".to_owned(), Filling::Done);
+    let filled = decide(&world);
+    assert!(matches!(filled.steps.as_slice(), [Step::CreatePod(_)]));
+    world.fillings.insert("root".to_owned(), Filling::Failed("404".to_owned()));
+    let failed = decide(&world);
+    assert_eq!(condition(&failed, "Synchronized"), Some(("False", "FailedDataVolumeImport")));
+    assert!(matches!(failed.steps.as_slice(), [Step::Complain { .. }]));
+}
+
+#[test]
+fn an_image_that_cannot_be_pulled_is_told_until_it_can() {
+    let mut world = world(json!([]));
+    world.trace = Trace { made: Some(world.now), placed: Some(true), missing: None };
+    let waiting = |reason: &str| {
+        let state = json!({"waiting": {"reason": reason, "message": "no such host"}});
+        pod(json!({"phase": "Pending", "initContainerStatuses": [{"name": "launcher", "image": "", "imageID": "",
+            "ready": false, "restartCount": 0, "state": state}]}))
+    };
+    world.pod = Some(waiting("ErrImagePull"));
+    let told = decide(&world);
+    assert_eq!(condition(&told, "Synchronized"), Some(("False", "ErrImagePull")), "at once, however young the pod is");
+    world.vmi.status = Some(told.status);
+    world.pod = Some(waiting("PodInitializing"));
+    assert_eq!(condition(&decide(&world), "Synchronized"), None);
 }
 
 /// A machine of this UID whose firmware keeps its variables.

@@ -1,0 +1,204 @@
+//! DataVolumes: claims that the Containerized Data Importer fills. Garboard makes those that a machine brings along, and
+//! starts nothing on a claim that is still being filled. Decisions here are pure; [`observe`] asks the API server.
+//!
+//! The importer is another project's, and a cluster may have none: then a claim of the DataVolume's name takes its place, as
+//! on a bare host. Who may read what a DataVolume is made of, the importer asks of whoever made it; our account may read
+//! nothing, so that no machine clones what is in another namespace.
+//!
+//! Nobody watches them: a watch of a kind that may not exist is a source of noise. What waits for one asks every [`ASK_AGAIN`].
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use garboard_api::VirtualMachine;
+use garboard_api::metadata::label;
+use garboard_api::v1::VirtualMachineInstanceSpec;
+use garboard_api::v1::cdi::DataVolumeTemplateSpec;
+use k8s_openapi::api::core::v1::PersistentVolumeClaim;
+use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
+use kube::discovery::ApiResource;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+
+use crate::context::{ReconcileError, while_trying};
+
+/// Until an importer is asked again how far it is.
+pub const ASK_AGAIN: Duration = Duration::from_secs(2);
+
+/// What is told where DataVolumes cannot be made.
+pub const NO_IMPORTER: &str = "this cluster has no Containerized Data Importer, which fills DataVolumes; install it, or make \
+                               a PersistentVolumeClaim of the same name";
+
+const GROUP: &str = "cdi.kubevirt.io";
+const VERSION: &str = "v1beta1";
+const KIND: &str = "DataVolume";
+
+/// How far a DataVolume is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Filling {
+    /// There is neither a DataVolume nor a claim of the name.
+    Missing,
+    /// The claim may be used.
+    Done,
+    /// Not yet; the importer's word for how far it is.
+    UnderWay(String),
+    /// The claim waits for a pod that uses it, and only then is it filled.
+    WaitsForConsumer,
+    /// It cannot be filled, and why.
+    Failed(String),
+}
+
+/// By the DataVolume's name, which is its claim's.
+pub type Fillings = BTreeMap<String, Filling>;
+
+/// The DataVolumes that a machine names as its volumes.
+pub fn names(spec: &VirtualMachineInstanceSpec) -> impl Iterator<Item = &str> {
+    spec.volumes.iter().filter_map(|volume| volume.data_volume.as_ref()).map(|source| source.name.as_str())
+}
+
+/// The first that keeps a machine from its start, with how far it is.
+#[must_use]
+pub fn obstacle(fillings: &Fillings) -> Option<(&str, &Filling)> {
+    let keeps = |filling: &Filling| *filling != Filling::Done;
+    fillings.iter().find(|(_, filling)| keeps(filling)).map(|(name, filling)| (name.as_str(), filling))
+}
+
+/// One sentence about what keeps a machine from its start.
+#[must_use]
+pub fn sentence(name: &str, filling: &Filling) -> String {
+    match filling {
+        Filling::Missing => format!("the DataVolume {name} does not exist"),
+        Filling::Done => format!("the DataVolume {name} is filled"),
+        Filling::UnderWay(phase) => format!("the DataVolume {name} is being filled: {phase}"),
+        Filling::WaitsForConsumer => format!(
+            "the DataVolume {name} waits for a first consumer, which a machine cannot be before it is filled; annotate it \
+             with cdi.kubevirt.io/storage.bind.immediate.requested"
+        ),
+        Filling::Failed(why) => format!("the DataVolume {name} cannot be filled: {why}"),
+    }
+}
+
+/// How the API server knows the kind.
+#[must_use]
+pub fn resource() -> ApiResource {
+    ApiResource {
+        group: GROUP.to_owned(),
+        version: VERSION.to_owned(),
+        api_version: format!("{GROUP}/{VERSION}"),
+        kind: KIND.to_owned(),
+        plural: "datavolumes".to_owned(),
+    }
+}
+
+/// The DataVolume of a template, which goes with its machine.
+#[must_use]
+pub fn of_template(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> DynamicObject {
+    let metadata = template.metadata.clone().unwrap_or_default();
+    let mut labels = metadata.labels.unwrap_or_default();
+    labels.extend(vm.metadata.uid.clone().map(|uid| (label::CREATED_BY.to_owned(), uid)));
+    DynamicObject {
+        types: Some(TypeMeta { api_version: format!("{GROUP}/{VERSION}"), kind: KIND.to_owned() }),
+        metadata: ObjectMeta {
+            name: metadata.name,
+            namespace: vm.metadata.namespace.clone(),
+            labels: Some(labels),
+            annotations: metadata.annotations,
+            owner_references: garboard_api::vmi_of(vm).metadata.owner_references,
+            ..ObjectMeta::default()
+        },
+        data: json!({ "spec": template.spec }),
+    }
+}
+
+/// Asks how far these are.
+///
+/// # Errors
+/// [`ReconcileError::Api`].
+pub async fn observe<'a>(
+    client: &Client,
+    namespace: &str,
+    names: impl Iterator<Item = &'a str>,
+) -> Result<Fillings, ReconcileError> {
+    let volumes: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource());
+    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let mut fillings = Fillings::new();
+    for name in names {
+        let volume = volumes.get_opt(name).await.map_err(while_trying("get a DataVolume"))?;
+        let claim = claims.get_opt(name).await.map_err(while_trying("get the claim of a DataVolume"))?;
+        fillings.insert(name.to_owned(), filling(volume.as_ref().map(|volume| &volume.data), claim.as_ref()));
+    }
+    Ok(fillings)
+}
+
+/// How far one is; a claim without a DataVolume was filled by somebody else, or is one whose DataVolume was tidied away.
+fn filling(volume: Option<&Value>, claim: Option<&PersistentVolumeClaim>) -> Filling {
+    let Some(volume) = volume else {
+        return if claim.is_some() { Filling::Done } else { Filling::Missing };
+    };
+    let phase = volume["status"]["phase"].as_str().unwrap_or("Pending");
+    // With a volume populator the claim is bound when it is filled, so that its pod may wait for it.
+    let is_populated = claim.and_then(|claim| claim.spec.as_ref()?.data_source_ref.as_ref()).is_some();
+    match phase {
+        "Succeeded" => Filling::Done,
+        "Failed" => Filling::Failed(complaint(volume).unwrap_or_else(|| phase.to_owned())),
+        "WaitForFirstConsumer" | "PendingPopulation" if is_populated => Filling::Done,
+        "WaitForFirstConsumer" => Filling::WaitsForConsumer,
+        other => complaint(volume).map_or_else(|| Filling::UnderWay(other.to_owned()), Filling::Failed),
+    }
+}
+
+/// What its importer complains of, as the condition `Running` says.
+fn complaint(volume: &Value) -> Option<String> {
+    let conditions = volume["status"]["conditions"].as_array()?;
+    let running = conditions.iter().find(|each| each["type"] == "Running" && each["status"] == "False")?;
+    let is_error = matches!(running["reason"].as_str(), Some("Error" | "ImagePullFailed"));
+    let words = running["message"].as_str().filter(|words| !words.is_empty()).or(running["reason"].as_str());
+    words.filter(|_| is_error).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(phase: &str, running: Value) -> Value {
+        json!({"status": {"phase": phase, "conditions": [running]}})
+    }
+
+    #[test]
+    fn a_claim_is_used_when_its_importer_says_so_or_there_is_none() {
+        let plain = PersistentVolumeClaim::default();
+        let populated: PersistentVolumeClaim =
+            serde_json::from_value(json!({"spec": {"dataSourceRef": {"kind": "VolumeImportSource", "name": "v"}}}))
+                .unwrap();
+        let error = json!({"type": "Running", "status": "False", "reason": "Error", "message": "404 of the server"});
+        let calm = json!({"type": "Running", "status": "True", "reason": "Pod is running"});
+        assert_eq!(filling(None, None), Filling::Missing);
+        assert_eq!(filling(None, Some(&plain)), Filling::Done);
+        for (phase, running, claim, wanted) in [
+            ("Succeeded", &calm, &plain, Filling::Done),
+            ("ImportInProgress", &calm, &plain, Filling::UnderWay("ImportInProgress".to_owned())),
+            ("ImportInProgress", &error, &plain, Filling::Failed("404 of the server".to_owned())),
+            ("Failed", &calm, &plain, Filling::Failed("Failed".to_owned())),
+            ("WaitForFirstConsumer", &calm, &plain, Filling::WaitsForConsumer),
+            ("PendingPopulation", &calm, &populated, Filling::Done),
+        ] {
+            assert_eq!(filling(Some(&of(phase, running.clone())), Some(claim)), wanted, "{phase}");
+        }
+        assert_eq!(filling(Some(&json!({})), None), Filling::UnderWay("Pending".to_owned()));
+    }
+
+    #[test]
+    fn a_template_becomes_a_data_volume_of_the_machine() {
+        let vm: VirtualMachine = serde_json::from_value(json!({
+            "metadata": {"name": "vm", "namespace": "ns", "uid": "u"},
+            "spec": {"template": {"spec": {"domain": {}}}, "dataVolumeTemplates": [{
+                "metadata": {"name": "root", "labels": {"a": "b"}, "annotations": {"c": "d"}},
+                "spec": {"source": {"blank": {}}, "storage": {"resources": {"requests": {"storage": "1Gi"}}}}}]},
+        }))
+        .unwrap();
+        let made = serde_json::to_value(of_template(&vm, &vm.spec.data_volume_templates[0])).unwrap();
+        assert_eq!(made["metadata"]["labels"], json!({"a": "b", "kubevirt.io/created-by": "u"}));
+        assert_eq!(made["metadata"]["ownerReferences"][0]["uid"], "u");
+        assert_eq!(made["spec"]["storage"]["resources"]["requests"]["storage"], "1Gi");
+    }
+}
