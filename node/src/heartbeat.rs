@@ -1,7 +1,8 @@
 //! The node's labels, and the sign that its agent lives: one write for both.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_host::offer::NodeOffer;
@@ -11,7 +12,9 @@ use tokio::sync::watch;
 
 use crate::cluster::{ApiServer, ClusterError, NodeMarks};
 use crate::device::resource::Health;
-use crate::labels::{self, NodeState};
+use crate::labels::{self, Asked, NodeState};
+use crate::mirror::Mirror;
+use crate::pods::LauncherPod;
 
 /// Time between two signs.
 const PERIOD: Duration = Duration::from_secs(60);
@@ -30,6 +33,15 @@ pub struct Sources {
     pub registered: watch::Receiver<bool>,
     /// Whether `/dev/kvm` opens.
     pub kvm: watch::Receiver<Health>,
+    /// Launcher pods of this node.
+    pub pods: Arc<Mirror<LauncherPod>>,
+}
+
+impl Sources {
+    /// Labels that machines of this node asked for; nothing as long as it is not known which there are.
+    fn asked(&self) -> Option<BTreeSet<String>> {
+        self.pods.is_known().then(|| self.pods.all().into_iter().flat_map(|pod| pod.needs).collect())
+    }
 }
 
 /// Reads what was found out about the node's QEMU before the agent started; nothing if that failed, which is logged.
@@ -43,13 +55,13 @@ pub fn read_offer(path: &Path) -> Option<NodeOffer> {
     .ok()
 }
 
-/// Gives signs until the task is dropped, and soon when the kubelet takes or forgets the node's devices.
+/// Gives signs until the task is dropped, and soon when the kubelet takes the node's devices or KVM comes or goes.
 pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
     // The kubelet takes a moment; a node need not be called unusable for that time.
     let _ = tokio::time::timeout(SETTLING, sources.registered.wait_for(|registered| *registered)).await;
-    let mut marks = None;
+    let mut known = Known::default();
     loop {
-        let pause = match sign(&api, &node, &mut sources, &mut marks).await {
+        let pause = match sign(&api, &node, &mut sources, &mut known).await {
             Ok(Settled::Yes) => PERIOD,
             Ok(Settled::No) => continue,
             Err(error) => {
@@ -70,6 +82,15 @@ pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
     }
 }
 
+/// What is remembered from one sign to the next.
+#[derive(Default)]
+struct Known {
+    /// What the node had after the last one.
+    marks: Option<NodeMarks>,
+    /// The kubelet had the node's devices once.
+    registered: bool,
+}
+
 /// Whether the node has the labels it should.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Settled {
@@ -79,27 +100,25 @@ enum Settled {
 
 /// One write: the time, and what is to be different. What the node has is known from the answer to the last one; the
 /// first one sets all, and its answer shows what an earlier agent left.
-async fn sign(
-    api: &ApiServer,
-    node: &str,
-    sources: &mut Sources,
-    marks: &mut Option<NodeMarks>,
-) -> Result<Settled, ClusterError> {
+async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Known) -> Result<Settled, ClusterError> {
+    known.registered |= *sources.registered.borrow_and_update();
     let state = NodeState {
         offer: sources.offer.as_ref(),
-        schedulable: *sources.registered.borrow_and_update(),
+        schedulable: known.registered,
         kvm: *sources.kvm.borrow_and_update() == Health::Healthy,
         ksm: HostRoot::real().read_trimmed("/sys/kernel/mm/ksm/run").as_deref() == Some("1"),
     };
     let wanted = labels::wanted(&state);
-    let before = marks.clone().unwrap_or_default();
-    let changes = labels::difference(&before.labels, &before.annotations, &wanted);
+    let running = sources.asked();
+    let asked = running.as_ref().map_or(Asked::Unknown, Asked::Labels);
+    let before = known.marks.clone().unwrap_or_default();
+    let changes = labels::difference(&before.labels, &before.annotations, &wanted, asked);
     if !changes.is_empty() {
         tracing::info!(changes = changes.len(), schedulable = state.schedulable, "the node's labels change");
     }
     let now = format!("{:.0}", jiff::Timestamp::now());
     let after = api.mark_node(node, &changes, &BTreeMap::from([(HEARTBEAT.to_owned(), now)])).await?;
-    let settled = labels::difference(&after.labels, &after.annotations, &wanted).is_empty();
-    *marks = Some(after);
+    let settled = labels::difference(&after.labels, &after.annotations, &wanted, asked).is_empty();
+    known.marks = Some(after);
     Ok(if settled { Settled::Yes } else { Settled::No })
 }

@@ -1,10 +1,14 @@
 //! KubeVirt's labels of a node. Pure.
 //!
-//! The agent has the last word on the labels of `FAMILIES` and `SINGLE`: what it would not set is removed. What the
+//! The agent has the last word on the labels of `FAMILIES` and `SINGLE`: what it would not set is removed, unless a machine
+//! that runs here asked for it. A kubelet that starts again judges its pods by the node's labels as if they were new, and
+//! ends those whose node selector the node does not fit any more; nothing that the agent finds out may have that effect. For
+//! the same reason [`SCHEDULABLE`] is never taken back while a kubelet is away: such a node gets no pods anyway, and one whose
+//! kubelet is back without its devices has none to give. What the
 //! launcher refuses (confidential guests, realtime, CPUs of their own) has no label, so that nothing is scheduled for it;
 //! nor has `host-model`, which is the host's own processor here and no named model.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use garboard_api::metadata::node_label::{CPU_FEATURE, CPU_MODEL, MACHINE_TYPE, SCHEDULABLE, is_name};
 use garboard_host::offer::NodeOffer;
@@ -50,7 +54,7 @@ const SINGLE: [&str; 8] = [
 pub struct NodeState<'a> {
     /// What its QEMU offers, if that could be found out.
     pub offer: Option<&'a NodeOffer>,
-    /// The kubelet has its devices.
+    /// The kubelet has its devices, or had them since this agent started; before, the label stays as it is.
     pub schedulable: bool,
     /// `/dev/kvm` opens.
     pub kvm: bool,
@@ -62,10 +66,12 @@ pub struct NodeState<'a> {
 #[must_use]
 pub fn wanted(state: &NodeState<'_>) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::from([
-        (SCHEDULABLE.to_owned(), state.schedulable.to_string()),
         (KSM.to_owned(), state.ksm.to_string()),
         (format!("{ARCHITECTURE}{}", architecture()), "true".to_owned()),
     ]);
+    if state.schedulable {
+        labels.insert(SCHEDULABLE.to_owned(), "true".to_owned());
+    }
     let Some(offer) = state.offer else { return labels };
     let mut family = |prefix: &str, names: &mut dyn Iterator<Item = &String>| {
         let fitting = names.filter(|name| is_name(name));
@@ -87,23 +93,44 @@ pub fn wanted(state: &NodeState<'_>) -> BTreeMap<String, String> {
     labels
 }
 
-/// What has to change for a node to have what is wanted: new values, and nothing for what is to go.
+/// What machines of this node asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    /// It is not known which machines there are.
+    Unknown,
+    /// Labels that the node selectors of their pods name.
+    Labels(&'a BTreeSet<String>),
+}
+
+impl Asked<'_> {
+    fn has(self, label: &str) -> bool {
+        match self {
+            Self::Unknown => true,
+            Self::Labels(labels) => labels.contains(label),
+        }
+    }
+}
+
+/// What has to change for a node to have what is wanted: new values, and nothing for what is to go. A label that a machine
+/// asked for stays; one that the node does not have is not set by asking.
 #[must_use]
 pub fn difference(
     node: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
     wanted: &BTreeMap<String, String>,
+    asked: Asked<'_>,
 ) -> BTreeMap<String, Option<String>> {
     let skipped = annotations.get(SKIP).is_some_and(|value| value == "true");
     let is_ours = |label: &str| if skipped { label == SCHEDULABLE } else { belongs_to_agent(label) };
     let set = wanted.iter().filter(|(label, value)| is_ours(label) && node.get(*label) != Some(value));
-    let gone = node.keys().filter(|label| is_ours(label) && !wanted.contains_key(*label));
+    let may_go = |label: &str| is_ours(label) && label != SCHEDULABLE && !asked.has(label);
+    let gone = node.keys().filter(|label| may_go(label) && !wanted.contains_key(*label));
     set.map(|(label, value)| (label.clone(), Some(value.clone())))
         .chain(gone.map(|label| (label.clone(), None)))
         .collect()
 }
 
-fn belongs_to_agent(label: &str) -> bool {
+pub(crate) fn belongs_to_agent(label: &str) -> bool {
     SINGLE.contains(&label) || FAMILIES.iter().any(|family| label.starts_with(family))
 }
 
@@ -167,6 +194,8 @@ mod tests {
         let emulated = NodeOffer { accelerator: Accelerator::Tcg, ..offer() };
         assert!(labels(Some(&emulated), false).contains_key("cpu-model.node.kubevirt.io/qemu64"));
         assert_eq!(labels(None, true).len(), 3);
+        let early = wanted(&NodeState { offer: None, schedulable: false, kvm: true, ksm: false });
+        assert!(!early.contains_key(SCHEDULABLE), "{early:?}");
     }
 
     #[test]
@@ -181,12 +210,14 @@ mod tests {
         let mut node = wanted.clone();
         let none = BTreeMap::new();
         node.insert("kubernetes.io/os".into(), "linux".into());
-        assert!(difference(&node, &none, &wanted).is_empty());
+        let nobody = BTreeSet::new();
+        let of_nobody = Asked::Labels(&nobody);
+        assert!(difference(&node, &none, &wanted, of_nobody).is_empty());
         node.insert("cpu-model.node.kubevirt.io/EPYC".into(), "true".into());
         node.insert("kubevirt.io/sev".into(), "".into());
         node.insert("kubevirt.io/theirs".into(), "".into());
         node.insert(SCHEDULABLE.into(), "false".into());
-        let changes = difference(&node, &none, &wanted);
+        let changes = difference(&node, &none, &wanted, of_nobody);
         let expected = [
             ("cpu-model.node.kubevirt.io/EPYC".to_owned(), None),
             (SCHEDULABLE.to_owned(), Some("true".to_owned())),
@@ -194,6 +225,25 @@ mod tests {
         ];
         assert_eq!(changes, BTreeMap::from(expected));
         let skip = BTreeMap::from([(SKIP.to_owned(), "true".to_owned())]);
-        assert_eq!(difference(&node, &skip, &wanted).into_keys().collect::<Vec<_>>(), [SCHEDULABLE]);
+        assert_eq!(difference(&node, &skip, &wanted, of_nobody).into_keys().collect::<Vec<_>>(), [SCHEDULABLE]);
+    }
+    #[test]
+    fn what_a_machine_asked_for_stays_as_long_as_it_runs() {
+        let none = BTreeMap::new();
+        let wanted = labels(Some(&offer()), false);
+        let mut node = wanted.clone();
+        node.insert("cpu-model.node.kubevirt.io/EPYC".into(), "true".into());
+        let asked = names(&["cpu-model.node.kubevirt.io/EPYC", "cpu-model.node.kubevirt.io/Never"]);
+        assert!(difference(&node, &none, &wanted, Asked::Labels(&asked)).is_empty(), "kept, and nothing is added");
+        assert!(difference(&node, &none, &wanted, Asked::Unknown).is_empty(), "nobody knows yet who runs");
+        assert_eq!(difference(&node, &none, &wanted, Asked::Labels(&BTreeSet::new())).len(), 1);
+    }
+
+    #[test]
+    fn a_kubelet_that_is_away_takes_nothing_back() {
+        let none = BTreeMap::new();
+        let away = wanted(&NodeState { offer: None, schedulable: false, kvm: true, ksm: false });
+        let node = labels(None, true);
+        assert!(difference(&node, &none, &away, Asked::Labels(&BTreeSet::new())).is_empty());
     }
 }

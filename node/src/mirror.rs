@@ -38,6 +38,11 @@ impl<V: Clone> Mirror<V> {
         self.state().entries.get(uid).cloned()
     }
 
+    /// Every object.
+    pub fn all(&self) -> Vec<V> {
+        self.state().entries.values().cloned().collect()
+    }
+
     /// Whether the API server has said everything once.
     pub fn is_known(&self) -> bool {
         self.state().known

@@ -1,11 +1,14 @@
 //! Launcher pods of this node, as much of them as is needed here. Pure.
 
+use std::collections::BTreeSet;
+
 use garboard_launcher::report::claims::{self, Claims};
 use garboard_launcher::report::condition::{UNPAUSED, condition, reported};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::identity::PodUid;
+use crate::labels::belongs_to_agent;
 use garboard_api::metadata::label;
 
 /// Value of the label [`label::COMPONENT`] on launcher pods.
@@ -22,6 +25,8 @@ pub struct LauncherPod {
     pub name: String,
     /// Its addresses, the first one first.
     pub addresses: Vec<String>,
+    /// Labels of the agent's that its node selector names, as long as it is not over.
+    pub needs: BTreeSet<String>,
     /// What the controller says of its claims.
     pub claims: Claims,
     /// `status` of its condition [`UNPAUSED`].
@@ -57,12 +62,20 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
         namespace: metadata.namespace.clone()?,
         name: metadata.name.clone()?,
         addresses: addresses.into_iter().flatten().map(|address| address.ip.clone()).collect(),
+        needs: needs(pod),
         claims: claims::said(pod),
         unpaused: condition(pod, UNPAUSED).map(|one| one.status.clone()),
         is_reported: reported(pod, &owner.uid).is_some(),
         vmi: owner.name.clone(),
         vmi_uid: owner.uid.clone(),
     })
+}
+
+fn needs(pod: &Pod) -> BTreeSet<String> {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    let is_over = matches!(phase, Some("Succeeded" | "Failed"));
+    let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.as_ref()).filter(|_| !is_over);
+    selector.into_iter().flat_map(|selector| selector.keys()).filter(|key| belongs_to_agent(key)).cloned().collect()
 }
 
 fn is_vmi(owner: &OwnerReference) -> bool {
@@ -86,7 +99,8 @@ pub(crate) mod tests {
                 "ownerReferences": [{"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
                     "name": "vm", "uid": VMI, "controller": true}],
             },
-            "spec": {"nodeName": "node-1", "containers": []},
+            "spec": {"nodeName": "node-1", "containers": [], "nodeSelector": {
+                "kubernetes.io/arch": "amd64", "machine-type.node.kubevirt.io/q35": "true"}},
             "status": {"podIPs": [{"ip": "10.244.1.7"}, {"ip": "fd00::7"}],
                 "conditions": [{"type": UNPAUSED, "status": "True"}]},
         }))
@@ -99,6 +113,10 @@ pub(crate) mod tests {
         assert_eq!((pod.vmi.as_str(), pod.vmi_uid.as_str()), ("vm", VMI));
         assert_eq!(pod.addresses, ["10.244.1.7", "fd00::7"]);
         assert_eq!(pod.unpaused.as_deref(), Some("True"));
+        assert_eq!(pod.needs.into_iter().collect::<Vec<_>>(), ["machine-type.node.kubevirt.io/q35"]);
+        let mut over = example();
+        over.status.as_mut().unwrap().phase = Some("Failed".into());
+        assert!(launcher_pod(&over, "node-1").unwrap().needs.is_empty());
     }
 
     #[test]

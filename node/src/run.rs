@@ -48,7 +48,7 @@ pub async fn run(args: Args, looker: Looker) -> anyhow::Result<()> {
 
     let api = ApiServer::new(client, &args.node_name);
     let setting = Setting { cluster: api.clone(), node: args.node_name.clone(), pods: Arc::clone(&pods), vmis };
-    let server = Server::new(Processes::of_this_node(looker), pods, Writer::new(setting));
+    let server = Server::new(Processes::of_this_node(looker), Arc::clone(&pods), Writer::new(setting));
     let socket = args.agent_directory.join(AGENT_SOCKET);
     let listener = server::listen(&socket).with_context(|| format!("listen at {}", socket.display()))?;
     let serving = tokio::spawn(server.serve(listener));
@@ -63,7 +63,7 @@ pub async fn run(args: Args, looker: Looker) -> anyhow::Result<()> {
     // Only now: whoever is given a device finds the agent's socket.
     tokio::spawn(device::serve(plugins, registered));
     let [(_, kvm), ..] = health.clone();
-    let sources = Sources { offer: heartbeat::read_offer(&args.offer), registered: is_registered, kvm };
+    let sources = Sources { offer: heartbeat::read_offer(&args.offer), registered: is_registered, kvm, pods };
     tokio::spawn(heartbeat::beat(api, args.node_name.clone(), sources));
     tokio::spawn(keep_facts(args.agent_directory, health));
 

@@ -88,6 +88,7 @@ fn launcher() -> LauncherPod {
         namespace: "default".into(),
         name: "virt-launcher-vm-abc".into(),
         addresses: vec!["10.244.1.7".into()],
+        needs: Default::default(),
         claims: Default::default(),
         unpaused: None,
         is_reported: false,
