@@ -15,7 +15,7 @@ use garboard_api::metadata::label;
 use garboard_api::v1::VirtualMachineInstanceSpec;
 use garboard_api::v1::cdi::DataVolumeTemplateSpec;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::core::{DynamicObject, ObjectMeta, TypeMeta};
+use kube::core::{DynamicObject, ObjectMeta, Status, TypeMeta};
 use kube::discovery::ApiResource;
 use kube::{Api, Client};
 use serde_json::{Value, json};
@@ -123,11 +123,21 @@ pub async fn observe<'a>(
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
     let mut fillings = Fillings::new();
     for name in names {
-        let volume = volumes.get_opt(name).await.map_err(while_trying("get a DataVolume"))?;
+        let volume = match volumes.get(name).await {
+            Ok(volume) => Some(volume),
+            Err(kube::Error::Api(status)) if is_absent(&status) => None,
+            Err(error) => return Err(while_trying("get a DataVolume")(error)),
+        };
         let claim = claims.get_opt(name).await.map_err(while_trying("get the claim of a DataVolume"))?;
         fillings.insert(name.to_owned(), filling(volume.as_ref().map(|volume| &volume.data), claim.as_ref()));
     }
     Ok(fillings)
+}
+
+/// Whether there is no such object, or no such kind: of that the API server tells with a plain text, which the client takes
+/// for no answer of Kubernetes' own.
+pub(crate) fn is_absent(status: &Status) -> bool {
+    status.code == 404
 }
 
 /// How far one is; a claim without a DataVolume was filled by somebody else, or is one whose DataVolume was tidied away.

@@ -136,7 +136,7 @@ async fn make_data_volume(
         }
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         // The kind, not the object.
-        Err(kube::Error::Api(status)) if status.is_not_found() => {
+        Err(kube::Error::Api(status)) if data_volumes::is_absent(&status) => {
             Err(ReconcileError::Refused { sentence: data_volumes::NO_IMPORTER.to_owned() })
         }
         Err(error) => Err(while_trying("create a DataVolume")(error)),
