@@ -5,7 +5,7 @@
 
 use super::diagnosis::{Diagnosis, Finding, Health, Verdict, seen};
 use super::facts::Facts;
-use super::rules::{containers, ending, lifecycle, refused, running, scheduling, surroundings};
+use super::rules::{containers, data_volumes, ending, lifecycle, refused, running, scheduling, surroundings};
 
 type Rule = fn(&Facts) -> Option<Finding>;
 
@@ -14,6 +14,7 @@ const RULES: &[Rule] = &[
     lifecycle::not_found,
     surroundings::node_lost,
     lifecycle::deletion,
+    data_volumes::unfilled,
     refused::instance,
     refused::field_or_claim,
     refused::pod,

@@ -49,6 +49,8 @@ pub(crate) enum Verdict {
     ClaimMissing,
     /// A claim has no volume.
     ClaimUnbound,
+    /// A DataVolume is not filled.
+    DataVolume,
     /// A field cannot be realised.
     FieldRefused,
     /// The namespace's Pod Security refuses the pod.

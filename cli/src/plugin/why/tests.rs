@@ -83,6 +83,14 @@ fn unscheduled(message: &str) -> Value {
     json!({"vmi": vmi("Scheduling", json!([])), "pods": pod(Value::Null, json!({"phase": "Pending", "conditions": [condition]}))})
 }
 
+/// A machine without an instance, and what it says.
+fn unfilled(kind: &str, reason: &str, message: &str) -> Value {
+    let status = if kind == "Failure" { "True" } else { "False" };
+    let condition =
+        json!([{"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": AGO}]);
+    json!({"vm": {"spec": {"runStrategy": "Always"}, "status": {"conditions": condition}}})
+}
+
 /// The pod of `unscheduled`, with a node selector that the controller added.
 fn asks_for(label: &str) -> Value {
     let message = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.";
@@ -203,6 +211,27 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             Verdict::NoNodeMatches,
             Health::Wrong,
             "spec.template.spec.nodeSelector: disk=ssd",
+        ),
+        (
+            "DataVolume that is filled",
+            unfilled("DataVolumesReady", "NotAllDVsReady", "the DataVolume root is being filled: ImportInProgress"),
+            Verdict::DataVolume,
+            Health::Waiting,
+            "is being filled: ImportInProgress",
+        ),
+        (
+            "DataVolume that failed",
+            unfilled("Failure", "FailedDataVolumeImport", "the DataVolume root cannot be filled: 404"),
+            Verdict::DataVolume,
+            Health::Wrong,
+            "cannot be filled: 404",
+        ),
+        (
+            "no importer",
+            unfilled("Failure", "FailedCreate", "could not make the DataVolume root: this cluster has no Importer"),
+            Verdict::DataVolume,
+            Health::Wrong,
+            "has no Importer",
         ),
         (
             "CPU model",

@@ -1,6 +1,7 @@
 //! The rules, by what they look at.
 
 pub(super) mod containers;
+pub(super) mod data_volumes;
 pub(super) mod ending;
 pub(super) mod lifecycle;
 pub(super) mod refused;

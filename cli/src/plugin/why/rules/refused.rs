@@ -5,6 +5,8 @@ use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 use crate::plugin::why::diagnosis::{Finding, Verdict, seen};
 use crate::plugin::why::facts::{Condition, Facts, when};
 
+/// How the controller begins where the API server does not take an instance.
+const NOT_MADE: &str = "could not make the VirtualMachineInstance: ";
 /// Of a message of the API server, this much is told.
 const LONGEST: usize = 400;
 
@@ -13,8 +15,13 @@ pub(crate) fn instance(facts: &Facts) -> Option<Finding> {
     if facts.vmi.is_some() {
         return None;
     }
-    let (place, message, since) = match facts.of_vm("Failure").filter(|each| each.reason == "FailedCreate") {
-        Some(condition) => ("conditions[Failure] FailedCreate", bounded(&condition.message), condition.since),
+    let is_of_another = |each: &Condition| each.message.starts_with(super::data_volumes::NOT_MADE);
+    let told = facts.of_vm("Failure").filter(|each| each.reason == "FailedCreate" && !is_of_another(each));
+    let (place, message, since) = match told {
+        Some(condition) => {
+            let words = condition.message.strip_prefix(NOT_MADE).unwrap_or(&condition.message);
+            ("conditions[Failure] FailedCreate", bounded(words), condition.since)
+        }
         None => {
             let event = failure(facts, "VirtualMachine")?;
             ("event FailedCreate", message_of(event), when(event))
