@@ -114,6 +114,7 @@ impl PodRefusal {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoClaim { .. } => "FailedPvcNotFound",
+            Self::DataVolume { filling: Filling::Missing, .. } => "FailedPvcNotFound",
             Self::DataVolume { filling: Filling::Failed(_), .. } => "FailedDataVolumeImport",
             Self::DataVolume { .. } => "NotAllDVsReady",
             Self::ClaimLeaves { .. } => "BackendStorageNotReady",

@@ -119,7 +119,11 @@ fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> &'st
 
 /// What a DataVolume keeps a machine from.
 fn obstacle(world: &World) -> Option<&'static str> {
-    match data_volumes::obstacle(&world.fillings)?.1 {
+    let (name, filling) = data_volumes::obstacle(&world.fillings)?;
+    let mut brought =
+        world.vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
+    match filling {
+        Filling::Missing if !brought.any(|each| each == name) => Some(word::NO_CLAIM),
         Filling::Failed(_) => Some(word::DATA_VOLUME_ERROR),
         Filling::WaitsForConsumer => Some(word::WAITS_FOR_BINDING),
         Filling::Missing | Filling::UnderWay(_) => Some(word::PROVISIONING),

@@ -210,6 +210,10 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
     let said = decide(&bringing("Always", Failed("the server says 404".to_owned()))).status.conditions;
     let failure = said.iter().find(|each| each.r#type == "Failure").unwrap();
     assert!(failure.message.as_deref().unwrap().contains("root cannot be filled: the server says 404"));
+    // One that is somebody else's to make.
+    let mut named = bringing("Always", Missing);
+    named.vm.spec.data_volume_templates.clear();
+    assert_eq!((steps(&decide(&named)), printed(&named).as_str()), (vec![], "ErrorPvcNotFound"));
     // A machine that runs is not stopped by what becomes of its DataVolume.
     let mut running = bringing("Always", Missing);
     running.vmi = Some(instance(&running, Phase::Running));
