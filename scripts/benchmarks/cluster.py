@@ -54,18 +54,31 @@ class Watch:
             return self.seen[name, word]
 
 
-def bare_pod(name, with_volume=False):
-    """With a volume it is like most pods: those have at least a token. A kubelet looks every 300 ms whether volumes are
-    there, and not at all where there are none."""
+def bare_pod(name, volumes=(), device=None):
+    """Two containers of which nothing is expected."""
     container = {"image": PAUSE, "imagePullPolicy": "IfNotPresent", "securityContext": {
         "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}, "runAsNonRoot": True, "runAsUser": 107,
         "seccompProfile": {"type": "RuntimeDefault"}}}
-    shared = {"volumes": [{"name": "shared", "emptyDir": {"medium": "Memory"}}]} if with_volume else {}
-    container |= {"volumeMounts": [{"name": "shared", "mountPath": "/shared"}]} if with_volume else {}
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": shared | {
-        "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False,
-        "initContainers": [container | {"name": "sidecar", "restartPolicy": "Always"}],
-        "containers": [container | {"name": "main"}]}}
+    named = [{"name": f"volume{number}"} | volume for number, volume in enumerate(volumes)]
+    sidecar = container | {"name": "sidecar", "restartPolicy": "Always",
+                           "volumeMounts": [{"name": each["name"], "mountPath": f"/{each['name']}"} for each in named]}
+    if device:
+        sidecar["resources"] = {"limits": {device: "1"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": NAMESPACE}, "spec": {
+        "terminationGracePeriodSeconds": 0, "automountServiceAccountToken": False, "volumes": named,
+        "initContainers": [sidecar],
+        "containers": [container | {"name": "main", "volumeMounts": sidecar["volumeMounts"][:1]}]}}
+
+
+# What the two containers of a pod come with. With a volume it is like most pods: those have at least a token. A kubelet looks
+# every 300 ms whether volumes are there, and not at all where there are none. A launcher's has three, and a device.
+IN_MEMORY = {"emptyDir": {"medium": "Memory"}}
+LABELS = {"downwardAPI": {"items": [{"path": "name", "fieldRef": {"fieldPath": "metadata.name"}}]}}
+KINDS = {
+    "bare": {},
+    "sharing": {"volumes": [IN_MEMORY]},
+    "shaped": {"volumes": [IN_MEMORY, {"emptyDir": {}}, LABELS], "device": "devices.kubevirt.io/tun"},
+}
 
 
 def halting(name):
@@ -82,11 +95,11 @@ def in_turns(cluster, rounds):
     pods = Watch(cluster, "pods", '.status.conditions[?(@.type=="Ready")].status')
     vms, vmis = Watch(cluster, "vm", ".status.printableStatus"), Watch(cluster, "vmi", ".status.phase")
     ready = Watch(cluster, "vmi", '.status.conditions[?(@.type=="Ready")].status')
-    bare, sharing, running, is_ready = [], [], [], []
+    of_pods, running, is_ready = {kind: [] for kind in KINDS}, [], []
     for number in range(rounds):
-        for kind, times in (("bare", bare), ("sharing", sharing)):
+        for kind, times in of_pods.items():
             name = f"{kind}-{number}"
-            cluster.apply(bare_pod(name, with_volume=kind == "sharing"))
+            cluster.apply(bare_pod(name, **KINDS[kind]))
             times.append(pods.at(name, "True") - pods.at(name))
             cluster.kubectl("delete", "pod", name)
         name = f"round-{number}"
@@ -96,7 +109,7 @@ def in_turns(cluster, rounds):
         is_ready.append(ready.at(name, "True") - created)
         vms.at(name, "Running")
         cluster.remove(name)
-    return bare, sharing, running, is_ready
+    return of_pods, running, is_ready
 
 
 def writes_of_starts(cluster, number):
@@ -135,7 +148,7 @@ def many(cluster, number):
     vmis, pods = Watch(cluster, "vmi", ".status.phase"), Watch(cluster, "pods", '.status.conditions[?(@.type=="Ready")].status')
     names = [f"many-{each}" for each in range(number)]
     began = time.monotonic()
-    cluster.apply(*(bare_pod(name, with_volume=True) for name in names))
+    cluster.apply(*(bare_pod(name, **KINDS["sharing"]) for name in names))
     of_pods = sorted(pods.at(name, "True", 900) - began for name in names)
     cluster.kubectl("delete", "pod", *names)
     before = {part: processes(f"garboard-{part}") for part in before}
@@ -168,14 +181,16 @@ def main():
     options = parser.parse_args()
     with kube(options.cluster, "bench", options.hello) as cluster:
         cluster.install()
-        bare, sharing, running, is_ready = in_turns(cluster, options.rounds)
+        of_pods, running, is_ready = in_turns(cluster, options.rounds)
         counted = writes_of_starts(cluster, 5)
         rows = [
-            ["bare pod of two containers: created → Ready", f"{figures.summary(bare)} s"],
-            ["the same with a volume that both share: created → Ready", f"{figures.summary(sharing)} s"],
+            ["bare pod of two containers: created → Ready", f"{figures.summary(of_pods['bare'])} s"],
+            ["the same with a volume that both share: created → Ready", f"{figures.summary(of_pods['sharing'])} s"],
+            ["the same with what a launcher pod has, three volumes and a device", f"{figures.summary(of_pods['shaped'])} s"],
             ["machine: created → Running", f"{figures.summary(running)} s"],
-            ["… against the bare pod", figures.ratio(running, bare)],
-            ["… against the one with a volume", figures.ratio(running, sharing)],
+            ["… against the bare pod", figures.ratio(running, of_pods["bare"])],
+            ["… against the one with a volume", figures.ratio(running, of_pods["sharing"])],
+            ["… against the one with what a launcher pod has", figures.ratio(running, of_pods["shaped"])],
             ["machine: created → Ready", f"{figures.summary(is_ready)} s"],
         ]
         if options.many:
