@@ -246,7 +246,7 @@ class Kube:
             self.cluster("load", archive)
 
     def install(self):
-        self.kubectl("apply", "--server-side", "-f", REPOSITORY / "deploy/garboard.yaml", namespace=None)
+        self.kubectl("apply", "-f", REPOSITORY / "deploy/garboard.yaml", namespace=None)
         for what in "deployment/garboard-controller", "daemonset/garboard-node":
             self.kubectl("rollout", "status", what, f"--timeout={PATIENCE:.0f}s", namespace="garboard")
         # This machine's guests are interpreted.

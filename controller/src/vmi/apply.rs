@@ -48,7 +48,9 @@ fn made_by(step: &Step) -> Option<(&'static str, &'static str)> {
     match step {
         Step::CreatePod(_) => Some((FAILED_CREATE, "pod")),
         Step::CreateClaim(_) => Some(("FailedBackendStorageCreate", "claim")),
-        Step::DeletePod { .. } | Step::RemoveFinalizer { .. } | Step::Complain { .. } => None,
+        Step::DeletePod { .. } | Step::TakeBackPod { .. } | Step::RemoveFinalizer { .. } | Step::Complain { .. } => {
+            None
+        }
     }
 }
 
@@ -79,20 +81,17 @@ async fn take(
             Err(error) => return Err(while_trying("create the launcher pod")(error)),
         },
         Step::DeletePod { name, uid } => {
-            let only_this = Preconditions { uid: Some(uid.clone()), resource_version: None };
-            let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
-            match pods.delete(name, &params).await {
-                Ok(_) => {
-                    context
-                        .tell(
-                            &vmi.object_ref(&()),
-                            EventType::Normal,
-                            ("SuccessfulDelete", format!("removes the pod {name}")),
-                        )
-                        .await
-                }
-                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-                Err(error) => return Err(while_trying("delete the launcher pod")(error)),
+            if delete(&pods, name, uid).await? {
+                let note = format!("removes the pod {name}");
+                context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulDelete", note)).await;
+            }
+        }
+        Step::TakeBackPod { name, uid: pod_uid, why } => {
+            // First: what is not remembered would be taken for a pod that somebody removed.
+            leader.memory.turned_away(uid);
+            if delete(&pods, name, pod_uid).await? {
+                let note = format!("the kubelet would not have the pod {name}, which is made again: {why}");
+                context.tell(&vmi.object_ref(&()), EventType::Warning, (FAILED_CREATE, note)).await;
             }
         }
         Step::RemoveFinalizer { rest } => {
@@ -110,6 +109,17 @@ async fn take(
         }
     }
     Ok(())
+}
+
+/// Deletes this very pod; tells whether it was there.
+async fn delete(pods: &Api<Pod>, name: &str, uid: &str) -> Result<bool, ReconcileError> {
+    let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
+    let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
+    match pods.delete(name, &params).await {
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(false),
+        Err(error) => Err(while_trying("delete the launcher pod")(error)),
+    }
 }
 
 /// Status and labels in one write, if anything of them differs: applied as this controller's own, so that what the node

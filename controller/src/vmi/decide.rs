@@ -23,7 +23,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::memory::Trace;
-use super::{start, status};
+use super::{start, status, turned_away};
 use crate::data_volumes::{self, Fillings};
 use crate::pod::{self, LauncherImage, PodInput, PodRefusal};
 use crate::time::elapsed;
@@ -89,6 +89,15 @@ pub enum Step {
         /// Its UID.
         uid: String,
     },
+    /// Remove a pod that its kubelet would not have; another one follows.
+    TakeBackPod {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+        /// What the kubelet said.
+        why: String,
+    },
     /// Let the instance's object go.
     RemoveFinalizer {
         /// Those that stay.
@@ -115,8 +124,11 @@ pub fn decide(world: &World) -> Decision {
     };
     if world.vmi.metadata.deletion_timestamp.is_some() {
         leave(world, &mut decision);
-    } else if !Phase::of(&world.vmi).is_final() && world.pod.is_none() {
-        begin(world, &mut decision);
+    } else if !Phase::of(&world.vmi).is_final() {
+        match &world.pod {
+            None => begin(world, &mut decision),
+            Some(pod) => decision.steps.extend(turned_away::step(world, pod)),
+        }
     }
     status::fill(world, &mut decision);
     if let Some(rest) = start::quiet_for(world, &decision) {
@@ -147,9 +159,11 @@ fn leave(world: &World, decision: &mut Decision) {
     }
 }
 
-/// A pod, unless there was one before: an instance has one pod in its life.
+/// A pod, unless there was one before: an instance has one pod in its life, except one that a kubelet would not have.
 fn begin(world: &World, decision: &mut Decision) {
-    if Phase::of(&world.vmi) != Phase::Pending || world.trace.made.is_some() {
+    let had_one = Phase::of(&world.vmi) != Phase::Pending || world.trace.made.is_some();
+    let gets_another = world.trace.turned_away && status::may_still_run(world).is_none();
+    if had_one && !gets_another {
         return;
     }
     // An earlier leader may have made a pod that was taken away by force: then its QEMU may still run.

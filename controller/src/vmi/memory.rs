@@ -16,6 +16,8 @@ pub struct Trace {
     pub placed: Option<bool>,
     /// Since when this leader knows it to be gone.
     pub missing: Option<Timestamp>,
+    /// A kubelet would not have it, and this leader took it back: the instance gets another one.
+    pub turned_away: bool,
 }
 
 /// Of all instances that are on their way, by UID.
@@ -39,7 +41,17 @@ impl Memory {
 
     /// A pod was made.
     pub fn made(&self, vmi_uid: &str, now: Timestamp) {
-        self.traces().entry(vmi_uid.to_owned()).or_default().made.get_or_insert(now);
+        let mut traces = self.traces();
+        let trace = traces.entry(vmi_uid.to_owned()).or_default();
+        if trace.turned_away {
+            *trace = Trace::default();
+        }
+        trace.made.get_or_insert(now);
+    }
+
+    /// A pod was taken back, because a kubelet would not have it.
+    pub fn turned_away(&self, vmi_uid: &str) {
+        self.traces().entry(vmi_uid.to_owned()).or_default().turned_away = true;
     }
 
     /// A pod is there, on a node or not.
@@ -85,9 +97,13 @@ mod tests {
         memory.made("a", at(1));
         memory.made("a", at(2));
         assert_eq!(memory.seen("a", true).placed, Some(true));
-        assert_eq!(memory.seen("a", false), Trace { made: Some(at(1)), placed: Some(true), missing: None });
+        assert_eq!(memory.seen("a", false), Trace { made: Some(at(1)), placed: Some(true), ..Trace::default() });
         assert_eq!(memory.missing("a", at(3)).missing, Some(at(3)));
         assert_eq!(memory.missing("a", at(4)).missing, Some(at(3)));
+        memory.turned_away("a");
+        assert!(memory.of("a").turned_away);
+        memory.made("a", at(12));
+        assert_eq!(memory.of("a"), Trace { made: Some(at(12)), ..Trace::default() });
         memory.forget("a");
         assert_eq!(memory.of("a"), Trace::default());
     }

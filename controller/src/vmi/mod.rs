@@ -8,6 +8,7 @@ mod observe;
 mod readiness;
 mod start;
 pub mod status;
+mod turned_away;
 
 use std::sync::Arc;
 

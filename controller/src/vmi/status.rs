@@ -10,6 +10,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use super::decide::{Decision, KILLED_BY_FORCE, LAST_REPORT, Step, World};
 use super::readiness::{forget, readiness, set};
 use super::start::by_report;
+use super::turned_away::is_turned_away;
 use crate::pod::PodRefusal;
 use crate::time::{elapsed, stamp};
 
@@ -23,7 +24,7 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
     let phase = match &world.pod {
         _ if before.is_final() => before,
         Some(pod) => of_pod(world, pod, before, decision),
-        None if makes_pod => Phase::Scheduling,
+        None if makes_pod => before.max(Phase::Scheduling),
         None if before > Phase::Pending || world.trace.made.is_some() => without_pod(world, before, decision),
         None => before,
     };
@@ -58,6 +59,7 @@ fn of_pod(world: &World, pod: &Pod, before: Phase, decision: &mut Decision) -> P
     }
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
     match phase {
+        _ if is_turned_away(world, pod) => before,
         "Succeeded" | "Failed" => after_the_end(world, pod, before, decision),
         _ if before >= Phase::Scheduled => before,
         _ if node(pod).is_some() && sidecar_runs(pod) => Phase::Scheduled,

@@ -71,7 +71,7 @@ fn a_new_instance_gets_one_pod() {
     assert_eq!(made.metadata.name.as_deref(), Some("virt-launcher-vm-01234567"));
     assert_eq!((phase(&decision), decision.recheck), ("Pending", Some(QUICK)), "a quick start is told of once");
     // It is gone before anybody told of it.
-    world.trace = Trace { made: Some(world.now), placed: None, missing: Some(world.now) };
+    world.trace = Trace { made: Some(world.now), placed: None, missing: Some(world.now), ..Trace::default() };
     let waiting = decide(&world);
     assert_eq!((phase(&waiting), waiting.recheck), ("Pending", Some(KILLED_BY_FORCE)));
     assert_eq!(waiting.steps, []);
@@ -81,6 +81,29 @@ fn a_new_instance_gets_one_pod() {
     let over = decide(&world);
     assert_eq!(phase(&over), "Failed");
     assert_eq!(over.steps, [], "it does not get another");
+}
+
+#[test]
+fn a_pod_that_a_kubelet_would_not_have_is_made_again_when_nothing_of_it_can_run() {
+    let mut world = world(json!([]));
+    world.trace = Trace { made: Some(world.now), placed: Some(true), ..Trace::default() };
+    let refused = json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"});
+    world.pod = Some(pod(refused.clone()));
+    let decision = decide(&world);
+    assert!(matches!(decision.steps.as_slice(), [Step::TakeBackPod { why, .. }] if why == "no healthy devices"));
+    assert_ne!(decision.status.phase.as_deref(), Some("Failed"));
+    // It goes.
+    world.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(world.now));
+    assert_eq!(decide(&world).steps, []);
+    world.trace.turned_away = true;
+    (world.pod, world.trace.missing) = (None, Some(world.now));
+    assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(KILLED_BY_FORCE)), "it may have run");
+    world.now = Timestamp::from_second(1008).unwrap();
+    assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]));
+    // A guest that was heard of has had its run.
+    world.pod = Some(pod(refused));
+    world.vmi.status.get_or_insert_default().phase = Some("Running".to_owned());
+    assert!(!decide(&world).steps.iter().any(|step| matches!(step, Step::TakeBackPod { .. })));
 }
 
 #[test]
@@ -118,7 +141,7 @@ fn an_instance_waits_for_a_data_volume_and_says_so() {
 #[test]
 fn an_image_that_cannot_be_pulled_is_told_until_it_can() {
     let mut world = world(json!([]));
-    world.trace = Trace { made: Some(world.now), placed: Some(true), missing: None };
+    world.trace = Trace { made: Some(world.now), placed: Some(true), missing: None, ..Trace::default() };
     let waiting = |reason: &str| {
         let state = json!({"waiting": {"reason": reason, "message": "no such host"}});
         pod(json!({"phase": "Pending", "initContainerStatuses": [{"name": "launcher", "image": "", "imageID": "",
@@ -193,7 +216,7 @@ fn reporting() -> Value {
 #[test]
 fn a_quick_start_becomes_running_in_one_write() {
     let mut world = world(json!([]));
-    world.trace = Trace { made: Some(world.now), placed: Some(true), missing: None };
+    world.trace = Trace { made: Some(world.now), placed: Some(true), missing: None, ..Trace::default() };
     world.pod = Some(pod(json!({"phase": "Pending", "conditions": []})));
     assert_eq!((phase(&decide(&world)), decide(&world).recheck), ("Pending", Some(QUICK)));
     world.vmi.metadata.creation_timestamp = Some(Time(Timestamp::from_second(995).unwrap()));
@@ -220,7 +243,7 @@ fn a_quick_start_becomes_running_in_one_write() {
 #[test]
 fn a_start_that_takes_long_is_told_step_by_step() {
     let mut world = world(json!([]));
-    world.trace = Trace { made: Some(Timestamp::from_second(990).unwrap()), placed: Some(true), missing: None };
+    world.trace = Trace { made: Some(Timestamp::from_second(990).unwrap()), placed: Some(true), ..Trace::default() };
     world.pod = Some(pod(json!({"phase": "Pending", "conditions": []})));
     assert_eq!(phase(&decide(&world)), "Scheduling");
     // So is one that another leader began, and one that has no node.

@@ -1,0 +1,39 @@
+//! Pods that a kubelet would not have. Pure.
+//!
+//! A scheduler and a kubelet may disagree for a moment: a kubelet that has just started again does not have the devices of
+//! its node yet, and one that is shutting down takes nothing. The pod is over then although nothing was wrong with the
+//! machine, and a machine that is to run once would never run. So the pod is taken back and made again, in its name, when
+//! everything that may have run of it is surely gone (`status::may_still_run`): a kubelet that starts again judges pods that
+//! run, too, and says the same words of those it ends.
+
+use garboard_api::Phase;
+use garboard_launcher::report::condition;
+use k8s_openapi::api::core::v1::Pod;
+
+use super::decide::{Step, World};
+
+/// Reasons of a kubelet that has nothing against the machine.
+const REASONS: [&str; 3] = ["UnexpectedAdmissionError", "NodeAffinity", "NodeShutdown"];
+/// Beginning of its reasons for a lack of something that others took meanwhile.
+const OUT_OF: &str = "OutOf";
+
+/// Whether the pod was turned away before anybody heard of its guest.
+pub(super) fn is_turned_away(world: &World, pod: &Pod) -> bool {
+    let Some(status) = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Failed")) else {
+        return false;
+    };
+    let reason = status.reason.as_deref().unwrap_or_default();
+    let is_kubelets = REASONS.contains(&reason) || reason.starts_with(OUT_OF);
+    let uid = world.vmi.metadata.uid.as_deref().unwrap_or_default();
+    is_kubelets && Phase::of(&world.vmi) < Phase::Running && condition::reported(pod, uid).is_none()
+}
+
+/// Taking it back, if that was not done yet.
+pub(super) fn step(world: &World, pod: &Pod) -> Option<Step> {
+    if pod.metadata.deletion_timestamp.is_some() || !is_turned_away(world, pod) {
+        return None;
+    }
+    let status = pod.status.as_ref()?;
+    let why = status.message.clone().or(status.reason.clone()).unwrap_or_default();
+    Some(Step::TakeBackPod { name: pod.metadata.name.clone()?, uid: pod.metadata.uid.clone()?, why })
+}
