@@ -137,7 +137,11 @@ class Kube:
 
     def processes(self, name, program):
         """Numbers, as the host counts, of a program's processes in the pod of a machine."""
-        pod, found = self.pod(name)["metadata"]["uid"], []
+        return self.processes_of(self.pod(name)["metadata"]["uid"], program)
+
+    def processes_of(self, pod, program):
+        """The same of a pod's UID."""
+        found = []
         for entry in pathlib.Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 if (entry / "comm").read_text().startswith(program[:15]) and pod in (entry / "cgroup").read_text():
