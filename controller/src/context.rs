@@ -123,12 +123,13 @@ impl ReconcileError {
         match self {
             Self::Overtaken => Duration::from_millis(50),
             // Who refuses a thing refuses it again; something else has to change first.
-            Self::Api { .. } | Self::Refused { .. } if self.refusal().is_some() => Duration::from_secs(10),
-            Self::Refused { .. } | Self::Api { .. } | Self::Incomplete { .. } => Duration::from_secs(2),
+            Self::Api { .. } if self.refusal().is_some() => Duration::from_secs(10),
+            Self::Refused { .. } => Duration::from_secs(10),
+            Self::Api { .. } | Self::Incomplete { .. } => Duration::from_secs(2),
         }
     }
 
-    /// The API server's words, if it was asked and refused.
+    /// Why a thing cannot be had: the API server's words, if it was asked and refused, or our own.
     #[must_use]
     pub fn refusal(&self) -> Option<&str> {
         if let Self::Refused { sentence } = self {

@@ -121,6 +121,12 @@ impl PodRefusal {
             Self::Plan(_) | Self::NotRealised { .. } | Self::Invalid { .. } | Self::Order(_) => "FailedCreate",
         }
     }
+
+    /// Whether a claim is only not filled yet: that has a condition of its own, and nothing is warned of.
+    #[must_use]
+    pub fn is_unfilled(&self) -> bool {
+        matches!(self, Self::DataVolume { filling: Filling::UnderWay(_) | Filling::WaitsForConsumer, .. })
+    }
 }
 
 /// The name of an instance's pod. It follows from the UID, so that there is never a second one, whatever a cache says.
@@ -131,14 +137,6 @@ pub fn name(vmi: &VirtualMachineInstance) -> Option<String> {
     let room = LONGEST_NAME - "virt-launcher--".len() - digest.len();
     let kept: String = name.chars().take(room).collect();
     Some(format!("virt-launcher-{kept}-{digest}"))
-}
-
-impl PodRefusal {
-    /// Whether it will pass by itself.
-    #[must_use]
-    pub fn is_patient(&self) -> bool {
-        matches!(self, Self::DataVolume { filling: Filling::UnderWay(_) | Filling::WaitsForConsumer, .. })
-    }
 }
 
 /// How long a pod has from the order to go until it is killed, seconds.

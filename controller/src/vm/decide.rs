@@ -179,7 +179,6 @@ fn is_owned(world: &World) -> bool {
 
 fn follow_strategy(world: &World, decision: &mut Decision) {
     let Some(strategy) = RunStrategy::of(&world.vm) else { return };
-    bring_data_volumes(world, decision);
     if let Some(vmi) = &world.vmi {
         if vmi.metadata.deletion_timestamp.is_some() {
             return;
@@ -191,6 +190,7 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
         }
         return;
     }
+    bring_data_volumes(world, decision);
     answer_requests(&mut decision.status);
     if matches!(strategy, RunStrategy::Halted | RunStrategy::Manual) {
         decision.status.run_strategy = Some(strategy.word().to_owned());
@@ -200,7 +200,8 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
     }
 }
 
-/// Whether the machine is to run or not: its data may take long to come.
+/// Whether the machine is to run or not: its data may take long to come. One that has an instance has its disks, and must not
+/// be kept from its stop by a DataVolume that is refused.
 fn bring_data_volumes(world: &World, decision: &mut Decision) {
     for template in &world.vm.spec.data_volume_templates {
         let name = template.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
@@ -233,7 +234,7 @@ fn remember_failure(strategy: RunStrategy, vmi: &VirtualMachineInstance, status:
     }
 }
 
-fn wants_start(world: &World, strategy: RunStrategy) -> bool {
+pub(super) fn wants_start(world: &World, strategy: RunStrategy) -> bool {
     let asked = requests(world).iter().any(|request| request.action == "Start");
     let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
     match strategy {

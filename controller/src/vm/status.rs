@@ -8,7 +8,7 @@ use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition,
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use jiff::Timestamp;
 
-use super::decide::{World, instance};
+use super::decide::{World, instance, wants_start};
 use crate::data_volumes::{self, Filling};
 use crate::time::{elapsed, stamp};
 use crate::vmi::decide::QUICK;
@@ -92,7 +92,8 @@ fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> &'st
         return word::TERMINATING;
     }
     let Some(vmi) = &world.vmi else {
-        if let Some(word) = obstacle(world).filter(|_| wants_to_run(world) || starts) {
+        let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| wants_start(world, strategy));
+        if let Some(word) = obstacle(world).filter(|_| is_wanted) {
             return word;
         }
         return match (starts, has_failed(status), wants_to_run(world)) {

@@ -188,10 +188,12 @@ fn bringing(strategy: &str, filling: Filling) -> World {
 #[test]
 fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
     use Filling::{Done, Failed, Missing, UnderWay, WaitsForConsumer};
-    let rows: [(&str, Filling, &[&str], &str); 7] = [
+    let rows: [(&str, Filling, &[&str], &str); 9] = [
         ("Always", Missing, &["bring"], "Provisioning"),
         ("Halted", Missing, &["bring"], "Stopped"),
         ("Always", UnderWay("ImportInProgress".to_owned()), &[], "Provisioning"),
+        ("Once", UnderWay("ImportInProgress".to_owned()), &[], "Provisioning"),
+        ("Manual", UnderWay("ImportInProgress".to_owned()), &[], "Stopped"),
         ("Always", WaitsForConsumer, &[], "WaitingForVolumeBinding"),
         ("Always", Failed("404".to_owned()), &[], "DataVolumeError"),
         ("Always", Done, &["create"], "Starting"),
@@ -204,7 +206,7 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
         let printed = decision.status.printable_status.as_deref();
         // A quick start is told of once.
         assert_eq!(printed.unwrap_or("Starting"), word, "{strategy} {filling:?}");
-        let waits = strategy == "Always" && filling != Done;
+        let waits = ["Always", "Once"].contains(&strategy) && filling != Done;
         assert_eq!(decision.recheck == Some(crate::data_volumes::ASK_AGAIN), waits, "{strategy} {filling:?}");
     }
     let said = decide(&bringing("Always", Failed("the server says 404".to_owned()))).status.conditions;
@@ -217,8 +219,11 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
     // A machine that runs is not stopped by what becomes of its DataVolume.
     let mut running = bringing("Always", Missing);
     running.vmi = Some(instance(&running, Phase::Running));
-    assert_eq!(steps(&decide(&running)), ["bring"]);
+    assert_eq!(steps(&decide(&running)), Vec::<&str>::new());
     assert_eq!(printed(&running), "Running");
+    let mut stopping = bringing("Halted", Missing);
+    stopping.vmi = Some(instance(&stopping, Phase::Running));
+    assert_eq!(steps(&decide(&stopping)), ["delete"]);
 }
 
 #[test]

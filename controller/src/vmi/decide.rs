@@ -161,7 +161,7 @@ fn leave(world: &World, decision: &mut Decision) {
 
 /// A pod, unless there was one before: an instance has one pod in its life, except one that a kubelet would not have.
 fn begin(world: &World, decision: &mut Decision) {
-    let had_one = Phase::of(&world.vmi) != Phase::Pending || world.trace.made.is_some();
+    let had_one = Phase::of(&world.vmi) != Phase::Pending || world.trace.had_pod();
     let gets_another = world.trace.turned_away && status::may_still_run(world).is_none();
     if had_one && !gets_another {
         return;
@@ -182,7 +182,7 @@ fn begin(world: &World, decision: &mut Decision) {
         Err(refusal) => {
             status::refuse(world, &refusal, &mut decision.status);
             let (reason, message) = (refusal.reason(), refusal.to_string());
-            if !refusal.is_patient() && !status::is_known(&world.vmi, reason, &message) {
+            if !refusal.is_unfilled() && !status::is_known(&world.vmi, reason, &message) {
                 decision.steps.push(Step::Complain { reason, message });
             }
             // A claim may come.

@@ -20,6 +20,14 @@ pub struct Trace {
     pub turned_away: bool,
 }
 
+impl Trace {
+    /// Whether there was a pod, as far as this leader remembers: one that it made, or took back, whoever had made it.
+    #[must_use]
+    pub const fn had_pod(&self) -> bool {
+        self.made.is_some() || self.turned_away
+    }
+}
+
 /// Of all instances that are on their way, by UID.
 #[derive(Debug)]
 pub struct Memory {

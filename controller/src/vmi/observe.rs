@@ -49,7 +49,7 @@ fn trace(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: 
         _ if phase.is_final() => memory.forget(uid),
         Some(_) if phase >= Phase::Scheduled && !memory.of(uid).turned_away => memory.forget(uid),
         Some(pod) => return memory.seen(uid, super::status::node(pod).is_some()),
-        None if phase > Phase::Pending || memory.of(uid).made.is_some() => return memory.missing(uid, now),
+        None if phase > Phase::Pending || memory.of(uid).had_pod() => return memory.missing(uid, now),
         None => {}
     }
     memory.of(uid)

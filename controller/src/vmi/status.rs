@@ -25,7 +25,7 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
         _ if before.is_final() => before,
         Some(pod) => of_pod(world, pod, before, decision),
         None if makes_pod => before.max(Phase::Scheduling),
-        None if before > Phase::Pending || world.trace.made.is_some() => without_pod(world, before, decision),
+        None if before > Phase::Pending || world.trace.had_pod() => without_pod(world, before, decision),
         None => before,
     };
     match world.pod.as_ref().and_then(unpullable) {
@@ -78,7 +78,7 @@ fn without_pod(world: &World, before: Phase, decision: &mut Decision) -> Phase {
 /// has no QEMU.
 pub(super) fn may_still_run(world: &World) -> Option<Duration> {
     let phase = Phase::of(&world.vmi);
-    let had_pod = phase > Phase::Pending || world.trace.made.is_some();
+    let had_pod = phase > Phase::Pending || world.trace.had_pod();
     let was_placed = phase >= Phase::Scheduled || world.trace.placed != Some(false);
     if world.pod.is_some() || phase.is_final() || !had_pod || !was_placed {
         return None;
@@ -158,7 +158,7 @@ fn place(world: &World, phase: Phase, decision: &mut Decision) {
 
 /// Why there is no pod.
 pub(super) fn refuse(world: &World, refusal: &PodRefusal, status: &mut VirtualMachineInstanceStatus) {
-    let kind = if refusal.is_patient() { DATA_VOLUMES } else { "Synchronized" };
+    let kind = if refusal.is_unfilled() { DATA_VOLUMES } else { "Synchronized" };
     set(world.now, status, (kind, "False"), (refusal.reason(), &refusal.to_string()));
 }
 

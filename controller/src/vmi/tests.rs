@@ -98,6 +98,9 @@ fn a_pod_that_a_kubelet_would_not_have_is_made_again_when_nothing_of_it_can_run(
     world.trace.turned_away = true;
     (world.pod, world.trace.missing) = (None, Some(world.now));
     assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(KILLED_BY_FORCE)), "it may have run");
+    // Also one that an earlier leader had made.
+    world.trace.made = None;
+    assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(KILLED_BY_FORCE)));
     world.now = Timestamp::from_second(1008).unwrap();
     assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]));
     // A guest that was heard of has had its run.
