@@ -16,6 +16,8 @@ pub mod label {
 
 /// Labels of nodes: beginnings, what follows names what a node offers, and the value is `true`.
 pub mod node_label {
+    use crate::names::label_value_problem;
+
     /// Whether machines may be scheduled there; whole.
     pub const SCHEDULABLE: &str = "kubevirt.io/schedulable";
     /// A CPU model of which guests get every feature.
@@ -25,16 +27,11 @@ pub mod node_label {
     /// A machine type, or an alias of one.
     pub const MACHINE_TYPE: &str = "machine-type.node.kubevirt.io/";
 
-    /// The longest name of a label after its slash, bytes.
-    const LONGEST_NAME: usize = 63;
-
     /// Whether Kubernetes takes it as what follows: a node cannot be labelled with anything else, nor asked for it.
     #[must_use]
     pub fn is_name(name: &str) -> bool {
-        let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
-        let outer = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-        let bytes = name.as_bytes();
-        bytes.len() <= LONGEST_NAME && bytes.iter().copied().all(inner) && outer(bytes.first()) && outer(bytes.last())
+        // After its slash a key has what a value has, and is not empty.
+        !name.is_empty() && label_value_problem(name).is_none()
     }
 }
 

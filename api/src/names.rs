@@ -10,7 +10,7 @@ use std::str::FromStr;
 /// The longest DNS label, in bytes (RFC 1123).
 const LABEL_MAX: usize = 63;
 /// The longest DNS subdomain, in bytes (RFC 1123).
-const SUBDOMAIN_MAX: usize = 253;
+pub(crate) const SUBDOMAIN_MAX: usize = 253;
 /// The longest port name, in bytes (RFC 6335, an IANA service name).
 const PORT_NAME_MAX: usize = 15;
 

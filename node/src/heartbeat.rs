@@ -57,7 +57,7 @@ pub fn read_offer(path: &Path) -> Option<NodeOffer> {
 
 /// Gives signs until the task is dropped, and soon when the kubelet takes the node's devices or KVM comes or goes.
 pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
-    // The kubelet takes a moment; a node need not be called unusable for that time.
+    // The kubelet takes a moment: one write instead of two.
     let _ = tokio::time::timeout(SETTLING, sources.registered.wait_for(|registered| *registered)).await;
     let mut known = Known::default();
     loop {
@@ -71,13 +71,14 @@ pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
         };
         let changed = tokio::select! {
             () = tokio::time::sleep(pause) => continue,
-            changed = sources.registered.changed() => changed,
+            // Once is enough: what the kubelet forgets changes no label.
+            changed = sources.registered.changed(), if !known.registered => changed,
             changed = sources.kvm.changed() => changed,
         };
         if changed.is_err() {
             return;
         }
-        // A kubelet that starts again forgets the devices and takes them at once.
+        // A device that comes or goes may do so more than once.
         tokio::time::sleep(SETTLING).await;
     }
 }

@@ -8,10 +8,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::metadata::label;
+use crate::names::SUBDOMAIN_MAX;
 use crate::v1::{AccessCredential, DomainSpec, Network, Present, UtilityVolume, VirtualMachineInstanceStatus, Volume};
-
-/// The longest name of a claim, bytes.
-const LONGEST_NAME: usize = 253;
 
 /// One run of a guest: one QEMU process in one pod. It ends when the guest ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -45,7 +43,7 @@ impl VirtualMachineInstanceSpec {
         let loader = self.domain.firmware.as_ref()?.bootloader.as_ref()?;
         loader.efi.as_ref().filter(|efi| efi.persistent == Some(true))?;
         let prefix = label::PERSISTENT_STATE_FOR;
-        let room = LONGEST_NAME - prefix.len() - 1;
+        let room = SUBDOMAIN_MAX - prefix.len() - 1;
         Some(format!("{prefix}-{}", machine.get(..room).unwrap_or(machine)))
     }
 }

@@ -1,11 +1,13 @@
 //! What is known of a VirtualMachine, asked afresh: a cache that lags would make it start twice.
 
+use std::collections::BTreeSet;
+
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use kube::Api;
 
 use super::decide::World;
 use crate::context::{Context, ReconcileError, while_trying};
-use crate::data_volumes;
+use crate::data_volumes::{self, observe};
 
 pub(super) async fn observe(context: &Context, vm: &VirtualMachine) -> Result<World, ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
@@ -16,7 +18,9 @@ pub(super) async fn observe(context: &Context, vm: &VirtualMachine) -> Result<Wo
     let spec = vm.spec.template.spec.as_ref();
     let named = spec.into_iter().flat_map(data_volumes::names);
     let brought = vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
-    let fillings = data_volumes::observe(&context.client, namespace, named.chain(brought)).await?;
+    let names: BTreeSet<&str> = named.chain(brought).collect();
+    let claims = observe::claims(&context.client, namespace, names.iter().map(|name| (*name).to_owned())).await?;
+    let fillings = observe::fillings(&context.client, namespace, names.into_iter(), &claims).await?;
     Ok(World {
         vm: vm.clone(),
         vmi,

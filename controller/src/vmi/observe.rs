@@ -1,16 +1,15 @@
 //! What is known of a VirtualMachineInstance, asked afresh.
 
-use std::collections::BTreeMap;
-
 use garboard_api::{Phase, VirtualMachineInstance};
-use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 
 use super::Leader;
 use super::decide::World;
 use super::memory::Trace;
 use crate::context::{Context, ReconcileError, while_trying};
-use crate::data_volumes;
+use crate::data_volumes::observe::{self, Claims};
+use crate::data_volumes::{self, Fillings};
 use crate::pod::{self, LauncherImage};
 
 pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<World, ReconcileError> {
@@ -20,9 +19,7 @@ pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
     let name = pod::name(vmi).ok_or(missing("a name or UID"))?;
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     let pod = pods.get_opt(&name).await.map_err(while_trying("get the launcher pod"))?;
-    let claims = if pod.is_some() { BTreeMap::new() } else { claims(context, vmi, namespace).await? };
-    let named: Vec<&str> = if pod.is_some() { Vec::new() } else { data_volumes::names(&vmi.spec).collect() };
-    let fillings = data_volumes::observe(&context.client, namespace, named.into_iter()).await?;
+    let (claims, fillings) = if pod.is_some() { Default::default() } else { storage(context, vmi, namespace).await? };
     let settings = context.settings.borrow().clone();
     let now = jiff::Timestamp::now();
     Ok(World {
@@ -55,18 +52,15 @@ fn trace(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: 
     memory.of(uid)
 }
 
-/// The claims the instance names; one that does not exist is not in the answer.
-async fn claims(
+/// The claims the instance names, and how far those are that are filled first.
+async fn storage(
     context: &Context,
     vmi: &VirtualMachineInstance,
     namespace: &str,
-) -> Result<BTreeMap<String, PersistentVolumeClaim>, ReconcileError> {
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(context.client.clone(), namespace);
-    let mut found = BTreeMap::new();
-    for name in vmi.spec.claims(vmi.metadata.name.as_deref().unwrap_or_default()) {
-        if let Some(claim) = api.get_opt(&name).await.map_err(while_trying("get a PersistentVolumeClaim"))? {
-            found.insert(name, claim);
-        }
-    }
-    Ok(found)
+) -> Result<(Claims, Fillings), ReconcileError> {
+    let names = vmi.spec.claims(vmi.metadata.name.as_deref().unwrap_or_default());
+    let claims = observe::claims(&context.client, namespace, names).await?;
+    let named = data_volumes::names(&vmi.spec);
+    let fillings = observe::fillings(&context.client, namespace, named, &claims).await?;
+    Ok((claims, fillings))
 }

@@ -220,6 +220,16 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             "is being filled: ImportInProgress",
         ),
         (
+            "DataVolume of a machine that is not to run",
+            with(
+                unfilled("DataVolumesReady", "NotAllDVsReady", "the DataVolume root is being filled: Pending"),
+                json!({"vm": {"spec": {"runStrategy": "Halted"}}}),
+            ),
+            Verdict::Halted,
+            Health::Well,
+            "",
+        ),
+        (
             "DataVolume that failed",
             unfilled("Failure", "FailedDataVolumeImport", "the DataVolume root cannot be filled: 404"),
             Verdict::DataVolume,

@@ -1,5 +1,7 @@
 //! Machines that wait for a DataVolume.
 
+use garboard_api::run_strategy::RunStrategy;
+
 use super::refused::bounded;
 use crate::plugin::why::diagnosis::{Finding, Verdict, seen};
 use crate::plugin::why::facts::{Condition, Facts};
@@ -9,6 +11,9 @@ pub(super) const NOT_MADE: &str = "could not make the DataVolume ";
 
 /// One of its DataVolumes is not there, not filled, or will never be.
 pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
+    if facts.strategy() == Some(RunStrategy::Halted) {
+        return None;
+    }
     let (object, condition, kind) = told(facts)?;
     let message = bounded(&condition.message);
     let name = message.split("DataVolume ").nth(1).and_then(|rest| rest.split([' ', ':']).next()).unwrap_or_default();
@@ -31,15 +36,16 @@ pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
 fn told(facts: &Facts) -> Option<(String, Condition, &'static str)> {
     let is_about =
         |condition: &Condition| condition.reason == "FailedDataVolumeImport" || condition.message.starts_with(NOT_MADE);
-    let of_vm = || facts.of_vm("Failure").filter(is_about).map(|found| (found, "Failure"));
-    let waits = |found: &Condition| found.status == "False";
-    let of_vm =
-        of_vm().or_else(|| facts.of_vm("DataVolumesReady").filter(waits).map(|found| (found, "DataVolumesReady")));
-    if let Some((condition, kind)) = of_vm {
-        return Some((format!("vm/{}", facts.name), condition, kind));
-    }
-    let of_vmi = facts.of_vmi("Synchronized").filter(is_about).map(|found| (found, "Synchronized"));
-    let of_vmi =
-        of_vmi.or_else(|| facts.of_vmi("DataVolumesReady").filter(waits).map(|found| (found, "DataVolumesReady")));
-    of_vmi.map(|(condition, kind)| (format!("vmi/{}", facts.name), condition, kind))
+    let waits = |condition: &Condition| condition.status == "False";
+    let of_vm = [
+        (facts.of_vm("Failure").filter(is_about), "Failure"),
+        (facts.of_vm("DataVolumesReady").filter(waits), "DataVolumesReady"),
+    ];
+    let of_vmi = [
+        (facts.of_vmi("Synchronized").filter(is_about), "Synchronized"),
+        (facts.of_vmi("DataVolumesReady").filter(waits), "DataVolumesReady"),
+    ];
+    let of = |kind: &'static str| move |(condition, name)| (format!("{kind}/{}", facts.name), condition, name);
+    let all = of_vm.into_iter().map(of("vm")).chain(of_vmi.into_iter().map(of("vmi")));
+    all.into_iter().find_map(|(object, condition, name): (_, Option<Condition>, _)| Some((object, condition?, name)))
 }

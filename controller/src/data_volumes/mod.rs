@@ -1,11 +1,13 @@
 //! DataVolumes: claims that the Containerized Data Importer fills. Garboard makes those that a machine brings along, and
-//! starts nothing on a claim that is still being filled. Decisions here are pure; [`observe`] asks the API server.
+//! starts nothing on a claim that is still being filled. Pure, but for [`observe`].
 //!
 //! The importer is another project's, and a cluster may have none: then a claim of the DataVolume's name takes its place, as
 //! on a bare host. Who may read what a DataVolume is made of, the importer asks of whoever made it; our account may read
 //! nothing, so that no machine clones what is in another namespace.
 //!
 //! Nobody watches them: a watch of a kind that may not exist is a source of noise. What waits for one asks every [`ASK_AGAIN`].
+
+pub(crate) mod observe;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,10 +19,7 @@ use garboard_api::v1::cdi::DataVolumeTemplateSpec;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::core::{DynamicObject, ObjectMeta, Status, TypeMeta};
 use kube::discovery::ApiResource;
-use kube::{Api, Client};
 use serde_json::{Value, json};
-
-use crate::context::{ReconcileError, while_trying};
 
 /// Until an importer is asked again how far it is.
 pub const ASK_AGAIN: Duration = Duration::from_secs(2);
@@ -108,30 +107,6 @@ pub fn of_template(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> Dy
         },
         data: json!({ "spec": template.spec }),
     }
-}
-
-/// Asks how far these are.
-///
-/// # Errors
-/// [`ReconcileError::Api`].
-pub async fn observe<'a>(
-    client: &Client,
-    namespace: &str,
-    names: impl Iterator<Item = &'a str>,
-) -> Result<Fillings, ReconcileError> {
-    let volumes: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource());
-    let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
-    let mut fillings = Fillings::new();
-    for name in names {
-        let volume = match volumes.get(name).await {
-            Ok(volume) => Some(volume),
-            Err(kube::Error::Api(status)) if is_absent(&status) => None,
-            Err(error) => return Err(while_trying("get a DataVolume")(error)),
-        };
-        let claim = claims.get_opt(name).await.map_err(while_trying("get the claim of a DataVolume"))?;
-        fillings.insert(name.to_owned(), filling(volume.as_ref().map(|volume| &volume.data), claim.as_ref()));
-    }
-    Ok(fillings)
 }
 
 /// Whether there is no such object, or no such kind: of that the API server tells with a plain text, which the client takes
