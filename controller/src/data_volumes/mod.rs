@@ -1,5 +1,5 @@
 //! DataVolumes: claims that the Containerized Data Importer fills. Garboard makes those that a machine brings along, and
-//! starts nothing on a claim that is still being filled. Pure, but for [`observe`].
+//! starts nothing on a claim that is still being filled. Pure, but for `observe`.
 //!
 //! The importer is another project's, and a cluster may have none: then a claim of the DataVolume's name takes its place, as
 //! on a bare host. Who may read what a DataVolume is made of, the importer asks of whoever made it; our account may read
