@@ -16,7 +16,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(REPOSITORY / "tests/model"))
 
 from history import findings  # noqa: E402
-from host import Report, Skipped  # noqa: E402
+from garboard import Skipped  # noqa: E402
+from report import Report  # noqa: E402
 from recorder import Recorder  # noqa: E402
 from terminal import Failure  # noqa: E402
 
@@ -367,13 +368,12 @@ def play(cluster, scenes, words, always=""):
             report.ok(name + (f": {note}" if note else ""))
         except Skipped as skipped:
             report.skip(f"{name}: {skipped}")
-        except (Failure, OSError, LookupError, ValueError, TypeError, subprocess.SubprocessError) as failure:
+        except Exception as failure:  # whatever it is, the scenes after this one are played
             report.fail(name, f"{type(failure).__name__}: {failure}")
             explain(cluster)
             if name == always:
                 break
-    print(f"{report.passed} passed, {report.failed} failed, {report.skipped} skipped")
-    return 1 if report.failed else 0
+    return report.sums()
 
 
 def explain(cluster):

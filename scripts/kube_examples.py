@@ -6,7 +6,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from host import CACHE, EXAMPLES, Skipped
+from garboard import CACHE, EXAMPLES, Skipped
 from kube import NAMESPACE, Failure
 
 QEMU_USER = 107

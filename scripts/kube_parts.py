@@ -6,7 +6,7 @@ import os
 import pathlib
 import tempfile
 
-from host import EXAMPLES
+from garboard import EXAMPLES
 from kube import HELLO, NAMESPACE, Failure, machine
 from kube_examples import volume
 from kube_volumes import QEMU_USER, WORDS

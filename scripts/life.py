@@ -1,56 +1,30 @@
-"""One machine on a host of its own, for the checks of its life: the command with its own directories, the machine's four
-processes, and the frame in which checks are run and counted."""
+"""One machine on this host, for the checks of its life: how it is described, and its four processes."""
 
 import json
 import os
 import pathlib
 import re
 import signal
-import subprocess
-import tempfile
-import time
-import uuid
+import sys
 
-from terminal import Failure, leftovers
+from garboard import PATIENT, Garboard
+from report import Report, play, room
+from terminal import Failure
 
 IMAGE = "registry.garboard.dev/hello:1"
-# From which the command makes the UID of a machine that has none (cli/src/subject.rs).
-IDENTITY_NAMESPACE = uuid.UUID("67617262-6f61-7264-8000-000000000001")
-# Generous: checks run beside compilers, and guests are emulated.
-PATIENCE = int(os.environ.get("GARBOARD_PATIENCE", "120"))
 
 
-def link_of(uid):
-    """The host's link of a machine (net/src/names.rs)."""
-    fingerprint = 0xCBF29CE484222325
-    for byte in uid.encode():
-        fingerprint = (fingerprint ^ byte) * 0x100000001B3 % 2**64
-    return f"gb{fingerprint >> 12:013x}"
-
-
-class Host:
-    """The command with directories of its own, and one machine."""
+class Host(Garboard):
+    """The command, and one machine."""
 
     def __init__(self, garboard, image, directory):
-        self.garboard, self.image, self.directory = garboard, image, pathlib.Path(directory)
         # Others may run machines here at the same time.
         self.name = f"life-{os.getpid()}"
-        self.uid = str(uuid.uuid5(IDENTITY_NAMESPACE, f"default/{self.name}"))
-        self.environment = os.environ | {"GARBOARD_RUNTIME_DIR": f"{directory}/run",
-                                         "GARBOARD_STATE_DIR": f"{directory}/state"}
-        self.machine = self.directory / "run/default" / self.name
+        self.id = f"default/{self.name}"
+        super().__init__(garboard, directory, [self.id])
+        self.image = image
+        self.machine = self.home(self.id)
         self.shared = self.machine / "shared"
-        self.before = leftovers(str(directory))
-
-    def call(self, *arguments, **options):
-        return subprocess.run([self.garboard, *arguments], env=self.environment, capture_output=True, text=True,
-                              timeout=PATIENCE, stdin=subprocess.DEVNULL, **options)
-
-    def run(self, *arguments, fails=False):
-        done = self.call(*arguments)
-        if (done.returncode != 0) != fails:
-            raise Failure(f"garboard {' '.join(arguments)} ended with {done.returncode}: {done.stdout}{done.stderr}")
-        return done.stdout + done.stderr
 
     def manifest(self, tests="", words="", **domain):
         """The machine as a file. `tests` are behaviours of the hello guest, `words` more of its kernel's arguments,
@@ -62,8 +36,7 @@ class Host:
                 "terminationGracePeriodSeconds": 30}
         if tests is not None:
             container = {"image": IMAGE, "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd"}
-            # On a busy host the emulated timer is late, and the kernel would give up on it.
-            arguments = f"console=ttyS0 quiet cryptomgr.notests no_timer_check garboard.test={tests} {words}"
+            arguments = f"console=ttyS0 quiet {PATIENT} garboard.test={tests} {words}"
             spec["domain"]["firmware"] = {"kernelBoot": {"kernelArgs": arguments, "container": container}}
             devices["disks"] = [{"name": "root", "disk": {"bus": "virtio"}}]
             devices["interfaces"] = [{"name": "default", "masquerade": {}}]
@@ -84,24 +57,15 @@ class Host:
         return self.wait("a supervisor that answers", self.status)
 
     def status(self):
-        machines = json.loads(self.run("ps", "-o", "json"))
+        machines = self.machines()
         return machines[0].get("status") if machines else None
 
-    def wait(self, what, holds, seconds=PATIENCE):
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
-            if found := holds():
-                return found
-            time.sleep(0.05)
-        raise Failure(f"{what}: not within {seconds} s; the serial log ends with {self.serial()[-300:]!r}; {self.circumstances()}")
-
     def circumstances(self):
-        """What there is of the machine, for whoever reads of a failure that does not come again."""
         programs = ("garboard", "garboard-launcher", "garboard-init", "qemu-system")
         alive = {program: [self.processor_time(each) for each in self.processes(program)] for program in programs}
-        told = subprocess.run([self.garboard, "ps", "-o", "json"], env=self.environment, capture_output=True, text=True, check=False)
         there = sorted(path.name for path in self.shared.glob("*"))
-        return f"processor seconds of its processes {alive}; files {there}; `garboard ps` says {told.stdout.strip()[-600:]}"
+        return (f"the serial log ends with {self.serial()[-300:]!r}; processor seconds of its processes {alive}; "
+                f"files {there}; {super().circumstances()}")
 
     @staticmethod
     def processor_time(process):
@@ -112,10 +76,7 @@ class Host:
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def serial(self):
-        try:
-            return (self.shared / "serial0.log").read_bytes()
-        except OSError:
-            return b""
+        return self.console(self.id)
 
     def wait_for(self, text):
         self.wait(f"`{text}` from the guest", lambda: text.encode() in self.serial())
@@ -167,61 +128,32 @@ class Host:
                 pass
 
     def records(self):
-        directory = self.directory / "state/records/default" / self.name
-        return sorted(directory.iterdir()) if directory.exists() else []
+        return self.recorded_runs(self.id)
 
-    def recorded_end(self):
-        self.wait("the end of the machine", lambda: not self.machine.exists())
-        return json.loads((self.records()[-1] / "journal.json").read_text())["ended"]
-
-    def is_ours(self, thing):
-        kind, _, name = thing.partition(" ")
-        if kind == "link":
-            return link_of(self.uid) in thing
-        if kind in ("mount", "cgroup") or thing.startswith("nft table"):
-            return any(mark in name for mark in (str(self.directory), self.name, self.uid))
-        return True
-
-    def wait_until_clean(self, seconds=30):
-        """Until nothing of this machine is there any more; what ends last ends shortly after the command that asked."""
-        end = time.monotonic() + seconds
-        while left := {thing for thing in leftovers(str(self.directory)) - self.before if self.is_ours(thing)}:
-            if time.monotonic() > end:
-                raise Failure("left behind:\n" + "\n".join(f"  {thing}" for thing in sorted(left)))
-            time.sleep(0.1)
+    def stop_everything(self):
+        for program in ("garboard-launcher", "garboard"):
+            self.kill(program, signal.SIGCONT)
+        super().stop_everything()
 
 
 def expect_end(host, cause, word=""):
     """The machine ends with this cause, and `word` in its sentence."""
-    ended = host.recorded_end()
+    ended = host.ended(host.id)
     if ended["cause"]["cause"] != cause or word not in ended["sentence"]:
         raise Failure(f"the run should have ended as {cause}{word and f' with {word!r}'}, not {ended}")
     return ended
 
 
 def run_checks(garboard, image, checks):
-    """Runs each (name, function of a Host) on a host of its own; prints the sums and answers with the exit code."""
-    passed = failed = 0
+    """Plays each (name, function of a Host), each with a machine of its own; those with ONLY in their names. Does not
+    return."""
+    report = Report()
     for name, check in checks:
         # For whoever mends one of them.
         if os.environ.get("ONLY", "") not in name:
             continue
-        # Short: a socket's path has at most 107 bytes.
-        with tempfile.TemporaryDirectory(prefix="gbl-") as directory:
-            os.chmod(directory, 0o755)  # the machine's own user must get through
-            host, began = Host(garboard, image, directory), time.monotonic()
-            try:
-                note = check(host)
-                host.wait_until_clean()
-                passed += 1
-                print(f"  ok  {name}{note and f': {note}' or ''} ({time.monotonic() - began:.1f} s)", flush=True)
-            except (Failure, ValueError, TypeError, KeyError, IndexError, OSError, subprocess.SubprocessError) as failure:
-                failed += 1
-                print(f"  FAILED  {name}: {type(failure).__name__}: {failure}", flush=True)
-                if keep := os.environ.get("GARBOARD_KEEP"):
-                    subprocess.run(["cp", "-a", directory, f"{keep}/{name.replace(' ', '-')}"], check=False)
-                for program in ("garboard-launcher", "garboard"):
-                    host.kill(program, signal.SIGCONT)
-                subprocess.run([garboard, "stop", "--force", host.name], env=host.environment, capture_output=True, check=False)
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
+        with room("gbl-") as directory:
+            note = play(report, name, Host(garboard, image, directory), check)
+            if note is not None:
+                report.ok(name + (f": {note}" if note else ""))
+    sys.exit(report.sums())

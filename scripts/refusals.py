@@ -6,12 +6,11 @@ import os
 import pathlib
 import re
 import resource
-import shutil
 import subprocess
-import tempfile
-import time
 
-from terminal import Failure, leftovers
+from garboard import Garboard
+from report import room
+from terminal import Failure
 
 IMAGE = "registry.garboard.dev/bad:1"
 # What a program says to its author: a panic, a backtrace, a value as Rust prints it.
@@ -62,15 +61,13 @@ def written(manifest):
     return "\n---\n".join(json.dumps(document) for document in documents).encode()
 
 
-class Bench:
+class Bench(Garboard):
     """The command with directories of its own, and the count of what it did well."""
 
     def __init__(self, garboard, image, directory):
-        self.garboard, self.image, self.directory = garboard, image, pathlib.Path(directory)
-        self.passed, self.failures, self.rows = 0, [], 0
-        self.environment = os.environ | {
-            "GARBOARD_RUNTIME_DIR": f"{directory}/run", "GARBOARD_STATE_DIR": f"{directory}/state",
-            "GARBOARD_CACHE_DIR": f"{directory}/cache", "HOME": str(directory)}
+        super().__init__(garboard, directory, ["default/refused"])
+        self.image, self.passed, self.failures, self.rows = image, 0, [], 0
+        self.environment |= {"GARBOARD_CACHE_DIR": str(self.directory / "cache"), "HOME": str(self.directory)}
         self.environment.pop("DOCKER_CONFIG", None)
 
     def file(self, manifest):
@@ -80,16 +77,13 @@ class Bench:
         return path
 
     def start(self, *arguments, prefix=(), **environment):
-        command = [*prefix, self.garboard, *map(str, arguments)]
-        return subprocess.Popen(command, env=self.environment | environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                stdin=subprocess.DEVNULL, cwd=self.directory, preexec_fn=limited)
+        return subprocess.Popen([*prefix, *self.argv(*arguments)], env=self.environment | environment,
+                                stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL,
+                                cwd=self.directory, preexec_fn=limited)
 
-    def run(self, *arguments, seconds=60, **environment):
-        """A command that must succeed."""
-        code, out, complaint = finish(self.start(*arguments, **environment), seconds)
-        if code != 0:
-            raise Failure(f"garboard {' '.join(map(str, arguments))} ended with {code}: {out}{complaint}")
-        return out
+    def is_ours(self, thing):
+        """All of these namespaces is; control groups are shared with the whole host."""
+        return not thing.startswith("cgroup ") or super().is_ours(thing)
 
     def refuses(self, name, *patterns, manifest=None, run=None, code=2, options=(), seconds=60, prefix=(), **environment):
         """One row: the command must end with `code` and one clear sentence in which all the patterns are found."""
@@ -106,7 +100,7 @@ class Bench:
         except Failure as failure:
             self.failures.append(f"{name}: {failure}")
             print(f"        FAILED  {name}: {failure}", flush=True)
-            self.stop_all()
+            self.stop_everything()
 
     def expect(self, name, holds, what=""):
         """A row that is no refusal."""
@@ -116,10 +110,9 @@ class Bench:
             self.failures.append(f"{name}: {what}")
             print(f"        FAILED  {name}: {what}", flush=True)
 
-    def stop_all(self):
-        for machine in (self.directory / "run").glob("*/*"):
-            subprocess.run([self.garboard, "stop", "--force", f"{machine.parent.name}/{machine.name}"], timeout=60,
-                           env=self.environment, capture_output=True)
+    def stop_everything(self):
+        for machine in self.runtime.glob("*/*"):
+            self.call("stop", "--force", machine.relative_to(self.runtime), seconds=60)
 
 
 def limited():
@@ -172,34 +165,16 @@ class Mount:
         subprocess.run(["umount", str(self.path)], check=True)
 
 
-def ours(directory):
-    """What a machine of these tables could leave behind; control groups are shared with the whole host."""
-    return {thing for thing in leftovers(directory) if not thing.startswith("cgroup ") or "default_refused" in thing}
-
-
-def wait_until_nothing_is_left(directory, before, seconds=20):
-    end = time.monotonic() + seconds
-    while left := ours(directory) - before:
-        if time.monotonic() > end:
-            raise Failure("left behind:\n" + "\n".join(f"  {thing}" for thing in sorted(left)))
-        time.sleep(0.1)
-
-
 def in_room_of_its_own(garboard, image, table):
-    """Runs a table with directories of its own and looks what it leaves on this host. Gives passed and failures."""
-    # Short: a socket's path has at most 107 bytes.
-    directory = tempfile.mkdtemp(prefix="gbr-")
-    os.chmod(directory, 0o755)  # the machine's own user must get through
-    bench = Bench(garboard, image, directory)
-    before = ours(directory)
-    try:
-        table(bench)
-        wait_until_nothing_is_left(directory, before)
-        bench.passed += 1
-    except (Failure, OSError, ValueError, KeyError, subprocess.SubprocessError) as failure:
-        bench.failures.append(f"{table.__name__}: {failure}")
-        print(f"        FAILED  {table.__name__}: {failure}", flush=True)
-    finally:
-        bench.stop_all()
-        shutil.rmtree(directory, ignore_errors=True)
+    """Plays a table with directories of its own and looks what it leaves on this host. Gives passed and failures."""
+    with room("gbr-") as directory:
+        bench = Bench(garboard, image, directory)
+        try:
+            table(bench)
+            bench.expect_clean()
+            bench.passed += 1
+        except Exception as failure:  # whatever it is, the tables after this one are played
+            bench.failures.append(f"{table.__name__}: {failure}")
+            print(f"        FAILED  {table.__name__}: {failure}", flush=True)
+            bench.stop_everything()
     return bench.passed, bench.failures

@@ -9,7 +9,7 @@ import time
 import urllib.error
 import urllib.request
 
-from host import PATIENCE, free_port
+from garboard import PATIENCE, free_port
 from terminal import Failure
 
 SCRIPTS = pathlib.Path(__file__).resolve().parent
