@@ -80,9 +80,9 @@ async fn lead(candidate: &mut Candidate, context: &Context, settings: oneshot::R
     // Before the settings are known, a machine would be made by the wrong ones.
     let _ = settings.await;
     loop {
-        candidate.win().await;
+        let won = candidate.win().await;
         tokio::select! {
-            () = candidate.lose() => {}
+            () = candidate.lose(won) => {}
             () = certificates::run(context.clone()) => {}
             () = kubevirt::run(context.clone()) => {}
             () = vm::run(context.clone()) => {}

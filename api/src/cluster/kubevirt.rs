@@ -49,7 +49,7 @@ impl ClusterConfig {
             max_cpu_sockets: count(&live["maxCpuSockets"]),
             max_guest: quantity(&live["maxGuest"]),
             state_storage_class: text(&written["vmStateStorageClass"]),
-            may_fill_data_volumes: true,
+            is_cluster: true,
             emulation: match developer["useEmulation"].as_bool() {
                 Some(true) => Emulation::Permitted,
                 _ => Emulation::Refused,
@@ -152,7 +152,7 @@ mod tests {
         assert!(gates.contains(&Gate::PasstBinding) && !gates.contains(&Gate::HostDisk));
         assert_eq!(
             ClusterConfig::from_kubevirt(&json!({})),
-            ClusterConfig { gates, may_fill_data_volumes: true, ..ClusterConfig::offline() }
+            ClusterConfig { gates, is_cluster: true, ..ClusterConfig::offline() }
         );
     }
 }

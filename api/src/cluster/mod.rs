@@ -76,8 +76,8 @@ pub struct ClusterConfig {
     pub max_guest: Option<Quantity>,
     /// The storage class of claims for what firmware keeps. Default: none, which means the cluster's own.
     pub state_storage_class: Option<String>,
-    /// Whether something may fill DataVolumes: the Containerized Data Importer of a cluster. Default: no.
-    pub may_fill_data_volumes: bool,
+    /// Whether machines run on a cluster: DataVolumes may be filled there, and nodes are drained. Default: no.
+    pub is_cluster: bool,
     /// What a guest does on a node without KVM. Default: [`Emulation::Refused`].
     pub emulation: Emulation,
 }
@@ -102,7 +102,7 @@ impl ClusterConfig {
             max_cpu_sockets: None,
             max_guest: None,
             state_storage_class: None,
-            may_fill_data_volumes: false,
+            is_cluster: false,
             emulation: Emulation::Refused,
         }
     }

@@ -8,7 +8,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::{Metadata, Verdict, kubevirt, metadata, realised, validate_vm, validate_vmi};
+use super::subject::Subject;
+use super::{Metadata, Verdict, kubevirt, metadata, realised, scheduling, validate_vm, validate_vmi};
 use crate::cluster::ClusterConfig;
 use crate::defaults::{Identity, default_vm, default_vmi};
 use crate::fault::{Fault, FaultCode, FieldPath};
@@ -144,7 +145,8 @@ fn instance(mut vmi: VirtualMachineInstance, manifest: &Value, config: &ClusterC
     let mut faults = report.into_faults();
     name_the_volume(&mut faults, &vmi, written, "spec");
     let labelled = Metadata::of(Some(&vmi.metadata), FieldPath::from("metadata"));
-    let warnings = metadata::warnings(&labelled).into_iter().collect();
+    let subject = Subject { spec: &vmi.spec, at: FieldPath::from("spec"), config };
+    let warnings = metadata::warnings(&labelled).into_iter().chain(scheduling::warnings(&subject)).collect();
     let object = faults.is_empty().then(|| Object::VirtualMachineInstance(Box::new(vmi)));
     Admission { faults, warnings, object }
 }

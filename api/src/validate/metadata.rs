@@ -11,8 +11,8 @@ use super::subject::text;
 use crate::fault::{Fault, FieldPath};
 use crate::metadata::annotation;
 
-/// Labels that only our own controllers may write.
-const RESERVED: &[&str] = &[
+/// Labels that only our own controllers may write (KubeVirt's list).
+pub const RESERVED: &[&str] = &[
     "kubevirt.io/created-by",
     "kubevirt.io/install-strategy",
     "kubevirt.io/migrationJobUID",

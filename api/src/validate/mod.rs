@@ -55,6 +55,7 @@ mod volumes;
 
 pub use admit::{Admission, Object, admit, review};
 pub use kubevirt::duration;
+pub use metadata::RESERVED as RESERVED_LABELS;
 
 use uuid::Uuid;
 
@@ -104,6 +105,7 @@ pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> Verdict {
     let faults = report.into_faults();
     let mut warnings = vm::warnings(vm, config);
     warnings.extend(metadata::warnings(&labelled));
+    warnings.extend(scheduling::warnings(&subject));
     warnings.extend(
         refused_at_start(vm, config)
             .into_iter()

@@ -6,6 +6,7 @@ use super::names::{label_key_problem, label_value_problem, subdomain_problem};
 use super::report::{Report, duplicate, invalid, required, unsupported};
 use super::selectors::{Place, label_selector};
 use super::subject::{Subject, text};
+use crate::fault::Fault;
 use crate::suggest::one_of;
 
 const EVICTION_STRATEGIES: &[&str] = &["None", "LiveMigrate", "LiveMigrateIfPossible", "External"];
@@ -21,6 +22,18 @@ pub(crate) fn check(subject: &Subject<'_>, report: &mut Report) {
     tolerations(subject, report);
     spreading(subject, report);
     accounts(subject, report);
+}
+
+/// What an eviction strategy promises and a cluster does not keep.
+pub(crate) fn warnings(subject: &Subject<'_>) -> Option<Fault> {
+    let strategy = text(&subject.spec.eviction_strategy);
+    (subject.config.is_cluster && !matches!(strategy, "" | "None")).then(|| {
+        unsupported(
+            subject.path("evictionStrategy"),
+            "guests are not moved while they run: whoever drains their node has them powered down",
+        )
+        .instead("write `None`, or see to it that nobody drains the node unasked")
+    })
 }
 
 fn strategies(subject: &Subject<'_>, report: &mut Report) {
@@ -188,7 +201,9 @@ fn accounts(subject: &Subject<'_>, report: &mut Report) {
 mod tests {
     use serde_json::json;
 
-    use crate::validate::testing::{accepted, refused};
+    use crate::ClusterConfig;
+    use crate::validate::admit;
+    use crate::validate::testing::{accepted, changed, refused};
 
     #[test]
     fn strategies_and_grace() {
@@ -217,6 +232,16 @@ mod tests {
                 "less than none",
             ),
         ]);
+    }
+
+    #[test]
+    fn a_cluster_says_that_nothing_is_moved() {
+        let vmi = changed(&[("spec.evictionStrategy", json!("LiveMigrate"))]);
+        let paths = |config: &ClusterConfig| -> Vec<String> {
+            admit(&vmi, config).warnings.iter().map(|fault| fault.path.to_string()).collect()
+        };
+        assert_eq!(paths(&ClusterConfig::from_kubevirt(&json!({}))), ["spec.evictionStrategy"]);
+        assert_eq!(paths(&ClusterConfig::offline()), Vec::<String>::new(), "nobody drains a bare host");
     }
 
     #[test]

@@ -48,7 +48,13 @@ pub(crate) fn warnings(vm: &VirtualMachine, config: &ClusterConfig) -> Vec<Fault
                 .instead(format!("write `runStrategy: {strategy}`")),
         );
     }
-    let unfilled = if config.may_fill_data_volumes { 0 } else { vm.spec.data_volume_templates.len() };
+    if config.is_cluster && text(&vm.spec.update_volumes_strategy) == "Migration" {
+        warnings.push(
+            unsupported(at.child("updateVolumesStrategy"), "disks are not moved while their guest runs")
+                .instead("write `Replacement`: the next start takes the new volumes"),
+        );
+    }
+    let unfilled = if config.is_cluster { 0 } else { vm.spec.data_volume_templates.len() };
     for index in 0..unfilled {
         warnings.push(
             unsupported(at.child("dataVolumeTemplates").index(index), "without a cluster nothing fills a data volume")

@@ -4,6 +4,7 @@
 
 use super::addresses::image_path_problem;
 use super::cloud_init;
+use super::names::subdomain_problem;
 use super::report::{Report, duplicate, invalid, not_found, required, unsupported};
 use super::subject::{Subject, text};
 use crate::cluster::Gate;
@@ -90,12 +91,20 @@ fn once(list: &FieldPath, source: &str, count: usize, report: &mut Report) {
     }
 }
 
+/// Not an object of Kubernetes, so its name has other rules.
+const IMAGE: &str = "image of the disk";
+
 fn named_sources(volume: &Volume, at: &FieldPath, report: &mut Report) {
     let mut name = |given: &str, path: FieldPath, what: &str, sent: Option<FieldPath>| {
         if given.is_empty() {
             let sent = sent.unwrap_or_else(|| path.clone());
             report.push(
                 required(path, format!("the {what} is not named")).instead("write its name").field(sent.to_string()),
+            );
+        } else if let Some(problem) = subdomain_problem(given).filter(|_| what != IMAGE) {
+            report.push(
+                invalid(path, format!("the name `{}` {problem}", given.escape_debug()))
+                    .instead(format!("write the name of a {what}")),
             );
         }
     };
@@ -116,7 +125,7 @@ fn named_sources(volume: &Volume, at: &FieldPath, report: &mut Report) {
         name(&source.claim_name, at.child("persistentVolumeClaim").child("claimName"), "claim", None);
     }
     if let Some(source) = &volume.container_disk {
-        name(&source.image, at.child("containerDisk").child("image"), "image of the disk", None);
+        name(&source.image, at.child("containerDisk").child("image"), IMAGE, None);
     }
     if let Some(source) = &volume.ephemeral {
         let at = at.child("ephemeral").child("persistentVolumeClaim");
@@ -255,6 +264,11 @@ mod tests {
             (json!({"dataVolume": {"name": ""}}), "spec.volumes[0].dataVolume.name", "not named"),
             (json!({"secret": {}}), "spec.volumes[0].secret.secretName", "Secret"),
             (json!({"configMap": {}}), "spec.volumes[0].configMap.name", "ConfigMap"),
+            (
+                json!({"persistentVolumeClaim": {"claimName": "my disk"}}),
+                "spec.volumes[0].persistentVolumeClaim.claimName",
+                "the name of a claim",
+            ),
             (json!({"ephemeral": {}}), "spec.volumes[0].ephemeral.persistentVolumeClaim.claimName", "claim"),
             (json!({"sysprep": {}}), "spec.volumes[0].sysprep", "0 are written"),
             (

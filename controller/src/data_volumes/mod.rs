@@ -55,11 +55,18 @@ pub fn names(spec: &VirtualMachineInstanceSpec) -> impl Iterator<Item = &str> {
     spec.volumes.iter().filter_map(|volume| volume.data_volume.as_ref()).map(|source| source.name.as_str())
 }
 
-/// The first that keeps a machine from its start, with how far it is.
+/// What keeps a machine from its start, with how far it is: first what does not become better by waiting.
 #[must_use]
 pub fn obstacle(fillings: &Fillings) -> Option<(&str, &Filling)> {
-    let keeps = |filling: &Filling| *filling != Filling::Done;
-    fillings.iter().find(|(_, filling)| keeps(filling)).map(|(name, filling)| (name.as_str(), filling))
+    let rank = |filling: &Filling| match filling {
+        Filling::Missing => Some(0),
+        Filling::Failed(_) => Some(1),
+        Filling::UnderWay(_) => Some(2),
+        Filling::WaitsForConsumer => Some(3),
+        Filling::Done => None,
+    };
+    let keeping = fillings.iter().filter_map(|(name, filling)| Some((rank(filling)?, name.as_str(), filling)));
+    keeping.min_by_key(|(rank, name, _)| (*rank, *name)).map(|(_, name, filling)| (name, filling))
 }
 
 /// One sentence about what keeps a machine from its start.

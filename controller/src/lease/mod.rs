@@ -1,7 +1,7 @@
 //! Who reconciles: one replica at a time, by a Lease (coordination.k8s.io/v1), as Kubernetes' own controllers do it.
 //!
 //! Nobody compares clocks: a candidate takes over when it has seen the lease unchanged for as long as the lease lasts. A
-//! leader that cannot renew for two thirds of that stops by itself, so that there are never two.
+//! leader that cannot renew for two thirds of that, counted from when it asked, stops by itself, so that there are never two.
 
 pub mod decide;
 
@@ -41,22 +41,27 @@ impl Candidate {
         Self { leases: Api::namespaced(context.client.clone(), &context.namespace), me, seen: None }
     }
 
-    /// Returns when this replica leads.
-    pub async fn win(&mut self) {
-        while !self.try_once().await {
+    /// Returns when this replica leads, and since when: since it asked, for an answer may be long on its way.
+    pub async fn win(&mut self) -> Instant {
+        loop {
+            let asked = Instant::now();
+            if self.try_once().await && asked.elapsed() < RENEW_DEADLINE {
+                tracing::info!(holder = self.me, "this replica leads");
+                return asked;
+            }
             tokio::time::sleep(PERIOD).await;
         }
-        tracing::info!(holder = self.me, "this replica leads");
     }
 
-    /// Renews the lease, and returns when this replica does not lead any more.
-    pub async fn lose(&mut self) {
-        let mut renewed = Instant::now();
+    /// Renews the lease, and returns when this replica does not lead any more. `won` is what [`Self::win`] said.
+    pub async fn lose(&mut self, won: Instant) {
+        let mut renewed = won;
         while renewed.elapsed() < RENEW_DEADLINE {
             tokio::time::sleep(PERIOD).await;
             let rest = RENEW_DEADLINE.saturating_sub(renewed.elapsed());
+            let asked = Instant::now();
             match tokio::time::timeout(rest, self.attempt()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+                Ok(Ok(true)) => renewed = asked,
                 Ok(Ok(false)) => break,
                 Ok(Err(error)) => tracing::warn!(error = %Chain(&error), "the lease is not renewed yet"),
                 Err(_) => tracing::warn!("the API server does not answer; the lease is not renewed"),

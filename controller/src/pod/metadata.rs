@@ -12,6 +12,8 @@ use super::{PodInput, claims, name};
 
 /// A label's value has at most this many bytes.
 const LONGEST_LABEL: usize = 63;
+/// Of a digest this many digits are enough to tell names apart.
+const DIGEST: usize = 8;
 
 pub(super) fn of(input: &PodInput<'_>, resources: &Resources, order: String) -> ObjectMeta {
     let vmi = &input.vmi.metadata;
@@ -39,7 +41,7 @@ fn labels(vmi: &VirtualMachineInstance, name: &str, uid: &str) -> BTreeMap<Strin
     all.insert(label::COMPONENT.to_owned(), "virt-launcher".to_owned());
     all.insert(label::CREATED_BY.to_owned(), uid.to_owned());
     all.insert(label::VM_NAME.to_owned(), hostname(vmi).unwrap_or_default());
-    all.insert("vmi.kubevirt.io/id".to_owned(), name.get(..LONGEST_LABEL).unwrap_or(name).to_owned());
+    all.insert("vmi.kubevirt.io/id".to_owned(), id(name));
     all
 }
 
@@ -71,9 +73,33 @@ fn has_masquerade(vmi: &VirtualMachineInstance) -> bool {
     vmi.spec.domain.devices.interfaces.iter().any(|interface| interface.masquerade.is_some())
 }
 
+/// The name of the instance as the value of a label: one that is too long for that ends with a digest of itself, as the
+/// reference has it.
+fn id(name: &str) -> String {
+    if name.len() <= LONGEST_LABEL {
+        return name.to_owned();
+    }
+    let digest = sha1_smol::Sha1::from(name).digest().to_string();
+    let (begin, end) =
+        (name.get(..LONGEST_LABEL - DIGEST - 1).unwrap_or(name), digest.get(..DIGEST).unwrap_or_default());
+    format!("{begin}-{end}")
+}
+
 /// What the guest's name begins with, as far as a host name goes: also a label of KubeVirt's.
 pub(super) fn hostname(vmi: &VirtualMachineInstance) -> Option<String> {
     let name = vmi.metadata.name.as_deref()?;
     let first = name.split('.').next().unwrap_or(name);
     Some(first.get(..63).unwrap_or(first).trim_end_matches('-').to_owned()).filter(|name| !name.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::id;
+
+    #[test]
+    fn a_name_that_is_too_long_for_a_label_ends_with_a_digest_of_itself() {
+        let long = "a".repeat(62) + ".b";
+        assert_eq!(id("web.prod"), "web.prod");
+        assert_eq!(id(&long), format!("{}-{}", "a".repeat(54), "468ae709"));
+    }
 }

@@ -8,12 +8,13 @@ use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 use serde_json::json;
 
-use super::decide::{Decision, Step};
+use super::decide::{Decision, Step, World};
 use super::status;
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::data_volumes;
 
-pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
+pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
+    let vm = &world.vm;
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vm.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = vm.metadata.name.as_deref().ok_or(missing("a name"))?;
@@ -28,7 +29,7 @@ pub(super) async fn apply(context: &Context, vm: &VirtualMachine, decision: &Dec
             if let Some(sentence) = error.refusal()
                 && let Some((reason, what)) = made_by(step)
             {
-                confess(context, (&machines, vm), reason, &format!("could not make the {what}: {sentence}")).await?;
+                confess(context, (&machines, world), reason, &format!("could not make the {what}: {sentence}")).await?;
             }
             return Err(error);
         }
@@ -41,25 +42,22 @@ fn made_by(step: &Step) -> Option<(&'static str, String)> {
     match step {
         Step::CreateVmi(_) => Some((status::FAILED_CREATE, "VirtualMachineInstance".to_owned())),
         Step::CreateDataVolume { name, .. } => Some(("FailedDataVolumeCreate", format!("DataVolume {name}"))),
-        Step::DeleteVmi { .. } | Step::AdoptVmi { .. } | Step::RemoveFinalizer { .. } => None,
+        Step::DeleteVmi { .. } | Step::AdoptVmi { .. } | Step::Unhalt | Step::RemoveFinalizer { .. } => None,
     }
 }
 
 /// What the API server refused is told in the status, for an event is soon forgotten; and once as an event.
 async fn confess(
     context: &Context,
-    (machines, vm): (&Api<VirtualMachine>, &VirtualMachine),
+    (machines, world): (&Api<VirtualMachine>, &World),
     reason: &'static str,
     note: &str,
 ) -> Result<(), ReconcileError> {
+    let vm = &world.vm;
     if !status::is_known(vm, note) {
         context.tell(&vm.object_ref(&()), EventType::Warning, (reason, note.to_owned())).await;
     }
-    let told = Decision {
-        steps: Vec::new(),
-        status: status::without_instance_because(vm, note, jiff::Timestamp::now()),
-        recheck: None,
-    };
+    let told = Decision { steps: Vec::new(), status: status::without_instance_because(world, note), recheck: None };
     write_status(machines, vm, &told).await
 }
 
@@ -106,6 +104,13 @@ async fn take(
             let patch = json!({ "metadata": { "uid": uid, "ownerReferences": [owner] } });
             let adopted = instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
             adopted.map_err(while_trying("adopt the VirtualMachineInstance"))?;
+        }
+        Step::Unhalt => {
+            let machines: Api<VirtualMachine> = Api::namespaced(context.client.clone(), namespace);
+            let spec =
+                if vm.spec.running.is_some() { json!({"running": true}) } else { json!({"runStrategy": "Always"}) };
+            let patch = json!({"metadata": {"resourceVersion": vm.metadata.resource_version}, "spec": spec});
+            settled(machines.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)?;
         }
         Step::RemoveFinalizer { rest } => {
             let machines: Api<VirtualMachine> = Api::namespaced(context.client.clone(), namespace);

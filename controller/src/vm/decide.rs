@@ -25,6 +25,9 @@ use super::status;
 use crate::data_volumes::{self, Filling, Fillings};
 use crate::time::stamp;
 
+/// How often an instance is looked at that has the machine's name and is not its own.
+const SOMEBODY_ELSES: Duration = Duration::from_secs(5);
+
 /// Everything a decision depends on.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -32,7 +35,7 @@ pub struct World {
     pub vm: VirtualMachine,
     /// The instance of its name, whoever made it.
     pub vmi: Option<VirtualMachineInstance>,
-    /// How far the DataVolumes are that it names; those of its templates among them.
+    /// How far the DataVolumes are that it names, those of its templates among them; asked only while there is no instance.
     pub fillings: Fillings,
     /// When it was looked at.
     pub now: Timestamp,
@@ -77,6 +80,8 @@ pub enum Step {
         /// Ourselves.
         owner: Box<OwnerReference>,
     },
+    /// Let a halted machine run always: a start was asked for.
+    Unhalt,
     /// Let the machine's object go.
     RemoveFinalizer {
         /// Those that stay.
@@ -94,6 +99,9 @@ pub fn decide(world: &World) -> Decision {
         decision.steps.push(step);
     } else if is_ours(world) {
         follow_strategy(world, &mut decision);
+    } else {
+        // Nothing of somebody else's instance is told to us, not even its end.
+        decision.recheck = Some(SOMEBODY_ELSES);
     }
     let starts = decision.steps.iter().any(|step| matches!(step, Step::CreateVmi(_)));
     status::fill(world, starts, &mut decision.status);
@@ -105,7 +113,7 @@ pub fn decide(world: &World) -> Decision {
 }
 
 /// The status with what this controller remembers in it.
-fn carried(world: &World) -> VirtualMachineStatus {
+pub(super) fn carried(world: &World) -> VirtualMachineStatus {
     let mut status = world.vm.status.clone().unwrap_or_default();
     let counts = !matches!(RunStrategy::of(&world.vm), Some(RunStrategy::Manual | RunStrategy::Halted) | None);
     match vmi_phase(world) {
@@ -184,6 +192,7 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
             return;
         }
         decision.status.run_strategy = Some(strategy.word().to_owned());
+        cross_out_answered(vmi, &mut decision.status);
         if wants_end(world, strategy, vmi) {
             remember_failure(strategy, vmi, &mut decision.status);
             delete(world, decision);
@@ -191,7 +200,10 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
         return;
     }
     bring_data_volumes(world, decision);
-    answer_requests(&mut decision.status);
+    answer_requests(strategy, &mut decision.status);
+    if strategy == RunStrategy::Halted && starts_paused(&decision.status.state_change_requests) {
+        decision.steps.push(Step::Unhalt);
+    }
     if matches!(strategy, RunStrategy::Halted | RunStrategy::Manual) {
         decision.status.run_strategy = Some(strategy.word().to_owned());
     }
@@ -210,6 +222,20 @@ fn bring_data_volumes(world: &World, decision: &mut Decision) {
             decision.steps.push(Step::CreateDataVolume { name, object });
         }
     }
+    // Also one that is not to run says how far they are.
+    let waits = data_volumes::obstacle(&world.fillings).is_some_and(|(_, filling)| *filling != Filling::Missing);
+    if waits || !decision.steps.is_empty() {
+        decision.recheck = Some(data_volumes::ASK_AGAIN);
+    }
+}
+
+/// With an instance a start is done, unless a stop of that instance comes before it: then it is a restart. A stop of another
+/// instance is done, too.
+fn cross_out_answered(vmi: &VirtualMachineInstance, status: &mut VirtualMachineStatus) {
+    let requests = &mut status.state_change_requests;
+    requests.retain(|request| request.action != "Stop" || request.uid == vmi.metadata.uid);
+    let stops = requests.iter().any(|request| request.action == "Stop");
+    requests.retain(|request| request.action != "Start" || stops);
 }
 
 fn wants_end(world: &World, strategy: RunStrategy, vmi: &VirtualMachineInstance) -> bool {
@@ -268,6 +294,9 @@ fn start(world: &World, decision: &mut Decision) {
 /// The instance as it is created: with everything that is filled in, and the status it begins with.
 pub(super) fn instance(world: &World) -> VirtualMachineInstance {
     let mut vmi = vmi_of(&world.vm);
+    if starts_paused(requests(world)) {
+        vmi.spec.start_strategy = Some("Paused".to_owned());
+    }
     // A VM's instance has the UUID that follows from its name; this one is never used.
     default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid: uuid::Uuid::nil() });
     if let Some(status) = &mut vmi.status {
@@ -286,9 +315,18 @@ fn delete(world: &World, decision: &mut Decision) {
     }
 }
 
-/// A stop that was asked of an instance that is gone is done.
-fn answer_requests(status: &mut VirtualMachineStatus) {
-    status.state_change_requests.retain(|request| request.action != "Stop");
+/// A stop that was asked of an instance that is gone is done. A machine that is halted does not keep a start for the day on
+/// which its strategy is another; one that is to start paused makes it run (KubeVirt's way of starting a halted machine so).
+fn answer_requests(strategy: RunStrategy, status: &mut VirtualMachineStatus) {
+    let halted = strategy == RunStrategy::Halted && !starts_paused(&status.state_change_requests);
+    status.state_change_requests.retain(|request| request.action != "Stop" && !(halted && request.action == "Start"));
+}
+
+/// Whether a start is asked for with its vCPUs stopped.
+fn starts_paused(requests: &[VirtualMachineStateChangeRequest]) -> bool {
+    let is_paused =
+        |request: &VirtualMachineStateChangeRequest| request.data.get("paused").is_some_and(|word| word == "true");
+    requests.iter().any(|request| request.action == "Start" && is_paused(request))
 }
 
 fn requests(world: &World) -> &[VirtualMachineStateChangeRequest] {

@@ -31,7 +31,7 @@ pub async fn run(context: Context) {
 async fn reconcile(vm: Arc<VirtualMachine>, context: Arc<Context>) -> Result<Action, ReconcileError> {
     let world = observe::observe(&context, &vm).await?;
     let decision = decide::decide(&world);
-    apply::apply(&context, &vm, &decision).await?;
+    apply::apply(&context, &world, &decision).await?;
     Ok(Action::requeue(decision.recheck.unwrap_or(crate::context::SAFETY_NET)))
 }
 

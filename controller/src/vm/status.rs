@@ -8,7 +8,7 @@ use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition,
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use jiff::Timestamp;
 
-use super::decide::{World, instance, wants_start};
+use super::decide::{World, carried, instance, wants_start};
 use crate::data_volumes::{self, Filling};
 use crate::time::{elapsed, stamp};
 use crate::vmi::decide::QUICK;
@@ -61,8 +61,7 @@ pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatu
         status.stored_machine = Some(stored.clone());
     }
     if let Some(vmi) = vmi {
-        let made_from = vmi.metadata.annotations.as_ref().and_then(|all| all.get("kubevirt.io/vm-generation"));
-        status.observed_generation = made_from.and_then(|text| text.parse().ok());
+        status.observed_generation = made_from(vmi);
     }
     status.conditions = conditions(world, &status.conditions);
 }
@@ -93,7 +92,8 @@ fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> &'st
     }
     let Some(vmi) = &world.vmi else {
         let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| wants_start(world, strategy));
-        if let Some(word) = obstacle(world).filter(|_| is_wanted) {
+        let counts = |word: &&str| is_wanted || ![word::NO_CLAIM, word::WAITS_FOR_BINDING].contains(word);
+        if let Some(word) = obstacle(world).filter(counts) {
             return word;
         }
         return match (starts, has_failed(status), wants_to_run(world)) {
@@ -134,16 +134,13 @@ fn obstacle(world: &World) -> Option<&'static str> {
 
 /// What keeps an instance from its pod, or the pod from its images.
 fn unsynchronized(vmi: &VirtualMachineInstance) -> Option<&'static str> {
-    if conditions_of(vmi).any(|each| each.r#type == "DataVolumesReady" && each.status == "False") {
-        return Some(word::PROVISIONING);
-    }
-    let found = conditions_of(vmi).find(|each| each.r#type == "Synchronized" && each.status == "False")?;
-    match found.reason.as_deref()? {
-        "FailedPvcNotFound" => Some(word::NO_CLAIM),
-        "FailedDataVolumeImport" => Some(word::DATA_VOLUME_ERROR),
-        "ErrImagePull" => Some(word::IMAGE_PULL),
-        "ImagePullBackOff" => Some(word::IMAGE_BACK_OFF),
-        _ => None,
+    let is_false = |kind| conditions_of(vmi).find(|each| each.r#type == kind && each.status == "False");
+    match is_false("Synchronized").and_then(|found| found.reason.as_deref()) {
+        Some("FailedPvcNotFound") => Some(word::NO_CLAIM),
+        Some("FailedDataVolumeImport") => Some(word::DATA_VOLUME_ERROR),
+        Some("ErrImagePull") => Some(word::IMAGE_PULL),
+        Some("ImagePullBackOff") => Some(word::IMAGE_BACK_OFF),
+        _ => is_false("DataVolumesReady").map(|_| word::PROVISIONING),
     }
 }
 
@@ -180,7 +177,7 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
         let missing = not_ready(world, before, "VMINotExists", "there is no VirtualMachineInstance");
         return std::iter::once(missing).chain(unfilled(world, before)).collect();
     };
-    let mut mirrored: Vec<_> = conditions_of(vmi).map(|condition| mirror(condition, before)).collect();
+    let mut mirrored: Vec<_> = conditions_of(vmi).map(mirror).collect();
     if needs_restart(world, vmi) {
         let message = "the template has changed since the machine was started; restart it for the change to count";
         let condition = condition(world.now, ("RestartRequired", "True"), ("TemplateChanged", message));
@@ -209,18 +206,30 @@ fn unfilled(world: &World, before: &[VirtualMachineCondition]) -> Option<Virtual
 /// Whether the next start would make another machine of the template than the one that runs. A change of the settings of
 /// the cluster alone asks for no restart.
 fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool {
-    let made_from = vmi.metadata.annotations.as_ref().and_then(|all| all.get(annotation::VM_GENERATION));
-    let made_from = made_from.and_then(|text| text.parse::<i64>().ok());
-    let is_newer = made_from.is_some() && made_from != world.vm.metadata.generation;
+    let is_newer = made_from(vmi).is_some_and(|made_from| Some(made_from) != world.vm.metadata.generation);
+    let mut wanted = instance(world);
+    // One start may have been asked for with the vCPUs stopped, which the template does not say.
+    wanted.spec.start_strategy = wanted.spec.start_strategy.or(vmi.spec.start_strategy.clone());
     // As JSON: what is left out and what is empty are the same there.
     let spec = |vmi: &VirtualMachineInstance| serde_json::to_value(&vmi.spec).ok();
-    is_newer && !Phase::of(vmi).is_final() && spec(vmi) != spec(&instance(world))
+    is_newer && !Phase::of(vmi).is_final() && spec(vmi) != spec(&wanted)
 }
 
-/// Says that no instance could be made; everything else stays as it was said before.
-pub(super) fn without_instance_because(vm: &VirtualMachine, sentence: &str, now: Timestamp) -> VirtualMachineStatus {
-    let mut status = vm.status.clone().unwrap_or_default();
-    let failure = keep_time(condition(now, (FAILURE, "True"), (FAILED_CREATE, sentence)), &status.conditions);
+/// The generation of the machine that an instance was made from.
+fn made_from(vmi: &VirtualMachineInstance) -> Option<i64> {
+    vmi.metadata.annotations.as_ref()?.get(annotation::VM_GENERATION)?.parse().ok()
+}
+
+/// Says that no instance, or nothing that comes before it, could be made: a machine that is to run is on its way all the same.
+pub(super) fn without_instance_because(world: &World, sentence: &str) -> VirtualMachineStatus {
+    let mut status = carried(world);
+    let before = status.conditions.clone();
+    fill(world, false, &mut status);
+    let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| wants_start(world, strategy));
+    if is_wanted && status.printable_status.as_deref() == Some(word::STOPPED) {
+        status.printable_status = Some(word::STARTING.to_owned());
+    }
+    let failure = keep_time(condition(world.now, (FAILURE, "True"), (FAILED_CREATE, sentence)), &before);
     status.conditions.retain(|each| each.r#type != FAILURE);
     status.conditions.push(failure);
     status
@@ -232,16 +241,16 @@ pub(super) fn is_known(vm: &VirtualMachine, sentence: &str) -> bool {
     conditions.into_iter().any(|each| each.r#type == FAILURE && each.message.as_deref() == Some(sentence))
 }
 
-fn mirror(condition: &VirtualMachineInstanceCondition, before: &[VirtualMachineCondition]) -> VirtualMachineCondition {
-    let mirrored = VirtualMachineCondition {
+/// With the instance's own time.
+fn mirror(condition: &VirtualMachineInstanceCondition) -> VirtualMachineCondition {
+    VirtualMachineCondition {
         last_probe_time: condition.last_probe_time.clone(),
         last_transition_time: condition.last_transition_time.clone(),
         message: condition.message.clone(),
         reason: condition.reason.clone(),
         status: condition.status.clone(),
         r#type: condition.r#type.clone(),
-    };
-    keep_time(mirrored, before)
+    }
 }
 
 fn not_ready(
@@ -264,11 +273,9 @@ fn condition(now: Timestamp, (kind, value): (&str, &str), (reason, message): (&s
     }
 }
 
-/// A condition that says what it said before changed when it changed before.
+/// A transition is one of the status, whatever the reason is (Kubernetes' rule).
 fn keep_time(mut condition: VirtualMachineCondition, before: &[VirtualMachineCondition]) -> VirtualMachineCondition {
-    let same = before
-        .iter()
-        .find(|old| old.r#type == condition.r#type && old.status == condition.status && old.reason == condition.reason);
+    let same = before.iter().find(|old| old.r#type == condition.r#type && old.status == condition.status);
     if let Some(old) = same {
         condition.last_transition_time.clone_from(&old.last_transition_time);
     }

@@ -55,6 +55,7 @@ fn steps(decision: &Decision) -> Vec<&'static str> {
         Step::CreateVmi(_) => "create",
         Step::DeleteVmi { .. } => "delete",
         Step::AdoptVmi { .. } => "adopt",
+        Step::Unhalt => "unhalt",
         Step::RemoveFinalizer { .. } => "release",
     };
     decision.steps.iter().map(word).collect()
@@ -188,12 +189,14 @@ fn bringing(strategy: &str, filling: Filling) -> World {
 #[test]
 fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
     use Filling::{Done, Failed, Missing, UnderWay, WaitsForConsumer};
-    let rows: [(&str, Filling, &[&str], &str); 9] = [
+    let rows: [(&str, Filling, &[&str], &str); 11] = [
         ("Always", Missing, &["bring"], "Provisioning"),
-        ("Halted", Missing, &["bring"], "Stopped"),
+        ("Halted", Missing, &["bring"], "Provisioning"),
         ("Always", UnderWay("ImportInProgress".to_owned()), &[], "Provisioning"),
         ("Once", UnderWay("ImportInProgress".to_owned()), &[], "Provisioning"),
-        ("Manual", UnderWay("ImportInProgress".to_owned()), &[], "Stopped"),
+        ("Manual", UnderWay("ImportInProgress".to_owned()), &[], "Provisioning"),
+        ("Manual", WaitsForConsumer, &[], "Stopped"),
+        ("Halted", Failed("404".to_owned()), &[], "DataVolumeError"),
         ("Always", WaitsForConsumer, &[], "WaitingForVolumeBinding"),
         ("Always", Failed("404".to_owned()), &[], "DataVolumeError"),
         ("Always", Done, &["create"], "Starting"),
@@ -206,7 +209,7 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
         let printed = decision.status.printable_status.as_deref();
         // A quick start is told of once.
         assert_eq!(printed.unwrap_or("Starting"), word, "{strategy} {filling:?}");
-        let waits = ["Always", "Once"].contains(&strategy) && filling != Done;
+        let waits = filling != Done;
         assert_eq!(decision.recheck == Some(crate::data_volumes::ASK_AGAIN), waits, "{strategy} {filling:?}");
     }
     let said = decide(&bringing("Always", Failed("the server says 404".to_owned()))).status.conditions;
@@ -251,6 +254,7 @@ fn carry_out(world: &mut World, decision: Decision) {
             Step::CreateDataVolume { name, .. } => {
                 world.fillings.insert(name, Filling::UnderWay("Pending".to_owned()));
             }
+            Step::Unhalt => world.vm.spec.run_strategy = Some("Always".to_owned()),
             Step::CreateVmi(vmi) => {
                 let mut vmi = *vmi;
                 vmi.metadata.uid = Some("made".to_owned());
@@ -348,12 +352,16 @@ fn a_changed_template_asks_for_a_restart_and_another_strategy_does_not() {
 
 #[test]
 fn an_instance_that_is_refused_is_told_once_and_again_at_another_time_only_if_the_words_change() {
-    let mut vm = vm("Always");
+    let mut world = world("Always");
     let at = |second| Timestamp::from_second(second).unwrap();
-    vm.status = Some(without_instance_because(&vm, "no quota", at(1)));
-    assert!(is_known(&vm, "no quota") && !is_known(&vm, "no right"));
-    assert_eq!(Some(without_instance_because(&vm, "no quota", at(9))), vm.status);
-    let world = World { vm, ..world("Always") };
+    world.now = at(1);
+    let said = without_instance_because(&world, "no quota");
+    assert_eq!((said.printable_status.as_deref(), said.created), (Some("Starting"), None));
+    assert!(said.conditions.iter().any(|each| each.reason.as_deref() == Some("VMINotExists")));
+    world.vm.status = Some(said);
+    assert!(is_known(&world.vm, "no quota") && !is_known(&world.vm, "no right"));
+    world.now = at(9);
+    assert_eq!(Some(without_instance_because(&world, "no quota")), world.vm.status);
     let steps = steps(&decide(&world));
     assert_eq!(steps, ["create"], "it is tried again");
     assert!(
@@ -374,4 +382,54 @@ fn what_one_instance_decided_the_next_one_is_told() {
     let [Step::CreateVmi(next)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
     assert_eq!(next.status.as_ref().unwrap().stored_machine, Some(stored.clone()));
     assert_eq!(decision.status.stored_machine, Some(stored));
+}
+
+fn asked(requests: serde_json::Value) -> Option<VirtualMachineStatus> {
+    Some(serde_json::from_value(json!({"stateChangeRequests": requests, "runStrategy": "Manual"})).unwrap())
+}
+
+#[test]
+fn requests_are_crossed_out_when_they_are_done() {
+    let left = |world: &World| -> Vec<String> {
+        decide(world).status.state_change_requests.into_iter().map(|request| request.action).collect()
+    };
+    // The start that made this instance, and a stop of one that is gone.
+    let mut world = with("Manual", Phase::Running);
+    world.vm.status = asked(json!([{"action": "Start"}, {"action": "Stop", "uid": "an-earlier-one"}]));
+    assert_eq!((left(&world), steps(&decide(&world))), (vec![], vec![]));
+    // A restart.
+    world.vm.status = asked(json!([{"action": "Stop", "uid": "vmi-uid"}, {"action": "Start"}]));
+    assert_eq!((left(&world).len(), steps(&decide(&world))), (2, vec!["delete"]));
+    // A stop of an earlier one does not make a failed run a wanted end.
+    let mut failed = with("RerunOnFailure", Phase::Failed);
+    failed.vm.status = asked(json!([{"action": "Stop", "uid": "an-earlier-one"}]));
+    assert_eq!((left(&failed), steps(&decide(&failed))), (vec!["Start".to_owned()], vec!["delete"]));
+    // A machine that is halted does not keep it for later.
+    let mut halted = self::world("Halted");
+    halted.vm.status = asked(json!([{"action": "Start"}]));
+    assert_eq!((left(&halted), steps(&decide(&halted))), (vec![], vec![]));
+}
+
+#[test]
+fn a_start_may_be_asked_for_with_the_vcpus_stopped() {
+    let request = json!([{"action": "Start", "data": {"paused": "true"}}]);
+    let mut halted = world("Halted");
+    halted.vm.status = asked(request.clone());
+    let decision = decide(&halted);
+    assert_eq!((steps(&decision), decision.status.state_change_requests.len()), (vec!["unhalt"], 1));
+    let mut manual = world("Manual");
+    manual.vm.status = asked(request);
+    let decision = decide(&manual);
+    let [Step::CreateVmi(vmi)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    assert_eq!(vmi.spec.start_strategy.as_deref(), Some("Paused"));
+    assert_eq!(decision.status.state_change_requests, []);
+}
+
+#[test]
+fn an_instance_that_is_not_ours_is_looked_at_again() {
+    let mut world = with("Always", Phase::Running);
+    world.vmi.as_mut().unwrap().metadata.owner_references = None;
+    world.vmi.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
+    let decision = decide(&world);
+    assert_eq!((steps(&decision), decision.recheck.is_some()), (vec![], true));
 }

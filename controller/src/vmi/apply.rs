@@ -77,7 +77,10 @@ async fn take(
                 let made = format!("made the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
                 context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulCreate", made)).await;
             }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            // It is this one: an answer was lost on the way, and the question was sent again.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => {
+                leader.memory.made(uid, jiff::Timestamp::now());
+            }
             Err(error) => return Err(while_trying("create the launcher pod")(error)),
         },
         Step::DeletePod { name, uid } => {

@@ -162,7 +162,7 @@ fn leave(world: &World, decision: &mut Decision) {
 /// A pod, unless there was one before: an instance has one pod in its life, except one that a kubelet would not have.
 fn begin(world: &World, decision: &mut Decision) {
     let had_one = Phase::of(&world.vmi) != Phase::Pending || world.trace.had_pod();
-    let gets_another = world.trace.turned_away && status::may_still_run(world).is_none();
+    let gets_another = world.trace.turned_away && turned_away::pause(world).is_none();
     if had_one && !gets_another {
         return;
     }

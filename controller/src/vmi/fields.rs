@@ -1,7 +1,8 @@
 //! Which fields of an instance's status are the controller's. Pure.
 //!
 //! Until the machine runs it speaks about the phase; from then on the node agent does, until the pod is over and the agent
-//! has said nothing.
+//! has said nothing. An end is said again with every write that follows: what is applied once goes with the next apply that
+//! leaves it out, and an instance without a phase would be started.
 
 use garboard_api::Phase;
 use garboard_api::v1::VirtualMachineInstanceStatus;
@@ -20,8 +21,9 @@ pub(super) enum Voice {
 
 /// What a change of the status is about.
 pub(super) fn voice(before: &VirtualMachineInstanceStatus, after: &VirtualMachineInstanceStatus) -> Voice {
-    let is_early = Phase::of_status(after) <= Phase::Scheduled;
-    if is_early || before.phase != after.phase { Voice::Phase } else { Voice::Place }
+    let phase = Phase::of_status(after);
+    let is_told = phase <= Phase::Scheduled || phase.is_final() || before.phase != after.phase;
+    if is_told { Voice::Phase } else { Voice::Place }
 }
 
 /// The part of a status that is the controller's to say.
@@ -60,6 +62,7 @@ mod tests {
         assert_eq!(voice(&status("Scheduling"), &status("Scheduled")), Voice::Phase);
         assert_eq!(voice(&status("Running"), &status("Running")), Voice::Place);
         assert_eq!(voice(&status("Running"), &status("Failed")), Voice::Phase);
+        assert_eq!(voice(&status("Failed"), &status("Failed")), Voice::Phase, "or the next apply would take it away");
     }
 
     #[test]

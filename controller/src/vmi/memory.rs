@@ -18,6 +18,10 @@ pub struct Trace {
     pub missing: Option<Timestamp>,
     /// A kubelet would not have it, and this leader took it back: the instance gets another one.
     pub turned_away: bool,
+    /// How many of its pods were turned away, one after the other.
+    pub refusals: u32,
+    /// Since when this leader knows it to be over.
+    pub over: Option<Timestamp>,
 }
 
 impl Trace {
@@ -47,26 +51,35 @@ impl Memory {
         self.since
     }
 
-    /// A pod was made.
+    /// A pod was made, or is there although nobody heard so.
     pub fn made(&self, vmi_uid: &str, now: Timestamp) {
         let mut traces = self.traces();
         let trace = traces.entry(vmi_uid.to_owned()).or_default();
         if trace.turned_away {
-            *trace = Trace::default();
+            *trace = Trace { refusals: trace.refusals, ..Trace::default() };
         }
         trace.made.get_or_insert(now);
     }
 
     /// A pod was taken back, because a kubelet would not have it.
     pub fn turned_away(&self, vmi_uid: &str) {
-        self.traces().entry(vmi_uid.to_owned()).or_default().turned_away = true;
+        let mut traces = self.traces();
+        let trace = traces.entry(vmi_uid.to_owned()).or_default();
+        if !trace.turned_away {
+            trace.refusals = trace.refusals.saturating_add(1);
+        }
+        trace.turned_away = true;
     }
 
-    /// A pod is there, on a node or not.
-    pub fn seen(&self, vmi_uid: &str, placed: bool) -> Trace {
+    /// A pod is there, on a node or not; `over` is now if its containers have ended for good.
+    pub fn seen(&self, vmi_uid: &str, placed: bool, over: Option<Timestamp>) -> Trace {
         let mut traces = self.traces();
         let trace = traces.entry(vmi_uid.to_owned()).or_default();
         trace.placed = Some(placed || trace.placed == Some(true));
+        trace.missing = None;
+        trace.over = over.map(|now| trace.over.unwrap_or(now));
+        // A pod that was turned away stays over: this is the next one.
+        trace.turned_away &= over.is_some();
         *trace
     }
 
@@ -104,15 +117,28 @@ mod tests {
         let memory = Memory::beginning(at(0));
         memory.made("a", at(1));
         memory.made("a", at(2));
-        assert_eq!(memory.seen("a", true).placed, Some(true));
-        assert_eq!(memory.seen("a", false), Trace { made: Some(at(1)), placed: Some(true), ..Trace::default() });
+        assert_eq!(memory.seen("a", true, None).placed, Some(true));
+        assert_eq!(memory.seen("a", false, None), Trace { made: Some(at(1)), placed: Some(true), ..Trace::default() });
         assert_eq!(memory.missing("a", at(3)).missing, Some(at(3)));
         assert_eq!(memory.missing("a", at(4)).missing, Some(at(3)));
         memory.turned_away("a");
         assert!(memory.of("a").turned_away);
         memory.made("a", at(12));
-        assert_eq!(memory.of("a"), Trace { made: Some(at(12)), ..Trace::default() });
+        assert_eq!(memory.of("a"), Trace { made: Some(at(12)), refusals: 1, ..Trace::default() });
         memory.forget("a");
         assert_eq!(memory.of("a"), Trace::default());
+    }
+
+    #[test]
+    fn a_pod_that_is_there_was_not_turned_away_whoever_made_it() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let memory = Memory::beginning(at(0));
+        memory.turned_away("a");
+        memory.turned_away("a");
+        assert_eq!(memory.seen("a", true, Some(at(1))).over, Some(at(1)));
+        assert_eq!(memory.seen("a", true, Some(at(3))).over, Some(at(1)), "since it was seen first");
+        assert!(memory.missing("a", at(4)).turned_away);
+        let next = memory.seen("a", true, None);
+        assert_eq!(next, Trace { placed: Some(true), refusals: 1, ..Trace::default() });
     }
 }

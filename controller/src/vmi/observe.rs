@@ -19,7 +19,9 @@ pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
     let name = pod::name(vmi).ok_or(missing("a name or UID"))?;
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     let pod = pods.get_opt(&name).await.map_err(while_trying("get the launcher pod"))?;
-    let (claims, fillings) = if pod.is_some() { Default::default() } else { storage(context, vmi, namespace).await? };
+    // An instance that has had its pod, or goes, must not be kept from its end by a claim that cannot be read.
+    let is_begun = pod.is_some() || Phase::of(vmi).is_final() || vmi.metadata.deletion_timestamp.is_some();
+    let (claims, fillings) = if is_begun { Default::default() } else { storage(context, vmi, namespace).await? };
     let settings = context.settings.borrow().clone();
     let now = jiff::Timestamp::now();
     Ok(World {
@@ -42,10 +44,11 @@ pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
 fn trace(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: jiff::Timestamp) -> Trace {
     let (memory, uid) = (&leader.memory, vmi.metadata.uid.as_deref().unwrap_or_default());
     let phase = Phase::of(vmi);
+    let over = pod.filter(|pod| super::status::is_over(pod)).map(|_| now);
     match pod {
         _ if phase.is_final() => memory.forget(uid),
-        Some(_) if phase >= Phase::Scheduled && !memory.of(uid).turned_away => memory.forget(uid),
-        Some(pod) => return memory.seen(uid, super::status::node(pod).is_some()),
+        Some(_) if phase >= Phase::Scheduled && over.is_none() => memory.forget(uid),
+        Some(pod) => return memory.seen(uid, super::status::node(pod).is_some(), over),
         None if phase > Phase::Pending || memory.of(uid).had_pod() => return memory.missing(uid, now),
         None => {}
     }

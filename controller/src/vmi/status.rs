@@ -10,9 +10,10 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 use super::decide::{Decision, KILLED_BY_FORCE, LAST_REPORT, Step, World};
 use super::readiness::{forget, readiness, set};
 use super::start::by_report;
-use super::turned_away::is_turned_away;
+use super::turned_away::{self, is_turned_away};
 use crate::pod::PodRefusal;
 use crate::time::{elapsed, stamp};
+use crate::vm::status::FAILED_CREATE;
 
 /// KubeVirt's condition for claims that are still being filled.
 pub(super) const DATA_VOLUMES: &str = "DataVolumesReady";
@@ -28,19 +29,27 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
         None if before > Phase::Pending || world.trace.had_pod() => without_pod(world, before, decision),
         None => before,
     };
-    match world.pod.as_ref().and_then(unpullable) {
-        Some((reason, message)) if !decision.is_reported => {
-            set(world.now, &mut decision.status, ("Synchronized", "False"), (&reason, &message));
-        }
-        _ if makes_pod || world.pod.is_some() => forget(&mut decision.status, "Synchronized"),
-        _ => {}
-    }
+    synchronize(world, makes_pod, decision);
     if makes_pod && decision.status.conditions.iter().any(|each| each.r#type == DATA_VOLUMES) {
         set(world.now, &mut decision.status, (DATA_VOLUMES, "True"), ("AllDVsReady", ""));
     }
     enter(world, phase, &mut decision.status);
     place(world, phase, decision);
     readiness(world, decision);
+}
+
+/// What keeps the instance from its pod, or the pod from running. It is said until a kubelet has taken a pod.
+fn synchronize(world: &World, makes_pod: bool, decision: &mut Decision) {
+    let refused = world.pod.as_ref().filter(|pod| is_turned_away(world, pod)).map(turned_away::why);
+    let refused = refused.map(|why| (FAILED_CREATE.to_owned(), why));
+    let waits = world.trace.refusals > 0 && !world.pod.as_ref().is_some_and(sidecar_runs);
+    match refused.or_else(|| world.pod.as_ref().and_then(unpullable)) {
+        Some((reason, message)) if !decision.is_reported => {
+            set(world.now, &mut decision.status, ("Synchronized", "False"), (&reason, &message));
+        }
+        _ if (makes_pod || world.pod.is_some()) && !waits => forget(&mut decision.status, "Synchronized"),
+        _ => {}
+    }
 }
 
 /// An image that a kubelet cannot pull, in its words.
@@ -57,19 +66,26 @@ fn of_pod(world: &World, pod: &Pod, before: Phase, decision: &mut Decision) -> P
     if let Some(phase) = by_report(world, pod, before, decision) {
         return phase;
     }
-    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or_default();
-    match phase {
-        _ if is_turned_away(world, pod) => before,
-        "Succeeded" | "Failed" => after_the_end(world, pod, before, decision),
-        _ if before >= Phase::Scheduled => before,
-        _ if node(pod).is_some() && sidecar_runs(pod) => Phase::Scheduled,
-        _ => Phase::Scheduling,
+    if is_turned_away(world, pod) {
+        before
+    } else if is_over(pod) {
+        after_the_end(world, pod, before, decision)
+    } else if before < Phase::Scheduled {
+        if node(pod).is_some() && sidecar_runs(pod) { Phase::Scheduled } else { Phase::Scheduling }
+    } else {
+        before
     }
+}
+
+/// Whether a pod's containers have ended for good.
+pub(super) fn is_over(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// The pod it had is gone.
 fn without_pod(world: &World, before: Phase, decision: &mut Decision) -> Phase {
-    decision.recheck = may_still_run(world);
+    decision.recheck = if world.trace.turned_away { turned_away::pause(world) } else { may_still_run(world) };
     if decision.recheck.is_some() { before } else { Phase::Failed }
 }
 
@@ -87,11 +103,14 @@ pub(super) fn may_still_run(world: &World) -> Option<Duration> {
     Some(KILLED_BY_FORCE.saturating_sub(elapsed(missing, world.now))).filter(|left| !left.is_zero())
 }
 
-/// The pod is over. The agent's last report says more than the pod; it has a moment to arrive.
+/// The pod is over. The agent's last report says more than the pod; it has a moment to arrive. A pod that was put aside
+/// (evicted, or not taken by a kubelet that started again) does not say when its containers ended, and they may be ending yet.
 fn after_the_end(world: &World, pod: &Pod, before: Phase, decision: &mut Decision) -> Phase {
-    let ended = ended_at(pod).unwrap_or(world.now);
-    let since = world.now.duration_since(ended);
-    let patience = LAST_REPORT.saturating_sub(since.try_into().unwrap_or(LAST_REPORT));
+    let (ended, limit) = match ended_at(pod) {
+        Some(ended) => (ended, LAST_REPORT),
+        None => (world.trace.over.unwrap_or(world.now), KILLED_BY_FORCE),
+    };
+    let patience = limit.saturating_sub(elapsed(ended, world.now));
     if before >= Phase::Scheduled && !patience.is_zero() {
         decision.recheck = Some(patience);
         return before;
@@ -158,7 +177,10 @@ fn place(world: &World, phase: Phase, decision: &mut Decision) {
 
 /// Why there is no pod.
 pub(super) fn refuse(world: &World, refusal: &PodRefusal, status: &mut VirtualMachineInstanceStatus) {
-    let kind = if refusal.is_unfilled() { DATA_VOLUMES } else { "Synchronized" };
+    // One of the two: what was waited for before is not what is waited for now.
+    let (kind, other) =
+        if refusal.is_unfilled() { (DATA_VOLUMES, "Synchronized") } else { ("Synchronized", DATA_VOLUMES) };
+    forget(status, other);
     set(world.now, status, (kind, "False"), (refusal.reason(), &refusal.to_string()));
 }
 

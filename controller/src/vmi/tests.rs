@@ -95,7 +95,8 @@ fn a_pod_that_a_kubelet_would_not_have_is_made_again_when_nothing_of_it_can_run(
     // It goes.
     world.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(world.now));
     assert_eq!(decide(&world).steps, []);
-    world.trace.turned_away = true;
+    (world.trace.turned_away, world.trace.refusals) = (true, 1);
+    assert_eq!(condition(&decide(&world), "Synchronized"), Some(("False", "FailedCreate")), "in the kubelet's words");
     (world.pod, world.trace.missing) = (None, Some(world.now));
     assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(KILLED_BY_FORCE)), "it may have run");
     // Also one that an earlier leader had made.
@@ -103,6 +104,10 @@ fn a_pod_that_a_kubelet_would_not_have_is_made_again_when_nothing_of_it_can_run(
     assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(KILLED_BY_FORCE)));
     world.now = Timestamp::from_second(1008).unwrap();
     assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]));
+    // Again and again.
+    world.trace.refusals = 3;
+    assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(std::time::Duration::from_secs(32))));
+    assert_ne!(phase(&decide(&world)), "Failed");
     // A guest that was heard of has had its run.
     world.pod = Some(pod(refused));
     world.vmi.status.get_or_insert_default().phase = Some("Running".to_owned());
@@ -313,6 +318,18 @@ fn a_pod_that_is_over_is_believed_after_a_moment() {
     world.now = Timestamp::from_second(1003).unwrap();
     let over = decide(&world);
     assert_eq!((phase(&over), over.status.reason.as_deref()), ("Failed", Some("QEMU was killed")));
+}
+
+#[test]
+fn a_pod_that_does_not_say_when_it_ended_is_believed_some_time_after_it_was_seen() {
+    let mut world = world(json!([]));
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
+    world.pod = Some(pod(json!({"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"})));
+    world.trace.over = Some(world.now);
+    let waiting = decide(&world);
+    assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(KILLED_BY_FORCE)));
+    world.now = Timestamp::from_second(1008).unwrap();
+    assert_eq!(phase(&decide(&world)), "Failed");
 }
 
 #[test]

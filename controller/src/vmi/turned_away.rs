@@ -4,13 +4,19 @@
 //! its node yet, and one that is shutting down takes nothing. The pod is over then although nothing was wrong with the
 //! machine, and a machine that is to run once would never run. So the pod is taken back and made again, in its name, when
 //! everything that may have run of it is surely gone (`status::may_still_run`): a kubelet that starts again judges pods that
-//! run, too, and says the same words of those it ends.
+//! run, too, and says the same words of those it ends. One that is turned away again and again waits longer each time, and
+//! the instance says in the kubelet's words what it waits for.
+
+use std::time::Duration;
 
 use garboard_api::Phase;
+use garboard_api::run_strategy::backoff;
 use garboard_launcher::report::condition;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::decide::{Step, World};
+use super::status::may_still_run;
+use crate::time::elapsed;
 
 /// Reasons of a kubelet that has nothing against the machine.
 const REASONS: [&str; 3] = ["UnexpectedAdmissionError", "NodeAffinity", "NodeShutdown"];
@@ -33,7 +39,18 @@ pub(super) fn step(world: &World, pod: &Pod) -> Option<Step> {
     if pod.metadata.deletion_timestamp.is_some() || !is_turned_away(world, pod) {
         return None;
     }
-    let status = pod.status.as_ref()?;
-    let why = status.message.clone().or(status.reason.clone()).unwrap_or_default();
-    Some(Step::TakeBackPod { name: pod.metadata.name.clone()?, uid: pod.metadata.uid.clone()?, why })
+    Some(Step::TakeBackPod { name: pod.metadata.name.clone()?, uid: pod.metadata.uid.clone()?, why: why(pod) })
+}
+
+/// What the kubelet said.
+pub(super) fn why(pod: &Pod) -> String {
+    let said = pod.status.as_ref().and_then(|status| status.message.clone().or(status.reason.clone()));
+    said.unwrap_or_default()
+}
+
+/// For how long the next pod waits after one that was turned away.
+pub(super) fn pause(world: &World) -> Option<Duration> {
+    let since = elapsed(world.trace.missing.unwrap_or(world.now), world.now);
+    let rest = backoff(world.trace.refusals.saturating_sub(1), 0).saturating_sub(since);
+    may_still_run(world).max(Some(rest).filter(|rest| !rest.is_zero()))
 }

@@ -2,21 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use garboard_api::validate::RESERVED_LABELS;
 use garboard_api::{Fault, FaultCode, FieldPath};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
 use super::Request;
-
-/// Labels by which Garboard finds its way: only Garboard writes them (KubeVirt's list).
-const RESERVED: &[&str] = &[
-    "kubevirt.io/created-by",
-    "kubevirt.io/migrationJobUID",
-    "kubevirt.io/nodeName",
-    "kubevirt.io/migrationTargetNodeName",
-    "kubevirt.io/schedulable",
-    "kubevirt.io/install-strategy",
-];
 
 /// Why a change is refused.
 pub(super) enum Objection {
@@ -51,16 +42,10 @@ pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, is_ours: boo
     let (before, after) = (old.metadata.labels.as_ref(), new.metadata.labels.as_ref());
     let value =
         |labels: Option<&BTreeMap<String, String>>, key: &str| labels.and_then(|labels| labels.get(key).cloned());
-    match RESERVED.iter().find(|key| value(before, key) != value(after, key)) {
+    match RESERVED_LABELS.iter().find(|key| value(before, key) != value(after, key)) {
         Some(key) => Err(Objection::Fault(Box::new(reserved(key)))),
         None => Ok(()),
     }
-}
-
-/// Labels that the maker of an instance may not choose.
-pub(super) fn reserved_labels(object: &DynamicObject) -> Vec<Fault> {
-    let labels = object.metadata.labels.iter().flat_map(BTreeMap::keys);
-    labels.filter(|key| RESERVED.contains(&key.as_str())).map(|key| reserved(key)).collect()
 }
 
 fn reserved(key: &str) -> Fault {

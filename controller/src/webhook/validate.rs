@@ -28,9 +28,6 @@ pub fn validate(request: &Request, premises: &Premises<'_>) -> AdmissionResponse
     }
     let admission = review(&serde_json::to_value(object).unwrap_or_default(), premises.config);
     let mut faults = admission.faults;
-    if !is_ours && request.operation == Operation::Create && request.kind.kind == "VirtualMachineInstance" {
-        faults.extend(change::reserved_labels(object));
-    }
     if matches!(admission.object, Some(Object::KubeVirt(_))) && request.operation == Operation::Create {
         faults.extend(second(premises));
     }
