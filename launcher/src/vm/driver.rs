@@ -13,7 +13,9 @@ use garboard_qmp::{CallError, Monitor};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Effect, Event, Life, OnReady, Request, RequestQueue, RunState, State, Verdict, View, step};
+use super::{
+    Effect, Event, Life, OnReady, Request, RequestQueue, RunState, State, Verdict, View, guest_interfaces, step,
+};
 use crate::supervisor::{PowerDown, journal};
 
 /// What a plan says about the machine, for its status.
@@ -111,6 +113,8 @@ pub struct Driver {
     seed: DriverSeed,
     /// What the file holds.
     written: Journal,
+    /// The interfaces without what the guest says of them.
+    planned: Vec<InterfaceStatus>,
     pending_end: Option<PendingEnd>,
     queue: RequestQueue,
     monitor: Option<Monitor>,
@@ -139,7 +143,8 @@ impl Driver {
             State::Preparing | State::Launched | State::Running { .. } | State::Ended(_) => None,
         };
         let (queue, written) = (RequestQueue::default(), seed.journal.clone());
-        Self { seed, written, pending_end: None, queue, monitor: None, agent: None, init, publish, wake_at_ms }
+        let (planned, pending_end, monitor, agent) = (seed.status.interfaces.clone(), None, None, None);
+        Self { seed, written, planned, pending_end, queue, monitor, agent, init, publish, wake_at_ms }
     }
 
     /// Drives the machine until it has ended or the supervisor is to leave.
@@ -214,7 +219,8 @@ impl Driver {
                 status.vcpus = planned.vcpus;
                 status.stored = planned.stored;
                 status.disks = planned.disks;
-                status.interfaces = planned.interfaces;
+                status.interfaces.clone_from(&planned.interfaces);
+                self.planned = planned.interfaces;
             }
             Input::MonitorUp { monitor, run_state } => {
                 self.monitor = Some(monitor);
@@ -230,9 +236,13 @@ impl Driver {
                 self.agent = agent;
                 if self.agent.is_none() {
                     self.seed.status.guest = None;
+                    self.seed.status.interfaces.clone_from(&self.planned);
                 }
             }
-            Input::AgentSaid { guest, interfaces } => self.merge_guest(guest, interfaces),
+            Input::AgentSaid { guest, interfaces } => {
+                self.seed.status.guest = Some(guest);
+                self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);
+            }
             Input::Tainted(what) => self.note_taint(what),
             Input::PreparationFailed(message) => self.apply(Event::PreparationFailed(message)).await,
             // A guest that runs is worth more than our view of it; one that never ran is nothing but a process that waits.
@@ -322,25 +332,6 @@ impl Driver {
     async fn tell_init(&self, message: ToInit) {
         // A full inbox means that PID 1 is not connected; it acts on its own then.
         let _ = self.init.try_send(message);
-    }
-
-    fn merge_guest(&mut self, guest: GuestStatus, interfaces: Vec<InterfaceStatus>) {
-        self.seed.status.guest = Some(guest);
-        for seen in interfaces {
-            let known = self.seed.status.interfaces.iter_mut().find(|known| known.mac == seen.mac);
-            match known {
-                Some(known) => {
-                    known.interface_name = seen.interface_name;
-                    for address in seen.addresses {
-                        if !known.addresses.contains(&address) {
-                            known.addresses.push(address);
-                        }
-                    }
-                    known.info_source = "domain, guest-agent".to_owned();
-                }
-                None => self.seed.status.interfaces.push(seen),
-            }
-        }
     }
 
     fn note_taint(&mut self, what: String) {

@@ -22,6 +22,7 @@
 //! [`Effect`]s in order and feeds what comes of them back as events.
 
 mod driver;
+mod guest_interfaces;
 mod publish;
 mod queue;
 mod step;
