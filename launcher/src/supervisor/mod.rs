@@ -22,6 +22,7 @@ mod serial_log;
 use std::future::Future;
 use std::pin::Pin;
 
+pub(crate) use monitor::query_state;
 pub use run::{Setting, SupervisorError, run};
 
 /// The place in the volume table where the image of `kernelBoot` is unpacked, if it is. No volume of a

@@ -101,7 +101,8 @@ async fn bring_up(
     Ok((monitor, events, state))
 }
 
-async fn query_state(monitor: &Monitor) -> Result<RunState, CallError> {
+/// What QEMU says of itself.
+pub(crate) async fn query_state(monitor: &Monitor) -> Result<RunState, CallError> {
     #[derive(Deserialize)]
     struct Reply {
         status: String,
@@ -133,16 +134,20 @@ async fn forward(notice: Notice, monitor: &Monitor, happened: &mpsc::Sender<Inpu
     let event = match notice {
         Notice::Event(event) => {
             tracing::info!(event = event.name, data = event.data_text(), "QEMU");
-            translate(&event.name, event.data_text())
+            match translate(&event.name, event.data_text()) {
+                // KVM giving up on the guest says nothing but this.
+                Some(Event::VcpusStopped { .. }) => {
+                    let run_state = query_state(monitor).await.unwrap_or(RunState::Paused);
+                    Some(Event::VcpusStopped { run_state })
+                }
+                translated => translated,
+            }
         }
         Notice::Lagged(count) => {
             tracing::warn!(count, "events of QEMU were lost; asking for its state");
             match query_state(monitor).await {
                 Ok(RunState::Running) => Some(Event::VcpusResumed),
-                Ok(RunState::IoError) => Some(Event::StoppedByIoError),
-                Ok(RunState::GuestPanicked) => Some(Event::Panicked),
-                Ok(RunState::Watchdog) => Some(Event::WatchdogFired),
-                Ok(RunState::Paused | RunState::Shutdown | RunState::InternalError) => Some(Event::VcpusStopped),
+                Ok(run_state) => Some(Event::VcpusStopped { run_state }),
                 Err(_) => None,
             }
         }

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     Effect, Event, Life, OnReady, Request, RequestQueue, RunState, State, Verdict, View, guest_interfaces, step,
 };
-use crate::supervisor::{PowerDown, journal};
+use crate::supervisor::{PowerDown, journal, query_state};
 
 /// What a plan says about the machine, for its status.
 #[derive(Clone, Debug)]
@@ -260,29 +260,28 @@ impl Driver {
         }
     }
 
+    /// Takes an event, and then what its effects came to if that is not as the state says.
     async fn apply(&mut self, event: Event) {
-        let name = event_name(&event);
-        let effects = step(&mut self.seed.life, event, now_ms());
-        tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
-        // What must not be forgotten is written before anything irreversible is done.
-        self.write_journal();
-        for effect in effects {
-            self.execute(effect).await;
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let name = event_name(&event);
+            let effects = step(&mut self.seed.life, event, now_ms());
+            tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
+            // What must not be forgotten is written before anything irreversible is done.
+            self.write_journal();
+            for effect in effects {
+                if let Some(contradiction) = self.execute(effect).await {
+                    next = Some(contradiction);
+                }
+            }
         }
         self.publish_if_changed();
     }
 
-    async fn execute(&mut self, effect: Effect) {
+    /// Does what is to be done; answers with an event if QEMU would not.
+    async fn execute(&mut self, effect: Effect) -> Option<Event> {
         match effect {
-            Effect::LetRun => {
-                self.command("cont").await;
-                if !self.seed.journal.started {
-                    self.seed.journal.started = true;
-                    self.seed.journal.started_at_ms = now_ms();
-                    self.write_journal();
-                    tracing::info!("the guest runs");
-                }
-            }
+            Effect::LetRun => return self.let_run().await,
             Effect::StopVcpus => self.command("stop").await,
             Effect::Reset => self.command("system_reset").await,
             Effect::AskGuest => self.ask_guest(),
@@ -294,15 +293,39 @@ impl Driver {
             }
             Effect::Finish => self.log_end(),
         }
+        None
+    }
+
+    /// The state says already that the guest runs. Where QEMU refuses, its own word is what the state goes back to.
+    async fn let_run(&mut self) -> Option<Event> {
+        if self.is_refused("cont").await {
+            let monitor = self.monitor.as_ref()?;
+            let run_state = query_state(monitor).await.unwrap_or(RunState::Paused);
+            return Some(Event::VcpusStopped { run_state });
+        }
+        if !self.seed.journal.started {
+            self.seed.journal.started = true;
+            self.seed.journal.started_at_ms = now_ms();
+            self.write_journal();
+            tracing::info!("the guest runs");
+        }
+        None
     }
 
     async fn command(&self, name: &'static str) {
-        let Some(monitor) = &self.monitor else { return };
+        let _ = self.is_refused(name).await;
+    }
+
+    /// Sends a command and answers whether it was refused. One that QEMU may have followed was not.
+    async fn is_refused(&self, name: &'static str) -> bool {
+        let Some(monitor) = &self.monitor else { return false };
         match monitor.call_raw(name, None, Vec::new()).await {
-            Ok(_) => {}
             // `quit` may cut the connection before its reply, and a dying QEMU answers nothing.
-            Err(CallError::Disconnected { .. }) => {}
-            Err(error) => tracing::error!(command = name, error = %Chain(&error), "QEMU did not do as it was told"),
+            Ok(_) | Err(CallError::Disconnected { .. }) => false,
+            Err(error) => {
+                tracing::error!(command = name, error = %Chain(&error), "QEMU did not do as it was told");
+                !error.may_have_taken_effect()
+            }
         }
     }
 
@@ -394,7 +417,7 @@ fn event_name(event: &Event) -> &'static str {
         Event::MonitorReady { .. } => "monitor-ready",
         Event::Shutdown { .. } => "shutdown",
         Event::WasReset => "reset",
-        Event::VcpusStopped => "stop",
+        Event::VcpusStopped { .. } => "stop",
         Event::VcpusResumed => "resume",
         Event::StoppedByIoError => "io-error",
         Event::Panicked => "panicked",
