@@ -96,7 +96,11 @@ fn held(life: &mut Life, state: State, run: RunState, now_ms: i64) -> (State, Ve
             life.memory.hints.watchdog = true;
             quit(state, now_ms)
         }
-        RunState::Shutdown | RunState::InternalError => quit(state, now_ms),
+        RunState::InternalError => {
+            life.memory.hints.internal_error = true;
+            quit(state, now_ms)
+        }
+        RunState::Shutdown => quit(state, now_ms),
         RunState::IoError => {
             (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedIOError), Overwrite::Yes), Vec::new())
         }

@@ -144,6 +144,9 @@ fn a_guest_that_kvm_gave_up_on_is_not_paused() {
     let effects = step(&mut machine, Event::VcpusStopped { run_state: RunState::InternalError }, NOW);
     assert!(effects.contains(&Effect::Quit), "{effects:?}");
     assert_eq!(machine.state, State::Ending { kill_at_ms: NOW + QUIT_PATIENCE_MS });
+    let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Exited { code: 0 })), NOW);
+    let State::Ended(ended) = machine.state else { panic!("{machine:?}") };
+    assert!(!ended.cause.is_success(), "{:?}", ended.cause);
 }
 
 #[test]
