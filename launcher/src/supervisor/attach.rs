@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::agent_client::Plumbed;
 use super::console::{self, Attach};
 use super::control::{Caller, Desks, QmpClient};
+use super::monitor::Unheard;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Bench, Setting};
 use super::{broker, guest_agent, monitor, network};
@@ -84,7 +85,13 @@ where
 }
 
 /// Attaches everything to a machine that was launched, by us or by an earlier supervisor.
-pub(crate) fn machine(bench: &Bench, plan: Arc<LaunchPlan>, stations: Stations, interfaces: Vec<Plumbed>) {
+pub(crate) fn machine(
+    bench: &Bench,
+    plan: Arc<LaunchPlan>,
+    stations: Stations,
+    interfaces: Vec<Plumbed>,
+    unheard: Unheard,
+) {
     let (monitor_up, monitor_seen) = watch::channel(None);
     tell_plan(bench, &plan, &interfaces);
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
@@ -96,7 +103,7 @@ pub(crate) fn machine(bench: &Bench, plan: Arc<LaunchPlan>, stations: Stations, 
     }
     tokio::spawn(broker::serve(stations.qmp, monitor_seen.clone(), bench.clone()));
     tokio::spawn(guest_agent::run(bench.clone(), monitor_seen, stations.agent));
-    tokio::spawn(monitor::run(bench.clone(), plan, open_transcript(bench), monitor_up));
+    tokio::spawn(monitor::run(bench.clone(), plan, open_transcript(bench), monitor_up, unheard));
 }
 
 fn open_transcript(bench: &Bench) -> Option<Arc<dyn TranscriptSink>> {
