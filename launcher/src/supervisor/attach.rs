@@ -20,7 +20,7 @@ use super::control::{Caller, Desks, QmpClient};
 use super::monitor::Unheard;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Bench, Setting};
-use super::{broker, guest_agent, monitor, network};
+use super::{broker, guest_agent, monitor, network, qemu_log};
 use crate::plan::{DiskPlan, Display, InterfacePlan, LaunchPlan};
 use crate::vm::{Chain, Input, Planned, Request, Verdict};
 
@@ -95,6 +95,7 @@ pub(crate) fn machine(
     let (monitor_up, monitor_seen) = watch::channel(None);
     tell_plan(bench, &plan, &interfaces);
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
+    tokio::spawn(qemu_log::run(bench.clone()));
     if !plan.serials.is_empty() {
         tokio::spawn(serve_console(bench.clone(), stations.console));
     }

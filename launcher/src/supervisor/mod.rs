@@ -14,6 +14,7 @@ pub mod line_socket;
 mod monitor;
 mod network;
 pub mod prepare;
+mod qemu_log;
 mod report;
 mod run;
 mod seed;
