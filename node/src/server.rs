@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const PATIENCE_AT_START: Duration = Duration::from_secs(20);
 /// A caller's namespace, and nothing else, is waiting to be taken.
 const DESCRIPTORS: usize = 1;
-/// The longest request, bytes: 64 interfaces and what a guest agent says of them are a tenth of it.
+/// The longest request, bytes: what a supervisor passes on of a guest agent's words is at most a quarter of it.
 const LONGEST_REQUEST: usize = 256 * 1024;
 /// The longest reason that is told and logged, characters: callers put words of theirs in it.
 const LONGEST_REASON: usize = 400;

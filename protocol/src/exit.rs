@@ -45,7 +45,7 @@ pub enum ExitCause {
     },
     /// QEMU refused to start or gave up by itself; its last words say why.
     QemuFailed {
-        /// QEMU's exit code.
+        /// QEMU's exit code; 0 where it gave up on the guest (`internal-error`) and was told to leave.
         code: i32,
     },
     /// A signal nobody here sent ended QEMU.
@@ -100,6 +100,7 @@ impl ExitCause {
                 format!("it used more memory than its limit of {limit} bytes and the kernel killed it")
             }
             Self::OutOfMemory { limit_bytes: None } => "the host ran out of memory and the kernel killed it".into(),
+            Self::QemuFailed { code: 0 } => "QEMU gave up on the guest, whose processors cannot go on".into(),
             Self::QemuFailed { code } => format!("QEMU gave up with exit code {code}"),
             Self::QemuKilled { signal } => format!("something outside killed QEMU with signal {signal}"),
             Self::QemuCrashed { signal } => format!("QEMU crashed with signal {signal}"),
@@ -162,6 +163,8 @@ pub struct EndHints {
     pub guest_panicked: bool,
     /// QEMU reported `WATCHDOG` with an action that ends the run.
     pub watchdog: bool,
+    /// QEMU's run state was `internal-error`: KVM could not run the guest any further.
+    pub internal_error: bool,
 }
 
 const FAULT_SIGNALS: [i32; 6] = [4, 6, 7, 8, 11, 31]; // ILL ABRT BUS FPE SEGV SYS on x86_64 and arm64
@@ -200,6 +203,8 @@ fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
         ExitCause::GuestPanic
     } else if hints.watchdog {
         ExitCause::Watchdog
+    } else if hints.internal_error {
+        ExitCause::QemuFailed { code: 0 }
     } else if hints.force_requested {
         ExitCause::ForceStopped
     } else if hints.grace_exceeded {
@@ -263,6 +268,7 @@ mod tests {
             ),
             (report(clean), EndHints { guest_panicked: true, ..none }, ExitCause::GuestPanic),
             (report(clean), EndHints { watchdog: true, ..none }, ExitCause::Watchdog),
+            (report(clean), EndHints { internal_error: true, ..none }, ExitCause::QemuFailed { code: 0 }),
             (report(clean), EndHints { guest_reboot: true, ..none }, ExitCause::GuestReboot),
             (
                 report(clean),

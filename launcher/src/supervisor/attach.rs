@@ -17,9 +17,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::agent_client::Plumbed;
 use super::console::{self, Attach};
 use super::control::{Caller, Desks, QmpClient};
+use super::monitor::Unheard;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Bench, Setting};
-use super::{broker, guest_agent, monitor, network};
+use super::{broker, guest_agent, monitor, network, qemu_log};
 use crate::plan::{DiskPlan, Display, InterfacePlan, LaunchPlan};
 use crate::vm::{Chain, Input, Planned, Request, Verdict};
 
@@ -84,10 +85,17 @@ where
 }
 
 /// Attaches everything to a machine that was launched, by us or by an earlier supervisor.
-pub(crate) fn machine(bench: &Bench, plan: Arc<LaunchPlan>, stations: Stations, interfaces: Vec<Plumbed>) {
+pub(crate) fn machine(
+    bench: &Bench,
+    plan: Arc<LaunchPlan>,
+    stations: Stations,
+    interfaces: Vec<Plumbed>,
+    unheard: Unheard,
+) {
     let (monitor_up, monitor_seen) = watch::channel(None);
     tell_plan(bench, &plan, &interfaces);
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
+    tokio::spawn(qemu_log::run(bench.clone()));
     if !plan.serials.is_empty() {
         tokio::spawn(serve_console(bench.clone(), stations.console));
     }
@@ -96,7 +104,7 @@ pub(crate) fn machine(bench: &Bench, plan: Arc<LaunchPlan>, stations: Stations, 
     }
     tokio::spawn(broker::serve(stations.qmp, monitor_seen.clone(), bench.clone()));
     tokio::spawn(guest_agent::run(bench.clone(), monitor_seen, stations.agent));
-    tokio::spawn(monitor::run(bench.clone(), plan, open_transcript(bench), monitor_up));
+    tokio::spawn(monitor::run(bench.clone(), plan, open_transcript(bench), monitor_up, unheard));
 }
 
 fn open_transcript(bench: &Bench) -> Option<Arc<dyn TranscriptSink>> {

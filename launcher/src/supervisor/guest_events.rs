@@ -10,7 +10,8 @@ pub(crate) fn translate(name: &str, data: &str) -> Option<Event> {
     match name {
         "SHUTDOWN" => Some(Event::Shutdown { reason: shutdown_reason(data) }),
         "RESET" => Some(Event::WasReset),
-        "STOP" => Some(Event::VcpusStopped),
+        // Why is not in it; whoever can ask QEMU does.
+        "STOP" => Some(Event::VcpusStopped { run_state: RunState::Paused }),
         "RESUME" => Some(Event::VcpusResumed),
         "GUEST_PANICKED" => Some(Event::Panicked),
         "WATCHDOG" => watchdog(data),
@@ -97,6 +98,7 @@ mod tests {
             ("WATCHDOG", r#"{"action":"pause"}"#, Some(Event::WatchdogFired)),
             ("BLOCK_IO_ERROR", r#"{"action":"report"}"#, None),
             ("BLOCK_IO_ERROR", r#"{"action":"stop","nospace":true}"#, Some(Event::StoppedByIoError)),
+            ("STOP", "", Some(Event::VcpusStopped { run_state: RunState::Paused })),
             ("RTC_CHANGE", "{}", None),
         ];
         for (name, data, expected) in table {

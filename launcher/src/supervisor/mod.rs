@@ -14,6 +14,7 @@ pub mod line_socket;
 mod monitor;
 mod network;
 pub mod prepare;
+mod qemu_log;
 mod report;
 mod run;
 mod seed;
@@ -22,6 +23,7 @@ mod serial_log;
 use std::future::Future;
 use std::pin::Pin;
 
+pub(crate) use monitor::query_state;
 pub use run::{Setting, SupervisorError, run};
 
 /// The place in the volume table where the image of `kernelBoot` is unpacked, if it is. No volume of a

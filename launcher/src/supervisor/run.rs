@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use super::agent_client::NetworkPlace;
 use super::attach::{self, Stations};
 use super::init_link::{self, Greeted, Line, ReadyLaunch};
+use super::monitor::Unheard;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::prepare::{self, Prepared};
 use super::{control, journal, network, report, seed};
@@ -131,12 +132,13 @@ async fn bring_up(bench: Bench, order: prepare::Order, journal: Journal, line: L
         Start::Attach { plan, greeted } => {
             tracing::info!("QEMU runs already; attaching");
             let interfaces = network::regain(&bench, &plan).await;
-            attach::machine(&bench, plan, stations, interfaces);
+            let unheard = if journal.started { Unheard::TriedAgain } else { Unheard::GivenUp };
+            attach::machine(&bench, plan, stations, interfaces, unheard);
             (greeted, None)
         }
         Start::Launch { prepared, greeted } => {
             let Prepared { plan, launch, descriptors, interfaces } = *prepared;
-            attach::machine(&bench, Arc::new(plan), stations, interfaces);
+            attach::machine(&bench, Arc::new(plan), stations, interfaces, Unheard::GivenUp);
             (greeted, Some(ReadyLaunch { launch: Box::new(launch), descriptors }))
         }
         Start::Refuse { greeted } => (greeted, None),

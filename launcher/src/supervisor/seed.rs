@@ -75,7 +75,8 @@ fn state(journal: &Journal) -> State {
 
 /// Whether the guest is no longer asked.
 fn is_ending(hints: EndHints) -> bool {
-    hints.force_requested || hints.grace_exceeded || hints.guest_panicked || hints.watchdog
+    let EndHints { force_requested, grace_exceeded, guest_panicked, watchdog, internal_error, .. } = hints;
+    force_requested || grace_exceeded || guest_panicked || watchdog || internal_error
 }
 
 #[cfg(test)]

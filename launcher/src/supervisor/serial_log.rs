@@ -3,7 +3,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// When the log is longer it is copied beside and emptied. QEMU appends (`O_APPEND`), so it goes on at the
 /// new end; bytes printed between the copy and the cut are lost from the log, not from the console.
@@ -42,7 +42,8 @@ impl SerialLog {
     }
 }
 
-fn read_tail(path: &PathBuf, bytes: u64) -> io::Result<Vec<u8>> {
+/// The last bytes of a file.
+pub(super) fn read_tail(path: &Path, bytes: u64) -> io::Result<Vec<u8>> {
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(bytes)))?;

@@ -13,8 +13,10 @@ use garboard_qmp::{CallError, Monitor};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::{Effect, Event, Life, OnReady, Request, RequestQueue, RunState, State, Verdict, View, step};
-use crate::supervisor::{PowerDown, journal};
+use super::{
+    Effect, Event, Life, OnReady, Request, RequestQueue, RunState, State, Verdict, View, guest_interfaces, step,
+};
+use crate::supervisor::{PowerDown, journal, query_state};
 
 /// What a plan says about the machine, for its status.
 #[derive(Clone, Debug)]
@@ -111,6 +113,8 @@ pub struct Driver {
     seed: DriverSeed,
     /// What the file holds.
     written: Journal,
+    /// The interfaces without what the guest says of them.
+    planned: Vec<InterfaceStatus>,
     pending_end: Option<PendingEnd>,
     queue: RequestQueue,
     monitor: Option<Monitor>,
@@ -139,7 +143,8 @@ impl Driver {
             State::Preparing | State::Launched | State::Running { .. } | State::Ended(_) => None,
         };
         let (queue, written) = (RequestQueue::default(), seed.journal.clone());
-        Self { seed, written, pending_end: None, queue, monitor: None, agent: None, init, publish, wake_at_ms }
+        let (planned, pending_end, monitor, agent) = (seed.status.interfaces.clone(), None, None, None);
+        Self { seed, written, planned, pending_end, queue, monitor, agent, init, publish, wake_at_ms }
     }
 
     /// Drives the machine until it has ended or the supervisor is to leave.
@@ -214,7 +219,8 @@ impl Driver {
                 status.vcpus = planned.vcpus;
                 status.stored = planned.stored;
                 status.disks = planned.disks;
-                status.interfaces = planned.interfaces;
+                status.interfaces.clone_from(&planned.interfaces);
+                self.planned = planned.interfaces;
             }
             Input::MonitorUp { monitor, run_state } => {
                 self.monitor = Some(monitor);
@@ -230,9 +236,13 @@ impl Driver {
                 self.agent = agent;
                 if self.agent.is_none() {
                     self.seed.status.guest = None;
+                    self.seed.status.interfaces.clone_from(&self.planned);
                 }
             }
-            Input::AgentSaid { guest, interfaces } => self.merge_guest(guest, interfaces),
+            Input::AgentSaid { guest, interfaces } => {
+                self.seed.status.guest = Some(guest);
+                self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);
+            }
             Input::Tainted(what) => self.note_taint(what),
             Input::PreparationFailed(message) => self.apply(Event::PreparationFailed(message)).await,
             // A guest that runs is worth more than our view of it; one that never ran is nothing but a process that waits.
@@ -250,29 +260,28 @@ impl Driver {
         }
     }
 
+    /// Takes an event, and then what its effects came to if that is not as the state says.
     async fn apply(&mut self, event: Event) {
-        let name = event_name(&event);
-        let effects = step(&mut self.seed.life, event, now_ms());
-        tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
-        // What must not be forgotten is written before anything irreversible is done.
-        self.write_journal();
-        for effect in effects {
-            self.execute(effect).await;
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            let name = event_name(&event);
+            let effects = step(&mut self.seed.life, event, now_ms());
+            tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
+            // What must not be forgotten is written before anything irreversible is done.
+            self.write_journal();
+            for effect in effects {
+                if let Some(contradiction) = self.execute(effect).await {
+                    next = Some(contradiction);
+                }
+            }
         }
         self.publish_if_changed();
     }
 
-    async fn execute(&mut self, effect: Effect) {
+    /// Does what is to be done; answers with an event if QEMU would not.
+    async fn execute(&mut self, effect: Effect) -> Option<Event> {
         match effect {
-            Effect::LetRun => {
-                self.command("cont").await;
-                if !self.seed.journal.started {
-                    self.seed.journal.started = true;
-                    self.seed.journal.started_at_ms = now_ms();
-                    self.write_journal();
-                    tracing::info!("the guest runs");
-                }
-            }
+            Effect::LetRun => return self.let_run().await,
             Effect::StopVcpus => self.command("stop").await,
             Effect::Reset => self.command("system_reset").await,
             Effect::AskGuest => self.ask_guest(),
@@ -284,15 +293,39 @@ impl Driver {
             }
             Effect::Finish => self.log_end(),
         }
+        None
+    }
+
+    /// The state says already that the guest runs. Where QEMU refuses, its own word is what the state goes back to.
+    async fn let_run(&mut self) -> Option<Event> {
+        if self.is_refused("cont").await {
+            let monitor = self.monitor.as_ref()?;
+            let run_state = query_state(monitor).await.unwrap_or(RunState::Paused);
+            return Some(Event::VcpusStopped { run_state });
+        }
+        if !self.seed.journal.started {
+            self.seed.journal.started = true;
+            self.seed.journal.started_at_ms = now_ms();
+            self.write_journal();
+            tracing::info!("the guest runs");
+        }
+        None
     }
 
     async fn command(&self, name: &'static str) {
-        let Some(monitor) = &self.monitor else { return };
+        let _ = self.is_refused(name).await;
+    }
+
+    /// Sends a command and answers whether it was refused. One that QEMU may have followed was not.
+    async fn is_refused(&self, name: &'static str) -> bool {
+        let Some(monitor) = &self.monitor else { return false };
         match monitor.call_raw(name, None, Vec::new()).await {
-            Ok(_) => {}
             // `quit` may cut the connection before its reply, and a dying QEMU answers nothing.
-            Err(CallError::Disconnected { .. }) => {}
-            Err(error) => tracing::error!(command = name, error = %Chain(&error), "QEMU did not do as it was told"),
+            Ok(_) | Err(CallError::Disconnected { .. }) => false,
+            Err(error) => {
+                tracing::error!(command = name, error = %Chain(&error), "QEMU did not do as it was told");
+                !error.may_have_taken_effect()
+            }
         }
     }
 
@@ -322,25 +355,6 @@ impl Driver {
     async fn tell_init(&self, message: ToInit) {
         // A full inbox means that PID 1 is not connected; it acts on its own then.
         let _ = self.init.try_send(message);
-    }
-
-    fn merge_guest(&mut self, guest: GuestStatus, interfaces: Vec<InterfaceStatus>) {
-        self.seed.status.guest = Some(guest);
-        for seen in interfaces {
-            let known = self.seed.status.interfaces.iter_mut().find(|known| known.mac == seen.mac);
-            match known {
-                Some(known) => {
-                    known.interface_name = seen.interface_name;
-                    for address in seen.addresses {
-                        if !known.addresses.contains(&address) {
-                            known.addresses.push(address);
-                        }
-                    }
-                    known.info_source = "domain, guest-agent".to_owned();
-                }
-                None => self.seed.status.interfaces.push(seen),
-            }
-        }
     }
 
     fn note_taint(&mut self, what: String) {
@@ -403,7 +417,7 @@ fn event_name(event: &Event) -> &'static str {
         Event::MonitorReady { .. } => "monitor-ready",
         Event::Shutdown { .. } => "shutdown",
         Event::WasReset => "reset",
-        Event::VcpusStopped => "stop",
+        Event::VcpusStopped { .. } => "stop",
         Event::VcpusResumed => "resume",
         Event::StoppedByIoError => "io-error",
         Event::Panicked => "panicked",

@@ -22,6 +22,7 @@
 //! [`Effect`]s in order and feeds what comes of them back as events.
 
 mod driver;
+mod guest_interfaces;
 mod publish;
 mod queue;
 mod step;
@@ -98,8 +99,11 @@ pub enum Event {
     },
     /// QEMU reported `RESET`, asked for by the guest or by us.
     WasReset,
-    /// QEMU reported `STOP`.
-    VcpusStopped,
+    /// QEMU holds the vCPUs: it reported `STOP`, or refused `cont`.
+    VcpusStopped {
+        /// What QEMU says of itself. The event alone tells no reason.
+        run_state: RunState,
+    },
     /// QEMU reported `RESUME`.
     VcpusResumed,
     /// QEMU reported `BLOCK_IO_ERROR` with the action `stop`.

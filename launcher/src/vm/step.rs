@@ -23,9 +23,7 @@ pub fn step(life: &mut Life, event: Event, now_ms: i64) -> Vec<Effect> {
             life.memory.resets += 1;
             (state, Vec::new())
         }
-        Event::VcpusStopped => {
-            (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedByUser), Overwrite::No), Vec::new())
-        }
+        Event::VcpusStopped { run_state } => held(life, state, run_state, now_ms),
         Event::VcpusResumed => (with_vcpus(state, Vcpus::Running, Overwrite::Yes), Vec::new()),
         Event::StoppedByIoError => {
             (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedIOError), Overwrite::Yes), Vec::new())
@@ -70,15 +68,9 @@ fn spawned(state: State) -> (State, Vec<Effect>) {
 fn ready(life: &mut Life, state: State, run: RunState, on_ready: OnReady, now_ms: i64) -> (State, Vec<Effect>) {
     match state {
         State::Preparing | State::Launched | State::Running { .. } => match (run, on_ready) {
-            (RunState::GuestPanicked, _) => {
-                life.memory.hints.guest_panicked = true;
-                quit(State::Running { vcpus: Vcpus::Running }, now_ms)
+            (RunState::GuestPanicked | RunState::Watchdog | RunState::Shutdown | RunState::InternalError, _) => {
+                held(life, State::Running { vcpus: Vcpus::Running }, run, now_ms)
             }
-            (RunState::Watchdog, _) => {
-                life.memory.hints.watchdog = true;
-                quit(State::Running { vcpus: Vcpus::Running }, now_ms)
-            }
-            (RunState::Shutdown | RunState::InternalError, _) => quit(State::Running { vcpus: Vcpus::Running }, now_ms),
             (RunState::Paused, OnReady::LetRun) => (State::Running { vcpus: Vcpus::Running }, vec![Effect::LetRun]),
             (RunState::Paused, OnReady::Leave) => (stopped(PauseReason::PausedByUser), Vec::new()),
             (RunState::IoError, _) => (stopped(PauseReason::PausedIOError), Vec::new()),
@@ -90,6 +82,31 @@ fn ready(life: &mut Life, state: State, run: RunState, on_ready: OnReady, now_ms
         State::Stopping { asked: Asked::Yes, .. } => (state, vec![Effect::AskGuest]),
         State::Ending { .. } => (state, vec![Effect::Quit]),
         State::Ended(_) => (state, Vec::new()),
+    }
+}
+
+/// QEMU holds the vCPUs. Where nobody can let them run again, the run is over.
+fn held(life: &mut Life, state: State, run: RunState, now_ms: i64) -> (State, Vec<Effect>) {
+    match run {
+        RunState::GuestPanicked => {
+            life.memory.hints.guest_panicked = true;
+            quit(state, now_ms)
+        }
+        RunState::Watchdog => {
+            life.memory.hints.watchdog = true;
+            quit(state, now_ms)
+        }
+        RunState::InternalError => {
+            life.memory.hints.internal_error = true;
+            quit(state, now_ms)
+        }
+        RunState::Shutdown => quit(state, now_ms),
+        RunState::IoError => {
+            (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedIOError), Overwrite::Yes), Vec::new())
+        }
+        RunState::Paused => (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedByUser), Overwrite::No), Vec::new()),
+        // They ran again before it could be asked; `RESUME` says so, in its order.
+        RunState::Running => (state, Vec::new()),
     }
 }
 

@@ -42,7 +42,6 @@ fn all_events() -> Vec<Event> {
     let mut events = vec![
         Event::Spawned,
         Event::WasReset,
-        Event::VcpusStopped,
         Event::VcpusResumed,
         Event::StoppedByIoError,
         Event::Panicked,
@@ -71,6 +70,7 @@ fn all_events() -> Vec<Event> {
         RunState::Shutdown,
         RunState::InternalError,
     ] {
+        events.push(Event::VcpusStopped { run_state });
         events.push(Event::MonitorReady { run_state, on_ready: OnReady::LetRun });
         events.push(Event::MonitorReady { run_state, on_ready: OnReady::Leave });
     }
@@ -130,10 +130,35 @@ fn a_stop_before_the_monitor_answers_is_asked_once_it_does() {
 fn an_io_error_stays_the_reason_when_stop_follows() {
     let mut machine = life(running());
     let _ = step(&mut machine, Event::StoppedByIoError, NOW);
-    let _ = step(&mut machine, Event::VcpusStopped, NOW);
-    assert_eq!(machine.state, stopped(PauseReason::PausedIOError));
+    for run_state in [RunState::Paused, RunState::IoError] {
+        let _ = step(&mut machine, Event::VcpusStopped { run_state }, NOW);
+        assert_eq!(machine.state, stopped(PauseReason::PausedIOError));
+    }
     let _ = step(&mut machine, Event::VcpusResumed, NOW);
     assert_eq!(machine.state, running());
+}
+
+#[test]
+fn a_guest_that_kvm_gave_up_on_is_not_paused() {
+    let mut machine = life(running());
+    let effects = step(&mut machine, Event::VcpusStopped { run_state: RunState::InternalError }, NOW);
+    assert!(effects.contains(&Effect::Quit), "{effects:?}");
+    assert_eq!(machine.state, State::Ending { kill_at_ms: NOW + QUIT_PATIENCE_MS });
+    let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Exited { code: 0 })), NOW);
+    let State::Ended(ended) = machine.state else { panic!("{machine:?}") };
+    assert!(!ended.cause.is_success(), "{:?}", ended.cause);
+}
+
+#[test]
+fn an_unpause_that_qemu_refuses_is_taken_back() {
+    for (run_state, reason) in
+        [(RunState::Paused, PauseReason::PausedByUser), (RunState::IoError, PauseReason::PausedIOError)]
+    {
+        let mut machine = life(stopped(reason));
+        assert_eq!(step(&mut machine, Event::Requested(Request::Unpause), NOW), vec![Effect::LetRun]);
+        assert_eq!(step(&mut machine, Event::VcpusStopped { run_state }, NOW), Vec::new());
+        assert_eq!(machine.state, stopped(reason));
+    }
 }
 
 #[test]
