@@ -80,7 +80,7 @@ mod tests {
     #[test]
     fn a_hostile_guest_does_not_make_a_report_too_long() {
         let many = (0..64).map(|one: u16| {
-            let mac = if one % 2 == 0 { CARD.to_owned() } else { format!("02:ff:ff:ff:ff:{one:02x}") };
+            let mac = if one.is_multiple_of(2) { CARD.to_owned() } else { format!("02:ff:ff:ff:ff:{one:02x}") };
             let addresses = (0..64 + one).map(|last| format!("2001:db8:ffff:ffff:ffff:ffff:ffff:{last:04x}"));
             seen(&"\u{1d11e}".repeat(2560), &mac, addresses.collect())
         });
