@@ -288,6 +288,9 @@ pub(crate) struct ExplainArgs {
     /// Plan with what an earlier run found out about its volumes: the options.json of its record.
     #[arg(long, value_name = "FILE")]
     pub(crate) options: Option<PathBuf>,
+    /// Plan with what the first run of several decided for all of them: the stored.json of its record, if it has one.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stored: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
-use garboard_launcher::plan::{LaunchPlan, PlanOptions, plan};
+use garboard_launcher::plan::{LaunchPlan, PlanOptions, StoredMachine, plan};
 use garboard_machine::facts::{HostFacts, KvmState};
 
 use crate::args::{AccelChoice, ExplainArgs, Output};
@@ -21,7 +21,9 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     if args.options.is_none() {
         options.forwards = ports::parse_all(&args.manifest.publish)?;
     }
-    let plan = plan(&subject.vmi, &facts, &options, None).map_err(|error| complaint(BAD_INPUT, format!("{error}")))?;
+    let stored: Option<StoredMachine> = args.stored.as_deref().map(read_json).transpose()?;
+    let plan = plan(&subject.vmi, &facts, &options, stored.as_ref())
+        .map_err(|error| complaint(BAD_INPUT, format!("{error}")))?;
     show(&plan, args.shell, args.output)?;
     Ok(exit::OK)
 }
@@ -59,7 +61,8 @@ pub(crate) fn with_choice(mut facts: HostFacts, choice: AccelChoice) -> HostFact
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("{} is not what `doctor --facts` writes", path.display()))
+    serde_json::from_slice(&bytes)
+        .with_context(|| format!("{} is not what `doctor --facts`, or a run, of this version writes", path.display()))
 }
 
 /// One line a POSIX shell takes apart into exactly these arguments.

@@ -2,9 +2,11 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use anyhow::Context;
 use garboard_protocol::control::{ControlRequest, QmpAccess};
+use garboard_qmp::CommandClass;
 use serde_json::{Value, json};
 
 use crate::args::{QmpArgs, QmpTask};
@@ -13,6 +15,9 @@ use crate::exit::{self, BAD_INPUT, REFUSED, complaint};
 use crate::places::Places;
 
 mod session;
+
+/// How long a reply of QEMU is waited for: the supervisor gives up on every command earlier, and says so.
+const PATIENCE: Duration = CommandClass::Slow.limit().saturating_add(Duration::from_secs(30));
 
 /// `garboard qmp MACHINE [COMMAND [JSON]]`.
 pub(crate) fn run(args: &QmpArgs) -> anyhow::Result<u8> {
@@ -29,6 +34,8 @@ pub(crate) fn converse(line: &Line, task: &QmpTask) -> anyhow::Result<u8> {
     };
     line.open(ControlRequest::Qmp { access })?;
     let mut connection = Connection::greet(line.stream.try_clone()?)?;
+    // So far it was the supervisor that answered, at once.
+    line.stream.set_read_timeout(Some(PATIENCE))?;
     match &task.command {
         Some(command) => one(&mut connection, command, task.arguments.as_deref()),
         None => session::run(&mut connection, &line.machine),

@@ -12,6 +12,7 @@ use crate::args::{AccelChoice, RunArgs};
 use crate::exit::{BAD_INPUT, FAILED, REFUSED, complaint};
 use crate::images::Images;
 use crate::keeper::decide::RunStrategy;
+use crate::keeper::directory::{self, Starting};
 use crate::keeper::order::{Order, record_name};
 use crate::keeper::spawn::MACHINE_UID;
 use crate::keeper::{self};
@@ -32,11 +33,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
     refuse_closed_directories(&places)?;
     // From here on Ctrl-C and SIGTERM mean: power the guest down, then leave.
     let signals = block_signals()?;
-    make_directories(&places, &order)?;
-    if let Err(error) = keeper::start(&order) {
-        let _ = std::fs::remove_dir_all(&order.machine);
-        return Err(error);
-    }
+    start(&places, &order)?;
     if args.detach { attend::started(&places, &order, &signals) } else { attend::attend(&places, &order, &signals) }
 }
 
@@ -46,12 +43,27 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     if !machine.exists() {
         return Ok(());
     }
-    if keeper::keeper_is_alive(&machine) || keeper::has_guest(&machine) {
-        let text =
-            format!("{id} runs already; attach with `garboard console {id}` or end it with `garboard stop {id}`");
-        return Err(complaint(REFUSED, text));
+    if directory::is_starting(&machine) || keeper::keeper_is_alive(&machine) || keeper::has_guest(&machine) {
+        return Err(runs_already(id));
     }
     keeper::clear_away(places, id).with_context(|| format!("clear away what is left of an earlier {id}"))
+}
+
+fn runs_already(id: &MachineId) -> anyhow::Error {
+    let text = format!("{id} runs already; attach with `garboard console {id}` or end it with `garboard stop {id}`");
+    complaint(REFUSED, text)
+}
+
+/// Makes the machine's directory and starts its keeper there. Whoever was faster while we fetched images is left alone.
+fn start(places: &Places, order: &Order) -> anyhow::Result<()> {
+    let starting = make_directories(places, order)?;
+    let started = keeper::start(order);
+    if started.is_err() && !keeper::keeper_is_alive(&order.machine) {
+        let _ = std::fs::remove_dir_all(&order.machine);
+    }
+    // From now on it is the keeper's lock that counts.
+    drop(starting);
+    started
 }
 
 fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<Order> {
@@ -165,7 +177,7 @@ fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<c
 /// What helps when the place for running machines is of no use.
 const ELSEWHERE: &str = "choose another place with GARBOARD_RUNTIME_DIR";
 
-fn make_directories(places: &Places, order: &Order) -> anyhow::Result<()> {
+fn make_directories(places: &Places, order: &Order) -> anyhow::Result<Starting> {
     use std::os::unix::fs::DirBuilderExt;
     // Others may pass through to a socket they were given, and see nothing.
     let mut builder = std::fs::DirBuilder::new();
@@ -179,7 +191,11 @@ fn make_directories(places: &Places, order: &Order) -> anyhow::Result<()> {
         builder.create(directory).with_context(|| format!("could not create {}; {ELSEWHERE}", directory.display()))
     };
     create(&places.runtime)?;
-    create(&order.machine)
+    create(order.machine.parent().unwrap_or(&places.runtime))?;
+    // Not like the others: whoever finds it there comes too late.
+    let made = directory::make(&order.machine)
+        .with_context(|| format!("could not create {}; {ELSEWHERE}", order.machine.display()))?;
+    made.ok_or_else(|| runs_already(&order.id()))
 }
 
 /// As root the machine's processes are another user's, who must get to its files and to our programs.

@@ -5,7 +5,8 @@ use std::path::Path;
 
 use anyhow::Context;
 use garboard_api::quantity::Quantity;
-use garboard_storage::open::{Access, Direct, Expected, Opening, Sharing, open_disk};
+use garboard_storage::beneath::BeneathPath;
+use garboard_storage::open::{Access, Dir, Direct, Expected, Opening, Sharing, open_disk};
 use serde_json::Value;
 
 use crate::keeper::order::{FirmwareVars, VolumeOrder};
@@ -46,10 +47,16 @@ fn host_disk(path: &Path, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
         let capacity = source.and_then(|source| source["capacity"].as_str()).unwrap_or_default();
         let bytes = capacity.parse::<Quantity>().ok().and_then(|quantity| quantity.to_bytes());
         let bytes = bytes.with_context(|| format!("hostDisk.capacity `{capacity}` is not a size"))?;
-        let file = std::fs::File::create_new(path).with_context(|| format!("create {}", path.display()))?;
-        file.set_len(bytes).with_context(|| format!("make {} {bytes} bytes long", path.display()))?;
+        make(path, bytes)?;
     }
     disk(path, Access::ReadWrite, sharing(vmi, name))
+}
+
+fn make(path: &Path, bytes: u64) -> anyhow::Result<()> {
+    let parts = path.parent().zip(path.file_name().and_then(|name| name.to_str()));
+    let (folder, name) = parts.with_context(|| format!("hostDisk.path {} is no path of a file", path.display()))?;
+    Dir::open(folder)?.create_sized(&BeneathPath::parse(name)?, bytes, 0o666)?;
+    Ok(())
 }
 
 /// The variables of a machine, made from their template at its first start.

@@ -10,9 +10,9 @@
 //! Once: a supervisor that is started again finds everything as the first one left it. QEMU is probed by a program of its
 //! own, whose memory is gone when it has answered.
 
-use std::fs::{DirBuilder, File, OpenOptions};
+use std::fs::DirBuilder;
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -20,6 +20,8 @@ use garboard_machine::facts::HostFacts;
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::pod::{self, DiskImage, NodeFacts, PodOrder};
 use garboard_protocol::{PROTOCOL_VERSION, paths};
+use garboard_storage::beneath::BeneathPath;
+use garboard_storage::open::{Dir, OpenError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -65,6 +67,9 @@ pub enum PodError {
         #[source]
         source: std::io::Error,
     },
+    /// The image of a volume cannot be made.
+    #[error(transparent)]
+    Image(#[from] OpenError),
     /// QEMU of this image could not be probed.
     #[error("garboard-facts failed: {message}")]
     Facts {
@@ -166,14 +171,11 @@ fn make_directory(path: &Path) -> Result<(), PodError> {
 fn make_images(images: &[DiskImage], volumes: &VolumeTable) -> Result<(), PodError> {
     for image in images {
         let Some(VolumePlace::Directory { path }) = volumes.places.get(&image.volume) else { continue };
-        let path = Path::new(path).join(&image.file);
-        let made = OpenOptions::new().write(true).create_new(true).mode(0o660).open(&path);
-        match made.and_then(|file: File| file.set_len(image.bytes)) {
-            Err(error) if error.kind() != ErrorKind::AlreadyExists => {
-                return Err(PodError::Write { path, source: error });
-            }
-            _ => {}
-        }
+        let name = BeneathPath::parse(&image.file).map_err(|error| PodError::Write {
+            path: Path::new(path).join(&image.file),
+            source: std::io::Error::other(error),
+        })?;
+        Dir::open(Path::new(path))?.create_sized(&name, image.bytes, 0o660)?;
     }
     Ok(())
 }
@@ -245,6 +247,16 @@ mod tests {
         assert!(facts.network.tap && !facts.network.vhost_net);
         std::fs::remove_file(&places.order).unwrap();
         furnish(&places).unwrap();
+    }
+
+    #[test]
+    fn an_image_that_cannot_have_its_size_is_not_left_empty() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut order = order(directory.path());
+        order.images[0].bytes = u64::MAX;
+        let error = furnish(&pod(directory.path(), &order)).unwrap_err();
+        assert!(matches!(error, PodError::Image(_)) && error.to_string().contains("disk.img"), "{error}");
+        assert!(!directory.path().join("disk.img").exists());
     }
 
     #[test]

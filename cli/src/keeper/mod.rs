@@ -15,6 +15,7 @@
 mod agent_server;
 pub(crate) mod between;
 pub(crate) mod decide;
+pub(crate) mod directory;
 mod ending;
 pub(crate) mod last_word;
 pub(crate) mod order;

@@ -42,9 +42,11 @@ pub(super) struct Premises {
 }
 
 impl Premises {
-    /// Makes everything; what was made before a failure is removed again.
+    /// Makes everything; what was made before a failure is removed again. Without the lock nothing is touched.
     pub(super) async fn make(order: &Order) -> anyhow::Result<Self> {
-        let mut premises = Self::adopt(order);
+        // Before anything is called ours: what another keeper holds is not to be removed.
+        let lock = lock(&order.machine)?;
+        let mut premises = Self { _lock: Some(lock), ..Self::adopt(order) };
         match premises.fill(order) {
             Ok(()) => Ok(premises),
             Err(error) => {
@@ -76,7 +78,6 @@ impl Premises {
     }
 
     fn fill(&mut self, order: &Order) -> anyhow::Result<()> {
-        self._lock = Some(lock(&order.machine)?);
         if owner().is_some() {
             let namespace = NetNs::create().context("make the machine's network namespace")?;
             namespace.pin(&self.machine.join(NAMESPACE_PIN)).context("pin the machine's network namespace")?;

@@ -27,6 +27,10 @@ pub(crate) fn keep(shared: &Path, record: &Path) -> anyhow::Result<()> {
         paths::QEMU_LOG,
         &serial,
         paths::VMI,
+        // With the manifest they are what `explain` makes the same plan of.
+        paths::FACTS,
+        paths::OPTIONS,
+        paths::STORED,
         SUPERVISOR_LOG,
         paths::TRANSCRIPT,
     ];
@@ -74,5 +78,20 @@ mod tests {
         let left = std::fs::read_dir(directory.path().join("runs")).unwrap().count();
         assert_eq!(left, MAX_RUNS);
         assert!(directory.path().join("runs/14").join(paths::EXIT).exists());
+    }
+
+    #[test]
+    fn what_the_plan_was_made_of_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let (shared, record) = (directory.path().join("shared"), directory.path().join("runs/1"));
+        std::fs::create_dir(&shared).unwrap();
+        let input = [paths::VMI, paths::FACTS, paths::OPTIONS, paths::STORED];
+        for name in input {
+            std::fs::write(shared.join(name), name).unwrap();
+        }
+        keep(&shared, &record).unwrap();
+        for name in input {
+            assert_eq!(std::fs::read_to_string(record.join(name)).unwrap(), name);
+        }
     }
 }

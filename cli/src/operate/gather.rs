@@ -4,8 +4,9 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::Value;
 
+use super::emulation::{EmulationSetting, kubevirts};
 use super::manifest::{self, Choice};
-use super::{AGENT, AGENT_SELECTOR, CONTROLLER, CONTROLLER_SELECTOR, MACHINES, NAMESPACE, emulates};
+use super::{AGENT, AGENT_SELECTOR, CONTROLLER, CONTROLLER_SELECTOR, MACHINES, NAMESPACE};
 use crate::plugin::Failure;
 use crate::plugin::kubectl::{Kubectl, typed};
 
@@ -27,7 +28,7 @@ pub(super) struct Installation {
     /// Every node.
     pub(super) nodes: Vec<Node>,
     /// Whether vCPUs are interpreted where there is no KVM.
-    pub(super) emulation: bool,
+    pub(super) emulation: EmulationSetting,
     /// `printableStatus` of every machine, or the phase of an instance without one.
     pub(super) machines: Vec<String>,
 }
@@ -46,12 +47,13 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
         let agent = scope.spawn(|| own.get(&["daemonset", AGENT]));
         let agents = scope.spawn(|| own.get(&["pods", "-l", AGENT_SELECTOR]));
         let nodes = scope.spawn(|| kubectl.get(&["nodes"]));
+        let settings = scope.spawn(|| kubevirts(kubectl));
         let lost = |_| Err(Failure::Other("a question was lost".to_owned()));
         let definitions = definitions.join().unwrap_or_else(lost)?;
         let controller = controller.join().unwrap_or_else(lost)?;
         let mut found = Installation {
             established: definitions.iter().filter(|each| is_established(each)).map(name).collect(),
-            emulation: controller.iter().any(emulates),
+            emulation: EmulationSetting::of(&controller, &settings.join().unwrap_or_else(lost)?),
             controller: typed(controller).pop(),
             controllers: typed(controllers.join().unwrap_or_else(lost)?),
             agent: typed(agent.join().unwrap_or_else(lost)?).pop(),

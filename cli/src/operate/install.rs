@@ -5,6 +5,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::args::InstallArgs;
+use super::emulation::{EmulationSetting, kubevirts};
 use super::gather::gather;
 use super::manifest::{self, Choice, Object, PART_OF, VERSION};
 use super::report::{self, Report};
@@ -27,12 +28,15 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     let plain = manifest::objects(&Choice::plain())?;
     check_rights(kubectl, &plain, "patch")?;
     check_foreign(kubectl, &plain)?;
-    let choice = choose(args, &kubectl.within(NAMESPACE).get(&["deployment", CONTROLLER]).map_err(failed)?);
+    let present = kubectl.within(NAMESPACE).get(&["deployment", CONTROLLER]).map_err(failed)?;
+    let setting = EmulationSetting::of(&present, &kubevirts(kubectl).map_err(failed)?);
+    if let Some(problem) = setting.problem(args.emulation) {
+        return Err(complaint(REFUSED, problem));
+    }
+    let choice = choose(args, &present);
     let objects = manifest::objects(&choice)?;
-    eprintln!(
-        "Kubernetes {version}: installing Garboard {VERSION}{}",
-        if choice.emulation { " with emulation" } else { "" }
-    );
+    let emulation = if setting.object.is_some() { setting.allowed } else { choice.emulation };
+    eprintln!("Kubernetes {version}: installing Garboard {VERSION}{}", if emulation { " with emulation" } else { "" });
     let (first, then): (Vec<&Object>, Vec<&Object>) =
         objects.iter().partition(|object| object.is_definition() || object.kind == "Namespace");
     // Objects of a kind cannot be taken before the kind is.

@@ -1,6 +1,7 @@
 //! `garboard cluster`: Garboard itself on a cluster, through the user's kubectl.
 
 pub(crate) mod args;
+pub(crate) mod emulation;
 mod gather;
 mod install;
 mod manifest;
@@ -39,8 +40,9 @@ pub(crate) fn run(args: &ClusterCommandArgs) -> anyhow::Result<u8> {
     }
 }
 
-/// Whether a controller's deployment has vCPUs interpreted where there is no KVM.
-pub(crate) fn emulates(deployment: &Value) -> bool {
+/// Whether a controller's deployment says that vCPUs are interpreted where there is no KVM. Whether that counts is for
+/// [`emulation::EmulationSetting`].
+fn emulates(deployment: &Value) -> bool {
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
     let told = |part: &str| container[part].as_array().into_iter().flatten();
     let by_argument = told("args").any(|each| each == "--emulation");

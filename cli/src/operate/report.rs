@@ -142,7 +142,7 @@ fn controllers(found: &Installation) -> Part {
         "{ready} of {wanted} ready{}{}{}",
         places(&found.controllers),
         of(image.as_deref()),
-        if found.emulation { ", with emulation" } else { "" }
+        if found.emulation.allowed { ", with emulation" } else { "" }
     );
     part("controller", summary, troubles)
 }
@@ -237,10 +237,10 @@ fn nodes(found: &Installation, now: Timestamp) -> Part {
             None => taking += 1,
         }
     }
-    if taking > 0 && with_kvm == 0 && !found.emulation {
+    if taking > 0 && with_kvm == 0 && !found.emulation.allowed {
         troubles.push(trouble(
             "no node has /dev/kvm to give, so no machine can be placed",
-            "load kvm_intel or kvm_amd on the nodes, or: garboard cluster install --emulation",
+            format!("load kvm_intel or kvm_amd on the nodes, or: {}", found.emulation.command()),
         ));
     }
     if taking == 0 && troubles.is_empty() {

@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::operate::emulation::EmulationSetting;
 
 fn typed<T: serde::de::DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
@@ -49,7 +50,7 @@ fn well() -> Installation {
         }))),
         agents: vec![pod("garboard-node-a", "True", json!({"running": {}}))],
         nodes: vec![node("node-1")],
-        emulation: false,
+        emulation: EmulationSetting::default(),
         machines: vec!["Running".to_owned(), "Stopped".to_owned(), "Running".to_owned()],
     }
 }
@@ -140,8 +141,12 @@ fn a_node_says_why_it_takes_no_machines() {
     });
     assert!(without_kvm.contains("--emulation"), "{without_kvm}");
     let mut emulated = well();
-    emulated.emulation = true;
+    emulated.emulation.object = Some(("garboard".into(), "kubevirt".into()));
     emulated.nodes[0].status.as_mut().unwrap().allocatable.as_mut().unwrap().remove("devices.kubevirt.io/kvm");
+    // The argument would not count.
+    let told = troubles(&emulated);
+    assert!(told.contains("kubectl -n garboard patch kubevirt kubevirt") && !told.contains("--emulation"), "{told}");
+    emulated.emulation.allowed = true;
     assert_eq!(troubles(&emulated), "");
 }
 

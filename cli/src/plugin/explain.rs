@@ -19,6 +19,8 @@ use super::find::{self, Machine, Place};
 use super::kubectl::{Kubectl, failed};
 use super::logs::shown;
 use crate::exit::{self, BAD_INPUT, NOT_FOUND, complaint};
+use crate::operate::emulation::{EmulationSetting, kubevirts};
+use crate::operate::{CONTROLLER, NAMESPACE};
 
 /// Everything a plan is made of.
 struct Input {
@@ -118,8 +120,9 @@ fn emulation_of(allowed: bool) -> Emulation {
 
 /// Whether the cluster interprets vCPUs; without the right to look it is taken not to.
 fn emulation(kubectl: &Kubectl) -> Emulation {
-    let controllers = kubectl.within(crate::operate::NAMESPACE).get(&["deployment", crate::operate::CONTROLLER]);
-    emulation_of(controllers.unwrap_or_default().iter().any(crate::operate::emulates))
+    let controllers = kubectl.within(NAMESPACE).get(&["deployment", CONTROLLER]).unwrap_or_default();
+    let objects = kubevirts(kubectl).unwrap_or_default();
+    emulation_of(EmulationSetting::of(&controllers, &objects).allowed)
 }
 
 /// The object as the API server would take it: with its defaults, and refused where it refuses.

@@ -59,12 +59,17 @@ fn read<T: serde::de::DeserializeOwned>(object: Value) -> Result<Option<T>, Fail
 
 /// Launcher pods of a name, the newest first.
 pub(super) fn pods(kubectl: &Kubectl, name: &str) -> Result<Vec<Pod>, Failure> {
-    // A label has at most 63 characters.
-    let short = name.get(..63).unwrap_or(name);
-    let selector = format!("{LAUNCHER},vm.kubevirt.io/name={short}");
-    let mut pods: Vec<Pod> = typed(kubectl.get(&["pods", "-l", &selector])?);
+    let mut pods: Vec<Pod> = typed(kubectl.get(&["pods", "-l", LAUNCHER])?);
+    pods.retain(|pod| belongs_to(pod, name));
     pods.sort_by_key(|pod| std::cmp::Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)));
     Ok(pods)
+}
+
+/// Whether a pod was made for an instance of this name. No label says that: `web` and `web.prod` have the same one of
+/// `vm.kubevirt.io/name`, and a long name does not fit into any.
+fn belongs_to(pod: &Pod, name: &str) -> bool {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && owner.kind == "VirtualMachineInstance" && owner.name == name)
 }
 
 /// Where a machine's supervisor is.
@@ -236,6 +241,30 @@ mod tests {
         for (machine, expected) in table {
             let choice = format!("{:?}", choose(&machine, "a"));
             assert!(choice.contains(expected), "{choice}: {expected}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_its_owners_whatever_its_labels_say() {
+        let owned_by = |kind: &str, name: &str, controller: bool| -> Pod {
+            let owner = json!({
+                "apiVersion": "kubevirt.io/v1", "kind": kind, "name": name, "uid": "u", "controller": controller,
+            });
+            let labels = json!({"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": "web"});
+            serde_json::from_value(json!({"metadata": {"labels": labels, "ownerReferences": [owner]}})).unwrap()
+        };
+        let long = "a".repeat(100);
+        let table = [
+            (owned_by("VirtualMachineInstance", "web", true), "web", true),
+            (owned_by("VirtualMachineInstance", "web.prod", true), "web", false),
+            (owned_by("VirtualMachineInstance", "web.prod", true), "web.prod", true),
+            (owned_by("VirtualMachineInstance", &long, true), long.as_str(), true),
+            (owned_by("VirtualMachineInstance", "web", false), "web", false),
+            (owned_by("ReplicaSet", "web", true), "web", false),
+            (Pod::default(), "web", false),
+        ];
+        for (pod, name, expected) in table {
+            assert_eq!(belongs_to(&pod, name), expected, "{name}: {pod:?}");
         }
     }
 

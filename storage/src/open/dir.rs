@@ -2,12 +2,13 @@
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
-use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, ResolveFlag};
+use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, RenameFlags, ResolveFlag, renameat2};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
@@ -166,6 +167,48 @@ impl Dir {
         place.open(flags, Mode::from_bits_truncate(0o600), Access::ReadWrite).map(File::from)
     }
 
+    /// Creates a regular file of a length, all of it a hole; `false` if something stands at `name` already. It gets its
+    /// name when it is whole: one that cannot be that long, or whose maker dies, is never taken for a disk.
+    ///
+    /// # Errors
+    /// [`OpenError`]; then nothing is left.
+    pub fn create_sized(&self, name: &BeneathPath, bytes: u64, mode: u32) -> Result<bool, OpenError> {
+        if self.look_at(name)?.is_some() {
+            return Ok(false);
+        }
+        // Another name until then, and not none: network file systems have no files without.
+        let fresh = fresh_name();
+        let made = self.create_whole(&fresh, name, bytes, mode).and_then(|()| self.rename_new(&fresh, name));
+        // It is not there any more if the file system has no second names.
+        let _ = unlinkat(&self.fd, fresh.as_path(), UnlinkatFlags::NoRemoveDir);
+        made
+    }
+
+    /// `name` is what it will be called, for messages.
+    fn create_whole(&self, fresh: &Path, name: &BeneathPath, bytes: u64, mode: u32) -> Result<(), OpenError> {
+        let place = Place { name: fresh, ..self.place(name, Links::Refused) };
+        let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
+        let file = place.open(flags, Mode::from_bits_truncate(mode), Access::ReadWrite).map(File::from)?;
+        let sized = file.set_len(bytes).and_then(|()| file.sync_all());
+        sized.map_err(|source| OpenError::Io { path: place.shown, attempt: "set the length of", source })
+    }
+
+    /// Whether the name was free; what has it keeps it.
+    pub(super) fn rename_new(&self, fresh: &Path, name: &BeneathPath) -> Result<bool, OpenError> {
+        let named = match linkat(&self.fd, fresh, &self.fd, name.as_path(), AtFlags::empty()) {
+            // This file system has no second names for a file.
+            Err(Errno::EPERM | Errno::EOPNOTSUPP | Errno::ENOSYS) => {
+                renameat2(&self.fd, fresh, &self.fd, name.as_path(), RenameFlags::RENAME_NOREPLACE)
+            }
+            other => other,
+        };
+        match named {
+            Ok(()) => Ok(true),
+            Err(Errno::EEXIST) => Ok(false),
+            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), Access::ReadWrite, "create")),
+        }
+    }
+
     /// Creates a file without a name: it is gone with its last descriptor, whatever happens to us.
     ///
     /// # Errors
@@ -215,6 +258,12 @@ impl Dir {
         })?;
         Ok(direct::enable(probe.as_fd()).is_ok())
     }
+}
+
+/// A name that nothing has: the standard library seeds its hash tables with a number nobody can foresee.
+fn fresh_name() -> PathBuf {
+    let number = RandomState::new().build_hasher().finish();
+    PathBuf::from(format!(".garboard-{number:016x}"))
 }
 
 impl AsFd for Dir {

@@ -138,6 +138,25 @@ fn creation_never_touches_what_exists() {
 }
 
 #[test]
+fn a_file_has_its_name_only_with_its_length() {
+    let (room, dir) = room();
+    assert!(dir.create_sized(&at("a.img"), 1 << 40, 0o600).unwrap());
+    assert_eq!(fs::metadata(room.path().join("a.img")).unwrap().len(), 1 << 40);
+    // What is there stays, whatever it is.
+    assert!(!dir.create_sized(&at("a.img"), 5, 0o600).unwrap());
+    symlink("/etc/hostname", room.path().join("link")).unwrap();
+    assert!(!dir.create_sized(&at("link"), 5, 0o600).unwrap());
+    // Also if it comes while the file is being made.
+    fs::write(room.path().join("fresh"), "").unwrap();
+    assert!(!dir.rename_new(Path::new("fresh"), &at("a.img")).unwrap());
+    fs::remove_file(room.path().join("fresh")).unwrap();
+    // No file is as long as this.
+    assert!(dir.create_sized(&at("b.img"), u64::MAX, 0o600).is_err());
+    assert_eq!(dir.names(9).unwrap(), ["a.img", "link"]);
+    assert_eq!(fs::metadata(room.path().join("a.img")).unwrap().len(), 1 << 40);
+}
+
+#[test]
 fn a_long_file_is_not_read_into_memory() {
     let (room, dir) = room();
     File::create(room.path().join("long")).unwrap().set_len(1 << 40).unwrap();

@@ -4,7 +4,7 @@
 
 use super::{Disk, SourceError, Warning, raw};
 use crate::beneath::BeneathPath;
-use crate::open::{Access, Dir, Direct, Expected, OpenError, Opening, Sharing};
+use crate::open::{Access, Dir, Direct, Expected, Opening, Sharing};
 use crate::preflight::space;
 use crate::qcow2::looks_like_qcow2;
 
@@ -87,20 +87,12 @@ pub(super) fn create_sparse(
     } else {
         return Err(SourceError::TooSmall { disk, wanted_bytes, available_bytes });
     };
-    match dir.create_file(name) {
-        Ok(file) => {
-            file.set_len(made_bytes).map_err(|source| OpenError::Io {
-                path: disk,
-                attempt: "set the length of",
-                source,
-            })?;
-            tracing::info!(path = %dir.path().display(), name = %name, made_bytes, "created a sparse disk");
-            Ok(warning)
-        }
+    if !dir.create_sized(name, made_bytes, 0o600)? {
         // Somebody else was faster; his is as good as ours.
-        Err(OpenError::Exists { .. }) => Ok(None),
-        Err(other) => Err(other.into()),
+        return Ok(None);
     }
+    tracing::info!(path = %dir.path().display(), name = %name, made_bytes, "created a sparse disk");
+    Ok(warning)
 }
 
 #[cfg(test)]
@@ -109,6 +101,7 @@ mod tests {
     use std::os::unix::fs::{MetadataExt, symlink};
 
     use super::*;
+    use crate::open::OpenError;
     use crate::qcow2::Format;
 
     fn claim() -> (tempfile::TempDir, Dir) {

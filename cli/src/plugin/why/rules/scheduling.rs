@@ -7,6 +7,7 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::refused::{bounded, edit, unbound};
+use crate::operate::emulation::EmulationSetting;
 use crate::plugin::why::diagnosis::{Finding, Verdict, seen};
 use crate::plugin::why::facts::{Condition, Facts, of_pod};
 
@@ -27,7 +28,7 @@ pub(crate) fn unschedulable(facts: &Facts) -> Option<Finding> {
     let words = condition.message.split(" preemption:").next().unwrap_or_default();
     let finding = of_claims(facts, words)
         .or_else(|| of_cluster(facts, words))
-        .or_else(|| of_devices(words))
+        .or_else(|| of_devices(facts, words))
         .or_else(|| of_room(facts, pod, words))
         .or_else(|| of_selector(facts, pod, words))
         .or_else(|| of_taints(words))
@@ -75,17 +76,22 @@ fn of_cluster(facts: &Facts, words: &str) -> Option<Finding> {
     Some(Finding::wrong(Verdict::NoSchedulableNode, cause).then("garboard cluster status"))
 }
 
-fn of_devices(words: &str) -> Option<Finding> {
+fn of_devices(facts: &Facts, words: &str) -> Option<Finding> {
     let (_, rest) = words.split_once(&format!("Insufficient {DEVICE}"))?;
     let device: String = rest.chars().take_while(|one| one.is_alphanumeric() || *one == '-').collect();
     let finding = match device.as_str() {
         "kvm" => Finding::wrong(Verdict::NoDevice, "no node that it may run on has /dev/kvm to give")
             .then("garboard cluster status")
-            .then("garboard cluster install --emulation    # slow: vCPUs are interpreted where there is no KVM"),
+            .then(format!("{}    # slow: vCPUs are interpreted where there is no KVM", emulation(facts).command())),
         other => Finding::wrong(Verdict::NoDevice, format!("no node that it may run on has /dev/{other} to give"))
             .then("garboard cluster status"),
     };
     Some(finding)
+}
+
+/// What is to be done for it depends on whether there is a KubeVirt object; the deployment is not looked at.
+fn emulation(facts: &Facts) -> EmulationSetting {
+    EmulationSetting::of(&[], &facts.kubevirts)
 }
 
 fn of_room(facts: &Facts, pod: &Pod, words: &str) -> Option<Finding> {
