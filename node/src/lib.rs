@@ -43,4 +43,5 @@ pub mod pods;
 pub mod run;
 pub mod server;
 pub mod status;
+mod turns;
 pub mod writer;

@@ -7,11 +7,10 @@
 //!
 //! Nothing a caller says names a pod, a VMI or a path: the connection does.
 
-use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use garboard_launcher::plumbing::Reply;
@@ -29,6 +28,7 @@ use crate::launchers::{Found, Launchers};
 use crate::network;
 use crate::pods::LauncherPod;
 use crate::status;
+use crate::turns::Turns;
 
 /// A caller's namespace, and nothing else, is waiting to be taken.
 const DESCRIPTORS: usize = 1;
@@ -50,8 +50,8 @@ pub struct Server<R> {
     reports: R,
     budget: Mutex<Budget>,
     refusals: Mutex<AllRefusals>,
-    /// Pods whose network is being changed.
-    plumbing: Mutex<HashMap<PodUid, Weak<tokio::sync::Mutex<()>>>>,
+    /// When which pod has its network changed.
+    turns: Turns,
 }
 
 /// Room that a connection takes, until it is closed.
@@ -92,7 +92,7 @@ impl<R: Reports> Server<R> {
             reports,
             budget: Mutex::default(),
             refusals: Mutex::default(),
-            plumbing: Mutex::default(),
+            turns: Turns::default(),
         })
     }
 
@@ -205,19 +205,21 @@ impl<R: Reports> Server<R> {
             AgentRequest::Plumb { interfaces } => network::Work::Plumb(interfaces),
             AgentRequest::Sockets { interfaces } => network::Work::Sockets(interfaces),
         };
+        let turn = self.turns.of(&pod.uid);
+        // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
+        let mut turn = turn.lock().await;
         // Its last report is still taken; nothing is made for it any more.
         match self.launchers.find(&pod.uid).await {
             Found::Launcher(_) => {}
             Found::Unknown => return Ok(None),
             Found::Nowhere => return Err("this pod is not there any more".into()),
         }
-        let descriptor = network::descriptor(socket)?;
-        let turn = self.turn(&pod.uid);
-        // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
-        let _turn = turn.lock().await;
+        // Not earlier: closing what came may take for ever, so that it is dropped on no thread but its own.
+        let namespace = network::namespace(network::descriptor(socket)?, Arc::clone(caller)).await?;
+        turn.come().await;
         let began = Instant::now();
         let made = matches!(work, network::Work::Plumb(_));
-        let reply = network::done(descriptor, Arc::clone(caller), work).await?;
+        let reply = network::done(namespace, work).await?;
         if made {
             let took_ms = began.elapsed().as_millis();
             tracing::info!(pod = pod.name, namespace = pod.namespace, vmi = pod.vmi, took_ms, "interfaces are made");
@@ -244,17 +246,6 @@ impl<R: Reports> Server<R> {
     /// Whether a refusal of this pod is to be logged; then, how many before it were not.
     fn answered(&self, pod: &PodUid) -> Option<u64> {
         lock(&self.refusals).answered(Some(pod), Instant::now())
-    }
-
-    fn turn(&self, pod: &PodUid) -> Arc<tokio::sync::Mutex<()>> {
-        let mut all = lock(&self.plumbing);
-        all.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = all.get(pod).and_then(Weak::upgrade) {
-            return turn;
-        }
-        let turn = Arc::default();
-        all.insert(pod.clone(), Arc::downgrade(&turn));
-        turn
     }
 
     /// Logs a refusal, unless there are too many. Whether it is to be told to the caller too.
