@@ -19,6 +19,10 @@ const PODS_COUNTED: usize = 256;
 const WRITES_BURST: u32 = 20;
 /// … and then one in this time.
 const WRITE_PERIOD: Duration = Duration::from_secs(1);
+/// Changes of one pod's network that may follow each other at once: a supervisor that dies over and over needs fewer …
+const PLUMBING_BURST: u32 = 10;
+/// … and then one in this time.
+const PLUMBING_PERIOD: Duration = Duration::from_secs(2);
 
 /// Connections there are.
 #[derive(Debug, Default)]
@@ -132,30 +136,44 @@ impl AllRefusals {
     }
 }
 
-/// How often one pod's reports are written: a launcher that changes its mind all the time is not passed on to the API
-/// server as often.
+/// How often something is done for one pod: a bucket that fills with time.
 #[derive(Debug)]
 pub struct Pace {
+    burst: u32,
+    period: Duration,
     left: u32,
     filled: Instant,
 }
 
 impl Pace {
-    /// A full bucket.
+    /// A full bucket for writes of its reports: a launcher that changes its mind all the time is not passed on to the API
+    /// server as often.
     #[must_use]
-    pub fn new(now: Instant) -> Self {
-        Self { left: WRITES_BURST, filled: now }
+    pub fn of_writes(now: Instant) -> Self {
+        Self { burst: WRITES_BURST, period: WRITE_PERIOD, left: WRITES_BURST, filled: now }
     }
 
-    /// Counts a write; how long the next one has to wait.
-    pub fn wrote(&mut self, now: Instant) -> Duration {
-        let grown = now.saturating_duration_since(self.filled).as_secs() / WRITE_PERIOD.as_secs();
-        if grown > 0 {
-            self.left = self.left.saturating_add(u32::try_from(grown).unwrap_or(u32::MAX)).min(WRITES_BURST);
+    /// A full bucket for changes of its network.
+    #[must_use]
+    pub fn of_plumbing(now: Instant) -> Self {
+        Self { burst: PLUMBING_BURST, period: PLUMBING_PERIOD, left: PLUMBING_BURST, filled: now }
+    }
+
+    /// Whether nothing was done for long.
+    #[must_use]
+    pub fn is_full(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.filled) >= self.period * self.burst
+    }
+
+    /// Counts one; how long the next one has to wait.
+    pub fn count(&mut self, now: Instant) -> Duration {
+        let periods = now.saturating_duration_since(self.filled).as_millis() / self.period.as_millis();
+        if periods > 0 {
+            self.left = self.left.saturating_add(u32::try_from(periods).unwrap_or(u32::MAX)).min(self.burst);
             self.filled = now;
         }
         self.left = self.left.saturating_sub(1);
-        if self.left == 0 { WRITE_PERIOD } else { Duration::ZERO }
+        if self.left == 0 { self.period } else { Duration::ZERO }
     }
 }
 
@@ -189,11 +207,12 @@ mod tests {
     #[test]
     fn a_machine_that_never_rests_is_written_once_a_second() {
         let start = Instant::now();
-        let mut pace = Pace::new(start);
-        let at_once = (0..100).filter(|_| pace.wrote(start).is_zero()).count();
+        let mut pace = Pace::of_writes(start);
+        let at_once = (0..100).filter(|_| pace.count(start).is_zero()).count();
         assert_eq!(at_once, 19);
-        assert_eq!(pace.wrote(start + WRITE_PERIOD), WRITE_PERIOD);
-        assert!(pace.wrote(start + WRITE_PERIOD * 30).is_zero());
+        assert_eq!(pace.count(start + WRITE_PERIOD), WRITE_PERIOD);
+        assert!(!pace.is_full(start + WRITE_PERIOD * 20) && pace.is_full(start + WRITE_PERIOD * 21));
+        assert!(pace.count(start + WRITE_PERIOD * 30).is_zero());
     }
 
     fn pod(number: usize) -> PodUid {

@@ -7,12 +7,12 @@ use std::time::Duration;
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_launcher::report::condition::PodNews;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-use crate::pods::LauncherPod;
+use crate::pods::{self, LauncherPod};
 
 /// Whose changes these are, in `managedFields`.
 pub const FIELD_MANAGER: &str = "garboard-node";
@@ -119,6 +119,17 @@ impl ApiServer {
         let answer = soon(nodes.patch_metadata(node, &parameters(), &Patch::Merge(patch))).await?;
         let (labels, annotations) = (answer.metadata.labels, answer.metadata.annotations);
         Ok(NodeMarks { labels: labels.unwrap_or_default(), annotations: annotations.unwrap_or_default() })
+    }
+
+    /// The launcher pods of a node, as they are now.
+    ///
+    /// # Errors
+    /// [`ClusterError`].
+    pub async fn launcher_pods(&self, node: &str) -> Result<Vec<LauncherPod>, ClusterError> {
+        let (fields, labels) = pods::selectors(node);
+        let wanted = ListParams::default().fields(&fields).labels(&labels);
+        let listed = soon(Api::<Pod>::all(self.client.clone()).list(&wanted)).await?;
+        Ok(listed.items.iter().filter_map(|pod| pods::launcher_pod(pod, node)).collect())
     }
 
     fn vmis(&self, namespace: &str) -> Api<VirtualMachineInstance> {

@@ -18,7 +18,7 @@ use crate::pods::LauncherPod;
 
 /// Time between two signs.
 const PERIOD: Duration = Duration::from_secs(60);
-/// Pause after a sign that did not arrive.
+/// Pause after a sign that did not arrive, and after one whose labels somebody undid: a webhook may do so each time.
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long the kubelet may take to have the node's devices.
 const SETTLING: Duration = Duration::from_secs(3);
@@ -63,7 +63,7 @@ pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
     loop {
         let pause = match sign(&api, &node, &mut sources, &mut known).await {
             Ok(Settled::Yes) => PERIOD,
-            Ok(Settled::No) => continue,
+            Ok(Settled::No) => PAUSE,
             Err(error) => {
                 tracing::warn!(error = %Chain(&error), "the node's labels are not written yet");
                 PAUSE
@@ -99,8 +99,9 @@ enum Settled {
     No,
 }
 
-/// One write: the time, and what is to be different. What the node has is known from the answer to the last one; the
-/// first one sets all, and its answer shows what an earlier agent left.
+/// One write: the time, and what is to be different. What the node has is known from the answer to the last one. The first
+/// one is the time alone: before its answer nobody knows what an earlier agent left, and whether people keep the labels
+/// ([`labels::SKIP`]).
 async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Known) -> Result<Settled, ClusterError> {
     known.registered |= *sources.registered.borrow_and_update();
     let state = NodeState {
@@ -112,14 +113,27 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
     let wanted = labels::wanted(&state);
     let running = sources.asked();
     let asked = running.as_ref().map_or(Asked::Unknown, Asked::Labels);
-    let before = known.marks.clone().unwrap_or_default();
-    let changes = labels::difference(&before.labels, &before.annotations, &wanted, asked);
+    let differing = |marks: &NodeMarks| labels::difference(&marks.labels, &marks.annotations, &wanted, asked);
+    let changes = match &known.marks {
+        Some(before) => differing(before),
+        None => {
+            let found = api.mark_node(node, &BTreeMap::new(), &heartbeat()).await?;
+            let changes = differing(known.marks.insert(found));
+            if changes.is_empty() {
+                return Ok(Settled::Yes);
+            }
+            changes
+        }
+    };
     if !changes.is_empty() {
         tracing::info!(changes = changes.len(), schedulable = state.schedulable, "the node's labels change");
     }
-    let now = format!("{:.0}", jiff::Timestamp::now());
-    let after = api.mark_node(node, &changes, &BTreeMap::from([(HEARTBEAT.to_owned(), now)])).await?;
-    let settled = labels::difference(&after.labels, &after.annotations, &wanted, asked).is_empty();
-    known.marks = Some(after);
+    let after = api.mark_node(node, &changes, &heartbeat()).await?;
+    let settled = differing(known.marks.insert(after)).is_empty();
     Ok(if settled { Settled::Yes } else { Settled::No })
+}
+
+/// The annotation that says that the agent lives.
+fn heartbeat() -> BTreeMap<String, String> {
+    BTreeMap::from([(HEARTBEAT.to_owned(), format!("{:.0}", jiff::Timestamp::now()))])
 }

@@ -17,7 +17,7 @@
 //!
 //! | object | verbs |
 //! | --- | --- |
-//! | `pods` | list, watch (its node's launchers, by field and label) |
+//! | `pods` | list, watch (its node's launchers, by field and label; a list more where a caller is unknown) |
 //! | `pods/status` | patch (the readiness gate, the first report) |
 //! | `kubevirt.io` `virtualmachineinstances` | get, list, watch (its node's, by label), patch |
 //! | `nodes` | patch (its own: labels, heartbeat) |
@@ -36,10 +36,12 @@ mod generated;
 pub mod heartbeat;
 pub mod identity;
 pub mod labels;
+pub mod launchers;
 pub mod mirror;
 mod network;
 pub mod pods;
 pub mod run;
 pub mod server;
 pub mod status;
+mod turns;
 pub mod writer;

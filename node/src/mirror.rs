@@ -21,12 +21,14 @@ struct State<V> {
     listed: Option<HashMap<String, V>>,
     /// A list was complete.
     known: bool,
+    /// How often a watch said something.
+    heard: u64,
 }
 
 impl<V: Clone> Default for Mirror<V> {
     fn default() -> Self {
         Self {
-            state: Mutex::new(State { entries: HashMap::new(), listed: None, known: false }),
+            state: Mutex::new(State { entries: HashMap::new(), listed: None, known: false, heard: 0 }),
             changes: watch::Sender::new(0),
         }
     }
@@ -59,9 +61,27 @@ impl<V: Clone> Mirror<V> {
         self.changed();
     }
 
+    /// How often a watch has said something.
+    pub fn heard(&self) -> u64 {
+        self.state().heard
+    }
+
+    /// Puts an object here that was listed when a watch had said something so often; not if it has said more meanwhile, which
+    /// may be that the object is gone.
+    pub fn insert_listed(&self, uid: &str, value: V, heard: u64) {
+        let mut state = self.state();
+        if state.heard != heard {
+            return;
+        }
+        state.entries.insert(uid.to_owned(), value);
+        drop(state);
+        self.changed();
+    }
+
     /// Takes what a watch says; `read` gives UID and value of an object, or nothing where it does not belong here.
     pub fn apply<K>(&self, event: Event<K>, read: impl Fn(K) -> (String, Option<V>)) {
         let mut state = self.state();
+        state.heard += 1;
         match event {
             Event::Init => state.listed = Some(HashMap::new()),
             Event::InitApply(object) => {
@@ -120,5 +140,17 @@ mod tests {
         mirror.apply(Event::Apply(("new", 3)), read);
         mirror.apply(Event::Delete(("new", 3)), read);
         assert_eq!(mirror.get("new"), None);
+    }
+
+    #[test]
+    fn what_was_listed_is_put_here_unless_a_watch_said_more() {
+        let mirror = Mirror::default();
+        let heard = mirror.heard();
+        mirror.insert_listed("one", 1, heard);
+        mirror.apply(Event::Delete(("one", 1)), read);
+        mirror.insert_listed("one", 1, heard);
+        assert_eq!(mirror.get("one"), None);
+        mirror.insert_listed("one", 1, mirror.heard());
+        assert_eq!(mirror.get("one"), Some(1));
     }
 }

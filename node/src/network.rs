@@ -57,12 +57,10 @@ pub(crate) fn descriptor(socket: &mut LineSocket) -> Result<OwnedFd, NetworkErro
     descriptor.ok_or_else(|| LineError::MissingDescriptors { announced: 1, arrived: 0 }.into())
 }
 
-/// Does it, on a thread that may take its time: a descriptor may be a file of a file system that hangs, and the kernel's
-/// lock on all networks may be held by another tenant.
-pub(crate) async fn done(descriptor: OwnedFd, caller: Arc<Caller>, work: Work) -> Result<Reply, NetworkError> {
+/// Does it, on a thread that may take its time: the kernel's lock on all networks may be held by another tenant.
+pub(crate) async fn done(namespace: NetNs, work: Work) -> Result<Reply, NetworkError> {
     let runtime = tokio::runtime::Handle::current();
     let thread = tokio::task::spawn_blocking(move || {
-        let namespace = namespace(descriptor, &caller)?;
         runtime.block_on(async {
             match work {
                 Work::Plumb(requests) => plumb(&namespace, &requests).await,
@@ -73,11 +71,18 @@ pub(crate) async fn done(descriptor: OwnedFd, caller: Arc<Caller>, work: Work) -
     thread.await.map_err(|_| NetworkError::Broken)?
 }
 
+/// The namespace that came with a request, on a thread that may take its time: a descriptor may be a file of a file system
+/// that hangs.
+pub(crate) async fn namespace(descriptor: OwnedFd, caller: Arc<Caller>) -> Result<NetNs, NetworkError> {
+    let thread = tokio::task::spawn_blocking(move || checked(descriptor, &caller));
+    thread.await.map_err(|_| NetworkError::Broken)?
+}
+
 /// The namespace that came with a request. It has to be the one the caller is in: whatever descriptors a tenant may have
 /// got hold of, the agent works in no namespace but that of the pod that asks. A pod with the network of the node is no
 /// launcher pod (`pods`); that the namespace is not the agent's own is checked where it is entered. Nor does it work in
 /// one that a tenant made for itself, with whatever the tenant put there: those belong to another user namespace.
-fn namespace(descriptor: OwnedFd, caller: &Caller) -> Result<NetNs, NetworkError> {
+fn checked(descriptor: OwnedFd, caller: &Caller) -> Result<NetNs, NetworkError> {
     let namespace = NetNs::from_fd(descriptor).map_err(NetworkError::Descriptor)?;
     if namespace != caller.network()? {
         return Err(NetworkError::Foreign);

@@ -14,6 +14,12 @@ use garboard_api::metadata::label;
 /// Value of the label [`label::COMPONENT`] on launcher pods.
 pub const LAUNCHER: &str = "virt-launcher";
 
+/// Selectors, of fields and of labels, that give the launcher pods of a node.
+#[must_use]
+pub fn selectors(node: &str) -> (String, String) {
+    (format!("spec.nodeName={node}"), format!("{}={LAUNCHER}", label::COMPONENT))
+}
+
 /// A launcher pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LauncherPod {

@@ -25,8 +25,9 @@ use crate::confine::looker::Looker;
 use crate::device::resource::Health;
 use crate::device::{self, Plugins, Resource};
 use crate::heartbeat::Sources;
+use crate::launchers::Launchers;
 use crate::mirror::Mirror;
-use crate::pods::{LAUNCHER, LauncherPod, launcher_pod};
+use crate::pods::{self, LauncherPod, launcher_pod};
 use crate::server::Server;
 use crate::writer::{Setting, Writer};
 use crate::{facts, heartbeat, server};
@@ -48,7 +49,8 @@ pub async fn run(args: Args, looker: Looker) -> anyhow::Result<()> {
 
     let api = ApiServer::new(client, &args.node_name);
     let setting = Setting { cluster: api.clone(), node: args.node_name.clone(), pods: Arc::clone(&pods), vmis };
-    let server = Server::new(Processes::of_this_node(looker), Arc::clone(&pods), Writer::new(setting));
+    let launchers = launchers(api.clone(), args.node_name.clone(), Arc::clone(&pods));
+    let server = Server::new(Processes::of_this_node(looker), launchers, Writer::new(setting));
     let socket = args.agent_directory.join(AGENT_SOCKET);
     let listener = server::listen(&socket).with_context(|| format!("listen at {}", socket.display()))?;
     let serving = tokio::spawn(server.serve(listener));
@@ -113,10 +115,16 @@ async fn keep_facts(directory: std::path::PathBuf, mut health: Healths) {
     }
 }
 
+fn launchers(api: ApiServer, node: String, mirror: Arc<Mirror<LauncherPod>>) -> Launchers {
+    Launchers::new(mirror, move || {
+        let (api, node) = (api.clone(), node.clone());
+        async move { api.launcher_pods(&node).await }
+    })
+}
+
 async fn watch_pods(client: Client, node: String, mirror: Arc<Mirror<LauncherPod>>) {
-    let wanted = watcher::Config::default()
-        .fields(&format!("spec.nodeName={node}"))
-        .labels(&format!("{}={LAUNCHER}", label::COMPONENT));
+    let (fields, labels) = pods::selectors(&node);
+    let wanted = watcher::Config::default().fields(&fields).labels(&labels);
     let mut events = pin!(watcher(Api::<Pod>::all(client), wanted).default_backoff());
     while let Some(event) = events.next().await {
         match event {

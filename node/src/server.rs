@@ -1,17 +1,16 @@
 //! The agent's socket: who may ask, and what they get.
 //!
 //! ```text
-//!  accept ─► identify (caller) ─► room? (budget) ─► launcher pod? (mirror) ─► requests, one at a time
+//!  accept ─► identify (caller) ─► room? (budget) ─► launcher pod? (launchers) ─► requests, one at a time
 //!                 no ──────────────── no ───────────────── no ──► one sentence, logged, closed
 //! ```
 //!
 //! Nothing a caller says names a pod, a VMI or a path: the connection does.
 
-use std::collections::HashMap;
 use std::os::fd::AsFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use garboard_launcher::plumbing::Reply;
@@ -25,15 +24,12 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::budget::{AllRefusals, Budget};
 use crate::caller::{Caller, Processes};
 use crate::identity::PodUid;
-use crate::mirror::Mirror;
+use crate::launchers::{Found, Launchers};
 use crate::network;
 use crate::pods::LauncherPod;
 use crate::status;
+use crate::turns::Turns;
 
-/// How long a pod may be unknown: the kubelet hears of a pod a little earlier than the agent may.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// The same, as long as the API server has not said anything since the agent started.
-const PATIENCE_AT_START: Duration = Duration::from_secs(20);
 /// A caller's namespace, and nothing else, is waiting to be taken.
 const DESCRIPTORS: usize = 1;
 /// The longest request, bytes: what a supervisor passes on of a guest agent's words is at most a quarter of it.
@@ -50,12 +46,12 @@ pub trait Reports: Send + Sync + 'static {
 /// The agent's half of the agent protocol.
 pub struct Server<R> {
     processes: Processes,
-    pods: Arc<Mirror<LauncherPod>>,
+    launchers: Launchers,
     reports: R,
     budget: Mutex<Budget>,
     refusals: Mutex<AllRefusals>,
-    /// Pods whose network is being changed.
-    plumbing: Mutex<HashMap<PodUid, Weak<tokio::sync::Mutex<()>>>>,
+    /// When which pod has its network changed.
+    turns: Turns,
 }
 
 /// Room that a connection takes, until it is closed.
@@ -89,14 +85,14 @@ pub fn listen(path: &Path) -> std::io::Result<UnixListener> {
 
 impl<R: Reports> Server<R> {
     /// A server that knows these pods.
-    pub fn new(processes: Processes, pods: Arc<Mirror<LauncherPod>>, reports: R) -> Arc<Self> {
+    pub fn new(processes: Processes, launchers: Launchers, reports: R) -> Arc<Self> {
         Arc::new(Self {
             processes,
-            pods,
+            launchers,
             reports,
             budget: Mutex::default(),
             refusals: Mutex::default(),
-            plumbing: Mutex::default(),
+            turns: Turns::default(),
         })
     }
 
@@ -153,16 +149,17 @@ impl<R: Reports> Server<R> {
     }
 
     async fn hear(&self, socket: &mut LineSocket, caller: Caller) {
-        let Some(pod) = self.launcher_pod(&caller.pod).await else {
-            if !self.pods.is_known() {
-                // Nobody can tell yet. Hung up on without a no, a launcher asks again.
+        let pod = match self.launchers.caller(&caller.pod).await {
+            Found::Launcher(pod) => pod,
+            // Hung up on without a no, a launcher asks again.
+            Found::Unknown => return,
+            Found::Nowhere => {
+                let reason = "the caller is in no launcher pod of this node";
+                if self.tells_refusal(Some(&caller), reason) {
+                    say(socket, reason.to_owned()).await;
+                }
                 return;
             }
-            let reason = "the caller is in no launcher pod of this node";
-            if self.tells_refusal(Some(&caller), reason) {
-                say(socket, reason.to_owned()).await;
-            }
-            return;
         };
         match self.converse(socket, Arc::new(caller), &pod).await {
             Ok(()) | Err(LineError::Closed) => {}
@@ -175,27 +172,12 @@ impl<R: Reports> Server<R> {
         }
     }
 
-    /// Waits a little for a pod that is not known yet.
-    async fn launcher_pod(&self, uid: &PodUid) -> Option<LauncherPod> {
-        let mut changes = self.pods.changes();
-        let patience = if self.pods.is_known() { PATIENCE } else { PATIENCE_AT_START };
-        let found = async {
-            loop {
-                changes.mark_unchanged();
-                if let Some(pod) = self.pods.get(uid.as_str()) {
-                    return Some(pod);
-                }
-                changes.changed().await.ok()?;
-            }
-        };
-        tokio::time::timeout(patience, found).await.ok().flatten()
-    }
-
     async fn converse(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) -> Result<(), LineError> {
         loop {
             let request: AgentRequest = socket.receive().await?;
             let (reply, descriptors) = match self.answer(socket, request, &caller, pod).await {
-                Ok(reply) => reply,
+                Ok(Some(reply)) => reply,
+                Ok(None) => return Ok(()),
                 Err(error) => (self.refusal(pod, &Chain(&*error).to_string()), Vec::new()),
             };
             let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
@@ -203,13 +185,14 @@ impl<R: Reports> Server<R> {
         }
     }
 
+    /// Nothing if nobody can tell: hung up on without a no, a launcher asks again.
     async fn answer(
         &self,
         socket: &mut LineSocket,
         request: AgentRequest,
         caller: &Arc<Caller>,
         pod: &LauncherPod,
-    ) -> Result<Reply, Box<dyn std::error::Error + Send + Sync>> {
+    ) -> Result<Option<Reply>, Box<dyn std::error::Error + Send + Sync>> {
         let work = match request {
             AgentRequest::Volume { .. } => return Err("a pod opens its volumes itself".into()),
             AgentRequest::Report { status } if status.uid != pod.vmi_uid => {
@@ -217,27 +200,31 @@ impl<R: Reports> Server<R> {
             }
             AgentRequest::Report { status } => {
                 self.reports.note(pod, status::bounded(*status));
-                return Ok((AgentReply::Noted, Vec::new()));
+                return Ok(Some((AgentReply::Noted, Vec::new())));
             }
             AgentRequest::Plumb { interfaces } => network::Work::Plumb(interfaces),
             AgentRequest::Sockets { interfaces } => network::Work::Sockets(interfaces),
         };
-        // Its last report is still taken; nothing is made for it any more.
-        if self.pods.is_known() && self.pods.get(pod.uid.as_str()).is_none() {
-            return Err("this pod is not there any more".into());
-        }
-        let descriptor = network::descriptor(socket)?;
-        let turn = self.turn(&pod.uid);
+        let turn = self.turns.of(&pod.uid);
         // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
-        let _turn = turn.lock().await;
+        let mut turn = turn.lock().await;
+        // Its last report is still taken; nothing is made for it any more.
+        match self.launchers.find(&pod.uid).await {
+            Found::Launcher(_) => {}
+            Found::Unknown => return Ok(None),
+            Found::Nowhere => return Err("this pod is not there any more".into()),
+        }
+        // Not earlier: closing what came may take for ever, so that it is dropped on no thread but its own.
+        let namespace = network::namespace(network::descriptor(socket)?, Arc::clone(caller)).await?;
+        turn.come().await;
         let began = Instant::now();
         let made = matches!(work, network::Work::Plumb(_));
-        let reply = network::done(descriptor, Arc::clone(caller), work).await?;
+        let reply = network::done(namespace, work).await?;
         if made {
             let took_ms = began.elapsed().as_millis();
             tracing::info!(pod = pod.name, namespace = pod.namespace, vmi = pod.vmi, took_ms, "interfaces are made");
         }
-        Ok(reply)
+        Ok(Some(reply))
     }
 
     /// The answer to a request that is refused or failed.
@@ -259,17 +246,6 @@ impl<R: Reports> Server<R> {
     /// Whether a refusal of this pod is to be logged; then, how many before it were not.
     fn answered(&self, pod: &PodUid) -> Option<u64> {
         lock(&self.refusals).answered(Some(pod), Instant::now())
-    }
-
-    fn turn(&self, pod: &PodUid) -> Arc<tokio::sync::Mutex<()>> {
-        let mut all = lock(&self.plumbing);
-        all.retain(|_, turn| turn.strong_count() > 0);
-        if let Some(turn) = all.get(pod).and_then(Weak::upgrade) {
-            return turn;
-        }
-        let turn = Arc::default();
-        all.insert(pod.clone(), Arc::downgrade(&turn));
-        turn
     }
 
     /// Logs a refusal, unless there are too many. Whether it is to be told to the caller too.

@@ -87,7 +87,7 @@ impl<C: Cluster> Reports for Writer<C> {
         }
         let (sender, reports) = watch::channel(status);
         tasks.insert(pod.uid.as_str().to_owned(), sender);
-        let (setting, pace) = (Arc::clone(&self.setting), Pace::new(now()));
+        let (setting, pace) = (Arc::clone(&self.setting), Pace::of_writes(now()));
         let pod = pod.clone();
         let task = Task { setting, pod, reports, latest: None, gate: None, told: None, pace, rest: Duration::ZERO };
         tokio::spawn(task.run());
@@ -189,7 +189,7 @@ impl<C: Cluster> Task<C> {
         let news = if pod_is_there { self.news_for_pod(&report, &found) } else { PodNews::default() };
         let change = if let Found::Vmi(vmi) = &found { self.change(vmi, &report) } else { None };
         if !news.is_empty() || change.is_some() {
-            self.rest = self.pace.wrote(now());
+            self.rest = self.pace.count(now());
         }
         let (setting, pod) = (Arc::clone(&self.setting), self.pod.clone());
         let (pod_written, written) = tokio::join!(mark_pod(&setting.cluster, &pod, &news), async {

@@ -12,7 +12,9 @@ use garboard_launcher::supervisor::line_socket::{LineError, LineSocket};
 use garboard_net::GuestAddresses;
 use garboard_node::budget::CONNECTIONS_PER_POD;
 use garboard_node::caller::Processes;
+use garboard_node::cluster::ClusterError;
 use garboard_node::identity::PodUid;
+use garboard_node::launchers::Launchers;
 use garboard_node::mirror::Mirror;
 use garboard_node::pods::LauncherPod;
 use garboard_node::server::{Reports, Server, listen};
@@ -38,6 +40,8 @@ impl Reports for Noted {
 struct Stage {
     directory: tempfile::TempDir,
     pods: Arc<Mirror<LauncherPod>>,
+    /// What a list gives; the API server is away if that is nothing.
+    listed: Arc<Mutex<Option<Vec<LauncherPod>>>>,
     noted: Noted,
 }
 
@@ -46,6 +50,7 @@ impl Stage {
     fn set(cgroups: &str) -> Self {
         let stage = Self::unknown(cgroups);
         known(&stage.pods, &[]);
+        stage.lists(Some(Vec::new()));
         stage
     }
 
@@ -57,10 +62,20 @@ impl Stage {
         std::fs::write(own.join("cgroup"), cgroups).unwrap();
         std::os::unix::fs::symlink("/proc/self/ns/net", own.join("ns/net")).unwrap();
         let (pods, noted) = (Arc::new(Mirror::default()), Noted::default());
-        let server = Server::new(Processes::below(directory.path()), Arc::clone(&pods), noted.clone());
+        let listed: Arc<Mutex<Option<Vec<LauncherPod>>>> = Arc::default();
+        let answer = Arc::clone(&listed);
+        let launchers = Launchers::new(Arc::clone(&pods), move || {
+            let answer = answer.lock().unwrap().clone().ok_or(ClusterError::Slow);
+            async move { answer }
+        });
+        let server = Server::new(Processes::below(directory.path()), launchers, noted.clone());
         let listener = listen(&directory.path().join("agent.sock")).unwrap();
         tokio::spawn(server.serve(listener));
-        Self { directory, pods, noted }
+        Self { directory, pods, listed, noted }
+    }
+
+    fn lists(&self, pods: Option<Vec<LauncherPod>>) {
+        *self.listed.lock().unwrap() = pods;
     }
 
     fn in_launcher_pod() -> Self {
@@ -149,6 +164,23 @@ async fn a_pod_that_becomes_known_is_heard() {
     socket.send(&report(VMI, 1), &[]).await.unwrap();
     stage.pods.insert(POD, launcher());
     assert_eq!(socket.receive::<Reply>().await.unwrap(), Reply::Noted);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_the_watch_has_not_told_of_is_heard() {
+    let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
+    stage.lists(Some(vec![launcher()]));
+    let mut socket = dial(&stage.path()).await;
+    assert_eq!(ask(&mut socket, &report(VMI, 1), &[]).await, Reply::Noted);
+    assert!(refusal(&mut socket, &plumb(), &[]).await.contains("has to come with the request"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_that_nobody_can_tell_of_is_not_refused() {
+    let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
+    stage.lists(None);
+    let mut socket = dial(&stage.path()).await;
+    assert!(is_closed(&mut socket).await);
 }
 
 #[tokio::test]
