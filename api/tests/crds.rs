@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use garboard_api::crd;
 
 fn directory() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/base/crds")
+    PathBuf::from("../deploy/base/crds")
 }
 
 #[test]

@@ -35,7 +35,7 @@ struct Difference {
 }
 
 fn conformance() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/conformance")
+    Path::new("../tests/conformance")
 }
 
 fn lines(file: &str) -> Vec<Value> {

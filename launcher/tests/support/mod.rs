@@ -57,7 +57,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn golden_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden")
+    Path::new("../tests/golden")
 }
 
 impl Case {

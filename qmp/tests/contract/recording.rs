@@ -107,7 +107,7 @@ async fn replay(path: &Path) {
 
 #[tokio::test]
 async fn recorded_sessions_are_understood() {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let directory = Path::new("tests/recordings");
     let mut count = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         replay(&entry.unwrap().path()).await;

@@ -28,7 +28,7 @@ struct TestRegistry {
 impl TestRegistry {
     /// `None`, said aloud, where it cannot be built.
     fn start(auth: &str) -> Option<Self> {
-        let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/build-registry");
+        let script = "./tests/build-registry";
         let built = match Command::new(script).output() {
             Ok(out) if out.status.success() => String::from_utf8_lossy(&out.stdout).trim().to_owned(),
             Ok(out) => {
