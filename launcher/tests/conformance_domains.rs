@@ -16,7 +16,7 @@
 mod domain;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use garboard_api::validate::{Object, admit};
 use garboard_api::{ClusterConfig, Identity, VirtualMachineInstance, default_vmi, vmi_of};
@@ -35,7 +35,7 @@ struct Difference {
 }
 
 fn conformance() -> PathBuf {
-    Path::new("../tests/conformance")
+    PathBuf::from("../tests/conformance")
 }
 
 fn lines(file: &str) -> Vec<Value> {

@@ -6,7 +6,7 @@ pub(crate) mod qmp;
 pub(crate) mod stage;
 mod sys;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use garboard_api::{ClusterConfig, Identity, VirtualMachineInstance, default_vmi};
 use garboard_launcher::plan::{LaunchPlan, PlanError, PlanOptions, StoredMachine, plan};
@@ -57,7 +57,7 @@ pub(crate) fn cases() -> Vec<Case> {
 }
 
 fn golden_dir() -> PathBuf {
-    Path::new("../tests/golden")
+    PathBuf::from("../tests/golden")
 }
 
 impl Case {
