@@ -1,11 +1,13 @@
 //! Filling in what an object leaves out. Pure.
 
 use garboard_api::metadata::finalizer;
+use garboard_api::v1::{Firmware, said};
 use garboard_api::validate::{Object, review};
-use garboard_api::{Identity, default_vm, default_vmi, merge};
+use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, merge};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::admission::{AdmissionResponse, Operation};
 use serde_json::Value;
+use uuid::Uuid;
 
 use super::answer::{refuse, warn};
 use super::{Premises, Request};
@@ -24,7 +26,7 @@ pub fn mutate(request: &Request, premises: &Premises<'_>, now: jiff::Timestamp) 
         return warn(refuse(response, &admission.faults), &admission.warnings);
     }
     let changes = match admission.object {
-        Some(Object::VirtualMachine(_)) => machine(&written, premises),
+        Some(Object::VirtualMachine(_)) => machine(&written, premises, request),
         Some(Object::VirtualMachineInstance(_)) if request.operation == Operation::Create => {
             instance(&written, premises, request, now)
         }
@@ -50,15 +52,34 @@ fn is_untouched(request: &Request) -> bool {
 
 /// What defaults change, as a merge patch: what is compared is the typed object before and after, so that nothing the
 /// types write otherwise counts as a change.
-fn machine(written: &Value, premises: &Premises<'_>) -> serde_json::Result<Option<Value>> {
-    let mut vm: garboard_api::VirtualMachine = serde_json::from_value(written.clone())?;
+fn machine(written: &Value, premises: &Premises<'_>, request: &Request) -> serde_json::Result<Option<Value>> {
+    let mut vm: VirtualMachine = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vm)?;
     default_vm(&mut vm, premises.config);
+    let old = request.old_object.as_ref().map(serde_json::to_value).transpose()?;
+    identify(&mut vm, old.map(serde_json::from_value).transpose()?.as_ref(), premises.fresh);
     let finalizers = vm.metadata.finalizers.get_or_insert_default();
     if !finalizers.iter().any(|name| name == finalizer::CONTROLLER) {
         finalizers.push(finalizer::CONTROLLER.to_owned());
     }
     Ok(merge::patch(&before, &serde_json::to_value(&vm)?))
+}
+
+/// What a guest knows its machine by, as KubeVirt has it: made up once for a new machine, and kept when a manifest that does
+/// not say it takes the place of the one before. A machine stored without gets what follows from its name ([`vmi_of`]).
+///
+/// [`vmi_of`]: garboard_api::vmi_of
+fn identify(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, fresh: Uuid) {
+    let known = old.and_then(|old| old.spec.template.spec.as_ref()?.domain.firmware.clone()).unwrap_or_default();
+    let made_up = |id: Uuid| old.is_none().then(|| id.to_string());
+    let (uuid, serial) = (made_up(fresh), made_up(Uuid::new_v5(&fresh, b"serial")));
+    let domain = &mut vm.spec.template.spec.get_or_insert_default().domain;
+    let written = domain.firmware.clone().unwrap_or_default();
+    let uuid = said(&written.uuid).map(str::to_owned).or(known.uuid).or(uuid);
+    let serial = said(&written.serial).map(str::to_owned).or(known.serial).or(serial);
+    if uuid.is_some() || serial.is_some() {
+        domain.firmware = Some(Firmware { uuid, serial, ..written });
+    }
 }
 
 fn instance(

@@ -54,8 +54,12 @@ fn filled(object: &Value) -> Value {
 }
 
 fn filled_for(user: &str, object: &Value) -> Value {
+    patched(user, object, None)
+}
+
+fn patched(user: &str, object: &Value, old: Option<&Value>) -> Value {
     let now = jiff::Timestamp::UNIX_EPOCH;
-    let response = ask(|request, premises| mutate(request, premises, now), (user, object, None));
+    let response = ask(|request, premises| mutate(request, premises, now), (user, object, old));
     assert!(response.allowed, "{}", response.result.message);
     let mut after = object.clone();
     let patch: json_patch::Patch = serde_json::from_slice(&response.patch.unwrap_or(b"[]".to_vec())).unwrap();
@@ -69,6 +73,21 @@ fn a_machine_gets_its_few_defaults_and_the_finalizer() {
     assert_eq!(after["metadata"]["finalizers"], json!(["kubevirt.io/virtualMachineControllerFinalize"]));
     assert_eq!(after["spec"]["template"]["spec"]["domain"]["machine"]["type"], "q35");
     assert_eq!(filled(&after), after, "filling in twice changes nothing");
+}
+
+#[test]
+fn a_machine_is_known_to_its_guest_by_what_was_made_up_once() {
+    let made = filled(&machine());
+    let firmware = |vm: &Value| vm["spec"]["template"]["spec"]["domain"]["firmware"].clone();
+    assert_eq!(firmware(&made)["uuid"], "00000000-0000-0000-0000-000000000007");
+    assert_ne!(firmware(&made)["serial"], firmware(&made)["uuid"]);
+    // The manifest again, with something else changed: whoever replaces an object knows nothing of it.
+    let mut replaced = machine();
+    replaced["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"cores": 2});
+    assert_eq!(firmware(&patched("me", &replaced, Some(&made))), firmware(&made));
+    // One that was stored without stays without: its name says it.
+    let response = patched("me", &replaced, Some(&machine()));
+    assert_eq!(firmware(&response), Value::Null);
 }
 
 #[test]
