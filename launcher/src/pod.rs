@@ -91,6 +91,8 @@ pub struct PodPlaces {
     pub agent: PathBuf,
     /// The program that probes QEMU and prints [`HostFacts`].
     pub facts: PathBuf,
+    /// What the kernel says of the pod's link to the cluster's network: its MAC address.
+    pub link_mac: PathBuf,
 }
 
 impl PodPlaces {
@@ -103,6 +105,7 @@ impl PodPlaces {
             scratch: pod::SCRATCH_DIRECTORY.into(),
             agent: pod::AGENT_DIRECTORY.into(),
             facts: "/usr/bin/garboard-facts".into(),
+            link_mac: "/sys/class/net/eth0/address".into(),
         }
     }
 }
@@ -125,7 +128,9 @@ pub fn furnish(places: &PodPlaces) -> Result<(), PodError> {
     make_images(&order.images, &order.volumes)?;
     let emulation = if order.emulation { Emulation::Allow } else { Emulation::Forbid };
     write(places, paths::FACTS, &facts(places, &node)?)?;
-    write(places, paths::OPTIONS, &PlanOptions { emulation, ..PlanOptions::default() })?;
+    // Before the node agent has changed it for that of a guest. A pod without such a link has no bridge either.
+    let link_mac = std::fs::read_to_string(&places.link_mac).ok().map(|text| text.trim().to_owned());
+    write(places, paths::OPTIONS, &PlanOptions { emulation, link_mac, ..PlanOptions::default() })?;
     write(places, paths::VOLUMES, &with_scratch(order.volumes, &places.scratch))?;
     if let Some(stored) = &order.stored {
         write(places, paths::STORED, stored)?;
@@ -213,7 +218,9 @@ mod tests {
             scratch: directory.join("scratch"),
             agent: directory.join("agent"),
             facts: directory.join("facts"),
+            link_mac: directory.join("address"),
         };
+        std::fs::write(&places.link_mac, "02:0a:f4:01:02:03\n").unwrap();
         std::fs::create_dir(&places.agent).unwrap();
         let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: false };
         std::fs::write(places.agent.join(pod::NODE_FACTS), serde_json::to_vec(&node).unwrap()).unwrap();
@@ -245,6 +252,8 @@ mod tests {
         assert_eq!(std::fs::metadata(directory.path().join("disk.img")).unwrap().len(), 4096);
         let facts: HostFacts = read(&places.shared.join(paths::FACTS)).unwrap();
         assert!(facts.network.tap && !facts.network.vhost_net);
+        let options: PlanOptions = read(&places.shared.join(paths::OPTIONS)).unwrap();
+        assert_eq!(options.link_mac.as_deref(), Some("02:0a:f4:01:02:03"));
         std::fs::remove_file(&places.order).unwrap();
         furnish(&places).unwrap();
     }

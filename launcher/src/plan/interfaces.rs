@@ -54,14 +54,15 @@ fn plan_interface(
     let field = format!("{LIST}[{index}]");
     let name = interface.name.as_str();
     let model = nic_model(interface, &field)?;
+    let binding = binding(draft, (interface, index), forwards, &field)?;
     let plan = InterfacePlan {
         name: name.to_owned(),
         device: device_id("nic", name, &field)?.to_string(),
         netdev: device_id("net", name, &field)?.to_string(),
         model,
-        mac: mac::of(draft.input, interface, &field)?,
+        mac: mac::of(draft.input, interface, &binding, &field)?,
         queues: if model == NicModel::Virtio { queues } else { 1 },
-        binding: binding(draft, (interface, index), forwards, &field)?,
+        binding,
         dhcp: dhcp(draft, interface, &field)?,
         link: if text(&interface.state) == Some("down") { LinkState::Down } else { LinkState::Up },
         boot_order: boot.of_interface(interface.boot_order),

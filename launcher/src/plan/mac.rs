@@ -5,15 +5,26 @@ use garboard_machine::id::fnv1a_64;
 
 use super::draft::{Input, invalid, text};
 use super::error::PlanError;
+use super::interface::BindingPlan;
 
-/// The address of an interface: the manifest's, else the one it had, else one that follows from its names. The last
-/// is locally administered, so it meets no real card; two VMs meet only if namespace, name and interface are equal.
-pub(super) fn of(input: Input<'_>, interface: &Interface, field: &str) -> Result<String, PlanError> {
+/// The address of an interface: the manifest's, else the pod's if the guest takes its place (KubeVirt's rule: networks may
+/// let no other one through), else the one it had, else one that follows from its names. The last is locally administered,
+/// so it meets no real card; two VMs meet only if namespace, name and interface are equal.
+pub(super) fn of(
+    input: Input<'_>,
+    interface: &Interface,
+    binding: &BindingPlan,
+    field: &str,
+) -> Result<String, PlanError> {
     if let Some(asked) = text(&interface.mac_address) {
         return normalise(asked).ok_or_else(|| {
             let field = format!("{field}.macAddress");
             invalid(field, format!("`{asked}` is no MAC address"), "write six pairs like 02:00:00:aa:bb:01")
         });
+    }
+    let pods = input.options.link_mac.as_deref().and_then(normalise);
+    if let Some(pods) = pods.filter(|_| matches!(binding, BindingPlan::Bridge { .. })) {
+        return Ok(pods);
     }
     if let Some(stored) = input.stored.and_then(|stored| normalise(stored.macs.get(&interface.name)?)) {
         return Ok(stored);

@@ -19,6 +19,10 @@ pub struct PlanOptions {
     pub volumes: BTreeMap<String, VolumeFacts>,
     /// Ports of the host that lead to the guest, for its first interface.
     pub forwards: Vec<Forward>,
+    /// The MAC address that a cluster's network gave the pod: a guest that takes the pod's place on it has this one, unless
+    /// its manifest says another. Nothing outside of a pod.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub link_mac: Option<String>,
     /// What a machine asks for that does not say. Only whoever makes its pod needs another than the usual.
     #[serde(skip_serializing_if = "Shares::is_usual")]
     pub shares: Shares,

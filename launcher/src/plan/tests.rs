@@ -389,3 +389,23 @@ fn what_is_asked_for_a_machine_that_does_not_say_is_the_clusters_choice() {
     assert_eq!(resources.cpu_request_millis, 1000);
     assert_eq!(resources.memory_request_bytes - resources.overhead.total_bytes, 64 << 20);
 }
+
+#[test]
+fn a_guest_in_the_place_of_its_pod_has_the_pods_address_on_the_network() {
+    let mac = |interface: Value, stored: Option<&StoredMachine>| {
+        let devices = json!({ "interfaces": [interface] });
+        let vmi = vmi(&json!({}), &devices, &json!({ "networks": [{ "name": "default", "pod": {} }] }));
+        let options = PlanOptions { link_mac: Some("02:0A:f4:01:02:03".to_owned()), ..PlanOptions::default() };
+        plan(&vmi, &HostFacts::reference(), &options, stored).unwrap().interfaces[0].mac.clone()
+    };
+    let bridge = json!({ "name": "default", "bridge": {} });
+    assert_eq!(mac(bridge.clone(), None), "02:0a:f4:01:02:03");
+    // Another pod, another address.
+    let (first, _) = planned(&vmi(&json!({}), &json!({}), &json!({})));
+    let mut stored = first.stored;
+    stored.macs.insert("default".to_owned(), "02:00:00:00:00:07".to_owned());
+    assert_eq!(mac(bridge, Some(&stored)), "02:0a:f4:01:02:03");
+    assert_eq!(mac(json!({ "name": "default", "masquerade": {} }), Some(&stored)), "02:00:00:00:00:07");
+    let asked = json!({ "name": "default", "bridge": {}, "macAddress": "02:00:00:00:00:09" });
+    assert_eq!(mac(asked, None), "02:00:00:00:00:09");
+}
