@@ -20,6 +20,7 @@ use super::disk::{DiskNodes, DiskPlan, DiskSource, ImageFormat, Medium};
 use super::draft::{Draft, device_id, node_name, text};
 use super::error::PlanError;
 use super::launch::{Access, DescriptorPurpose, Layer};
+use super::opening;
 use super::usb::UsbPorts;
 
 const LIST: &str = "spec.domain.devices.disks";
@@ -75,7 +76,7 @@ fn plan_disk(
     let Asked { disk, field } = asked;
     let source = source::of(draft, asked)?;
     let shape = Shape::of(disk, field)?;
-    let read_only = source.read_only || shape.is_read_only(disk);
+    let read_only = source.read_only || opening::is_read_only(disk);
     shape.check(&source, read_only, field)?;
     let cache = CachePlan::of(asked, &source, read_only)?;
     let id = device_id("disk", &disk.name, field)?;

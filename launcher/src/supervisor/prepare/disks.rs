@@ -1,7 +1,7 @@
 //! The layers of every disk, opened or made.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ fn layers(
     };
     match &disk.source {
         DiskSource::EmptyDrive => Ok(()),
-        DiskSource::EmptyDisk { capacity_bytes } => put(Side::Top, new_image(order, *capacity_bytes)?),
+        DiskSource::EmptyDisk { capacity_bytes } => put(Side::Top, empty_disk(order, disk, *capacity_bytes)?),
         DiskSource::CloudInit { flavour } => put(Side::Top, seeds::cloud_init(order, disk, *flavour)?),
         DiskSource::FileTree { tree, label } => put(Side::Top, seeds::file_tree(order, disk, *tree, label)?),
         DiskSource::ContainerDisk { .. }
@@ -87,6 +87,16 @@ fn bypass_cache(plan: &LaunchPlan, disk: &DiskPlan, side: Side, descriptor: &Own
     let failed = |errno: nix::errno::Errno| io("bypass the page cache", errno.into());
     let flags = OFlag::from_bits_retain(fcntl(descriptor.as_fd(), FcntlArg::F_GETFL).map_err(failed)?);
     fcntl(descriptor.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_DIRECT)).map(|_| ()).map_err(failed)
+}
+
+/// An empty disk that the guest cannot write is opened once more: QEMU takes a descriptor only in its node's mode.
+fn empty_disk(order: &Order, disk: &DiskPlan, virtual_bytes: u64) -> Result<OwnedFd, VolumeError> {
+    let image = new_image(order, virtual_bytes)?;
+    if !disk.read_only {
+        return Ok(image);
+    }
+    let reopened = File::open(format!("/proc/self/fd/{}", image.as_raw_fd()));
+    Ok(reopened.map_err(|source| io("open the empty disk for reading", source))?.into())
 }
 
 /// A fresh qcow2 that has no name any more: it is gone when QEMU is.

@@ -19,7 +19,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use super::handed;
 use super::order::Order;
 use super::{PrepareError, VolumeError};
-use crate::plan::{DirectIo, ImageFormat, Medium, VolumeFacts};
+use crate::plan::{DirectIo, ImageFormat, Medium, VolumeFacts, is_opened_read_only};
 use crate::supervisor::agent_client::AgentClient;
 
 /// A volume that is open.
@@ -91,17 +91,16 @@ fn file_name(volume: &Volume) -> &str {
     on_host.unwrap_or(DISK_IMAGE)
 }
 
-/// An ephemeral volume is a base under an overlay; a disk is its machine's alone unless it says that it is shared.
+/// What is written is its machine's alone, unless its disk says that it is shared; what is read may be read by many.
 fn opening(order: &Order, volume: &Volume) -> Opening {
-    let claim = volume.persistent_volume_claim.as_ref();
-    let is_read = claim.is_some_and(|claim| claim.read_only == Some(true)) || volume.ephemeral.is_some();
+    let is_read = is_opened_read_only(&order.vmi.spec, volume);
     let disk = order.vmi.spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
     let is_shared = disk.is_some_and(|disk| disk.shareable == Some(true));
     Opening {
         access: if is_read { Access::ReadOnly } else { Access::ReadWrite },
         direct: Direct::Off,
         expected: Expected::FileOrBlock,
-        sharing: if is_shared { Sharing::Shared } else { Sharing::Exclusive },
+        sharing: if is_read || is_shared { Sharing::Shared } else { Sharing::Exclusive },
     }
 }
 
