@@ -6,7 +6,7 @@ mod iothreads;
 mod source;
 
 use garboard_api::v1::Disk;
-use garboard_machine::blockdev::{Backing, Blockdev, Discard, FileDriver, FileNode, ImageNode, Locking};
+use garboard_machine::blockdev::{Backing, Blockdev, Discard, FileDriver, FileNode, ImageNode};
 use garboard_machine::device::VirtioScsiPci;
 use garboard_machine::id::{DeviceId, NodeName};
 use garboard_machine::pci::Want;
@@ -182,7 +182,6 @@ fn push_stack(draft: &mut Draft<'_>, source: &Source, stack: Stack, (cache, back
         cache: cache.host,
         aio: cache.aio,
         discard,
-        locking: if source.is_shareable { Locking::Off } else { Locking::Auto },
     }));
     draft.blockdevs.push(Blockdev::Image(ImageNode {
         node_name: stack.image,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use garboard_protocol::agent::VolumePlace;
 use garboard_storage::open::{Access, Dir};
-use garboard_storage::preflight::{Room, room_for, unlocked};
+use garboard_storage::preflight::{Room, room_for, unlocked, unlocked_to_share};
 use garboard_storage::qcow2::{create_empty, host_bytes_of_empty};
 use garboard_storage::source::SourceError;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -68,11 +68,13 @@ fn layers(
 
 /// A disk that another QEMU holds would be the end of ours, in words that only some understand.
 fn refuse_locked(disk: &DiskPlan, descriptor: &OwnedFd) -> Result<(), VolumeError> {
-    if disk.shareable {
-        return Ok(());
-    }
     let access = if disk.overlay || disk.read_only { Access::ReadOnly } else { Access::ReadWrite };
-    Ok(unlocked(descriptor, access, "the disk").map_err(SourceError::from)?)
+    let looked = if disk.shareable {
+        unlocked_to_share(descriptor, access, "the disk")
+    } else {
+        unlocked(descriptor, access, "the disk")
+    };
+    Ok(looked.map_err(SourceError::from)?)
 }
 
 /// QEMU asks for the mode it was told; the descriptor must have it already.
