@@ -37,12 +37,15 @@ pub(super) struct Opened {
 pub(super) struct Survey {
     /// By volume.
     pub(super) opened: BTreeMap<String, Opened>,
+    /// What is known of empty disks, which are made after the plan.
+    made: BTreeMap<String, VolumeFacts>,
 }
 
 impl Survey {
     /// For the planner.
     pub(super) fn facts(&self) -> BTreeMap<String, VolumeFacts> {
-        self.opened.iter().map(|(name, opened)| (name.clone(), opened.facts.clone())).collect()
+        let opened = self.opened.iter().map(|(name, opened)| (name.clone(), opened.facts.clone()));
+        opened.chain(self.made.clone()).collect()
     }
 }
 
@@ -52,6 +55,10 @@ pub(super) async fn survey(order: &Order, mut agent: Option<&mut AgentClient>) -
     for volume in &order.vmi.spec.volumes {
         let fail = |source| PrepareError::Volume { volume: volume.name.clone(), source };
         let opened = match kind(volume) {
+            Kind::Empty => {
+                survey.made.insert(volume.name.clone(), scratch_facts(order, ImageFormat::Qcow2));
+                continue;
+            }
             Kind::Made => continue,
             Kind::Image(path) => open_image(order, volume, path).await,
             Kind::Disk => match order.volumes.places.get(&volume.name) {
@@ -60,7 +67,8 @@ pub(super) async fn survey(order: &Order, mut agent: Option<&mut AgentClient>) -
                 None => Err(VolumeError::Nowhere),
             },
         };
-        survey.opened.insert(volume.name.clone(), opened.map_err(fail)?);
+        let opened = opened.map(|opened| settled(order, volume, opened)).map_err(fail)?;
+        survey.opened.insert(volume.name.clone(), opened);
     }
     Ok(survey)
 }
@@ -70,13 +78,18 @@ enum Kind<'a> {
     Image(Option<&'a str>),
     /// A claim or host disk: raw, always.
     Disk,
-    /// Made after the plan.
+    /// An empty disk: made after the plan, where scratch files are.
+    Empty,
+    /// Made after the plan, in memory.
     Made,
 }
 
 fn kind(volume: &Volume) -> Kind<'_> {
     if let Some(disk) = &volume.container_disk {
         return Kind::Image(disk.path.as_deref());
+    }
+    if volume.empty_disk.is_some() {
+        return Kind::Empty;
     }
     let is_disk = volume.persistent_volume_claim.is_some()
         || volume.data_volume.is_some()
@@ -121,7 +134,7 @@ async fn open_image(order: &Order, volume: &Volume, path: Option<&str>) -> Resul
         Format::Raw => ImageFormat::Raw,
         Format::Qcow2 => ImageFormat::Qcow2,
     };
-    let facts = VolumeFacts { direct_io: scratch_direct(order), ..VolumeFacts::assumed(format) };
+    let facts = VolumeFacts::assumed(format);
     Ok(Opened { descriptor: disk.opened.fd, virtual_bytes: disk.facts.virtual_bytes, facts })
 }
 
@@ -129,10 +142,22 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> std::io::Er
     std::io::Error::new(std::io::ErrorKind::InvalidInput, error)
 }
 
-/// The overlay takes the writes, so its file system decides whether the cache can be bypassed.
-fn scratch_direct(order: &Order) -> DirectIo {
-    let Ok(file) = super::disks::scratch_file(order) else { return DirectIo::Refused };
-    direct_io(&file)
+/// Under an overlay, the disk that was opened is only read: what the overlay lies on counts.
+fn settled(order: &Order, volume: &Volume, opened: Opened) -> Opened {
+    if volume.container_disk.is_none() && volume.ephemeral.is_none() {
+        return opened;
+    }
+    let Opened { descriptor, virtual_bytes, facts: base } = opened;
+    let facts = VolumeFacts { medium: base.medium, ..scratch_facts(order, base.format) };
+    Opened { descriptor, virtual_bytes, facts }
+}
+
+/// An image of ours in the scratch directory takes the writes, so its file system decides whether the cache can be
+/// bypassed.
+fn scratch_facts(order: &Order, format: ImageFormat) -> VolumeFacts {
+    let file = super::disks::scratch_file(order);
+    let direct_io = file.map_or(DirectIo::Refused, |file| direct_io(&file));
+    VolumeFacts { direct_io, ..VolumeFacts::assumed(format) }
 }
 
 fn open_place(place: &VolumePlace, file: &str, opening: Opening) -> Result<Opened, VolumeError> {
