@@ -162,7 +162,8 @@ fn sizes(asked: Asked<'_>, source: &Source) -> Result<BlockSizes, PlanError> {
     let matches = size.match_volume.as_ref().is_some_and(|state| state.enabled != Some(false));
     let found = source.facts.block_sizes.filter(|_| matches);
     Ok(found.map_or_else(BlockSizes::default, |found| BlockSizes {
-        logical: Some(found.logical),
+        // QEMU's ATA drives have sectors of 512 bytes and no others; it reads what lies around them itself.
+        logical: (bus(asked.disk) != "sata").then_some(found.logical),
         physical: Some(found.physical),
         discard_granularity: found.discard_granularity,
     }))

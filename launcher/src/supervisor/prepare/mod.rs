@@ -127,6 +127,9 @@ pub(crate) enum VolumeError {
     /// What the storage crate refuses: a container disk without a disk or with several, a foreign backing file.
     #[error(transparent)]
     Source(#[from] garboard_storage::source::SourceError),
+    /// `blockSize.matchVolume` cannot be done.
+    #[error(transparent)]
+    BlockSize(#[from] garboard_storage::block_size::BlockSizeError),
     /// A seed cannot be made.
     #[error(transparent)]
     Seed(#[from] seeds::SeedError),
