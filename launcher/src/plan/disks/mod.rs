@@ -94,6 +94,10 @@ fn plan_disk(
     let block = frontend::block(asked, &source, (image, boot.of_disk(disk.boot_order)), cache)?;
     let serial = block.serial.clone();
     let target = frontends.add(draft, asked, (shape, id.clone()), block)?;
+    let tag = text(&disk.tag).map(str::to_owned);
+    if tag.is_some() && shape != Shape::Virtio {
+        draft.note(Some(&format!("{field}.tag")), "the guest is not told this tag: only a virtio disk is a PCI device");
+    }
     Ok(DiskPlan {
         volume: disk.name.clone(),
         format: source.facts.format,
@@ -107,7 +111,7 @@ fn plan_disk(
         target,
         tray: shape.tray(disk, field)?,
         serial,
-        tag: text(&disk.tag).map(str::to_owned),
+        tag,
         source: source.source,
     })
 }

@@ -48,7 +48,7 @@ fn layers(
     match &disk.source {
         DiskSource::EmptyDrive => Ok(()),
         DiskSource::EmptyDisk { capacity_bytes } => put(Side::Top, empty_disk(order, disk, *capacity_bytes)?),
-        DiskSource::CloudInit { flavour } => put(Side::Top, seeds::cloud_init(order, disk, *flavour)?),
+        DiskSource::CloudInit { flavour } => put(Side::Top, seeds::cloud_init(order, plan, disk, *flavour)?),
         DiskSource::FileTree { tree, label } => put(Side::Top, seeds::file_tree(order, disk, *tree, label)?),
         DiskSource::ContainerDisk { .. }
         | DiskSource::PersistentVolumeClaim { .. }

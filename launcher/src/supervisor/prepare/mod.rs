@@ -18,6 +18,7 @@ mod order;
 mod seeds;
 pub(crate) mod sockets;
 mod survey;
+mod tags;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
