@@ -8,6 +8,7 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume};
+use garboard_launcher::plan::is_opened_read_only;
 use garboard_launcher::supervisor::SSH_KEYS_PREFIX;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use serde_json::Value;
@@ -73,18 +74,18 @@ fn ssh_secrets(vmi: &VirtualMachineInstance) -> impl Iterator<Item = (usize, &st
 
 fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeOrder> {
     let namespace = vmi.metadata.namespace.as_deref().unwrap_or("default");
+    let usage = if is_opened_read_only(&vmi.spec, volume) { ClaimUse::ReadOnly } else { ClaimUse::ReadWrite };
     if let Some(disk) = &volume.container_disk {
         return around.images.disk(&disk.image, disk.path.as_deref(), disk.image_pull_policy.as_deref());
     }
     if let Some(claim) = &volume.persistent_volume_claim {
-        let usage = if claim.read_only == Some(true) { ClaimUse::ReadOnly } else { ClaimUse::ReadWrite };
         return claims::open(around, namespace, &claim.claim_name, usage);
     }
     if let Some(data) = &volume.data_volume {
-        return claims::open(around, namespace, &data.name, ClaimUse::ReadWrite);
+        return claims::open(around, namespace, &data.name, usage);
     }
     if let Some(claim) = volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref()) {
-        return claims::open(around, namespace, &claim.claim_name, ClaimUse::ReadOnly);
+        return claims::open(around, namespace, &claim.claim_name, usage);
     }
     if let Some(disk) = &volume.host_disk {
         return Ok(VolumeOrder::HostDisk { path: PathBuf::from(&disk.path) });

@@ -5,8 +5,11 @@ use std::path::Path;
 
 use anyhow::Context;
 use garboard_api::quantity::Quantity;
+use garboard_api::v1::VirtualMachineInstance;
+use garboard_launcher::plan::is_opened_read_only;
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Access, Dir, Direct, Expected, Opening, Sharing, open_disk};
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::keeper::order::{FirmwareVars, VolumeOrder};
@@ -48,6 +51,11 @@ fn host_disk(path: &Path, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
         let bytes = capacity.parse::<Quantity>().ok().and_then(|quantity| quantity.to_bytes());
         let bytes = bytes.with_context(|| format!("hostDisk.capacity `{capacity}` is not a size"))?;
         make(path, bytes)?;
+    }
+    let machine = VirtualMachineInstance::deserialize(vmi).context("the machine's manifest cannot be read")?;
+    let volume = machine.spec.volumes.iter().find(|volume| volume.name == name);
+    if volume.is_some_and(|volume| is_opened_read_only(&machine.spec, volume)) {
+        return disk(path, Access::ReadOnly, Sharing::Shared);
     }
     disk(path, Access::ReadWrite, sharing(vmi, name))
 }

@@ -16,7 +16,8 @@ pub enum Blockdev {
     Image(ImageNode),
 }
 
-/// The `file` and `host_device` drivers.
+/// The `file` and `host_device` drivers. QEMU locks the image where the file system can, also one that several VMs
+/// share: their devices say so (`share-rw`), and whoever does not is kept away.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileNode {
     /// Its name.
@@ -33,8 +34,6 @@ pub struct FileNode {
     pub aio: Aio,
     /// Whether the guest's discards reach the host.
     pub discard: Discard,
-    /// Whether QEMU locks the image.
-    pub locking: Locking,
 }
 
 /// Regular file or block device.
@@ -103,15 +102,6 @@ pub enum Discard {
     Ignore,
 }
 
-/// Whether QEMU locks the image against other QEMUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Locking {
-    /// Yes, where the file system can.
-    Auto,
-    /// No: several VMs share it on purpose.
-    Off,
-}
-
 impl Blockdev {
     /// Its node name.
     #[must_use]
@@ -156,7 +146,6 @@ impl FileNode {
             .set("cache", self.cache.properties())
             .set("aio", aio)
             .set_some("discard", self.discard.property())
-            .set_some("locking", (self.locking == Locking::Off).then_some("off"))
     }
 }
 

@@ -1,8 +1,9 @@
 //! What a disk is made of: for `blockSize.matchVolume`, and for choosing QEMU's way of asynchronous I/O.
 
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 
-use nix::sys::stat::fstat;
+use nix::sys::stat::{SFlag, fstat, major, minor};
 
 use crate::open::{DiskKind, OpenedDisk};
 
@@ -26,22 +27,19 @@ pub struct BlockSizeError(#[source] pub std::io::Error);
 ///
 /// # Errors
 /// [`BlockSizeError`], for example when /sys is not mounted.
-pub fn block_sizes(disk: &OpenedDisk) -> Result<BlockSizes, BlockSizeError> {
-    match disk.kind {
-        DiskKind::File => {
-            let stat = fstat(&disk.fd).map_err(|errno| BlockSizeError(errno.into()))?;
-            let block = u32::try_from(stat.st_blksize).unwrap_or(4096).clamp(512, 2 << 20);
-            Ok(BlockSizes { logical_bytes: block, physical_bytes: block, discard_bytes: block })
-        }
-        DiskKind::Block { major, minor } => {
-            let logical_bytes = queue(major, minor, "logical_block_size")?;
-            Ok(BlockSizes {
-                logical_bytes,
-                physical_bytes: queue(major, minor, "physical_block_size")?.max(logical_bytes),
-                discard_bytes: queue(major, minor, "discard_granularity")?,
-            })
-        }
+pub fn block_sizes(disk: impl AsFd) -> Result<BlockSizes, BlockSizeError> {
+    let stat = fstat(disk).map_err(|errno| BlockSizeError(errno.into()))?;
+    if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFBLK {
+        let block = u32::try_from(stat.st_blksize).unwrap_or(4096).clamp(512, 2 << 20);
+        return Ok(BlockSizes { logical_bytes: block, physical_bytes: block, discard_bytes: block });
     }
+    let limit = |name| queue(major(stat.st_rdev), minor(stat.st_rdev), name);
+    let logical_bytes = limit("logical_block_size")?;
+    Ok(BlockSizes {
+        logical_bytes,
+        physical_bytes: limit("physical_block_size")?.max(logical_bytes),
+        discard_bytes: limit("discard_granularity")?,
+    })
 }
 
 /// Reads a limit of the device's queue; a partition has that of its disk, one directory up.

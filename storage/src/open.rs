@@ -65,7 +65,8 @@ pub enum Expected {
 /// two containers have different inodes for one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Anybody: a shareable disk, or a base that is only read.
+    /// Anybody: a shareable disk, or a base that is only read. Keeps nobody away who asks for it alone later: the
+    /// kernel has no shared claim on a device, and locks of the descriptor (`flock`, QEMU's own) are per inode.
     Shared,
     /// Nobody on this kernel who asks for the same, nor a mount, swap area, RAID or LVM, until the descriptor and all its
     /// copies are closed: `O_EXCL` without `O_CREAT` (open(2)).

@@ -113,7 +113,7 @@ const SOMEBODY_WRITES: i64 = 101;
 /// Byte whose lock says "nobody else may write" (`RAW_LOCK_SHARED_BASE` + `WRITE`).
 const NOBODY_MAY_WRITE: i64 = 201;
 
-/// Refuses a disk that another QEMU holds in a way that excludes ours. Not for shareable disks.
+/// Refuses a disk that another QEMU holds in a way that excludes ours. Not for shareable disks: [`unlocked_to_share`].
 ///
 /// # Errors
 /// [`PreflightError::Locked`], naming the disk as `shown`.
@@ -122,6 +122,21 @@ pub fn unlocked(disk: impl AsFd, access: Access, shown: &str) -> Result<(), Pref
         Access::ReadOnly => &[SOMEBODY_WRITES],
         Access::ReadWrite => &[SOMEBODY_WRITES, NOBODY_MAY_WRITE],
     };
+    none_locked(disk, bytes, shown)
+}
+
+/// Refuses a disk that ours would share, and that another QEMU keeps to itself.
+///
+/// # Errors
+/// [`PreflightError::Locked`], naming the disk as `shown`.
+pub fn unlocked_to_share(disk: impl AsFd, access: Access, shown: &str) -> Result<(), PreflightError> {
+    match access {
+        Access::ReadOnly => Ok(()),
+        Access::ReadWrite => none_locked(disk, &[NOBODY_MAY_WRITE], shown),
+    }
+}
+
+fn none_locked(disk: impl AsFd, bytes: &[i64], shown: &str) -> Result<(), PreflightError> {
     for byte in bytes {
         match locked(disk.as_fd(), *byte) {
             Ok(false) => {}
@@ -199,5 +214,26 @@ mod tests {
         assert!(matches!(for_writing, Err(PreflightError::Locked { .. })), "{for_writing:?}");
         assert!(matches!(for_reading, Err(PreflightError::Locked { .. })), "{for_reading:?}");
         assert!(unlocked(&ours, Access::ReadWrite, "disk").is_ok());
+    }
+
+    #[test]
+    fn a_shared_disk_is_refused_only_while_somebody_keeps_it_to_itself() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let ours = std::fs::File::open(file.path()).unwrap();
+        for (byte, is_kept) in [(SOMEBODY_WRITES, false), (NOBODY_MAY_WRITE, true)] {
+            // Its own open file description, as another QEMU has.
+            let theirs = std::fs::File::open(file.path()).unwrap();
+            let lock = libc::flock {
+                l_type: i16::try_from(libc::F_RDLCK).unwrap(),
+                l_whence: i16::try_from(libc::SEEK_SET).unwrap(),
+                l_start: byte,
+                l_len: 1,
+                l_pid: 0,
+            };
+            fcntl(&theirs, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
+            assert_eq!(unlocked_to_share(&ours, Access::ReadWrite, "disk").is_err(), is_kept);
+            assert!(unlocked_to_share(&ours, Access::ReadOnly, "disk").is_ok());
+            assert!(unlocked(&ours, Access::ReadWrite, "disk").is_err());
+        }
     }
 }

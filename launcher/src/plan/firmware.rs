@@ -1,7 +1,7 @@
 //! What the guest starts from, and how the machine introduces itself.
 
 use garboard_api::v1::{Chassis, KernelBoot};
-use garboard_machine::blockdev::{Aio, Backing, Blockdev, Cache, Discard, FileDriver, FileNode, ImageNode, Locking};
+use garboard_machine::blockdev::{Aio, Backing, Blockdev, Cache, Discard, FileDriver, FileNode, ImageNode};
 use garboard_machine::cpu::Switch;
 use garboard_machine::facts::{UefiKind, UefiPair};
 use garboard_machine::firmware::{Boot, Kernel, Smbios};
@@ -107,7 +107,6 @@ fn flash_image(draft: &mut Draft<'_>, name: &str, set: u32) -> Result<NodeName, 
         cache: Cache::Page,
         aio: Aio::Threads,
         discard: Discard::Ignore,
-        locking: Locking::Auto,
     }));
     draft.blockdevs.push(Blockdev::Image(ImageNode {
         node_name: image.clone(),

@@ -28,6 +28,7 @@ mod interfaces;
 mod launch;
 pub mod lint;
 mod mac;
+mod opening;
 mod options;
 mod passt;
 mod pinned;
@@ -43,6 +44,7 @@ pub use disk::*;
 pub use error::{Fault, PlanError};
 pub use interface::*;
 pub use launch::*;
+pub use opening::is_opened_read_only;
 pub use options::*;
 
 use garboard_api::v1::VirtualMachineInstance;

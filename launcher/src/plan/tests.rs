@@ -344,6 +344,19 @@ proptest! {
     }
 
     #[test]
+    fn a_claim_is_opened_as_its_node_uses_it(vmi in any_vmi()) {
+        let Ok((plan, _)) = try_plan(&vmi, &HostFacts::reference()) else { return Ok(()) };
+        for volume in vmi.spec.volumes.iter().filter(|volume| volume.persistent_volume_claim.is_some()) {
+            let opened = if is_opened_read_only(&vmi.spec, volume) { Access::ReadOnly } else { Access::ReadWrite };
+            let differs = |one: &Descriptor| {
+                matches!(&one.purpose, DescriptorPurpose::DiskLayer { volume: name, access, .. }
+                    if *name == volume.name && *access != opened)
+            };
+            prop_assert!(!plan.descriptors.iter().any(differs), "{}", volume.name);
+        }
+    }
+
+    #[test]
     fn every_option_reads_back_as_it_was_meant(vmi in any_vmi(), serial in "[ -~]{1,20}") {
         let mut vmi = vmi;
         vmi.spec.domain.firmware.get_or_insert_default().serial = Some(serial);

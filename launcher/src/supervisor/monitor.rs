@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::guest_events::{run_state, translate};
 use super::run::Bench;
-use crate::plan::{LaunchPlan, LinkState};
+use crate::plan::{LaunchPlan, LinkState, Tray};
 use crate::vm::{Chain, Event, Input, RunState};
 
 /// How long PID 1 may take to tell that QEMU is gone, before its monitor alone is blamed.
@@ -94,7 +94,7 @@ async fn reach(bench: &Bench, plan: &LaunchPlan, options: ConnectOptions, unhear
     let socket = bench.shared.join(paths::MONITOR_SOCKET);
     let mut was_told = false;
     loop {
-        let error = match bring_up(socket.clone(), plan, options.clone()).await {
+        let error = match bring_up(socket.clone(), plan, options.clone(), unheard).await {
             Ok(up) => return Some(up),
             Err(error) => error,
         };
@@ -127,7 +127,12 @@ async fn give_up(bench: &Bench, error: &MonitorError) {
     let _ = bench.happened.send(Input::MonitorFailed(sentence)).await;
 }
 
-async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -> Result<Up, MonitorError> {
+async fn bring_up(
+    socket: PathBuf,
+    plan: &LaunchPlan,
+    options: ConnectOptions,
+    unheard: Unheard,
+) -> Result<Up, MonitorError> {
     let (monitor, greeting) = Monitor::connect(socket, options).await?;
     tracing::info!(qemu = %greeting.version, "QEMU's monitor answered");
     let events = monitor.subscribe(Interest::Named(&[
@@ -144,8 +149,19 @@ async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -
         let arguments = json!({ "name": interface.device, "up": false });
         monitor.call_raw("set_link", Some(arguments), Vec::new()).await?;
     }
+    if unheard == Unheard::GivenUp {
+        open_trays(&monitor, plan).await?;
+    }
     let state = query_state(&monitor).await?;
     Ok((monitor, events, state))
+}
+
+/// Only before the guest runs: later its trays are as it, or somebody else, left them. One that is open stays open.
+async fn open_trays(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), CallError> {
+    for disk in plan.disks.iter().filter(|disk| disk.tray == Some(Tray::Open)) {
+        monitor.call_raw("blockdev-open-tray", Some(json!({ "id": disk.device })), Vec::new()).await?;
+    }
+    Ok(())
 }
 
 /// What QEMU says of itself.

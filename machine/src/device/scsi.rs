@@ -23,12 +23,19 @@ impl ScsiAddress {
             .set("scsi-id", 0_u32)
             .set("lun", self.lun)
     }
+
+    /// A device with the name the guest finds in the device identification page (`/dev/disk/by-id`): its serial number,
+    /// else its ID. The name is made anew at each start; who takes or changes a serial number renames the disk.
+    fn named(&self, driver: &str, id: &DeviceId, block: &BlockFrontend) -> Properties {
+        let name = block.serial.clone().unwrap_or_else(|| id.to_string());
+        self.device(driver, id).set("device_id", name)
+    }
 }
 
 /// `scsi-hd`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScsiHd {
-    /// Its ID, which the guest also finds in the device identification page.
+    /// Its ID.
     pub id: DeviceId,
     /// Where it is.
     pub at: ScsiAddress,
@@ -38,14 +45,14 @@ pub struct ScsiHd {
 
 impl ScsiHd {
     pub(super) fn properties(&self) -> Properties {
-        self.block.add_to(self.at.device("scsi-hd", &self.id).set("device_id", &self.id))
+        self.block.add_to(self.at.named("scsi-hd", &self.id, &self.block))
     }
 }
 
 /// `scsi-cd`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScsiCd {
-    /// Its ID, which the guest also finds in the device identification page.
+    /// Its ID.
     pub id: DeviceId,
     /// Where it is.
     pub at: ScsiAddress,
@@ -55,7 +62,7 @@ pub struct ScsiCd {
 
 impl ScsiCd {
     pub(super) fn properties(&self) -> Properties {
-        self.block.add_to(self.at.device("scsi-cd", &self.id).set("device_id", &self.id))
+        self.block.add_to(self.at.named("scsi-cd", &self.id, &self.block))
     }
 }
 

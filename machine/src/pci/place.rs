@@ -67,6 +67,16 @@ impl PciPlace {
             Self::Root(at) => at.addr(),
         }
     }
+
+    /// The address the guest sees: firmware numbers the buses behind the ports as the ports are numbered.
+    #[must_use]
+    pub const fn address(self) -> PciAddress {
+        let (bus, slot, function) = match self {
+            Self::Port(number) => (number.get(), PciSlot(0), 0),
+            Self::Root(at) => (0, at.slot, at.function),
+        };
+        PciAddress { domain: 0, bus, slot, function }
+    }
 }
 
 impl PciFunction {

@@ -27,6 +27,8 @@ fn fresh(nics: usize, others: usize) -> PciMap {
 fn interfaces_come_first_and_room_for_more_is_kept_behind_them() {
     let map = fresh(1, 2);
     assert_eq!(map.get(&id("nic-0")).unwrap().to_string(), "port1");
+    assert_eq!(map.get(&id("nic-0")).unwrap().address().to_string(), "0000:01:00.0");
+    assert_eq!(map.get(&id("video")).unwrap().address().to_string(), "0000:00:01.0");
     assert_eq!(map.get(&id("disk-0")).unwrap().to_string(), "port5");
     assert_eq!(map.get(&id("video")).unwrap().to_string(), "pcie.0/01.0");
     assert_eq!(map.ports.iter().filter(|port| port.for_interfaces).count(), 4);

@@ -83,17 +83,6 @@ impl Shape {
         }
     }
 
-    pub(super) const fn is_cdrom(self) -> bool {
-        matches!(self, Self::ScsiCdrom | Self::SataCdrom | Self::UsbCdrom)
-    }
-
-    /// Whether the manifest makes this disk read-only. No cdrom drive of QEMU can write.
-    pub(super) fn is_read_only(self, disk: &Disk) -> bool {
-        let lun = disk.lun.as_ref().is_some_and(|lun| lun.readonly == Some(true));
-        let plain = disk.disk.as_ref().is_some_and(|disk| disk.readonly == Some(true));
-        self.is_cdrom() || lun || plain
-    }
-
     /// Refuses what QEMU cannot make of this source: ATA has no read-only disks, and SCSI commands can only be passed
     /// through to a device.
     pub(super) fn check(self, source: &Source, read_only: bool, field: &str) -> Result<(), PlanError> {
@@ -173,7 +162,8 @@ fn sizes(asked: Asked<'_>, source: &Source) -> Result<BlockSizes, PlanError> {
     let matches = size.match_volume.as_ref().is_some_and(|state| state.enabled != Some(false));
     let found = source.facts.block_sizes.filter(|_| matches);
     Ok(found.map_or_else(BlockSizes::default, |found| BlockSizes {
-        logical: Some(found.logical),
+        // QEMU's ATA drives have sectors of 512 bytes and no others; it reads what lies around them itself.
+        logical: (bus(asked.disk) != "sata").then_some(found.logical),
         physical: Some(found.physical),
         discard_granularity: found.discard_granularity,
     }))

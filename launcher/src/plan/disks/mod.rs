@@ -6,7 +6,7 @@ mod iothreads;
 mod source;
 
 use garboard_api::v1::Disk;
-use garboard_machine::blockdev::{Backing, Blockdev, Discard, FileDriver, FileNode, ImageNode, Locking};
+use garboard_machine::blockdev::{Backing, Blockdev, Discard, FileDriver, FileNode, ImageNode};
 use garboard_machine::device::VirtioScsiPci;
 use garboard_machine::id::{DeviceId, NodeName};
 use garboard_machine::pci::Want;
@@ -20,6 +20,7 @@ use super::disk::{DiskNodes, DiskPlan, DiskSource, ImageFormat, Medium};
 use super::draft::{Draft, device_id, node_name, text};
 use super::error::PlanError;
 use super::launch::{Access, DescriptorPurpose, Layer};
+use super::opening;
 use super::usb::UsbPorts;
 
 const LIST: &str = "spec.domain.devices.disks";
@@ -75,7 +76,7 @@ fn plan_disk(
     let Asked { disk, field } = asked;
     let source = source::of(draft, asked)?;
     let shape = Shape::of(disk, field)?;
-    let read_only = source.read_only || shape.is_read_only(disk);
+    let read_only = source.read_only || opening::is_read_only(disk);
     shape.check(&source, read_only, field)?;
     let cache = CachePlan::of(asked, &source, read_only)?;
     let id = device_id("disk", &disk.name, field)?;
@@ -93,6 +94,10 @@ fn plan_disk(
     let block = frontend::block(asked, &source, (image, boot.of_disk(disk.boot_order)), cache)?;
     let serial = block.serial.clone();
     let target = frontends.add(draft, asked, (shape, id.clone()), block)?;
+    let tag = text(&disk.tag).map(str::to_owned);
+    if tag.is_some() && shape != Shape::Virtio {
+        draft.note(Some(&format!("{field}.tag")), "the guest is not told this tag: only a virtio disk is a PCI device");
+    }
     Ok(DiskPlan {
         volume: disk.name.clone(),
         format: source.facts.format,
@@ -106,7 +111,7 @@ fn plan_disk(
         target,
         tray: shape.tray(disk, field)?,
         serial,
-        tag: text(&disk.tag).map(str::to_owned),
+        tag,
         source: source.source,
     })
 }
@@ -181,7 +186,6 @@ fn push_stack(draft: &mut Draft<'_>, source: &Source, stack: Stack, (cache, back
         cache: cache.host,
         aio: cache.aio,
         discard,
-        locking: if source.is_shareable { Locking::Off } else { Locking::Auto },
     }));
     draft.blockdevs.push(Blockdev::Image(ImageNode {
         node_name: stack.image,

@@ -1,13 +1,13 @@
 //! The layers of every disk, opened or made.
 
 use std::fs::{File, OpenOptions};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use garboard_protocol::agent::VolumePlace;
 use garboard_storage::open::{Access, Dir};
-use garboard_storage::preflight::{Room, room_for, unlocked};
+use garboard_storage::preflight::{Room, room_for, unlocked, unlocked_to_share};
 use garboard_storage::qcow2::{create_empty, host_bytes_of_empty};
 use garboard_storage::source::SourceError;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -47,8 +47,8 @@ fn layers(
     };
     match &disk.source {
         DiskSource::EmptyDrive => Ok(()),
-        DiskSource::EmptyDisk { capacity_bytes } => put(Side::Top, new_image(order, *capacity_bytes)?),
-        DiskSource::CloudInit { flavour } => put(Side::Top, seeds::cloud_init(order, disk, *flavour)?),
+        DiskSource::EmptyDisk { capacity_bytes } => put(Side::Top, empty_disk(order, disk, *capacity_bytes)?),
+        DiskSource::CloudInit { flavour } => put(Side::Top, seeds::cloud_init(order, plan, disk, *flavour)?),
         DiskSource::FileTree { tree, label } => put(Side::Top, seeds::file_tree(order, disk, *tree, label)?),
         DiskSource::ContainerDisk { .. }
         | DiskSource::PersistentVolumeClaim { .. }
@@ -68,11 +68,13 @@ fn layers(
 
 /// A disk that another QEMU holds would be the end of ours, in words that only some understand.
 fn refuse_locked(disk: &DiskPlan, descriptor: &OwnedFd) -> Result<(), VolumeError> {
-    if disk.shareable {
-        return Ok(());
-    }
     let access = if disk.overlay || disk.read_only { Access::ReadOnly } else { Access::ReadWrite };
-    Ok(unlocked(descriptor, access, "the disk").map_err(SourceError::from)?)
+    let looked = if disk.shareable {
+        unlocked_to_share(descriptor, access, "the disk")
+    } else {
+        unlocked(descriptor, access, "the disk")
+    };
+    Ok(looked.map_err(SourceError::from)?)
 }
 
 /// QEMU asks for the mode it was told; the descriptor must have it already.
@@ -87,6 +89,16 @@ fn bypass_cache(plan: &LaunchPlan, disk: &DiskPlan, side: Side, descriptor: &Own
     let failed = |errno: nix::errno::Errno| io("bypass the page cache", errno.into());
     let flags = OFlag::from_bits_retain(fcntl(descriptor.as_fd(), FcntlArg::F_GETFL).map_err(failed)?);
     fcntl(descriptor.as_fd(), FcntlArg::F_SETFL(flags | OFlag::O_DIRECT)).map(|_| ()).map_err(failed)
+}
+
+/// An empty disk that the guest cannot write is opened once more: QEMU takes a descriptor only in its node's mode.
+fn empty_disk(order: &Order, disk: &DiskPlan, virtual_bytes: u64) -> Result<OwnedFd, VolumeError> {
+    let image = new_image(order, virtual_bytes)?;
+    if !disk.read_only {
+        return Ok(image);
+    }
+    let reopened = File::open(format!("/proc/self/fd/{}", image.as_raw_fd()));
+    Ok(reopened.map_err(|source| io("open the empty disk for reading", source))?.into())
 }
 
 /// A fresh qcow2 that has no name any more: it is gone when QEMU is.

@@ -18,6 +18,7 @@ mod order;
 mod seeds;
 pub(crate) mod sockets;
 mod survey;
+mod tags;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -127,6 +128,9 @@ pub(crate) enum VolumeError {
     /// What the storage crate refuses: a container disk without a disk or with several, a foreign backing file.
     #[error(transparent)]
     Source(#[from] garboard_storage::source::SourceError),
+    /// `blockSize.matchVolume` cannot be done.
+    #[error(transparent)]
+    BlockSize(#[from] garboard_storage::block_size::BlockSizeError),
     /// A seed cannot be made.
     #[error(transparent)]
     Seed(#[from] seeds::SeedError),

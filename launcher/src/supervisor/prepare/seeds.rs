@@ -15,7 +15,8 @@ use garboard_storage::source::disc;
 
 use super::VolumeError;
 use super::order::Order;
-use crate::plan::{CloudInitFlavour, DiskPlan, FileTreeKind};
+use super::tags::tagged;
+use crate::plan::{CloudInitFlavour, DiskPlan, FileTreeKind, LaunchPlan};
 use crate::supervisor::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
 
 /// Why a seed cannot be made.
@@ -58,7 +59,12 @@ pub(crate) enum SeedError {
 type Files = BTreeMap<String, Vec<u8>>;
 
 /// The disc of a cloud-init volume.
-pub(super) fn cloud_init(order: &Order, disk: &DiskPlan, flavour: CloudInitFlavour) -> Result<OwnedFd, VolumeError> {
+pub(super) fn cloud_init(
+    order: &Order,
+    plan: &LaunchPlan,
+    disk: &DiskPlan,
+    flavour: CloudInitFlavour,
+) -> Result<OwnedFd, VolumeError> {
     let volume = volume(order, disk)?;
     let files = files(order, &disk.volume)?;
     let sources = match flavour {
@@ -102,6 +108,7 @@ pub(super) fn cloud_init(order: &Order, disk: &DiskPlan, flavour: CloudInitFlavo
                 user_data,
                 network_data,
                 public_keys,
+                devices: tagged(plan),
                 ..ConfigDrive::default()
             };
             (seed.tree().map_err(SeedError::from)?, ConfigDrive::label())

@@ -11,6 +11,7 @@ use garboard_api::v1::Volume;
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::pod::DISK_IMAGE;
 use garboard_storage::beneath::BeneathPath;
+use garboard_storage::block_size;
 use garboard_storage::open::{Access, Dir, Direct, Expected, Opening, Sharing, open_disk};
 use garboard_storage::qcow2::{Format, looks_like_qcow2};
 use garboard_storage::source::container_disk;
@@ -19,7 +20,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use super::handed;
 use super::order::Order;
 use super::{PrepareError, VolumeError};
-use crate::plan::{DirectIo, ImageFormat, Medium, VolumeFacts};
+use crate::plan::{BlockSizes, DirectIo, ImageFormat, Medium, VolumeFacts, is_opened_read_only};
 use crate::supervisor::agent_client::AgentClient;
 
 /// A volume that is open.
@@ -37,12 +38,15 @@ pub(super) struct Opened {
 pub(super) struct Survey {
     /// By volume.
     pub(super) opened: BTreeMap<String, Opened>,
+    /// What is known of empty disks, which are made after the plan.
+    made: BTreeMap<String, VolumeFacts>,
 }
 
 impl Survey {
     /// For the planner.
     pub(super) fn facts(&self) -> BTreeMap<String, VolumeFacts> {
-        self.opened.iter().map(|(name, opened)| (name.clone(), opened.facts.clone())).collect()
+        let opened = self.opened.iter().map(|(name, opened)| (name.clone(), opened.facts.clone()));
+        opened.chain(self.made.clone()).collect()
     }
 }
 
@@ -52,6 +56,11 @@ pub(super) async fn survey(order: &Order, mut agent: Option<&mut AgentClient>) -
     for volume in &order.vmi.spec.volumes {
         let fail = |source| PrepareError::Volume { volume: volume.name.clone(), source };
         let opened = match kind(volume) {
+            Kind::Empty => {
+                let facts = scratch_facts(order, volume, ImageFormat::Qcow2).map_err(fail)?;
+                survey.made.insert(volume.name.clone(), facts);
+                continue;
+            }
             Kind::Made => continue,
             Kind::Image(path) => open_image(order, volume, path).await,
             Kind::Disk => match order.volumes.places.get(&volume.name) {
@@ -60,7 +69,8 @@ pub(super) async fn survey(order: &Order, mut agent: Option<&mut AgentClient>) -
                 None => Err(VolumeError::Nowhere),
             },
         };
-        survey.opened.insert(volume.name.clone(), opened.map_err(fail)?);
+        let opened = opened.and_then(|opened| settled(order, volume, opened)).map_err(fail)?;
+        survey.opened.insert(volume.name.clone(), opened);
     }
     Ok(survey)
 }
@@ -70,13 +80,18 @@ enum Kind<'a> {
     Image(Option<&'a str>),
     /// A claim or host disk: raw, always.
     Disk,
-    /// Made after the plan.
+    /// An empty disk: made after the plan, where scratch files are.
+    Empty,
+    /// Made after the plan, in memory.
     Made,
 }
 
 fn kind(volume: &Volume) -> Kind<'_> {
     if let Some(disk) = &volume.container_disk {
         return Kind::Image(disk.path.as_deref());
+    }
+    if volume.empty_disk.is_some() {
+        return Kind::Empty;
     }
     let is_disk = volume.persistent_volume_claim.is_some()
         || volume.data_volume.is_some()
@@ -91,17 +106,16 @@ fn file_name(volume: &Volume) -> &str {
     on_host.unwrap_or(DISK_IMAGE)
 }
 
-/// An ephemeral volume is a base under an overlay; a disk is its machine's alone unless it says that it is shared.
+/// What is written is its machine's alone, unless its disk says that it is shared; what is read may be read by many.
 fn opening(order: &Order, volume: &Volume) -> Opening {
-    let claim = volume.persistent_volume_claim.as_ref();
-    let is_read = claim.is_some_and(|claim| claim.read_only == Some(true)) || volume.ephemeral.is_some();
+    let is_read = is_opened_read_only(&order.vmi.spec, volume);
     let disk = order.vmi.spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
     let is_shared = disk.is_some_and(|disk| disk.shareable == Some(true));
     Opening {
         access: if is_read { Access::ReadOnly } else { Access::ReadWrite },
         direct: Direct::Off,
         expected: Expected::FileOrBlock,
-        sharing: if is_shared { Sharing::Shared } else { Sharing::Exclusive },
+        sharing: if is_read || is_shared { Sharing::Shared } else { Sharing::Exclusive },
     }
 }
 
@@ -122,7 +136,7 @@ async fn open_image(order: &Order, volume: &Volume, path: Option<&str>) -> Resul
         Format::Raw => ImageFormat::Raw,
         Format::Qcow2 => ImageFormat::Qcow2,
     };
-    let facts = VolumeFacts { direct_io: scratch_direct(order), ..VolumeFacts::assumed(format) };
+    let facts = VolumeFacts::assumed(format);
     Ok(Opened { descriptor: disk.opened.fd, virtual_bytes: disk.facts.virtual_bytes, facts })
 }
 
@@ -130,10 +144,41 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> std::io::Er
     std::io::Error::new(std::io::ErrorKind::InvalidInput, error)
 }
 
-/// The overlay takes the writes, so its file system decides whether the cache can be bypassed.
-fn scratch_direct(order: &Order) -> DirectIo {
-    let Ok(file) = super::disks::scratch_file(order) else { return DirectIo::Refused };
-    direct_io(&file)
+/// Under an overlay, the disk that was opened is only read: what the overlay lies on counts.
+fn settled(order: &Order, volume: &Volume, opened: Opened) -> Result<Opened, VolumeError> {
+    let Opened { descriptor, virtual_bytes, facts } = opened;
+    let facts = if volume.container_disk.is_some() || volume.ephemeral.is_some() {
+        VolumeFacts { medium: facts.medium, ..scratch_facts(order, volume, facts.format)? }
+    } else {
+        VolumeFacts { block_sizes: matched_sizes(order, volume, &descriptor)?, ..facts }
+    };
+    Ok(Opened { descriptor, virtual_bytes, facts })
+}
+
+/// An image of ours in the scratch directory takes the writes, so its file system decides whether the cache can be
+/// bypassed, and what its blocks are.
+fn scratch_facts(order: &Order, volume: &Volume, format: ImageFormat) -> Result<VolumeFacts, VolumeError> {
+    let assumed = VolumeFacts::assumed(format);
+    let Ok(file) = super::disks::scratch_file(order) else {
+        // Making the image itself will fail, and say why.
+        return Ok(VolumeFacts { direct_io: DirectIo::Refused, ..assumed });
+    };
+    let block_sizes = matched_sizes(order, volume, &file)?;
+    Ok(VolumeFacts { direct_io: direct_io(&file), block_sizes, ..assumed })
+}
+
+/// Block sizes of what is written to, if the volume's disk is to have the same.
+fn matched_sizes(order: &Order, volume: &Volume, disk: impl AsFd) -> Result<Option<BlockSizes>, VolumeError> {
+    let disks = &order.vmi.spec.domain.devices.disks;
+    let asked = disks.iter().find(|disk| disk.name == volume.name).and_then(|disk| disk.block_size.as_ref());
+    let matches = asked.and_then(|size| size.match_volume.as_ref()).is_some_and(|state| state.enabled != Some(false));
+    if matches { Ok(Some(shown(block_size::block_sizes(disk)?))) } else { Ok(None) }
+}
+
+/// What a device of QEMU takes of these: it discards whole logical blocks, or nothing (0).
+fn shown(found: block_size::BlockSizes) -> BlockSizes {
+    let discard = Some(found.discard_bytes).filter(|bytes| bytes.is_multiple_of(found.logical_bytes));
+    BlockSizes { logical: found.logical_bytes, physical: found.physical_bytes, discard_granularity: discard }
 }
 
 fn open_place(place: &VolumePlace, file: &str, opening: Opening) -> Result<Opened, VolumeError> {
@@ -193,4 +238,18 @@ fn direct_io(file: &File) -> DirectIo {
 
 pub(super) fn io(action: &str, source: std::io::Error) -> VolumeError {
     VolumeError::Io { action: action.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guest_is_told_only_what_a_device_of_qemu_takes() {
+        let found = |discard_bytes| block_size::BlockSizes { logical_bytes: 4096, physical_bytes: 4096, discard_bytes };
+        for (discard, expected) in [(4096, Some(4096)), (1 << 20, Some(1 << 20)), (0, Some(0)), (512, None)] {
+            let expected = BlockSizes { logical: 4096, physical: 4096, discard_granularity: expected };
+            assert_eq!(shown(found(discard)), expected, "{discard}");
+        }
+    }
 }
