@@ -105,6 +105,8 @@ pub(crate) fn run(args: &KeeperArgs) -> anyhow::Result<u8> {
     // processes inherit neither.
     SigSet::empty().thread_set_mask().context("unblock signals")?;
     garboard_launcher::close_inherited_on_exec();
+    // Taps, their vhost devices and disks are opened here; the supervisor and PID 1 inherit it.
+    garboard_launcher::raise_descriptor_limit();
     // Standard error leads to the keeper's log.
     tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
