@@ -91,9 +91,12 @@ pub(crate) struct ManifestArgs {
         help = "Forward a port of this host to the guest: [ADDRESS:]HOST:GUEST[/tcp|/udp]"
     )]
     pub(crate) publish: Vec<String>,
-    /// Where PVC stand-ins, EFI variables and records are kept.
+    /// Where PVC stand-ins, EFI variables, machines and records are kept.
     #[arg(long, value_name = "DIR")]
     pub(crate) state_dir: Option<PathBuf>,
+    /// Leave out what a VirtualMachine keeps of its last run: machine type, PCI and MAC addresses. Its disks stay.
+    #[arg(long)]
+    pub(crate) forget_machine: bool,
     /// QEMU to execute, instead of the first one found.
     #[arg(long, value_name = "PATH")]
     pub(crate) qemu: Option<PathBuf>,
@@ -282,13 +285,14 @@ pub(crate) struct ExplainArgs {
     /// Print only the command line, quoted for a shell.
     #[arg(long)]
     pub(crate) shell: bool,
-    /// Plan for this host instead of a plain Debian 12 one: a file written by `doctor --facts`, or `here`.
+    /// Plan for this host instead of a plain Debian 12 one: a file written by `doctor --facts`, or `here`, which also
+    /// counts what the machine keeps of its last run.
     #[arg(long, value_name = "FILE|here")]
     pub(crate) facts: Option<String>,
     /// Plan with what an earlier run found out about its volumes: the options.json of its record.
     #[arg(long, value_name = "FILE")]
     pub(crate) options: Option<PathBuf>,
-    /// Plan with what the first run of several decided for all of them: the stored.json of its record, if it has one.
+    /// Plan with what the first of several runs decided for all of them: the stored.json of a record, if it has one.
     #[arg(long, value_name = "FILE")]
     pub(crate) stored: Option<PathBuf>,
 }

@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use anyhow::Context;
-use garboard_launcher::plan::{LaunchPlan, PlanOptions, StoredMachine, plan};
+use garboard_launcher::plan::{LaunchPlan, PlanOptions};
 use garboard_machine::facts::{HostFacts, KvmState};
 
 use crate::args::{AccelChoice, ExplainArgs, Output};
-use crate::exit::{self, BAD_INPUT, complaint};
-use crate::{ports, subject};
+use crate::exit;
+use crate::kept::Kept;
+use crate::places::Places;
+use crate::ports;
+use crate::subject::{self, Subject};
 
 /// `garboard explain FILE…`.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
@@ -21,11 +24,21 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     if args.options.is_none() {
         options.forwards = ports::parse_all(&args.manifest.publish)?;
     }
-    let stored: Option<StoredMachine> = args.stored.as_deref().map(read_json).transpose()?;
-    let plan = plan(&subject.vmi, &facts, &options, stored.as_ref())
-        .map_err(|error| complaint(BAD_INPUT, format!("{error}")))?;
+    let plan = kept(args, &subject)?.plan(&subject, &facts, &options)?;
     show(&plan, args.shell, args.output)?;
     Ok(exit::OK)
+}
+
+/// What an earlier run decided. Of what is kept here only `run` on this host knows.
+fn kept(args: &ExplainArgs, subject: &Subject) -> anyhow::Result<Kept> {
+    if let Some(path) = &args.stored {
+        return Ok(Kept { file: None, machine: Some(read_json(path)?) });
+    }
+    if args.facts.as_deref() != Some("here") {
+        return Ok(Kept::default());
+    }
+    let places = Places::of_caller(args.manifest.state_dir.as_deref())?;
+    Kept::find(&places, subject, args.manifest.forget_machine)
 }
 
 /// Prints a plan.

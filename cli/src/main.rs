@@ -17,6 +17,7 @@ mod host;
 mod image;
 mod images;
 mod keeper;
+mod kept;
 mod logs;
 mod manifest;
 mod operate;

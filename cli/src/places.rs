@@ -9,7 +9,7 @@ use anyhow::Context;
 pub(crate) struct Places {
     /// Running machines; gone after a reboot of the host.
     pub(crate) runtime: PathBuf,
-    /// Records of ended runs, PVC stand-ins, EFI variables: what must survive.
+    /// Records of ended runs, kept machines, PVC stand-ins, EFI variables: what must survive.
     pub(crate) state: PathBuf,
     /// Images, probed features: what can be made again.
     pub(crate) cache: PathBuf,
@@ -63,6 +63,11 @@ impl Places {
     /// Where the records of a machine's runs are, one directory each, named by time.
     pub(crate) fn records(&self, id: &MachineId) -> PathBuf {
         self.state.join("records").join(&id.namespace).join(&id.name)
+    }
+
+    /// Where the machine of a VirtualMachine is kept from run to run.
+    pub(crate) fn kept_machine(&self, id: &MachineId) -> PathBuf {
+        self.state.join("machines").join(&id.namespace).join(&id.name).join(garboard_protocol::paths::STORED)
     }
 
     /// The stand-in of a claim.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::Context;
-use garboard_launcher::plan::{Emulation, FirmwarePlan, LaunchPlan, PlanOptions, plan};
+use garboard_launcher::plan::{Emulation, FirmwarePlan, LaunchPlan, PlanOptions};
 use garboard_machine::facts::{CgroupVersion, HostFacts, KvmState};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -16,6 +16,7 @@ use crate::keeper::directory::{self, Starting};
 use crate::keeper::order::{Order, record_name};
 use crate::keeper::spawn::MACHINE_UID;
 use crate::keeper::{self};
+use crate::kept::Kept;
 use crate::places::{MachineId, Places};
 use crate::resolve::{self, Surroundings};
 use crate::subject::{self, Subject};
@@ -79,7 +80,8 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
         ..PlanOptions::default()
     };
     // Planned once here for its refusals, limits and firmware; the supervisor plans again with what it finds.
-    let plan = plan(&subject.vmi, &facts, &options, None).map_err(|error| complaint(BAD_INPUT, format!("{error}")))?;
+    let kept = Kept::find(places, subject, args.manifest.forget_machine)?;
+    let plan = kept.plan(subject, &facts, &options)?;
     refuse_more_than_the_host(&plan, &facts)?;
     let volumes = resolve::volumes(&subject.vmi, &around)?;
     let kernel_files = kernel_files(subject, &plan, &images)?;
@@ -100,7 +102,8 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
         firmware_vars: firmware_vars(&plan, places, id),
         grace_seconds: plan.lifecycle.grace_period_seconds,
         strategy: subject.strategy,
-        stored: None,
+        stored: kept.machine,
+        kept: kept.file,
     })
 }
 

@@ -22,6 +22,8 @@ pub(crate) struct Subject {
     pub(crate) vmi: VirtualMachineInstance,
     /// When the machine is to be started again after its run.
     pub(crate) strategy: RunStrategy,
+    /// Whether its machine is kept for the next `run`: a VirtualMachine's is, an instance is one run.
+    pub(crate) is_kept: bool,
     /// Every document that was given.
     pub(crate) documents: Vec<Document>,
     /// Whose it is.
@@ -40,17 +42,19 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
         let faults = admission.faults.iter().map(|fault| format!("{}: {fault}", document.origin));
         return Err(complaint(BAD_INPUT, faults.collect::<Vec<_>>().join("\n")));
     };
-    let (mut vmi, strategy) = match object {
+    let (mut vmi, strategy, is_kept) = match object {
         // An instance is one run.
-        Object::VirtualMachineInstance(vmi) => (*vmi, RunStrategy::Once),
+        Object::VirtualMachineInstance(vmi) => (*vmi, RunStrategy::Once, false),
         Object::KubeVirt(_) => {
             let text = format!("{}: these are the settings of a cluster; name a machine", document.origin);
             return Err(complaint(BAD_INPUT, text));
         }
-        Object::VirtualMachine(vm) => (vmi_of(&vm), strategy_of(vm.spec.run_strategy.as_deref(), vm.spec.running)?),
+        Object::VirtualMachine(vm) => {
+            (vmi_of(&vm), strategy_of(vm.spec.run_strategy.as_deref(), vm.spec.running)?, true)
+        }
     };
     let id = identify(&mut vmi)?;
-    Ok(Subject { vmi, strategy, documents, id })
+    Ok(Subject { vmi, strategy, is_kept, documents, id })
 }
 
 /// `running` is the older way to say `Always` or `Halted`; a VM has exactly one of the two.

@@ -23,4 +23,4 @@ pub mod supervisor;
 mod sys;
 pub mod vm;
 
-pub use sys::descriptors::close_inherited_on_exec;
+pub use sys::descriptors::{close_inherited_on_exec, raise_descriptor_limit};

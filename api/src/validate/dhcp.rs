@@ -5,16 +5,20 @@ use std::collections::BTreeSet;
 use super::addresses::is_ipv4;
 use super::report::{Report, duplicate, invalid};
 use super::subject::Subject;
-use crate::fault::FieldPath;
-use crate::v1::Interface;
+use crate::fault::{Fault, FieldPath};
+use crate::v1::{DHCPOptions, Interface};
 
 /// The options RFC 3942 leaves for private use, both ends included.
 const PRIVATE_OPTIONS: std::ops::RangeInclusive<i64> = 224..=254;
+
+/// The most bytes an option can hold: DHCP has one byte for its length.
+const VALUE_MAX: usize = 255;
 
 /// Judges the DHCP options of one interface.
 pub(crate) fn check(subject: &Subject<'_>, interface: &Interface, at: &FieldPath, report: &mut Report) {
     let Some(options) = &interface.dhcp_options else { return };
     let at = at.child("dhcpOptions");
+    check_lengths(options, &at, report);
     let mut seen = BTreeSet::new();
     for (index, private) in options.private_options.iter().enumerate() {
         let at = at.child("privateOptions").index(index).child("option");
@@ -42,6 +46,28 @@ pub(crate) fn check(subject: &Subject<'_>, interface: &Interface, at: &FieldPath
             );
         }
     }
+}
+
+/// An empty name is one that is not written; a private option is there because it has a value.
+fn check_lengths(options: &DHCPOptions, at: &FieldPath, report: &mut Report) {
+    let names = [("bootFileName", &options.boot_file_name), ("tftpServerName", &options.tftp_server_name)];
+    for (field, name) in names {
+        let length = name.as_ref().map_or(0, String::len);
+        if length > VALUE_MAX {
+            report.push(too_long(at.child(field), length).instead(format!("write at most {VALUE_MAX} bytes")));
+        }
+    }
+    for (index, private) in options.private_options.iter().enumerate() {
+        let length = private.value.len();
+        if !(1..=VALUE_MAX).contains(&length) {
+            let at = at.child("privateOptions").index(index).child("value");
+            report.push(too_long(at, length).instead(format!("write 1 to {VALUE_MAX} bytes")));
+        }
+    }
+}
+
+fn too_long(at: FieldPath, length: usize) -> Fault {
+    invalid(at, format!("a DHCP option cannot hold {length} bytes"))
 }
 
 #[cfg(test)]
@@ -77,5 +103,30 @@ mod tests {
             ),
         ]);
         assert_eq!(faults(&[(OPTIONS, twice)])[0].field, "spec");
+    }
+
+    #[test]
+    fn an_option_is_no_longer_than_dhcp_can_say() {
+        let (longest, long) = ("x".repeat(255), "x".repeat(256));
+        accepted(&[&[(
+            OPTIONS,
+            json!({"bootFileName": longest, "tftpServerName": "", "privateOptions": [{"option": 240, "value": longest}]}),
+        )]]);
+        let private = |value: &str| json!({"privateOptions": [{"option": 240, "value": value}]});
+        let value = "spec.domain.devices.interfaces[0].dhcpOptions.privateOptions[0].value";
+        refused(&[
+            (&[(OPTIONS, private(""))], value, "1 to 255"),
+            (&[(OPTIONS, private(&long))], value, "cannot hold 256 bytes"),
+            (
+                &[(OPTIONS, json!({"bootFileName": long}))],
+                "spec.domain.devices.interfaces[0].dhcpOptions.bootFileName",
+                "at most 255",
+            ),
+            (
+                &[(OPTIONS, json!({"tftpServerName": long}))],
+                "spec.domain.devices.interfaces[0].dhcpOptions.tftpServerName",
+                "at most 255",
+            ),
+        ]);
     }
 }

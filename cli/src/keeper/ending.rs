@@ -14,6 +14,7 @@ use super::between;
 use super::decide::{Reached, RunEnd, Wish};
 use super::last_word;
 use super::order::Order;
+use crate::kept;
 
 /// Reads the end of the run of `order` from its journal, which is completed first: what the record of the run will say is
 /// what the next start is decided on. `outcome` is what the keeper itself has to say.
@@ -55,6 +56,16 @@ fn complaint(outcome: &anyhow::Result<()>) -> String {
 /// What the run of `order` decided, or an earlier one if it did not get that far.
 pub(super) fn stored(order: &Order) -> Option<StoredMachine> {
     read::<LaunchPlan>(&order.shared(), paths::PLAN).map(|plan| plan.stored).or_else(|| order.stored.clone())
+}
+
+/// Keeps what the run of `order` decided for another `run`, once the guest has seen it. Says whether that is done, or
+/// nothing is to be kept.
+pub(super) fn keep_machine(order: &Order) -> anyhow::Result<bool> {
+    let Some(file) = &order.kept else { return Ok(true) };
+    let shared = order.shared();
+    let has_run = matches!(journal::read(&shared), Ok(Some(journal)) if journal.started);
+    let Some(plan) = read::<LaunchPlan>(&shared, paths::PLAN).filter(|_| has_run) else { return Ok(false) };
+    kept::write(file, &plan.stored).map(|()| true)
 }
 
 fn read<T: DeserializeOwned>(shared: &Path, name: &str) -> Option<T> {

@@ -54,6 +54,9 @@ const KEEPER_LOG: &str = "keeper.log";
 const STARTED: &str = "started";
 /// A supervisor that dies at once is started again this much later, so that it cannot spin.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
+/// How often is looked whether the guest runs, until its machine is kept. Longer than the pause before the next
+/// supervisor, which begins anew with each look.
+const LOOK: Duration = Duration::from_millis(250);
 /// How long the rest of a machine's directory may outlive its lock.
 const LAST_FILES: Duration = Duration::from_secs(2);
 /// A machine whose supervisors have died this often before QEMU was executed is given up.
@@ -105,6 +108,8 @@ pub(crate) fn run(args: &KeeperArgs) -> anyhow::Result<u8> {
     // processes inherit neither.
     SigSet::empty().thread_set_mask().context("unblock signals")?;
     garboard_launcher::close_inherited_on_exec();
+    // Taps, their vhost devices and disks are opened here; the supervisor and PID 1 inherit it.
+    garboard_launcher::raise_descriptor_limit();
     // Standard error leads to the keeper's log.
     tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -165,7 +170,18 @@ fn keep_record(order: &Order) -> anyhow::Result<()> {
     if !order.shared().exists() {
         return Ok(());
     }
-    record::keep(&order.shared(), &order.record).context("keep the record of the run")
+    // One does not depend on the other.
+    let kept = ending::keep_machine(order);
+    record::keep(&order.shared(), &order.record).context("keep the record of the run")?;
+    kept.map(|_| ())
+}
+
+/// While the guest runs already, because the host may lose its power. Says whether there is nothing left to do.
+fn keep_machine(order: &Order) -> bool {
+    ending::keep_machine(order).unwrap_or_else(|error| {
+        tracing::error!(error = format!("{error:#}"), "the machine is not kept for another run");
+        true
+    })
 }
 
 /// A number nobody can foresee: the standard library seeds its hash tables with one.
@@ -191,6 +207,7 @@ async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Sig
     say_started();
     let mut pause: Option<Duration> = None;
     let mut false_starts = 0;
+    let mut is_kept = false;
     loop {
         tokio::select! {
             _ = children.recv() => {}
@@ -199,6 +216,7 @@ async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Sig
                 pause = None;
                 supervisor = pid(spawn::supervisor(&shared, &log)?.id())?;
             }
+            () = tokio::time::sleep(LOOK), if !is_kept => is_kept = keep_machine(order),
         }
         if has_ended(init) {
             say_goodbye(supervisor, &shared).await;

@@ -46,6 +46,8 @@ pub(crate) struct Order {
     pub(crate) strategy: RunStrategy,
     /// What the run before decided, from the second run on: the guest finds the same machine again.
     pub(crate) stored: Option<StoredMachine>,
+    /// Where that is kept for another `run`, if it is.
+    pub(crate) kept: Option<PathBuf>,
 }
 
 /// The name of a record: when its run began. Names sort as the runs do.

@@ -6,6 +6,8 @@ use garboard_launcher::init::{self, InitOptions};
 
 fn main() -> ExitCode {
     garboard_launcher::close_inherited_on_exec();
+    // First of all, because QEMU's descriptors are parked at high numbers; QEMU and its helpers inherit it.
+    garboard_launcher::raise_descriptor_limit();
     match InitOptions::from_args(std::env::args().skip(1)) {
         Ok(options) => ExitCode::from(init::run(options)),
         Err(message) => {

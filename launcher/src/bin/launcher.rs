@@ -34,6 +34,8 @@ fn main() -> ExitCode {
             return ExitCode::from(64);
         }
     };
+    // Every descriptor of QEMU passes through here.
+    garboard_launcher::raise_descriptor_limit();
     let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(log_levels()).init();
     if setting == Setting::Pod

@@ -30,11 +30,17 @@ pub(super) enum Received {
 
 impl Link {
     /// Connects, or says `None` when nobody listens yet.
-    pub(super) fn connect(socket: &Path) -> Option<Self> {
-        let stream = UnixStream::connect(socket).ok()?;
-        let stream = UnixStream::from(descriptors::keep_clear(stream.into()).ok()?);
-        stream.set_nonblocking(true).ok()?;
-        Some(Self { stream, bytes: Vec::new(), descriptors: Vec::new() })
+    ///
+    /// # Errors
+    /// When the connection cannot be used: trying again would not help.
+    pub(super) fn connect(socket: &Path) -> Result<Option<Self>, InitError> {
+        let Ok(stream) = UnixStream::connect(socket) else { return Ok(None) };
+        let doing =
+            "keep the supervisor's socket clear of QEMU's descriptors (more than 1000 open files must be allowed)";
+        let stream = descriptors::keep_clear(stream.into()).map_err(|error| InitError::system(doing, error))?;
+        let stream = UnixStream::from(stream);
+        stream.set_nonblocking(true).map_err(|error| InitError::system("prepare the supervisor's socket", error))?;
+        Ok(Some(Self { stream, bytes: Vec::new(), descriptors: Vec::new() }))
     }
 
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {

@@ -117,7 +117,7 @@ impl Init {
 
     fn serve(&mut self) -> Result<u8, InitError> {
         loop {
-            self.reconnect();
+            self.reconnect()?;
             if self.terminating && self.machine.is_none() {
                 let why = "it was stopped before QEMU was executed".to_owned();
                 return Ok(self.finish(ProcessEnd::NeverStarted, Some(why)));
@@ -131,21 +131,27 @@ impl Init {
         }
     }
 
-    fn reconnect(&mut self) {
+    fn reconnect(&mut self) -> Result<(), InitError> {
         if self.link.is_some() {
-            return;
+            return Ok(());
         }
         let state = match &self.machine {
             None => InitState::Waiting,
             Some(machine) => InitState::Running { pid: machine.pid.as_raw() },
         };
-        let Some(mut link) = Link::connect(&self.options.shared.join(paths::LAUNCH_SOCKET)) else { return };
+        let mut link = match Link::connect(&self.options.shared.join(paths::LAUNCH_SOCKET)) {
+            Ok(Some(link)) => link,
+            Err(error) if self.machine.is_none() => return Err(error),
+            // QEMU must not die of that; it is tried again.
+            Ok(None) | Err(_) => return Ok(()),
+        };
         if link.send(&FromInit::Hello { version: PROTOCOL_VERSION, state }).is_ok() {
             self.link = Some(link);
             if self.terminating {
                 self.ask_supervisor();
             }
         }
+        Ok(())
     }
 
     fn wait(&self) -> Result<(), InitError> {

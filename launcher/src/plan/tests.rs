@@ -255,6 +255,35 @@ fn the_stored_machine_is_kept() {
 }
 
 #[test]
+fn a_pinned_address_is_free_when_its_device_has_left() {
+    let with = |disks: Value| {
+        let claim = |disk: &Value| json!({ "name": disk["name"], "persistentVolumeClaim": { "claimName": "c" } });
+        let volumes: Vec<Value> = disks.as_array().unwrap().iter().map(claim).collect();
+        vmi(&json!({}), &json!({ "disks": disks }), &json!({ "volumes": volumes }))
+    };
+    let free = |name: &str| json!({ "name": name, "disk": { "bus": "virtio" } });
+    let pinned = |name: &str, at: &str| json!({ "name": name, "disk": { "bus": "virtio", "pciAddress": at } });
+    let place = |stored: &StoredMachine, id: &str| {
+        stored.pci.devices.iter().find(|(device, _)| device.as_str() == id).map(|(_, place)| place.to_string())
+    };
+    let again = |disks: Value, stored: &StoredMachine| {
+        plan(&with(disks), &HostFacts::reference(), &PlanOptions::default(), Some(stored)).map(|plan| plan.stored)
+    };
+    let first = planned(&with(json!([free("kept"), pinned("old", "0000:07:00.0")]))).0.stored;
+    assert_eq!(place(&first, "disk-old").as_deref(), Some("port7"));
+
+    let second = again(json!([pinned("new", "0000:07:00.0"), free("kept")]), &first).unwrap();
+    assert_eq!(place(&second, "disk-new").as_deref(), Some("port7"));
+    assert_eq!(place(&second, "disk-kept"), place(&first, "disk-kept"));
+    // One that is pinned elsewhere has left its place too.
+    let third = again(json!([pinned("kept", "0000:07:00.0"), pinned("new", "0000:08:00.0")]), &second).unwrap();
+    assert_eq!(place(&third, "disk-kept").as_deref(), Some("port7"));
+    // A device that is still there keeps its place, whoever asks for it.
+    let error = again(json!([pinned("more", "0000:07:00.0"), free("kept")]), &third).unwrap_err();
+    assert!(matches!(error, PlanError::Pci { .. }), "{error}");
+}
+
+#[test]
 fn limits_are_those_of_the_manifest_plus_the_overhead() {
     let domain = json!({ "resources": {
         "requests": { "memory": "64Mi", "cpu": "250m" }, "limits": { "memory": "128Mi", "cpu": "2" },

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 /// Descriptors are parked at or above this number before they are moved to where they belong, so that no
 /// move lands on one that has not moved yet.
@@ -54,6 +55,14 @@ pub fn close_inherited_on_exec() {
     }
 }
 
+/// Lets this process, and all that it starts, open as many files as it may: a shell gives 1024, and a guest with many
+/// disks or queues takes more. A limit that cannot be raised stays as it is; whoever then has too few says so.
+pub fn raise_descriptor_limit() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
 /// Moves one of our own descriptors out of the way of the numbers that [`place`] will use.
 ///
 /// # Errors
@@ -78,6 +87,13 @@ mod tests {
         assert_eq!(std::fs::read_link("/proc/self/fd/901").unwrap().to_str(), Some("/dev/null"));
         drop(placed);
         assert!(std::fs::read_link("/proc/self/fd/900").is_err());
+    }
+
+    #[test]
+    fn as_many_files_may_be_open_as_the_hard_limit_says() {
+        raise_descriptor_limit();
+        let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        assert_eq!(soft, hard);
     }
 
     #[test]

@@ -60,6 +60,11 @@ impl PciAllocator {
         Self { ports: map.ports, stored: map.devices, placed: BTreeMap::new(), is_new }
     }
 
+    /// Lets go of the stored places of devices that will not come back to them.
+    pub fn free(&mut self, is_gone: impl Fn(&DeviceId) -> bool) {
+        self.stored.retain(|device, _| !is_gone(device));
+    }
+
     /// The place of `device`: the one it had, else a free one.
     ///
     /// # Errors

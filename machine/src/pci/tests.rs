@@ -72,6 +72,17 @@ fn an_exact_address_is_the_bus_the_guest_will_see() {
 }
 
 #[test]
+fn a_place_that_was_freed_may_be_asked_for_by_its_address() {
+    let map = fresh(1, 3);
+    let at = Want::Exactly("0000:07:00.0".parse().unwrap());
+    let mut pci = PciAllocator::new(Some(&map));
+    assert!(matches!(pci.place(&id("disk-new"), at), Err(PciError::Taken { .. })));
+    pci.free(|device| *device == id("disk-2"));
+    assert_eq!(pci.place(&id("disk-new"), at).unwrap().to_string(), "port7");
+    assert_eq!(pci.place(&id("disk-1"), Want::Port).unwrap().to_string(), "port6");
+}
+
+#[test]
 fn addresses_that_are_none_are_refused() {
     for text in ["", "0000", "0000:00", "0000:00:20.0", "0000:00:01.8", "x:00:01.0", "0000:100:01.0"] {
         assert!(text.parse::<PciAddress>().is_err(), "{text}");

@@ -1,5 +1,6 @@
 //! What a guest is told beside its addresses.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 
 use dhcproto::Name;
@@ -75,14 +76,29 @@ impl DhcpOptions {
         self.searches.iter().try_for_each(|text| check_name("searches", text))?;
         self.boot_file_name.iter().try_for_each(|text| check_length("bootFileName", text))?;
         self.tftp_server_name.iter().try_for_each(|text| check_length("tftpServerName", text))?;
-        for (at, option) in self.private.iter().enumerate() {
-            let twice = self.private.iter().take(at).any(|earlier| earlier.code == option.code);
-            if twice || !PRIVATE_CODES.contains(&option.code) {
-                return Err(OptionError::Code { code: option.code });
+        let mut seen = BTreeSet::new();
+        self.private.iter().try_for_each(|option| check_private(option, seen.insert(option.code)))
+    }
+
+    /// What of this can be sent, and why the rest cannot: a guest is better off without one option than without an
+    /// address.
+    pub fn sendable(mut self) -> (Self, Vec<OptionError>) {
+        let mut left_out = Vec::new();
+        let mut is_good = |outcome: Result<(), OptionError>| match outcome {
+            Ok(()) => true,
+            Err(error) => {
+                left_out.push(error);
+                false
             }
-            check_length("privateOptions", &option.value)?;
-        }
-        Ok(())
+        };
+        self.hostname = self.hostname.filter(|text| is_good(check_name("hostname", text)));
+        self.domain = self.domain.filter(|text| is_good(check_name("domain", text)));
+        self.searches.retain(|text| is_good(check_name("searches", text)));
+        self.boot_file_name = self.boot_file_name.filter(|text| is_good(check_length("bootFileName", text)));
+        self.tftp_server_name = self.tftp_server_name.filter(|text| is_good(check_length("tftpServerName", text)));
+        let mut seen = BTreeSet::new();
+        self.private.retain(|option| is_good(check_private(option, seen.insert(option.code))));
+        (self, left_out)
     }
 
     /// Search domains as DNS names; those that are none are left out ([`DhcpOptions::check`] names them).
@@ -102,6 +118,13 @@ fn check_name(field: &'static str, text: &str) -> Result<(), OptionError> {
 
 fn check_length(field: &'static str, text: &str) -> Result<(), OptionError> {
     if (1..=255).contains(&text.len()) { Ok(()) } else { Err(OptionError::Length { field, bytes: text.len() }) }
+}
+
+fn check_private(option: &PrivateOption, is_first: bool) -> Result<(), OptionError> {
+    if !is_first || !PRIVATE_CODES.contains(&option.code) {
+        return Err(OptionError::Code { code: option.code });
+    }
+    check_length("privateOptions", &option.value)
 }
 
 #[cfg(test)]
@@ -137,5 +160,29 @@ mod tests {
         assert!(options("x".repeat(255)).check().is_ok());
         assert!(matches!(options("x".repeat(256)).check(), Err(OptionError::Length { bytes: 256, .. })));
         assert!(matches!(options(String::new()).check(), Err(OptionError::Length { bytes: 0, .. })));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_left_out_and_the_rest_is_kept() {
+        let option = |code, value: &str| PrivateOption { code, value: value.to_owned() };
+        let written = DhcpOptions {
+            hostname: Some("vm".to_owned()),
+            // What `search .` in a resolv.conf comes to.
+            searches: vec![".".to_owned(), "example.com".to_owned()],
+            boot_file_name: Some("x".repeat(256)),
+            tftp_server_name: Some("10.0.0.1".to_owned()),
+            private: vec![option(224, ""), option(225, "y"), option(225, "z"), option(7, "y")],
+            ..Default::default()
+        };
+        assert!(written.check().is_err());
+        let (sent, left_out) = written.sendable();
+        let expected = DhcpOptions {
+            hostname: Some("vm".to_owned()),
+            searches: vec!["example.com".to_owned()],
+            tftp_server_name: Some("10.0.0.1".to_owned()),
+            private: vec![option(225, "y")],
+            ..Default::default()
+        };
+        assert_eq!((sent.check(), sent, left_out.len()), (Ok(()), expected, 5));
     }
 }

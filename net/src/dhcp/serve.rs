@@ -69,12 +69,16 @@ pub struct GuestService {
 /// tokio runtime with I/O and time enabled.
 pub async fn serve(sockets: Sockets, service: &GuestService) -> Result<Infallible, ServeError> {
     let GuestService { mac, addresses, options } = service;
+    let (options, left_out) = options.clone().sendable();
+    for error in left_out {
+        tracing::warn!(%error, "a DHCP option cannot be sent and is left out");
+    }
     let dhcp4 = match sockets.dhcp4.zip(addresses.ipv4.as_ref()) {
-        Some((socket, lease)) => Some((socket, Config4::new(*mac, lease, addresses.mtu, options)?)),
+        Some((socket, lease)) => Some((socket, Config4::new(*mac, lease, addresses.mtu, &options)?)),
         None => None,
     };
     let config6 = match &addresses.ipv6 {
-        Some(lease) => Some(Config6::new(lease, addresses.mtu, options)?),
+        Some(lease) => Some(Config6::new(lease, addresses.mtu, &options)?),
         None => None,
     };
     let dhcp6 = sockets.dhcp6.zip(config6.as_ref());

@@ -1,7 +1,7 @@
 //! A cluster as commands see it: its places, what it was asked to be, and the lock that keeps commands apart.
 
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
+use std::fs::{File, Permissions};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use nix::fcntl::{Flock, FlockArg};
@@ -147,6 +147,8 @@ pub fn lock(layout: &Layout) -> Result<Lock> {
         // Whoever had it may have removed the directory meanwhile.
         let ours = at("look at", &layout.state, held.metadata())?;
         if std::fs::metadata(&layout.state).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
+            // Keys are in there. Programs on nodes that are not root's see what is theirs through the node's mounts.
+            at("protect", &layout.state, held.set_permissions(Permissions::from_mode(0o700)))?;
             wait_for_orphans(&layout.logs())?;
             return Ok(Lock(held));
         }

@@ -1,7 +1,8 @@
 //! Files and directories, with their names in the complaint.
 
-use std::fs;
-use std::io::{self, ErrorKind};
+use std::fs::{self, OpenOptions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::config::ConfigFile;
@@ -25,11 +26,27 @@ pub fn ensure_directory(path: &Path) -> Result<()> {
 /// # Errors
 /// No permission, no room.
 pub fn write(path: &Path, content: &str) -> Result<()> {
+    write_as(0o666, path, content)
+}
+
+/// The same for keys, and what holds one: nobody but its owner may read it, at no moment.
+///
+/// # Errors
+/// As [`write()`].
+pub fn write_secret(path: &Path, content: &str) -> Result<()> {
+    write_as(0o600, path, content)
+}
+
+/// `mode` is for a new file; the umask takes from it.
+fn write_as(mode: u32, path: &Path, content: &str) -> Result<()> {
     if let Some(parent) = path.parent() {
         ensure_directory(parent)?;
     }
     let unfinished = unfinished(path);
-    at("write", &unfinished, fs::write(&unfinished, content))?;
+    // One that is left of a command that was killed has a mode of its own.
+    remove_file(&unfinished)?;
+    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(mode).open(&unfinished);
+    at("write", &unfinished, opened.and_then(|mut file| file.write_all(content.as_bytes())))?;
     at("write", path, fs::rename(&unfinished, path))
 }
 
@@ -108,6 +125,17 @@ mod tests {
         write(&path, "two").unwrap();
         assert_eq!(read(&path).unwrap(), "two");
         assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_secret_is_its_owners_whoever_left_something_there() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("owner.key");
+        fs::write(unfinished(&path), "of a command that was killed").unwrap();
+        write_secret(&path, "key").unwrap();
+        assert_eq!(read(&path).unwrap(), "key");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rcgen::{
 
 use crate::config::kubeconfig::{Identity, render};
 use crate::error::{Error, Result};
-use crate::files::{read, write};
+use crate::files::{read, write, write_secret};
 use crate::layout::{API_SERVICE_ADDRESS, HOST_ADDRESS, Layout, NodeNumber};
 
 /// Signs everybody's certificate.
@@ -99,7 +99,7 @@ pub fn ensure(layout: &Layout, nodes: u8) -> Result<()> {
     }
     for (owner, user, path) in clients(layout, nodes) {
         if !path.exists() {
-            write(&path, &kubeconfig(layout, &owner, &user)?)?;
+            write_secret(&path, &kubeconfig(layout, &owner, &user)?)?;
         }
     }
     Ok(())
@@ -159,7 +159,7 @@ fn ensure_key(layout: &Layout, owner: &str) -> Result<KeyPair> {
         return KeyPair::from_pem(&read(&path)?).map_err(complain);
     }
     let key = KeyPair::generate().map_err(complain)?;
-    write(&path, &key.serialize_pem())?;
+    write_secret(&path, &key.serialize_pem())?;
     Ok(key)
 }
 
@@ -195,5 +195,18 @@ mod tests {
         ensure(&layout, 2).unwrap();
         assert_eq!(before, [AUTHORITY, "apiserver", "node-1"].map(snapshot));
         assert!(layout.certificate("node-2").exists() && layout.kubeconfig().exists());
+    }
+
+    #[test]
+    fn keys_and_what_holds_one_are_for_nobody_else() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().unwrap();
+        let layout = Layout::new("main".parse().unwrap(), Some(directory.path())).unwrap();
+        ensure(&layout, 1).unwrap();
+        let keys = [AUTHORITY, FRONT_AUTHORITY, SERVICE_ACCOUNTS, "admin", "node-1"].map(|owner| layout.key(owner));
+        for secret in keys.into_iter().chain(clients(&layout, 1).into_iter().map(|(_, _, path)| path)) {
+            let mode = std::fs::metadata(&secret).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode, 0o600, "{}", secret.display());
+        }
     }
 }
