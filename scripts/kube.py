@@ -167,6 +167,7 @@ class Kube:
         self.kubectl("delete", "vm", *names, "--ignore-not-found", "--wait=false")
         for name in names:
             self.is_gone(name)
+            self.wait(f"the end of the machine {name}", lambda name=name: not self.there("vm", name))
 
     def page(self, address, node, seconds=PATIENCE):
         """What a guest serves at an address, fetched from a node."""

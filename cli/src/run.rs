@@ -44,7 +44,11 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     if !machine.exists() {
         return Ok(());
     }
-    if directory::is_starting(&machine) || keeper::keeper_is_alive(&machine) || keeper::has_guest(&machine) {
+    // Held until nothing is left: whoever makes the directory anew meanwhile waits, and sees what became of it.
+    let Some(_right) = directory::leftover(&machine) else {
+        return if machine.exists() { Err(runs_already(id)) } else { Ok(()) };
+    };
+    if keeper::keeper_is_alive(&machine) || keeper::has_guest(&machine) {
         return Err(runs_already(id));
     }
     keeper::clear_away(places, id).with_context(|| format!("clear away what is left of an earlier {id}"))

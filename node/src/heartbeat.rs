@@ -1,4 +1,4 @@
-//! The node's labels, and the sign that its agent lives: one write for both.
+//! The node's labels, and the sign that its agent lives: one write for both, after a first sign that shows what is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;

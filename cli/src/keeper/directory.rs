@@ -3,7 +3,7 @@
 
 use std::fs::{DirBuilder, File};
 use std::io::ErrorKind;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
@@ -22,14 +22,21 @@ pub(crate) fn make(machine: &Path) -> std::io::Result<Option<Starting>> {
         other => other?,
     }
     // Who looks whether it is held holds it for a moment: that is waited for.
-    let held = Flock::lock(File::open(machine)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
-    Ok(Some(Starting { _directory: held }))
+    let held = match File::open(machine) {
+        Ok(directory) => Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // Who took it for a leftover meanwhile has cleared it away, and starts the machine.
+    let ours = held.metadata()?;
+    let is_there = std::fs::metadata(machine).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino()));
+    Ok(is_there.then_some(Starting { _directory: held }))
 }
 
-/// Whether a `run` has made the directory and its keeper has not begun.
-pub(crate) fn is_starting(machine: &Path) -> bool {
-    let Ok(directory) = File::open(machine) else { return false };
-    Flock::lock(directory, FlockArg::LockExclusiveNonblock).is_err()
+/// The right to clear the directory away as what is left of an earlier run; `None` while a `run` starts its machine there.
+pub(crate) fn leftover(machine: &Path) -> Option<Starting> {
+    let held = Flock::lock(File::open(machine).ok()?, FlockArg::LockExclusiveNonblock).ok()?;
+    Some(Starting { _directory: held })
 }
 
 #[cfg(test)]
@@ -40,12 +47,12 @@ mod tests {
     fn who_makes_the_directory_starts_the_machine_and_nobody_else() {
         let room = tempfile::tempdir().unwrap();
         let machine = room.path().join("vm");
-        assert!(!is_starting(&machine));
+        assert!(leftover(&machine).is_none());
         let starting = make(&machine).unwrap();
-        assert!(starting.is_some() && is_starting(&machine));
+        assert!(starting.is_some() && leftover(&machine).is_none());
         assert!(make(&machine).unwrap().is_none());
         drop(starting);
-        assert!(!is_starting(&machine));
+        assert!(leftover(&machine).is_some());
         // A leftover is not started over either: it is cleared away first.
         assert!(make(&machine).unwrap().is_none());
     }

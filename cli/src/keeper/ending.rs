@@ -63,8 +63,10 @@ pub(super) fn stored(order: &Order) -> Option<StoredMachine> {
 pub(super) fn keep_machine(order: &Order) -> anyhow::Result<bool> {
     let Some(file) = &order.kept else { return Ok(true) };
     let shared = order.shared();
-    let has_run = matches!(journal::read(&shared), Ok(Some(journal)) if journal.started);
-    let Some(plan) = read::<LaunchPlan>(&shared, paths::PLAN).filter(|_| has_run) else { return Ok(false) };
+    if !matches!(journal::read(&shared), Ok(Some(journal)) if journal.started) {
+        return Ok(false);
+    }
+    let Some(plan) = read::<LaunchPlan>(&shared, paths::PLAN) else { return Ok(false) };
     kept::write(file, &plan.stored).map(|()| true)
 }
 

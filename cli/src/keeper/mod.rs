@@ -56,7 +56,7 @@ const STARTED: &str = "started";
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
 /// How often is looked whether the guest runs, until its machine is kept. Longer than the pause before the next
 /// supervisor, which begins anew with each look.
-const LOOK: Duration = Duration::from_millis(250);
+const LOOK: Duration = Duration::from_secs(1);
 /// How long the rest of a machine's directory may outlive its lock.
 const LAST_FILES: Duration = Duration::from_secs(2);
 /// A machine whose supervisors have died this often before QEMU was executed is given up.

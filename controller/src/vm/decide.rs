@@ -28,6 +28,9 @@ use crate::time::stamp;
 /// How often an instance is looked at that has the machine's name and is not its own.
 const SOMEBODY_ELSES: Duration = Duration::from_secs(5);
 
+/// How often a DataVolume is looked at that waiting does not help, while its machine is not to run.
+const STUCK: Duration = Duration::from_secs(60);
+
 /// Everything a decision depends on.
 #[derive(Clone, Debug)]
 pub struct World {
@@ -200,11 +203,12 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
         return;
     }
     bring_data_volumes(world, decision);
-    answer_requests(strategy, &mut decision.status);
-    if strategy == RunStrategy::Halted && starts_paused(&decision.status.state_change_requests) {
+    let is_unhalted = strategy == RunStrategy::Halted && unhalts(world);
+    answer_requests(strategy == RunStrategy::Halted && !is_unhalted, &mut decision.status);
+    if is_unhalted {
         decision.steps.push(Step::Unhalt);
-    }
-    if matches!(strategy, RunStrategy::Halted | RunStrategy::Manual) {
+        decision.status.run_strategy = Some(RunStrategy::Always.word().to_owned());
+    } else if matches!(strategy, RunStrategy::Halted | RunStrategy::Manual) {
         decision.status.run_strategy = Some(strategy.word().to_owned());
     }
     if wants_start(world, strategy) {
@@ -223,10 +227,12 @@ fn bring_data_volumes(world: &World, decision: &mut Decision) {
         }
     }
     // Also one that is not to run says how far they are.
-    let waits = data_volumes::obstacle(&world.fillings).is_some_and(|(_, filling)| *filling != Filling::Missing);
-    if waits || !decision.steps.is_empty() {
-        decision.recheck = Some(data_volumes::ASK_AGAIN);
-    }
+    decision.recheck = match data_volumes::obstacle(&world.fillings) {
+        Some((_, Filling::Failed(_) | Filling::WaitsForConsumer)) => Some(STUCK),
+        Some((_, Filling::UnderWay(_))) => Some(data_volumes::ASK_AGAIN),
+        Some((_, Filling::Missing | Filling::Done)) | None if decision.steps.is_empty() => None,
+        Some((_, Filling::Missing | Filling::Done)) | None => Some(data_volumes::ASK_AGAIN),
+    };
 }
 
 /// With an instance a start is done, unless a stop of that instance comes before it: then it is a restart. A stop of another
@@ -297,7 +303,7 @@ pub(super) fn instance(world: &World) -> VirtualMachineInstance {
     if starts_paused(requests(world)) {
         vmi.spec.start_strategy = Some("Paused".to_owned());
     }
-    // A VM's instance has the UUID that follows from its name; this one is never used.
+    // The template has a UUID, or one follows from the machine's name; this one is never used.
     default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid: uuid::Uuid::nil() });
     if let Some(status) = &mut vmi.status {
         status.stored_machine = world.vm.status.as_ref().and_then(|status| status.stored_machine.clone());
@@ -316,10 +322,17 @@ fn delete(world: &World, decision: &mut Decision) {
 }
 
 /// A stop that was asked of an instance that is gone is done. A machine that is halted does not keep a start for the day on
-/// which its strategy is another; one that is to start paused makes it run (KubeVirt's way of starting a halted machine so).
-fn answer_requests(strategy: RunStrategy, status: &mut VirtualMachineStatus) {
-    let halted = strategy == RunStrategy::Halted && !starts_paused(&status.state_change_requests);
-    status.state_change_requests.retain(|request| request.action != "Stop" && !(halted && request.action == "Start"));
+/// which its strategy is another.
+fn answer_requests(stays_halted: bool, status: &mut VirtualMachineStatus) {
+    let is_done = |action: &str| action == "Stop" || (stays_halted && action == "Start");
+    status.state_change_requests.retain(|request| !is_done(&request.action));
+}
+
+/// Whether a halted machine is to run because somebody asked for a start with its vCPUs stopped (KubeVirt's way of starting a
+/// halted machine so). Once: who halts it again before it has started has changed his mind.
+fn unhalts(world: &World) -> bool {
+    let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
+    starts_paused(requests(world)) && last != Some(RunStrategy::Always.word())
 }
 
 /// Whether a start is asked for with its vCPUs stopped.

@@ -20,7 +20,10 @@ pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     let pod = pods.get_opt(&name).await.map_err(while_trying("get the launcher pod"))?;
     // An instance that has had its pod, or goes, must not be kept from its end by a claim that cannot be read.
-    let is_begun = pod.is_some() || Phase::of(vmi).is_final() || vmi.metadata.deletion_timestamp.is_some();
+    let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
+    let (phase, known) = (Phase::of(vmi), leader.memory.of(uid));
+    let had_pod = (phase > Phase::Pending || known.had_pod()) && !known.turned_away;
+    let is_begun = pod.is_some() || had_pod || phase.is_final() || vmi.metadata.deletion_timestamp.is_some();
     let (claims, fillings) = if is_begun { Default::default() } else { storage(context, vmi, namespace).await? };
     let settings = context.settings.borrow().clone();
     let now = jiff::Timestamp::now();
@@ -47,7 +50,8 @@ fn trace(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: 
     let over = pod.filter(|pod| super::status::is_over(pod)).map(|_| now);
     match pod {
         _ if phase.is_final() => memory.forget(uid),
-        Some(_) if phase >= Phase::Scheduled && over.is_none() => memory.forget(uid),
+        // Until then a kubelet may turn it away, and how often that was counts.
+        Some(_) if phase >= Phase::Running && over.is_none() => memory.forget(uid),
         Some(pod) => return memory.seen(uid, super::status::node(pod).is_some(), over),
         None if phase > Phase::Pending || memory.of(uid).had_pod() => return memory.missing(uid, now),
         None => {}

@@ -56,8 +56,11 @@ fn machine(written: &Value, premises: &Premises<'_>, request: &Request) -> serde
     let mut vm: VirtualMachine = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vm)?;
     default_vm(&mut vm, premises.config);
-    let old = request.old_object.as_ref().map(serde_json::to_value).transpose()?;
-    identify(&mut vm, old.map(serde_json::from_value).transpose()?.as_ref(), premises.fresh);
+    // What was stored while nobody judged may be unreadable, and is not kept from being put right.
+    let old = request.old_object.as_ref().and_then(|old| serde_json::to_value(old).ok());
+    let old: Option<VirtualMachine> = old.and_then(|old| serde_json::from_value(old).ok());
+    let fresh = (request.operation == Operation::Create).then_some(premises.fresh);
+    identify(&mut vm, old.as_ref(), fresh);
     let finalizers = vm.metadata.finalizers.get_or_insert_default();
     if !finalizers.iter().any(|name| name == finalizer::CONTROLLER) {
         finalizers.push(finalizer::CONTROLLER.to_owned());
@@ -69,10 +72,9 @@ fn machine(written: &Value, premises: &Premises<'_>, request: &Request) -> serde
 /// not say it takes the place of the one before. A machine stored without gets what follows from its name ([`vmi_of`]).
 ///
 /// [`vmi_of`]: garboard_api::vmi_of
-fn identify(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, fresh: Uuid) {
+fn identify(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, fresh: Option<Uuid>) {
     let known = old.and_then(|old| old.spec.template.spec.as_ref()?.domain.firmware.clone()).unwrap_or_default();
-    let made_up = |id: Uuid| old.is_none().then(|| id.to_string());
-    let (uuid, serial) = (made_up(fresh), made_up(Uuid::new_v5(&fresh, b"serial")));
+    let (uuid, serial) = (fresh.map(|id| id.to_string()), fresh.map(|id| Uuid::new_v5(&id, b"serial").to_string()));
     let domain = &mut vm.spec.template.spec.get_or_insert_default().domain;
     let written = domain.firmware.clone().unwrap_or_default();
     let uuid = said(&written.uuid).map(str::to_owned).or(known.uuid).or(uuid);

@@ -309,7 +309,7 @@ pub struct StoredMachine {
     pub cpu: String,
     /// Where each PCI device is.
     pub pci: PciMap,
-    /// MAC address of each interface.
+    /// MAC address of each interface. A guest in the place of its pod gets that of each new pod instead.
     pub macs: BTreeMap<String, String>,
     /// Serial number of each disk that has one.
     pub disk_serials: BTreeMap<String, String>,

@@ -91,7 +91,7 @@ async fn follow(bench: &Bench, agent: Arc<Agent>, port: &mut Subscription) {
     let _ = bench.happened.send(Input::AgentUp(None)).await;
 }
 
-async fn ask(agent: &Agent) -> Result<(GuestStatus, Vec<InterfaceStatus>), String> {
+async fn ask(agent: &Agent) -> Result<(GuestStatus, Option<Vec<InterfaceStatus>>), String> {
     agent.ping().await.map_err(|error| Chain(&error).to_string())?;
     // Each answer is worth having without the others: an agent may have commands switched off.
     let info = agent.info().await.ok();
@@ -102,10 +102,8 @@ async fn ask(agent: &Agent) -> Result<(GuestStatus, Vec<InterfaceStatus>), Strin
         kernel: os.as_ref().and_then(|os| os.kernel_release.as_ref()).map(ToString::to_string),
         agent_version: info.map(|info| info.version.to_string()),
     };
-    let interfaces = match agent.interfaces().await {
-        Ok(list) => list.items().iter().filter_map(interface_status).collect(),
-        Err(_) => Vec::new(),
-    };
+    let interfaces = agent.interfaces().await.ok();
+    let interfaces = interfaces.map(|list| list.items().iter().filter_map(interface_status).collect());
     Ok((guest, interfaces))
 }
 

@@ -64,8 +64,8 @@ pub enum Input {
     AgentSaid {
         /// Names and versions.
         guest: GuestStatus,
-        /// Addresses by MAC.
-        interfaces: Vec<InterfaceStatus>,
+        /// Addresses by MAC; nothing if it does not say (file systems are frozen, it is busy), which takes nothing back.
+        interfaces: Option<Vec<InterfaceStatus>>,
     },
     /// Somebody changed the machine by a QMP command of their own.
     Tainted(String),
@@ -241,7 +241,9 @@ impl Driver {
             }
             Input::AgentSaid { guest, interfaces } => {
                 self.seed.status.guest = Some(guest);
-                self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);
+                if let Some(interfaces) = interfaces {
+                    self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);
+                }
             }
             Input::Tainted(what) => self.note_taint(what),
             Input::PreparationFailed(message) => self.apply(Event::PreparationFailed(message)).await,

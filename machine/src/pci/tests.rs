@@ -161,8 +161,11 @@ proptest! {
                 prop_assert_eq!(old, place);
             }
         }
-        let again = plan(Some(&after), &second);
-        prop_assert_eq!(again, after);
+        // A start for which there is no room stores nothing.
+        if second.iter().all(|(number, _)| after.devices.contains_key(&id(&format!("d{number}")))) {
+            let again = plan(Some(&after), &second);
+            prop_assert_eq!(again, after);
+        }
     }
 
     #[test]

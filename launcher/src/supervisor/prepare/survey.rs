@@ -175,10 +175,15 @@ fn matched_sizes(order: &Order, volume: &Volume, disk: impl AsFd) -> Result<Opti
     if matches { Ok(Some(shown(block_size::block_sizes(disk)?))) } else { Ok(None) }
 }
 
-/// What a device of QEMU takes of these: it discards whole logical blocks, or nothing (0).
+/// Guests read no disk with larger blocks than their pages. A network file system says what is good to write at once, which
+/// may be a MiB.
+const LARGEST_LOGICAL: u32 = 4096;
+
+/// What a device of QEMU, and a guest, take of these: it discards whole logical blocks, or nothing (0).
 fn shown(found: block_size::BlockSizes) -> BlockSizes {
-    let discard = Some(found.discard_bytes).filter(|bytes| bytes.is_multiple_of(found.logical_bytes));
-    BlockSizes { logical: found.logical_bytes, physical: found.physical_bytes, discard_granularity: discard }
+    let logical = found.logical_bytes.min(LARGEST_LOGICAL);
+    let discard = Some(found.discard_bytes).filter(|bytes| bytes.is_multiple_of(logical));
+    BlockSizes { logical, physical: found.physical_bytes, discard_granularity: discard }
 }
 
 fn open_place(place: &VolumePlace, file: &str, opening: Opening) -> Result<Opened, VolumeError> {
