@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures::StreamExt;
 use garboard_api::ClusterConfig;
-use garboard_api::cluster::Emulation;
+use garboard_api::cluster::{Emulation, seniority};
 use garboard_api::v1::{KubeVirt, KubeVirtCertificateRotateStrategy, said};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
@@ -24,11 +24,7 @@ impl Settings {
     /// The settings that follow from all KubeVirt objects: the oldest counts. `emulation` is what counts without any.
     #[must_use]
     pub fn of<'a>(objects: impl IntoIterator<Item = &'a KubeVirt>, emulation: Emulation) -> Self {
-        let age = |object: &KubeVirt| {
-            let metadata = &object.metadata;
-            (metadata.creation_timestamp.as_ref().map(|time| time.0), metadata.namespace.clone(), metadata.name.clone())
-        };
-        let object = objects.into_iter().min_by_key(|object| age(object)).cloned();
+        let object = objects.into_iter().min_by_key(|object| seniority(&object.metadata)).cloned();
         let written = serde_json::to_value(&object).unwrap_or_default();
         let mut config = ClusterConfig::from_kubevirt(&written);
         if object.is_none() {

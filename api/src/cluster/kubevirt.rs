@@ -1,5 +1,6 @@
 //! Reading the settings from the KubeVirt object of a cluster.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
 use super::gate::{GATES, Usual};
@@ -79,6 +80,12 @@ fn text(field: &Value) -> Option<String> {
 /// A number greater than 0; KubeVirt takes 0 for none.
 fn count(field: &Value) -> Option<u32> {
     field.as_u64().and_then(|number| u32::try_from(number).ok()).filter(|number| *number > 0)
+}
+
+/// What KubeVirt objects are compared by where there are several: the least one counts, which is the oldest.
+pub fn seniority(metadata: &ObjectMeta) -> impl Ord + use<> {
+    let created = metadata.creation_timestamp.as_ref().map(|time| time.0);
+    (created, metadata.namespace.clone(), metadata.name.clone())
 }
 
 /// A ratio from 1 to 100 in thousandths; KubeVirt writes it as text.

@@ -9,7 +9,7 @@ mod kubevirt;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use gate::Gate;
-pub use kubevirt::permille;
+pub use kubevirt::{permille, seniority};
 
 use crate::arch::Arch;
 use crate::quantity::Quantity;

@@ -91,9 +91,6 @@ fn once(list: &FieldPath, source: &str, count: usize, report: &mut Report) {
     }
 }
 
-/// Not an object of Kubernetes, so its name has other rules.
-const IMAGE: &str = "image of the disk";
-
 fn named_sources(volume: &Volume, at: &FieldPath, report: &mut Report) {
     let mut name = |given: &str, path: FieldPath, what: &str, sent: Option<FieldPath>| {
         if given.is_empty() {
@@ -101,7 +98,7 @@ fn named_sources(volume: &Volume, at: &FieldPath, report: &mut Report) {
             report.push(
                 required(path, format!("the {what} is not named")).instead("write its name").field(sent.to_string()),
             );
-        } else if let Some(problem) = subdomain_problem(given).filter(|_| what != IMAGE) {
+        } else if let Some(problem) = subdomain_problem(given) {
             report.push(
                 invalid(path, format!("the name `{}` {problem}", given.escape_debug()))
                     .instead(format!("write the name of a {what}")),
@@ -124,13 +121,15 @@ fn named_sources(volume: &Volume, at: &FieldPath, report: &mut Report) {
     if let Some(source) = &volume.persistent_volume_claim {
         name(&source.claim_name, at.child("persistentVolumeClaim").child("claimName"), "claim", None);
     }
-    if let Some(source) = &volume.container_disk {
-        name(&source.image, at.child("containerDisk").child("image"), IMAGE, None);
-    }
     if let Some(source) = &volume.ephemeral {
         let at = at.child("ephemeral").child("persistentVolumeClaim");
         let claim = source.persistent_volume_claim.as_ref().map_or("", |claim| claim.claim_name.as_str());
         name(claim, at.child("claimName"), "claim under an ephemeral disk", None);
+    }
+    // No object of Kubernetes: what is a name of an image is judged where it is fetched.
+    if volume.container_disk.as_ref().is_some_and(|source| source.image.is_empty()) {
+        let path = at.child("containerDisk").child("image");
+        report.push(required(path, "the image of the disk is not named").instead("write its name"));
     }
     if let Some(source) = &volume.sysprep {
         let given = [&source.config_map, &source.secret].into_iter().flatten().count();

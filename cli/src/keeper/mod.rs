@@ -54,8 +54,7 @@ const KEEPER_LOG: &str = "keeper.log";
 const STARTED: &str = "started";
 /// A supervisor that dies at once is started again this much later, so that it cannot spin.
 const RESTART_PAUSE: Duration = Duration::from_millis(100);
-/// How often is looked whether the guest runs, until its machine is kept. Longer than the pause before the next
-/// supervisor, which begins anew with each look.
+/// How often is looked whether the guest runs, until its machine is kept.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the rest of a machine's directory may outlive its lock.
 const LAST_FILES: Duration = Duration::from_secs(2);
@@ -205,26 +204,30 @@ async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Sig
         }
     };
     say_started();
-    let mut pause: Option<Duration> = None;
+    let now = tokio::time::Instant::now;
+    let (mut next, mut look) = (None, now() + LOOK);
     let mut false_starts = 0;
     let mut is_kept = false;
     loop {
         tokio::select! {
             _ = children.recv() => {}
             _ = terminate.recv() => ask_to_terminate(init),
-            () = tokio::time::sleep(pause.unwrap_or_default()), if pause.is_some() => {
-                pause = None;
+            () = tokio::time::sleep_until(next.unwrap_or(look)), if next.is_some() => {
+                next = None;
                 supervisor = pid(spawn::supervisor(&shared, &log)?.id())?;
             }
-            () = tokio::time::sleep(LOOK), if !is_kept => is_kept = keep_machine(order),
+            () = tokio::time::sleep_until(look), if !is_kept => {
+                is_kept = keep_machine(order);
+                look = now() + LOOK;
+            }
         }
         if has_ended(init) {
             say_goodbye(supervisor, &shared).await;
             return Ok(());
         }
-        if pause.is_none() && has_ended(supervisor) {
+        if next.is_none() && has_ended(supervisor) {
             tracing::warn!("the supervisor died; starting the next one");
-            pause = Some(RESTART_PAUSE);
+            next = Some(now() + RESTART_PAUSE);
             false_starts += u32::from(!is_launched(&shared));
             if false_starts == MOST_FALSE_STARTS {
                 last_word::never_started(&shared, crate::logs::last_complaint(&shared));

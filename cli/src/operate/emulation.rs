@@ -1,8 +1,10 @@
 //! Whether vCPUs are interpreted where there is no KVM. The controller's argument says so only as long as there is no
-//! KubeVirt object; then it is a field of that. The same rule as in the controller's settings.
+//! KubeVirt object; then it is a field of that.
 
 use garboard_api::ClusterConfig;
-use garboard_api::cluster::Emulation;
+use garboard_api::cluster::{Emulation, seniority};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::emulates;
@@ -24,7 +26,7 @@ pub(crate) struct EmulationSetting {
 impl EmulationSetting {
     /// What counts, from the controller's deployments and the KubeVirt objects, of which the oldest decides. Pure.
     pub(crate) fn of(controllers: &[Value], objects: &[Value]) -> Self {
-        let Some(object) = objects.iter().min_by_key(|object| age(object)) else {
+        let Some(object) = objects.iter().min_by_key(|object| seniority(&metadata(object))) else {
             return Self { allowed: controllers.iter().any(emulates), object: None };
         };
         let text = |key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
@@ -55,10 +57,8 @@ impl EmulationSetting {
     }
 }
 
-/// As the controller compares: one without a time is the oldest.
-fn age(object: &Value) -> [Option<&str>; 3] {
-    let metadata = &object["metadata"];
-    [metadata["creationTimestamp"].as_str(), metadata["namespace"].as_str(), metadata["name"].as_str()]
+fn metadata(object: &Value) -> ObjectMeta {
+    ObjectMeta::deserialize(&object["metadata"]).unwrap_or_default()
 }
 
 /// The KubeVirt objects of a cluster; one without Garboard has none.

@@ -25,21 +25,13 @@ pub fn step(life: &mut Life, event: Event, now_ms: i64) -> Vec<Effect> {
         }
         Event::VcpusStopped { run_state } => held(life, state, run_state, now_ms),
         Event::VcpusResumed => (with_vcpus(state, Vcpus::Running, Overwrite::Yes), Vec::new()),
-        Event::StoppedByIoError => {
-            (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedIOError), Overwrite::Yes), Vec::new())
-        }
+        Event::StoppedByIoError => held(life, state, RunState::IoError, now_ms),
         Event::Shutdown { reason } => {
             note_shutdown(life, reason);
             (state, Vec::new())
         }
-        Event::Panicked => {
-            life.memory.hints.guest_panicked = true;
-            quit(state, now_ms)
-        }
-        Event::WatchdogFired => {
-            life.memory.hints.watchdog = true;
-            quit(state, now_ms)
-        }
+        Event::Panicked => held(life, state, RunState::GuestPanicked, now_ms),
+        Event::WatchdogFired => held(life, state, RunState::Watchdog, now_ms),
     };
     life.state = state;
     effects
