@@ -1,10 +1,13 @@
 """The command on this host, as every check on a bare host uses it: directories of its own, so that checks, and whatever
 else runs here, do not meet; and what its machines leave behind."""
 
+import contextlib
 import json
 import os
 import pathlib
+import random
 import socket
+import stat
 import subprocess
 import time
 import uuid
@@ -15,6 +18,8 @@ CACHE = pathlib.Path(os.environ.get("GARBOARD_CACHE", "/var/cache/garboard-test"
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 # From which the command makes the UID of a machine whose manifest has none (cli/src/subject.rs).
 IDENTITY_NAMESPACE = uuid.UUID("67617262-6f61-7264-8000-000000000001")
+# User IDs of machines, where they are all mapped (cli/src/keeper/identity.rs); the group has the same number.
+MACHINE_IDS = range(2_000_000_000, 2_000_065_536)
 # Generous: checks run beside compilers, and guests are emulated.
 PATIENCE = int(os.environ.get("GARBOARD_PATIENCE", "240"))
 # What a kernel may be told in these guests: on a busy host the emulated timer is late, and it would give up on it.
@@ -82,7 +87,7 @@ class Garboard:
     def console(self, machine):
         """What its serial port has said."""
         try:
-            return (self.home(machine) / "shared/serial0.log").read_bytes()
+            return (self.home(machine) / "supervisor/serial0.log").read_bytes()
         except OSError:  # before a run, or between two
             return b""
 
@@ -95,6 +100,13 @@ class Garboard:
         """The end of the last run as its record has it."""
         self.wait(f"the end of {machine}", lambda: not self.home(machine).exists())
         return json.loads((self.recorded_runs(machine)[-1] / "journal.json").read_text())["ended"]
+
+    def expect_private(self):
+        """Nothing of machines and their records may be read by other users; directories may be passed through."""
+        for top in (self.runtime, self.state):
+            for path in (top, *top.rglob("*")):
+                if fault := fault_of(path):
+                    raise Failure(f"other users may look into {path}: {fault}")
 
     def expect_clean(self, seconds=30):
         """Nothing may be left of these machines; what ends last ends shortly after the command that asked."""
@@ -121,6 +133,21 @@ class Garboard:
             self.call("stop", "--force", machine, seconds=60)
 
 
+def fault_of(path):
+    """What others may do with a file or directory of ours that they should not."""
+    try:
+        found = path.lstat()
+    except FileNotFoundError:  # it went meanwhile
+        return None
+    # A network namespace is the kernel's, under a name of ours, and says nothing to who may not enter it.
+    if stat.S_ISLNK(found.st_mode) or path.name == "netns":
+        return None
+    # A machine's own group, which nobody else is in, may look at what it was started with.
+    own_group = found.st_gid in MACHINE_IDS
+    others = found.st_mode & (0o066 if stat.S_ISDIR(found.st_mode) else 0o077) & ~(0o070 if own_group else 0)
+    return stat.filemode(found.st_mode) if others else None
+
+
 def link_of(uid):
     """The host's link of a machine: FNV-1a of 64 bits, as net/src/names.rs has it."""
     fingerprint = 0xCBF29CE484222325
@@ -142,6 +169,16 @@ def process_with(mark):
 
 
 def free_port():
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return sock.getsockname()[1]
+    """A port that nothing else takes before it is used, and while its machine is between two runs: below those that the
+    kernel gives to connections and to who does not care, and another one each time."""
+    first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    for port in random.sample(range(first // 2, first - 3000), 1000):
+        with contextlib.suppress(OSError), socket.socket() as sock:
+            if port not in given_ports:
+                sock.bind(("127.0.0.1", port))
+                given_ports.add(port)
+                return port
+    raise Failure("no port is free")
+
+
+given_ports = set()

@@ -42,8 +42,8 @@ class Host(Garboard):
     def id(self, machine):
         return f"{self.namespace}/{machine}"
 
-    def shared(self, machine):
-        return self.home(self.id(machine)) / "shared"
+    def supervisor(self, machine):
+        return self.home(self.id(machine)) / "supervisor"
 
     def status(self, machine):
         """What `ps` says of a machine, or None when it is not there."""

@@ -27,8 +27,11 @@ PATIENCE = float(os.environ.get("GARBOARD_PATIENCE", "120"))
 HELLO = "registry.garboard.dev/hello:1"
 
 
+# As a new user has them: all by default.
 SETTINGS = {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "kubevirt", "namespace": "garboard"},
-            "spec": {"configuration": {"developerConfiguration": {"useEmulation": True}}}}
+            "spec": {}}
+# On a machine whose KVM interprets guest code an ordinary kernel takes hours to boot; each Linux guest asks for TCG itself.
+TCG = {"garboard.dev/accelerator": "tcg"}
 
 
 class Kube:
@@ -185,15 +188,15 @@ class Kube:
         number = next(each["pid"] for each in status["nodes"] if each["name"] == node)
         return pathlib.Path(f"/proc/{number}/root")
 
-    def shared(self, name):
-        """The directory that supervisor and PID 1 share."""
+    def supervisor(self, name):
+        """The directory of the machine's supervisor."""
         pod = self.pod(name)
         volumes = self.root(pod["spec"]["nodeName"]) / "var/lib/kubelet/pods" / pod["metadata"]["uid"] / "volumes"
         return next((volumes / "kubernetes.io~empty-dir/garboard-run").rglob("serial0.log")).parent
 
     def serial(self, name):
         with contextlib.suppress(OSError, StopIteration, TypeError, KeyError):
-            return (self.shared(name) / "serial0.log").read_text(errors="replace")
+            return (self.supervisor(name) / "serial0.log").read_text(errors="replace")
         return ""
 
     def says(self, name, pattern, times=1):
@@ -204,13 +207,13 @@ class Kube:
     def ask(self, name, request):
         """A connection to the machine's supervisor, after its answer to a request (protocol/src/control.rs)."""
         connection = socket.socket(socket.AF_UNIX)
-        connection.settimeout(10)
-        shared = os.open(self.shared(name), os.O_PATH)
+        connection.settimeout(PATIENCE)
+        own = os.open(self.supervisor(name), os.O_PATH)
         try:
             # Through the descriptor: the path itself is longer than a socket's may be.
-            connection.connect(f"/proc/self/fd/{shared}/control.sock")
+            connection.connect(f"/proc/self/fd/{own}/control.sock")
         finally:
-            os.close(shared)
+            os.close(own)
         connection.sendall(json.dumps(request).encode() + b"\n")
         answer = b""
         while not answer.endswith(b"\n") and (byte := connection.recv(1)):
@@ -221,6 +224,7 @@ class Kube:
         """What a command prints in the guest's shell, on the console; with `code` None its end is not awaited."""
         connection, answer = self.ask(name, {"ask": "console", "access": "takeOver"})
         with connection:
+            connection.settimeout(10)
             if answer.get("answer") != "streaming":
                 raise Failure(f"the console of {name} says {answer}")
             # In two pieces, so that what is typed is not taken for what is printed.
@@ -255,7 +259,6 @@ class Kube:
         self.kubectl("apply", "-f", REPOSITORY / "deploy/garboard.yaml", namespace=None)
         for what in "deployment/garboard-controller", "daemonset/garboard-node":
             self.kubectl("rollout", "status", what, f"--timeout={PATIENCE:.0f}s", namespace="garboard")
-        # This machine's guests are interpreted.
         self.apply(SETTINGS, namespace="garboard")
         self.kubectl("wait", "--for=condition=Available", "kubevirt/kubevirt", f"--timeout={PATIENCE:.0f}s", namespace="garboard")
         self.kubectl("create", "namespace", NAMESPACE)
@@ -330,7 +333,7 @@ def machine(name, strategy="Always", tests="httpd", node=None, image=HELLO, **mo
     spec |= more | ({"nodeSelector": {"kubernetes.io/hostname": node}} if node else {})
     labels = {"app": name}
     vm = {"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": name, "namespace": NAMESPACE},
-          "spec": {"template": {"metadata": {"labels": labels}, "spec": spec}}}
+          "spec": {"template": {"metadata": {"labels": labels, "annotations": TCG}, "spec": spec}}}
     vm["spec"] |= {"running": strategy} if isinstance(strategy, bool) else {"runStrategy": strategy}
     return vm
 

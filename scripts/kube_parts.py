@@ -8,7 +8,7 @@ import tempfile
 
 from garboard import EXAMPLES
 from kube import HELLO, NAMESPACE, Failure, machine
-from kube_examples import volume
+from kube_examples import volume, with_accelerator
 from kube_volumes import QEMU_USER, WORDS
 
 MIB = 1 << 20
@@ -71,7 +71,7 @@ def firmware_keeps_its_variables(kube):
     """In a claim that is made with the machine, stays while it is stopped, and goes with it."""
     name = "persistent-state-for-efi"
     with volume(kube, name) as directory:
-        kube.kubectl("apply", "-f", EXAMPLES / "vm-efi.yaml")
+        kube.kubectl("apply", "-f", "-", text=json.dumps(with_accelerator(kube, EXAMPLES / "vm-efi.yaml")))
         first = kube.runs("efi")
         try:
             kube.says("efi", "garboard-hello: address")
@@ -87,7 +87,7 @@ def firmware_keeps_its_variables(kube):
                 raise Failure(f"the variables were {kept} and are {again}")
         finally:
             kube.remove("efi")
-        kube.kubectl("wait", "--for=delete", f"pvc/{name}", "--timeout=60s")
+        kube.kubectl("wait", "--for=delete", f"pvc/{name}", "--timeout=180s")
 
 
 def files_of_the_node_are_disks(kube):

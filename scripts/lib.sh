@@ -60,7 +60,7 @@ apt_update() {
 missing_packages() {
     local package
     for package in "$@"; do
-        dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -qx installed || printf '%s\n' "$package"
+        dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -x installed >/dev/null || printf '%s\n' "$package"
     done
 }
 

@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import signal
+import subprocess
 import sys
 
 from garboard import PATIENT, Garboard
@@ -24,7 +25,8 @@ class Host(Garboard):
         super().__init__(garboard, directory, [self.id])
         self.image = image
         self.machine = self.home(self.id)
-        self.shared = self.machine / "shared"
+        # The supervisor's own files, and what it shares with PID 1.
+        self.supervisor, self.init = self.machine / "supervisor", self.machine / "init"
 
     def manifest(self, tests="", words="", **domain):
         """The machine as a file. `tests` are behaviours of the hello guest, `words` more of its kernel's arguments,
@@ -50,7 +52,10 @@ class Host(Garboard):
 
     def start(self, tests="", words="", image=None, **domain):
         path = self.manifest(tests, words, **domain)
-        self.run("run", "--detach", "--accel", "tcg", "--image", f"{IMAGE}={image or self.image}", path)
+        said = self.run("run", "--detach", "--accel", "tcg", "--image", f"{IMAGE}={image or self.image}", path)
+        # Whether its vCPUs run already is not known then.
+        if f"{self.id} was started\n" not in said:
+            raise Failure(f"`garboard run --detach` should say that the machine was started: {said}")
 
     def told(self):
         """The status, as soon as there is a supervisor to tell it: one that was killed has a successor a moment later."""
@@ -63,9 +68,24 @@ class Host(Garboard):
     def circumstances(self):
         programs = ("garboard", "garboard-launcher", "garboard-init", "qemu-system")
         alive = {program: [self.processor_time(each) for each in self.processes(program)] for program in programs}
-        there = sorted(path.name for path in self.shared.glob("*"))
+        there = sorted(str(path.relative_to(self.machine)) for path in self.machine.glob("*/*"))
         return (f"the serial log ends with {self.serial()[-300:]!r}; processor seconds of its processes {alive}; "
-                f"files {there}; {super().circumstances()}")
+                f"files {there}; {super().circumstances()}; {self.guest_now()}")
+
+    def guest_now(self):
+        """Of a guest that says nothing: where its vCPU is, what its devices have told it, what its host has logged."""
+        try:
+            lines = (self.machine / "launcher.log").read_text(errors="replace").splitlines()[-4:]
+        except OSError as error:
+            lines = [str(error)]
+        found = []
+        for command in ("info registers", "info irq", "info chardev"):
+            words = ("qmp", "--allow-dangerous", self.name, "human-monitor-command", json.dumps({"command-line": command}))
+            try:
+                found.append(f"{command}: {self.call(*words, seconds=20).stdout[:700]!r}")
+            except (Failure, subprocess.SubprocessError) as error:
+                found.append(f"{command}: {error}")
+        return "; ".join(found + [line[:400] for line in lines])
 
     @staticmethod
     def processor_time(process):
@@ -93,7 +113,7 @@ class Host(Garboard):
             except OSError:
                 continue
             words = [word.decode(errors="replace") for word in words]
-            marks = [str(self.shared), f"{self.machine}/order.json", f"guest=default_{self.name}"]
+            marks = [str(self.machine), str(self.init), f"{self.machine}/order.json", f"guest=default_{self.name}"]
             name = os.path.basename(words[0])
             runs_it = name == program or program == "qemu-system" and name.startswith(program)
             if runs_it and any(word.split(",")[0] in marks for word in words):

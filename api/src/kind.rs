@@ -38,18 +38,25 @@ impl Kind {
 
 /// Says which kind an object is of, by its `apiVersion` and `kind`.
 ///
-/// Other versions of the group `kubevirt.io` are [`Kind::Other`]: their fields are others.
+/// Of the group `kubevirt.io` these are the versions that the definitions serve, with the same fields. Others are
+/// [`Kind::Other`].
 pub fn kind_of(object: &Value) -> Kind {
     let written = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
     match (written("apiVersion"), written("kind")) {
-        (crate::v1::API_VERSION, "VirtualMachine") => Kind::VirtualMachine,
-        (crate::v1::API_VERSION, "VirtualMachineInstance") => Kind::VirtualMachineInstance,
-        (crate::v1::API_VERSION, "KubeVirt") => Kind::KubeVirt,
+        (version, "VirtualMachine") if is_served(version) => Kind::VirtualMachine,
+        (version, "VirtualMachineInstance") if is_served(version) => Kind::VirtualMachineInstance,
+        (version, "KubeVirt") if is_served(version) => Kind::KubeVirt,
         ("v1", "Secret") => Kind::Secret,
         ("v1", "ConfigMap") => Kind::ConfigMap,
         ("v1", "PersistentVolumeClaim") => Kind::PersistentVolumeClaim,
         _ => Kind::Other,
     }
+}
+
+/// Whether an `apiVersion` is one of those that the definitions serve.
+fn is_served(version: &str) -> bool {
+    let of_group = version.strip_prefix(crate::crd::GROUP).and_then(|rest| rest.strip_prefix('/'));
+    matches!(of_group, Some(crate::crd::STORED_VERSION | crate::crd::OLD_VERSION))
 }
 
 #[cfg(test)]
@@ -63,7 +70,18 @@ mod tests {
         assert_eq!(kind_of(&json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine"})), Kind::VirtualMachine);
         assert_eq!(kind_of(&json!({"apiVersion": "v1", "kind": "Secret"})), Kind::Secret);
         assert_eq!(kind_of(&json!({"apiVersion": "v1", "kind": "VirtualMachine"})), Kind::Other);
-        assert_eq!(kind_of(&json!({"apiVersion": "kubevirt.io/v1alpha3", "kind": "VirtualMachine"})), Kind::Other);
+        let of = |version: &str| kind_of(&json!({"apiVersion": version, "kind": "VirtualMachine"}));
+        assert_eq!(of("kubevirt.io/v1alpha3"), Kind::VirtualMachine);
+        for other in [
+            "kubevirt.io/v1alpha2",
+            "kubevirt.io/v2",
+            "kubevirt.io/",
+            "kubevirt.iov1",
+            "kubevirt.io/v1/v1",
+            "kubevirt.io",
+        ] {
+            assert_eq!(of(other), Kind::Other, "{other}");
+        }
         assert_eq!(kind_of(&json!(["kind"])), Kind::Other);
     }
 

@@ -13,11 +13,13 @@
 //! Nothing here reads a clock, a file, the environment or a source of randomness, and nothing panics on any input.
 #![forbid(unsafe_code)]
 
+pub mod accelerator;
 pub mod arch;
 pub mod cluster;
 pub mod crd;
 pub mod defaults;
 pub mod fault;
+pub mod fields;
 pub mod kind;
 pub mod mac;
 pub mod merge;
@@ -25,6 +27,7 @@ pub mod metadata;
 pub mod names;
 pub mod phase;
 pub mod quantity;
+mod remnant;
 mod resource;
 pub mod run_strategy;
 pub mod schema;
@@ -41,5 +44,6 @@ pub use mac::MacAddr;
 pub use names::{DnsLabel, DnsSubdomain};
 pub use phase::Phase;
 pub use quantity::Quantity;
+pub use remnant::remnant_of_instance;
 pub use run_strategy::RunStrategy;
 pub use v1::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec};

@@ -1,5 +1,8 @@
 //! The labels, annotations and finalizers that other programs look for, as KubeVirt spells them.
 
+/// How the devices begin that the node agent offers. They carry rights, so no manifest asks for them by name.
+pub const OWN_DEVICES: &str = "devices.kubevirt.io/";
+
 /// Labels.
 pub mod label {
     /// On a pod: which component it is (`virt-launcher`).
@@ -35,32 +38,27 @@ pub mod node_label {
     }
 }
 
-/// Annotations.
+/// Annotations that Garboard writes, or that need a gate. What becomes of every other one is in `crate::fields`.
 pub mod annotation {
     /// On an instance: the layout of its PCI devices (`v3`), which must not change while the guest exists.
     pub const PCI_TOPOLOGY_VERSION: &str = "kubevirt.io/pci-topology-version";
-    /// On an instance: how many places of network cards the layout has.
-    pub const PCI_INTERFACE_SLOT_COUNT: &str = "kubevirt.io/pci-interface-slot-count";
-    /// On an instance: put every PCI device on bus 0.
-    pub const PCI_DEVICES_ON_ROOT: &str = "kubevirt.io/placePCIDevicesOnRootComplex";
-    /// On an instance: no 64-bit window for PCI memory.
-    pub const NO_PCI_HOLE_64: &str = "kubevirt.io/disablePCIHole64";
-    /// On an instance: `true` keeps a VGA card although the guest boots by EFI.
-    pub const VGA_WITH_EFI: &str = "kubevirt.io/vga-display-efi-x86";
-    /// On an instance: `true` keeps free memory to the guest.
-    pub const NO_FREE_PAGE_REPORTING: &str = "kubevirt.io/free-page-reporting-disabled";
-    /// On an instance: `false` takes hugepages from a filesystem instead of a memfd.
-    pub const MEMFD: &str = "kubevirt.io/memfd";
     /// On an instance: an Ignition configuration for the guest.
     pub const IGNITION: &str = "kubevirt.io/ignitiondata";
     /// On an instance: the generation of the VirtualMachine it was made from.
     pub const VM_GENERATION: &str = "kubevirt.io/vm-generation";
     /// On an instance: a list of hook sidecars.
     pub const HOOK_SIDECARS: &str = "hooks.kubevirt.io/hookSidecars";
-    /// On an instance: one CPU more for the emulator, so that the number is even.
-    pub const EMULATOR_THREAD_EVEN: &str = "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity";
-    /// On a VirtualMachine: the run strategy to return to after a migration from another cluster.
-    pub const RESTORE_RUN_STRATEGY: &str = "kubevirt.io/restore-run-strategy";
+    /// On an instance: what executes the guest's instructions, `kvm` or `tcg`, whatever the cluster's `useEmulation` says
+    /// ([`crate::accelerator`]).
+    pub const ACCELERATOR: &str = "garboard.dev/accelerator";
+}
+
+/// Annotations of nodes.
+pub mod node_annotation {
+    /// When the node's agent gave its last sign of life, RFC 3339. A living one gives the next within [`HEARTBEAT_SECONDS`].
+    pub const HEARTBEAT: &str = "kubevirt.io/heartbeat";
+    /// The longest time from one sign of a living agent to the next, seconds.
+    pub const HEARTBEAT_SECONDS: u64 = 300;
 }
 
 /// Finalizers.

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::accel::AccelChoice;
 use crate::doctor::DoctorArgs;
+use crate::here::{Here, MachineName};
 use crate::operate::args::ClusterCommandArgs;
-use crate::places::MachineId;
 use crate::plugin::args::PluginArgs;
 
 const EXIT_CODES: &str = "\
@@ -17,12 +18,21 @@ Exit codes:
   3  there is no such machine
   4  the machine's state does not allow it
   5  run without --detach: the guest's run ended badly
+  6  why --exit-code: something is wrong with the machine
+  7  why --exit-code: the machine gets to where it is meant to be by itself
 
 Environment: GARBOARD_RUNTIME_DIR, GARBOARD_STATE_DIR, GARBOARD_CACHE_DIR move where things are kept.";
 
 /// Runs virtual machines from kubevirt.io manifests: one QEMU, one argv, one QMP transcript, one log.
 #[derive(Debug, Parser)]
-#[command(name = "garboard", version, about, after_help = EXIT_CODES, propagate_version = true)]
+#[command(
+    name = "garboard",
+    version,
+    long_version = crate::version::LONG,
+    about = "Runs virtual machines from kubevirt.io manifests, on this host and on Kubernetes",
+    after_help = EXIT_CODES,
+    propagate_version = true
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -32,20 +42,25 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start a machine from manifests and attach to its console.
     Run(RunArgs),
-    /// List running machines.
+    /// List machines: those that run, with -a also those that are recorded.
+    #[command(visible_alias = "list")]
     Ps(PsArgs),
+    /// Tell in one screen how a machine is, since when, why, and what to do.
+    Why(WhyArgs),
     /// Attach to a machine's serial console; Ctrl-] detaches.
     Console(ConsoleArgs),
     /// Show how to reach a machine's screen, or proxy it to a TCP port.
     Vnc(VncArgs),
-    /// Power a machine down: guest agent or ACPI, by force after its grace period.
+    /// Power machines down: guest agent or ACPI, by force after the grace period.
     Stop(StopArgs),
-    /// Stop a machine's vCPUs.
-    Pause(MachineArgs),
-    /// Let a paused machine run again.
-    Unpause(MachineArgs),
-    /// Press a machine's reset button.
-    Reset(MachineArgs),
+    /// Power machines down and start them again as they were started.
+    Restart(RestartArgs),
+    /// Stop the vCPUs of machines.
+    Pause(PauseArgs),
+    /// Let paused machines run again.
+    Unpause(UnpauseArgs),
+    /// Press the reset button of machines.
+    Reset(ResetArgs),
     /// Show what was recorded of a machine's run: events, argv, QMP transcript, serial output, how it ended.
     Logs(LogsArgs),
     /// Talk QMP to a machine's QEMU, beside the supervisor; read-only unless --allow-write.
@@ -58,7 +73,7 @@ pub(crate) enum Command {
     Doctor(DoctorArgs),
     /// Manage the cache of container disk images.
     Image(ImageArgs),
-    /// Look into machines on a Kubernetes cluster; also `kubectl garboard`, when this program is called kubectl-garboard.
+    /// Start, stop and look into machines on a Kubernetes cluster; also `kubectl garboard`, when this program is called kubectl-garboard.
     Kubectl(PluginArgs),
     /// Put Garboard on a Kubernetes cluster, take it off, tell how it is.
     Cluster(ClusterCommandArgs),
@@ -105,16 +120,6 @@ pub(crate) struct ManifestArgs {
     pub(crate) accel: AccelChoice,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum AccelChoice {
-    /// KVM where it really works, else TCG, with a line that says so.
-    Auto,
-    /// KVM or nothing.
-    Kvm,
-    /// TCG.
-    Tcg,
-}
-
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   garboard run examples/vm-hello.yaml
@@ -128,7 +133,7 @@ Halted run it once.")]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) manifest: ManifestArgs,
-    /// Start in the background and return once the guest runs.
+    /// Start in the background and return once the guest is started.
     #[arg(short, long)]
     pub(crate) detach: bool,
 }
@@ -136,11 +141,18 @@ pub(crate) struct RunArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   garboard ps
-  garboard ps -o json | jq '.[].interfaces'")]
+  garboard ps -a -o wide
+  garboard ps -o name | xargs garboard stop
+  garboard ps -o json | jq '.[].status.interfaces'")]
 pub(crate) struct PsArgs {
+    #[command(flatten)]
+    pub(crate) here: Here,
+    /// Also machines that do not run and are recorded.
+    #[arg(short, long)]
+    pub(crate) all: bool,
     /// Output format.
-    #[arg(short, long, value_enum, default_value_t = Output::Text)]
-    pub(crate) output: Output,
+    #[arg(short, long, value_enum, default_value_t = ListOutput::Text)]
+    pub(crate) output: ListOutput,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -149,14 +161,96 @@ pub(crate) enum Output {
     Text,
     /// For programs.
     Json,
+    /// For programs, and easier to read.
+    Yaml,
+}
+
+/// How a list is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ListOutput {
+    /// For people.
+    Text,
+    /// With more columns.
+    Wide,
+    /// Names only, one a line.
+    Name,
+    /// For programs.
+    Json,
+    /// For programs, and easier to read.
+    Yaml,
+}
+
+/// Machines by their names.
+#[derive(Args, Debug)]
+pub(crate) struct Machines {
+    #[command(flatten)]
+    pub(crate) here: Here,
+    /// NAME or NAMESPACE/NAME.
+    #[arg(required = true, value_name = "MACHINE")]
+    pub(crate) machines: Vec<MachineName>,
 }
 
 #[derive(Args, Debug)]
-#[command(after_help = "Example:
-  garboard pause default/hello")]
-pub(crate) struct MachineArgs {
+#[command(after_help = "Examples:
+  garboard pause hello
+  garboard pause default/hello web")]
+pub(crate) struct PauseArgs {
+    #[command(flatten)]
+    pub(crate) which: Machines,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard unpause hello
+  garboard unpause default/hello web")]
+pub(crate) struct UnpauseArgs {
+    #[command(flatten)]
+    pub(crate) which: Machines,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard reset hello
+  garboard reset default/hello web")]
+pub(crate) struct ResetArgs {
+    #[command(flatten)]
+    pub(crate) which: Machines,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard restart hello
+  garboard restart --force hello web
+
+It is started with what it was started with: manifest, images, ports, QEMU. For a changed manifest: stop, then run.")]
+pub(crate) struct RestartArgs {
+    #[command(flatten)]
+    pub(crate) which: Machines,
+    /// End it at once, as if the power failed.
+    #[arg(long, conflicts_with = "grace_period")]
+    pub(crate) force: bool,
+    /// Seconds the guest may take, instead of its terminationGracePeriodSeconds.
+    #[arg(long, value_name = "SECONDS", visible_alias = "timeout")]
+    pub(crate) grace_period: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard why hello
+  garboard why hello -o json | jq -r .verdict
+  garboard why --exit-code hello > /dev/null || echo trouble")]
+pub(crate) struct WhyArgs {
+    #[command(flatten)]
+    pub(crate) here: Here,
     /// NAME or NAMESPACE/NAME.
-    pub(crate) machine: MachineId,
+    pub(crate) machine: MachineName,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+    /// Exit with 0 if it is as it is meant to be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
+    /// machine.
+    #[arg(long)]
+    pub(crate) exit_code: bool,
 }
 
 #[derive(Args, Debug)]
@@ -164,8 +258,10 @@ pub(crate) struct MachineArgs {
   garboard console hello
   garboard console --view hello > serial.txt")]
 pub(crate) struct ConsoleArgs {
+    #[command(flatten)]
+    pub(crate) here: Here,
     /// NAME or NAMESPACE/NAME.
-    pub(crate) machine: MachineId,
+    pub(crate) machine: MachineName,
     #[command(flatten)]
     pub(crate) mode: ConsoleMode,
 }
@@ -186,8 +282,10 @@ pub(crate) struct ConsoleMode {
   garboard vnc hello
   garboard vnc hello --listen 127.0.0.1:5900")]
 pub(crate) struct VncArgs {
+    #[command(flatten)]
+    pub(crate) here: Here,
     /// NAME or NAMESPACE/NAME.
-    pub(crate) machine: MachineId,
+    pub(crate) machine: MachineName,
     /// Proxy the screen to this TCP address until Ctrl-C.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub(crate) listen: Option<std::net::SocketAddr>,
@@ -196,33 +294,43 @@ pub(crate) struct VncArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   garboard stop hello
+  garboard stop hello web
   garboard stop --grace-period 5 hello
   garboard stop --force hello")]
 pub(crate) struct StopArgs {
-    /// NAME or NAMESPACE/NAME.
-    pub(crate) machine: MachineId,
+    #[command(flatten)]
+    pub(crate) which: Machines,
     /// End it at once, as if the power failed.
     #[arg(long, conflicts_with = "grace_period")]
     pub(crate) force: bool,
     /// Seconds the guest may take, instead of its terminationGracePeriodSeconds.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", visible_alias = "timeout")]
     pub(crate) grace_period: Option<u64>,
 }
 
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   garboard logs hello
+  garboard logs hello -f --tail 20
   garboard logs hello --part qmp | jq .
   garboard logs --last hello --part serial")]
 pub(crate) struct LogsArgs {
+    #[command(flatten)]
+    pub(crate) here: Here,
     /// NAME or NAMESPACE/NAME.
-    pub(crate) machine: MachineId,
+    pub(crate) machine: MachineName,
     /// The last ended run, also when a new one is going.
     #[arg(long)]
     pub(crate) last: bool,
     /// What to show.
     #[arg(long, value_enum, default_value_t = LogPart::Events)]
     pub(crate) part: LogPart,
+    /// Go on with what is written from now on, until the run is over.
+    #[arg(short, long, conflicts_with = "last")]
+    pub(crate) follow: bool,
+    /// Only so many lines from the end.
+    #[arg(long, value_name = "LINES")]
+    pub(crate) tail: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -250,8 +358,10 @@ pub(crate) enum LogPart {
   garboard qmp hello --allow-dangerous device_del '{\"id\":\"net0\"}'
   garboard qmp hello                  # interactive: history, completion, help COMMAND")]
 pub(crate) struct QmpArgs {
+    #[command(flatten)]
+    pub(crate) here: Here,
     /// NAME or NAMESPACE/NAME.
-    pub(crate) machine: MachineId,
+    pub(crate) machine: MachineName,
     #[command(flatten)]
     pub(crate) task: QmpTask,
 }
@@ -275,7 +385,10 @@ pub(crate) struct QmpTask {
 #[command(after_help = "Examples:
   garboard explain vm.yaml
   garboard explain --shell vm.yaml > qemu.sh
-  garboard explain --facts other-host.json -o json vm.yaml   # facts: garboard doctor --facts")]
+  garboard explain --facts other-host.json -o json vm.yaml   # facts: garboard doctor --facts
+  garboard explain --reference vm.yaml                       # the same on every host
+
+The first line says for which host: this one, unless --facts or --reference say otherwise, or this one has no QEMU.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) manifest: ManifestArgs,
@@ -285,10 +398,12 @@ pub(crate) struct ExplainArgs {
     /// Print only the command line, quoted for a shell.
     #[arg(long)]
     pub(crate) shell: bool,
-    /// Plan for this host instead of a plain Debian 12 one: a file written by `doctor --facts`, or `here`, which also
-    /// counts what the machine keeps of its last run.
+    /// Plan for the host of this file, which `doctor --facts` wrote; `here` is this host and no other, also if it has no QEMU.
     #[arg(long, value_name = "FILE|here")]
     pub(crate) facts: Option<String>,
+    /// Plan for a plain Debian 12 host with KVM; what the machine keeps of its last run is left out.
+    #[arg(long, conflicts_with = "facts")]
+    pub(crate) reference: bool,
     /// Plan with what an earlier run found out about its volumes: the options.json of its record.
     #[arg(long, value_name = "FILE")]
     pub(crate) options: Option<PathBuf>,
@@ -323,21 +438,33 @@ pub(crate) struct ImageArgs {
 #[derive(Debug, Subcommand)]
 pub(crate) enum ImageCommand {
     /// List cached images.
+    #[command(
+        visible_alias = "ls",
+        after_help = "Examples:\n  garboard image list\n  garboard image list -o name\n  garboard image list -o json | jq '.[].disk_bytes'"
+    )]
     List {
         /// Output format.
-        #[arg(short, long, value_enum, default_value_t = Output::Text)]
-        output: Output,
+        #[arg(short, long, value_enum, default_value_t = ListOutput::Text)]
+        output: ListOutput,
     },
-    /// Fetch an image into the cache.
+    /// Fetch an image into the cache; prints where its disk is.
+    #[command(after_help = "Example:\n  garboard image pull registry.example/guest:1")]
     Pull {
         /// The reference, for example registry.example/guest:1.
         reference: String,
     },
     /// Remove cached images that no running machine uses.
+    #[command(after_help = "Example:\n  garboard image prune")]
     Prune,
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard completions bash > /etc/bash_completion.d/garboard
+  garboard completions zsh > ~/.zfunc/_garboard
+
+kubectl completes `kubectl garboard` by itself if this program is also linked as kubectl_complete-garboard:
+  ln -s garboard /usr/local/bin/kubectl_complete-garboard")]
 pub(crate) struct CompletionsArgs {
     /// The shell.
     pub(crate) shell: clap_complete::Shell,
@@ -347,6 +474,8 @@ pub(crate) struct CompletionsArgs {
 }
 
 #[derive(Args, Debug)]
+#[command(after_help = "Example:
+  garboard man /usr/local/share/man/man1")]
 pub(crate) struct ManArgs {
     /// The directory; it is created.
     pub(crate) directory: PathBuf,

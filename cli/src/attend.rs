@@ -15,6 +15,7 @@ use crate::console::{self, Left};
 use crate::exit::{self, FAILED, GUEST_FAILED, complaint};
 use crate::keeper::order::Order;
 use crate::keeper::{self, between};
+use crate::output::note;
 use crate::places::{MachineId, Places};
 
 /// How long a supervisor may call a machine running whose console is closed: QEMU's end is not noticed at once, and a
@@ -33,16 +34,22 @@ enum Found {
 }
 
 /// `--detach`: returns once the guest runs. `signals` are blocked by the caller.
-pub(crate) fn started(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<u8> {
+pub(crate) fn started(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<Started> {
     let id = order.id();
     match first_start(places, order, signals)? {
-        Found::Running => {
-            println!("{id} runs");
-            Ok(exit::OK)
-        }
-        Found::Over(ended) => fail(&id, ended.or_else(|| recorded_end(order))),
-        Found::Signalled => stop(places, order),
+        Found::Running => Ok(Started::Runs),
+        Found::Over(ended) => fail(&id, ended.or_else(|| recorded_end(order))).map(Started::Ended),
+        Found::Signalled => stop(places, order).map(Started::Ended),
     }
+}
+
+/// What became of a start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Started {
+    /// The guest runs.
+    Runs,
+    /// It was stopped before; the code to end with.
+    Ended(u8),
 }
 
 /// Attached until the machine ends for good, the user detaches, or a signal asks to power it down.
@@ -54,13 +61,13 @@ pub(crate) fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow
         Found::Signalled => return stop(places, order),
     }
     if std::io::stderr().is_terminal() {
-        eprintln!("{id} runs; Ctrl-] detaches\r");
+        note!("{id} was started; Ctrl-] detaches\r");
     }
     let mut run = Some(order.record.clone());
     loop {
         match console::attend(places, &id, ConsoleAccess::Write, signals) {
             Ok(Left::Detached) => {
-                eprintln!(
+                note!(
                     "\r\ndetached; {id} runs on: `garboard console {id}` attaches again, `garboard stop {id}` ends it"
                 );
                 return Ok(exit::OK);
@@ -113,7 +120,7 @@ fn tell_run(places: &Places, id: &MachineId, before: Option<PathBuf>) -> Option<
         None if run == before => "is attached to again".to_owned(),
         None => "runs again".to_owned(),
     };
-    eprintln!("\r\ngarboard: {id} {what}\r");
+    note!("\r\ngarboard: {id} {what}\r");
     run
 }
 
@@ -134,7 +141,7 @@ fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigS
             Some(pause) => {
                 if told != Some(pause.again_at_ms) {
                     told = Some(pause.again_at_ms);
-                    eprintln!("\r\ngarboard: {id}: {}\r", pause.sentence());
+                    note!("\r\ngarboard: {id}: {}\r", pause.sentence());
                 }
             }
             None => match client::status_now(places, id) {
@@ -172,7 +179,7 @@ fn keeper_goes_on(places: &Places, id: &MachineId) -> bool {
 /// Ends the machine for good, also between two runs.
 fn stop(places: &Places, order: &Order) -> anyhow::Result<u8> {
     let id = order.id();
-    eprintln!("\r\npowering {id} down, at most {} s", order.grace_seconds);
+    note!("\r\npowering {id} down, at most {} s", order.grace_seconds);
     crate::stop::stop_for_good(places, &id, StopMode::Graceful { within_seconds: None })?;
     conclude(order, None)
 }
@@ -194,7 +201,7 @@ fn conclude(order: &Order, ended: Option<Ended>) -> anyhow::Result<u8> {
     let id = order.id();
     match recorded_end(order).map(|ended| *ended).or(ended) {
         Some(ended) if ended.cause.is_success() => {
-            eprintln!("{id}: {}", ended.sentence);
+            note!("{id}: {}", ended.sentence);
             Ok(exit::OK)
         }
         Some(ended) => Err(complaint(GUEST_FAILED, format!("{id}: {}", ended.sentence))),

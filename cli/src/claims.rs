@@ -13,6 +13,7 @@ use garboard_storage::source::pvc::{self, Tolerance};
 use serde_json::Value;
 
 use crate::keeper::order::VolumeOrder;
+use crate::output::note;
 use crate::resolve::Surroundings;
 
 /// The image in a filesystem claim, KubeVirt's name.
@@ -104,6 +105,6 @@ fn make(image: &Path, bytes: Option<u64>, namespace: &str, name: &str) -> anyhow
 fn make_in(directory: &Path, bytes: u64) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory).with_context(|| format!("create {}", directory.display()))?;
     let disk = pvc::open_or_create(&Dir::open(directory)?, bytes, Tolerance::default(), Direct::Off)?;
-    disk.warnings.iter().for_each(|warning| eprintln!("garboard: warning: {}: {warning}", directory.display()));
+    disk.warnings.iter().for_each(|warning| note!("garboard: warning: {}: {warning}", directory.display()));
     Ok(())
 }

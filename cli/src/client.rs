@@ -10,6 +10,7 @@ use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
 use garboard_protocol::{paths, wire};
 
 use crate::exit::{NOT_FOUND, REFUSED, complaint};
+use crate::foreign;
 use crate::places::{MachineId, Places};
 
 /// A supervisor that is alive answers at once; one that hangs must not hang the command.
@@ -23,9 +24,9 @@ pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStr
     if let Some(between) = crate::keeper::between::read(&places.machine(id)) {
         return Err(complaint(REFUSED, format!("{id} is between two runs: {}", between.sentence())));
     }
-    let socket = places.shared(id).join(paths::CONTROL_SOCKET);
-    let stream = reach(&socket, &places.machine(id))
-        .with_context(|| format!("the supervisor of {id} does not answer at {}", socket.display()))?;
+    let directory = places.layout(id).supervisor();
+    let stream = reach(&directory, &places.machine(id))
+        .with_context(|| format!("the supervisor of {id} does not answer in {}", directory.display()))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
@@ -49,10 +50,25 @@ impl Line {
         Ok(Self { stream: connect(places, id)?, machine: id.to_string(), claimed_user: None, may_half_close: true })
     }
 
+    /// Asks for something that is queued, is so already, or is denied.
+    pub(crate) fn request(&self, request: ControlRequest) -> anyhow::Result<Outcome> {
+        outcome(self.ask(request)?, &self.machine)
+    }
+
+    fn ask(&self, request: ControlRequest) -> anyhow::Result<ControlReply> {
+        converse(&self.stream, &Asked { request, claimed_user: self.claimed_user.clone() })
+    }
+
+    /// Asks for every status from now on; the present one comes first.
+    pub(crate) fn statuses(&self) -> anyhow::Result<Statuses> {
+        let asked = Asked { request: ControlRequest::Watch, claimed_user: self.claimed_user.clone() };
+        (&mut &self.stream).write_all(&wire::encode(&asked)?)?;
+        Ok(Statuses { reader: BufReader::new(self.stream.try_clone()?) })
+    }
+
     /// Asks for a stream; from then on the connection carries its bytes.
     pub(crate) fn open(&self, request: ControlRequest) -> anyhow::Result<()> {
-        let asked = Asked { request, claimed_user: self.claimed_user.clone() };
-        match converse(&self.stream, &asked)? {
+        match self.ask(request)? {
             ControlReply::Streaming => Ok(()),
             ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{}: {reason}", self.machine))),
             other @ (ControlReply::Status(_)
@@ -65,12 +81,38 @@ impl Line {
     }
 }
 
+/// What a supervisor tells of its machine from now on.
+pub(crate) struct Statuses {
+    reader: BufReader<UnixStream>,
+}
+
+impl Statuses {
+    /// The next one; nothing if the supervisor hung up. It is an error if none comes until then.
+    pub(crate) fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Status>> {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        self.reader.get_ref().set_read_timeout(Some(left))?;
+        let mut line = Vec::new();
+        self.reader.read_until(b'\n', &mut line).context("the supervisor said nothing more")?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        match wire::decode(&line)? {
+            ControlReply::Status(status) => Ok(Some(*status)),
+            other @ (ControlReply::Queued
+            | ControlReply::AlreadySo
+            | ControlReply::Streaming
+            | ControlReply::Healthy
+            | ControlReply::Denied { .. }) => anyhow::bail!("unexpected answer {other:?}"),
+        }
+    }
+}
+
 /// A supervisor that was just started, or started again, needs a moment until it listens; as long as the machine has
 /// a keeper it is waited for.
-fn reach(socket: &Path, machine: &Path) -> std::io::Result<UnixStream> {
+fn reach(directory: &Path, machine: &Path) -> std::io::Result<UnixStream> {
     let deadline = Instant::now() + PATIENCE;
     loop {
-        match UnixStream::connect(socket) {
+        match foreign::connect(directory, paths::CONTROL_SOCKET) {
             Err(_) if Instant::now() < deadline && crate::keeper::keeper_is_alive(machine) => {
                 crate::keeper::pause_briefly();
             }
@@ -95,19 +137,23 @@ fn converse(stream: &UnixStream, asked: &Asked) -> anyhow::Result<ControlReply> 
             anyhow::bail!("the supervisor hung up without an answer; `garboard logs` may say why");
         }
         line.extend_from_slice(&byte);
+        anyhow::ensure!(line.len() <= wire::MAX_LINE_BYTES, "the supervisor's answer has no end");
     }
     Ok(wire::decode(&line)?)
 }
 
 /// Asks for something that is queued, is so already, or is denied.
 pub(crate) fn request(places: &Places, id: &MachineId, request: &ControlRequest) -> anyhow::Result<Outcome> {
-    let stream = connect(places, id)?;
-    match ask(&stream, request)? {
+    outcome(ask(&connect(places, id)?, request)?, &id.to_string())
+}
+
+fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
+    match reply {
         ControlReply::Queued | ControlReply::Streaming | ControlReply::Status(_) | ControlReply::Healthy => {
             Ok(Outcome::Queued)
         }
         ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
-        ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{id}: {reason}"))),
+        ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{machine}: {reason}"))),
     }
 }
 
@@ -137,7 +183,7 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
 
 /// The machine's status if its supervisor is there to tell it; for whoever will ask again.
 pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
-    let stream = UnixStream::connect(places.shared(id).join(paths::CONTROL_SOCKET)).ok()?;
+    let stream = foreign::connect(&places.layout(id).supervisor(), paths::CONTROL_SOCKET).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     match ask(&stream, &ControlRequest::Status).ok()? {
         ControlReply::Status(status) => Some(*status),
@@ -195,9 +241,13 @@ fn follow(
     if (&mut &*stream).write_all(&wire::encode(&ControlRequest::Watch)?).is_err() {
         return Ok(Followed::Lost);
     }
-    for line in BufReader::new(stream).split(b'\n') {
+    let mut reader = BufReader::new(stream);
+    let most = u64::try_from(wire::MAX_LINE_BYTES).unwrap_or(u64::MAX);
+    loop {
+        let mut line = Vec::new();
+        let read = reader.by_ref().take(most).read_until(b'\n', &mut line);
         // Half a line is what a supervisor leaves that is killed while it writes.
-        let Some(ControlReply::Status(status)) = line.ok().and_then(|line| wire::decode(&line).ok()) else { break };
+        let Some(ControlReply::Status(status)) = read.ok().and_then(|_| wire::decode(&line).ok()) else { break };
         let enough = until(&status) || status.ended.is_some();
         *last = Some(*status);
         if enough {

@@ -11,7 +11,10 @@ use crate::plugin::args::Plugin;
 pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<u8> {
     let (mut command, name) =
         if args.plugin { (Plugin::command(), crate::plugin::PROGRAM) } else { (Cli::command(), "garboard") };
-    clap_complete::generate(args.shell, &mut command, name, &mut std::io::stdout());
+    // Into memory first: it panics where it cannot write.
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut command, name, &mut script);
+    crate::output::write(&script)?;
     Ok(exit::OK)
 }
 

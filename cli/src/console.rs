@@ -12,6 +12,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::args::{ConsoleArgs, ConsoleMode};
 use crate::client::Line;
 use crate::exit;
+use crate::output::note;
 use crate::places::{MachineId, Places};
 
 /// Ctrl-], as telnet and virtctl have it.
@@ -19,9 +20,10 @@ const ESCAPE: u8 = 0x1d;
 
 /// `garboard console MACHINE`.
 pub(crate) fn run(args: &ConsoleArgs) -> anyhow::Result<u8> {
-    let places = Places::of_caller(None)?;
-    let left = attend(&places, &args.machine, access(args.mode), &SigSet::empty())?;
-    tell(left, &args.machine.to_string());
+    let places = args.here.places()?;
+    let machine = args.here.id(&args.machine)?;
+    let left = attend(&places, &machine, access(args.mode), &SigSet::empty())?;
+    tell(left, &machine.to_string());
     Ok(exit::OK)
 }
 
@@ -37,8 +39,8 @@ pub(crate) fn access(mode: ConsoleMode) -> ConsoleAccess {
 /// Says how it ended.
 pub(crate) fn tell(left: Left, machine: &str) {
     match left {
-        Left::Detached | Left::Signalled => eprintln!("\r\ndetached; {machine} runs on"),
-        Left::MachineEnded => eprintln!("\r\nthe console of {machine} is closed"),
+        Left::Detached | Left::Signalled => note!("\r\ndetached; {machine} runs on"),
+        Left::MachineEnded => note!("\r\nthe console of {machine} is closed"),
     }
 }
 

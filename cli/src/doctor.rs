@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::args::Output;
 use crate::exit;
+use crate::output::{out, outln};
 use crate::places::Places;
 
 #[derive(Args, Debug)]
@@ -48,17 +49,12 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     // Whoever asks a doctor does not want yesterday's findings. What is found is kept for `run`.
     options.freshness = Freshness::Anew;
     if args.facts {
-        println!("{}", serde_json::to_string_pretty(&garboard_host::gather(&options)?)?);
+        outln!("{}", serde_json::to_string_pretty(&garboard_host::gather(&options)?)?)?;
         return Ok(exit::OK);
     }
     let checks = diagnose(&options, &[places.runtime, places.state, places.cache])?;
-    match args.output {
-        Output::Json => {
-            let report = Report { can_run: can_run(&checks), checks: &checks };
-            println!("{}", serde_json::to_string_pretty(&report)?);
-        }
-        Output::Text => print!("{}", table(&checks, Style::of_standard_output())),
-    }
+    let report = Report { can_run: can_run(&checks), checks: &checks };
+    args.output.show(&report, || out!("{}", table(&checks, Style::of_standard_output())))?;
     Ok(if can_run(&checks) { exit::OK } else { exit::FAILED })
 }
 
@@ -83,28 +79,29 @@ impl Style {
         if std::io::stdout().is_terminal() && !refused { Self::Coloured } else { Self::Plain }
     }
 
-    fn verdict(self, verdict: Verdict) -> String {
-        let (word, colour) = match verdict {
-            Verdict::Ok => ("ok", 32),
-            Verdict::Degraded => ("degraded", 33),
-            Verdict::Missing => ("missing", 31),
-        };
-        match self {
-            Self::Plain => format!("{word:8}"),
-            Self::Coloured => format!("\x1b[{colour}m{word:8}\x1b[0m"),
+    /// A line that begins with a verdict's word.
+    fn line(self, line: &str) -> String {
+        let colour = WORDS.iter().find_map(|(_, word, colour)| Some((colour, line.strip_prefix(word)?, word)));
+        match (self, colour) {
+            (Self::Coloured, Some((colour, rest, word))) => format!("\x1b[{colour}m{word}\x1b[0m{rest}"),
+            (Self::Plain, _) | (_, None) => line.to_owned(),
         }
     }
 }
 
+/// Verdicts with their words and colours.
+const WORDS: [(Verdict, &str, u8); 3] =
+    [(Verdict::Ok, "ok", 32), (Verdict::Degraded, "degraded", 33), (Verdict::Missing, "missing", 31)];
+
 fn table(checks: &[Check], style: Style) -> String {
-    let width = checks.iter().map(|check| check.title.chars().count()).max().unwrap_or(0);
-    let mut text = String::new();
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for Check { title, verdict, detail, mend, .. } in checks {
-        text.push_str(&format!("{}  {title:width$}  {detail}\n", style.verdict(*verdict)));
-        if let Some(mend) = mend {
-            text.push_str(&format!("{:8}  {:width$}  -> {mend}\n", "", ""));
-        }
+        let word = WORDS.iter().find(|(each, ..)| each == verdict).map_or("", |(_, word, _)| word);
+        rows.push(vec![word.to_owned(), (*title).to_owned(), detail.clone()]);
+        rows.extend(mend.iter().map(|mend| vec![String::new(), String::new(), format!("-> {mend}")]));
     }
+    let plain = crate::table::render(&rows, &[8]);
+    let mut text: String = plain.lines().map(|line| style.line(line) + "\n").collect();
     let lesser = checks.iter().filter(|check| check.verdict != Verdict::Ok).count();
     text.push_str(&match (can_run(checks), lesser) {
         (false, _) => "\nNo machine can run here; mend what is missing first.\n".to_owned(),

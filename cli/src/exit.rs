@@ -1,5 +1,6 @@
 //! Exit codes, the contract with scripts. They are listed in `garboard --help`.
 
+use crate::output::{self, note};
 use std::process::ExitCode;
 
 /// Everything asked for was done.
@@ -14,6 +15,10 @@ pub(crate) const NOT_FOUND: u8 = 3;
 pub(crate) const REFUSED: u8 = 4;
 /// `run` without `--detach`: the guest's run ended badly (crash, out of memory, panic).
 pub(crate) const GUEST_FAILED: u8 = 5;
+/// `why --exit-code`: something is wrong with the machine.
+pub(crate) const UNHEALTHY: u8 = 6;
+/// `why --exit-code`: the machine is not as it is meant to be yet, and gets there by itself.
+pub(crate) const WAITING: u8 = 7;
 
 /// An error that has an exit code of its own.
 #[derive(Debug, thiserror::Error)]
@@ -35,9 +40,13 @@ pub(crate) fn report(outcome: anyhow::Result<u8>) -> ExitCode {
     match outcome {
         Ok(code) => ExitCode::from(code),
         Err(error) => {
-            eprintln!("garboard: {error:#}");
-            let code = error.downcast_ref::<Complaint>().map_or(FAILED, |complaint| complaint.code);
-            ExitCode::from(code)
+            note!("garboard: {}", output::harmless(format!("{error:#}").as_bytes()));
+            ExitCode::from(code_of(&error))
         }
     }
+}
+
+/// The code of an error.
+pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
+    error.downcast_ref::<Complaint>().map_or(FAILED, |complaint| complaint.code)
 }

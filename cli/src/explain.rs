@@ -3,20 +3,25 @@
 use std::path::Path;
 
 use anyhow::Context;
-use garboard_launcher::plan::{LaunchPlan, PlanOptions};
-use garboard_machine::facts::{HostFacts, KvmState};
+use garboard_machine::facts::HostFacts;
+use garboard_plan::{LaunchPlan, PlanOptions};
 
-use crate::args::{AccelChoice, ExplainArgs, Output};
+use crate::accel::AccelChoice;
+use crate::args::{ExplainArgs, Output};
 use crate::exit;
 use crate::kept::Kept;
+use crate::output::{note, out, outln};
 use crate::places::Places;
 use crate::ports;
 use crate::subject::{self, Subject};
 
+/// What [`HostFacts::reference`] describes.
+pub(crate) const PLAIN_HOST: &str = "a plain Debian 12 host with KVM, not for this one";
+
 /// `garboard explain FILE…`.
 pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     let subject = subject::find(&args.manifest)?;
-    let facts = facts(args)?;
+    let Host { facts, name, is_this } = host(args)?;
     let mut options = match &args.options {
         Some(path) => read_json(path)?,
         None => PlanOptions::default(),
@@ -24,52 +29,61 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
     if args.options.is_none() {
         options.forwards = ports::parse_all(&args.manifest.publish)?;
     }
-    let plan = kept(args, &subject)?.plan(&subject, &facts, &options)?;
-    show(&plan, args.shell, args.output)?;
+    if args.manifest.accel != AccelChoice::Auto {
+        options.accelerator = args.manifest.accel.into();
+    }
+    let plan = kept(args, &subject, is_this)?.plan(&subject, &facts, &options)?;
+    if !is_this && (args.shell || args.output != Output::Text) {
+        note!("garboard: planned for {name}");
+    }
+    show(&plan, &name, args.shell, args.output)?;
     Ok(exit::OK)
 }
 
+/// The host that is planned for.
+struct Host {
+    facts: HostFacts,
+    /// For a sentence.
+    name: String,
+    /// Whether it is the one that this command runs on.
+    is_this: bool,
+}
+
 /// What an earlier run decided. Of what is kept here only `run` on this host knows.
-fn kept(args: &ExplainArgs, subject: &Subject) -> anyhow::Result<Kept> {
+fn kept(args: &ExplainArgs, subject: &Subject, is_this_host: bool) -> anyhow::Result<Kept> {
     if let Some(path) = &args.stored {
         return Ok(Kept { file: None, machine: Some(read_json(path)?) });
     }
-    if args.facts.as_deref() != Some("here") {
+    if !is_this_host {
         return Ok(Kept::default());
     }
     let places = Places::of_caller(args.manifest.state_dir.as_deref())?;
     Kept::find(&places, subject, args.manifest.forget_machine)
 }
 
-/// Prints a plan.
-pub(crate) fn show(plan: &LaunchPlan, shell: bool, output: Output) -> anyhow::Result<()> {
-    match (shell, output) {
-        (true, _) => println!("{}", shell_line(&plan.argv)),
-        (false, Output::Json) => println!("{}", serde_json::to_string_pretty(plan)?),
-        (false, Output::Text) => print!("{}", text(plan)?),
+/// Prints a plan. A person reads first which host it is for.
+pub(crate) fn show(plan: &LaunchPlan, host: &str, shell: bool, output: Output) -> anyhow::Result<()> {
+    if shell {
+        return outln!("{}", shell_line(&plan.argv));
     }
-    Ok(())
+    output.show(plan, || out!("# Planned for {host}\n\n{}", text(plan)?))
 }
 
-fn facts(args: &ExplainArgs) -> anyhow::Result<HostFacts> {
-    let facts = match args.facts.as_deref() {
-        None => HostFacts::reference(),
-        Some("here") => crate::host::facts(args.manifest.qemu.as_deref())?,
-        Some(path) => read_json(Path::new(path))?,
+/// The facts that were asked for; else this host's, or of a plain one if nothing can be planned for this.
+fn host(args: &ExplainArgs) -> anyhow::Result<Host> {
+    let qemu = args.manifest.qemu.as_deref();
+    let (facts, name, is_this) = match args.facts.as_deref() {
+        _ if args.reference => (HostFacts::reference(), PLAIN_HOST.to_owned(), false),
+        Some("here") => (crate::host::facts(qemu)?, "this host".to_owned(), true),
+        Some(path) => (read_json(Path::new(path))?, format!("the host that {path} tells of"), false),
+        None => match crate::host::facts(qemu) {
+            Ok(facts) => (facts, "this host".to_owned(), true),
+            // A QEMU that was named is not replaced by another one.
+            Err(error) if qemu.is_some() => return Err(error),
+            Err(error) => (HostFacts::reference(), format!("{PLAIN_HOST}, because {error:#}"), false),
+        },
     };
-    Ok(with_choice(facts, args.manifest.accel))
-}
-
-/// `--accel` overrides what was found out about KVM.
-pub(crate) fn with_choice(mut facts: HostFacts, choice: AccelChoice) -> HostFacts {
-    match choice {
-        AccelChoice::Auto => {}
-        // Slow is what was asked for; what is not there stays away, and the planner says so.
-        AccelChoice::Kvm if facts.kvm == KvmState::Emulated => facts.kvm = KvmState::Native,
-        AccelChoice::Kvm => {}
-        AccelChoice::Tcg => facts.kvm = KvmState::Missing,
-    }
-    facts
+    Ok(Host { facts, name, is_this })
 }
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<T> {

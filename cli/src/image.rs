@@ -2,12 +2,15 @@
 
 use std::time::Duration;
 
-use garboard_storage::oci::Need;
+use garboard_storage::oci::{ImageSummary, Need};
+use serde::Serialize;
 
-use crate::args::{ImageArgs, ImageCommand, Output};
+use crate::args::{ImageArgs, ImageCommand, ListOutput};
 use crate::exit;
 use crate::images::Images;
+use crate::output::{Listed, out, outln};
 use crate::places::Places;
+use crate::table;
 
 /// `garboard image list | pull | prune`.
 pub(crate) fn run(args: &ImageArgs) -> anyhow::Result<u8> {
@@ -16,29 +19,44 @@ pub(crate) fn run(args: &ImageArgs) -> anyhow::Result<u8> {
         ImageCommand::List { output } => list(&images, *output)?,
         ImageCommand::Pull { reference } => {
             for path in images.fetch(reference, &Need::Disk(None), Some("Always"))? {
-                println!("{}", path.display());
+                outln!("{}", path.display())?;
             }
         }
         ImageCommand::Prune => {
             // Zero: whatever no running machine holds open may go; QEMU keeps what it has open.
             let pruned = images.cache()?.prune(Duration::ZERO)?;
-            println!(
+            outln!(
                 "{} images forgotten, {} files removed, {} bytes given back",
-                pruned.images, pruned.files, pruned.bytes
-            );
+                pruned.images,
+                pruned.files,
+                pruned.bytes
+            )?;
         }
     }
     Ok(exit::OK)
 }
 
-fn list(images: &Images, output: Output) -> anyhow::Result<()> {
-    let list = images.cache()?.list()?;
-    if output == Output::Json {
-        println!("{}", serde_json::to_string_pretty(&list)?);
-        return Ok(());
+/// An image of the cache.
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Row(ImageSummary);
+
+impl Listed for Row {
+    fn name(&self) -> String {
+        self.0.reference.clone()
     }
-    for image in list {
-        println!("{}  {}  {} bytes", image.reference, image.manifest, image.disk_bytes);
-    }
-    Ok(())
+}
+
+fn list(images: &Images, output: ListOutput) -> anyhow::Result<()> {
+    let rows: Vec<Row> = images.cache()?.list()?.into_iter().map(Row).collect();
+    output.show(&rows, |wide| {
+        let mut lines: Vec<Vec<String>> = vec![["REFERENCE", "SIZE", "MANIFEST"].map(str::to_owned).to_vec()];
+        lines.extend(rows.iter().map(|Row(image)| {
+            // As much of a digest as tells two apart: `sha256:` and twelve digits.
+            let manifest = image.manifest.to_string();
+            let shown = if wide { manifest } else { manifest.chars().take(19).collect() };
+            vec![image.reference.clone(), table::bytes(image.disk_bytes), shown]
+        }));
+        out!("{}", table::render(&lines, &[]))
+    })
 }

@@ -16,6 +16,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::{BAD_INPUT, complaint};
 use crate::keeper::order::VolumeOrder;
+use crate::output::note;
 use crate::places::Places;
 
 /// The guest's architecture, the only one this version realises.
@@ -122,8 +123,8 @@ fn progress() -> Tell {
     Arc::new(move |progress| {
         let mut bar = bar.lock().unwrap_or_else(PoisonError::into_inner);
         match progress {
-            Progress::Waiting => eprintln!("garboard: another pull has the image cache; waiting for it"),
-            Progress::Resolving { reference } => eprintln!("garboard: looking for {reference}"),
+            Progress::Waiting => note!("garboard: another pull has the image cache; waiting for it"),
+            Progress::Resolving { reference } => note!("garboard: looking for {reference}"),
             Progress::Downloading { have_bytes, of_bytes, .. } => {
                 let bar = bar.get_or_insert_with(|| new_bar(of_bytes));
                 bar.set_length(of_bytes);

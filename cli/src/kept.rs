@@ -7,8 +7,8 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use garboard_launcher::plan::{LaunchPlan, PlanOptions, StoredMachine, plan};
 use garboard_machine::facts::HostFacts;
+use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine, plan};
 
 use crate::exit::{BAD_INPUT, complaint};
 use crate::places::Places;
@@ -52,7 +52,8 @@ impl Kept {
     }
 }
 
-fn read(file: &Path) -> anyhow::Result<Option<StoredMachine>> {
+/// What is kept in a file, if it is there.
+pub(crate) fn read(file: &Path) -> anyhow::Result<Option<StoredMachine>> {
     let useless = |why: &dyn Display| {
         let text = format!("{}, the machine of the last run, cannot be read: {why}; {WAY_OUT}", file.display());
         complaint(BAD_INPUT, text)
@@ -83,7 +84,7 @@ fn replace(file: &Path, text: &[u8]) -> std::io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use garboard_launcher::plan::PLAN_VERSION;
+    use garboard_plan::PLAN_VERSION;
 
     use super::*;
 
@@ -95,6 +96,9 @@ mod tests {
             pci: garboard_machine::pci::PciMap::default(),
             macs: [("default".to_owned(), "02:00:00:00:00:01".to_owned())].into(),
             disk_serials: std::collections::BTreeMap::new(),
+            cpu_asked: None,
+            mtus: std::collections::BTreeMap::new(),
+            places: Default::default(),
         }
     }
 

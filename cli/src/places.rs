@@ -1,8 +1,17 @@
 //! Where things are on a bare host. One place for every path; root and users each have their own.
 
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use garboard_protocol::paths::Layout;
+use nix::unistd::Uid;
+
+use crate::exit::{FAILED, complaint};
+
+/// Name of the directory of all records.
+pub(crate) const RECORDS: &str = "records";
 
 /// The directories Garboard uses on this host.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +46,12 @@ impl Places {
         let home = from_environment("HOME").context("HOME is not set, so there is no place for state and images")?;
         let uid = nix::unistd::geteuid();
         let runtime = from_environment("XDG_RUNTIME_DIR").map(|directory| directory.join("garboard"));
+        let runtime = match from_environment("GARBOARD_RUNTIME_DIR").or(runtime) {
+            Some(runtime) => runtime,
+            None => ours_or_missing(format!("/tmp/garboard-{uid}").into(), uid)?,
+        };
         Ok(Self {
-            runtime: from_environment("GARBOARD_RUNTIME_DIR")
-                .or(runtime)
-                .unwrap_or_else(|| format!("/tmp/garboard-{uid}").into()),
+            runtime,
             state: from_environment("GARBOARD_STATE_DIR")
                 .or_else(|| from_environment("XDG_STATE_HOME").map(|directory| directory.join("garboard")))
                 .unwrap_or_else(|| home.join(".local/state/garboard")),
@@ -55,14 +66,14 @@ impl Places {
         self.runtime.join(&id.namespace).join(&id.name)
     }
 
-    /// The directory that machine shares with its supervisor and PID 1.
-    pub(crate) fn shared(&self, id: &MachineId) -> PathBuf {
-        self.machine(id).join("shared")
+    /// The directories of its supervisor and its PID 1.
+    pub(crate) fn layout(&self, id: &MachineId) -> Layout {
+        Layout::new(self.machine(id))
     }
 
     /// Where the records of a machine's runs are, one directory each, named by time.
     pub(crate) fn records(&self, id: &MachineId) -> PathBuf {
-        self.state.join("records").join(&id.namespace).join(&id.name)
+        self.state.join(RECORDS).join(&id.namespace).join(&id.name)
     }
 
     /// Where the machine of a VirtualMachine is kept from run to run.
@@ -96,6 +107,27 @@ impl Places {
         found.sort();
         found
     }
+
+    /// Every machine that has records, sorted.
+    pub(crate) fn recorded_machines(&self) -> Vec<MachineId> {
+        Self { runtime: self.state.join("records"), ..self.clone() }.machines()
+    }
+}
+
+/// A directory in `/tmp`, where everybody may make one of any name. Whoever owns it could exchange what is in it.
+fn ours_or_missing(path: PathBuf, user: Uid) -> anyhow::Result<PathBuf> {
+    let found = match std::fs::symlink_metadata(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(path),
+        other => other.with_context(|| format!("look at {}", path.display()))?,
+    };
+    if found.is_dir() && found.uid() == user.as_raw() && found.mode() & 0o022 == 0 {
+        return Ok(path);
+    }
+    let text = format!(
+        "{} is not a directory that only this user writes to; set XDG_RUNTIME_DIR or GARBOARD_RUNTIME_DIR",
+        path.display()
+    );
+    Err(complaint(FAILED, text))
 }
 
 fn directories(parent: &Path) -> Vec<String> {
@@ -148,7 +180,28 @@ impl std::str::FromStr for MachineId {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{Permissions, set_permissions};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
     use super::*;
+
+    #[test]
+    fn a_directory_that_somebody_else_made_is_refused() {
+        let room = tempfile::tempdir().unwrap();
+        let (own, link) = (room.path().join("own"), room.path().join("link"));
+        let user = nix::unistd::geteuid();
+        assert!(ours_or_missing(own.clone(), user).is_ok(), "missing");
+        std::fs::create_dir(&own).unwrap();
+        set_permissions(&own, Permissions::from_mode(0o711)).unwrap();
+        assert!(ours_or_missing(own.clone(), user).is_ok());
+        let stranger = Uid::from_raw(user.as_raw() + 4711);
+        let error = ours_or_missing(own.clone(), stranger).unwrap_err().to_string();
+        assert!(error.contains("XDG_RUNTIME_DIR"), "{error}");
+        symlink(&own, &link).unwrap();
+        assert!(ours_or_missing(link, user).is_err(), "a link");
+        set_permissions(&own, Permissions::from_mode(0o777)).unwrap();
+        assert!(ours_or_missing(own, user).is_err(), "everybody writes");
+    }
 
     #[test]
     fn a_name_is_in_the_default_namespace_and_never_a_path() {

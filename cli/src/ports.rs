@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use garboard_launcher::plan::{Forward, Protocol};
+use garboard_plan::{Forward, Protocol};
 
 use crate::exit::{BAD_INPUT, complaint};
 

@@ -1,13 +1,16 @@
-//! `garboard ps`: what runs here.
+//! `garboard ps`: what runs here, and what has run.
 
-use garboard_protocol::control::{PauseReason, Phase, Status};
+use garboard_protocol::control::{Ended, PauseReason, Phase, Status};
 use serde::Serialize;
 
-use crate::args::{Output, PsArgs};
+use crate::args::PsArgs;
 use crate::client;
 use crate::exit;
 use crate::keeper::between::{self, Between};
+use crate::output::{Listed, note, out};
+use crate::past;
 use crate::places::{MachineId, Places};
+use crate::table;
 
 /// One line of the list.
 #[derive(Serialize)]
@@ -25,6 +28,9 @@ struct Row {
     /// Between two runs: KubeVirt's field of a VM's status.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_failure: Option<StartFailure>,
+    /// How the last run of a machine ended that does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ended: Option<Ended>,
 }
 
 /// Failed starts and when the next one is tried.
@@ -35,15 +41,50 @@ struct StartFailure {
     retry_after_timestamp: String,
 }
 
+impl Listed for Row {
+    fn name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+}
+
 /// `garboard ps`.
 pub(crate) fn run(args: &PsArgs) -> anyhow::Result<u8> {
-    let places = Places::of_caller(None)?;
-    let rows: Vec<Row> = places.machines().iter().map(|id| row(&places, id)).collect();
-    match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&rows)?),
-        Output::Text => print_table(&rows),
+    let places = args.here.places()?;
+    let wanted = |id: &MachineId| args.here.namespace.as_ref().is_none_or(|namespace| *namespace == id.namespace);
+    let running: Vec<MachineId> = places.machines().into_iter().filter(wanted).collect();
+    let mut rows: Vec<Row> = running.iter().map(|id| row(&places, id)).collect();
+    if args.all {
+        let recorded = places.recorded_machines();
+        let stopped = recorded.iter().filter(|id| wanted(id) && !running.contains(id));
+        rows.extend(stopped.filter_map(|id| Some(past_row(id, past::last(&places, id)?.ended))));
+        rows.sort_by(|one, other| (&one.namespace, &one.name).cmp(&(&other.namespace, &other.name)));
     }
+    args.output.show(&rows, |wide| {
+        if rows.is_empty() {
+            note!("no machine runs here; start one with `garboard run FILE`");
+            return Ok(());
+        }
+        out!("{}", table(&rows, wide))
+    })?;
     Ok(exit::OK)
+}
+
+/// A machine that does not run.
+fn past_row(id: &MachineId, ended: Option<Ended>) -> Row {
+    let state = match &ended {
+        Some(ended) if ended.cause.is_success() => "Succeeded",
+        Some(_) => "Failed",
+        None => "Stopped",
+    };
+    Row {
+        namespace: id.namespace.clone(),
+        name: id.name.clone(),
+        state,
+        status: None,
+        problem: None,
+        start_failure: None,
+        ended,
+    }
 }
 
 fn row(places: &Places, id: &MachineId) -> Row {
@@ -54,6 +95,7 @@ fn row(places: &Places, id: &MachineId) -> Row {
         status: None,
         problem: Some(problem),
         start_failure,
+        ended: None,
     };
     if let Some(between) = between::read(&places.machine(id)) {
         return silent(waiting_word(&between), between.sentence(), start_failure(&between));
@@ -92,42 +134,37 @@ pub(crate) fn state_word(status: &Status) -> &'static str {
     }
 }
 
-fn print_table(rows: &[Row]) {
-    if rows.is_empty() {
-        eprintln!("no machine runs here; start one with `garboard run FILE`");
-        return;
+fn table(rows: &[Row], wide: bool) -> String {
+    let mut head = vec!["NAMESPACE", "NAME", "STATE", "AGE", "VCPUS", "MEMORY", "ADDRESS"];
+    if wide {
+        head.extend(["MACHINE", "GUEST"]);
     }
-    let head = ["NAMESPACE", "NAME", "STATE", "AGE", "VCPUS", "MEMORY", "ADDRESS", "NOTES"].map(String::from);
-    let lines: Vec<[String; 8]> = std::iter::once(head).chain(rows.iter().map(cells)).collect();
-    let widths: Vec<usize> = (0..head_len())
-        .map(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0))
-        .collect();
-    for line in lines {
-        let padded: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}", width = *width)).collect();
-        println!("{}", padded.join("  ").trim_end());
-    }
+    head.push("NOTES");
+    let mut lines = vec![head.into_iter().map(str::to_owned).collect()];
+    lines.extend(rows.iter().map(|row| cells(row, wide)));
+    table::render(&lines, &[])
 }
 
-const fn head_len() -> usize {
-    8
-}
-
-fn cells(row: &Row) -> [String; 8] {
-    let fixed = [row.namespace.clone(), row.name.clone(), row.state.to_owned()];
-    let rest = match &row.status {
-        Some(status) => [
+fn cells(row: &Row, wide: bool) -> Vec<String> {
+    let none = || "-".to_owned();
+    let mut cells = vec![row.namespace.clone(), row.name.clone(), row.state.to_owned()];
+    match &row.status {
+        Some(status) => cells.extend([
             age(status.phase_since_ms),
             status.vcpus.to_string(),
             format!("{}Mi", status.memory_bytes >> 20),
             address(status),
-            notes(status),
-        ],
-        None => ["-".into(), "-".into(), "-".into(), "-".into(), row.problem.clone().unwrap_or_default()],
-    };
-    let [namespace, name, state] = fixed;
-    let [age, vcpus, memory, address, notes] = rest;
-    [namespace, name, state, age, vcpus, memory, address, notes]
+        ]),
+        None => cells.extend([row.ended.as_ref().map_or_else(none, |ended| age(ended.at_ms)), none(), none(), none()]),
+    }
+    if wide {
+        let machine = row.status.as_ref().map(|status| status.machine.clone());
+        let guest = row.status.as_ref().and_then(|status| status.guest.as_ref()?.os.clone());
+        cells.extend([machine.unwrap_or_else(none), guest.unwrap_or_else(none)]);
+    }
+    let ended = row.ended.as_ref().map(|ended| ended.sentence.clone());
+    cells.push(row.status.as_ref().map(notes).or_else(|| row.problem.clone()).or(ended).unwrap_or_default());
+    cells
 }
 
 fn address(status: &Status) -> String {
@@ -160,5 +197,30 @@ fn age(since_ms: i64) -> String {
         120..=7199 => format!("{}m", seconds / 60),
         7200..=172_799 => format!("{}h", seconds / 3600),
         _ => format!("{}d", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use garboard_protocol::exit::ExitCause;
+
+    use super::*;
+
+    #[test]
+    fn a_machine_that_does_not_run_says_how_it_ended() {
+        let id = MachineId { namespace: "default".into(), name: "hello".into() };
+        let ended = |cause: ExitCause| Some(Ended { sentence: cause.sentence(), cause, report: None, at_ms: 0 });
+        let rows = [
+            past_row(&id, ended(ExitCause::GuestShutdown)),
+            past_row(&id, ended(ExitCause::QemuKilled { signal: 9 })),
+            past_row(&id, None),
+        ];
+        let text = table(&rows, false);
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("NAMESPACE  NAME   STATE      AGE"), "{text}");
+        assert!(lines[1].contains("Succeeded") && lines[1].ends_with("the guest powered itself off"), "{text}");
+        assert!(lines[2].contains("Failed") && lines[2].ends_with("signal 9"), "{text}");
+        assert!(lines[3].contains("Stopped"), "{text}");
+        assert!(table(&rows, true).contains("ADDRESS  MACHINE  GUEST  NOTES"));
     }
 }

@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use anyhow::Context;
-use garboard_launcher::plan::{Forward, Protocol};
 use garboard_net::publish::{Listeners, Publish, Published, listen, relay};
+use garboard_plan::{Forward, Protocol};
 
 /// Takes all these ports of the host, or none.
 pub(crate) fn take(forwards: &[Forward]) -> anyhow::Result<Option<Listeners>> {

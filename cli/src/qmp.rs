@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::args::{QmpArgs, QmpTask};
 use crate::client::Line;
 use crate::exit::{self, BAD_INPUT, REFUSED, complaint};
-use crate::places::Places;
+use crate::output::{note, outln};
 
 mod session;
 
@@ -21,8 +21,9 @@ const PATIENCE: Duration = CommandClass::Slow.limit().saturating_add(Duration::f
 
 /// `garboard qmp MACHINE [COMMAND [JSON]]`.
 pub(crate) fn run(args: &QmpArgs) -> anyhow::Result<u8> {
-    let places = Places::of_caller(None)?;
-    converse(&Line::to(&places, &args.machine)?, &args.task)
+    let places = args.here.places()?;
+    let machine = args.here.id(&args.machine)?;
+    converse(&Line::to(&places, &machine)?, &args.task)
 }
 
 /// Does what was asked for over a connection to a supervisor.
@@ -50,7 +51,7 @@ fn one(connection: &mut Connection, command: &str, arguments: Option<&str>) -> a
     let reply = connection.execute(command, arguments)?;
     match reply.get("error") {
         None => {
-            println!("{}", serde_json::to_string_pretty(&reply["return"])?);
+            outln!("{}", serde_json::to_string_pretty(&reply["return"])?)?;
             Ok(exit::OK)
         }
         Some(error) => {
@@ -96,7 +97,7 @@ impl Connection {
         loop {
             let reply = self.read()?;
             if reply.get("event").is_some() {
-                eprintln!("{reply}");
+                note!("{reply}");
             } else if reply["id"] == id {
                 return Ok(reply);
             }

@@ -8,8 +8,8 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume};
-use garboard_launcher::plan::is_opened_read_only;
-use garboard_launcher::supervisor::SSH_KEYS_PREFIX;
+use garboard_plan::is_opened_read_only;
+use garboard_protocol::volumes::SSH_KEYS_PREFIX;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use serde_json::Value;
 

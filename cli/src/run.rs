@@ -1,41 +1,56 @@
 //! `garboard run`: resolve what the manifest names, start the machine's keeper, attach.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use garboard_launcher::plan::{Emulation, FirmwarePlan, LaunchPlan, PlanOptions};
+use garboard_api::accelerator::Asked;
 use garboard_machine::facts::{CgroupVersion, HostFacts, KvmState};
+use garboard_plan::{FirmwarePlan, LaunchPlan, PlanOptions};
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::args::{AccelChoice, RunArgs};
-use crate::exit::{BAD_INPUT, FAILED, REFUSED, complaint};
+use crate::accel::AccelChoice;
+use crate::args::RunArgs;
+use crate::attend::Started;
+use crate::exit::{self, BAD_INPUT, FAILED, REFUSED, complaint};
 use crate::images::Images;
 use crate::keeper::decide::RunStrategy;
 use crate::keeper::directory::{self, Starting};
 use crate::keeper::order::{Order, record_name};
-use crate::keeper::spawn::MACHINE_UID;
-use crate::keeper::{self};
+use crate::keeper::{self, identity};
 use crate::kept::Kept;
+use crate::output::{note, outln};
 use crate::places::{MachineId, Places};
 use crate::resolve::{self, Surroundings};
 use crate::subject::{self, Subject};
-use crate::{attend, explain, passage, ports};
+use crate::{attend, passage, ports, private};
 
 /// `garboard run FILE…`.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
+    private::by_default();
     let places = Places::of_caller(args.manifest.state_dir.as_deref())?;
     let subject = subject::find(&args.manifest)?;
     refuse_second(&places, &subject.id)?;
     if subject.strategy == RunStrategy::Halted {
-        eprintln!("garboard: {} is meant to stay off (runStrategy Halted); this start counts, once", subject.id);
+        note!("garboard: {} is meant to stay off (runStrategy Halted); this start counts, once", subject.id);
+    }
+    // Machines of other user IDs read their images in the one, and write to their scratch directories in the other.
+    for (passage, way_out) in [(&places.cache, "GARBOARD_CACHE_DIR"), (&places.state, "--state-dir")] {
+        private::make_passage(passage)
+            .with_context(|| format!("could not create {}; choose another place with {way_out}", passage.display()))?;
     }
     let order = decide(args, &places, &subject)?;
-    refuse_closed_directories(&places)?;
+    refuse_closed_directories(&places, order.machine_uid)?;
     // From here on Ctrl-C and SIGTERM mean: power the guest down, then leave.
     let signals = block_signals()?;
     start(&places, &order)?;
-    if args.detach { attend::started(&places, &order, &signals) } else { attend::attend(&places, &order, &signals) }
+    if !args.detach {
+        return attend::attend(&places, &order, &signals);
+    }
+    match attend::started(&places, &order, &signals)? {
+        Started::Ended(code) => Ok(code),
+        Started::Runs => outln!("{} was started", subject.id).map(|()| exit::OK),
+    }
 }
 
 /// A machine has one QEMU. What a dead keeper left is cleared away first.
@@ -71,15 +86,37 @@ fn start(places: &Places, order: &Order) -> anyhow::Result<()> {
     started
 }
 
+/// Starts a machine that was stopped with the order that it had. Its next record begins now, and what it keeps is what its last
+/// run has left.
+pub(crate) fn again(places: &Places, mut order: Order) -> anyhow::Result<()> {
+    private::by_default();
+    let id = order.id();
+    refuse_second(places, &id)?;
+    let records = order.record.parent().map_or_else(|| places.records(&id), Path::to_path_buf);
+    order.record = records.join(record_name());
+    order.stored = match &order.kept {
+        Some(file) => crate::kept::read(file)?,
+        None => order.stored,
+    };
+    refuse_closed_directories(places, order.machine_uid)?;
+    let signals = block_signals()?;
+    start(places, &order)?;
+    match attend::started(places, &order, &signals)? {
+        Started::Runs => Ok(()),
+        Started::Ended(_) => Err(complaint(FAILED, format!("{id} was stopped again before its guest ran"))),
+    }
+}
+
 fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<Order> {
     let facts = crate::host::facts(args.manifest.qemu.as_deref())?;
-    judge_accelerator(&facts, args.manifest.accel)?;
-    let facts = explain::with_choice(facts, args.manifest.accel);
+    if Asked::of(subject.vmi.metadata.annotations.as_ref()).is_none() {
+        judge_accelerator(&facts, args.manifest.accel)?;
+    }
     tell_user(&facts);
     let images = Images::new(places, &args.manifest.images);
     let around = Surroundings { documents: &subject.documents, images: &images, places };
     let options = PlanOptions {
-        emulation: if args.manifest.accel == AccelChoice::Kvm { Emulation::Forbid } else { Emulation::Allow },
+        accelerator: args.manifest.accel.into(),
         forwards: ports::parse_all(&args.manifest.publish)?,
         ..PlanOptions::default()
     };
@@ -95,6 +132,7 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
         name: id.name.clone(),
         uid: subject.vmi.metadata.uid.clone().unwrap_or_default(),
         machine: places.machine(id),
+        machine_uid: if nix::unistd::geteuid().is_root() { Some(identity::of(places, id)?) } else { None },
         record: places.records(id).join(record_name()),
         scratch: places.scratch(id),
         vmi: serde_json::to_value(&subject.vmi)?,
@@ -137,7 +175,7 @@ fn judge_accelerator(facts: &HostFacts, choice: AccelChoice) -> anyhow::Result<(
             Err(complaint(FAILED, format!("--accel kvm: {why}; {mend}")))
         }
         (AccelChoice::Auto, _) => {
-            eprintln!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
+            note!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
             Ok(())
         }
     }
@@ -150,14 +188,12 @@ fn tell_user(facts: &HostFacts) {
     }
     if let Err(errno) = garboard_host::namespaces::user() {
         let why = errno.desc();
-        eprintln!(
+        note!(
             "garboard: this user may not make namespaces ({why}): the machine has none of its own; see `garboard doctor`"
         );
     }
     if facts.cgroup == CgroupVersion::Unavailable {
-        eprintln!(
-            "garboard: no control group is delegated to this user: limits are not applied; see `garboard doctor`"
-        );
+        note!("garboard: no control group is delegated to this user: limits are not applied; see `garboard doctor`");
     }
 }
 
@@ -185,17 +221,14 @@ fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<c
 const ELSEWHERE: &str = "choose another place with GARBOARD_RUNTIME_DIR";
 
 fn make_directories(places: &Places, order: &Order) -> anyhow::Result<Starting> {
-    use std::os::unix::fs::DirBuilderExt;
-    // Others may pass through to a socket they were given, and see nothing.
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true).mode(0o711);
-    let longest = order.shared().join(garboard_protocol::paths::LAST_RESORT_MONITOR_SOCKET);
+    let longest = order.layout().supervisor().join(garboard_protocol::paths::LAST_RESORT_MONITOR_SOCKET);
     if longest.as_os_str().len() > garboard_protocol::paths::MAX_SOCKET_PATH_BYTES {
         let text = format!("the path {} is too long for a socket; {ELSEWHERE}, or a shorter name", longest.display());
         return Err(complaint(BAD_INPUT, text));
     }
     let create = |directory: &std::path::Path| {
-        builder.create(directory).with_context(|| format!("could not create {}; {ELSEWHERE}", directory.display()))
+        private::make_passage(directory)
+            .with_context(|| format!("could not create {}; {ELSEWHERE}", directory.display()))
     };
     create(&places.runtime)?;
     create(order.machine.parent().unwrap_or(&places.runtime))?;
@@ -206,13 +239,11 @@ fn make_directories(places: &Places, order: &Order) -> anyhow::Result<Starting> 
 }
 
 /// As root the machine's processes are another user's, who must get to its files and to our programs.
-fn refuse_closed_directories(places: &Places) -> anyhow::Result<()> {
-    if !nix::unistd::geteuid().is_root() {
-        return Ok(());
-    }
-    passage::check(&places.runtime, "the runtime directory", MACHINE_UID)?;
-    passage::check(&places.state.join("scratch"), "the state directory", MACHINE_UID)?;
-    passage::check(&keeper::spawn::program("garboard-launcher")?, "the program", MACHINE_UID)
+fn refuse_closed_directories(places: &Places, machine_uid: Option<u32>) -> anyhow::Result<()> {
+    let Some(uid) = machine_uid else { return Ok(()) };
+    passage::check(&places.runtime, "the runtime directory", uid)?;
+    passage::check(&places.state.join("scratch"), "the state directory", uid)?;
+    passage::check(&keeper::spawn::program("garboard-launcher")?, "the program", uid)
 }
 
 fn block_signals() -> anyhow::Result<SigSet> {

@@ -2,40 +2,57 @@
 
 use garboard_protocol::control::{ControlRequest, PauseReason, Status};
 
-use crate::args::MachineArgs;
+use crate::args::Machines;
 use crate::client::{self, Outcome};
 use crate::exit;
+use crate::output::outln;
 use crate::places::{MachineId, Places};
+use crate::several;
 
-/// `garboard pause`.
-pub(crate) fn pause(args: &MachineArgs) -> anyhow::Result<u8> {
-    settle(&args.machine, &ControlRequest::Pause, "paused", |status| status.paused == Some(PauseReason::PausedByUser))
+/// `garboard pause MACHINE…`.
+pub(crate) fn pause(args: &Machines) -> anyhow::Result<u8> {
+    each(args, |places, id| {
+        settle(places, id, &ControlRequest::Pause, "paused", |status| status.paused == Some(PauseReason::PausedByUser))
+    })
 }
 
-/// `garboard unpause`.
-pub(crate) fn unpause(args: &MachineArgs) -> anyhow::Result<u8> {
-    settle(&args.machine, &ControlRequest::Unpause, "running", |status| status.paused.is_none())
+/// `garboard unpause MACHINE…`.
+pub(crate) fn unpause(args: &Machines) -> anyhow::Result<u8> {
+    each(args, |places, id| settle(places, id, &ControlRequest::Unpause, "running", |status| status.paused.is_none()))
 }
 
-/// `garboard reset`.
-pub(crate) fn reset(args: &MachineArgs) -> anyhow::Result<u8> {
-    let before = client::status(&Places::of_caller(None)?, &args.machine)?.resets;
-    settle(&args.machine, &ControlRequest::Reset, "reset", move |status| status.resets > before)
+/// `garboard reset MACHINE…`.
+pub(crate) fn reset(args: &Machines) -> anyhow::Result<u8> {
+    each(args, |places, id| {
+        let before = client::status(places, id)?.resets;
+        settle(places, id, &ControlRequest::Reset, "reset", move |status| status.resets > before)
+    })
+}
+
+/// Does something with each machine that is named.
+pub(crate) fn each(
+    args: &Machines,
+    what: impl Fn(&Places, &MachineId) -> anyhow::Result<()> + Sync,
+) -> anyhow::Result<u8> {
+    let places = args.here.places()?;
+    let ids = args.machines.iter().map(|machine| args.here.id(machine)).collect::<anyhow::Result<Vec<_>>>()?;
+    several::each(&ids, |id| what(&places, id))
 }
 
 /// Asks, then waits until the machine is so.
-fn settle(id: &MachineId, request: &ControlRequest, word: &str, is_so: impl Fn(&Status) -> bool) -> anyhow::Result<u8> {
-    let places = Places::of_caller(None)?;
-    if client::request(&places, id, request)? == Outcome::AlreadySo {
-        println!("{id} is {word} already");
-        return Ok(exit::OK);
+fn settle(
+    places: &Places,
+    id: &MachineId,
+    request: &ControlRequest,
+    word: &str,
+    is_so: impl Fn(&Status) -> bool,
+) -> anyhow::Result<()> {
+    if client::request(places, id, request)? == Outcome::AlreadySo {
+        return outln!("{id} is {word} already");
     }
-    let last = client::watch(&places, id, |status| is_so(status) || status.ended.is_some())?;
+    let last = client::watch(places, id, |status| is_so(status) || status.ended.is_some())?;
     match last {
-        Some(status) if is_so(&status) => {
-            println!("{id} {word}");
-            Ok(exit::OK)
-        }
+        Some(status) if is_so(&status) => outln!("{id} {word}"),
         Some(status) => {
             let why = status.ended.map_or_else(|| "the supervisor went away".into(), |ended| ended.sentence);
             Err(exit::complaint(exit::REFUSED, format!("{id} was not {word}: {why}")))

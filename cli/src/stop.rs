@@ -1,4 +1,4 @@
-//! `garboard stop`: it returns once the machine is gone and nothing of it is left, whoever of its processes is dead.
+//! `garboard stop` and `garboard restart`. A stop returns once the machine is gone and nothing of it is left, whoever of its processes is dead.
 //!
 //! ```text
 //!   keeper alive ── wish that no run follows, ask the supervisor (one that hangs is replaced)
@@ -10,15 +10,19 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use garboard_protocol::control::{ControlRequest, StopMode};
 use nix::sys::signal::Signal;
 
-use crate::args::StopArgs;
+use crate::args::{RestartArgs, StopArgs};
 use crate::client;
 use crate::exit::{self, FAILED, complaint};
+use crate::keeper::order::Order;
 use crate::keeper::processes::{self, Part};
 use crate::keeper::{self, between, last_word};
+use crate::output::{note, outln};
 use crate::places::{MachineId, Places};
+use crate::simple;
 
 /// A request that was accepted and is forgotten by a supervisor that dies at that moment is made again after this.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
@@ -29,11 +33,39 @@ const MARGIN: Duration = Duration::from_secs(10);
 
 /// `garboard stop MACHINE`.
 pub(crate) fn run(args: &StopArgs) -> anyhow::Result<u8> {
-    let places = Places::of_caller(None)?;
-    let mode = if args.force { StopMode::Force } else { StopMode::Graceful { within_seconds: args.grace_period } };
-    stop_for_good(&places, &args.machine, mode)?;
-    println!("{} stopped", args.machine);
-    Ok(exit::OK)
+    let mode = mode(args.force, args.grace_period);
+    simple::each(&args.which, |places, id| {
+        stop_for_good(places, id, mode)?;
+        outln!("{id} stopped")
+    })
+}
+
+/// How it is asked for on the command line.
+pub(crate) fn mode(force: bool, grace_period: Option<u64>) -> StopMode {
+    if force { StopMode::Force } else { StopMode::Graceful { within_seconds: grace_period } }
+}
+
+/// `garboard restart MACHINE…`: each is stopped for good and started with the order that its keeper had.
+pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
+    let mode = mode(args.force, args.grace_period);
+    simple::each(&args.which, |places, id| {
+        let machine = places.machine(id);
+        if !machine.exists() {
+            let text = format!("there is no running machine {id}; start it with `garboard run FILE`");
+            return Err(complaint(exit::NOT_FOUND, text));
+        }
+        let order = order_of(&machine)?;
+        stop_for_good(places, id, mode)?;
+        crate::run::again(places, order)?;
+        outln!("{id} was started again")
+    })
+}
+
+/// What a machine's keeper was ordered to do.
+fn order_of(machine: &Path) -> anyhow::Result<Order> {
+    let path = machine.join(keeper::ORDER);
+    let bytes = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
+    serde_json::from_slice(&bytes).with_context(|| format!("{} is of another version of garboard", path.display()))
 }
 
 /// Ends a machine whatever its run strategy is; returns once nothing of it is left.
@@ -67,7 +99,7 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
             break;
         }
         if hangs {
-            eprintln!("garboard: the supervisor of {id} does not answer and is replaced; the guest does not notice");
+            note!("garboard: the supervisor of {id} does not answer and is replaced; the guest does not notice");
             processes::send(&processes::find(&machine, Part::Supervisor), Signal::SIGKILL);
         }
     }
@@ -122,7 +154,7 @@ fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Resul
     if let Err(error) = stop_by_supervisor(places, id, mode) {
         tracing::debug!(%error, "no supervisor stops the machine");
         match mode {
-            StopMode::Force => last_word::note_force(&places.shared(id)),
+            StopMode::Force => last_word::note_force(&places.layout(id)),
             StopMode::Graceful { within_seconds } => {
                 let grace =
                     within_seconds.map_or_else(|| keeper::grace(&machine), |seconds| Ok(Duration::from_secs(seconds)));

@@ -10,6 +10,7 @@ use crate::args::ManifestArgs;
 use crate::exit::{BAD_INPUT, complaint};
 use crate::keeper::decide::RunStrategy;
 use crate::manifest::{self, Document};
+use crate::output::note;
 use crate::places::MachineId;
 
 /// Namespace of the identifiers that are made from names: an instance made twice from the same manifest is the
@@ -36,7 +37,7 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
     let document = pick(&documents, args)?;
     let admission = review(&document.value, &ClusterConfig::default());
     for warning in &admission.warnings {
-        eprintln!("garboard: warning: {}: {warning}", document.origin);
+        note!("garboard: warning: {}: {warning}", document.origin);
     }
     let Some(object) = admission.object.filter(|_| admission.faults.is_empty()) else {
         let faults = admission.faults.iter().map(|fault| format!("{}: {fault}", document.origin));

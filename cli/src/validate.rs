@@ -1,21 +1,27 @@
-//! `garboard validate`: every mistake of every file, by the same code as admission.
+//! `garboard validate`: every mistake of every file, by the same code as admission. No object goes without a line: what is not
+//! judged here is named.
 
 use garboard_api::cluster::ClusterConfig;
 use garboard_api::fault::Fault;
 use garboard_api::validate::review;
 use serde::Serialize;
 
-use crate::args::{Output, ValidateArgs};
+use crate::args::ValidateArgs;
 use crate::exit::{self, BAD_INPUT, complaint};
 use crate::manifest::{self, Document};
+use crate::output::outln;
 
 /// The verdict on one document.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Verdict {
     origin: String,
+    api_version: String,
     kind: String,
     name: String,
+    /// Why nothing is said about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_judged: Option<&'static str>,
     faults: Vec<Fault>,
     warnings: Vec<String>,
 }
@@ -24,12 +30,9 @@ struct Verdict {
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
     let (documents, problems) = manifest::load_what_can_be(&args.files);
     let config = ClusterConfig::default();
-    let verdicts: Vec<Verdict> = documents.iter().filter_map(|document| judge(document, &config)).collect();
+    let verdicts: Vec<Verdict> = documents.iter().map(|document| judge(document, &config)).collect();
     let bad = verdicts.iter().filter(|verdict| !verdict.faults.is_empty()).count();
-    match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&verdicts)?),
-        Output::Text => verdicts.iter().for_each(print),
-    }
+    args.output.show(&verdicts, || verdicts.iter().flat_map(lines).try_for_each(|line| outln!("{line}")))?;
     if !problems.is_empty() {
         return Err(complaint(BAD_INPUT, problems.join("\n")));
     }
@@ -43,31 +46,89 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
     Ok(if bad == 0 { exit::OK } else { BAD_INPUT })
 }
 
-/// Objects of other kinds are the concern of whoever uses them, unless they claim to be of ours or say nothing.
-fn judge(document: &Document, config: &ClusterConfig) -> Option<Verdict> {
-    let claims_to_be_ours = document.value["apiVersion"].as_str().is_none_or(|group| group.starts_with("kubevirt.io/"));
-    if !document.is_machine() && (!claims_to_be_ours || document.is_given_to_machines()) {
-        return None;
-    }
-    let admission = review(&document.value, config);
-    Some(Verdict {
+fn judge(document: &Document, config: &ClusterConfig) -> Verdict {
+    let mut verdict = Verdict {
         origin: document.origin.clone(),
+        api_version: document.value["apiVersion"].as_str().unwrap_or_default().to_owned(),
         kind: document.kind().to_owned(),
         name: document.name().to_owned(),
-        faults: admission.faults,
-        warnings: admission.warnings.iter().map(ToString::to_string).collect(),
-    })
+        not_judged: not_judged(document),
+        faults: Vec::new(),
+        warnings: Vec::new(),
+    };
+    if verdict.not_judged.is_none() {
+        let admission = review(&document.value, config);
+        verdict.faults = admission.faults;
+        verdict.warnings = admission.warnings.iter().map(ToString::to_string).collect();
+    }
+    verdict
 }
 
-fn print(verdict: &Verdict) {
-    let Verdict { origin, kind, name, faults, warnings } = verdict;
-    for fault in faults {
-        println!("{origin}: {kind} {name}: {fault}");
+/// Why a document is somebody else's to judge. What is of a group of KubeVirt, what is called a machine and what does not say
+/// what it is are ours: what of these no cluster with Garboard takes is refused here as well.
+fn not_judged(document: &Document) -> Option<&'static str> {
+    if document.is_given_to_machines() {
+        return Some("the API server judges it");
     }
-    for warning in warnings {
-        println!("{origin}: {kind} {name}: warning: {warning}");
+    let group = document.value["apiVersion"].as_str()?.split_once('/').map_or("", |(group, _)| group);
+    let is_of_kubevirt = group == "kubevirt.io" || group.ends_with(".kubevirt.io");
+    match group {
+        _ if document.is_machine() => None,
+        "cdi.kubevirt.io" => Some("CDI judges it"),
+        _ if is_of_kubevirt => None,
+        "" if document.kind().is_empty() => None,
+        _ => Some("it is not of a group of KubeVirt"),
     }
-    if faults.is_empty() {
-        println!("{origin}: {kind} {name}: ok");
+}
+
+/// What a person reads of it.
+fn lines(verdict: &Verdict) -> Vec<String> {
+    let Verdict { origin, kind, name, faults, warnings, not_judged, .. } = verdict;
+    let mut lines: Vec<String> = faults.iter().map(|fault| format!("{origin}: {kind} {name}: {fault}")).collect();
+    lines.extend(warnings.iter().map(|warning| format!("{origin}: {kind} {name}: warning: {warning}")));
+    match not_judged {
+        Some(why) => lines.push(format!("{origin}: {kind} {name}: not judged: {why}")),
+        None if faults.is_empty() => lines.push(format!("{origin}: {kind} {name}: ok")),
+        None => {}
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_object_is_judged_or_named() {
+        let table = [
+            ("pool.kubevirt.io/v1beta1", "VirtualMachinePool", "not supported"),
+            ("instancetype.kubevirt.io/v1beta1", "VirtualMachineInstancetype", "not supported"),
+            ("snapshot.kubevirt.io/v1beta1", "VirtualMachineSnapshot", "not supported"),
+            ("migrations.kubevirt.io/v1alpha1", "MigrationPolicy", "not supported"),
+            ("kubevirt.io/v1", "VirtualMachineInstanceReplicaSet", "not supported"),
+            ("kubevirt.io/v2", "VirtualMachine", "apiVersion"),
+            ("example.org/v1", "VirtualMachine", "kubevirt.io/v1"),
+            ("future.kubevirt.io/v1", "Something", "not supported"),
+            ("cdi.kubevirt.io/v1beta1", "DataVolume", "not judged: CDI"),
+            ("v1", "Secret", "not judged: the API server"),
+            ("k8s.cni.cncf.io/v1", "NetworkAttachmentDefinition", "not judged: it is not of a group of KubeVirt"),
+        ];
+        for (version, kind, expected) in table {
+            let value = json!({"apiVersion": version, "kind": kind, "metadata": {"name": "a"}});
+            let verdict = judge(&Document { origin: "x.yaml".into(), value }, &ClusterConfig::default());
+            let text = lines(&verdict).join("\n");
+            assert!(text.starts_with(&format!("x.yaml: {kind} a: ")) && text.contains(expected), "{text}");
+            assert_eq!(verdict.faults.is_empty(), expected.starts_with("not judged"), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_say_what_it_is_is_refused() {
+        for value in [json!({}), json!({"kind": "Machine"}), json!(null)] {
+            let verdict = judge(&Document { origin: "x.yaml".into(), value }, &ClusterConfig::default());
+            assert!(!verdict.faults.is_empty(), "{verdict:?}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use garboard_api::quantity::Quantity;
 use garboard_api::v1::VirtualMachineInstance;
-use garboard_launcher::plan::is_opened_read_only;
+use garboard_plan::is_opened_read_only;
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Access, Dir, Direct, Expected, Opening, Sharing, open_disk};
 use serde::Deserialize;

@@ -1,21 +1,23 @@
 //! What every reconciler works with.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::api::PostParams;
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::EventType;
 use kube::runtime::utils::Backoff;
 use tokio::sync::watch;
 
+use crate::durations::Reconciles;
+use crate::events::Events;
 use crate::settings::Settings;
+use crate::stores::Unreadable;
 
 /// The name under which the controller writes fields: server-side apply keeps each writer's fields apart.
 pub const FIELD_MANAGER: &str = "garboard-controller";
-
-/// Everything is looked at again after this long, whatever was missed.
-pub const SAFETY_NET: Duration = Duration::from_secs(300);
 
 /// Pauses between attempts to open watches again. Those of `kube` grow to half a minute and more, in which a controller
 /// hears nothing although the API server has come back; there are two controllers in a cluster, not a thousand.
@@ -55,35 +57,33 @@ pub struct Context {
     /// The API server.
     pub client: Client,
     /// Events for people.
-    pub recorder: Recorder,
+    pub events: Events,
     /// Image of both containers of a launcher pod.
     pub launcher_image: String,
     /// The cluster's settings.
     pub settings: watch::Receiver<Settings>,
     /// The namespace Garboard is installed in.
     pub namespace: String,
+    /// How long reconciliations took.
+    pub reconciles: Arc<Reconciles>,
 }
 
 impl Context {
-    /// A context that speaks as this controller.
-    #[must_use]
-    pub fn new(client: Client, launcher_image: String, settings: watch::Receiver<Settings>, namespace: String) -> Self {
-        let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: None };
-        Self { recorder: Recorder::new(client.clone(), reporter), client, launcher_image, settings, namespace }
+    /// A context that speaks as this controller. The future writes its events.
+    pub fn new(
+        client: Client,
+        launcher_image: String,
+        settings: watch::Receiver<Settings>,
+        namespace: String,
+    ) -> (Self, impl Future<Output = ()> + Send) {
+        let (events, publishing) = Events::new(client.clone());
+        let reconciles = Arc::default();
+        (Self { client, events, launcher_image, settings, namespace, reconciles }, publishing)
     }
 
-    /// Tells people what was done about an object. An event is a courtesy: one that is lost changes nothing.
-    pub async fn tell(&self, regarding: &ObjectReference, kind: EventType, (reason, note): (&str, String)) {
-        let event = Event {
-            type_: kind,
-            reason: reason.to_owned(),
-            note: Some(note),
-            action: "Reconcile".to_owned(),
-            secondary: None,
-        };
-        if let Err(error) = self.recorder.publish(&event, regarding).await {
-            tracing::debug!(%error, "an event was lost");
-        }
+    /// Tells people what was done about an object; does not wait.
+    pub fn tell(&self, regarding: &ObjectReference, kind: EventType, news: (&str, String)) {
+        self.events.tell(regarding, kind, news);
     }
 }
 
@@ -106,10 +106,16 @@ pub enum ReconcileError {
         sentence: String,
     },
     /// Somebody wrote the object after it was looked at.
-    #[error("the object has changed meanwhile")]
+    #[error("the object was changed in the meantime; the controller tries again")]
     Overtaken,
+    /// What is stored cannot be read by this release.
+    #[error(transparent)]
+    Unreadable(#[from] Unreadable),
+    /// A fault of this program. Only the work on this object has ended.
+    #[error("the controller panicked while it worked on the object; its log has more")]
+    Panicked,
     /// An object of the API server without a name or namespace.
-    #[error("an object came without {what}")]
+    #[error("the API server sent an object without {what}")]
     Incomplete {
         /// What is missing.
         what: &'static str,
@@ -117,29 +123,49 @@ pub enum ReconcileError {
 }
 
 impl ReconcileError {
-    /// How long to wait before the object is looked at again.
+    /// How long to wait before the object is looked at again: the first time, and at most. The watches deliver what changes
+    /// meanwhile.
     #[must_use]
-    pub fn pause(&self) -> Duration {
+    pub fn pauses(&self) -> (Duration, Duration) {
+        const OVERTAKEN: Duration = Duration::from_millis(50);
+        let seconds = Duration::from_secs;
         match self {
-            Self::Overtaken => Duration::from_millis(50),
+            Self::Overtaken => (OVERTAKEN, seconds(5)),
             // Who refuses a thing refuses it again; something else has to change first.
-            Self::Api { .. } if self.refusal().is_some() => Duration::from_secs(10),
-            Self::Refused { .. } => Duration::from_secs(10),
-            Self::Api { .. } | Self::Incomplete { .. } => Duration::from_secs(2),
+            Self::Api { .. } if self.is_refused() => (seconds(5), seconds(60)),
+            Self::Refused { .. } => (seconds(5), seconds(60)),
+            Self::Unreadable(_) | Self::Panicked => (seconds(10), seconds(600)),
+            Self::Api { .. } | Self::Incomplete { .. } => (seconds(1), seconds(30)),
         }
     }
 
-    /// Why a thing cannot be had: the API server's words, if it was asked and refused, or our own.
+    /// The first of its pauses, for what is looked at one by one.
     #[must_use]
-    pub fn refusal(&self) -> Option<&str> {
-        if let Self::Refused { sentence } = self {
-            return Some(sentence);
+    pub fn pause(&self) -> Duration {
+        self.pauses().0
+    }
+
+    fn is_refused(&self) -> bool {
+        matches!(self, Self::Api { source, .. }
+            if matches!(source.as_ref(), kube::Error::Api(status) if (400..500).contains(&status.code)))
+    }
+
+    /// Why a thing could not be had, for the object and its events: the API server's words, whether it refused or could not
+    /// answer, or our own. Nothing if another writer was faster.
+    #[must_use]
+    pub fn sentence(&self) -> Option<String> {
+        match self {
+            Self::Refused { sentence } => Some(sentence.clone()),
+            Self::Api { source, .. } => {
+                let kube::Error::Api(status) = source.as_ref() else {
+                    return Some(ErrorChain(source.as_ref()).to_string());
+                };
+                let said =
+                    if status.message.is_empty() { format!("status {}", status.code) } else { status.message.clone() };
+                Some(said).filter(|_| !status.is_conflict())
+            }
+            Self::Overtaken | Self::Unreadable(_) | Self::Panicked | Self::Incomplete { .. } => None,
         }
-        let Self::Api { source, .. } = self else { return None };
-        let kube::Error::Api(status) = source.as_ref() else { return None };
-        // 409: somebody was faster.
-        let is_refused = (400..500).contains(&status.code) && !status.is_conflict();
-        is_refused.then_some(status.message.as_str())
     }
 
     /// Whether it is worth a line in the log.
@@ -163,6 +189,21 @@ pub fn while_trying(action: &'static str) -> impl FnOnce(kube::Error) -> Reconci
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn api(code: u16, message: &str) -> ReconcileError {
+        let status = kube::core::Status { code, message: message.to_owned(), ..kube::core::Status::default() };
+        while_trying("create the pod")(kube::Error::Api(status.boxed()))
+    }
+
+    #[test]
+    fn whatever_the_api_server_says_is_told_but_that_another_writer_was_faster() {
+        let unavailable = "Internal error occurred: failed calling webhook \"istio\"";
+        assert_eq!(api(500, unavailable).sentence().as_deref(), Some(unavailable));
+        assert_eq!(api(403, "exceeded quota").sentence().as_deref(), Some("exceeded quota"));
+        assert_eq!(api(503, "").sentence().as_deref(), Some("status 503"));
+        let conflict = kube::core::Status { code: 409, reason: "Conflict".to_owned(), ..kube::core::Status::default() };
+        assert_eq!(while_trying("write")(kube::Error::Api(conflict.boxed())).sentence(), None);
+    }
 
     #[test]
     fn a_broken_watch_is_tried_again_soon_however_long_it_was_broken() {

@@ -1,18 +1,21 @@
-//! What the kubelet asks: `/healthz` answers 200 as long as the process serves at all, `/readyz` once the webhooks do.
+//! What the kubelet asks: `/healthz` answers 200 as long as the process serves at all, `/readyz` once the webhooks do. And
+//! `/debug/reconciles`, which tells how long reconciliations took ([`crate::durations`]).
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-use axum::Router;
 use axum::http::StatusCode;
 use axum::routing::get;
+use axum::{Json, Router};
 
+use crate::durations::Reconciles;
 use crate::webhook::Gate;
 
 /// Serves until the process ends.
 ///
 /// # Errors
 /// The address cannot be listened at.
-pub async fn serve(address: SocketAddr, webhooks: Gate) -> std::io::Result<()> {
+pub async fn serve(address: SocketAddr, webhooks: Gate, reconciles: Arc<Reconciles>) -> std::io::Result<()> {
     let ready = move || {
         let is_ready = *webhooks.borrow();
         async move {
@@ -23,6 +26,10 @@ pub async fn serve(address: SocketAddr, webhooks: Gate) -> std::io::Result<()> {
             }
         }
     };
-    let routes = Router::new().route("/healthz", get(|| async { "ok" })).route("/readyz", get(ready));
+    let told = move || std::future::ready(Json(reconciles.told()));
+    let routes = Router::new()
+        .route("/healthz", get(|| async { "ok" }))
+        .route("/readyz", get(ready))
+        .route("/debug/reconciles", get(told));
     axum::serve(tokio::net::TcpListener::bind(address).await?, routes).await
 }

@@ -5,7 +5,7 @@
 //!        ▲ status                                        ▲ status: scheduling here, the running guest by the node agent
 //! ```
 //!
-//! Each reconciler is three files: `observe` asks the API server, `decide` is pure and sees nothing but what was observed,
+//! Each reconciler is three files: `observe` looks into the stores (`stores`) and asks the API server for what is not in them, `decide` is pure and sees nothing but what was observed,
 //! `apply` does what was decided. What is decided can be printed, compared and tested without a cluster. Nothing here
 //! looks into a guest or a node: that is the launcher's and the node agent's.
 //!
@@ -16,12 +16,19 @@
 pub mod certificates;
 pub mod context;
 pub mod data_volumes;
+pub mod durations;
+pub mod events;
 pub mod health;
 pub mod kubevirt;
 pub mod lease;
 pub mod pod;
+pub mod reconciler;
+pub mod reconcilers;
 pub mod settings;
+pub mod stores;
 pub mod time;
+pub mod unread;
+pub mod unreadable;
 pub mod vm;
 pub mod vmi;
 pub mod webhook;

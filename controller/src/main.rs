@@ -1,16 +1,27 @@
 //! `garboard-controller`: wiring only.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use garboard_api::cluster::Emulation;
 use garboard_controller::context::Context;
 use garboard_controller::lease::Candidate;
-use garboard_controller::settings::{self, Settings};
-use garboard_controller::{certificates, health, kubevirt, vm, vmi, webhook};
-use garboard_launcher::vm::Chain;
+use garboard_controller::reconciler::contained;
+use garboard_controller::settings::{self, Settings, Unsaid};
+use garboard_controller::{certificates, health, kubevirt, reconcilers, webhook};
+use garboard_protocol::causes::ErrorChain;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
+use tracing_subscriber::Layer;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Reading and writing JSON is most of what the controller does, and most of that is to allocate (docs/benchmarks.md).
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// The controller of Garboard: admits what is written to its kinds, makes VirtualMachineInstances of VirtualMachines, and
 /// pods of them.
@@ -20,6 +31,10 @@ struct Args {
     /// Image of the two containers of each launcher pod.
     #[arg(long, env = "GARBOARD_LAUNCHER_IMAGE")]
     launcher_image: String,
+    /// When a node pulls that image, unless a KubeVirt object says: Always, IfNotPresent or Never.
+    #[arg(long, env = "GARBOARD_LAUNCHER_PULL_POLICY", default_value = "IfNotPresent",
+        value_parser = ["Always", "IfNotPresent", "Never"])]
+    launcher_pull_policy: String,
     /// Interpret vCPUs (useEmulation) as long as no KubeVirt object says.
     #[arg(long, env = "GARBOARD_EMULATION")]
     emulation: bool,
@@ -39,7 +54,9 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
+    let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
+    let lines = lines.with_filter(garboard_cluster::log::discreet());
+    tracing_subscriber::registry().with(lines).with(LevelFilter::INFO).init();
     // One provider for the whole process, before the first connection.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match run(Args::parse()).await {
@@ -52,26 +69,34 @@ async fn main() -> ExitCode {
 }
 
 async fn run(args: Args) -> Result<(), String> {
-    let no_server = |error| format!("there is no way to an API server: {}", Chain(&error));
-    let client = garboard_apiserver::client().await.map_err(no_server)?;
+    // Every machine may have an admission request of its own under way, and the usual limit is for interactive programs.
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("no limits: {error}"))?;
+    if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most) {
+        tracing::warn!(%error, "the limit of open files stays as it is");
+    }
+    let no_server = |error| format!("there is no way to an API server: {}", ErrorChain(&error));
+    let client = garboard_cluster::client().await.map_err(no_server)?;
     let emulation = if args.emulation { Emulation::Permitted } else { Emulation::Refused };
-    let (sender, settings) = watch::channel(Settings::of([], emulation));
+    let unsaid = Unsaid { emulation, image_pull_policy: args.launcher_pull_policy };
+    let (sender, settings) = watch::channel(Settings::of([], &args.namespace, &unsaid));
     let (first, listed) = oneshot::channel();
-    let following = settings::follow(client.clone(), emulation, sender, first);
-    let context = Context::new(client, args.launcher_image, settings, args.namespace);
+    let following = settings::follow(client.clone(), &args.namespace, unsaid, sender, first);
+    let (context, publishing) = Context::new(client, args.launcher_image, settings, args.namespace.clone());
+    tokio::spawn(publishing);
     let (ready, gate) = watch::channel(false);
     let mut candidate = Candidate::new(&context, args.identity);
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("no signals: {error}"))?;
     tracing::info!("the controller runs");
     let ended = tokio::select! {
-        outcome = health::serve(args.health, gate) => Err(format!("the kubelet cannot be answered: {outcome:?}")),
+        outcome = health::serve(args.health, gate, context.reconciles.clone()) => Err(format!("the kubelet cannot be answered: {outcome:?}")),
         outcome = webhook::run(context.clone(), args.webhooks, ready) => Err(format!("no webhooks: {outcome:?}")),
         () = following => Err("the settings cannot be followed any more".to_owned()),
-        () = lead(&mut candidate, &context, listed) => Err("nobody reconciles any more".to_owned()),
+        () = lead(&mut candidate, &context, listed) => Err("the reconcilers have ended".to_owned()),
         _ = terminate.recv() => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),
     };
-    candidate.release().await;
+    // The kubelet does not wait for long.
+    let _ = tokio::time::timeout(Duration::from_secs(5), candidate.release()).await;
     ended
 }
 
@@ -83,10 +108,9 @@ async fn lead(candidate: &mut Candidate, context: &Context, settings: oneshot::R
         let won = candidate.win().await;
         tokio::select! {
             () = candidate.lose(won) => {}
-            () = certificates::run(context.clone()) => {}
-            () = kubevirt::run(context.clone()) => {}
-            () = vm::run(context.clone()) => {}
-            () = vmi::run(context.clone()) => {}
+            () = contained("certificates", || certificates::run(context.clone())) => {}
+            () = contained("the KubeVirt object", || kubevirt::run(context.clone())) => {}
+            () = contained("machines", || reconcilers::run(context.clone())) => {}
         }
     }
 }

@@ -1,36 +1,54 @@
 //! The settings of the cluster as its KubeVirt object has them, kept up to date while the process runs.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::StreamExt;
 use garboard_api::ClusterConfig;
 use garboard_api::cluster::{Emulation, seniority};
 use garboard_api::v1::{KubeVirt, KubeVirtCertificateRotateStrategy, said};
+use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource};
 use tokio::sync::{oneshot, watch as channel};
 
-/// The settings, and the object they are from.
+/// What counts where no KubeVirt object says otherwise: how the controller was started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unsaid {
+    /// What a guest does on a node without KVM, as long as there is no object at all.
+    pub emulation: Emulation,
+    /// When a node pulls the image of launcher pods: `Always`, `IfNotPresent` or `Never`.
+    pub image_pull_policy: String,
+}
+
+/// The settings, and the object they are from. Every reconciliation and every admission request has a copy: it is a cheap one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// The object, if there is one.
-    pub object: Option<KubeVirt>,
+    pub object: Option<Arc<KubeVirt>>,
     /// What admission, defaults and plans ask for.
-    pub config: ClusterConfig,
+    pub config: Arc<ClusterConfig>,
+    image_pull_policy: String,
 }
 
 impl Settings {
-    /// The settings that follow from all KubeVirt objects: the oldest counts. `emulation` is what counts without any.
+    /// The settings that follow from the KubeVirt objects: of those in the installation's namespace the oldest counts. Who
+    /// may write to another namespace alone decides nothing for the cluster. `unsaid` is what counts without any.
     #[must_use]
-    pub fn of<'a>(objects: impl IntoIterator<Item = &'a KubeVirt>, emulation: Emulation) -> Self {
-        let object = objects.into_iter().min_by_key(|object| seniority(&object.metadata)).cloned();
+    pub fn of<'a>(objects: impl IntoIterator<Item = &'a KubeVirt>, namespace: &str, unsaid: &Unsaid) -> Self {
+        let own = objects.into_iter().filter(|object| object.metadata.namespace.as_deref() == Some(namespace));
+        let object = own.min_by_key(|object| seniority(&object.metadata)).cloned();
         let written = serde_json::to_value(&object).unwrap_or_default();
         let mut config = ClusterConfig::from_kubevirt(&written);
         if object.is_none() {
-            config.emulation = emulation;
+            config.emulation = unsaid.emulation;
         }
-        Self { object, config }
+        let spec = object.as_ref().map(|object| &object.spec);
+        let of_launchers = spec.and_then(|spec| said(&spec.configuration.as_ref()?.image_pull_policy));
+        let written = of_launchers.or_else(|| said(&spec?.image_pull_policy));
+        let image_pull_policy = written.unwrap_or(&unsaid.image_pull_policy).to_owned();
+        Self { object: object.map(Arc::new), config: Arc::new(config), image_pull_policy }
     }
 
     /// How long certificates live.
@@ -42,19 +60,20 @@ impl Settings {
     /// When a node pulls the image of launcher pods.
     #[must_use]
     pub fn image_pull_policy(&self) -> &str {
-        let written = self.object.as_ref().and_then(|object| said(&object.spec.image_pull_policy));
-        written.unwrap_or("IfNotPresent")
+        &self.image_pull_policy
     }
 }
 
-/// Watches the KubeVirt objects until the process ends. `first` hears when the settings are those of the cluster.
+/// Watches the KubeVirt objects of the installation's namespace until the process ends. `first` hears when the settings are
+/// those of the cluster.
 pub async fn follow(
     client: Client,
-    emulation: Emulation,
+    namespace: &str,
+    unsaid: Unsaid,
     settings: channel::Sender<Settings>,
     first: oneshot::Sender<()>,
 ) {
-    let objects: Api<KubeVirt> = Api::all(client);
+    let objects: Api<DeserializeGuard<KubeVirt>> = Api::namespaced(client, namespace);
     let mut events = std::pin::pin!(watch(objects, watcher::Config::default()).default_backoff());
     let mut known: BTreeMap<String, KubeVirt> = BTreeMap::new();
     let mut listed: BTreeMap<String, KubeVirt> = BTreeMap::new();
@@ -64,17 +83,26 @@ pub async fn follow(
         let is_complete = matches!(event, Ok(Event::InitDone | Event::Apply(_) | Event::Delete(_)));
         match event {
             Ok(Event::Init) => listed.clear(),
-            Ok(Event::InitApply(object)) => drop(listed.insert(uid(&object), object)),
+            Ok(Event::InitApply(object)) => listed.extend(readable(object).map(|object| (uid(&object), object))),
             Ok(Event::InitDone) => known = std::mem::take(&mut listed),
-            Ok(Event::Apply(object)) => drop(known.insert(uid(&object), object)),
-            Ok(Event::Delete(object)) => drop(known.remove(&uid(&object))),
+            Ok(Event::Apply(object)) => known.extend(readable(object).map(|object| (uid(&object), object))),
+            Ok(Event::Delete(object)) => drop(known.remove(object.meta().uid.as_deref().unwrap_or_default())),
             Err(error) => tracing::warn!(%error, "the settings cannot be read; those that are known count"),
         }
         if is_complete {
-            publish(&settings, Settings::of(known.values(), emulation));
+            publish(&settings, Settings::of(known.values(), namespace, &unsaid));
             let _ = first.take().map(|first| first.send(()));
         }
     }
+}
+
+/// One that cannot be read does not count, and keeps no other from it; what was last read of it does.
+fn readable(object: DeserializeGuard<KubeVirt>) -> Option<KubeVirt> {
+    let unreadable = |problem: InvalidObject| {
+        let name = problem.metadata.name;
+        tracing::warn!(name, problem = problem.error, "a KubeVirt object cannot be read");
+    };
+    object.0.map_err(unreadable).ok()
 }
 
 /// A status that changes is no change of settings.
@@ -102,19 +130,67 @@ mod tests {
 
     fn object(name: &str, created: &str, emulation: bool) -> KubeVirt {
         serde_json::from_value(json!({
-            "metadata": {"name": name, "creationTimestamp": created},
+            "metadata": {"name": name, "namespace": "garboard", "creationTimestamp": created},
             "spec": {"configuration": {"developerConfiguration": {"useEmulation": emulation}}},
         }))
         .unwrap()
     }
 
+    fn unsaid(emulation: Emulation) -> Unsaid {
+        Unsaid { emulation, image_pull_policy: "Never".to_owned() }
+    }
+
+    #[test]
+    fn images_of_launchers_are_pulled_as_the_object_says_or_else_the_argument() {
+        let mut object = object("a", "2026-01-01T00:00:00Z", false);
+        let policy = |object: &KubeVirt| {
+            Settings::of([object], "garboard", &unsaid(Emulation::Refused)).image_pull_policy().to_owned()
+        };
+        assert_eq!(policy(&object), "Never");
+        object.spec.image_pull_policy = Some("Always".to_owned());
+        assert_eq!(policy(&object), "Always");
+    }
+
+    #[test]
+    fn the_configuration_says_when_images_are_pulled_before_the_installation_does() {
+        let policy = |spec: serde_json::Value| {
+            let mut kubevirt = object("a", "2026-01-01T00:00:00Z", false);
+            kubevirt.spec = serde_json::from_value(spec).unwrap();
+            Settings::of([&kubevirt], "garboard", &unsaid(Emulation::Refused)).image_pull_policy().to_owned()
+        };
+        let both = json!({"imagePullPolicy": "Never", "configuration": {"imagePullPolicy": "Always"}});
+        assert_eq!(policy(both), "Always");
+        assert_eq!(policy(json!({"imagePullPolicy": "Never", "configuration": {"imagePullPolicy": ""}})), "Never");
+        assert_eq!(policy(json!({})), "Never", "as the controller was started");
+    }
+
     #[test]
     fn the_oldest_object_counts_and_without_any_the_argument() {
         let (old, new) = (object("b", "2026-01-01T00:00:00Z", true), object("a", "2026-01-02T00:00:00Z", false));
-        let settings = Settings::of([&new, &old], Emulation::Refused);
-        assert_eq!(settings.object.unwrap().metadata.name.as_deref(), Some("b"));
+        let of =
+            |objects: &[&KubeVirt], emulation| Settings::of(objects.iter().copied(), "garboard", &unsaid(emulation));
+        let settings = of(&[&new, &old], Emulation::Refused);
+        assert_eq!(settings.object.as_ref().unwrap().metadata.name.as_deref(), Some("b"));
         assert_eq!(settings.config.emulation, Emulation::Permitted);
-        assert_eq!(Settings::of([&new], Emulation::Permitted).config.emulation, Emulation::Refused);
-        assert_eq!(Settings::of([], Emulation::Permitted).config.emulation, Emulation::Permitted);
+        assert_eq!(of(&[&new], Emulation::Permitted).config.emulation, Emulation::Refused);
+        assert_eq!(of(&[], Emulation::Permitted).config.emulation, Emulation::Permitted);
+    }
+
+    #[test]
+    fn an_object_of_another_namespace_never_counts() {
+        let (mut theirs, ours) =
+            (object("a", "2026-01-01T00:00:00Z", true), object("b", "2026-01-02T00:00:00Z", false));
+        theirs.metadata.namespace = Some("tenant".to_owned());
+        let settings = Settings::of([&theirs, &ours], "garboard", &unsaid(Emulation::Refused));
+        assert_eq!(settings.object.unwrap().metadata.name.as_deref(), Some("b"));
+        let alone = Settings::of([&theirs], "garboard", &unsaid(Emulation::Refused));
+        assert_eq!((alone.object, alone.config.emulation), (None, Emulation::Refused));
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_read_does_not_count() {
+        let read = |object: serde_json::Value| readable(serde_json::from_value(object).unwrap());
+        assert!(read(json!({"metadata": {"name": "a"}, "spec": {"configuration": 5}})).is_none());
+        assert!(read(json!({"metadata": {"name": "a"}, "spec": {}})).is_some());
     }
 }

@@ -16,3 +16,21 @@ pub fn stamp(at: Timestamp) -> Time {
 pub fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or(Duration::ZERO)
 }
+
+/// A pause with up to a quarter more or less, by chance: what began together does not go on in step.
+#[must_use]
+pub fn spread(pause: Duration, chance: u64) -> Duration {
+    let thousandths = u32::try_from(chance % 501).unwrap_or(250) + 750;
+    pause * thousandths / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_is_spread_by_a_quarter() {
+        let seconds = |chance| spread(Duration::from_secs(300), chance).as_secs();
+        assert_eq!([seconds(0), seconds(250), seconds(500)], [225, 300, 375]);
+    }
+}

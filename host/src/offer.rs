@@ -1,15 +1,16 @@
 //! What a node offers to machines: what its labels are made of.
 //!
 //! As with a plan nothing is inferred. QEMU says which models it can give a guest on this processor, under the accelerator
-//! that guests get here: KVM where it really runs guests, else QEMU's translator.
+//! that guests get here: KVM where it runs guests, slowly or not, else QEMU's translator.
 
 use std::collections::BTreeSet;
 
-use garboard_machine::facts::KvmState;
+use garboard_machine::facts::KvmFacts;
 use garboard_machine::features::Accelerator;
 use kvm_ioctls::{Cap, Kvm};
 use serde::{Deserialize, Serialize};
 
+use crate::kvm;
 use crate::qemu::{self, QemuBinary, QemuError};
 use crate::survey::{GatherError, GatherOptions, Survey};
 
@@ -45,12 +46,15 @@ const HYPERV: [(Cap, &str); 5] = [
     (Cap::HypervSynic2, "synic2"),
 ];
 
-/// What a node offers.
+/// What a node offers. Written by the launcher's image and read by the agent's, which may be of another release.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeOffer {
     /// What runs guests here.
     pub accelerator: Accelerator,
+    /// What KVM is worth here; nothing in what an older build wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kvm: Option<KvmFacts>,
     /// Machine types, aliases among them.
     pub machines: BTreeSet<String>,
     /// CPU models of which a guest gets every feature.
@@ -74,21 +78,31 @@ impl NodeOffer {
     /// There is no usable QEMU, or `/proc` cannot be read.
     pub fn gather(options: &GatherOptions) -> Result<Self, GatherError> {
         let survey = Survey::take(options)?;
-        let native = survey.kvm.state() == KvmState::Native;
-        let accelerator = if native { Accelerator::Kvm } else { Accelerator::Tcg };
+        let state = survey.kvm.state();
+        let has_kvm = state.runs_guests();
+        let accelerator = if has_kvm { Accelerator::Kvm } else { Accelerator::Tcg };
         let qemu = survey.qemu?;
         let binary = QemuBinary::locate(&options.root, options.qemu.as_deref(), options.search_path.as_deref());
         let models = qemu::models(&binary.map_err(QemuError::Locate)?, accelerator)?;
         let machines = qemu.facts.features.machines.into_iter();
-        let features = qemu.cpu_features.get(&accelerator).cloned().unwrap_or_default();
-        let clock = if native { Clock::ask() } else { Clock::default() };
+        let mut features = qemu.cpu_features;
+        let under_kvm = features.remove(&Accelerator::Kvm).map(|offered| survey.kvm.given(offered)).unwrap_or_default();
+        let usable = if has_kvm { under_kvm.clone() } else { features.remove(&accelerator).unwrap_or_default() };
+        let clock = if has_kvm { Clock::ask() } else { Clock::default() };
+        let kvm = KvmFacts {
+            state,
+            cpu_features: under_kvm,
+            max_vcpus: survey.kvm.max_vcpus(),
+            nested: kvm::nested(&options.root),
+        };
         Ok(Self {
             accelerator,
+            kvm: Some(kvm),
             machines: machines.flat_map(|machine| machine.alias.into_iter().chain([machine.name])).collect(),
             cpu_models: models.into_iter().filter(|(_, lacks)| is_whole(lacks)).map(|(name, _)| name).collect(),
-            cpu_features: features.into_iter().filter(|name| is_feature(name)).collect(),
+            cpu_features: usable.into_iter().filter(|name| is_feature(name)).collect(),
             cpu_vendor: survey.cpu.vendor,
-            hyperv: if native { enlightenments() } else { BTreeSet::new() },
+            hyperv: if has_kvm { enlightenments() } else { BTreeSet::new() },
             tsc_hz: clock.hz,
             tsc_scalable: clock.scalable,
         })
@@ -162,7 +176,8 @@ mod tests {
             }
         };
         assert!(offer.machines.contains("q35"), "{:?}", offer.machines);
-        assert!(offer.cpu_models.contains("qemu64"), "{:?}", offer.cpu_models);
+        // What a named model of that accelerator lacks here is not known; the accelerator's own model lacks nothing.
+        assert!(offer.cpu_models.contains("max"), "{:?}", offer.cpu_models);
         // The translator has no AVX-512, and no KVM this is tested with lacks SSE2.
         assert!(offer.needs_kvm() || !offer.cpu_models.contains("Icelake-Server"), "{:?}", offer.cpu_models);
         assert!(offer.cpu_features.contains("sse2"), "{:?}", offer.cpu_features);

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use garboard_machine::facts::{CpuFacts, HostFacts, NetworkFacts, UefiPair};
+use garboard_machine::features::Accelerator;
 use nix::errno::Errno;
 
 use crate::boot::BootId;
@@ -119,11 +120,16 @@ impl Survey {
     pub fn facts(self) -> Result<HostFacts, QemuError> {
         let network = self.network();
         let kvm = self.kvm.state();
+        let kvm_max_vcpus = self.kvm.max_vcpus();
         let qemu = self.qemu?;
-        let features: BTreeMap<_, _> = qemu.cpu_features;
+        let mut features: BTreeMap<_, _> = qemu.cpu_features;
+        if let Some(offered) = features.remove(&Accelerator::Kvm) {
+            features.insert(Accelerator::Kvm, self.kvm.given(offered));
+        }
         Ok(HostFacts {
             qemu: qemu.facts,
             kvm,
+            kvm_max_vcpus,
             cpu: CpuFacts {
                 vendor: self.cpu.vendor,
                 model_name: self.cpu.model_name,

@@ -1,9 +1,9 @@
-//! What a keeper does for its supervisor on a bare host, done by the supervisor's own container in a pod: the shared
+//! What a keeper does for its supervisor on a bare host, done by the supervisor's own container in a pod: the machine's
 //! directory is filled from the pod's order, from what is mounted, and from what the node agent says of its node.
 //!
 //! ```text
 //!   annotation (downward API) ─┐                      ┌─► vmi.json options.json volumes.json stored.json
-//!   garboard-facts (QEMU here) ┼─► furnish ───────────┼─► facts.json
+//!   garboard-facts (QEMU here) ┼─► furnish ───────────┼─► facts.json   (KVM and network as node.json says)
 //!   node.json (node agent)    ─┘                      └─► agent.sock ─► the agent's socket
 //! ```
 //!
@@ -16,17 +16,19 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use garboard_machine::facts::HostFacts;
+use garboard_machine::facts::{HostFacts, KvmState};
+use garboard_machine::features::Accelerator;
+use garboard_plan::{AcceleratorChoice, InterfaceFacts, PlanOptions};
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
+use garboard_protocol::paths::Layout;
 use garboard_protocol::pod::{self, DiskImage, NodeFacts, PodOrder};
+use garboard_protocol::volumes::SCRATCH_VOLUME;
 use garboard_protocol::{PROTOCOL_VERSION, paths};
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Dir, OpenError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::plan::{Emulation, PlanOptions};
-use crate::supervisor::SCRATCH_VOLUME;
 use crate::supervisor::journal;
 
 /// Why a pod cannot be used.
@@ -58,7 +60,7 @@ pub enum PodError {
         /// Its version.
         theirs: u32,
     },
-    /// The shared directory cannot be filled.
+    /// The machine's directory cannot be filled.
     #[error("could not write {path}")]
     Write {
         /// The file.
@@ -83,16 +85,18 @@ pub enum PodError {
 pub struct PodPlaces {
     /// The downward API's file.
     pub order: PathBuf,
-    /// The shared directory; its parent exists.
-    pub shared: PathBuf,
+    /// What the machine's container may keep on the node's disk; another file of the downward API.
+    pub storage_limit: PathBuf,
+    /// The machine's directory, which exists.
+    pub layout: Layout,
     /// Overlays and empty disks.
     pub scratch: PathBuf,
     /// The node agent's directory.
     pub agent: PathBuf,
     /// The program that probes QEMU and prints [`HostFacts`].
     pub facts: PathBuf,
-    /// What the kernel says of the pod's link to the cluster's network: its MAC address.
-    pub link_mac: PathBuf,
+    /// What the kernel says of the pod's link to the cluster's network: `address` and `mtu`.
+    pub link: PathBuf,
 }
 
 impl PodPlaces {
@@ -101,22 +105,23 @@ impl PodPlaces {
     pub fn real() -> Self {
         Self {
             order: Path::new(pod::ORDER_DIRECTORY).join(pod::ORDER_FILE),
-            shared: pod::SHARED_DIRECTORY.into(),
+            storage_limit: Path::new(pod::ORDER_DIRECTORY).join(pod::STORAGE_LIMIT_FILE),
+            layout: Layout::new(pod::RUN_DIRECTORY),
             scratch: pod::SCRATCH_DIRECTORY.into(),
             agent: pod::AGENT_DIRECTORY.into(),
             facts: "/usr/bin/garboard-facts".into(),
-            link_mac: "/sys/class/net/eth0/address".into(),
+            link: "/sys/class/net/eth0".into(),
         }
     }
 }
 
-/// Fills the shared directory, unless that was done before.
+/// Fills the machine's directory, unless that was done before.
 ///
 /// # Errors
 /// [`PodError`] names the file that is wrong or missing.
 pub fn furnish(places: &PodPlaces) -> Result<(), PodError> {
     // Written last: without it an earlier attempt was cut short.
-    if places.shared.join(paths::VMI).exists() {
+    if places.layout.order().join(paths::VMI).exists() {
         return Ok(());
     }
     let order: PodOrder = read(&places.order)?;
@@ -124,13 +129,23 @@ pub fn furnish(places: &PodPlaces) -> Result<(), PodError> {
         return Err(PodError::Version { theirs: order.version });
     }
     let node: NodeFacts = read(&places.agent.join(pod::NODE_FACTS))?;
-    make_directory(&places.shared)?;
+    make_directory(&places.layout.order())?;
+    make_directory(&places.layout.supervisor())?;
     make_images(&order.images, &order.volumes)?;
-    let emulation = if order.emulation { Emulation::Allow } else { Emulation::Forbid };
-    write(places, paths::FACTS, &facts(places, &node)?)?;
+    let accelerator = if order.emulation { AcceleratorChoice::Tcg } else { AcceleratorChoice::Kvm };
+    write(places, paths::FACTS, &facts(places, node)?)?;
     // Before the node agent has changed it for that of a guest. A pod without such a link has no bridge either.
-    let link_mac = std::fs::read_to_string(&places.link_mac).ok().map(|text| text.trim().to_owned());
-    write(places, paths::OPTIONS, &PlanOptions { emulation, link_mac, ..PlanOptions::default() })?;
+    let of_link = |name: &str| std::fs::read_to_string(places.link.join(name)).ok().map(|text| text.trim().to_owned());
+    let mtu = of_link("mtu").and_then(|text| text.parse().ok());
+    let interfaces = interfaces(&order.vmi).map(|name| (name, InterfaceFacts { mtu })).collect();
+    let options = PlanOptions {
+        accelerator,
+        link_mac: of_link("address"),
+        interfaces,
+        scratch_limit_bytes: scratch_limit(&places.storage_limit),
+        ..PlanOptions::default()
+    };
+    write(places, paths::OPTIONS, &options)?;
     write(places, paths::VOLUMES, &with_scratch(order.volumes, &places.scratch))?;
     if let Some(stored) = &order.stored {
         write(places, paths::STORED, stored)?;
@@ -139,8 +154,21 @@ pub fn furnish(places: &PodPlaces) -> Result<(), PodError> {
     write(places, paths::VMI, &order.vmi)
 }
 
-/// QEMU and firmware are this image's, devices are the node's.
-fn facts(places: &PodPlaces, node: &NodeFacts) -> Result<HostFacts, PodError> {
+/// What layers and empty disks may take, bytes. A pod of an older controller has no such file, and a node that does not say
+/// how large its disk is has 0 in it.
+fn scratch_limit(file: &Path) -> Option<u64> {
+    let limit: u64 = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
+    (limit > 0).then(|| limit.saturating_sub(pod::LOGS_BYTES))
+}
+
+/// Names of the instance's interfaces, all of which leave by the pod's one link.
+fn interfaces(vmi: &serde_json::Value) -> impl Iterator<Item = String> {
+    let listed = vmi["spec"]["domain"]["devices"]["interfaces"].as_array().into_iter().flatten();
+    listed.filter_map(|interface| interface["name"].as_str().map(str::to_owned))
+}
+
+/// QEMU and firmware are this image's; devices are the node's, and its agent's word counts: this container has none of them.
+fn facts(places: &PodPlaces, node: NodeFacts) -> Result<HostFacts, PodError> {
     let complaint = |message: String| PodError::Facts { message };
     let told = Command::new(&places.facts)
         .stdin(Stdio::null())
@@ -154,6 +182,12 @@ fn facts(places: &PodPlaces, node: &NodeFacts) -> Result<HostFacts, PodError> {
         .map_err(|source| PodError::Undecodable { path: places.facts.clone(), source })?;
     facts.network.tap = node.tap;
     facts.network.vhost_net = node.vhost_net;
+    facts.kvm = KvmState::Native;
+    if let Some(kvm) = node.kvm {
+        facts.kvm = kvm.state;
+        facts.kvm_max_vcpus = kvm.max_vcpus;
+        facts.cpu.features.insert(Accelerator::Kvm, kvm.cpu_features);
+    }
     Ok(facts)
 }
 
@@ -186,7 +220,7 @@ fn make_images(images: &[DiskImage], volumes: &VolumeTable) -> Result<(), PodErr
 }
 
 fn link_agent(places: &PodPlaces) -> Result<(), PodError> {
-    let link = places.shared.join(paths::AGENT_SOCKET);
+    let link = places.layout.order().join(paths::AGENT_SOCKET);
     match std::os::unix::fs::symlink(places.agent.join(pod::AGENT_SOCKET), &link) {
         Err(error) if error.kind() != ErrorKind::AlreadyExists => Err(PodError::Write { path: link, source: error }),
         _ => Ok(()),
@@ -200,13 +234,15 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<T, PodError> {
 
 fn write<T: Serialize>(places: &PodPlaces, name: &str, value: &T) -> Result<(), PodError> {
     let bytes = serde_json::to_vec(value).map_err(std::io::Error::from);
-    let written = bytes.and_then(|bytes| journal::replace(&places.shared, name, &bytes));
-    written.map_err(|source| PodError::Write { path: places.shared.join(name), source })
+    let written = bytes.and_then(|bytes| journal::replace(&places.layout.order(), name, &bytes));
+    written.map_err(|source| PodError::Write { path: places.layout.order().join(name), source })
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
+
+    use garboard_machine::facts::KvmFacts;
 
     use super::*;
 
@@ -214,15 +250,18 @@ mod tests {
     fn pod(directory: &Path, order: &PodOrder) -> PodPlaces {
         let places = PodPlaces {
             order: directory.join("order.json"),
-            shared: directory.join("shared"),
+            storage_limit: directory.join("limit"),
+            layout: Layout::new(directory),
             scratch: directory.join("scratch"),
             agent: directory.join("agent"),
             facts: directory.join("facts"),
-            link_mac: directory.join("address"),
+            link: directory.join("link"),
         };
-        std::fs::write(&places.link_mac, "02:0a:f4:01:02:03\n").unwrap();
+        std::fs::create_dir(&places.link).unwrap();
+        std::fs::write(places.link.join("address"), "02:0a:f4:01:02:03\n").unwrap();
+        std::fs::write(places.link.join("mtu"), "1450\n").unwrap();
         std::fs::create_dir(&places.agent).unwrap();
-        let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: false };
+        let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: false, kvm: None };
         std::fs::write(places.agent.join(pod::NODE_FACTS), serde_json::to_vec(&node).unwrap()).unwrap();
         std::fs::write(&places.order, serde_json::to_vec(order).unwrap()).unwrap();
         let known = directory.join("facts.json");
@@ -236,7 +275,10 @@ mod tests {
         let claim = VolumePlace::Directory { path: directory.display().to_string() };
         PodOrder {
             version: PROTOCOL_VERSION,
-            vmi: serde_json::json!({"metadata": {"name": "vm"}}),
+            vmi: serde_json::json!({
+                "metadata": {"name": "vm"},
+                "spec": {"domain": {"devices": {"interfaces": [{"name": "default", "bridge": {}}]}}},
+            }),
             volumes: VolumeTable { places: [("data".to_owned(), claim)].into() },
             images: vec![DiskImage { volume: "data".into(), file: "disk.img".into(), bytes: 4096 }],
             emulation: true,
@@ -250,12 +292,52 @@ mod tests {
         let places = pod(directory.path(), &order(directory.path()));
         furnish(&places).unwrap();
         assert_eq!(std::fs::metadata(directory.path().join("disk.img")).unwrap().len(), 4096);
-        let facts: HostFacts = read(&places.shared.join(paths::FACTS)).unwrap();
+        let facts: HostFacts = read(&places.layout.order().join(paths::FACTS)).unwrap();
         assert!(facts.network.tap && !facts.network.vhost_net);
-        let options: PlanOptions = read(&places.shared.join(paths::OPTIONS)).unwrap();
+        let options: PlanOptions = read(&places.layout.order().join(paths::OPTIONS)).unwrap();
         assert_eq!(options.link_mac.as_deref(), Some("02:0a:f4:01:02:03"));
+        assert_eq!(options.interfaces["default"].mtu, Some(1450));
+        assert_eq!(options.scratch_limit_bytes, None, "as in a pod of an older controller");
         std::fs::remove_file(&places.order).unwrap();
         furnish(&places).unwrap();
+    }
+
+    #[test]
+    fn layers_may_take_what_the_container_may_less_its_logs() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("limit");
+        for (said, expected) in [("150000000\n", Some(100_000_000)), ("1000", Some(0)), ("0", None), ("much", None)] {
+            std::fs::write(&file, said).unwrap();
+            assert_eq!(scratch_limit(&file), expected, "{said}");
+        }
+    }
+
+    /// The sidecar has no `/dev/kvm`: facts gathered there always say that it is missing.
+    #[test]
+    fn kvm_is_what_the_node_says_and_not_what_the_sidecar_sees() {
+        let directory = tempfile::tempdir().unwrap();
+        let places = pod(directory.path(), &PodOrder { emulation: false, ..order(directory.path()) });
+        let here = HostFacts { kvm: KvmState::Missing, ..HostFacts::reference() };
+        std::fs::write(directory.path().join("facts.json"), serde_json::to_vec(&here).unwrap()).unwrap();
+        let features = std::collections::BTreeSet::from(["sse2".to_owned(), "arch-capabilities".to_owned()]);
+        let measured =
+            KvmFacts { state: KvmState::Emulated, cpu_features: features, max_vcpus: Some(8), nested: Some(false) };
+        for (told, state) in [(Some(measured), KvmState::Emulated), (None, KvmState::Native)] {
+            let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: true, kvm: told };
+            let found = facts(&places, node).unwrap();
+            assert_eq!(found.kvm, state);
+            let accelerator = AcceleratorChoice::Kvm;
+            let vmi: garboard_api::VirtualMachineInstance = serde_json::from_value(serde_json::json!({
+                "metadata": {"name": "vm", "namespace": "default"},
+                "spec": {"domain": {"devices": {}, "memory": {"guest": "64Mi"}}},
+            }))
+            .unwrap();
+            let plan = garboard_plan::plan(&vmi, &found, &PlanOptions { accelerator, ..PlanOptions::default() }, None);
+            assert!(plan.unwrap().argv.join(" ").contains("-accel kvm"));
+        }
+        furnish(&places).unwrap();
+        let options: PlanOptions = read(&places.layout.order().join(paths::OPTIONS)).unwrap();
+        assert_eq!(options.accelerator, AcceleratorChoice::Kvm);
     }
 
     #[test]

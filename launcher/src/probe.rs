@@ -1,4 +1,4 @@
-//! A kubelet's probe of the guest: a command in `compute` that asks the supervisor through the control socket.
+//! A kubelet's probe of the guest: a command in `compute` that asks the supervisor through a socket for nothing else.
 //!
 //! ```text
 //!   kubelet ── exec ──► garboard-launcher --probe 1 ping               ──► supervisor ──► guest agent
@@ -15,8 +15,6 @@ use std::time::{Duration, Instant};
 use garboard_protocol::control::{ControlReply, ControlRequest, GuestQuestion};
 use garboard_protocol::{paths, wire};
 
-/// First argument of the command.
-pub const WORD: &str = "--probe";
 /// Longest answer, bytes.
 const ANSWER_BYTES: u64 = 64 * 1024;
 /// What is left to the way from the guest to the kubelet.
@@ -44,20 +42,6 @@ pub enum ProbeError {
     Nonsense,
 }
 
-/// The command that puts a question, for the container's probe.
-#[must_use]
-pub fn command(question: &GuestQuestion, within_seconds: u32) -> Vec<String> {
-    let mut words = vec!["/usr/bin/garboard-launcher".to_owned(), WORD.to_owned(), within_seconds.to_string()];
-    match question {
-        GuestQuestion::Ping => words.push("ping".to_owned()),
-        GuestQuestion::Exec { command } => {
-            words.extend(["exec".to_owned(), "--".to_owned()]);
-            words.extend(command.iter().cloned());
-        }
-    }
-    words
-}
-
 /// The question of a command and how long its answer may take, seconds; without the command's first two words.
 ///
 /// # Errors
@@ -75,15 +59,15 @@ pub fn parse(arguments: &[String]) -> Result<(GuestQuestion, u32), ProbeError> {
     Ok((question, within_seconds))
 }
 
-/// Puts the question of a command line to the supervisor of a shared directory.
+/// Puts the question of a command line to the supervisor that listens in `directory`.
 ///
 /// # Errors
 /// [`ProbeError`] unless the guest is well.
-pub fn run(shared: &Path, arguments: &[String]) -> Result<(), ProbeError> {
+pub fn run(directory: &Path, arguments: &[String]) -> Result<(), ProbeError> {
     let (question, within_seconds) = parse(arguments)?;
     let within = Duration::from_secs(u64::from(within_seconds));
     let request = ControlRequest::Probe { question, within_seconds };
-    match ask(shared, &request, within + MARGIN).map_err(ProbeError::Supervisor)? {
+    match ask(directory, &request, within + MARGIN).map_err(ProbeError::Supervisor)? {
         ControlReply::Healthy => Ok(()),
         ControlReply::Denied { reason } => Err(ProbeError::Unwell { reason }),
         ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Streaming => {
@@ -92,10 +76,10 @@ pub fn run(shared: &Path, arguments: &[String]) -> Result<(), ProbeError> {
     }
 }
 
-fn ask(shared: &Path, request: &ControlRequest, within: Duration) -> std::io::Result<ControlReply> {
+fn ask(directory: &Path, request: &ControlRequest, within: Duration) -> std::io::Result<ControlReply> {
     let deadline = Instant::now() + within;
     // A supervisor that is just being started again fails one probe; how many count is the manifest's failureThreshold.
-    let stream = UnixStream::connect(shared.join(paths::CONTROL_SOCKET))?;
+    let stream = UnixStream::connect(directory.join(paths::PROBE_SOCKET))?;
     let left = deadline.saturating_duration_since(Instant::now()).max(SHORTEST);
     stream.set_read_timeout(Some(left))?;
     (&stream).write_all(&wire::encode(request)?)?;
@@ -114,7 +98,7 @@ mod tests {
     fn a_command_is_read_as_it_was_written() {
         let exec = GuestQuestion::Exec { command: vec!["sh".into(), "-c".into(), "test -e /x".into(), "--".into()] };
         for question in [GuestQuestion::Ping, exec] {
-            let words = command(&question, 3);
+            let words = garboard_protocol::probe::command(&question, 3);
             assert_eq!(parse(&words[2..]).unwrap(), (question, 3));
         }
         for wrong in [&["ping"][..], &["1"], &["1", "exec", "--"], &["1", "exec", "true"], &["1", "ping", "x"]] {
@@ -126,7 +110,7 @@ mod tests {
     /// What a probe makes of an answer.
     fn answered(reply: ControlReply) -> Result<(), ProbeError> {
         let room = tempfile::tempdir().unwrap();
-        let listener = UnixListener::bind(room.path().join(paths::CONTROL_SOCKET)).unwrap();
+        let listener = UnixListener::bind(room.path().join(paths::PROBE_SOCKET)).unwrap();
         let answering = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
             let mut line = String::new();

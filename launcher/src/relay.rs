@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use garboard_protocol::paths;
+use garboard_protocol::paths::{self, Layout};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 /// A supervisor that was just started, or started again, needs a moment until it listens.
@@ -75,15 +75,15 @@ pub fn shown() -> [String; 9] {
 ///
 /// # Errors
 /// [`RelayError`] if it is none, not there, or standard output is closed.
-pub fn show(shared: &Path, name: &str) -> Result<(), RelayError> {
-    copy_shown(shared, name, &mut io::stdout().lock())
+pub fn show(layout: &Layout, name: &str) -> Result<(), RelayError> {
+    copy_shown(layout, name, &mut io::stdout().lock())
 }
 
-fn copy_shown(shared: &Path, name: &str, out: &mut impl Write) -> Result<(), RelayError> {
+fn copy_shown(layout: &Layout, name: &str, out: &mut impl Write) -> Result<(), RelayError> {
     if !shown().iter().any(|known| known == name) {
         return Err(RelayError::Unknown { name: name.to_owned(), known: shown().join(", ") });
     }
-    let mut file = match File::open(shared.join(name)) {
+    let mut file = match File::open(layout.directory_of(name).join(name)) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(RelayError::Missing { name: name.to_owned() });
         }
@@ -97,8 +97,8 @@ fn copy_shown(shared: &Path, name: &str, out: &mut impl Write) -> Result<(), Rel
 ///
 /// # Errors
 /// [`RelayError`] if nobody listens or the bytes cannot be passed on.
-pub fn connect(shared: &Path) -> Result<(), RelayError> {
-    let stream = reach(&shared.join(paths::CONTROL_SOCKET))?;
+pub fn connect(layout: &Layout) -> Result<(), RelayError> {
+    let stream = reach(&layout.supervisor().join(paths::CONTROL_SOCKET))?;
     let typed = stream.try_clone().map_err(while_trying("share the connection"))?;
     // A thread for one direction, so that a full pipe in the other cannot stop it. It ends with the process.
     std::thread::spawn(move || send_typed(&typed));
@@ -164,14 +164,16 @@ mod tests {
     #[test]
     fn only_the_record_is_shown() {
         let directory = tempfile::tempdir().unwrap();
-        std::fs::write(directory.path().join(paths::PLAN), b"{\"argv\":[]}").unwrap();
+        let layout = Layout::new(directory.path());
+        std::fs::create_dir(layout.supervisor()).unwrap();
+        std::fs::write(layout.supervisor().join(paths::PLAN), b"{\"argv\":[]}").unwrap();
         let mut out = Vec::new();
-        copy_shown(directory.path(), paths::PLAN, &mut out).unwrap();
+        copy_shown(&layout, paths::PLAN, &mut out).unwrap();
         assert_eq!(out, b"{\"argv\":[]}");
-        let error = copy_shown(directory.path(), paths::FACTS, &mut out).unwrap_err();
+        let error = copy_shown(&layout, paths::FACTS, &mut out).unwrap_err();
         assert!(matches!(error, RelayError::Missing { .. }), "{error}");
-        for name in ["../../etc/passwd", "control.sock", "", "journal.json"] {
-            let error = copy_shown(directory.path(), name, &mut out).unwrap_err();
+        for name in ["../../etc/passwd", "control.sock", "", "journal.json", "launch.secret"] {
+            let error = copy_shown(&layout, name, &mut out).unwrap_err();
             assert!(error.to_string().contains("qmp.jsonl"), "{error}");
         }
     }

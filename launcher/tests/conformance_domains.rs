@@ -20,9 +20,9 @@ use std::path::PathBuf;
 
 use garboard_api::validate::{Object, admit};
 use garboard_api::{ClusterConfig, Identity, VirtualMachineInstance, default_vmi, vmi_of};
-use garboard_launcher::plan::{Emulation, PlanOptions, plan_machine};
 use garboard_machine::facts::HostFacts;
 use garboard_machine::features::Feature;
+use garboard_plan::{AcceleratorChoice, PlanOptions, plan_machine};
 use serde_json::Value;
 
 /// One line of the list: which case, what we lack or have too much, and what the manifest must be about.
@@ -104,7 +104,7 @@ fn planned_machines_agree_with_the_reference() {
             None => wrong.push(format!("{id} {fact}")),
         };
         // The reference runs under KVM.
-        let options = PlanOptions { emulation: Emulation::Forbid, ..PlanOptions::default() };
+        let options = PlanOptions { accelerator: AcceleratorChoice::Kvm, ..PlanOptions::default() };
         let mut facts = HostFacts::reference();
         // And it has a newer QEMU than our own reference host.
         facts.qemu.features.devices.insert("igb".to_owned());

@@ -13,7 +13,7 @@ mod support;
 
 use std::path::Path;
 
-use garboard_launcher::plan::{LaunchPlan, Note};
+use garboard_plan::{LaunchPlan, Note};
 use support::{Case, cases};
 
 /// The argv with one argument a line, a flag and its value on one.
@@ -81,7 +81,7 @@ fn a_plan_survives_serde() {
 fn a_second_start_is_the_first_again() {
     for case in cases() {
         let first = case.plan().unwrap_or_else(|error| panic!("{}: {error}", case.name));
-        let second = garboard_launcher::plan::plan(&case.vmi, &case.facts, &case.options, Some(&first.stored)).unwrap();
+        let second = garboard_plan::plan(&case.vmi, &case.facts, &case.options, Some(&first.stored)).unwrap();
         assert_eq!(second, first, "{}", case.name);
     }
 }

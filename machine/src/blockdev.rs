@@ -1,7 +1,8 @@
 //! `-blockdev`: what lies under a disk.
 //!
 //! Each layer of a disk is two nodes: a *file* node, which opens a descriptor set, and an *image* node, which
-//! interprets the bytes. Both always exist, so that a job or a hot change finds the same shape whatever the format.
+//! interprets the bytes. Both always exist, so that a job or a hot change finds the same shape whatever the format. Between
+//! them lies a third, a raw image of fixed size, where a layer may not grow to what its disk could take.
 
 use crate::argv::{Arg, Argument, Properties, Property};
 use crate::id::NodeName;
@@ -54,6 +55,9 @@ pub struct ImageNode {
     pub format: &'static str,
     /// The node with the bytes.
     pub file: NodeName,
+    /// Where a `raw` image ends although the file could grow, bytes: whoever writes beyond it is answered ENOSPC. The file
+    /// must be as long already.
+    pub size: Option<u64>,
     /// Opened without the right to write.
     pub read_only: bool,
     /// The same as on the file node: QEMU does not pass it down.
@@ -63,6 +67,13 @@ pub struct ImageNode {
     /// What lies under it.
     pub backing: Backing,
 }
+
+/// The format that has tables to cache.
+const QCOW2: &str = "qcow2";
+
+/// The most that QEMU keeps of the tables of one qcow2 image, bytes: all of them up to a disk of 32 GiB (8 bytes for each
+/// cluster of 64 KiB). QEMU's own default is 32 MiB, which nobody asked a node for.
+pub const L2_CACHE_BYTES: u64 = 4 << 20;
 
 /// What lies under an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,9 +171,11 @@ impl ImageNode {
             .set("driver", self.format)
             .set("node-name", &self.node_name)
             .set("file", &self.file)
+            .set_some("size", self.size)
             .set_some("backing", backing)
             .set("read-only", self.read_only)
             .set("cache", self.cache.properties())
+            .set_some("l2-cache-size", (self.format == QCOW2).then_some(L2_CACHE_BYTES))
             .set_some("discard", self.discard.property())
     }
 }

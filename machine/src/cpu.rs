@@ -55,6 +55,20 @@ impl Cpu {
         Ok(Self { model: CpuWord::new(model)?, properties: Vec::new() })
     }
 
+    /// Reads what [`Cpu`] writes: `MODEL,name=value,…`. A word without a value is a switch that is on.
+    ///
+    /// # Errors
+    /// [`CpuWordError`] for an empty word.
+    pub fn parse(text: &str) -> Result<Self, CpuWordError> {
+        let mut words = text.split(',');
+        let mut cpu = Self::new(words.next().unwrap_or_default())?;
+        for word in words {
+            let (name, value) = word.split_once('=').unwrap_or((word, "on"));
+            cpu.set(name, value)?;
+        }
+        Ok(cpu)
+    }
+
     /// Appends `name=value`.
     ///
     /// # Errors
@@ -156,6 +170,14 @@ mod tests {
         cpu.switch("vmx", Switch::Off).unwrap();
         assert_eq!(cpu.to_string(), "max,vmx=on,vmx=off");
         assert_eq!(cpu.get("vmx"), Some("off"));
+    }
+
+    #[test]
+    fn a_cpu_reads_back_as_it_was_written() {
+        for text in ["host,migratable=on", "Haswell,mpx=off,enforce=on", "max"] {
+            assert_eq!(Cpu::parse(text).unwrap().to_string(), text);
+        }
+        assert!(Cpu::parse("").is_err() && Cpu::parse("max,").is_err());
     }
 
     #[test]

@@ -9,12 +9,15 @@ use crate::features::{Accelerator, QemuFeatures};
 
 /// Everything the planner knows about a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct HostFacts {
     /// The QEMU that will be executed.
     pub qemu: QemuFacts,
     /// Whether `/dev/kvm` can run this guest.
     pub kvm: KvmState,
+    /// The most vCPUs that KVM gives one machine (`KVM_CAP_MAX_VCPUS`); nothing where KVM was not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kvm_max_vcpus: Option<u32>,
     /// The host's processor.
     pub cpu: CpuFacts,
     /// Installed UEFI builds, best first within each kind.
@@ -33,7 +36,7 @@ pub struct HostFacts {
 
 /// One QEMU binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct QemuFacts {
     /// Absolute path of `qemu-system-x86_64`.
     pub binary: String,
@@ -76,9 +79,34 @@ impl std::fmt::Display for KvmState {
     }
 }
 
+/// What KVM of a node gives its guests: measured once by the node agent, since a launcher's sidecar has no `/dev/kvm`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KvmFacts {
+    /// Whether it runs guests, and how.
+    pub state: KvmState,
+    /// CPU features that a guest can have under KVM; empty if QEMU could not be asked.
+    #[serde(default)]
+    pub cpu_features: BTreeSet<String>,
+    /// The most vCPUs of one machine (`KVM_CAP_MAX_VCPUS`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_vcpus: Option<u32>,
+    /// Whether guests can run guests of their own (parameter `nested` of the kernel's module); nothing if no module says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nested: Option<bool>,
+}
+
+impl KvmState {
+    /// Whether QEMU's `-accel kvm` runs a guest, slowly or not.
+    #[must_use]
+    pub const fn runs_guests(self) -> bool {
+        matches!(self, Self::Emulated | Self::Native)
+    }
+}
+
 /// The host's processor as QEMU sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct CpuFacts {
     /// `GenuineIntel`, `AuthenticAMD`, …
     pub vendor: String,
@@ -94,7 +122,7 @@ pub struct CpuFacts {
 
 /// Code and variable store of one UEFI build (OVMF).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct UefiPair {
     /// Read-only code image.
     pub code: String,
@@ -122,7 +150,7 @@ pub enum UefiKind {
 
 /// How guests reach a network from here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct NetworkFacts {
     /// Somebody (keeper or node agent) can make taps for us: `/dev/net/tun` is there and so is the power to use it.
     pub tap: bool,
@@ -147,7 +175,7 @@ pub enum CgroupVersion {
 
 /// Huge pages of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct HugepagePool {
     /// Size of one page, bytes.
     pub page_bytes: u64,

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 /// Everything the planner asks about a QEMU binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct QemuFeatures {
     /// As in the QMP greeting. For messages; decisions use the fields below.
     pub version: QemuVersion,
@@ -32,7 +32,7 @@ pub struct QemuFeatures {
 
 /// `major.minor.micro` and the distribution's package string.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct QemuVersion {
     /// `version.qemu.major` of the greeting.
     pub major: u32,
@@ -74,7 +74,7 @@ impl Accelerator {
 
 /// One entry of `query-machines`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct MachineType {
     /// The versioned name, for example `pc-q35-7.2`.
     pub name: String,

@@ -26,4 +26,5 @@ pub mod object;
 pub mod overhead;
 pub mod pci;
 pub mod process;
+pub mod qcow2;
 mod reference;

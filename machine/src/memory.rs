@@ -53,16 +53,22 @@ pub enum MemoryKind {
     MemfdHuge {
         /// Size of a page, bytes.
         page_bytes: u64,
+        /// Threads that take them, at least 1. QEMU's own default is one, which is minutes for a large guest; it takes
+        /// no more than 16 and no more than the host has processors (`util/oslib-posix.c`).
+        threads: u32,
     },
 }
 
 impl Arg for MemoryBackend {
     fn argument(&self) -> Argument {
-        let (qom_type, is_shared, page_bytes) = match self.kind {
+        let (qom_type, is_shared, huge) = match self.kind {
             MemoryKind::Private => ("memory-backend-ram", false, None),
             MemoryKind::Memfd => ("memory-backend-memfd", true, None),
-            MemoryKind::MemfdHuge { page_bytes } => ("memory-backend-memfd", true, Some(page_bytes)),
+            MemoryKind::MemfdHuge { page_bytes, threads } => {
+                ("memory-backend-memfd", true, Some((page_bytes, threads)))
+            }
         };
+        let page_bytes = huge.map(|(page_bytes, _)| page_bytes);
         let properties = Properties::new()
             .set("qom-type", qom_type)
             .set("id", &self.id)
@@ -70,7 +76,8 @@ impl Arg for MemoryBackend {
             .set_some("share", is_shared.then_some(true))
             .set_some("hugetlb", page_bytes.map(|_| true))
             .set_some("hugetlbsize", page_bytes)
-            .set_some("prealloc", page_bytes.map(|_| true));
+            .set_some("prealloc", page_bytes.map(|_| true))
+            .set_some("prealloc-threads", huge.map(|(_, threads)| threads).filter(|&threads| threads > 1));
         Argument::json("-object", properties)
     }
 }

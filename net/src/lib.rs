@@ -52,6 +52,13 @@ pub async fn ensure_uplink(namespace: &NetNs, request: &UplinkRequest) -> Result
     uplink::ensure_in(&host, &enter_foreign(namespace)?, request).await
 }
 
+/// MTU of the way out of the host this process runs on, which every machine's link to it gets. Repeatable.
+pub async fn way_out_mtu() -> Result<u16, NetError> {
+    let here = NetNs::current()?;
+    let host = Kernel::enter(&here, Paths::default())?;
+    Ok(plan::uplink::mtu(&seam::Links::observe(&host).await?))
+}
+
 /// Removes everything a VM's network left on the host this process runs on: link, nft table and, if its path
 /// is given, the pinned namespace. Needs nothing but the id; repeatable; privileged.
 pub async fn remove_all(id: &VmNetId, pin: Option<&Path>) -> Result<Removed, NetError> {

@@ -12,10 +12,10 @@ use crate::ensure::{
 };
 use crate::error::NetError;
 use crate::names::LinkName;
-use crate::observed::{Observed, Origin};
+use crate::observed::{Link, Observed, Origin};
 use crate::plan::desired::{Desired, Uplink, desired};
 use crate::plan::guest::GuestAddresses;
-use crate::plan::{self, Binding, NetPlan};
+use crate::plan::{self, Binding, NetPlan, PlanError};
 use crate::seam::{Devices, LinkChange, Links, Namespace, Service, Setting};
 use crate::undo::{UndoStack, UndoStep};
 
@@ -57,6 +57,7 @@ pub struct Sockets {
 /// Plumbs the namespace. Repeatable; a tap that some process still holds is refused.
 pub async fn plumb_in<N: Namespace>(namespace: &N, plans: &[NetPlan]) -> Result<Plumbed, NetError> {
     let (seen, wanted) = decide(namespace, plans).await?;
+    wanted.iter().try_for_each(|(plan, desired)| refuse_second_tap(plan, desired, &seen))?;
     let mut undo = UndoStack::default();
     let outcome = apply(namespace, &seen, &wanted, &mut undo).await;
     undo.settle(outcome).await
@@ -85,6 +86,20 @@ async fn decide<'p, N: Namespace>(
     let decide = |plan| Ok((plan, desired(plan, &seen)?));
     let wanted = plans.iter().map(decide).collect::<Result<Vec<_>, NetError>>()?;
     Ok((seen, wanted))
+}
+
+/// A bridge is one interface's: a tap of another name on it is somebody's who asks again for what they have.
+fn refuse_second_tap(plan: &NetPlan, desired: &Desired, seen: &Observed) -> Result<(), PlanError> {
+    let is_other = |link: &&Link| {
+        let is_port = link.controller.as_deref() == Some(desired.bridge.as_str());
+        is_port && link.kind.as_deref() == Some("tun") && link.name != desired.tap.as_str()
+    };
+    let taken = |link: &Link| PlanError::BridgeTaken {
+        interface: plan.interface.clone(),
+        bridge: desired.bridge.clone(),
+        tap: link.name.clone(),
+    };
+    seen.links.iter().find(is_other).map(taken).map_or(Ok(()), Err)
 }
 
 async fn apply<'a, N: Namespace>(

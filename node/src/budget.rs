@@ -7,8 +7,16 @@ use crate::identity::PodUid;
 
 /// The most connections of one pod. A supervisor has two: one to ask, one to report; and one that died may linger.
 pub const CONNECTIONS_PER_POD: usize = 8;
-/// The most connections in all: more pods than a node takes, with four each.
-pub const CONNECTIONS: usize = 1024;
+/// So many a pod gets as long as there are any: what its supervisor needs.
+const NEEDED_PER_POD: usize = 2;
+/// The most connections in all; with the longest request on each they fit into the memory of the agent's container.
+pub const CONNECTIONS: usize = 512;
+/// Of these, what is kept for pods that have fewer than they need.
+const RESERVED: usize = CONNECTIONS / 2;
+/// Writes of all pods of the node that may follow each other at once: a node that starts many machines at a time …
+const NODE_WRITES_BURST: u32 = 200;
+/// … and then one in this time, in the order in which pods have something to write.
+const NODE_WRITE_PERIOD: Duration = Duration::from_millis(50);
 /// So many refusals are answered and logged at once …
 const REFUSALS_BURST: u32 = 20;
 /// … and then one in this time; others are closed without a word.
@@ -52,7 +60,8 @@ impl Budget {
         if held >= CONNECTIONS_PER_POD {
             return Err(Exhausted::Pod);
         }
-        if self.total >= CONNECTIONS {
+        let most = if held < NEEDED_PER_POD { CONNECTIONS } else { CONNECTIONS - RESERVED };
+        if self.total >= most {
             return Err(Exhausted::Node);
         }
         self.pods.insert(pod.clone(), held + 1);
@@ -74,6 +83,22 @@ impl Budget {
     #[must_use]
     pub fn has(&self, pod: &PodUid) -> bool {
         self.pods.contains_key(pod)
+    }
+}
+
+/// When the pods of a node may write: one place in a queue for each write, whoever asks.
+#[derive(Debug, Default)]
+pub struct NodePace {
+    /// When all that has a place will have been written at the even pace.
+    written: Option<Instant>,
+}
+
+impl NodePace {
+    /// Takes a place; how long it is until then.
+    pub fn place(&mut self, now: Instant) -> Duration {
+        let written = self.written.map_or(now, |written| written.max(now)) + NODE_WRITE_PERIOD;
+        self.written = Some(written);
+        (written - now).saturating_sub(NODE_WRITE_PERIOD * NODE_WRITES_BURST)
     }
 }
 
@@ -244,6 +269,29 @@ mod tests {
             budget.give_back(&pod(number));
         }
         assert_eq!((budget.total, budget.pods.len()), (0, 0));
+    }
+
+    #[test]
+    fn pods_with_many_leave_room_for_those_with_few() {
+        let mut budget = Budget::default();
+        let greedy =
+            (0..CONNECTIONS).map(|number| budget.take(&pod(number / CONNECTIONS_PER_POD))).filter(Result::is_ok);
+        assert!(greedy.count() <= CONNECTIONS - RESERVED + NEEDED_PER_POD * CONNECTIONS / CONNECTIONS_PER_POD);
+        for number in 0..30 {
+            for _ in 0..NEEDED_PER_POD {
+                budget.take(&pod(1000 + number)).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn a_node_writes_at_its_pace_however_many_pods_there_are() {
+        let (start, mut pace) = (Instant::now(), NodePace::default());
+        assert!((0..NODE_WRITES_BURST).all(|_| pace.place(start).is_zero()));
+        assert_eq!(pace.place(start), NODE_WRITE_PERIOD);
+        assert_eq!(pace.place(start + NODE_WRITE_PERIOD), NODE_WRITE_PERIOD);
+        assert_eq!((0..100).map(|_| pace.place(start)).max(), Some(NODE_WRITE_PERIOD * 102));
+        assert!(pace.place(start + Duration::from_secs(60)).is_zero());
     }
 
     #[test]

@@ -9,6 +9,10 @@
 //! hold a connection that answers with taps in a network namespace it has no descriptor of, and take reports it has no
 //! business to make. The agent accepts at once, so that the time is microseconds in which all process numbers of the
 //! node would have to be used up.
+//!
+//! Which network namespace a process is in is compared, not opened: `/proc/PID/ns/net` is for those who might debug the
+//! process. `/proc/PID/net` shows, to everybody, the files of the namespace that the process is in; each namespace has files
+//! of its own, so that one of them is the same file exactly where the namespace is the same.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,11 +23,16 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{getsockopt, sockopt};
-use nix::sys::stat::Mode;
+use nix::sys::stat::{FileStat, Mode, fstatat, stat};
+use nix::unistd::geteuid;
 use tokio::net::UnixStream;
 
-use crate::confine::looker::Looker;
-use crate::identity::{IdentityError, PodUid, pod_of};
+use crate::identity::{IdentityError, KubeletRoot, PodUid};
+
+/// User of launchers.
+pub const LAUNCHERS: u32 = 107;
+/// A file that each network namespace has of its own, below a process's directory.
+const OF_ITS_NETWORK: &str = "net/dev";
 
 /// The longest account of control groups that is read, bytes.
 const CGROUPS_MAX: u64 = 64 * 1024;
@@ -43,12 +52,18 @@ pub enum CallerError {
     /// It lives in another PID namespace than this process, or has ended.
     #[error("the caller has ended, or is in no PID namespace that this process sees")]
     Gone,
+    /// It runs as another user than launchers do.
+    #[error("the caller is user {0}, and launchers are user {wanted}", wanted = LAUNCHERS)]
+    User(u32),
     /// It is in no pod.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// Its network namespace cannot be looked at.
-    #[error("could not look at the caller's network namespace")]
+    /// The namespace that it is compared with cannot be looked at.
+    #[error("could not compare the caller's network namespace")]
     Network(#[from] NetError),
+    /// This process itself cannot be looked at.
+    #[error("could not read the agent's own control groups")]
+    Own(#[source] io::Error),
 }
 
 /// A process that called.
@@ -62,27 +77,33 @@ pub struct Caller {
     pub pod: PodUid,
     /// Its directory in `/proc`.
     directory: OwnedFd,
-    looker: Option<Looker>,
 }
 
 /// Where processes are looked up: `/proc`.
 #[derive(Clone, Debug)]
 pub struct Processes {
     root: PathBuf,
-    looker: Option<Looker>,
+    kubelet: KubeletRoot,
+    /// Whose callers are heard.
+    user: u32,
 }
 
 impl Processes {
-    /// Looks below this directory, which another one than `/proc` is for tests, by the rights of this process.
-    #[must_use]
-    pub fn below(root: &Path) -> Self {
-        Self { root: root.to_owned(), looker: None }
+    /// Looks below this directory, which another one than `/proc` is for tests, for callers of this process's own user.
+    ///
+    /// # Errors
+    /// As [`Self::of_this_node`].
+    pub fn below(root: &Path) -> Result<Self, CallerError> {
+        let own = std::fs::read_to_string(root.join("self/cgroup")).map_err(CallerError::Own)?;
+        Ok(Self { root: root.to_owned(), kubelet: KubeletRoot::of(&own)?, user: geteuid().as_raw() })
     }
 
-    /// Looks in `/proc`, with the looker where rights are asked for.
-    #[must_use]
-    pub fn of_this_node(looker: Looker) -> Self {
-        Self { root: "/proc".into(), looker: Some(looker) }
+    /// Looks in `/proc`, for launchers.
+    ///
+    /// # Errors
+    /// [`CallerError::Own`], and [`CallerError::Identity`] for an account of this process that is not understood.
+    pub fn of_this_node() -> Result<Self, CallerError> {
+        Ok(Self { user: LAUNCHERS, ..Self::below("/proc".as_ref())? })
     }
 
     /// Finds out who connected.
@@ -91,6 +112,9 @@ impl Processes {
     /// [`CallerError`].
     pub fn identify(&self, stream: &UnixStream) -> Result<Caller, CallerError> {
         let credentials = stream.peer_cred().map_err(unknown("ask the kernel for"))?;
+        if credentials.uid() != self.user {
+            return Err(CallerError::User(credentials.uid()));
+        }
         // 0 is a process of a namespace that is not below ours.
         let pid = credentials.pid().filter(|pid| *pid > 0).ok_or(CallerError::Gone)?;
         let handle = match getsockopt(stream, sockopt::PeerPidfd) {
@@ -107,27 +131,27 @@ impl Processes {
             return Err(CallerError::Gone);
         }
         let cgroups = read(&directory, "cgroup").map_err(unknown("read the control groups of"))?;
-        Ok(Caller { pid, uid: credentials.uid(), pod: pod_of(&cgroups)?, directory, looker: self.looker.clone() })
+        Ok(Caller { pid, uid: credentials.uid(), pod: self.kubelet.pod_of(&cgroups)?, directory })
     }
 }
 
 impl Caller {
-    /// The network namespace it is in.
+    /// Whether it is in that network namespace.
     ///
     /// # Errors
-    /// [`CallerError::Unknown`] if it has ended.
-    pub fn network(&self) -> Result<NetNs, CallerError> {
-        let opened = match &self.looker {
-            Some(looker) => self.directory.try_clone().and_then(|directory| looker.network_of(directory)),
-            None => open_network(&self.directory),
-        };
-        Ok(NetNs::from_fd(opened.map_err(unknown("open the network namespace of"))?)?)
+    /// [`CallerError::Unknown`] if it has ended, [`CallerError::Network`] if the namespace cannot be entered.
+    pub fn is_in(&self, namespace: &NetNs) -> Result<bool, CallerError> {
+        let theirs = fstatat(&self.directory, OF_ITS_NETWORK, nix::fcntl::AtFlags::empty());
+        let theirs = theirs.map_err(|errno| unknown("look at the network of")(errno.into()))?;
+        let given = namespace.run(|| stat(&Path::new("/proc/thread-self").join(OF_ITS_NETWORK)))?;
+        let given = given.map_err(|errno| unknown("look at the network handed over by")(errno.into()))?;
+        Ok(identity(&theirs) == identity(&given))
     }
 }
 
-/// Opens the network namespace of the process whose directory that is, as far as the calling thread may.
-pub(crate) fn open_network(directory: &OwnedFd) -> io::Result<OwnedFd> {
-    Ok(openat(directory, "ns/net", OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())?)
+/// Equal exactly for the same file.
+fn identity(file: &FileStat) -> (u64, u64) {
+    (file.st_dev, file.st_ino)
 }
 
 /// Whether the process of a pidfd has ended (pidfd_open(2): it is readable then).
@@ -151,25 +175,54 @@ fn unknown(doing: &'static str) -> impl FnOnce(io::Error) -> CallerError {
 mod tests {
     use super::*;
 
+    /// A directory of processes that has this one, in a pod of the kubelet that it is in itself.
+    fn processes() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let own = root.path().join(std::process::id().to_string());
+        std::fs::create_dir_all(&own).unwrap();
+        let pod = crate::pods::tests::POD;
+        std::fs::write(own.join("cgroup"), format!("0::/kubepods/pod{pod}/c\n")).unwrap();
+        std::os::unix::fs::symlink("/proc/self/net", own.join("net")).unwrap();
+        std::os::unix::fs::symlink(&own, root.path().join("self")).unwrap();
+        root
+    }
+
     #[tokio::test]
     async fn a_process_outside_pods_is_nobody() {
         let (here, _there) = UnixStream::pair().unwrap();
-        let error = Processes::below("/proc".as_ref()).identify(&here).unwrap_err();
+        let error = Processes::below("/proc".as_ref()).unwrap().identify(&here).unwrap_err();
         assert!(matches!(error, CallerError::Identity(_)), "{error:?}");
     }
 
     #[tokio::test]
     async fn the_pod_is_read_from_the_process_of_the_peer() {
-        let root = tempfile::tempdir().unwrap();
-        let own = root.path().join(std::process::id().to_string());
-        std::fs::create_dir_all(own.join("ns")).unwrap();
-        let pod = crate::pods::tests::POD;
-        std::fs::write(own.join("cgroup"), format!("0::/kubepods/pod{pod}/c\n")).unwrap();
-        std::os::unix::fs::symlink("/proc/self/ns/net", own.join("ns/net")).unwrap();
+        let root = processes();
         let (here, _there) = UnixStream::pair().unwrap();
-        let caller = Processes::below(root.path()).identify(&here).unwrap();
+        let caller = Processes::below(root.path()).unwrap().identify(&here).unwrap();
+        let pod = crate::pods::tests::POD;
         assert_eq!((caller.pod.as_str(), caller.pid.unsigned_abs()), (pod, std::process::id()));
-        assert!(caller.network().unwrap().is_current().unwrap());
+    }
+
+    #[tokio::test]
+    async fn its_network_is_told_from_others() {
+        if !geteuid().is_root() {
+            eprintln!("skipped: needs root");
+            return;
+        }
+        let root = processes();
+        let (here, _there) = UnixStream::pair().unwrap();
+        let caller = Processes::below(root.path()).unwrap().identify(&here).unwrap();
+        assert!(caller.is_in(&NetNs::current().unwrap()).unwrap());
+        assert!(!caller.is_in(&NetNs::create().unwrap()).unwrap());
+    }
+
+    #[tokio::test]
+    async fn another_user_is_no_launcher() {
+        let root = processes();
+        let (here, _there) = UnixStream::pair().unwrap();
+        let processes = Processes { user: geteuid().as_raw() + 1, ..Processes::below(root.path()).unwrap() };
+        let error = processes.identify(&here).unwrap_err();
+        assert!(matches!(error, CallerError::User(_)), "{error:?}");
     }
 
     #[tokio::test]
@@ -187,7 +240,7 @@ mod tests {
         };
         child.wait().unwrap();
         let (stream, _) = listener.accept().await.unwrap();
-        let error = Processes::below("/proc".as_ref()).identify(&stream).unwrap_err();
+        let error = Processes::below("/proc".as_ref()).unwrap().identify(&stream).unwrap_err();
         assert!(matches!(error, CallerError::Gone | CallerError::Unknown { .. }), "{error:?}");
     }
 }

@@ -5,17 +5,22 @@ use std::future::Future;
 use std::time::Duration;
 
 use garboard_api::v1::VirtualMachineInstance;
-use garboard_launcher::report::condition::PodNews;
+use garboard_cluster::report::condition::PodNews;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
+use crate::contain::contained;
 use crate::pods::{self, LauncherPod};
+use crate::policy::Answer;
 
 /// Whose changes these are, in `managedFields`.
 pub const FIELD_MANAGER: &str = "garboard-node";
+
+/// Not of kubevirt.io, and written by nobody.
+const FORBIDDEN_LABEL: &str = "garboard.dev/may-not-be-written-by-the-agent";
 
 /// How long the API server may take for one request. One that hangs is asked again, with what is newest then.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -24,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
     /// Somebody else wrote it meanwhile.
-    #[error("the object was changed by somebody else")]
+    #[error("the object was changed by another client in the meantime")]
     Conflict,
     /// It is not there any more.
     #[error("the object is not there any more")]
@@ -33,7 +38,7 @@ pub enum ClusterError {
     #[error("the API server took longer than {} s", PATIENCE.as_secs())]
     Slow,
     /// The API server is away, or says no.
-    #[error("the API server did not do it")]
+    #[error("the request to the API server failed")]
     Failed(#[source] Box<kube::Error>),
 }
 
@@ -83,6 +88,15 @@ pub trait Cluster: Send + Sync + 'static {
         name: &str,
         patch: Value,
     ) -> impl Future<Output = Result<VirtualMachineInstance, ClusterError>> + Send;
+    /// Patches a VMI, also one that cannot be read.
+    fn mark_vmi(
+        &self,
+        namespace: &str,
+        name: &str,
+        patch: Value,
+    ) -> impl Future<Output = Result<(), ClusterError>> + Send;
+    /// The launcher pods of a node, as they are now.
+    fn pods_of(&self, node: &str) -> impl Future<Output = Result<Vec<LauncherPod>, ClusterError>> + Send;
     /// Writes conditions of a pod: its readiness gate, its launcher's first report.
     fn mark_pod(&self, pod: &LauncherPod, news: &PodNews) -> impl Future<Output = Result<(), ClusterError>> + Send;
     /// Tells what happened to the VMI of a pod.
@@ -121,6 +135,13 @@ impl ApiServer {
         Ok(NodeMarks { labels: labels.unwrap_or_default(), annotations: annotations.unwrap_or_default() })
     }
 
+    /// Tries, as a dry run, to put a label on a node that is not the agent's to write.
+    pub async fn try_what_is_forbidden(&self, node: &str) -> Answer {
+        let patch = json!({"metadata": {"labels": {FORBIDDEN_LABEL: "true"}}});
+        let parameters = PatchParams { dry_run: true, ..parameters() };
+        Answer::of(Api::<Node>::all(self.client.clone()).patch_metadata(node, &parameters, &Patch::Merge(patch)).await)
+    }
+
     /// The launcher pods of a node, as they are now.
     ///
     /// # Errors
@@ -129,7 +150,8 @@ impl ApiServer {
         let (fields, labels) = pods::selectors(node);
         let wanted = ListParams::default().fields(&fields).labels(&labels);
         let listed = soon(Api::<Pod>::all(self.client.clone()).list(&wanted)).await?;
-        Ok(listed.items.iter().filter_map(|pod| pods::launcher_pod(pod, node)).collect())
+        let read = |pod| contained("a pod", || pods::launcher_pod(pod, node)).flatten();
+        Ok(listed.items.iter().filter_map(read).collect())
     }
 
     fn vmis(&self, namespace: &str) -> Api<VirtualMachineInstance> {
@@ -158,6 +180,15 @@ impl Cluster for ApiServer {
         patch: Value,
     ) -> Result<VirtualMachineInstance, ClusterError> {
         soon(self.vmis(namespace).patch(name, &parameters(), &Patch::Merge(patch))).await
+    }
+
+    async fn mark_vmi(&self, namespace: &str, name: &str, patch: Value) -> Result<(), ClusterError> {
+        let vmis = self.vmis(namespace);
+        soon(vmis.patch_metadata(name, &parameters(), &Patch::Merge(patch))).await.map(drop)
+    }
+
+    async fn pods_of(&self, node: &str) -> Result<Vec<LauncherPod>, ClusterError> {
+        self.launcher_pods(node).await
     }
 
     async fn mark_pod(&self, pod: &LauncherPod, news: &PodNews) -> Result<(), ClusterError> {

@@ -5,9 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use garboard_api::metadata::node_annotation::{self, HEARTBEAT};
 use garboard_host::offer::NodeOffer;
 use garboard_host::root::HostRoot;
-use garboard_launcher::vm::Chain;
+use garboard_protocol::causes::ErrorChain;
 use tokio::sync::watch;
 
 use crate::cluster::{ApiServer, ClusterError, NodeMarks};
@@ -16,14 +17,14 @@ use crate::labels::{self, Asked, NodeState};
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 
-/// Time between two signs.
-const PERIOD: Duration = Duration::from_secs(60);
+/// Time between two signs. Each is a write of an object that every controller of nodes watches: minutes, and not all at once.
+const PERIOD: Duration = Duration::from_secs(node_annotation::HEARTBEAT_SECONDS - 60);
+/// What is added, by the node's name.
+const SPREAD: Duration = Duration::from_secs(60);
 /// Pause after a sign that did not arrive, and after one whose labels somebody undid: a webhook may do so each time.
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long the kubelet may take to have the node's devices.
 const SETTLING: Duration = Duration::from_secs(3);
-
-const HEARTBEAT: &str = "kubevirt.io/heartbeat";
 
 /// What is looked at before each sign.
 pub struct Sources {
@@ -62,10 +63,10 @@ pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
     let mut known = Known::default();
     loop {
         let pause = match sign(&api, &node, &mut sources, &mut known).await {
-            Ok(Settled::Yes) => PERIOD,
+            Ok(Settled::Yes) => period(&node),
             Ok(Settled::No) => PAUSE,
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "the node's labels are not written yet");
+                tracing::warn!(error = %ErrorChain(&error), "the node's labels are not written yet");
                 PAUSE
             }
         };
@@ -81,6 +82,12 @@ pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
         // A device that comes or goes may do so more than once.
         tokio::time::sleep(SETTLING).await;
     }
+}
+
+/// Time from one sign of a node to the next.
+fn period(node: &str) -> Duration {
+    let mixed = node.bytes().fold(7, |all: u64, byte| all.wrapping_mul(31).wrapping_add(byte.into()));
+    PERIOD + Duration::from_secs(mixed % SPREAD.as_secs())
 }
 
 /// What is remembered from one sign to the next.
@@ -99,6 +106,12 @@ enum Settled {
     No,
 }
 
+impl Settled {
+    const fn of(settled: bool) -> Self {
+        if settled { Self::Yes } else { Self::No }
+    }
+}
+
 /// One write: the time, and what is to be different. What the node has is known from the answer to the last one. The first
 /// one is the time alone: before its answer nobody knows what an earlier agent left, and whether people keep the labels
 /// ([`labels::SKIP`]).
@@ -114,13 +127,21 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
     let running = sources.asked();
     let asked = running.as_ref().map_or(Asked::Unknown, Asked::Labels);
     let differing = |marks: &NodeMarks| labels::difference(&marks.labels, &marks.annotations, &wanted, asked);
+    // As long as it is not known what machines asked for, labels that are not true stay: then there is another sign soon.
+    let settled = |marks: &NodeMarks| match running {
+        Some(_) => differing(marks).is_empty(),
+        None => {
+            labels::difference(&marks.labels, &marks.annotations, &wanted, Asked::Labels(&BTreeSet::new())).is_empty()
+        }
+    };
     let changes = match &known.marks {
         Some(before) => differing(before),
         None => {
             let found = api.mark_node(node, &BTreeMap::new(), &heartbeat()).await?;
-            let changes = differing(known.marks.insert(found));
+            let marks = known.marks.insert(found);
+            let changes = differing(marks);
             if changes.is_empty() {
-                return Ok(Settled::Yes);
+                return Ok(Settled::of(settled(marks)));
             }
             changes
         }
@@ -129,11 +150,22 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
         tracing::info!(changes = changes.len(), schedulable = state.schedulable, "the node's labels change");
     }
     let after = api.mark_node(node, &changes, &heartbeat()).await?;
-    let settled = differing(known.marks.insert(after)).is_empty();
-    Ok(if settled { Settled::Yes } else { Settled::No })
+    Ok(Settled::of(settled(known.marks.insert(after))))
 }
 
 /// The annotation that says that the agent lives.
 fn heartbeat() -> BTreeMap<String, String> {
     BTreeMap::from([(HEARTBEAT.to_owned(), format!("{:.0}", jiff::Timestamp::now()))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_do_not_sign_all_at_once() {
+        let periods: BTreeSet<_> = (0..100).map(|number| period(&format!("node-{number}"))).collect();
+        assert!(periods.len() > 30, "{periods:?}");
+        assert!(periods.iter().all(|period| (PERIOD..PERIOD + SPREAD).contains(period)));
+    }
 }

@@ -154,6 +154,7 @@ mod tests {
     fn offer() -> NodeOffer {
         NodeOffer {
             accelerator: Accelerator::Kvm,
+            kvm: None,
             machines: names(&["q35", "pc-q35-7.2"]),
             cpu_models: names(&["qemu64", "Skylake-Client-noTSX-IBRS"]),
             cpu_features: names(&["avx2", "lahf_lm", "sse4.1"]),

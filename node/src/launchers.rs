@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use garboard_launcher::vm::Chain;
+use garboard_protocol::causes::ErrorChain;
 use tokio::sync::Mutex;
 use tokio::time::Instant;
 
@@ -74,6 +74,12 @@ impl Launchers {
         }
     }
 
+    /// Whether it was a launcher pod of this node when it was heard of last.
+    #[must_use]
+    pub fn knows(&self, uid: &PodUid) -> bool {
+        self.mirror.get(uid.as_str()).is_some()
+    }
+
     /// A pod as it is now.
     pub async fn find(&self, uid: &PodUid) -> Found {
         match self.mirror.get(uid.as_str()) {
@@ -83,7 +89,7 @@ impl Launchers {
     }
 
     async fn awaited(&self, uid: &PodUid) -> Option<LauncherPod> {
-        let mut changes = self.mirror.changes();
+        let mut changes = self.mirror.changes_of(uid.as_str());
         let patience = if self.mirror.is_known() { PATIENCE } else { PATIENCE_AT_START };
         let found = async {
             loop {
@@ -110,7 +116,7 @@ impl Launchers {
             *last = Last { began: Some(Instant::now()), heard: self.mirror.heard(), pods: None };
             match (self.list)().await {
                 Ok(pods) => last.pods = Some(pods),
-                Err(error) => tracing::warn!(error = %Chain(&error), "launcher pods cannot be listed for now"),
+                Err(error) => tracing::warn!(error = %ErrorChain(&error), "launcher pods cannot be listed for now"),
             }
         }
         let (heard, pods) = (last.heard, last.pods.as_ref());

@@ -10,7 +10,8 @@
 //! ```
 //!
 //! - Launchers dial the agent, never the reverse; who calls is the connection (SO_PEERCRED → control group → pod → VMI).
-//! - Interfaces are made in the network namespace that a launcher hands over; no path inside a pod is ever opened.
+//! - Interfaces are made in the network namespace that a launcher hands over, and as its pod's order says; no path inside a
+//!   pod is ever opened.
 //! - A report becomes the status of the one VMI its pod was made for, on this node.
 //!
 //! What it does to the API server, and so all that its service account has to be allowed:
@@ -20,7 +21,7 @@
 //! | `pods` | list, watch (its node's launchers, by field and label; a list more where a caller is unknown) |
 //! | `pods/status` | patch (the readiness gate, the first report) |
 //! | `kubevirt.io` `virtualmachineinstances` | get, list, watch (its node's, by label), patch |
-//! | `nodes` | patch (its own: labels, heartbeat) |
+//! | `nodes` | patch (its own: labels, heartbeat; a dry run of what policies must refuse) |
 //! | `events.k8s.io` `events` | create, patch |
 //!
 //! It keeps nothing: what it has to know is asked of the API server and reported again by launchers.
@@ -30,6 +31,7 @@ pub mod budget;
 pub mod caller;
 pub mod cluster;
 pub mod confine;
+pub mod contain;
 pub mod device;
 pub mod facts;
 mod generated;
@@ -39,9 +41,14 @@ pub mod labels;
 pub mod launchers;
 pub mod mirror;
 mod network;
+pub mod order;
 pub mod pods;
+pub mod policy;
+pub mod remains;
 pub mod run;
 pub mod server;
+mod sighting;
+pub mod socket;
 pub mod status;
 mod turns;
 pub mod writer;

@@ -4,11 +4,16 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use garboard_node::args::{Args, LogFormat};
+use garboard_node::confine::{Directories, Enforced, confine};
 use tracing::Level;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
+
+// With `abort` one request would end the agent for every machine of the node.
+#[cfg(panic = "abort")]
+compile_error!("the agent is built with unwinding: cargo build --profile service --package garboard-node");
 
 fn main() -> ExitCode {
     let args = Args::parse();
@@ -17,7 +22,8 @@ fn main() -> ExitCode {
         LogFormat::Json => lines.json().boxed(),
         LogFormat::Text => lines.boxed(),
     };
-    tracing_subscriber::registry().with(lines).with(log_levels()).init();
+    tracing_subscriber::registry().with(lines.with_filter(garboard_cluster::log::discreet())).with(log_levels()).init();
+    garboard_node::contain::log_panics();
     // Fails only if somebody else chose one, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     match start(args) {
@@ -30,10 +36,19 @@ fn main() -> ExitCode {
 }
 
 fn start(args: Args) -> anyhow::Result<()> {
-    let looker = garboard_node::confine::confine()?;
+    // A rule is for a directory that is there.
+    garboard_node::run::prepare(&args.agent_directory)?;
+    let directories =
+        Directories { agent: &args.agent_directory, kubelet: &args.kubelet_directory, offer: &args.offer };
+    let (landlock, _held) = confine(directories)?;
+    if landlock == Enforced::FullyEnforced {
+        tracing::info!(?landlock, "the agent has given up what it does not use");
+    } else {
+        tracing::warn!(?landlock, "the agent has given up what it does not use; newer kernels take more files from it");
+    }
     // Two threads: work on a network namespace occupies one for milliseconds.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    runtime.block_on(garboard_node::run::run(args, looker))
+    runtime.block_on(garboard_node::run::run(args))
 }
 
 /// What `GARBOARD_LOG` asks for, `TARGET=LEVEL,…,LEVEL`; else `info`.

@@ -11,8 +11,6 @@ use tokio::sync::watch;
 /// Objects by UID.
 pub struct Mirror<V> {
     state: Mutex<State<V>>,
-    /// How often something changed.
-    changes: watch::Sender<u64>,
 }
 
 struct State<V> {
@@ -23,14 +21,16 @@ struct State<V> {
     known: bool,
     /// How often a watch said something.
     heard: u64,
+    /// For each UID that somebody waits for, how often it changed.
+    awaited: HashMap<String, watch::Sender<u64>>,
+    /// How often anything changed.
+    changed: watch::Sender<u64>,
 }
 
 impl<V: Clone> Default for Mirror<V> {
     fn default() -> Self {
-        Self {
-            state: Mutex::new(State { entries: HashMap::new(), listed: None, known: false, heard: 0 }),
-            changes: watch::Sender::new(0),
-        }
+        let (entries, awaited, changed) = (HashMap::new(), HashMap::new(), watch::Sender::new(0));
+        Self { state: Mutex::new(State { entries, listed: None, known: false, heard: 0, awaited, changed }) }
     }
 }
 
@@ -50,15 +50,23 @@ impl<V: Clone> Mirror<V> {
         self.state().known
     }
 
-    /// Tells of every change from now on.
+    /// Tells of every change of any object from now on, and of every list.
     pub fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        self.state().changed.subscribe()
+    }
+
+    /// Tells of every change of one object from now on, and of every list.
+    pub fn changes_of(&self, uid: &str) -> watch::Receiver<u64> {
+        let mut state = self.state();
+        state.awaited.retain(|_, sender| sender.receiver_count() > 0);
+        state.awaited.entry(uid.to_owned()).or_insert_with(|| watch::Sender::new(0)).subscribe()
     }
 
     /// Puts an object here.
     pub fn insert(&self, uid: &str, value: V) {
-        self.state().entries.insert(uid.to_owned(), value);
-        self.changed();
+        let mut state = self.state();
+        state.entries.insert(uid.to_owned(), value);
+        state.changed(uid);
     }
 
     /// How often a watch has said something.
@@ -74,8 +82,7 @@ impl<V: Clone> Mirror<V> {
             return;
         }
         state.entries.insert(uid.to_owned(), value);
-        drop(state);
-        self.changed();
+        state.changed(uid);
     }
 
     /// Takes what a watch says; `read` gives UID and value of an object, or nothing where it does not belong here.
@@ -88,24 +95,30 @@ impl<V: Clone> Mirror<V> {
                 if let (uid, Some(value)) = read(object) {
                     state.listed.get_or_insert_default().insert(uid, value);
                 }
-                return;
             }
             Event::InitDone => {
                 state.entries = state.listed.take().unwrap_or_default();
                 state.known = true;
+                state
+                    .awaited
+                    .values()
+                    .chain([&state.changed])
+                    .for_each(|sender| sender.send_modify(|count| *count += 1));
             }
-            Event::Apply(object) => match read(object) {
-                (uid, Some(value)) => drop(state.entries.insert(uid, value)),
-                (uid, None) => drop(state.entries.remove(&uid)),
-            },
-            Event::Delete(object) => drop(state.entries.remove(&read(object).0)),
+            Event::Apply(object) => {
+                let (uid, value) = read(object);
+                match value {
+                    Some(value) => drop(state.entries.insert(uid.clone(), value)),
+                    None => drop(state.entries.remove(&uid)),
+                }
+                state.changed(&uid);
+            }
+            Event::Delete(object) => {
+                let uid = read(object).0;
+                state.entries.remove(&uid);
+                state.changed(&uid);
+            }
         }
-        drop(state);
-        self.changed();
-    }
-
-    fn changed(&self) {
-        self.changes.send_modify(|count| *count += 1);
     }
 
     /// A map is whole after every statement here, so a panic elsewhere cannot have left it half-changed.
@@ -114,9 +127,34 @@ impl<V: Clone> Mirror<V> {
     }
 }
 
+impl<V> State<V> {
+    /// Tells those who wait for this one or for any, and nobody else: each of many would look at all it has.
+    fn changed(&self, uid: &str) {
+        self.changed.send_modify(|count| *count += 1);
+        if let Some(sender) = self.awaited.get(uid) {
+            sender.send_modify(|count| *count += 1);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_of_one_wakes_those_who_wait_for_it() {
+        let mirror = Mirror::default();
+        let (one, other, any) = (mirror.changes_of("one"), mirror.changes_of("other"), mirror.changes());
+        mirror.apply(Event::Apply(("one", 1)), read);
+        assert!(one.has_changed().unwrap() && any.has_changed().unwrap() && !other.has_changed().unwrap());
+        for event in [Event::Init, Event::InitDone] {
+            mirror.apply(event, read);
+        }
+        assert!(other.has_changed().unwrap());
+        drop((one, other));
+        drop(mirror.changes_of("third"));
+        assert!(mirror.state().awaited.len() <= 1, "nobody waits for the others any more");
+    }
 
     fn read(object: (&str, u8)) -> (String, Option<u8>) {
         (object.0.to_owned(), (object.1 != 0).then_some(object.1))

@@ -3,16 +3,13 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use garboard_launcher::plumbing::{self, PlumbingError, Reply};
-use garboard_launcher::supervisor::line_socket::{LineError, LineSocket};
+use garboard_agent::line_socket::{LineError, LineSocket};
+use garboard_agent::plumbing::{self, PlumbingError, Reply};
 use garboard_net::resolv::Resolver;
 use garboard_net::{NetError, NetNs};
 use garboard_protocol::agent::InterfaceRequest;
 
 use crate::caller::{Caller, CallerError};
-
-/// More interfaces than any machine has.
-const INTERFACES: usize = 64;
 
 /// Why nothing is made.
 #[derive(Debug, thiserror::Error)]
@@ -33,17 +30,14 @@ pub(crate) enum NetworkError {
     #[error("the network namespace that came with the request was made inside the pod")]
     Tenants,
     /// The thread that did it is gone.
-    #[error("the agent broke off in the middle")]
+    #[error("the agent stopped before the network was complete")]
     Broken,
-    /// Too much is asked.
-    #[error("{0} interfaces are more than any machine has")]
-    TooMany(usize),
     /// It did not work.
     #[error(transparent)]
     Plumbing(#[from] PlumbingError),
 }
 
-/// What is asked for.
+/// What is done, as the pod's order has it ([`crate::order`]).
 pub(crate) enum Work {
     /// Interfaces.
     Plumb(Vec<InterfaceRequest>),
@@ -80,29 +74,26 @@ pub(crate) async fn namespace(descriptor: OwnedFd, caller: Arc<Caller>) -> Resul
 
 /// The namespace that came with a request. It has to be the one the caller is in: whatever descriptors a tenant may have
 /// got hold of, the agent works in no namespace but that of the pod that asks. A pod with the network of the node is no
-/// launcher pod (`pods`); that the namespace is not the agent's own is checked where it is entered. Nor does it work in
+/// launcher pod (`pods`); that the namespace is not the agent's own is checked where it is changed. Nor does it work in
 /// one that a tenant made for itself, with whatever the tenant put there: those belong to another user namespace.
 fn checked(descriptor: OwnedFd, caller: &Caller) -> Result<NetNs, NetworkError> {
     let namespace = NetNs::from_fd(descriptor).map_err(NetworkError::Descriptor)?;
-    if namespace != caller.network()? {
-        return Err(NetworkError::Foreign);
-    }
+    // First: what a tenant made is not even entered.
     if !namespace.is_of_our_users().map_err(NetworkError::Descriptor)? {
         return Err(NetworkError::Tenants);
+    }
+    if !caller.is_in(&namespace)? {
+        return Err(NetworkError::Foreign);
     }
     Ok(namespace)
 }
 
 async fn plumb(namespace: &NetNs, requests: &[InterfaceRequest]) -> Result<Reply, NetworkError> {
-    let plans = plumbing::net_plans(few(requests)?)?;
+    let plans = plumbing::net_plans(requests)?;
     Ok(plumbing::plumb(namespace, (requests, &plans), &Resolver::default()).await?)
 }
 
 async fn sockets(namespace: &NetNs, requests: &[InterfaceRequest]) -> Result<Reply, NetworkError> {
-    let plans = plumbing::net_plans(few(requests)?)?;
+    let plans = plumbing::net_plans(requests)?;
     Ok(plumbing::sockets(namespace, (requests, &plans), &Resolver::default()).await?)
-}
-
-fn few(requests: &[InterfaceRequest]) -> Result<&[InterfaceRequest], NetworkError> {
-    if requests.len() > INTERFACES { Err(NetworkError::TooMany(requests.len())) } else { Ok(requests) }
 }

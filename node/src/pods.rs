@@ -1,15 +1,17 @@
 //! Launcher pods of this node, as much of them as is needed here. Pure.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
-use garboard_launcher::report::claims::{self, Claims};
-use garboard_launcher::report::condition::{UNPAUSED, condition, reported};
+use garboard_api::metadata::label;
+use garboard_cluster::report::claims::{self, Claims};
+use garboard_cluster::report::condition::{UNPAUSED, condition, reported};
+use garboard_protocol::pod::ORDER_ANNOTATION;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::identity::PodUid;
 use crate::labels::belongs_to_agent;
-use garboard_api::metadata::label;
 
 /// Value of the label [`label::COMPONENT`] on launcher pods.
 pub const LAUNCHER: &str = "virt-launcher";
@@ -43,13 +45,15 @@ pub struct LauncherPod {
     pub vmi: String,
     /// UID of that VMI.
     pub vmi_uid: String,
+    /// What the controller ordered for it ([`ORDER_ANNOTATION`]), as it is written.
+    pub order: Option<Arc<str>>,
 }
 
 /// Reads a pod; nothing if it is no launcher pod of the node.
 ///
-/// A tenant may make pods with any label and, in its own namespace, with any owner: that such a pod really belongs to its
-/// VMI is settled when a status is written (`status::next_status` looks at the VMI's `activePods`, which only the
-/// controller writes).
+/// Where no admission policy keeps them from it, a tenant may make pods with any label and, in its own namespace, with any
+/// owner: that such a pod really belongs to its VMI is settled when a status is written (`status::next_status` looks at the
+/// VMI's `activePods`, which only the controller writes).
 #[must_use]
 pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
     let metadata = &pod.metadata;
@@ -74,6 +78,11 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
         is_reported: reported(pod, &owner.uid).is_some(),
         vmi: owner.name.clone(),
         vmi_uid: owner.uid.clone(),
+        order: metadata
+            .annotations
+            .as_ref()
+            .and_then(|all| all.get(ORDER_ANNOTATION))
+            .map(|order| order.as_str().into()),
     })
 }
 
@@ -95,7 +104,7 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) const POD: &str = "0c6b6b0e-7c1f-4d57-9c5e-6f0c7d6a1b2c";
-    pub(crate) const VMI: &str = "11111111-2222-3333-4444-555555555555";
+    pub(crate) use garboard_protocol::testing::INSTANCE as VMI;
 
     pub(crate) fn example() -> Pod {
         serde_json::from_value(serde_json::json!({

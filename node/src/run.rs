@@ -10,64 +10,87 @@ use futures::StreamExt;
 use garboard_api::metadata::label;
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_host::root::HostRoot;
-use garboard_launcher::vm::Chain;
+use garboard_machine::facts::{KvmFacts, KvmState};
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::pod::AGENT_SOCKET;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{WatchStreamExt, watcher};
-use kube::{Api, Client};
+use kube::{Api, Client, Resource as _};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 use crate::args::Args;
 use crate::caller::Processes;
 use crate::cluster::ApiServer;
-use crate::confine::looker::Looker;
+use crate::contain::contained;
 use crate::device::resource::Health;
 use crate::device::{self, Plugins, Resource};
 use crate::heartbeat::Sources;
 use crate::launchers::Launchers;
 use crate::mirror::Mirror;
 use crate::pods::{self, LauncherPod, launcher_pod};
+use crate::policy;
+use crate::remains::{self, Remains};
 use crate::server::Server;
+use crate::sighting::Sighting;
+use crate::socket::AgentSocket;
 use crate::writer::{Setting, Writer};
-use crate::{facts, heartbeat, server};
+use crate::{facts, heartbeat};
 
 /// Runs until it is told to leave. Leaving changes nothing: pods of this node run on, and the next agent goes on where
 /// this one stopped.
 ///
 /// # Errors
 /// The agent's directory, its socket, or the configuration of its client cannot be used.
-pub async fn run(args: Args, looker: Looker) -> anyhow::Result<()> {
-    prepare(&args.agent_directory)?;
-    let health = Resource::ALL.map(|resource| (resource, device::health::watch(HostRoot::real(), resource)));
-    write_facts(&args.agent_directory, &health)?;
-    let client = garboard_apiserver::client().await?;
+pub async fn run(args: Args) -> anyhow::Result<()> {
+    let offer = heartbeat::read_offer(&args.offer);
+    let kvm = offer.as_ref().and_then(|offer| offer.kvm.clone());
+    let health = healths(kvm.as_ref());
+    write_facts(&args.agent_directory, &health, kvm.as_ref())?;
+    let client = garboard_cluster::client().await?;
+    let api = ApiServer::new(client.clone(), &args.node_name);
+    let is_bound = policy::at_start(&api, &args.node_name).await?;
     let pods: Arc<Mirror<LauncherPod>> = Arc::default();
-    let vmis: Arc<Mirror<Arc<VirtualMachineInstance>>> = Arc::default();
-    tokio::spawn(watch_pods(client.clone(), args.node_name.clone(), Arc::clone(&pods)));
-    tokio::spawn(watch_vmis(client.clone(), args.node_name.clone(), Arc::clone(&vmis)));
+    let vmis = Vmis::default();
+    // Without any of these it would be half an agent.
+    let mut parts = JoinSet::new();
+    parts.spawn(watch_pods(client.clone(), args.node_name.clone(), Arc::clone(&pods)));
+    parts.spawn(watch_vmis(client, args.node_name.clone(), vmis.clone()));
+    parts.spawn(policy::until_known(api.clone(), args.node_name.clone(), is_bound));
 
-    let api = ApiServer::new(client, &args.node_name);
-    let setting = Setting { cluster: api.clone(), node: args.node_name.clone(), pods: Arc::clone(&pods), vmis };
+    let setting = Setting {
+        cluster: api.clone(),
+        node: args.node_name.clone(),
+        pods: Arc::clone(&pods),
+        vmis: vmis.whole,
+        pace: Arc::default(),
+    };
+    parts.spawn(remains::answer(Remains {
+        cluster: api.clone(),
+        node: args.node_name.clone(),
+        pods: Arc::clone(&pods),
+        vmis: vmis.legible,
+        processes: "/proc".into(),
+    }));
     let launchers = launchers(api.clone(), args.node_name.clone(), Arc::clone(&pods));
-    let server = Server::new(Processes::of_this_node(looker), launchers, Writer::new(setting));
+    let server = Server::new(Processes::of_this_node()?, launchers, Writer::new(setting));
     let socket = args.agent_directory.join(AGENT_SOCKET);
-    let listener = server::listen(&socket).with_context(|| format!("listen at {}", socket.display()))?;
-    let serving = tokio::spawn(server.serve(listener));
+    let listening = AgentSocket::listen(&socket).with_context(|| format!("listen at {}", socket.display()))?;
+    parts.spawn(async move {
+        if let Err(error) = server.serve(listening).await {
+            tracing::error!(error = %ErrorChain(&error), "connections cannot be accepted any more");
+        }
+    });
 
     let (registered, is_registered) = watch::channel(false);
-    let plugins = Plugins {
-        directory: args.kubelet_directory.clone(),
-        count: args.devices,
-        agent_directory: args.agent_directory.clone(),
-        health: health.to_vec(),
-    };
     // Only now: whoever is given a device finds the agent's socket.
-    tokio::spawn(device::serve(plugins, registered));
-    let [(_, kvm), ..] = health.clone();
-    let sources = Sources { offer: heartbeat::read_offer(&args.offer), registered: is_registered, kvm, pods };
-    tokio::spawn(heartbeat::beat(api, args.node_name.clone(), sources));
-    tokio::spawn(keep_facts(args.agent_directory, health));
+    parts.spawn(device::serve(plugins(&args, &health), registered));
+    let [(_, kvm_health), ..] = health.clone();
+    let sources = Sources { offer, registered: is_registered, kvm: kvm_health, pods };
+    parts.spawn(heartbeat::beat(api, args.node_name.clone(), sources));
+    parts.spawn(keep_facts(args.agent_directory, health, kvm));
+    parts.spawn(device::health::newcomer(HostRoot::real()));
 
     tracing::info!(node = args.node_name, socket = %socket.display(), "the agent is ready");
     let mut terminate = signal(SignalKind::terminate())?;
@@ -75,14 +98,36 @@ pub async fn run(args: Args, looker: Looker) -> anyhow::Result<()> {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        ended = serving => ended.context("the agent's server panicked")?.context("accept connections")?,
+        _ = parts.join_next() => anyhow::bail!("a part of the agent has ended; the kubelet starts it anew"),
     }
     tracing::info!("the agent leaves");
     Ok(())
 }
 
+/// How the devices are from now on.
+fn healths(kvm: Option<&KvmFacts>) -> Healths {
+    let is_broken = kvm.is_some_and(|kvm| kvm.state == KvmState::Broken);
+    Resource::ALL.map(|resource| {
+        // It opens, and runs no guest: no pod is to be scheduled for it.
+        let never = is_broken && resource == Resource::Kvm;
+        (resource, if never { device::health::unhealthy() } else { device::health::watch(HostRoot::real(), resource) })
+    })
+}
+
+fn plugins(args: &Args, health: &Healths) -> Plugins {
+    Plugins {
+        directory: args.kubelet_directory.clone(),
+        count: args.devices,
+        agent_directory: args.agent_directory.clone(),
+        health: health.to_vec(),
+    }
+}
+
 /// The directory is mounted into pods: it is never made anew, or running pods would keep the old one.
-fn prepare(directory: &Path) -> anyhow::Result<()> {
+///
+/// # Errors
+/// Whatever the kernel says.
+pub fn prepare(directory: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory)
         .and_then(|()| std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)))
         .with_context(|| format!("prepare {}", directory.display()))
@@ -90,26 +135,28 @@ fn prepare(directory: &Path) -> anyhow::Result<()> {
 
 type Healths = [(Resource, watch::Receiver<Health>); 3];
 
-fn write_facts(directory: &Path, health: &Healths) -> anyhow::Result<()> {
-    let facts = facts::facts(|wanted| {
+fn write_facts(directory: &Path, health: &Healths, kvm: Option<&KvmFacts>) -> anyhow::Result<()> {
+    let health_of = |wanted| {
         let found = health.iter().find(|(resource, _)| *resource == wanted);
         found.map_or(Health::Unhealthy, |(_, health)| *health.borrow())
-    });
-    facts::write(directory, &facts).with_context(|| format!("write the node's facts to {}", directory.display()))
+    };
+    facts::write(directory, &facts::facts(health_of, kvm))
+        .with_context(|| format!("write the node's facts to {}", directory.display()))
 }
 
-/// Writes the facts again whenever a device of the network comes or goes.
-async fn keep_facts(directory: std::path::PathBuf, mut health: Healths) {
+/// Writes the facts again whenever a device comes or goes.
+async fn keep_facts(directory: std::path::PathBuf, mut health: Healths, measured: Option<KvmFacts>) {
     loop {
-        let [_, (_, tun), (_, vhost)] = &mut health;
+        let [(_, kvm), (_, tun), (_, vhost)] = &mut health;
         let changed = tokio::select! {
+            changed = kvm.changed() => changed,
             changed = tun.changed() => changed,
             changed = vhost.changed() => changed,
         };
         if changed.is_err() {
             return;
         }
-        if let Err(error) = write_facts(&directory, &health) {
+        if let Err(error) = write_facts(&directory, &health, measured.as_ref()) {
             tracing::warn!(error = format!("{error:#}"), "the node's facts are old");
         }
     }
@@ -122,29 +169,53 @@ fn launchers(api: ApiServer, node: String, mirror: Arc<Mirror<LauncherPod>>) -> 
     })
 }
 
-async fn watch_pods(client: Client, node: String, mirror: Arc<Mirror<LauncherPod>>) {
+/// Keeps a mirror of the launcher pods of a node, for ever.
+pub async fn watch_pods(client: Client, node: String, mirror: Arc<Mirror<LauncherPod>>) {
     let (fields, labels) = pods::selectors(&node);
     let wanted = watcher::Config::default().fields(&fields).labels(&labels);
     let mut events = pin!(watcher(Api::<Pod>::all(client), wanted).default_backoff());
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => mirror
-                .apply(event, |pod: Pod| (pod.metadata.uid.clone().unwrap_or_default(), launcher_pod(&pod, &node))),
-            Err(error) => tracing::warn!(error = %Chain(&error), "launcher pods cannot be watched for now"),
+            Ok(event) => mirror.apply(event, |pod: Pod| {
+                let read = contained("a pod", || launcher_pod(&pod, &node)).flatten();
+                (pod.metadata.uid.unwrap_or_default(), read)
+            }),
+            Err(error) => tracing::warn!(error = %ErrorChain(&error), "launcher pods cannot be watched for now"),
         }
     }
 }
 
-async fn watch_vmis(client: Client, node: String, mirror: Arc<Mirror<Arc<VirtualMachineInstance>>>) {
+/// The VMIs that the controller has placed on a node.
+#[derive(Clone, Default)]
+pub struct Vmis {
+    /// Those that can be read.
+    pub whole: Arc<Mirror<Arc<VirtualMachineInstance>>>,
+    /// All, and of the others as much as can be read.
+    pub legible: Arc<Mirror<Arc<VirtualMachineInstance>>>,
+}
+
+/// Keeps mirrors of the VMIs that the controller has placed on a node, for ever.
+pub async fn watch_vmis(client: Client, node: String, vmis: Vmis) {
     let wanted = watcher::Config::default().labels(&format!("{}={node}", label::NODE_NAME));
-    let mut events = pin!(watcher(Api::<VirtualMachineInstance>::all(client), wanted).default_backoff());
+    let mut events = pin!(watcher(Api::<Sighting>::all(client), wanted).default_backoff());
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => mirror.apply(event, |mut vmi: VirtualMachineInstance| {
-                vmi.metadata.managed_fields = None;
-                (vmi.metadata.uid.clone().unwrap_or_default(), Some(Arc::new(vmi)))
-            }),
-            Err(error) => tracing::warn!(error = %Chain(&error), "VMIs cannot be watched for now"),
+            Ok(event) => {
+                warn_of_unreadable(&event);
+                vmis.legible.apply(event.clone(), Sighting::legible);
+                vmis.whole.apply(event, Sighting::whole);
+            }
+            Err(error) => tracing::warn!(error = %ErrorChain(&error), "VMIs cannot be watched for now"),
         }
+    }
+}
+
+/// The controller says on the VMI what is wrong.
+fn warn_of_unreadable(event: &watcher::Event<Sighting>) {
+    if let watcher::Event::Apply(vmi) | watcher::Event::InitApply(vmi) = event
+        && !vmi.is_whole()
+    {
+        let (namespace, name) = (&vmi.meta().namespace, &vmi.meta().name);
+        tracing::warn!(namespace, name, "a VirtualMachineInstance cannot be read");
     }
 }

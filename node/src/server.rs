@@ -8,25 +8,26 @@
 //! Nothing a caller says names a pod, a VMI or a path: the connection does.
 
 use std::os::fd::AsFd;
-use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use garboard_launcher::plumbing::Reply;
-use garboard_launcher::supervisor::line_socket::{LineError, LineSocket};
-use garboard_launcher::vm::Chain;
+use garboard_agent::line_socket::{LineError, LineSocket};
+use garboard_agent::plumbing::Reply;
 use garboard_net::GuestAddresses;
 use garboard_protocol::agent::{AgentReply, AgentRequest};
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::Status;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixStream;
 
-use crate::budget::{AllRefusals, Budget};
+use crate::budget::{AllRefusals, Budget, Exhausted};
 use crate::caller::{Caller, Processes};
+use crate::contain::contained;
 use crate::identity::PodUid;
 use crate::launchers::{Found, Launchers};
 use crate::network;
+use crate::order::granted;
 use crate::pods::LauncherPod;
+use crate::socket::AgentSocket;
 use crate::status;
 use crate::turns::Turns;
 
@@ -66,23 +67,6 @@ impl<R> Drop for Room<R> {
     }
 }
 
-/// Listens at a path, for everybody: who may ask is decided when they do. A socket that an earlier agent left is replaced
-/// in one step, so that nobody ever finds none.
-///
-/// # Errors
-/// Whatever the kernel says.
-pub fn listen(path: &Path) -> std::io::Result<UnixListener> {
-    let fresh = path.with_extension("new");
-    match std::fs::remove_file(&fresh) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let listener = UnixListener::bind(&fresh)?;
-    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o666))?;
-    std::fs::rename(&fresh, path)?;
-    Ok(listener)
-}
-
 impl<R: Reports> Server<R> {
     /// A server that knows these pods.
     pub fn new(processes: Processes, launchers: Launchers, reports: R) -> Arc<Self> {
@@ -96,14 +80,15 @@ impl<R: Reports> Server<R> {
         })
     }
 
-    /// Serves until the listener fails.
+    /// Serves until the socket fails.
     ///
     /// # Errors
     /// What `accept` said, other than that there are too many descriptors, which passes.
-    pub async fn serve(self: Arc<Self>, listener: UnixListener) -> std::io::Result<()> {
+    pub async fn serve(self: Arc<Self>, mut socket: AgentSocket) -> std::io::Result<()> {
         loop {
-            match listener.accept().await {
-                Ok((stream, _)) => self.accepted(stream),
+            match socket.accept().await {
+                // A connection that was dropped by that is closed.
+                Ok(stream) => drop(contained("a new connection", || self.accepted(stream))),
                 Err(error) if is_passing(&error) => tokio::time::sleep(Duration::from_millis(50)).await,
                 Err(error) => return Err(error),
             }
@@ -115,9 +100,14 @@ impl<R: Reports> Server<R> {
         let admitted = match self.processes.identify(&stream) {
             Ok(caller) => match lock(&self.budget).take(&caller.pod) {
                 Ok(()) => Ok(caller),
-                Err(exhausted) => Err((Some(caller), exhausted.to_string())),
+                // Others have it all. A no would end a machine: hung up on without one, its launcher asks again.
+                Err(Exhausted::Node) => {
+                    self.tells_refusal(Some(&caller), &Exhausted::Node.to_string());
+                    return drop(stream);
+                }
+                Err(exhausted @ Exhausted::Pod) => Err((Some(caller), exhausted.to_string())),
             },
-            Err(error) => Err((None, Chain(&error).to_string())),
+            Err(error) => Err((None, ErrorChain(&error).to_string())),
         };
         let socket = LineSocket::limited(stream, DESCRIPTORS).with_longest_line(LONGEST_REQUEST);
         match admitted {
@@ -164,7 +154,7 @@ impl<R: Reports> Server<R> {
         match self.converse(socket, Arc::new(caller), &pod).await {
             Ok(()) | Err(LineError::Closed) => {}
             Err(error) => {
-                let error = short(&Chain(&error).to_string());
+                let error = short(&ErrorChain(&error).to_string());
                 if let Some(silent) = self.answered(&pod.uid) {
                     tracing::warn!(pod = pod.name, namespace = pod.namespace, silent, error, "a conversation broke");
                 }
@@ -178,7 +168,7 @@ impl<R: Reports> Server<R> {
             let (reply, descriptors) = match self.answer(socket, request, &caller, pod).await {
                 Ok(Some(reply)) => reply,
                 Ok(None) => return Ok(()),
-                Err(error) => (self.refusal(pod, &Chain(&*error).to_string()), Vec::new()),
+                Err(error) => (self.refusal(pod, &ErrorChain(&*error).to_string()), Vec::new()),
             };
             let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             socket.send(&reply, &borrowed).await?;
@@ -202,10 +192,10 @@ impl<R: Reports> Server<R> {
                 self.reports.note(pod, status::bounded(*status));
                 return Ok(Some((AgentReply::Noted, Vec::new())));
             }
-            AgentRequest::Plumb { interfaces } => network::Work::Plumb(interfaces),
-            AgentRequest::Sockets { interfaces } => network::Work::Sockets(interfaces),
+            AgentRequest::Plumb { interfaces } => network::Work::Plumb(granted(pod.order.as_deref(), &interfaces)?),
+            AgentRequest::Sockets { interfaces } => network::Work::Sockets(granted(pod.order.as_deref(), &interfaces)?),
         };
-        let turn = self.turns.of(&pod.uid);
+        let turn = self.turns.of(&pod.uid, |other| self.launchers.knows(other));
         // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
         let mut turn = turn.lock().await;
         // Its last report is still taken; nothing is made for it any more.
@@ -216,11 +206,11 @@ impl<R: Reports> Server<R> {
         }
         // Not earlier: closing what came may take for ever, so that it is dropped on no thread but its own.
         let namespace = network::namespace(network::descriptor(socket)?, Arc::clone(caller)).await?;
-        turn.come().await;
+        let is_made = matches!(&work, network::Work::Plumb(_));
+        turn.come(is_made).await?;
         let began = Instant::now();
-        let made = matches!(work, network::Work::Plumb(_));
         let reply = network::done(namespace, work).await?;
-        if made {
+        if is_made {
             let took_ms = began.elapsed().as_millis();
             tracing::info!(pod = pod.name, namespace = pod.namespace, vmi = pod.vmi, took_ms, "interfaces are made");
         }
@@ -254,7 +244,7 @@ impl<R: Reports> Server<R> {
         let Some(silent) = lock(&self.refusals).answered(pod, Instant::now()) else { return false };
         let (pid, uid) = (caller.map(|caller| caller.pid), caller.map(|caller| caller.uid));
         let pod = caller.map(|caller| caller.pod.to_string());
-        tracing::warn!(pid, uid, pod, silent, reason, "somebody who may not called the agent");
+        tracing::warn!(pid, uid, pod, silent, reason, "the agent refused a connection");
         true
     }
 }

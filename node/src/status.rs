@@ -1,9 +1,9 @@
 //! Which VirtualMachineInstances this agent may write, and how much of a report it passes on. Pure.
 //!
-//! What a report makes of a status is decided in [`garboard_launcher::report`].
+//! What a report makes of a status is decided in [`garboard_cluster::report`].
 
 use garboard_api::v1::{VirtualMachineInstance, VirtualMachineInstanceStatus};
-use garboard_launcher::report::{self, Seen};
+use garboard_cluster::report::{self, Seen};
 use garboard_protocol::control::Status;
 use jiff::Timestamp;
 
@@ -55,7 +55,19 @@ pub fn bounded(mut report: Status) -> Status {
         interface.addresses.iter_mut().for_each(cut);
     }
     if let Some(guest) = &mut report.guest {
-        let said = [&mut guest.hostname, &mut guest.os, &mut guest.kernel, &mut guest.agent_version];
+        let system = &mut guest.system;
+        let said = [
+            &mut guest.hostname,
+            &mut guest.os,
+            &mut guest.kernel,
+            &mut guest.agent_version,
+            &mut system.id,
+            &mut system.name,
+            &mut system.version,
+            &mut system.version_id,
+            &mut system.kernel_version,
+            &mut system.machine,
+        ];
         said.into_iter().flatten().for_each(cut);
     }
     report.stored = report.stored.filter(|stored| stored.to_string().len() <= STORED);

@@ -1,5 +1,6 @@
 use garboard_protocol::control::{Ended, InterfaceStatus, Phase as Told};
 use garboard_protocol::exit::ExitCause;
+pub(crate) use garboard_protocol::testing::running as report;
 use serde_json::json;
 
 use super::*;
@@ -23,18 +24,6 @@ pub(crate) fn vmi(status: serde_json::Value) -> VirtualMachineInstance {
 pub(crate) fn scheduled() -> serde_json::Value {
     json!({"phase": "Scheduled", "nodeName": "node-1", "activePods": {POD: "node-1"},
         "conditions": [{"type": "Ready", "status": "False"}]})
-}
-
-pub(crate) fn report(generation: u64) -> Status {
-    serde_json::from_value(json!({
-        "generation": generation, "namespace": "default", "name": "vm", "uid": VMI, "phase": "Running",
-        "phaseSinceMs": 1_000, "paused": null, "stopping": false, "softwareEmulation": false,
-        "machine": "pc-q35-7.2", "memoryBytes": 536_870_912, "vcpus": 2,
-        "interfaces": [{"name": "default", "interfaceName": null, "mac": "02:00:00:00:00:01",
-            "addresses": ["10.0.2.2"], "infoSource": "domain"}],
-        "guest": null, "taints": [], "supervisorPid": 7, "resets": 0, "ended": null,
-    }))
-    .unwrap()
 }
 
 pub(crate) fn ended(cause: ExitCause) -> Status {

@@ -19,9 +19,9 @@ use std::time::{Duration, Instant};
 
 use garboard_api::Phase;
 use garboard_api::v1::VirtualMachineInstance;
-use garboard_launcher::report::condition::PodNews;
-use garboard_launcher::report::{self, condition};
-use garboard_launcher::vm::Chain;
+use garboard_cluster::report::condition::PodNews;
+use garboard_cluster::report::{self, condition};
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{self, Status};
 use garboard_protocol::exit::ExitCause;
 use jiff::Timestamp;
@@ -29,7 +29,7 @@ use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::budget::Pace;
+use crate::budget::{NodePace, Pace};
 use crate::cluster::{Cluster, ClusterError, Happening};
 
 use crate::mirror::Mirror;
@@ -40,8 +40,9 @@ use crate::status;
 /// Pause after a failure, and the longest it grows to.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// How long the mirror may be without a VMI that is to be written before the API server is asked for it.
-const MIRROR_PATIENCE: Duration = Duration::from_secs(2);
+/// How long the mirror may be without a VMI that is to be written before the API server is asked for it. Of many machines
+/// that start at once the controller places the last some seconds after its guest runs, and the watch says so.
+const MIRROR_PATIENCE: Duration = Duration::from_secs(15);
 const LONGEST_MIRROR_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What everybody who writes needs.
@@ -54,6 +55,8 @@ pub struct Setting<C> {
     pub pods: Arc<Mirror<LauncherPod>>,
     /// VMIs of this node.
     pub vmis: Arc<Mirror<Arc<VirtualMachineInstance>>>,
+    /// When there may be a write.
+    pub pace: Arc<Mutex<NodePace>>,
 }
 
 /// Takes reports and has them written.
@@ -130,7 +133,8 @@ struct Task<C> {
 impl<C: Cluster> Task<C> {
     async fn run(mut self) {
         let (mut pause, mut patience) = (FIRST_PAUSE, MIRROR_PATIENCE);
-        let (mut pods, mut vmis) = (self.setting.pods.changes(), self.setting.vmis.changes());
+        let (mut pods, mut vmis) =
+            (self.setting.pods.changes_of(self.pod.uid.as_str()), self.setting.vmis.changes_of(&self.pod.vmi_uid));
         loop {
             pods.mark_unchanged();
             vmis.mark_unchanged();
@@ -164,7 +168,7 @@ impl<C: Cluster> Task<C> {
                 Err(error) => {
                     if !matches!(error, ClusterError::Conflict) {
                         let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
-                        tracing::warn!(vmi, namespace, error = %Chain(&error), ?pause, "a report is not written yet");
+                        tracing::warn!(vmi, namespace, error = %ErrorChain(&error), ?pause, "a report is not written yet");
                     }
                     // What was read after a conflict is new, so that the next attempt need not wait.
                     let at_once = matches!(error, ClusterError::Conflict) && pause == FIRST_PAUSE;
@@ -177,8 +181,23 @@ impl<C: Cluster> Task<C> {
         }
     }
 
+    /// How long it is until this task may write, if it has anything to write now. What it has may be newer by then.
+    fn place(&mut self) -> Duration {
+        let report = self.reports.borrow().clone();
+        let found = self.find();
+        let change = if let Found::Vmi(vmi) = &found { self.change(vmi, &report) } else { None };
+        if change.is_none() && self.news_for_pod(&report, &found).is_empty() {
+            return Duration::ZERO;
+        }
+        self.setting.pace.lock().unwrap_or_else(PoisonError::into_inner).place(now())
+    }
+
     /// Writes what is to be written.
     async fn settle(&mut self) -> Result<Settled, ClusterError> {
+        let wait = self.place();
+        if !wait.is_zero() {
+            tokio::time::sleep(wait).await;
+        }
         let report = self.reports.borrow_and_update().clone();
         let mirrored = self.setting.pods.get(self.pod.uid.as_str());
         let pod_is_there = mirrored.is_some() || !self.setting.pods.is_known();
@@ -251,11 +270,12 @@ impl<C: Cluster> Task<C> {
     }
 
     async fn tell(&self, before: Phase, report: &Status) {
-        let Some(happening) = happening(before, report) else { return };
-        let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
-        tracing::info!(vmi, namespace, reason = happening.reason, note = happening.note, "a machine changed");
-        if let Err(error) = self.setting.cluster.tell(&self.pod, &happening).await {
-            tracing::warn!(vmi, namespace, error = %Chain(&error), "an event was not written");
+        for happening in happenings(before, report) {
+            let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
+            tracing::info!(vmi, namespace, reason = happening.reason, note = happening.note, "a machine changed");
+            if let Err(error) = self.setting.cluster.tell(&self.pod, &happening).await {
+                tracing::warn!(vmi, namespace, error = %ErrorChain(&error), "an event was not written");
+            }
         }
     }
 
@@ -275,7 +295,7 @@ impl<C: Cluster> Task<C> {
             Ok(vmi) => Some(Arc::new(vmi)),
             Err(error) => {
                 let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
-                tracing::debug!(vmi, namespace, error = %Chain(&error), "a VMI cannot be had");
+                tracing::debug!(vmi, namespace, error = %ErrorChain(&error), "a VirtualMachineInstance cannot be read");
                 None
             }
         }
@@ -319,19 +339,22 @@ fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineIn
 }
 
 /// What people are to be told, by what the VMI was before.
-fn happening(before: Phase, report: &Status) -> Option<Happening> {
+fn happenings(before: Phase, report: &Status) -> Vec<Happening> {
     match &report.ended {
         Some(ended) => {
             // A stop that was asked for, or the guest's own, is nothing to warn of.
             let expected = ended.cause.is_success() || ended.cause == ExitCause::GracePeriodExceeded;
             let kind = if expected { EventType::Normal } else { EventType::Warning };
-            Some(Happening { kind, reason: "Stopped", note: ended.sentence.clone() })
+            vec![Happening { kind, reason: "Stopped", note: report::message(&ended.cause, &ended.sentence) }]
         }
         None if report.phase == control::Phase::Running && before < Phase::Running => {
             let note = "the guest was started".to_owned();
-            Some(Happening { kind: EventType::Normal, reason: "Started", note })
+            let started = Happening { kind: EventType::Normal, reason: "Started", note };
+            let slow = report::unasked_slowness(report);
+            let slow = slow.map(|(reason, note)| Happening { kind: EventType::Warning, reason, note: note.to_owned() });
+            [started].into_iter().chain(slow).collect()
         }
-        None => None,
+        None => Vec::new(),
     }
 }
 

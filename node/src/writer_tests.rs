@@ -1,4 +1,5 @@
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 use crate::pods::tests::VMI;
@@ -14,6 +15,7 @@ struct FakeState {
     patches: watch::Sender<Vec<Value>>,
     marks: watch::Sender<Vec<PodNews>>,
     told: watch::Sender<Vec<Happening>>,
+    asked: AtomicUsize,
 }
 
 impl Fake {
@@ -24,6 +26,7 @@ impl Fake {
             patches: watch::Sender::default(),
             marks: watch::Sender::default(),
             told: watch::Sender::default(),
+            asked: AtomicUsize::new(0),
         }))
     }
 
@@ -57,6 +60,7 @@ impl Fake {
 
 impl Cluster for Fake {
     async fn vmi(&self, _: &str, _: &str) -> Result<VirtualMachineInstance, ClusterError> {
+        self.0.asked.fetch_add(1, Ordering::SeqCst);
         Ok(self.0.vmi.lock().unwrap().clone())
     }
 
@@ -74,6 +78,14 @@ impl Cluster for Fake {
         vmi.metadata.resource_version = Some((version(&vmi) + 1).to_string());
         self.0.patches.send_modify(|patches| patches.push(patch));
         Ok(vmi.clone())
+    }
+
+    async fn mark_vmi(&self, namespace: &str, name: &str, patch: Value) -> Result<(), ClusterError> {
+        self.patch_vmi(namespace, name, patch).await.map(drop)
+    }
+
+    async fn pods_of(&self, _: &str) -> Result<Vec<LauncherPod>, ClusterError> {
+        Ok(Vec::new())
     }
 
     async fn mark_pod(&self, _: &LauncherPod, news: &PodNews) -> Result<(), ClusterError> {
@@ -99,7 +111,8 @@ fn writer(
     if let Some(vmi) = mirrored {
         vmis.insert(VMI, Arc::new(vmi));
     }
-    let setting = Setting { cluster: fake.clone(), node: "node-1".into(), pods, vmis: Arc::clone(&vmis) };
+    let setting =
+        Setting { cluster: fake.clone(), node: "node-1".into(), pods, vmis: Arc::clone(&vmis), pace: Arc::default() };
     (Writer::new(setting), vmis)
 }
 
@@ -150,6 +163,21 @@ async fn a_vmi_that_changed_meanwhile_is_read_again() {
     assert_eq!(kept.as_deref(), Some("kept"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn however_many_pods_report_the_node_writes_at_its_pace() {
+    let fake = Fake::new(unplaced());
+    let (writer, _) = writer(&fake, None);
+    for number in 0..500 {
+        let uid = crate::identity::PodUid::parse(&format!("{number:08x}-7c1f-4d57-9c5e-6f0c7d6a1b2c")).unwrap();
+        writer.note(&LauncherPod { uid, ..pod() }, report(1));
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let soon = fake.0.marks.borrow().len();
+    assert!((200..=221).contains(&soon), "{soon}");
+    tokio::time::sleep(Duration::from_secs(30)).await;
+    assert_eq!(fake.0.marks.borrow().len(), 500);
+}
+
 fn unplaced() -> VirtualMachineInstance {
     vmi(serde_json::json!({"phase": "Pending"}))
 }
@@ -185,6 +213,22 @@ async fn a_vmi_that_nobody_has_placed_is_told_of_on_its_pod() {
     fake.patched(1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(fake.reasons(), ["Stopped"], "the controller has told of the start");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_vmi_that_is_placed_late_is_not_asked_for_and_one_that_never_comes_is() {
+    let fake = Fake::new(unplaced());
+    let (writer, vmis) = writer(&fake, None);
+    writer.note(&pod(), report(1));
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert_eq!(fake.0.asked.load(Ordering::SeqCst), 0, "the controller has much to do");
+    // Placed, and its label is not the one that the watch asks for.
+    let mut placed = vmi(scheduled());
+    placed.metadata.resource_version = Some("9".into());
+    *fake.0.vmi.lock().unwrap() = placed;
+    tokio::time::sleep(Duration::from_secs(12)).await;
+    assert_eq!((fake.0.asked.load(Ordering::SeqCst), fake.phase().as_deref()), (1, Some("Running")));
+    drop(vmis);
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use garboard_launcher::supervisor::line_socket::{LineError, LineSocket};
+use garboard_agent::line_socket::{LineError, LineSocket};
 use garboard_net::GuestAddresses;
 use garboard_node::budget::CONNECTIONS_PER_POD;
 use garboard_node::caller::Processes;
@@ -17,14 +17,23 @@ use garboard_node::identity::PodUid;
 use garboard_node::launchers::Launchers;
 use garboard_node::mirror::Mirror;
 use garboard_node::pods::LauncherPod;
-use garboard_node::server::{Reports, Server, listen};
+use garboard_node::server::{Reports, Server};
+use garboard_node::socket::AgentSocket;
 use garboard_protocol::agent::{AgentReply, AgentRequest, BindingRequest, InterfaceRequest};
 use garboard_protocol::control::Status;
 use kube::runtime::watcher::Event;
 use tokio::net::UnixStream;
 
 const POD: &str = "0c6b6b0e-7c1f-4d57-9c5e-6f0c7d6a1b2c";
+const AGENT: &str = "aaaaaaaa-7c1f-4d57-9c5e-6f0c7d6a1b2c";
 const VMI: &str = "11111111-2222-3333-4444-555555555555";
+
+/// What the controller ordered for the pod: one interface, bridged.
+const ORDER: &str = r#"{"vmi": {"metadata": {"name": "vm"}, "spec": {"networks": [{"name": "default", "pod": {}}], "domain":
+    {"devices": {"interfaces": [{"name": "default", "bridge": {}}]}}}}}"#;
+
+/// A report of this generation makes whoever takes it panic.
+const PANICS: u64 = 666;
 
 type Reply = AgentReply<GuestAddresses>;
 
@@ -33,6 +42,7 @@ struct Noted(Arc<Mutex<Vec<(String, u64)>>>);
 
 impl Reports for Noted {
     fn note(&self, pod: &LauncherPod, status: Status) {
+        assert_ne!(status.generation, PANICS, "on purpose");
         self.0.lock().unwrap().push((pod.vmi.clone(), status.generation));
     }
 }
@@ -58,9 +68,11 @@ impl Stage {
     fn unknown(cgroups: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let own = directory.path().join(std::process::id().to_string());
-        std::fs::create_dir_all(own.join("ns")).unwrap();
+        std::fs::create_dir_all(&own).unwrap();
         std::fs::write(own.join("cgroup"), cgroups).unwrap();
-        std::os::unix::fs::symlink("/proc/self/ns/net", own.join("ns/net")).unwrap();
+        std::os::unix::fs::symlink("/proc/self/net", own.join("net")).unwrap();
+        std::fs::create_dir(directory.path().join("self")).unwrap();
+        std::fs::write(directory.path().join("self/cgroup"), format!("0::/kubepods/pod{AGENT}/c\n")).unwrap();
         let (pods, noted) = (Arc::new(Mirror::default()), Noted::default());
         let listed: Arc<Mutex<Option<Vec<LauncherPod>>>> = Arc::default();
         let answer = Arc::clone(&listed);
@@ -68,8 +80,8 @@ impl Stage {
             let answer = answer.lock().unwrap().clone().ok_or(ClusterError::Slow);
             async move { answer }
         });
-        let server = Server::new(Processes::below(directory.path()), launchers, noted.clone());
-        let listener = listen(&directory.path().join("agent.sock")).unwrap();
+        let server = Server::new(Processes::below(directory.path()).unwrap(), launchers, noted.clone());
+        let listener = AgentSocket::listen(&directory.path().join("agent.sock")).unwrap();
         tokio::spawn(server.serve(listener));
         Self { directory, pods, listed, noted }
     }
@@ -109,6 +121,7 @@ fn launcher() -> LauncherPod {
         is_reported: false,
         vmi: "vm".into(),
         vmi_uid: VMI.into(),
+        order: Some(ORDER.into()),
     }
 }
 
@@ -205,6 +218,17 @@ async fn a_forged_group_is_not_heard() {
     assert!(is_closed(&mut socket).await);
 }
 
+#[tokio::test]
+async fn a_group_of_a_users_own_making_is_not_heard() {
+    let session = "user.slice/user-1000.slice/user@1000.service/app.slice";
+    let stage = Stage::set(&format!("0::/{session}/kubepods/pod{POD}/c\n"));
+    stage.pods.insert(POD, launcher());
+    let mut socket = dial(&stage.path()).await;
+    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("heard") };
+    assert!(reason.contains("not below the kubelet's own"), "{reason}");
+    assert!(is_closed(&mut socket).await);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pod_that_is_no_launcher_is_not_heard() {
     let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
@@ -233,6 +257,10 @@ async fn volumes_are_the_pods_own() {
 
 #[tokio::test]
 async fn only_the_callers_own_namespace_is_plumbed() {
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("skipped: needs root");
+        return;
+    }
     let stage = Stage::in_launcher_pod();
     let mut socket = dial(&stage.path()).await;
     assert!(refusal(&mut socket, &plumb(), &[]).await.contains("has to come with the request"));
@@ -246,6 +274,35 @@ async fn only_the_callers_own_namespace_is_plumbed() {
         let other = other.as_fd().try_clone_to_owned().unwrap();
         assert!(refusal(&mut socket, &plumb(), &[other]).await.contains("not the caller's own"));
     }
+}
+
+#[tokio::test]
+async fn only_what_the_pods_order_says_is_made() {
+    let stage = Stage::in_launcher_pod();
+    let mut socket = dial(&stage.path()).await;
+    let AgentRequest::Plumb { interfaces } = plumb() else { panic!() };
+    let changed = |change: &dyn Fn(&mut InterfaceRequest)| {
+        let mut interfaces = interfaces.clone();
+        change(&mut interfaces[0]);
+        AgentRequest::Plumb { interfaces }
+    };
+    let masquerade = BindingRequest::Masquerade { ipv4: "10.0.2.0/24".into(), ipv6: "::/64".into(), ports: Vec::new() };
+    let table = [
+        (changed(&|one| one.binding = masquerade.clone()), "another binding"),
+        (changed(&|one| one.name = "other".into()), "no interface `other`"),
+        (changed(&|one| one.queues = 256), "256 is not the number of queues"),
+        (AgentRequest::Sockets { interfaces: [interfaces.clone(), interfaces.clone()].concat() }, "asked for twice"),
+    ];
+    for (request, expected) in table {
+        let own: OwnedFd = std::fs::File::open("/proc/self/ns/net").unwrap().into();
+        let mut socket = dial(&stage.path()).await;
+        let reason = refusal(&mut socket, &request, &[own]).await;
+        assert!(reason.contains(expected), "{reason}");
+    }
+    stage.pods.insert(POD, LauncherPod { order: None, ..launcher() });
+    let mut late = dial(&stage.path()).await;
+    assert!(refusal(&mut late, &plumb(), &[]).await.contains("no order"));
+    assert_eq!(ask(&mut socket, &report(VMI, 1), &[]).await, Reply::Noted);
 }
 
 #[tokio::test]
@@ -266,6 +323,19 @@ async fn nonsense_ends_the_conversation_and_nothing_else() {
     assert!(is_closed(&mut socket).await);
     let mut again = dial(&stage.path()).await;
     assert_eq!(ask(&mut again, &report(VMI, 1), &[]).await, Reply::Noted);
+}
+
+#[tokio::test]
+async fn a_panic_ends_one_conversation_and_gives_its_room_back() {
+    let stage = Stage::in_launcher_pod();
+    let mut other = dial(&stage.path()).await;
+    assert_eq!(ask(&mut other, &report(VMI, 1), &[]).await, Reply::Noted);
+    for _ in 0..2 * CONNECTIONS_PER_POD {
+        let mut socket = dial(&stage.path()).await;
+        socket.send(&report(VMI, PANICS), &[]).await.unwrap();
+        assert!(is_closed(&mut socket).await);
+    }
+    assert_eq!(ask(&mut other, &report(VMI, 2), &[]).await, Reply::Noted);
 }
 
 #[tokio::test]
@@ -297,7 +367,7 @@ async fn one_pod_cannot_take_all_connections() {
 async fn a_new_agent_takes_the_place_of_an_old_one() {
     let stage = Stage::in_launcher_pod();
     let before = std::fs::metadata(stage.path()).unwrap();
-    let _listener = listen(&stage.path()).unwrap();
+    let _listener = AgentSocket::listen(&stage.path()).unwrap();
     use std::os::unix::fs::MetadataExt;
     let after = std::fs::metadata(stage.path()).unwrap();
     assert_ne!(before.ino(), after.ino());

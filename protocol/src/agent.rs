@@ -5,6 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::control::Status;
 
+/// The link that leads out of a machine's namespace: what a keeper makes, and what CNI plugins make in a pod.
+pub const UPLINK: &str = "eth0";
+/// The bridge between it and the tap, KubeVirt's name.
+pub const BRIDGE: &str = "k6t-eth0";
+
 /// What the supervisor asks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "ask")]

@@ -171,14 +171,26 @@ pub struct Status {
     pub phase_since_ms: i64,
     /// Set while vCPUs are stopped.
     pub paused: Option<PauseReason>,
+    /// What stopped them, where QEMU said more than the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause_message: Option<String>,
     /// Whether this supervisor has heard of the machine itself; until then phase and pause are what an earlier one saw,
     /// or nothing. Never on the wire: it decides what is put there.
     #[serde(skip)]
     pub heard: bool,
     /// A stop is under way.
     pub stopping: bool,
+    /// QEMU does not answer its monitor: what is said of the guest is what it said last.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unresponsive: bool,
+    /// A program beside QEMU that ended before it (passt): the guest's network is gone until its next start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_helper: Option<String>,
     /// Whether the vCPUs are interpreted (TCG).
     pub software_emulation: bool,
+    /// Whether KVM of this host interprets guest code instead of having the processor run it, so that the guest is slow.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interpreted_by_kvm: bool,
     /// The machine type QEMU was started with.
     pub machine: String,
     /// Guest memory in bytes.
@@ -188,7 +200,7 @@ pub struct Status {
     pub overhead_bytes: u64,
     /// vCPUs at start.
     pub vcpus: u32,
-    /// What is to be given to the next start of the same machine: `launcher::plan::StoredMachine`.
+    /// What is to be given to the next start of the same machine: `garboard_plan::StoredMachine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<serde_json::Value>,
     /// The disks, in the order of the manifest.
@@ -246,6 +258,27 @@ pub struct GuestStatus {
     pub kernel: Option<String>,
     /// Version of the agent.
     pub agent_version: Option<String>,
+    /// The operating system in single words.
+    #[serde(default)]
+    pub system: GuestSystem,
+}
+
+/// The operating system of a guest, as its agent has it from `/etc/os-release` and `uname`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct GuestSystem {
+    /// `debian`, `mswindows`, …
+    pub id: Option<String>,
+    /// `Debian GNU/Linux`.
+    pub name: Option<String>,
+    /// `12 (bookworm)`.
+    pub version: Option<String>,
+    /// `12`.
+    pub version_id: Option<String>,
+    /// `#1 SMP PREEMPT_DYNAMIC …`.
+    pub kernel_version: Option<String>,
+    /// `x86_64`.
+    pub machine: Option<String>,
 }
 
 /// How a run ended.

@@ -58,11 +58,17 @@ pub enum ExitCause {
         /// The signal's number.
         signal: i32,
     },
+    /// QEMU and its PID 1 were killed at once, so that neither could say why. In a container that is most often the kernel's
+    /// OOM killer on cgroup v2; Kubernetes then says `OOMKilled`.
+    MachineKilled,
     /// QEMU was never started, or could not be driven and was ended before the guest ran; the message says why.
     NotStarted {
         /// What stood in the way.
         message: String,
     },
+    /// A build that is newer than the reader named a cause that the reader does not know.
+    #[serde(other)]
+    Unknown,
 }
 
 impl ExitCause {
@@ -79,6 +85,8 @@ impl ExitCause {
             | Self::QemuFailed { .. }
             | Self::QemuKilled { .. }
             | Self::QemuCrashed { .. }
+            | Self::MachineKilled
+            | Self::Unknown
             | Self::NotStarted { .. } => false,
         }
     }
@@ -104,8 +112,26 @@ impl ExitCause {
             Self::QemuFailed { code } => format!("QEMU gave up with exit code {code}"),
             Self::QemuKilled { signal } => format!("something outside killed QEMU with signal {signal}"),
             Self::QemuCrashed { signal } => format!("QEMU crashed with signal {signal}"),
+            Self::MachineKilled => {
+                "QEMU and its PID 1 were killed at once, and neither could say why: their container had \
+                                    no memory left, or something outside killed them"
+                    .into()
+            }
+            Self::Unknown => "for a reason that this version of Garboard does not know".into(),
             Self::NotStarted { message } => format!("the guest was not started: {message}"),
         }
+    }
+}
+
+impl ExitCause {
+    /// What to do about it, where that follows from the cause alone.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        let Self::OutOfMemory { limit_bytes } = self else { return None };
+        Some(match limit_bytes {
+            Some(_) => "raise spec.domain.resources.limits.memory, or leave it out",
+            None => "raise spec.domain.resources.requests.memory, or run fewer or smaller machines on this host",
+        })
     }
 }
 
@@ -188,6 +214,18 @@ pub fn explain(report: &ExitReport, hints: EndHints) -> ExitCause {
     }
 }
 
+/// Names the cause of an end that PID 1 did not see, because it was killed with QEMU.
+#[must_use]
+pub fn explain_lost(hints: EndHints) -> ExitCause {
+    if hints.force_requested {
+        ExitCause::ForceStopped
+    } else if hints.grace_exceeded {
+        ExitCause::GracePeriodExceeded
+    } else {
+        ExitCause::MachineKilled
+    }
+}
+
 fn explain_signal(signal: i32, report: &ExitReport, hints: EndHints) -> ExitCause {
     if hints.force_requested {
         ExitCause::ForceStopped
@@ -252,6 +290,14 @@ mod tests {
         assert_eq!(told(&ExitCause::GuestShutdown, Some(&words)), "the guest powered itself off");
         let endless = ExitReport { last_words: "a".repeat(4096), ..words };
         assert!(told(&failed, Some(&endless)).len() < 400);
+    }
+
+    #[test]
+    fn a_cause_of_a_newer_build_is_read() {
+        let read = serde_json::from_str::<ExitCause>(r#"{"cause":"eatenByADog","colour":"brown"}"#).unwrap();
+        assert_eq!(read, ExitCause::Unknown);
+        let ours = serde_json::to_string(&ExitCause::MachineKilled).unwrap();
+        assert_eq!(serde_json::from_str::<ExitCause>(&ours).unwrap(), ExitCause::MachineKilled);
     }
 
     #[test]

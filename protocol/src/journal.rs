@@ -11,7 +11,7 @@ use crate::exit::EndHints;
 pub struct Journal {
     /// [`crate::PROTOCOL_VERSION`] of the writer.
     pub version: u32,
-    /// The last generation that was published.
+    /// Generations up to this one may have been published; the next supervisor begins above.
     pub generation: u64,
     /// QEMU was executed: from here on the next supervisor attaches instead of starting.
     pub launched: bool,
@@ -21,9 +21,12 @@ pub struct Journal {
     pub started_at_ms: i64,
     /// What is known about an end that is coming.
     pub hints: EndHints,
-    /// When a graceful stop will be enforced, milliseconds since 1970.
+    /// When a stop will be enforced, milliseconds since 1970, by the clock as it was when that was decided: for builds
+    /// that do not know [`Journal::deadline`].
     pub stop_deadline_ms: Option<i64>,
-    /// Why vCPUs are stopped, if we know.
+    /// When a stop will be enforced.
+    pub deadline: Option<Deadline>,
+    /// Why vCPUs are stopped: what QEMU does not know is whether a person wanted it.
     pub paused: Option<PauseReason>,
     /// Mutating commands of people.
     pub taints: Vec<String>,
@@ -31,4 +34,14 @@ pub struct Journal {
     pub resets: u32,
     /// How it ended.
     pub ended: Option<Ended>,
+}
+
+/// An instant that a clock which is set does not move.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Deadline {
+    /// The boot whose clock it is on (`/proc/sys/kernel/random/boot_id`).
+    pub boot_id: String,
+    /// `CLOCK_BOOTTIME`, milliseconds.
+    pub at_ms: i64,
 }

@@ -12,7 +12,7 @@
 //!    ├─ Ended{report} ────────────────────►│  then PID 1 exits, and the container with it
 //! ```
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::exit::ExitReport;
 
@@ -22,10 +22,17 @@ use crate::exit::ExitReport;
 pub enum FromInit {
     /// First line of every connection.
     Hello {
-        /// [`crate::PROTOCOL_VERSION`] of PID 1.
+        /// [`crate::PROTOCOL_VERSION`] of PID 1: the newest it speaks.
         version: u32,
+        /// The oldest it speaks; 0 from builds that speak one version only.
+        #[serde(default)]
+        oldest: u32,
         /// What PID 1 is doing.
         state: InitState,
+        /// What only this PID 1 knows, the same in every connection: QEMU, which may be in the same container, cannot
+        /// pass for it when the supervisor was started again.
+        #[serde(default)]
+        secret: String,
     },
     /// QEMU was executed.
     Spawned {
@@ -39,6 +46,14 @@ pub enum FromInit {
         /// How it ended.
         report: ExitReport,
     },
+    /// A program beside QEMU ended before it ([`Launch::helpers`]); said again to each supervisor that connects.
+    HelperEnded {
+        /// The programs that may have been it.
+        program: String,
+    },
+    /// Something that a newer PID 1 says and this build does not know.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Where PID 1 is in its short life.
@@ -67,11 +82,14 @@ pub enum ToInit {
     },
     /// End QEMU now with SIGKILL.
     Kill,
+    /// Something that a newer supervisor says and this build does not know.
+    #[serde(other)]
+    Unknown,
 }
 
 /// One QEMU to execute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Launch {
     /// The program's absolute path, then its arguments.
     pub argv: Vec<String>,
@@ -82,12 +100,24 @@ pub struct Launch {
     pub descriptors: Vec<i32>,
     /// Those of [`Launch::descriptors`] that QEMU opens again by `/proc/self/fd/N`; Landlock must allow it.
     pub reopened: Vec<i32>,
+    /// Those of [`Launch::descriptors`] that are logs which QEMU appends to: PID 1 keeps them short, like QEMU's own, while no
+    /// supervisor does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub logs: Vec<i32>,
     /// Whom to become before executing; `None`: stay who PID 1 is (a pod has already chosen).
     pub identity: Option<ProcessIdentity>,
-    /// Paths QEMU may read below, under Landlock where the kernel has it.
+    /// Paths that PID 1 and QEMU may read below, under Landlock where the kernel has it.
     pub readable_paths: Vec<String>,
-    /// Paths QEMU may read and write below, under Landlock where the kernel has it.
-    pub writable_paths: Vec<String>,
+    /// Devices that PID 1 and QEMU may read and write, under Landlock where the kernel has it. An older supervisor lists them
+    /// among `writablePaths`, of which nothing else is still allowed.
+    #[serde(default, alias = "writablePaths", deserialize_with = "devices_only")]
+    pub devices: Vec<String>,
+    /// Whether QEMU itself opens TCP connections and ports, for a user's network; otherwise Landlock forbids it.
+    #[serde(default)]
+    pub uses_tcp: bool,
+    /// Whether a connection to QEMU's second monitor arrives after all other descriptors: PID 1 keeps it.
+    #[serde(default)]
+    pub has_monitor: bool,
     /// The most bytes QEMU may lock (`RLIMIT_MEMLOCK`); `None`: unchanged.
     pub memlock_bytes: Option<u64>,
     /// How long a guest may take to power down, in seconds, when PID 1 has to do it alone.
@@ -97,10 +127,15 @@ pub struct Launch {
     pub helpers: Vec<Helper>,
 }
 
+fn devices_only<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let paths = Vec::<String>::deserialize(deserializer)?;
+    Ok(paths.into_iter().filter(|path| path.starts_with("/dev/") && !path.contains("/../")).collect())
+}
+
 /// A program beside QEMU, today passt. It is ready when the process that was started ends with code 0; what it leaves
 /// in the background ends by itself when QEMU does.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct Helper {
     /// The program's absolute path, then its arguments.
     pub argv: Vec<String>,
@@ -110,7 +145,7 @@ pub struct Helper {
 
 /// User and groups of a process.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct ProcessIdentity {
     /// User ID.
     pub uid: u32,

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod causes;
 pub mod control;
 pub mod exit;
 pub mod handed;
@@ -23,8 +24,36 @@ pub mod journal;
 pub mod launch;
 pub mod paths;
 pub mod pod;
+pub mod probe;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod volumes;
 pub mod wire;
 
-/// The version of every message in this crate. A party refuses a peer of another major version by name
-/// instead of guessing.
+/// The version of every message in this crate. It grows when a message changes its meaning; new fields and new words do not
+/// need it, because every reader ignores what it does not know.
 pub const PROTOCOL_VERSION: u32 = 1;
+
+/// The oldest version that is still spoken. A supervisor is replaced while its PID 1 runs on, so this one grows only when
+/// no machine can be left whose PID 1 speaks less.
+pub const OLDEST_PROTOCOL_VERSION: u32 = 1;
+
+/// The newest version that both sides speak, if the other one speaks `oldest` to `newest`.
+#[must_use]
+pub fn common_version(oldest: u32, newest: u32) -> Option<u32> {
+    let (oldest, newest) = (oldest.max(OLDEST_PROTOCOL_VERSION), newest.min(PROTOCOL_VERSION));
+    (oldest <= newest).then_some(newest)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_of_another_age_is_understood_as_far_as_both_go() {
+        assert_eq!(common_version(1, 1), Some(1));
+        assert_eq!(common_version(1, 9), Some(1), "a newer one that still speaks ours");
+        assert_eq!(common_version(PROTOCOL_VERSION + 1, PROTOCOL_VERSION + 2), None);
+        assert_eq!(common_version(0, 0), None);
+    }
+}

@@ -4,6 +4,7 @@
 //! although the API server is away. Everything else is a mount whose place is a constant here, so that whoever makes the
 //! pod and whoever runs in it cannot disagree.
 
+use garboard_machine::facts::KvmFacts;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::VolumeTable;
@@ -11,16 +12,21 @@ use crate::agent::VolumeTable;
 /// The annotation of the launcher pod that holds a [`PodOrder`] as JSON.
 pub const ORDER_ANNOTATION: &str = "garboard.dev/order";
 
-/// emptyDir in memory, in both containers: the shared directory is below it.
+/// emptyDir in memory, in the sidecar: the machine's directory ([`crate::paths::Layout`]).
 pub const RUN_DIRECTORY: &str = "/run/garboard";
-/// The shared directory ([`crate::paths`]) in both containers.
-pub const SHARED_DIRECTORY: &str = "/run/garboard/shared";
+/// emptyDir in memory, in both containers: what PID 1 and the supervisor share, at its place in [`RUN_DIRECTORY`].
+pub const INIT_DIRECTORY: &str = "/run/garboard/init";
 /// emptyDir on the node's disk, in the sidecar: overlays and empty disks, lost at the stop.
 pub const SCRATCH_DIRECTORY: &str = "/var/lib/garboard/scratch";
 /// Downward API volume, in the sidecar.
 pub const ORDER_DIRECTORY: &str = "/etc/garboard/order";
 /// Name of the file in [`ORDER_DIRECTORY`] that holds the order.
 pub const ORDER_FILE: &str = "order.json";
+/// Name of the file in [`ORDER_DIRECTORY`] that holds what `compute` may keep on its node's disk, bytes: its limit of
+/// ephemeral storage, which a LimitRange may have given, or else what the node has for all pods.
+pub const STORAGE_LIMIT_FILE: &str = "ephemeral-storage-limit";
+/// What logs and writable layers of the pod's containers may take of that, bytes; KubeVirt's figure.
+pub const LOGS_BYTES: u64 = 50_000_000;
 /// Below it each volume of the VMI has a directory of its name, in the sidecar.
 pub const VOLUMES_DIRECTORY: &str = "/var/lib/garboard/volumes";
 /// Below it each block volume is a device of its name, in the sidecar.
@@ -50,7 +56,7 @@ pub const NODE_FACTS: &str = "node.json";
 
 /// Everything a launcher pod needs to know beside what is mounted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct PodOrder {
     /// [`crate::PROTOCOL_VERSION`] of the controller.
     pub version: u32,
@@ -61,16 +67,17 @@ pub struct PodOrder {
     /// Disk images that are made if they are missing.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<DiskImage>,
-    /// Whether the cluster lets vCPUs be interpreted where KVM is missing (`useEmulation`).
+    /// Whether the guest runs under TCG (`useEmulation`, or the instance asks for it); else it runs under KVM, and
+    /// `compute` has `/dev/kvm`.
     pub emulation: bool,
-    /// What an earlier run of the same machine decided: `launcher::plan::StoredMachine`.
+    /// What an earlier run of the same machine decided: `garboard_plan::StoredMachine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<serde_json::Value>,
 }
 
 /// A disk image that is made in a volume with a file system: a claim, or a directory of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct DiskImage {
     /// Name of the volume.
     pub volume: String,
@@ -90,4 +97,8 @@ pub struct NodeFacts {
     pub tap: bool,
     /// The agent hands out vhost-net descriptors.
     pub vhost_net: bool,
+    /// What KVM is worth there. Nothing from an agent that could not measure it, or that is older than this field: a
+    /// container that was given `/dev/kvm` may then take it for good.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kvm: Option<KvmFacts>,
 }

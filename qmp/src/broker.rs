@@ -16,15 +16,17 @@
 //! Invariants: a client has one command in flight; whatever it does or leaves undone, the monitor and the other clients
 //! do not wait for it: events it does not read in time are dropped, and it is told how many
 //! (`__io.garboard_EVENTS_LOST`); one that takes nothing for half a minute is cut off. Descriptors sent by a client are
-//! never received.
+//! never received. Files that a command writes are named and opened by the broker.
 
 mod audit;
 mod client;
 mod message;
 mod policy;
+mod result_file;
 mod table;
 
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -85,6 +87,8 @@ pub struct Broker {
     monitor: Monitor,
     sink: Arc<dyn AuditSink>,
     policy: Policy,
+    /// Where commands that write a file have it written.
+    results: Option<PathBuf>,
     clients: AtomicU64,
 }
 
@@ -95,14 +99,20 @@ impl std::fmt::Debug for Broker {
 }
 
 impl Broker {
-    /// A broker with the standard policy.
+    /// A broker with the standard policy, and without a place for files.
     pub fn new(monitor: Monitor, sink: Arc<dyn AuditSink>) -> Self {
-        Self { monitor, sink, policy: Policy::default(), clients: AtomicU64::new(0) }
+        Self { monitor, sink, policy: Policy::default(), results: None, clients: AtomicU64::new(0) }
     }
 
     /// The same with another policy.
     pub fn with_policy(self, policy: Policy) -> Self {
         Self { policy, ..self }
+    }
+
+    /// The same with a directory for the files that commands write (`screendump`). The broker names them and opens
+    /// them, QEMU gets descriptors. Without one such commands are refused.
+    pub fn with_results_in(self, directory: PathBuf) -> Self {
+        Self { results: Some(directory), ..self }
     }
 
     /// Serves one client until it leaves, is cut off, or QEMU ends.
@@ -121,8 +131,9 @@ impl Broker {
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let grant = grant.into();
         info!(client = number, uid = peer.uid, pid = peer.pid, ceiling = ?grant.ceiling, "QMP client connected");
-        let monitor = self.monitor.clone();
-        let ended = client::Client { number, grant, peer, policy: self.policy, monitor, sink }.serve(&stream).await;
+        let (monitor, results) = (self.monitor.clone(), self.results.clone());
+        let client = client::Client { number, grant, peer, policy: self.policy, monitor, results, sink };
+        let ended = client.serve(&stream).await;
         info!(client = number, ended = %ended, "QMP client gone");
     }
 

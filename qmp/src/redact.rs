@@ -80,6 +80,36 @@ pub fn redacted(subject: Subject<'_>, json: &str) -> String {
     }
 }
 
+/// The annotation in which kubectl keeps the whole manifest, as text.
+const APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
+
+/// A manifest with every text replaced whose key means a secret, whole otherwise: it is read again by programs. What only
+/// names a Secret is an object, and stays.
+#[must_use]
+pub fn without_secrets(manifest: Value) -> Value {
+    let rules = Rules { secret_keys: &[APPLIED], strings_are_secret: false };
+    hide_texts(&rules, manifest)
+}
+
+fn hide_texts(rules: &Rules, value: Value) -> Value {
+    match value {
+        Value::Array(items) => items.into_iter().map(|item| hide_texts(rules, item)).collect(),
+        Value::Object(members) => {
+            let hide = |(key, value): (String, Value)| match value {
+                Value::String(text) if rules.hides(&key) => (key, hidden(&text)),
+                other @ (Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_)
+                | Value::Array(_)
+                | Value::Object(_)) => (key, hide_texts(rules, other)),
+            };
+            Value::Object(members.into_iter().map(hide).collect())
+        }
+        plain @ (Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_)) => plain,
+    }
+}
+
 /// Any value as one line of ASCII JSON: other characters become `\uNNNN`.
 pub(crate) fn to_ascii_json<T: serde::Serialize>(value: &T) -> String {
     let mut bytes = Vec::new();
@@ -243,6 +273,21 @@ mod tests {
         assert_eq!(redacted(Subject::Reply("guest-exec-status"), r#"{"out-data":"aHVudGVyMg=="}"#), {
             r#"{"out-data":"<redacted>"}"#
         });
+    }
+
+    #[test]
+    fn a_manifest_loses_its_secrets_and_nothing_else() {
+        let manifest = |secret: &str| {
+            json!({
+                "metadata": {"annotations": {APPLIED: secret, "owner": "harbour"}},
+                "spec": {"volumes": [
+                    {"name": "seed", "cloudInitNoCloud": {"userData": secret, "networkDataBase64": secret,
+                        "networkDataSecretRef": {"name": "net"}}},
+                    {"name": "long", "cloudInitConfigDrive": {"userDataBase64": secret, "secretRef": {"name": "user"}}},
+                ], "many": vec![json!({"a": "x".repeat(2_000)}); 100]},
+            })
+        };
+        assert_eq!(without_secrets(manifest(SECRET)), manifest(REDACTED));
     }
 
     #[test]

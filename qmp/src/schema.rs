@@ -15,7 +15,7 @@
 mod describe;
 mod parse;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -150,6 +150,29 @@ impl Schema {
             }
         }
         true
+    }
+
+    /// The names of every member that the arguments of a command may have, at any depth and in any variant.
+    pub fn member_names(&self, command: &str) -> BTreeSet<&str> {
+        let (mut names, mut seen) = (BTreeSet::new(), BTreeSet::new());
+        let Some(Kind::Command { arguments, .. }) = self.kind(command) else { return names };
+        let mut waiting = vec![arguments.as_str()];
+        while let Some(type_name) = waiting.pop() {
+            if !seen.insert(type_name) {
+                continue;
+            }
+            match self.kind(type_name) {
+                Some(Kind::Object { members, variants, .. }) => {
+                    names.extend(members.iter().map(|member| member.name.as_str()));
+                    waiting.extend(members.iter().map(|member| member.type_name.as_str()));
+                    waiting.extend(variants.iter().map(|(_, variant)| variant.as_str()));
+                }
+                Some(Kind::Array(element)) => waiting.push(element),
+                Some(Kind::Alternate(types)) => waiting.extend(types.iter().map(String::as_str)),
+                _ => {}
+            }
+        }
+        names
     }
 
     /// Where a step of a path leads: the member's type, or the chosen variant.

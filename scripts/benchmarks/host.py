@@ -70,7 +70,7 @@ class Garboard:
         self.environment = os.environ | {f"GARBOARD_{name}_DIR": f"{directory}/{name.lower()}"
                                          for name in ["RUNTIME", "STATE", "CACHE"]}
         self.machine = self.directory / "runtime" / NAMESPACE / MACHINE
-        self.shared = self.machine / "shared"
+        self.supervisor, self.init = self.machine / "supervisor", self.machine / "init"
 
     def call(self, *arguments):
         return output([self.program, *arguments], env=self.environment)
@@ -95,7 +95,7 @@ class Garboard:
         return json.loads((self.machine / "order.json").read_text())
 
     def plan(self):
-        return json.loads((self.shared / "plan.json").read_text())
+        return json.loads((self.supervisor / "plan.json").read_text())
 
     def processes(self):
         """The process IDs of supervisor, PID 1, keeper and QEMU, by program."""

@@ -82,7 +82,7 @@ def measure(garboard, manifest, say):
 
 
 def read_all(garboard):
-    logs = sorted(garboard.shared.glob("serial0.log*"))
+    logs = sorted(garboard.supervisor.glob("serial0.log*"))
     return b"".join(log.read_bytes() for log in logs)
 
 

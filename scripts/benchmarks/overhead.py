@@ -1,15 +1,22 @@
 """What a machine takes beside its guest's memory: what QEMU has to itself, its page tables and the kernel's part, for
-several shapes of machine. Prints markdown for docs/benchmarks.md; the terms of machine/src/overhead.rs follow from it.
+several shapes of machine, and what they ask for. Prints markdown for docs/benchmarks.md; the terms of
+machine/src/overhead.rs follow from it.
 
-  python3 -B scripts/benchmarks/overhead.py GARBOARD HELLO-LAYOUT
+  python3 -B scripts/benchmarks/overhead.py GARBOARD HELLO-LAYOUT [WORD]
 
-Needs root. Each machine is let alone until its figures stand still; then four VNC viewers ask for whole pictures, and the
-largest figures count.
+Needs root; with WORD only the shapes that have it in their names. Each machine is let alone until its figures stand still;
+then, where it has a screen, four VNC viewers ask for whole pictures, and the largest figures count. Guests whose memory is
+"dirtied" have written to each of its pages; with "4 KiB pages" the kernel is kept from larger ones, which is the most that page
+tables take.
 """
 
+import ctypes
+import dataclasses
+import json
 import os
 import pathlib
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -19,27 +26,48 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "scripts"))
 
 import figures  # noqa: E402
-from life import Host  # noqa: E402
+from life import IMAGE, Host  # noqa: E402
 from resident import beside_guest  # noqa: E402
 from rfb import Viewer  # noqa: E402
 from terminal import Failure  # noqa: E402
 
-GUEST_MIB = 256
 VIEWERS, LOAD_SECONDS = 4, 10
-NO_SCREEN = {"autoattachGraphicsDevice": False}
 UEFI_PICTURE = (1280, 800)
-EFI = {"bootloader": {"efi": {"secureBoot": False}}}
+DIRTY = "registry.garboard.dev/bootsector-dirty:1"
+# A disk whose tables QEMU would keep 16 MiB of, if it could.
+LARGE_DISK = "128Gi"
+PR_SET_THP_DISABLE = 41
+# machine/src/overhead.rs
+TCG_BUFFER_MIB = 128
 
 
-def figures_of(process):
-    return beside_guest(process, GUEST_MIB)
+@dataclasses.dataclass
+class Shape:
+    """One machine. Under KVM it is firmware that finds nothing to boot, because ordinary kernels crawl where KVM itself is
+    interpreted; what dirties its memory is a boot sector."""
+    name: str
+    accelerator: str
+    domain: dict = dataclasses.field(default_factory=dict)
+    guest_mib: int = 256
+    has_screen: bool = False
+    tests: str = ""
+    empty_disks: int = 0
+    dirties: bool = False
+    small_pages: bool = False
+
+    @property
+    def is_linux(self):
+        return self.accelerator == "tcg" and "firmware" not in self.domain and not self.dirties
+
+    def figures(self, process):
+        return beside_guest(process, self.guest_mib)
 
 
-def settled(process):
+def settled(shape, process):
     """The figures once they have stood still for five seconds."""
     seen, since, end = None, time.monotonic(), time.monotonic() + 120
     while time.monotonic() < min(since + 5, end):
-        now = figures_of(process)
+        now = shape.figures(process)
         if seen is None or any(abs(one - other) > 0.3 for one, other in zip(now, seen)):
             seen, since = now, time.monotonic()
         time.sleep(0.5)
@@ -58,73 +86,117 @@ def view(address, end, failures):
         failures.append(failure)
 
 
-def under_load(host, process):
+def under_load(host, shape, process):
     """The largest figures while viewers look."""
     end, failures = time.monotonic() + LOAD_SECONDS, []
-    viewers = [threading.Thread(target=view, args=(str(host.shared / "vnc.sock"), end, failures)) for _ in range(VIEWERS)]
+    viewers = [threading.Thread(target=view, args=(str(host.supervisor / "vnc.sock"), end, failures)) for _ in range(VIEWERS)]
     for viewer in viewers:
         viewer.start()
-    most = figures_of(process)
+    most = shape.figures(process)
     while any(viewer.is_alive() for viewer in viewers):
-        most = tuple(map(max, most, figures_of(process)))
+        most = tuple(map(max, most, shape.figures(process)))
         time.sleep(0.2)
     if failures:
         sys.exit(f"a viewer ended early: {failures[0]}")
     return most
 
 
-def start(host, accelerator, domain):
-    domain = {"memory": {"guest": f"{GUEST_MIB}Mi"}, **domain}
-    if accelerator == "tcg" and "firmware" not in domain:
-        host.start(**domain)
+def manifest(host, shape):
+    devices = {"autoattachGraphicsDevice": shape.has_screen, **shape.domain.get("devices", {})}
+    domain = {**shape.domain, "memory": {"guest": f"{shape.guest_mib}Mi"}, "devices": devices}
+    path = host.manifest(tests=shape.tests if shape.is_linux else None, **domain)
+    vmi = json.loads(pathlib.Path(path).read_text())
+    volumes = [{"name": f"empty{number}", "emptyDisk": {"capacity": LARGE_DISK}} for number in range(shape.empty_disks)]
+    if shape.dirties:
+        volumes.append({"name": "dirty", "containerDisk": {"image": DIRTY}})
+    vmi["spec"].setdefault("volumes", []).extend(volumes)
+    vmi["spec"]["domain"]["devices"]["disks"] += [{"name": each["name"], "disk": {"bus": "virtio"}} for each in volumes]
+    pathlib.Path(path).write_text(json.dumps(vmi))
+    return path
+
+
+def start(host, shape, dirty):
+    # What is started from here inherits it.
+    ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, int(shape.small_pages), 0, 0, 0)
+    images = [f"--image={IMAGE}={host.image}", f"--image={DIRTY}={dirty}"]
+    host.run("run", "--detach", "--accel", shape.accelerator, *images, manifest(host, shape))
+    if shape.is_linux:
         host.wait_for_shell()
-        return
-    # Ordinary kernels crawl where KVM itself is interpreted: this one ends with its firmware.
-    cpu = {"model": "qemu64", **domain.pop("cpu", {})}
-    host.run("run", "--detach", "--accel", accelerator, host.manifest(tests=None, **domain, cpu=cpu))
-    if "firmware" in domain:
+        if shape.tests:
+            host.wait_for("garboard-hello: swept")
+    elif shape.dirties:
+        host.wait_for("garboard-boot: dirtied")
+    elif "firmware" in shape.domain:
         host.wait("the picture of UEFI", lambda: picture(host) == UEFI_PICTURE)
+
+
+def asked(host):
+    """MiB that the plan asks for beside the guest, without QEMU's buffer for translated code, which is in no figure."""
+    overhead = json.loads((host.supervisor / "plan.json").read_text())["resources"]["overhead"]
+    translates = any(term["name"] == "tcg" for term in overhead["terms"])
+    return overhead["totalBytes"] / (1 << 20) - (TCG_BUFFER_MIB if translates else 0)
 
 
 def picture(host):
     sock = socket.socket(socket.AF_UNIX)
-    sock.connect(str(host.shared / "vnc.sock"))
+    sock.connect(str(host.supervisor / "vnc.sock"))
     viewer = Viewer(sock, 20)
     viewer.close()
     return viewer.width, viewer.height
 
 
-def row(garboard, layout, name, accelerator, domain):
+def row(garboard, layouts, shape):
+    hello, dirty = layouts
     with tempfile.TemporaryDirectory(prefix="gbo-") as directory:
         os.chmod(directory, 0o755)
-        host = Host(garboard, layout, directory)
+        host = Host(garboard, hello, directory)
         try:
-            start(host, accelerator, domain)
+            start(host, shape, dirty)
             process = host.qemu
-            idle = settled(process)
-            has_screen = domain.get("devices", {}).get("autoattachGraphicsDevice", True)
-            most = under_load(host, process) if has_screen else idle
+            idle = settled(shape, process)
+            most = under_load(host, shape, process) if shape.has_screen else idle
+            told = [figures.digits(each) for each in (*idle, *most, together(*most), asked(host))]
         finally:
             host.call("stop", "--force", host.name)
-    told = [figures.digits(each) for each in (*idle, *most)]
-    return [name, *told, figures.digits(sum(most))]
+    return [shape.name, *told]
+
+
+def together(own, tables, kernel):
+    """The kernel counts page tables among what it keeps for a control group."""
+    return own + max(tables, kernel)
+
+
+def cores(number):
+    return {"cpu": {"cores": number}}
+
+
+QUEUES = {"devices": {"networkInterfaceMultiqueue": True, "blockMultiQueue": True}, **cores(4)}
+EFI = {"firmware": {"bootloader": {"efi": {"secureBoot": False}}}}
+SHAPES = [
+    Shape("KVM, 1 vCPU, no screen", "kvm"),
+    Shape("KVM, 4 vCPUs, no screen", "kvm", cores(4)),
+    Shape("KVM, 16 vCPUs, no screen", "kvm", cores(16)),
+    Shape("KVM, 1 vCPU, screen", "kvm", has_screen=True),
+    Shape("KVM, 1 vCPU, 8 empty disks", "kvm", empty_disks=8),
+    Shape("KVM, 1 GiB dirtied", "kvm", guest_mib=1024, dirties=True),
+    Shape("KVM, 1 GiB dirtied, 4 KiB pages", "kvm", guest_mib=1024, dirties=True, small_pages=True),
+    Shape("KVM, 2 GiB dirtied, 4 KiB pages", "kvm", guest_mib=2048, dirties=True, small_pages=True),
+    Shape("TCG, UEFI, 1 vCPU, screen of 1280×800", "tcg", EFI, has_screen=True),
+    Shape("TCG, Linux, 1 vCPU, no screen", "tcg"),
+    Shape("TCG, Linux, 1 vCPU, screen", "tcg", has_screen=True),
+    Shape("TCG, Linux, 4 vCPUs, screen", "tcg", cores(4), has_screen=True),
+    Shape("TCG, Linux, 4 vCPUs, 4 queues each for disk and network", "tcg", QUEUES),
+    Shape("TCG, Linux, 4 empty disks of 128 GiB, each written from end to end in steps", "tcg", tests="sweep-disks", empty_disks=4),
+    Shape("TCG, 1 GiB dirtied, 4 KiB pages", "tcg", guest_mib=1024, dirties=True, small_pages=True),
+]
 
 
 def main():
-    garboard, layout = sys.argv[1:]
-    cores = lambda number: {"cpu": {"cores": number}}  # noqa: E731
-    shapes = [
-        ("KVM, 1 vCPU, no screen", "kvm", {"devices": NO_SCREEN}),
-        ("KVM, 4 vCPUs, no screen", "kvm", {"devices": NO_SCREEN, **cores(4)}),
-        ("KVM, 16 vCPUs, no screen", "kvm", {"devices": NO_SCREEN, **cores(16)}),
-        ("KVM, 1 vCPU, screen", "kvm", {}),
-        ("TCG, UEFI, 1 vCPU, screen of 1280×800", "tcg", {"firmware": EFI}),
-        ("TCG, Linux, 1 vCPU, no screen", "tcg", {"devices": NO_SCREEN}),
-        ("TCG, Linux, 1 vCPU, screen", "tcg", {}),
-        ("TCG, Linux, 4 vCPUs, screen", "tcg", cores(4)),
-    ]
-    rows = [row(garboard, layout, *shape) for shape in shapes]
-    head = ["MiB", "own, idle", "page tables", "kernel", "own, viewed", "page tables", "kernel", "together"]
+    garboard, hello, *words = sys.argv[1:]
+    dirty = subprocess.run([REPOSITORY / "scripts/guest-bootsector", "dirty"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    shapes = [shape for shape in SHAPES if all(word in shape.name for word in words)]
+    rows = [row(garboard, (hello, dirty), shape) for shape in shapes]
+    head = ["MiB", "own, idle", "page tables", "kernel", "own, viewed", "page tables", "kernel", "together", "asked for"]
     print(figures.table(head, rows))
 
 

@@ -17,7 +17,7 @@ WAYS = ["QEMU alone", "garboard run", "virsh create"]
 
 def supervisor_said(garboard, sentence):
     """When the supervisor wrote a line, real time in seconds."""
-    for line in (garboard.shared / "launcher.log").read_text().splitlines():
+    for line in (garboard.machine / "launcher.log").read_text().splitlines():
         entry = json.loads(line)
         if entry.get("fields", {}).get("message") == sentence:
             return datetime.datetime.fromisoformat(entry["timestamp"].replace("Z", "+00:00")).timestamp()
@@ -27,11 +27,11 @@ def supervisor_said(garboard, sentence):
 def with_garboard(garboard, manifest):
     began = time.monotonic()
     command = garboard.begin(manifest)
-    wait_for("the guest of garboard", lambda: contains(garboard.shared / "serial0.log", MARKER) or command.poll())
+    wait_for("the guest of garboard", lambda: contains(garboard.supervisor / "serial0.log", MARKER) or command.poll())
     seen = time.monotonic()
     if command.wait() != 0:
         garboard.run(manifest)  # says why
-    executed_at, real = executed(garboard.shared / "qemu.log")
+    executed_at, real = executed(garboard.init / "qemu.log")
     instants = {"command": began, "exec": executed_at, "marker": seen}
     for name, sentence in {"ready": "QEMU's monitor answered", "cont": "the guest runs"}.items():
         instants[name] = executed_at + supervisor_said(garboard, sentence) - real

@@ -130,7 +130,7 @@ def ask(console, log, command, pattern, then):
 
 def with_garboard(garboard, manifest, parts, outside):
     garboard.run(manifest)
-    log = garboard.shared / "serial0.log"
+    log = garboard.supervisor / "serial0.log"
     wait_for("the guest's address", lambda: contains(log, b"garboard-hello: address"), pause=0.02)
     return run_parts(GarboardConsole(garboard), log, parts, outside.ports)
 
@@ -144,7 +144,7 @@ def links(namespace, kind):
 def alone_in_its_place(garboard, parts, outside):
     """Ends garboard's QEMU, keeps its network, and runs QEMU alone in it."""
     raw, processes, namespace = Raw(garboard, garboard.directory), garboard.processes(), str(garboard.machine / "netns")
-    printed = (garboard.shared / "serial0.log").read_text(errors="replace")
+    printed = (garboard.supervisor / "serial0.log").read_text(errors="replace")
     guest = re.search(r"garboard-hello: address ([\d.]+)", printed).group(1)
     address = ADDRESS.format(guest=guest, gateway=guest.rsplit(".", 1)[0] + ".1")
     (bridge,), (tap,) = links(namespace, "bridge"), links(namespace, "tun")

@@ -22,7 +22,7 @@
 
 pub mod beneath;
 pub mod block_size;
-mod direct;
+pub mod direct;
 pub mod image;
 pub mod iso;
 #[cfg(feature = "registry")]

@@ -15,12 +15,12 @@ import sys
 
 OWN = re.compile("|".join([
     # Who calls: the process's directory, its control groups, its network.
-    r"/proc/\d+(/cgroup|/ns/net)?",
+    r"/proc/\d+(/cgroup|/net/dev)?",
     # The agent's own namespaces and limits, and the network's settings wherever it has entered.
-    r"/proc/(thread-)?self/(ns/(net|user)|status|cgroup|mountinfo|maps)", r"/proc/\d+/task/\d+/comm",
+    r"/proc/(thread-)?self/(ns/(net|user)|net/dev|status|cgroup|mountinfo|maps)", r"/proc/\d+/task/\d+/comm",
     r"/proc/sys/net/ipv[46]/(ip_forward|conf/[\w.-]+/\w+)", r"/proc/sys/(vm/overcommit_memory|kernel/cap_last_cap)",
     r"/dev/(kvm|net/tun|vhost-net|null|urandom)",
-    r"/sys/kernel/mm/ksm/run", r"/sys/fs/cgroup(/.*)?",
+    r"/sys/kernel/mm/ksm/run", r"/sys/fs/cgroup(/.*)?", r"/sys/class/misc/[\w-]+",
     # Its directories on the node, and what the API server gave it.
     r"/run/garboard-agent/pod(/(agent\.sock|node\.json)(\.new)?)?",
     r"/var/lib/kubelet/device-plugins(/(kubelet|garboard-[a-z-]+)\.sock)?",
@@ -32,7 +32,7 @@ OWN = re.compile("|".join([
     r"networks|passwd|group|iproute2/.*|nftables/.*|libnl/.*|xtables\.conf|connlabel\.conf)", r"/etc/iproute2", r"/", r"",
 ]))
 # A start shows at least these, or nothing was traced.
-SHOWN = [r"/proc/\d+/cgroup", r"/proc/\d+/ns/net", r"/dev/net/tun", r"/(usr/)?sbin/nft", r"/proc/sys/net/.*k6t-eth0.*"]
+SHOWN = [r"/proc/\d+/cgroup", r"/proc/\d+/net/dev", r"/dev/net/tun", r"/(usr/)?sbin/nft", r"/proc/sys/net/.*k6t-eth0.*"]
 CALL = re.compile(r"^(?:\[pid +)?(\d+)\]? +(?:<\.\.\. )?(\w+)[( ](.*)$")
 WORD = re.compile(r'(?:(AT_FDCWD|\d+)(?:<([^>]*)>(?:\(deleted\))?)?, )?"((?:[^"\\]|\\.)*)"')
 SOCKET = re.compile(r'sun_path="([^"]*)"')
@@ -56,7 +56,7 @@ def paths(line):
         if number.isdigit() and not directory.startswith("/"):
             # strace cannot say which directory it was when the process it belongs to has ended; the agent opens nothing
             # else below one.
-            directory = "/proc/0" if name in ("cgroup", "ns/net") else f"/descriptor/{number}"
+            directory = "/proc/0" if name in ("cgroup", "net/dev") else f"/descriptor/{number}"
         elif not number:
             directory = "/"
         yield str(pathlib.PurePosixPath(directory, name))

@@ -7,7 +7,8 @@ A history is a list of events in the order of their time `at`, in seconds:
       every QEMU there is, when the set or what one of them locks has changed; `machine` is NAMESPACE/NAME, `pod` the UID
       of its pod, `disk` names a file or device that it holds QEMU's lock for writing on
   {"at", "kind": "object", "type": "vm" | "vmi" | "pod", "uid", "machine", "gone": bool, …}
-      what the API server said of one object: `phase` (vmi), `strategy` and `leaving` (vm), `vmi` (pod: UID of its instance)
+      what the API server said of one object: `phase` (vmi), `left` (vmi: UIDs of pods of which nothing is left), `strategy` and
+      `leaving` (vm), `vmi` (pod: UID of its instance)
   {"at", "kind": "listed", "type", "uids"}
       all there are: whoever is missing has gone while nobody looked
   {"at", "kind": "fault", "name", "over": bool, "mutes": bool, "forced": [machine…]}
@@ -21,13 +22,16 @@ import collections
 
 ORDER = ["", "Pending", "Scheduling", "Scheduled", "Running", "Succeeded", "Failed"]
 FINAL = {"Succeeded", "Failed"}
+# How much later than it was so a process may be seen, in seconds.
+LATE = 0.5
 
 
 def findings(history, stale_after=10.0):
     """Every sentence about what is wrong, in the order of the rules."""
     history = sorted(history, key=lambda event: event["at"])
     rules = [one_qemu_for_each_instance, one_qemu_for_each_machine, one_writer_for_each_disk, phases_go_forward,
-             lambda seen: running_is_true(seen, stale_after), no_machine_is_lost, machines_end_as_they_should]
+             lambda seen: running_is_true(seen, stale_after), no_machine_is_lost, machines_end_as_they_should,
+             what_is_not_left_does_not_run]
     return [finding for rule in rules for finding in rule(history)]
 
 
@@ -171,6 +175,21 @@ def last_states(history, kind):
         gone[uid] = max(gone[uid], at)
     latest = {event["uid"]: event for event in of_kind(history, "object", type=kind, gone=False)}
     return {uid: event for uid, event in latest.items() if gone[uid] < event["at"]}
+
+
+def what_is_not_left_does_not_run(history):
+    """A node's agent has said that nothing is left of a pod: no QEMU of it is seen from then on."""
+    left, said = {}, set()
+    for event in history:
+        if event["kind"] == "object" and event["type"] == "vmi":
+            for pod in event.get("left", []):
+                left.setdefault(pod, event["at"])
+        for process in event.get("running", []) if event["kind"] == "processes" else []:
+            # What is seen comes a moment after it was so, and the answer may have come in that moment.
+            if event["at"] > left.get(process["pod"], float("inf")) + LATE and process["id"] not in said:
+                said.add(process["id"])
+                yield (f"at {event['at']:.1f} s {process['id']} runs {process['machine']}, and since {left[process['pod']]:.1f} s "
+                       f"nothing is said to be left of its pod")
 
 
 def no_machine_is_lost(history):

@@ -118,7 +118,9 @@ def summary(kind, item):
         return {"machine": f"{metadata['namespace']}/{owner.get('name', '')}", "vmi": owner.get("uid"),
                 "phase": status.get("phase", ""), "leaving": leaving, "node": spec.get("nodeName")}
     if kind == "vmi":
-        return {"machine": machine, "phase": status.get("phase", ""), "leaving": leaving, "node": status.get("nodeName")}
+        left = sorted(pod for pod, node in status.get("activePods", {}).items() if not node)
+        return {"machine": machine, "phase": status.get("phase", ""), "leaving": leaving, "node": status.get("nodeName"),
+                "left": left}
     running = {True: "Always", False: "Halted"}.get(spec.get("running"))
     return {"machine": machine, "strategy": spec.get("runStrategy", running), "leaving": leaving,
             "printable": status.get("printableStatus")}

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A feature gate that changes what is admitted, or which pod is made of it. Gates that change nothing here are not listed.
+/// A feature gate that changes what is admitted, or which pod is made of it. Gates that change nothing here are not
+/// listed: [`crate::fields::gates`] has every name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gate {
     /// Volumes that are paths inside the launcher's container.
@@ -83,76 +84,10 @@ pub(super) const GATES: &[(Gate, &str, Usual)] = &[
     (Gate::Vsock, "VSOCK", Usual::Off),
 ];
 
-/// Gates of KubeVirt that change nothing here: what they once switched on is always on, or is refused by the fields it has.
-const WITHOUT_EFFECT: &[&str] = &[
-    "AlignCPUs",
-    "AutoResourceLimitsGate",
-    "CPUManager",
-    "ConfigurableHypervisor",
-    "CrossArchitectureVirtualization",
-    "DisableMDEVConfiguration",
-    "DockerSELinuxMCSWorkaround",
-    "ExpandDisks",
-    "ExperimentalVirtiofsSupport",
-    "ExternalNetResourceInjection",
-    "FirmwareAutoSelection",
-    "GPU",
-    "GraceIOVirtualization",
-    "HotplugNICs",
-    "HotplugVolumes",
-    "HypervStrictCheck",
-    "IOMMUFD",
-    "IncrementalBackup",
-    "KubevirtSeccompProfile",
-    "LiveMigration",
-    "Macvtap",
-    "MigrationDowntimeTuning",
-    "MigrationPriorityQueue",
-    "MigrationStallDetection",
-    "MultiArchitecture",
-    "NUMA",
-    "NetworkBindingPlugins",
-    "NodeRestriction",
-    "NonRoot",
-    "OCIExport",
-    "ObjectGraph",
-    "OptOutRoleAggregation",
-    "PCINUMAAwareTopology",
-    "PSA",
-    "PanicDevices",
-    "Passt",
-    "Plugins",
-    "PodSecondaryInterfaceNamingUpgrade",
-    "Root",
-    "SRIOVLiveMigration",
-    "SecureExecution",
-    "Snapshot",
-    "Template",
-    "UtilityVolumes",
-    "VGPULiveMigration",
-    "VMExport",
-    "VMLiveUpdateFeatures",
-    "VMPersistentState",
-    "VMStatsCollector",
-    "VideoConfig",
-    "VmiMemoryOverheadReport",
-    "VolumeMigration",
-];
-
 impl Gate {
     /// The gate of this name, as a KubeVirt object spells it.
     pub fn named(name: &str) -> Option<Self> {
         GATES.iter().find(|(_, known, _)| *known == name).map(|(gate, _, _)| *gate)
-    }
-
-    /// Whether KubeVirt has a gate of this name, whether it changes anything here or not.
-    pub fn is_known(name: &str) -> bool {
-        Self::known_names().any(|known| known == name)
-    }
-
-    /// The names of all gates of KubeVirt.
-    pub fn known_names() -> impl Iterator<Item = &'static str> {
-        GATES.iter().map(|(_, name, _)| *name).chain(WITHOUT_EFFECT.iter().copied())
     }
 
     /// The name of the gate, as a KubeVirt object spells it.

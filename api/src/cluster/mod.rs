@@ -32,12 +32,12 @@ pub enum DefaultBinding {
     Masquerade,
 }
 
-/// What a guest does on a node without KVM.
+/// KubeVirt's `useEmulation`: what executes the instructions of a guest that does not say ([`crate::accelerator`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emulation {
-    /// It does not start there.
+    /// KVM; a guest does not start on a node without it.
     Refused,
-    /// It is emulated, slowly.
+    /// QEMU's translator, TCG, on every node: slow.
     Permitted,
 }
 
@@ -78,7 +78,7 @@ pub struct ClusterConfig {
     pub state_storage_class: Option<String>,
     /// Whether machines run on a cluster: DataVolumes may be filled there, and nodes are drained. Default: no.
     pub is_cluster: bool,
-    /// What a guest does on a node without KVM. Default: [`Emulation::Refused`].
+    /// What executes guests' instructions. Default: [`Emulation::Refused`], which means KVM.
     pub emulation: Emulation,
 }
 

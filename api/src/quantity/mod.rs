@@ -16,8 +16,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// What the text of a quantity looks like, as Kubernetes publishes it.
-pub(crate) const QUANTITY_PATTERN: &str = r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$";
+/// What the text of a quantity looks like. The pattern that Kubernetes publishes also admits exponents with a fraction
+/// (`1e1.5`), which its own reader refuses: what a cluster stores has to be readable.
+pub(crate) const QUANTITY_PATTERN: &str =
+    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?[0-9]+))?$";
 /// Billionths in one.
 const NANOS_PER_UNIT: i128 = 1_000_000_000;
 /// Billionths in one thousandth.

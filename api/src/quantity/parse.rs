@@ -67,7 +67,9 @@ fn exponent(unit: &str) -> Result<i64, QuantityError> {
     if unsigned.is_empty() || !unsigned.bytes().all(|each| each.is_ascii_digit()) {
         return Err(QuantityError::Unit);
     }
-    digits.parse().map_err(|_| QuantityError::Unit)
+    // One that has too many digits is beyond every limit, on its side.
+    let beyond = if digits.starts_with('-') { -EXPONENT_LIMIT } else { EXPONENT_LIMIT };
+    Ok(digits.parse().unwrap_or(beyond))
 }
 
 /// The billionths of `whole.fraction` times the scale: rounded up, and anything beyond the limit as `i128::MAX`.

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{NANOS_PER_UNIT, Quantity, QuantityError};
+use super::{NANOS_PER_UNIT, QUANTITY_PATTERN, Quantity, QuantityError};
 
 fn quantity(text: &str) -> Quantity {
     text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
@@ -106,6 +106,12 @@ fn made_quantities_are_written_shortly() {
 }
 
 proptest! {
+    /// What the API server stores has to be readable: one object that is not would be in the way of every list.
+    #[test]
+    fn what_the_pattern_admits_is_read(text in QUANTITY_PATTERN.trim_start_matches('^').trim_end_matches('$')) {
+        prop_assert!(text.parse::<Quantity>().is_ok(), "{}", text);
+    }
+
     #[test]
     fn bytes_survive_writing_and_reading(bytes in 0..=i64::MAX as u64) {
         let read: Quantity = Quantity::from_bytes(bytes).to_string().parse().unwrap();

@@ -1,7 +1,7 @@
 //! KubeVirt: the settings of a cluster, and how its installation does.
 //!
-//! The fields are those of KubeVirt's own object that mean something here. Others that KubeVirt knows are refused by
-//! admission with their path, unless they are empty.
+//! The fields are those of KubeVirt's own object that mean something here. What becomes of the others that KubeVirt knows
+//! is in `crate::fields`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::JsonSchema;
@@ -38,7 +38,8 @@ pub struct KubeVirtSpec {
     /// What machines get that do not say, and what they may say.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configuration: Option<KubeVirtConfiguration>,
-    /// When a node pulls the image of launcher pods: `Always`, `IfNotPresent` (the default) or `Never`.
+    /// When a node pulls the image of launcher pods, where the configuration does not say: `Always`, `IfNotPresent` or
+    /// `Never`. Default: as the controller was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<String>,
 }
@@ -100,6 +101,9 @@ pub struct KubeVirtConfiguration {
     /// `External`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction_strategy: Option<String>,
+    /// When a node pulls the image of launcher pods: `Always`, `IfNotPresent` or `Never`. Default: `spec.imagePullPolicy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<String>,
     /// How far guests may grow while they run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_update_configuration: Option<LiveUpdateConfiguration>,

@@ -4,18 +4,22 @@
 //! wrong comes alone, since the API server answers before any rule has looked. A person wants every mistake of a file
 //! at once ([`review`]): the rules judge what is left when the wrong parts are taken out.
 
+use std::borrow::Cow;
+
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::subject::Subject;
-use super::{Metadata, Verdict, kubevirt, metadata, realised, scheduling, validate_vm, validate_vmi};
+use super::{Verdict, kubevirt, validate_vm, validate_vmi};
 use crate::cluster::ClusterConfig;
-use crate::defaults::{Identity, default_vm, default_vmi};
+use crate::crd::GROUP;
+use crate::defaults::{Identity, default_vm, default_vmi, vmi_of};
 use crate::fault::{Fault, FaultCode, FieldPath};
+use crate::fields::{self, Judgement, Setting};
 use crate::kind::{Kind, kind_of};
+use crate::quantity::Quantity;
 use crate::schema::inspect_as;
-use crate::v1::{KubeVirt, VirtualMachine, VirtualMachineInstance};
+use crate::v1::{API_VERSION, KubeVirt, VirtualMachine, VirtualMachineInstance};
 
 /// An object that was admitted, with its defaults.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,8 +43,7 @@ pub struct Admission {
     pub object: Option<Object>,
 }
 
-/// Answers as the API server does: structural faults alone, or else what the rules and the table of what is not
-/// realised say.
+/// Answers as the API server does: structural faults alone, or else what the rules and the table of fields say.
 ///
 /// The UUID of an instance's firmware is not made up here, for that would not be pure: where the manifest has none, the
 /// object has the nil UUID, and the caller replaces it.
@@ -50,7 +53,7 @@ pub fn admit(manifest: &Value, config: &ClusterConfig) -> Admission {
     if !faults.is_empty() && kind != Kind::KubeVirt {
         return Admission { faults, ..Admission::default() };
     }
-    with_structural(faults, judge(kind, rest, config))
+    with_structural(faults, judge(kind, manifest, rest, config))
 }
 
 /// Answers with every mistake at once: structural faults, and what the rules say about the rest.
@@ -59,7 +62,7 @@ pub fn admit(manifest: &Value, config: &ClusterConfig) -> Admission {
 pub fn review(manifest: &Value, config: &ClusterConfig) -> Admission {
     let kind = kind_of(manifest);
     let (faults, rest) = inspect(kind, manifest);
-    with_structural(faults, judge(kind, rest, config))
+    with_structural(faults, judge(kind, manifest, rest, config))
 }
 
 fn with_structural(faults: Vec<Fault>, mut admission: Admission) -> Admission {
@@ -80,52 +83,68 @@ fn touches(one: &FieldPath, other: &FieldPath) -> bool {
     long.as_str().strip_prefix(short.as_str()).is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
-fn judge(kind: Kind, manifest: Value, config: &ClusterConfig) -> Admission {
+/// Judges what is structurally right of a manifest, `rest`. Of KubeVirt's settings the table has to see all.
+fn judge(kind: Kind, manifest: &Value, rest: Value, config: &ClusterConfig) -> Admission {
     match kind {
-        Kind::VirtualMachine => match serde_json::from_value(manifest.clone()) {
-            Ok(vm) => machine(vm, &manifest, config),
+        Kind::VirtualMachine => match serde_json::from_value(rest.clone()) {
+            Ok(vm) => machine(vm, &rest, config),
             Err(error) => undecodable(&error),
         },
-        Kind::VirtualMachineInstance => match serde_json::from_value(manifest.clone()) {
-            Ok(vmi) => instance(vmi, &manifest, config),
+        Kind::VirtualMachineInstance => match serde_json::from_value(rest.clone()) {
+            Ok(vmi) => instance(vmi, &rest, config),
             Err(error) => undecodable(&error),
         },
-        Kind::KubeVirt => match serde_json::from_value(manifest) {
-            Ok(object) => settings(object),
+        Kind::KubeVirt => match serde_json::from_value(rest) {
+            Ok(object) => settings(object, &manifest["spec"]),
             Err(error) => undecodable(&error),
         },
-        Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => Admission {
-            faults: vec![
-                Fault::new(
-                    FieldPath::from("kind"),
-                    FaultCode::NotSupported,
-                    "this kind of object is not admitted here",
-                )
-                .instead("write a `VirtualMachine` or `VirtualMachineInstance` of `kubevirt.io/v1`"),
-            ],
-            ..Admission::default()
-        },
+        Kind::Secret | Kind::ConfigMap | Kind::PersistentVolumeClaim | Kind::Other => {
+            Admission { faults: vec![printable(foreign(manifest))], ..Admission::default() }
+        }
     }
 }
 
-fn settings(object: KubeVirt) -> Admission {
+/// What is no object of ours: another version of a kind that is, or another kind.
+fn foreign(manifest: &Value) -> Fault {
+    let written = |field: &str| manifest.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (version, kind) = (written("apiVersion"), written("kind"));
+    let is_of_group = version.strip_prefix(GROUP).is_some_and(|rest| rest.starts_with('/'));
+    if is_of_group && matches!(kind, "VirtualMachine" | "VirtualMachineInstance" | "KubeVirt") {
+        let text = format!("`{version}` is not a version of {kind} that is served");
+        let fault = Fault::new(FieldPath::from("apiVersion"), FaultCode::NotSupported, text);
+        return fault.instead(format!("write `{API_VERSION}`"));
+    }
+    let text = match (kind, version) {
+        ("", _) => "the object does not say which kind it is of".to_owned(),
+        (kind, "") => format!("{kind} is not supported: the object does not say of which apiVersion it is"),
+        (kind, version) => format!("{kind} of `{version}` is not supported by this version of Garboard"),
+    };
+    let fault = Fault::new(FieldPath::from("kind"), FaultCode::NotSupported, text);
+    fault.instead(format!("write a `VirtualMachine` or `VirtualMachineInstance` of `{API_VERSION}`"))
+}
+
+fn settings(object: KubeVirt, spec: &Value) -> Admission {
     let mut report = Report::default();
     kubevirt::check(&object, &mut report);
+    let warnings = hear(kubevirt::judge(spec), &mut report);
     let faults = report.into_faults();
     let object = faults.is_empty().then(|| Object::KubeVirt(Box::new(object)));
-    Admission { faults, object, ..Admission::default() }
+    Admission { faults, warnings, object }
 }
 
-/// The structural check of an object. Fields that KubeVirt has for its own settings are known, and not realised.
+/// Adds to the report what a table refuses, where no rule has spoken; gives what it warns of.
+fn hear(found: Judgement, report: &mut Report) -> Vec<Fault> {
+    found.refused.into_iter().for_each(|fault| report.push_unless_known(fault));
+    found.warned.into_iter().map(printable).collect()
+}
+
+/// The structural check of an object. Fields that KubeVirt has for its own settings are known, though our types lack them.
 fn inspect(kind: Kind, manifest: &Value) -> (Vec<Fault>, Value) {
-    let mut object = manifest.clone();
-    let mut report = Report::default();
-    if kind == Kind::KubeVirt {
-        kubevirt::take_unrealised(&mut object, &mut report);
-    }
-    let inspection = inspect_as(kind, object);
-    let mut faults: Vec<Fault> = inspection.faults.into_iter().map(printable).collect();
-    faults.extend(report.into_faults());
+    let inspection = inspect_as(kind, manifest.clone());
+    let is_known = |fault: &Fault| {
+        kind == Kind::KubeVirt && fault.code == FaultCode::UnknownField && kubevirt::is_kubevirts(&fault.path)
+    };
+    let faults = inspection.faults.into_iter().filter(|fault| !is_known(fault)).map(printable).collect();
     (faults, inspection.rest)
 }
 
@@ -137,33 +156,85 @@ fn undecodable(error: &serde_json::Error) -> Admission {
 }
 
 fn instance(mut vmi: VirtualMachineInstance, manifest: &Value, config: &ClusterConfig) -> Admission {
+    let spec = without_usual_room(&manifest["spec"], || vmi.clone(), config);
     let written = vmi.spec.domain.devices.disks.len();
     default_vmi(&mut vmi, config, &Identity { firmware_uuid: Uuid::nil() });
     let mut report = Report::from(validate_vmi(&vmi, config));
-    realised::instance(&manifest["spec"], &FieldPath::from("spec"), &mut report);
-    realised::metadata(&manifest["metadata"], &FieldPath::from("metadata"), &mut report);
+    let mut warnings = hear(of_instance(&spec, &FieldPath::from("spec"), config), &mut report);
+    let metadata = fields::judge_annotations(fields::ANNOTATIONS, &manifest["metadata"], &FieldPath::from("metadata"));
+    warnings.extend(hear(metadata, &mut report));
     let mut faults = report.into_faults();
     name_the_volume(&mut faults, &vmi, written, "spec");
-    let labelled = Metadata::of(Some(&vmi.metadata), FieldPath::from("metadata"));
-    let subject = Subject { spec: &vmi.spec, at: FieldPath::from("spec"), config };
-    let warnings = metadata::warnings(&labelled).into_iter().chain(scheduling::warnings(&subject)).collect();
     let object = faults.is_empty().then(|| Object::VirtualMachineInstance(Box::new(vmi)));
     Admission { faults, warnings, object }
 }
 
 fn machine(mut vm: VirtualMachine, manifest: &Value, config: &ClusterConfig) -> Admission {
     let written = vm.spec.template.spec.as_ref().map_or(0, |spec| spec.domain.devices.disks.len());
+    let template = without_usual_room(&manifest["spec"]["template"]["spec"], || vmi_of(&vm), config);
     default_vm(&mut vm, config);
     let Verdict { faults, mut warnings } = validate_vm(&vm, config);
     let mut report = Report::from(faults);
-    let (spec, at) = (&manifest["spec"], FieldPath::from("spec"));
-    realised::machine(spec, &at, &mut report);
-    realised::instance(&spec["template"]["spec"], &at.child("template.spec"), &mut report);
-    realised::metadata(&spec["template"]["metadata"], &at.child("template.metadata"), &mut report);
+    let at = FieldPath::from("spec");
+    let inside = at.child("template.metadata");
+    for found in [
+        fields::judge(&fields::MACHINE, &manifest["spec"], &at, Setting::of(config)),
+        fields::judge_annotations(fields::OF_MACHINES, &manifest["metadata"], &FieldPath::from("metadata")),
+        of_instance(&template, &at.child("template.spec"), config),
+        fields::judge_annotations(fields::ANNOTATIONS, &manifest["spec"]["template"]["metadata"], &inside),
+    ] {
+        warnings.extend(hear(found, &mut report));
+    }
     let faults = report.into_faults();
-    name_the_volume(&mut warnings, &crate::defaults::vmi_of(&vm), written, "spec.template.spec");
+    if !warnings.is_empty() {
+        name_the_volume(&mut warnings, &vmi_of(&vm), written, "spec.template.spec");
+    }
     let object = faults.is_empty().then(|| Object::VirtualMachine(Box::new(vm)));
     Admission { faults, warnings, object }
+}
+
+fn of_instance(spec: &Value, at: &FieldPath, config: &ClusterConfig) -> Judgement {
+    fields::judge(&fields::INSTANCE, spec, at, Setting::of(config))
+}
+
+/// The specification without the room to grow that the settings give every guest, or without any: an instance that was
+/// stored has it written, although the manifest did not ask for it.
+fn without_usual_room<'a>(
+    spec: &'a Value,
+    vmi: impl FnOnce() -> VirtualMachineInstance,
+    config: &ClusterConfig,
+) -> Cow<'a, Value> {
+    const ROOM: [(&str, &str, &str); 2] = [("cpu", "maxSockets", "sockets"), ("memory", "maxGuest", "guest")];
+    // Most say nothing of it, and need nothing to be compared with.
+    if ROOM.iter().all(|(part, field, _)| spec["domain"][part][field].is_null()) {
+        return Cow::Borrowed(spec);
+    }
+    let mut usual = vmi();
+    if let Some(cpu) = &mut usual.spec.domain.cpu {
+        cpu.max_sockets = None;
+    }
+    if let Some(memory) = &mut usual.spec.domain.memory {
+        memory.max_guest = None;
+    }
+    default_vmi(&mut usual, config, &Identity { firmware_uuid: Uuid::nil() });
+    let usual = serde_json::to_value(&usual.spec.domain).unwrap_or_default();
+    let mut spec = spec.clone();
+    for (part, field, start) in ROOM {
+        let written = spec.get_mut("domain").and_then(|domain| domain.get_mut(part)).and_then(Value::as_object_mut);
+        if let Some(written) = written
+            // What it starts with is no room at all.
+            && [field, start].iter().any(|known| said_alike(written.get(field), usual[part].get(*known)))
+        {
+            written.remove(field);
+        }
+    }
+    Cow::Owned(spec)
+}
+
+/// Whether two sizes or numbers are the same, however they are spelt.
+fn said_alike(one: Option<&Value>, other: Option<&Value>) -> bool {
+    let size = |value: &Value| serde_json::from_value::<Quantity>(value.clone()).ok();
+    one == other || one.and_then(size).is_some_and(|one| other.and_then(size) == Some(one))
 }
 
 /// Defaults add a disk for a volume that has none. Its mistakes are the volume's: nobody wrote the disk.
@@ -267,6 +338,41 @@ mod tests {
         for manifest in [json!({"apiVersion": "v1", "kind": "Pod"}), json!({}), json!([1]), json!(null)] {
             assert_eq!(paths(&admit(&manifest, &ClusterConfig::offline()).faults), ["kind"], "{manifest}");
         }
+    }
+
+    #[test]
+    fn the_older_version_is_taken_and_an_unknown_one_named() {
+        let of_version = |version: &str| {
+            let mut manifest = instance();
+            manifest["apiVersion"] = json!(version);
+            admit(&manifest, &ClusterConfig::offline()).faults
+        };
+        assert_eq!(of_version("kubevirt.io/v1alpha3"), []);
+        let faults = of_version("kubevirt.io/v1alpha2");
+        let sentence = "apiVersion: `kubevirt.io/v1alpha2` is not a version of VirtualMachineInstance that is served; write `kubevirt.io/v1`";
+        assert_eq!(faults[0].to_string(), sentence);
+    }
+
+    #[test]
+    fn only_room_that_was_asked_for_is_warned_of() {
+        let told = |changes: &[(&str, Value)], config: &ClusterConfig| -> Vec<String> {
+            let admission = admit(&changed(changes), config);
+            assert_eq!(admission.faults, []);
+            admission.warnings.iter().map(|fault| fault.path.to_string()).collect()
+        };
+        let cluster = |live: Value| {
+            ClusterConfig::from_kubevirt(&json!({"spec": {"configuration": {"liveUpdateConfiguration": live}}}))
+        };
+        let memory = |most: &str| ("spec.domain.memory", json!({"guest": "1Gi", "maxGuest": most}));
+        let processors = |most: u32| ("spec.domain.cpu", json!({"cores": 2, "sockets": 1, "maxSockets": most}));
+        let usual = ClusterConfig::offline();
+        assert_eq!(told(&[memory("4Gi"), processors(4)], &usual), Vec::<String>::new(), "what defaults write");
+        let asked = ["spec.domain.cpu.maxSockets", "spec.domain.memory.maxGuest"];
+        assert_eq!(told(&[memory("8Gi"), processors(8)], &usual), asked);
+        assert_eq!(told(&[memory("1024Mi"), processors(1)], &usual), Vec::<String>::new(), "no room");
+        let twice = cluster(json!({"maxHotplugRatio": 2}));
+        assert_eq!(told(&[memory("2048Mi"), processors(2)], &twice), Vec::<String>::new());
+        assert_eq!(told(&[memory("4Gi"), processors(4)], &twice), asked);
     }
 
     #[test]

@@ -1,130 +1,69 @@
 //! The settings of a cluster: what they may say.
 //!
-//! KubeVirt's object has some hundred fields. Those that mean something here are in `crate::v1`; the names of the others
-//! are here, so that an object written for KubeVirt gets an answer that knows them. Empty ones are taken for absent.
+//! KubeVirt's object has some hundred fields. Those that mean something here are in `crate::v1`; what becomes of the others
+//! is in `crate::fields`, so that an object written for KubeVirt gets an answer that knows them.
 
 use std::time::Duration;
 
 use serde_json::Value;
 
 use super::report::{Report, duplicate, invalid, unsupported};
-use crate::cluster::{Gate, permille};
+use crate::cluster::permille;
 use crate::fault::{Fault, FaultCode, FieldPath};
-use crate::suggest::{listed, one_of};
+use crate::fields::{self, Behind, Judgement, Setting};
+use crate::suggest::{closest, listed, one_of};
 use crate::v1::{CertConfig, KubeVirt, KubeVirtConfiguration, said};
 
-/// Fields of KubeVirt's object that nothing here follows, by the object they are in.
-const UNREALISED: &[(&str, &[&str])] = &[
-    (
-        "spec",
-        &[
-            "customizeComponents",
-            "imagePullSecrets",
-            "imageRegistry",
-            "imageTag",
-            "infra",
-            "monitorAccount",
-            "monitorNamespace",
-            "productComponent",
-            "productName",
-            "productVersion",
-            "serviceMonitorNamespace",
-            "synchronizationPort",
-            "uninstallStrategy",
-            "workloadUpdateStrategy",
-            "workloads",
-        ],
-    ),
-    (
-        "spec.configuration",
-        &[
-            "apiConfiguration",
-            "autoCPULimitNamespaceLabelSelector",
-            "changedBlockTrackingLabelSelectors",
-            "commonInstancetypesDeployment",
-            "controllerConfiguration",
-            "defaultRuntimeClass",
-            "emulatedMachines",
-            "handlerConfiguration",
-            "hypervisors",
-            "imagePullPolicy",
-            "instancetype",
-            "ksmConfiguration",
-            "machineType",
-            "mediatedDevicesConfiguration",
-            "memBalloonStatsPeriod",
-            "migrations",
-            "minCPUModel",
-            "obsoleteCPUModels",
-            "ovmfPath",
-            "permittedHostDevices",
-            "roleAggregationStrategy",
-            "seccompConfiguration",
-            "selinuxLauncherType",
-            "smbios",
-            "supportContainerResources",
-            "supportedGuestAgentVersions",
-            "tlsConfiguration",
-            "virtTemplateDeployment",
-            "virtualMachineInstancesPerNode",
-            "virtualMachineOptions",
-            "webhookConfiguration",
-        ],
-    ),
-    (
-        "spec.configuration.developerConfiguration",
-        &[
-            "clusterProfiler",
-            "diskVerification",
-            "logVerbosity",
-            "minimumClusterTSCFrequency",
-            "minimumReservePVCBytes",
-            "nodeSelectors",
-            "pvcTolerateLessSpaceUpToPercent",
-        ],
-    ),
-    ("spec.configuration.architectureConfiguration", &["arm64", "ppc64le", "s390x"]),
-    ("spec.configuration.architectureConfiguration.amd64", &["emulatedMachines", "ovmfPath"]),
-    ("spec.configuration.network", &["binding", "permitSlirpInterface"]),
-];
+const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 
 /// The shortest life of a certificate: it has to reach every API server before it is used.
-const SHORTEST_CERTIFICATE: Duration = Duration::from_secs(60);
+pub const SHORTEST_CERTIFICATE: Duration = Duration::from_secs(60);
+/// The longest life of a certificate, a hundred years: X.509 names no time after the year 9999.
+pub const LONGEST_CERTIFICATE: Duration = Duration::from_secs(876_000 * 3600);
 
-/// Takes KubeVirt's other fields out of an object as it was written, and refuses those that say something.
-pub(super) fn take_unrealised(object: &mut Value, report: &mut Report) {
-    for (parent, fields) in UNREALISED {
-        let pointer = format!("/{}", parent.replace('.', "/"));
-        let Some(holder) = object.pointer_mut(&pointer).and_then(Value::as_object_mut) else { continue };
-        for field in *fields {
-            let Some(value) = holder.shift_remove(*field) else { continue };
-            if !is_empty(&value) {
-                let fault = Fault::new(
-                    FieldPath::from(*parent).child(field),
-                    FaultCode::NotRealised,
-                    "KubeVirt knows this setting, and this version of Garboard does not follow it",
-                );
-                report.push(fault.instead("remove it"));
-            }
+/// What the settings say that means less here than under KubeVirt, or is refused. `spec` is as it was written.
+pub(super) fn judge(spec: &Value) -> Judgement {
+    let at = FieldPath::from("spec");
+    let mut found = fields::judge(&fields::SETTINGS, spec, &at, Setting::Cluster);
+    let at = at.child("configuration.developerConfiguration.featureGates");
+    let gates = spec["configuration"]["developerConfiguration"]["featureGates"].as_array();
+    for (index, name) in gates.into_iter().flatten().enumerate() {
+        found.warned.extend(name.as_str().and_then(|name| switched_on(name, at.index(index))));
+    }
+    found
+}
+
+/// What to say of a gate that is switched on, if anything. KubeVirt takes every name, so that none is refused.
+fn switched_on(name: &str, at: FieldPath) -> Option<Fault> {
+    match fields::gate(name) {
+        Some(Behind::Switch | Behind::Always) => None,
+        Some(Behind::Nothing(why)) => Some(Fault::new(at, FaultCode::NotRealised, why).instead("remove it")),
+        None => {
+            let fault =
+                unsupported(at, format!("KubeVirt 1.9 knows no feature gate `{name}`, and it switches nothing"));
+            let known: Vec<&str> = fields::gates().map(|(name, _)| name).collect();
+            Some(match closest(name, &known) {
+                Some(word) => fault.instead(format!("write `{word}`, or remove it")),
+                None => fault.instead("remove it"),
+            })
         }
     }
 }
 
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Bool(value) => !value,
-        Value::Number(_) => false,
-        Value::String(text) => text.is_empty(),
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.values().all(is_empty),
-    }
+/// Whether a field that our own types do not have is KubeVirt's: the table says what becomes of it.
+pub(super) fn is_kubevirts(path: &FieldPath) -> bool {
+    path.as_str().strip_prefix("spec.").is_some_and(|path| {
+        // A field above a line (`infra` above `infra.replicas`) is KubeVirt's as well.
+        let above = |line: String| line.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+        !fields::lines_at(&fields::SETTINGS, path).is_empty()
+            || fields::SETTINGS.all().flat_map(fields::Line::paths).any(above)
+    })
 }
 
 /// Judges the settings.
 pub(super) fn check(object: &KubeVirt, report: &mut Report) {
     let spec = FieldPath::from("spec");
-    word(&object.spec.image_pull_policy, &["Always", "IfNotPresent", "Never"], spec.child("imagePullPolicy"), report);
+    word(&object.spec.image_pull_policy, &PULL_POLICIES, spec.child("imagePullPolicy"), report);
     let rotate = object.spec.certificate_rotate_strategy.as_ref().and_then(|rotate| rotate.self_signed.as_ref());
     for (name, config) in [
         ("ca", rotate.and_then(|rotate| rotate.ca.as_ref())),
@@ -140,6 +79,7 @@ pub(super) fn check(object: &KubeVirt, report: &mut Report) {
 }
 
 fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mut Report) {
+    word(&configuration.image_pull_policy, &PULL_POLICIES, at.child("imagePullPolicy"), report);
     let policies = ["None", "LiveMigrate", "LiveMigrateIfPossible", "External"];
     word(&configuration.eviction_strategy, &policies, at.child("evictionStrategy"), report);
     word(&configuration.vm_rollout_strategy, &["LiveUpdate", "Stage"], at.child("vmRolloutStrategy"), report);
@@ -170,8 +110,6 @@ fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mu
         let at = at.child("developerConfiguration");
         positive(developer.cpu_allocation_ratio, at.child("cpuAllocationRatio"), report);
         positive(developer.memory_overcommit, at.child("memoryOvercommit"), report);
-        gates(&developer.feature_gates, &at.child("featureGates"), report);
-        gates(&developer.disabled_feature_gates, &at.child("disabledFeatureGates"), report);
         for (index, name) in developer.disabled_feature_gates.iter().enumerate() {
             if developer.feature_gates.contains(name) {
                 let at = at.child("disabledFeatureGates").index(index);
@@ -180,19 +118,6 @@ fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mu
                         .instead("name it in one of the lists"),
                 );
             }
-        }
-    }
-}
-
-fn gates(names: &[String], at: &FieldPath, report: &mut Report) {
-    for (index, name) in names.iter().enumerate() {
-        if !Gate::is_known(name) {
-            let fault = unsupported(at.index(index), format!("there is no feature gate `{name}`"));
-            let known: Vec<&str> = Gate::known_names().collect();
-            report.push(match crate::suggest::closest(name, &known) {
-                Some(word) => fault.instead(format!("write `{word}`, or remove it")),
-                None => fault.instead("remove it"),
-            });
         }
     }
 }
@@ -226,6 +151,10 @@ fn certificate(config: &CertConfig, at: &FieldPath, report: &mut Report) {
     if whole.is_some_and(|whole| whole < SHORTEST_CERTIFICATE) {
         report.push(invalid(at.child("duration"), "a certificate has to live for a minute").instead("write more"));
     }
+    if whole.is_some_and(|whole| whole > LONGEST_CERTIFICATE) {
+        let fault = invalid(at.child("duration"), "a certificate lives for a hundred years at most");
+        report.push(fault.instead("write `876000h` or less"));
+    }
     if let (Some(whole), Some(before)) = (whole, before)
         && before >= whole
     {
@@ -254,41 +183,106 @@ mod tests {
         admit(&object, &ClusterConfig::offline()).faults.iter().map(ToString::to_string).collect()
     }
 
-    #[test]
-    fn the_object_that_kubevirts_own_installation_ships_is_admitted() {
-        let spec = json!({
-            "certificateRotateStrategy": {}, "configuration": {"developerConfiguration": {"featureGates": []}},
-            "customizeComponents": {}, "imagePullPolicy": "IfNotPresent", "workloadUpdateStrategy": {},
-        });
-        assert_eq!(faults(&spec), Vec::<String>::new());
+    fn warnings(spec: &serde_json::Value) -> String {
+        let object =
+            json!({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": {"name": "k"}, "spec": spec});
+        let admission = admit(&object, &ClusterConfig::offline());
+        assert_eq!(admission.faults, []);
+        assert!(admission.object.is_some());
+        admission.warnings.iter().map(|fault| format!("{fault}\n")).collect()
     }
 
     #[test]
-    fn every_setting_is_followed_or_refused() {
+    fn the_object_that_kubevirts_own_installation_ships_is_admitted() {
+        // `kubevirt-cr.yaml` of 1.9 (its fields, with the variables of its template filled in).
         let spec = json!({
-            "imageTag": "v1.9", "imagePullPolicy": "Sometimes",
+            "certificateRotateStrategy": {},
+            "configuration": {"developerConfiguration": {"featureGates": []}, "imagePullPolicy": "IfNotPresent"},
+            "customizeComponents": {}, "imagePullPolicy": "IfNotPresent", "workloadUpdateStrategy": {},
+        });
+        assert_eq!(warnings(&spec), "");
+    }
+
+    #[test]
+    fn what_only_tunes_what_is_not_here_is_a_warning() {
+        let spec = json!({
+            "imageTag": "v1.9", "workloadUpdateStrategy": {"workloadUpdateMethods": ["LiveMigrate"]},
+            "infra": {"replicas": 2},
             "configuration": {
-                "migrations": {"parallelMigrationsPerCluster": 5}, "evictionStrategy": "Migrate", "cpuModle": "Haswell",
-                "developerConfiguration": {"featureGates": ["HostDsk"], "cpuAllocationRatio": 0},
+                "migrations": {"parallelMigrationsPerCluster": 5}, "evictionStrategy": "LiveMigrate",
+                "permittedHostDevices": {"usb": [{"resourceName": "x/y"}]},
+                "developerConfiguration": {"logVerbosity": {"virtLauncher": 6}, "clusterProfiler": false},
+                "virtualMachineOptions": {"disableSerialConsoleLog": {}},
+            },
+        });
+        let found = warnings(&spec);
+        for path in [
+            "spec.imageTag: ",
+            "spec.workloadUpdateStrategy: ",
+            "spec.infra: ",
+            "spec.configuration.migrations: ",
+            "spec.configuration.evictionStrategy: ",
+            "spec.configuration.permittedHostDevices: ",
+            "spec.configuration.developerConfiguration.logVerbosity: ",
+        ] {
+            assert!(found.contains(path), "{path} is not in\n{found}");
+        }
+        assert!(!found.contains("clusterProfiler"), "{found}");
+    }
+
+    #[test]
+    fn every_gate_that_kubevirt_knows_is_taken_and_an_empty_one_warned_of() {
+        let spec = |gates: &[&str]| json!({"configuration": {"developerConfiguration": {"featureGates": gates}}});
+        let all: Vec<&str> = crate::fields::gates().map(|(name, _)| name).collect();
+        let found = warnings(&spec(&all));
+        assert!(found.contains("guests are not moved") && found.contains("no passt"), "{found}");
+        assert_eq!(warnings(&spec(&["HostDisk", "ImageVolume", "NonRoot"])), "");
+        assert!(
+            warnings(&spec(&["HostDsk"])).contains("featureGates[0]: KubeVirt 1.9 knows no feature gate `HostDsk`")
+        );
+        assert!(warnings(&spec(&["HostDsk"])).contains("write `HostDisk`"));
+        assert!(warnings(&spec(&["DataVolumes"])).ends_with("; remove it\n"));
+    }
+
+    #[test]
+    fn every_setting_is_followed_or_said_to_be_not() {
+        let spec = json!({
+            "imagePullPolicy": "Sometimes", "workloads": {"nodePlacement": {"nodeSelector": {"a": "b"}}},
+            "configuration": {
+                "evictionStrategy": "Migrate", "cpuModle": "Haswell", "imagePullPolicy": "Often",
+                "developerConfiguration": {"cpuAllocationRatio": 0},
                 "architectureConfiguration": {"amd64": {"machineType": "i440fx"}},
+                "seccompConfiguration": {"virtualMachineInstanceProfile": {"customProfile":
+                    {"runtimeDefaultProfile": true}}},
             },
             "certificateRotateStrategy": {"selfSigned": {"ca": {"duration": "1h", "renewBefore": "2h"},
                 "server": {"duration": "soon"}}},
         });
         let found = faults(&spec).join("\n");
         for path in [
-            "spec.imageTag",
+            "spec.workloads",
             "spec.imagePullPolicy",
-            "spec.configuration.migrations",
             "spec.configuration.evictionStrategy",
             "spec.configuration.cpuModle",
-            "developerConfiguration.featureGates[0]",
+            "spec.configuration.imagePullPolicy",
+            "spec.configuration.seccompConfiguration",
             "developerConfiguration.cpuAllocationRatio",
             "architectureConfiguration.amd64.machineType",
             "selfSigned.ca.renewBefore",
             "selfSigned.server.duration",
         ] {
             assert!(found.contains(path), "{path} is not in\n{found}");
+        }
+    }
+
+    #[test]
+    fn a_certificate_lives_between_a_minute_and_a_hundred_years() {
+        let said =
+            |life: &str| faults(&json!({"certificateRotateStrategy": {"selfSigned": {"ca": {"duration": life}}}}));
+        assert_eq!((said("876000h"), said("1m")), (vec![], vec![]));
+        for life in ["876001h", "1000000000h", "59s"] {
+            let found = said(life).join("\n");
+            assert!(found.starts_with("spec.certificateRotateStrategy.selfSigned.ca.duration: "), "{life}: {found}");
         }
     }
 

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use crate::accelerator;
 use crate::cluster::{ClusterConfig, Gate};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::names::{label_key_problem, label_value_problem, subdomain_problem};
 use super::report::{Report, invalid, required, unsupported};
 use super::subject::text;
-use crate::fault::{Fault, FieldPath};
+use crate::fault::FieldPath;
 use crate::metadata::annotation;
 
 /// Labels that only our own controllers may write (KubeVirt's list).
@@ -61,6 +62,14 @@ pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mu
         }
     }
     let at = metadata.at.child("annotations");
+    let accelerator = metadata.annotations.and_then(|annotations| annotations.get(annotation::ACCELERATOR));
+    if let Some(word) = accelerator.filter(|word| accelerator::Asked::of_word(word).is_none()) {
+        report.push(
+            unsupported(at.key(annotation::ACCELERATOR), format!("there is no accelerator `{}`", word.escape_debug()))
+                .instead(format!("write {}", accelerator::WORDS.join(" or ")))
+                .field(at.to_string()),
+        );
+    }
     for (key, gate) in [(annotation::IGNITION, Gate::Ignition), (annotation::HOOK_SIDECARS, Gate::Sidecar)] {
         let written = metadata.annotations.and_then(|annotations| annotations.get(key));
         if written.is_some_and(|value| !value.is_empty()) && !config.has(gate) {
@@ -71,18 +80,6 @@ pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mu
             );
         }
     }
-}
-
-/// What an annotation means elsewhere and cannot mean here.
-pub(crate) fn warnings(metadata: &Metadata<'_>) -> Option<Fault> {
-    let sidecars = metadata.annotations.and_then(|annotations| annotations.get(annotation::HOOK_SIDECARS))?;
-    (!sidecars.is_empty()).then(|| {
-        unsupported(
-            metadata.at.child("annotations").key(annotation::HOOK_SIDECARS),
-            "hook sidecars change a libvirt domain, and there is none: they are not started",
-        )
-        .instead("remove the annotation, and write what the hooks changed into the specification")
-    })
 }
 
 /// Judges the name of an object, which may be left to the API server.
@@ -120,7 +117,13 @@ mod tests {
             (&[("metadata.name", json!(null))], "metadata.name", "no name"),
             (&[("metadata.labels", json!({"bad key!": "x"}))], "metadata.labels[bad key!]", "the key"),
             (&[("metadata.labels", json!({"app": "a b"}))], "metadata.labels[app]", "the value"),
+            (
+                &[("metadata.annotations", json!({"garboard.dev/accelerator": "xen"}))],
+                "metadata.annotations[garboard.dev/accelerator]",
+                "`xen`",
+            ),
         ]);
+        accepted(&[&[("metadata.annotations", json!({"garboard.dev/accelerator": "tcg"}))]]);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! first mistake and none depends on another having passed, so that a person sees every mistake at once.
 //!
 //! ```text
-//! admit: raw JSON ─ schema ─ decode ─ defaults ─ validate_vmi / validate_vm ─ realised ─ Object
+//! admit: raw JSON ─ schema ─ decode ─ defaults ─ validate_vmi / validate_vm ─ fields ─ Object
 //!                     └────────┴── refusals of these come alone, as the API server's do
 //! ```
 //!
@@ -43,8 +43,8 @@ mod networks;
 mod passthrough;
 mod ports;
 mod probes;
-mod realised;
 mod report;
+mod resources;
 mod scheduling;
 mod selectors;
 mod subject;
@@ -54,7 +54,7 @@ mod vm;
 mod volumes;
 
 pub use admit::{Admission, Object, admit, review};
-pub use kubevirt::duration;
+pub use kubevirt::{LONGEST_CERTIFICATE, SHORTEST_CERTIFICATE, duration};
 pub use metadata::RESERVED as RESERVED_LABELS;
 
 use uuid::Uuid;
@@ -103,9 +103,7 @@ pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> Verdict {
     specification(&subject, &mut report);
     vm::check(vm, config, &mut report);
     let faults = report.into_faults();
-    let mut warnings = vm::warnings(vm, config);
-    warnings.extend(metadata::warnings(&labelled));
-    warnings.extend(scheduling::warnings(&subject));
+    let mut warnings = vm::warnings(vm);
     warnings.extend(
         refused_at_start(vm, config)
             .into_iter()
@@ -134,6 +132,7 @@ fn specification(subject: &Subject<'_>, report: &mut Report) {
         machine::check,
         firmware::check,
         cpu::check,
+        resources::check,
         dedicated_cpu::check,
         scheduling::check,
         affinity::check,

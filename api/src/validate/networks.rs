@@ -59,7 +59,7 @@ fn the_default_one(subject: &Subject<'_>, report: &mut Report) {
     if pods > 1 {
         report.push(
             duplicate(at.clone(), format!("{pods} networks are the pod network, and a guest is on it once"))
-                .instead("keep one `pod: {}`, and use `multus` for the others")
+                .instead("keep one `pod: {}`, and remove the other networks with their interfaces")
                 .field(subject.path("interfaces").to_string()),
         );
     }

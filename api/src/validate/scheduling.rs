@@ -1,12 +1,12 @@
 //! Where and when a guest runs: eviction, start, nodes, tolerations, spreading, service account.
 //!
-//! Affinities have a file of their own, `affinity`. On a bare host these fields mean nothing, but they are legal.
+//! Affinities have a file of their own, `affinity`. On a bare host these fields mean nothing, which the table of fields
+//! (`crate::fields`) warns of.
 
 use super::names::{label_key_problem, label_value_problem, subdomain_problem};
 use super::report::{Report, duplicate, invalid, required, unsupported};
 use super::selectors::{Place, label_selector};
 use super::subject::{Subject, text};
-use crate::fault::Fault;
 use crate::suggest::one_of;
 
 const EVICTION_STRATEGIES: &[&str] = &["None", "LiveMigrate", "LiveMigrateIfPossible", "External"];
@@ -22,18 +22,6 @@ pub(crate) fn check(subject: &Subject<'_>, report: &mut Report) {
     tolerations(subject, report);
     spreading(subject, report);
     accounts(subject, report);
-}
-
-/// What an eviction strategy promises and a cluster does not keep.
-pub(crate) fn warnings(subject: &Subject<'_>) -> Option<Fault> {
-    let strategy = text(&subject.spec.eviction_strategy);
-    (subject.config.is_cluster && !matches!(strategy, "" | "None")).then(|| {
-        unsupported(
-            subject.path("evictionStrategy"),
-            "guests are not moved while they run: whoever drains their node has them powered down",
-        )
-        .instead("write `None`, or see to it that nobody drains the node unasked")
-    })
 }
 
 fn strategies(subject: &Subject<'_>, report: &mut Report) {
@@ -235,13 +223,16 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_says_that_nothing_is_moved() {
-        let vmi = changed(&[("spec.evictionStrategy", json!("LiveMigrate"))]);
+    fn an_eviction_strategy_moves_nothing_and_a_bare_host_schedules_nothing() {
+        let vmi = changed(&[
+            ("spec.evictionStrategy", json!("LiveMigrate")),
+            ("spec.nodeSelector", json!({"kubernetes.io/hostname": "node-1"})),
+        ]);
         let paths = |config: &ClusterConfig| -> Vec<String> {
             admit(&vmi, config).warnings.iter().map(|fault| fault.path.to_string()).collect()
         };
         assert_eq!(paths(&ClusterConfig::from_kubevirt(&json!({}))), ["spec.evictionStrategy"]);
-        assert_eq!(paths(&ClusterConfig::offline()), Vec::<String>::new(), "nobody drains a bare host");
+        assert_eq!(paths(&ClusterConfig::offline()), ["spec.nodeSelector", "spec.evictionStrategy"]);
     }
 
     #[test]

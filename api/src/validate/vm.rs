@@ -38,7 +38,7 @@ pub(crate) fn check(vm: &VirtualMachine, config: &ClusterConfig, report: &mut Re
 }
 
 /// What a machine may say but had better not, for it means something else or less than it seems.
-pub(crate) fn warnings(vm: &VirtualMachine, config: &ClusterConfig) -> Vec<Fault> {
+pub(crate) fn warnings(vm: &VirtualMachine) -> Vec<Fault> {
     let mut warnings = Report::default();
     let at = FieldPath::from("spec");
     if let Some(running) = vm.spec.running {
@@ -46,19 +46,6 @@ pub(crate) fn warnings(vm: &VirtualMachine, config: &ClusterConfig) -> Vec<Fault
         warnings.push(
             unsupported(at.child("running"), "this field is deprecated")
                 .instead(format!("write `runStrategy: {strategy}`")),
-        );
-    }
-    if config.is_cluster && text(&vm.spec.update_volumes_strategy) == "Migration" {
-        warnings.push(
-            unsupported(at.child("updateVolumesStrategy"), "disks are not moved while their guest runs")
-                .instead("write `Replacement`: the next start takes the new volumes"),
-        );
-    }
-    let unfilled = if config.is_cluster { 0 } else { vm.spec.data_volume_templates.len() };
-    for index in 0..unfilled {
-        warnings.push(
-            unsupported(at.child("dataVolumeTemplates").index(index), "without a cluster nothing fills a data volume")
-                .instead("give a PersistentVolumeClaim of the same name in its place"),
         );
     }
     warnings.into_faults()

@@ -2,30 +2,35 @@
 //! supervisor that may ask. Who asks is the connection: only root and the machine's own user are heard.
 
 use std::collections::BTreeMap;
+use std::fs::Permissions;
 use std::os::fd::AsFd;
+use std::os::unix::fs::{PermissionsExt, lchown};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
-use garboard_launcher::plumbing::{self, Reply};
-use garboard_launcher::supervisor::FIRMWARE_VARS_VOLUME;
-use garboard_launcher::supervisor::line_socket::{LineError, LineSocket};
+use garboard_agent::line_socket::{LineError, LineSocket, next_client};
+use garboard_agent::plumbing::{self, Reply};
 use garboard_net::publish::Listeners;
 use garboard_net::resolv::Resolver;
 use garboard_net::{Binding, NetNs, NetPlan, UplinkRequest, VmNetId};
 use garboard_protocol::agent::{AgentReply, AgentRequest, InterfaceRequest};
 use garboard_protocol::paths;
+use garboard_protocol::volumes::FIRMWARE_VARS_VOLUME;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
 
 use super::order::{FirmwareVars, Order, VolumeOrder};
-use super::spawn::MACHINE_UID;
 use crate::volume_files;
+
+/// Longest request, bytes: a machine's interfaces, or its status.
+const LONGEST_REQUEST: usize = 256 * 1024;
 
 /// The keeper's half of the agent protocol.
 pub(super) struct AgentServer {
-    shared: PathBuf,
+    directory: PathBuf,
+    machine_uid: Option<u32>,
     id: VmNetId,
     namespace: Option<NetNs>,
     volumes: BTreeMap<String, VolumeOrder>,
@@ -38,7 +43,8 @@ pub(super) struct AgentServer {
 impl AgentServer {
     pub(super) fn new(order: &Order, id: VmNetId, namespace: Option<NetNs>, listeners: Option<Listeners>) -> Self {
         Self {
-            shared: order.shared(),
+            directory: order.layout().order(),
+            machine_uid: order.machine_uid,
             id,
             namespace,
             volumes: order.volumes.clone(),
@@ -51,13 +57,17 @@ impl AgentServer {
 
     /// Listens in the background, until the task is aborted.
     pub(super) fn start(self: Arc<Self>) -> anyhow::Result<JoinHandle<()>> {
-        let path = self.shared.join(paths::AGENT_SOCKET);
+        let path = self.directory.join(paths::AGENT_SOCKET);
         let listener = UnixListener::bind(&path).with_context(|| format!("listen at {}", path.display()))?;
-        let owner = nix::unistd::geteuid().is_root().then_some(MACHINE_UID);
-        super::projected::give(&path, owner)?;
+        if let Some(group) = self.machine_uid {
+            // In a directory where only we write, so the name still means our socket.
+            lchown(&path, None, Some(group))
+                .and_then(|()| std::fs::set_permissions(&path, Permissions::from_mode(0o660)))
+                .with_context(|| format!("let the machine's group use {}", path.display()))?;
+        }
         Ok(tokio::spawn(async move {
-            while let Ok((stream, _)) = listener.accept().await {
-                let server = Arc::clone(&self);
+            loop {
+                let (stream, server) = (next_client(&listener).await, Arc::clone(&self));
                 tokio::spawn(async move {
                     if let Err(error) = server.converse(stream).await {
                         tracing::debug!(%error, "a conversation with the supervisor ended");
@@ -69,11 +79,12 @@ impl AgentServer {
 
     async fn converse(&self, stream: UnixStream) -> Result<(), LineError> {
         let caller = stream.peer_cred()?.uid();
-        if caller != 0 && caller != MACHINE_UID && caller != nix::unistd::geteuid().as_raw() {
+        if caller != 0 && Some(caller) != self.machine_uid && caller != nix::unistd::geteuid().as_raw() {
             tracing::warn!(uid = caller, "somebody else called the agent socket and was not heard");
             return Ok(());
         }
-        let mut socket = LineSocket::new(stream);
+        // No request comes with descriptors, and none is long.
+        let mut socket = LineSocket::limited(stream, 0).with_longest_line(LONGEST_REQUEST);
         loop {
             let request: AgentRequest = socket.receive().await?;
             let (reply, descriptors) = match self.serve(request).await {
@@ -114,12 +125,19 @@ impl AgentServer {
         // One at a time: a supervisor that was killed while it was served is followed by one that asks for the same.
         let mut plumbed = self.plumbed.lock().await;
         let plans = plumbing::net_plans(&requests)?;
-        let request =
-            UplinkRequest { id: self.id.clone(), uplink: plumbing::UPLINK.parse()?, avoid: guest_ranges(&plans) };
+        let request = UplinkRequest {
+            id: self.id.clone(),
+            uplink: garboard_protocol::agent::UPLINK.parse()?,
+            avoid: guest_ranges(&plans),
+        };
         let uplink =
             garboard_net::ensure_uplink(namespace, &request).await.context("connect the machine to this host")?;
+        let way_out = uplink.way_out.as_deref().unwrap_or("LINK");
         for obstacle in &uplink.obstacles {
-            tracing::warn!(mend = obstacle.mend(), "a firewall of this host drops what is forwarded for the machine");
+            tracing::warn!(
+                mend = obstacle.mend(way_out),
+                "a firewall of this host drops what is forwarded for the machine"
+            );
         }
         let reply = plumbing::plumb(namespace, (&requests, &plans), &resolver()).await?;
         if let Some(listeners) = self.listeners.lock().await.take() {

@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// A machine between two runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Between {
     /// How the last run ended, as a sentence.
     pub(crate) ended: String,

@@ -123,6 +123,7 @@ mod tests {
             ExitCause::QemuFailed { code: 1 },
             ExitCause::QemuKilled { signal: 9 },
             ExitCause::QemuCrashed { signal: 11 },
+            ExitCause::MachineKilled,
             not_started(),
         ]
     }

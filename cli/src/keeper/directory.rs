@@ -1,9 +1,9 @@
 //! The directory of a machine from the moment `run` makes it until the machine's keeper holds its lock. Whoever makes it
 //! starts the machine; everybody else is too late.
 
-use std::fs::{DirBuilder, File};
+use std::fs::{DirBuilder, File, Permissions};
 use std::io::ErrorKind;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use nix::fcntl::{Flock, FlockArg};
@@ -16,11 +16,12 @@ pub(crate) struct Starting {
 
 /// Makes the directory of a machine; `None` if it is there already.
 pub(crate) fn make(machine: &Path) -> std::io::Result<Option<Starting>> {
-    // Others may pass through to a socket they were given, and see nothing.
-    match DirBuilder::new().mode(0o711).create(machine) {
+    match DirBuilder::new().mode(0o700).create(machine) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
         other => other?,
     }
+    // The machine's own user passes through to its files; whatever the umask took away.
+    std::fs::set_permissions(machine, Permissions::from_mode(0o711))?;
     // Who looks whether it is held holds it for a moment: that is waited for.
     let held = match File::open(machine) {
         Ok(directory) => Flock::lock(directory, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?,

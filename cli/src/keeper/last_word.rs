@@ -1,66 +1,106 @@
 //! The last word on a run, for the case that no supervisor was left to say it: what PID 1 wrote down and what the last
 //! supervisor had noted are put together as a supervisor would have done it.
 
-use std::path::Path;
-
-use garboard_launcher::supervisor::journal;
+use garboard_launcher::supervisor::journal::{self, JournalError};
 use garboard_protocol::PROTOCOL_VERSION;
 use garboard_protocol::control::Ended;
 use garboard_protocol::exit::{ExitCause, ExitReport, ProcessEnd, explain, told};
 use garboard_protocol::journal::Journal;
-use garboard_protocol::paths;
+use garboard_protocol::paths::{self, Layout};
+
+use crate::{foreign, private};
 
 /// PID 1 can only be killed; what it supervised dies with it.
 const SIGKILL: i32 = 9;
+/// Longest account of PID 1 that is read, bytes.
+const MAX_ACCOUNT_BYTES: u64 = 64 * 1024;
+
+/// What is known of the run: what a keeper or command wrote in the machine's directory, which is theirs alone, or the
+/// supervisor's journal, in a directory where only the machine's user writes.
+///
+/// # Errors
+/// [`JournalError`]: there is one, and it is none.
+pub(crate) fn journal(layout: &Layout) -> Result<Option<Journal>, JournalError> {
+    let ours = journal::read(layout.machine())?;
+    if ours.as_ref().is_some_and(|journal| journal.ended.is_some()) {
+        return Ok(ours);
+    }
+    let theirs = match journal::read(&layout.supervisor()) {
+        // The machine's user put something else there: what we wrote stands.
+        Err(_) if ours.is_some() => return Ok(ours),
+        other => other?,
+    };
+    if theirs.as_ref().is_some_and(|journal| journal.ended.is_some()) { Ok(theirs) } else { Ok(ours.or(theirs)) }
+}
+
+/// What the kernel did to processes of the control group that the machine's are in, during a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct MemoryPressure {
+    /// How many of them the OOM killer ended.
+    pub(super) kills: u64,
+    /// The group's limit, bytes.
+    pub(super) limit_bytes: Option<u64>,
+}
 
 /// Adds the end to the journal if nobody has.
-pub(super) fn complete(shared: &Path) {
-    let mut journal = match journal::read(shared) {
-        Ok(journal) => journal.unwrap_or_default(),
-        Err(error) => return tracing::error!(%error, "how the run ended is not in its journal"),
-    };
+pub(super) fn complete(layout: &Layout, pressure: MemoryPressure) {
+    let mut journal = believed(layout);
     if journal.ended.is_none() {
-        let report = account(shared).unwrap_or_else(|| lost_account(&journal));
+        let report = account(layout).unwrap_or_else(|| lost_account(&journal, pressure));
         let cause = explain(&report, journal.hints);
-        end(shared, &mut journal, cause, Some(report));
+        end(layout, &mut journal, cause, Some(report));
     }
+}
+
+/// The journal to go on with. One that cannot be read was made so by the machine's user, and its run ends all the same.
+fn believed(layout: &Layout) -> Journal {
+    journal(layout).map(Option::unwrap_or_default).unwrap_or_else(|error| {
+        tracing::error!(%error, "the supervisor's journal is not believed");
+        Journal { launched: true, ..Journal::default() }
+    })
 }
 
 /// Notes that a person ends the run by force, before there is nobody left who could tell.
-pub(crate) fn note_force(shared: &Path) {
-    if let Ok(journal) = journal::read(shared) {
-        let mut journal = journal.unwrap_or_default();
-        journal.version = PROTOCOL_VERSION;
-        journal.hints.force_requested = true;
-        journal::write(shared, &journal);
-    }
+pub(crate) fn note_force(layout: &Layout) {
+    let mut journal = believed(layout);
+    journal.version = PROTOCOL_VERSION;
+    journal.hints.force_requested = true;
+    write(layout, &journal);
 }
 
 /// Notes that the run could not begin.
-pub(super) fn never_started(shared: &Path, message: String) {
-    if let Ok(journal) = journal::read(shared) {
-        end(shared, &mut journal.unwrap_or_default(), ExitCause::NotStarted { message }, None);
-    }
+pub(super) fn never_started(layout: &Layout, message: String) {
+    end(layout, &mut believed(layout), ExitCause::NotStarted { message }, None);
 }
 
-fn end(shared: &Path, journal: &mut Journal, cause: ExitCause, report: Option<ExitReport>) {
+fn end(layout: &Layout, journal: &mut Journal, cause: ExitCause, report: Option<ExitReport>) {
     let at_ms = jiff::Timestamp::now().as_millisecond();
     journal.version = PROTOCOL_VERSION;
     journal.ended = Some(Ended { sentence: told(&cause, report.as_ref()), cause, report, at_ms });
-    journal::write(shared, journal);
+    write(layout, journal);
 }
 
-fn account(shared: &Path) -> Option<ExitReport> {
-    serde_json::from_slice(&std::fs::read(shared.join(paths::EXIT)).ok()?).ok()
+fn write(layout: &Layout, journal: &Journal) {
+    let written = serde_json::to_vec(journal)
+        .map_err(std::io::Error::from)
+        .and_then(|bytes| private::replace(layout.machine(), paths::JOURNAL, &bytes));
+    if let Err(error) = written {
+        tracing::error!(%error, "how the run ended could not be written down");
+    }
 }
 
-/// What is known when PID 1 left nothing.
-fn lost_account(journal: &Journal) -> ExitReport {
+fn account(layout: &Layout) -> Option<ExitReport> {
+    let bytes = foreign::read(&layout.init(), paths::EXIT, MAX_ACCOUNT_BYTES).ok()??;
+    serde_json::from_slice(&bytes).ok()
+}
+
+/// What is known when PID 1 left nothing. It counts what the OOM killer does; where that has ended it, too, the keeper did.
+fn lost_account(journal: &Journal, pressure: MemoryPressure) -> ExitReport {
     let end = if journal.launched { ProcessEnd::Signalled { signal: SIGKILL } } else { ProcessEnd::NeverStarted };
     ExitReport {
         end,
-        oom_kills: 0,
-        memory_limit_bytes: None,
+        oom_kills: pressure.kills,
+        memory_limit_bytes: pressure.limit_bytes,
         asked_by_init: false,
         killed_by_init: false,
         last_words: String::new(),
@@ -68,25 +108,42 @@ fn lost_account(journal: &Journal) -> ExitReport {
     }
 }
 
+/// Machines for tests.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::Layout;
+
+    /// A machine's directories.
+    pub(in crate::keeper) fn machine() -> (tempfile::TempDir, Layout) {
+        let room = tempfile::tempdir().unwrap();
+        let layout = Layout::new(room.path());
+        for directory in [layout.order(), layout.supervisor(), layout.init()] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        (room, layout)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ended(journal: &Journal, account: Option<&ExitReport>) -> ExitCause {
-        let directory = tempfile::tempdir().unwrap();
-        journal::write(directory.path(), journal);
-        if let Some(account) = account {
-            std::fs::write(directory.path().join(paths::EXIT), serde_json::to_vec(account).unwrap()).unwrap();
+    fn ended(journal: &Journal, report: Option<&ExitReport>) -> ExitCause {
+        let (_room, layout) = testing::machine();
+        journal::write(&layout.supervisor(), journal);
+        if let Some(report) = report {
+            std::fs::write(layout.init().join(paths::EXIT), serde_json::to_vec(report).unwrap()).unwrap();
         }
-        complete(directory.path());
-        journal::read(directory.path()).unwrap().unwrap().ended.unwrap().cause
+        complete(&layout, MemoryPressure::default());
+        super::journal(&layout).unwrap().unwrap().ended.unwrap().cause
     }
 
     #[test]
     fn an_end_that_no_supervisor_saw_has_its_cause() {
         let mut journal = Journal { version: PROTOCOL_VERSION, launched: true, ..Journal::default() };
         assert_eq!(ended(&journal, None), ExitCause::QemuKilled { signal: 9 });
-        let account = ExitReport { end: ProcessEnd::Exited { code: 0 }, ..lost_account(&journal) };
+        let account =
+            ExitReport { end: ProcessEnd::Exited { code: 0 }, ..lost_account(&journal, MemoryPressure::default()) };
         assert_eq!(ended(&journal, Some(&account)), ExitCause::GuestShutdown);
         journal.hints.stop_requested = true;
         assert_eq!(ended(&journal, Some(&account)), ExitCause::StoppedGracefully);
@@ -94,11 +151,37 @@ mod tests {
     }
 
     #[test]
+    fn a_machine_whose_pid_1_the_oom_killer_ended_was_out_of_memory() {
+        let (_room, layout) = testing::machine();
+        journal::write(&layout.supervisor(), &Journal { launched: true, ..Journal::default() });
+        complete(&layout, MemoryPressure { kills: 1, limit_bytes: Some(1 << 20) });
+        let ended = super::journal(&layout).unwrap().unwrap().ended.unwrap();
+        assert_eq!(ended.cause, ExitCause::OutOfMemory { limit_bytes: Some(1 << 20) });
+        assert!(ended.sentence.contains("1048576"), "{}", ended.sentence);
+    }
+
+    #[test]
     fn what_a_supervisor_said_stands() {
-        let directory = tempfile::tempdir().unwrap();
-        never_started(directory.path(), "no disk".into());
-        complete(directory.path());
-        let ended = journal::read(directory.path()).unwrap().unwrap().ended.unwrap();
+        let (_room, layout) = testing::machine();
+        never_started(&layout, "no disk".into());
+        complete(&layout, MemoryPressure::default());
+        let ended = journal(&layout).unwrap().unwrap().ended.unwrap();
         assert_eq!(ended.cause, ExitCause::NotStarted { message: "no disk".into() });
+    }
+
+    #[test]
+    fn nothing_is_written_where_the_machines_user_writes() {
+        let (room, layout) = testing::machine();
+        let victim = room.path().join("victim");
+        std::fs::write(&victim, "untouched").unwrap();
+        for name in ["journal.json.new", "journal.json"] {
+            std::os::unix::fs::symlink(&victim, layout.supervisor().join(name)).unwrap();
+        }
+        note_force(&layout);
+        complete(&layout, MemoryPressure::default());
+        let ended = journal::read(layout.machine()).unwrap().unwrap().ended.unwrap();
+        assert_eq!(ended.cause, ExitCause::ForceStopped);
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+        assert!(journal::read(layout.machine()).unwrap().unwrap().ended.is_some());
     }
 }

@@ -3,7 +3,7 @@
 //! ```text
 //!   run ──order.json──► keeper ─┬─ premises: directory, network namespace, cgroup      (undone in reverse)
 //!                               ├─ agent.sock: opens volumes, plumbs interfaces
-//!                               ├─ supervisor   (started again whenever it dies)
+//!                               ├─ supervisor   (started again whenever it dies, after a pause: `restarts`)
 //!                               └─ PID 1        (once; when it is gone the run is over)
 //!                                     │
 //!                     decide: again, when, or not ──► the same premises, the next run
@@ -17,12 +17,15 @@ pub(crate) mod between;
 pub(crate) mod decide;
 pub(crate) mod directory;
 mod ending;
+pub(crate) mod identity;
 pub(crate) mod last_word;
 pub(crate) mod order;
 mod premises;
 pub(crate) mod processes;
 mod projected;
 mod record;
+mod restarts;
+mod short_logs;
 pub(crate) mod spawn;
 
 use std::io::Write;
@@ -32,6 +35,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use garboard_launcher::init::MemoryWitness;
+use garboard_protocol::paths::Layout;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
@@ -42,8 +47,10 @@ use crate::exit;
 use crate::places::{MachineId, Places};
 use between::Between;
 use decide::{History, Next, Wish};
+use last_word::MemoryPressure;
 use order::Order;
 use premises::Premises;
+use restarts::Restarts;
 use spawn::Apart;
 
 /// Name of the order in the machine's directory.
@@ -52,8 +59,6 @@ pub(crate) const ORDER: &str = "order.json";
 const KEEPER_LOG: &str = "keeper.log";
 /// What the keeper says once both processes run.
 const STARTED: &str = "started";
-/// A supervisor that dies at once is started again this much later, so that it cannot spin.
-const RESTART_PAUSE: Duration = Duration::from_millis(100);
 /// How often is looked whether the guest runs, until its machine is kept.
 const LOOK: Duration = Duration::from_secs(1);
 /// How long the rest of a machine's directory may outlive its lock.
@@ -67,7 +72,7 @@ const FAREWELL: Duration = Duration::from_secs(5);
 /// own sentence why not.
 pub(crate) fn start(order: &Order) -> anyhow::Result<()> {
     let path = write_order(order)?;
-    let log = std::fs::File::create(order.machine.join(KEEPER_LOG)).context("create the keeper's log")?;
+    let log = short_logs::create(&order.machine.join(KEEPER_LOG)).context("create the keeper's log")?;
     let mut keeper = Command::new(std::env::current_exe()?)
         .arg("keeper")
         .arg(&path)
@@ -94,12 +99,14 @@ pub(crate) fn start(order: &Order) -> anyhow::Result<()> {
 
 fn write_order(order: &Order) -> anyhow::Result<PathBuf> {
     let path = order.machine.join(ORDER);
-    std::fs::write(&path, serde_json::to_vec_pretty(order)?).with_context(|| format!("write {}", path.display()))?;
+    crate::private::replace(&order.machine, ORDER, &serde_json::to_vec_pretty(order)?)
+        .with_context(|| format!("write {}", path.display()))?;
     Ok(path)
 }
 
 /// `garboard keeper ORDER`: the background process itself.
 pub(crate) fn run(args: &KeeperArgs) -> anyhow::Result<u8> {
+    crate::private::by_default();
     let bytes = std::fs::read(&args.order).with_context(|| format!("read {}", args.order.display()))?;
     let order: Order = serde_json::from_slice(&bytes).context("understand the order")?;
     let _ = nix::unistd::setsid();
@@ -134,9 +141,10 @@ async fn keep(order: &Order) -> anyhow::Result<()> {
 async fn keep_running(mut order: Order, premises: &mut Premises, terminate: &mut Signals) -> anyhow::Result<()> {
     let mut history = History::default();
     loop {
-        let begun = Instant::now();
+        let (begun, memory, before) = (Instant::now(), MemoryWitness::new(), premises.oom_kills());
         let outcome = run_machine(&order, premises, terminate).await;
-        let end = ending::of(&order, &outcome, begun.elapsed());
+        let own = premises.oom_kills().zip(before).map(|(after, before)| after.saturating_sub(before));
+        let end = ending::of(&order, &outcome, begun.elapsed(), pressure(own, &order, &memory));
         let kept = keep_record(&order);
         let Next::Again(pause) = history.follow(order.strategy, &end, chance()) else {
             outcome?;
@@ -164,14 +172,23 @@ async fn keep_running(mut order: Order, premises: &mut Premises, terminate: &mut
     }
 }
 
-/// A run that never got a shared directory leaves nothing to keep.
+/// What the kernel has done to the processes of a run: by the machine's own control group, or, where it has none, by the
+/// keeper's, in which they are then.
+fn pressure(own_kills: Option<u64>, order: &Order, memory: &MemoryWitness) -> MemoryPressure {
+    match own_kills {
+        Some(kills) => MemoryPressure { kills, limit_bytes: order.resources.memory_limit_bytes },
+        None => MemoryPressure { kills: memory.kills(), limit_bytes: memory.limit_bytes() },
+    }
+}
+
+/// A run that never got its directories leaves nothing to keep.
 fn keep_record(order: &Order) -> anyhow::Result<()> {
-    if !order.shared().exists() {
+    if !order.layout().supervisor().exists() {
         return Ok(());
     }
     // One does not depend on the other.
     let kept = ending::keep_machine(order);
-    record::keep(&order.shared(), &order.record).context("keep the record of the run")?;
+    record::keep(&order.layout(), &order.record).context("keep the record of the run")?;
     kept.map(|_| ())
 }
 
@@ -191,22 +208,23 @@ fn chance() -> u64 {
 
 async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Signals) -> anyhow::Result<()> {
     let mut children = signal(SignalKind::child())?;
-    let log = order.shared().join(crate::logs::SUPERVISOR_LOG);
-    let shared = order.shared();
-    premises.begin_run(order)?;
-    let mut supervisor = pid(spawn::supervisor(&shared, &log)?.id())?;
+    let log = order.machine.join(crate::logs::SUPERVISOR_LOG);
+    let layout = order.layout();
+    premises.begin_run(order).await?;
+    let (mut supervisor, mut born) = (Some(start_supervisor(order, premises, &log)?), Instant::now());
     between::withdraw(&order.machine);
     let init = match start_init(order, premises, &log) {
         Ok(init) => init,
         Err(error) => {
-            say_goodbye(supervisor, &shared).await;
+            say_goodbye(supervisor, &layout).await;
             return Err(error);
         }
     };
     say_started();
     let now = tokio::time::Instant::now;
     let (mut next, mut look) = (None, now() + LOOK);
-    let mut false_starts = 0;
+    let mut log_look = tokio::time::interval(short_logs::LOOK);
+    let (mut false_starts, mut restarts) = (0, Restarts::default());
     let mut is_kept = false;
     loop {
         tokio::select! {
@@ -214,27 +232,46 @@ async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Sig
             _ = terminate.recv() => ask_to_terminate(init),
             () = tokio::time::sleep_until(next.unwrap_or(look)), if next.is_some() => {
                 next = None;
-                supervisor = pid(spawn::supervisor(&shared, &log)?.id())?;
+                (supervisor, born) = (next_supervisor(order, premises, &log), Instant::now());
             }
+            _ = log_look.tick() => short_logs::cut_all(&order.machine),
             () = tokio::time::sleep_until(look), if !is_kept => {
                 is_kept = keep_machine(order);
                 look = now() + LOOK;
             }
         }
         if has_ended(init) {
-            say_goodbye(supervisor, &shared).await;
+            say_goodbye(supervisor, &layout).await;
             return Ok(());
         }
-        if next.is_none() && has_ended(supervisor) {
-            tracing::warn!("the supervisor died; starting the next one");
-            next = Some(now() + RESTART_PAUSE);
-            false_starts += u32::from(!is_launched(&shared));
+        if next.is_none() && supervisor.is_none_or(has_ended) {
+            // Its number may be another process's from now on.
+            supervisor = None;
+            let is_launched = is_launched(&layout);
+            // Before QEMU is executed they are counted instead: `garboard run` waits.
+            let pause = if is_launched { restarts.pause(born.elapsed()) } else { restarts::USUAL };
+            tracing::warn!(?pause, "there is no supervisor; the next one is started");
+            next = Some(now() + pause);
+            false_starts += u32::from(!is_launched);
             if false_starts == MOST_FALSE_STARTS {
-                last_word::never_started(&shared, crate::logs::last_complaint(&shared));
+                last_word::never_started(&layout, crate::logs::last_complaint(&layout));
                 ask_to_terminate(init);
             }
         }
     }
+}
+
+fn start_supervisor(order: &Order, premises: &Premises, log: &Path) -> anyhow::Result<Pid> {
+    let supervisor = pid(spawn::supervisor(order, log)?.id())?;
+    premises.confine_supervisor(supervisor);
+    Ok(supervisor)
+}
+
+/// The guest runs on without one: where none can be started it is tried again.
+fn next_supervisor(order: &Order, premises: &Premises, log: &Path) -> Option<Pid> {
+    start_supervisor(order, premises, log)
+        .inspect_err(|error| tracing::error!(error = format!("{error:#}"), "the supervisor could not be started"))
+        .ok()
 }
 
 fn start_init(order: &Order, premises: &Premises, log: &Path) -> anyhow::Result<Pid> {
@@ -253,11 +290,19 @@ fn start_init(order: &Order, premises: &Premises, log: &Path) -> anyhow::Result<
 }
 
 fn start_init_apart(order: &Order, premises: &Premises, apart: Apart, log: &Path) -> anyhow::Result<Child> {
-    let mut child = spawn::init(&order.shared(), &order.facts, apart, log)?;
-    premises.confine(pid(child.id())?)?;
+    let child = spawn::init(order, apart, log)?;
+    let confined = pid(child.id()).and_then(|init| premises.confine(init));
+    let mut child = ended_unless(confined, child)?;
     // Closing its standard input lets PID 1 go on.
     drop(child.stdin.take());
     Ok(child)
+}
+
+/// A process that waits for its standard input to be closed would go on if it were only forgotten.
+fn ended_unless(outcome: anyhow::Result<()>, mut child: Child) -> anyhow::Result<Child> {
+    let Err(error) = outcome else { return Ok(child) };
+    child.kill().and_then(|()| child.wait()).context("end PID 1, which has no limits")?;
+    Err(error)
 }
 
 /// PID 1 inside a PID namespace ignores signals it has no handler for; SIGTERM it handles.
@@ -266,10 +311,14 @@ fn ask_to_terminate(init: Pid) {
 }
 
 /// PID 1 is gone: the supervisor has its last line and tells everybody, then it may go.
-async fn say_goodbye(supervisor: Pid, shared: &Path) {
+async fn say_goodbye(supervisor: Option<Pid>, layout: &Layout) {
+    let Some(supervisor) = supervisor.filter(|supervisor| !has_ended(*supervisor)) else { return };
     let deadline = Instant::now() + FAREWELL;
-    while Instant::now() < deadline && !has_ended(supervisor) && !has_told(shared) {
+    while Instant::now() < deadline && !has_told(layout) {
         tokio::time::sleep(Duration::from_millis(10)).await;
+        if has_ended(supervisor) {
+            return;
+        }
     }
     let _ = kill(supervisor, Signal::SIGTERM);
     while !has_ended(supervisor) {
@@ -281,15 +330,13 @@ async fn say_goodbye(supervisor: Pid, shared: &Path) {
 }
 
 /// Whether the journal holds the end.
-fn has_told(shared: &Path) -> bool {
-    let journal = garboard_launcher::supervisor::journal::read(shared);
-    matches!(journal, Ok(Some(journal)) if journal.ended.is_some())
+fn has_told(layout: &Layout) -> bool {
+    matches!(last_word::journal(layout), Ok(Some(journal)) if journal.ended.is_some())
 }
 
 /// Whether the journal says that QEMU was executed, or may have been.
-fn is_launched(shared: &Path) -> bool {
-    let journal = garboard_launcher::supervisor::journal::read(shared);
-    matches!(journal, Ok(Some(journal)) if journal.launched)
+fn is_launched(layout: &Layout) -> bool {
+    matches!(last_word::journal(layout), Ok(Some(journal)) if journal.launched)
 }
 
 fn say_started() {
@@ -397,4 +444,26 @@ pub(crate) fn clean_up_orphan(places: &Places, id: &MachineId) -> anyhow::Result
         keep_record(&order)?;
         Premises::adopt(&order).remove().await
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pid_1_without_its_limits_does_not_go_on() {
+        let room = tempfile::tempdir().unwrap();
+        let went_on = room.path().join("went on");
+        let waiting = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", "read line; touch \"$0\""]).arg(&went_on).stdin(Stdio::piped()).spawn().unwrap()
+        };
+        let child = waiting();
+        let process = Pid::from_raw(i32::try_from(child.id()).unwrap());
+        assert!(ended_unless(Err(anyhow::anyhow!("no such group")), child).is_err());
+        assert_eq!(kill(process, None), Err(nix::errno::Errno::ESRCH), "it is gone, not only asked to go");
+        assert!(!went_on.exists());
+        let mut child = ended_unless(Ok(()), waiting()).unwrap();
+        assert!(child.wait().unwrap().success() && went_on.exists());
+    }
 }

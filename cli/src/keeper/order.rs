@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use garboard_launcher::plan::{PlanOptions, Resources, StoredMachine};
 use garboard_machine::facts::HostFacts;
+use garboard_plan::{PlanOptions, Resources, StoredMachine};
+use garboard_protocol::paths::Layout;
 use serde::{Deserialize, Serialize};
 
 use super::decide::RunStrategy;
@@ -12,7 +13,7 @@ use crate::places::MachineId;
 
 /// Everything the keeper of one machine needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct Order {
     /// Namespace of the machine.
     pub(crate) namespace: String,
@@ -22,6 +23,9 @@ pub(crate) struct Order {
     pub(crate) uid: String,
     /// The machine's directory.
     pub(crate) machine: PathBuf,
+    /// The user and group that the machine's processes run as; without one they are the keeper's user.
+    #[serde(default)]
+    pub(crate) machine_uid: Option<u32>,
     /// Where this run's record goes when it is over.
     pub(crate) record: PathBuf,
     /// Directory for what is lost at the stop, on a disk rather than in memory.
@@ -61,9 +65,9 @@ impl Order {
         MachineId { namespace: self.namespace.clone(), name: self.name.clone() }
     }
 
-    /// The directory shared with the supervisor and PID 1.
-    pub(crate) fn shared(&self) -> PathBuf {
-        self.machine.join("shared")
+    /// The directories of the supervisor and PID 1.
+    pub(crate) fn layout(&self) -> Layout {
+        Layout::new(&self.machine)
     }
 
     /// The directory of projected volumes.
@@ -74,7 +78,7 @@ impl Order {
 
 /// UEFI variables that survive.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub(crate) struct FirmwareVars {
     /// Where they are kept.
     pub(crate) path: PathBuf,

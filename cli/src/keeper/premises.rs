@@ -1,16 +1,16 @@
-//! What a machine needs on the host before its processes can start: its directory, a network namespace, a
-//! cgroup, which stay from run to run, and the shared directory, which each run has anew. Everything has a name made from the machine's own, so that it can be removed by somebody who knows
-//! nothing else.
+//! What a machine needs on the host before its processes can start: its directory, a network namespace, two
+//! control groups, which stay from run to run, and the directories of its processes, which each run has anew. Everything has
+//! a name made from the machine's own, so that it can be removed by a process that knows nothing else.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context;
 use garboard_host::cgroup::{self, Cgroup, CpuQuota, Limits};
 use garboard_net::{NetNs, VmNetId};
+use garboard_plan::{InterfaceFacts, PlanOptions};
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::paths;
 use nix::fcntl::{Flock, FlockArg};
@@ -20,12 +20,16 @@ use tokio::task::JoinHandle;
 use super::agent_server::AgentServer;
 use super::order::{Order, VolumeOrder};
 use super::projected;
-use super::spawn::MACHINE_UID;
 
 /// The lock a keeper holds for as long as it lives.
 const LOCK: &str = "lock";
 /// Where the machine's network namespace is pinned.
 const NAMESPACE_PIN: &str = "netns";
+
+/// The most memory of a supervisor, bytes, with the files of its record that are kept in memory. It uses less than 20 MiB.
+const SUPERVISOR_MEMORY_BYTES: u64 = 256 << 20;
+/// The most threads of a supervisor. It has one, and a few more for files that may be slow.
+const SUPERVISOR_THREADS: u32 = 128;
 
 /// What was made for one machine.
 pub(super) struct Premises {
@@ -34,6 +38,8 @@ pub(super) struct Premises {
     id: Option<VmNetId>,
     cgroup_name: String,
     cgroup: Option<Cgroup>,
+    /// Beside the machine's: what a supervisor uses is not taken from its guest, and has an end all the same.
+    supervisors: Option<Cgroup>,
     namespace: Option<NetNs>,
     agent: Option<Arc<AgentServer>>,
     listening: Option<JoinHandle<()>>,
@@ -70,6 +76,7 @@ impl Premises {
             id: order.uid.parse().ok(),
             cgroup_name: name,
             cgroup: None,
+            supervisors: None,
             namespace: None,
             agent: None,
             listening: None,
@@ -78,18 +85,21 @@ impl Premises {
     }
 
     fn fill(&mut self, order: &Order) -> anyhow::Result<()> {
-        if owner().is_some() {
+        if order.machine_uid.is_some() {
             let namespace = NetNs::create().context("make the machine's network namespace")?;
             namespace.pin(&self.machine.join(NAMESPACE_PIN)).context("pin the machine's network namespace")?;
             self.namespace = Some(namespace);
         }
-        self.cgroup = make_cgroup(&self.cgroup_name, order);
+        self.cgroup = make_cgroup(&self.cgroup_name, &limits(order));
+        // Where the machine's could not be made this is no other.
+        self.supervisors =
+            self.cgroup.as_ref().and_then(|_| make_cgroup(&self.supervisors_name(), &supervisor_limits()));
         Ok(())
     }
 
     /// Makes what a run's processes share, and answers the supervisor.
-    pub(super) fn begin_run(&mut self, order: &Order) -> anyhow::Result<()> {
-        fill_shared(order, owner())?;
+    pub(super) async fn begin_run(&mut self, order: &Order) -> anyhow::Result<()> {
+        fill_directories(order, &self.options(order).await?)?;
         let agent = match &self.agent {
             // It holds the published ports, which lead to the same address in every run.
             Some(agent) => Arc::clone(agent),
@@ -98,6 +108,19 @@ impl Premises {
         self.listening = Some(Arc::clone(&agent).start()?);
         self.agent = Some(agent);
         Ok(())
+    }
+
+    /// The planner's input, with what is known only here: what the way out of this host carries. Asked for at each run, as
+    /// the supervisor's link is made for each.
+    async fn options(&self, order: &Order) -> anyhow::Result<PlanOptions> {
+        let mut options = order.options.clone();
+        if self.namespace.is_some() {
+            let mtu = garboard_net::way_out_mtu().await.context("ask for the MTU of the way out of this host")?;
+            let listed = order.vmi["spec"]["domain"]["devices"]["interfaces"].as_array().into_iter().flatten();
+            let names = listed.filter_map(|interface| interface["name"].as_str().map(str::to_owned));
+            options.interfaces = names.map(|name| (name, InterfaceFacts { mtu: Some(mtu) })).collect();
+        }
+        Ok(options)
     }
 
     fn new_agent(&self, order: &Order) -> anyhow::Result<AgentServer> {
@@ -114,10 +137,19 @@ impl Premises {
         if let Some(listening) = self.listening.take() {
             listening.abort();
         }
-        for directory in [order.shared(), order.volumes_directory()] {
+        let layout = order.layout();
+        for directory in [layout.order(), layout.supervisor(), layout.init(), order.volumes_directory()] {
             match std::fs::remove_dir_all(&directory) {
                 Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                     return Err(error).with_context(|| format!("clear {} away", directory.display()));
+                }
+                _ => {}
+            }
+        }
+        for file in [crate::logs::SUPERVISOR_LOG, paths::JOURNAL] {
+            match std::fs::remove_file(order.machine.join(file)) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                    return Err(error).with_context(|| format!("remove {file}"));
                 }
                 _ => {}
             }
@@ -129,6 +161,25 @@ impl Premises {
     pub(super) fn namespace(&self) -> anyhow::Result<Option<OwnedFd>> {
         use std::os::fd::AsFd;
         self.namespace.as_ref().map(|namespace| namespace.as_fd().try_clone_to_owned()).transpose().map_err(Into::into)
+    }
+
+    /// No name of Kubernetes has an underscore, and a machine's group has one in its name, so this is no machine's.
+    fn supervisors_name(&self) -> String {
+        format!("{}_supervisor", self.cgroup_name)
+    }
+
+    /// Puts a supervisor under its own limits. One that runs without is better than none.
+    pub(super) fn confine_supervisor(&self, process: Pid) {
+        let Some(cgroup) = &self.supervisors else { return };
+        let added = u32::try_from(process.as_raw()).map_err(anyhow::Error::from).and_then(|id| Ok(cgroup.add(id)?));
+        if let Err(error) = added {
+            tracing::warn!(error = format!("{error:#}"), "the supervisor runs without limits");
+        }
+    }
+
+    /// How many processes of the machine's own control group the OOM killer has ended so far; nothing where there is none.
+    pub(super) fn oom_kills(&self) -> Option<u64> {
+        self.cgroup.as_ref()?.usage().ok().map(|usage| usage.oom_kills)
     }
 
     /// Puts a process under the machine's limits.
@@ -143,8 +194,10 @@ impl Premises {
     pub(super) async fn remove(self) -> anyhow::Result<()> {
         let mut failures = Vec::new();
         let is_root = nix::unistd::geteuid().is_root();
-        if let Err(error) = cgroup::remove(&self.cgroup_name) {
-            failures.push(format!("cgroup: {:#}", anyhow::Error::from(error)));
+        for name in [&self.supervisors_name(), &self.cgroup_name] {
+            if let Err(error) = cgroup::remove(name) {
+                failures.push(format!("cgroup: {:#}", anyhow::Error::from(error)));
+            }
         }
         if is_root {
             drop(self.namespace);
@@ -168,11 +221,6 @@ impl Premises {
         }
         if failures.is_empty() { Ok(()) } else { anyhow::bail!("something was left behind: {}", failures.join("; ")) }
     }
-}
-
-/// Whom the machine's files belong to, if not to the keeper's own user.
-fn owner() -> Option<u32> {
-    nix::unistd::geteuid().is_root().then_some(MACHINE_UID)
 }
 
 /// Takes a directory away at once: nobody may find half of it, its lock gone and its order still there.
@@ -200,53 +248,65 @@ pub(super) fn is_locked(machine: &Path) -> bool {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).is_err()
 }
 
-/// Limits are worth having and not worth refusing a start for: `doctor` says what is missing.
-fn make_cgroup(name: &str, order: &Order) -> Option<Cgroup> {
+fn limits(order: &Order) -> Limits {
     let resources = &order.resources;
-    let limits = Limits {
+    Limits {
         memory_bytes: resources.memory_limit_bytes,
         cpu_quota: resources.cpu_limit_millis.map(CpuQuota::of_millicpu),
         cpu_shares: Some((resources.cpu_request_millis.saturating_mul(1024) / 1000).clamp(2, 262_144)),
         pids: Some(resources.pids),
-    };
-    match Cgroup::create(name, &limits) {
+    }
+}
+
+fn supervisor_limits() -> Limits {
+    Limits { memory_bytes: Some(SUPERVISOR_MEMORY_BYTES), pids: Some(SUPERVISOR_THREADS), ..Limits::default() }
+}
+
+/// Limits are worth having and not worth refusing a start for: `doctor` says what is missing.
+fn make_cgroup(name: &str, limits: &Limits) -> Option<Cgroup> {
+    match Cgroup::create(name, limits) {
         Ok(cgroup) => Some(cgroup),
         Err(error) => {
-            tracing::warn!(error = %format!("{:#}", anyhow::Error::from(error)), "the machine runs without limits");
+            let error = format!("{:#}", anyhow::Error::from(error));
+            tracing::warn!(name, error, "a control group could not be made; its processes run without limits");
             None
         }
     }
 }
 
-fn fill_shared(order: &Order, owner: Option<u32>) -> anyhow::Result<()> {
-    let shared = order.shared();
-    std::fs::DirBuilder::new().mode(0o700).create(&shared).with_context(|| format!("create {}", shared.display()))?;
+fn fill_directories(order: &Order, options: &PlanOptions) -> anyhow::Result<()> {
+    let (layout, owner) = (order.layout(), order.machine_uid);
+    for directory in [layout.supervisor(), layout.init()] {
+        projected::make_own(&directory, owner).with_context(|| format!("create {}", directory.display()))?;
+    }
+    let directory = layout.order();
+    projected::make_directory(&directory, owner)?;
     let volumes = order.volumes_directory();
-    std::fs::DirBuilder::new().mode(0o711).create(&volumes)?;
+    crate::private::make_passage(&volumes)?;
     let mut table = VolumeTable::default();
     for (name, volume) in &order.volumes {
         if let Some(place) = place(&volumes, name, volume, owner)? {
             table.places.insert(name.clone(), place);
         }
     }
-    std::fs::create_dir_all(&order.scratch).with_context(|| {
-        format!("could not create {}; choose another place with --state-dir", order.scratch.display())
-    })?;
-    projected::give(&order.scratch, owner)?;
+    let above = order.scratch.parent().unwrap_or(&order.scratch);
+    crate::private::make_passage(above).and_then(|()| projected::make_own(&order.scratch, owner)).with_context(
+        || format!("could not create {}; choose another place with --state-dir", order.scratch.display()),
+    )?;
     let scratch = VolumePlace::Directory { path: order.scratch.display().to_string() };
-    table.places.insert(garboard_launcher::supervisor::SCRATCH_VOLUME.to_owned(), scratch);
+    table.places.insert(garboard_protocol::volumes::SCRATCH_VOLUME.to_owned(), scratch);
     for (name, file) in &order.kernel_files {
         let place = VolumePlace::File { path: file.display().to_string() };
-        table.places.insert(format!("{}{name}", garboard_launcher::supervisor::KERNEL_BOOT_PREFIX), place);
+        table.places.insert(format!("{}{name}", garboard_protocol::volumes::KERNEL_BOOT_PREFIX), place);
     }
-    write(&shared, paths::VMI, &order.vmi, owner)?;
-    write(&shared, paths::FACTS, &order.facts, owner)?;
-    write(&shared, paths::OPTIONS, &order.options, owner)?;
-    write(&shared, paths::VOLUMES, &table, owner)?;
+    write(&directory, paths::VMI, &order.vmi, owner)?;
+    write(&directory, paths::FACTS, &order.facts, owner)?;
+    write(&directory, paths::OPTIONS, options, owner)?;
+    write(&directory, paths::VOLUMES, &table, owner)?;
     if let Some(stored) = &order.stored {
-        write(&shared, paths::STORED, stored, owner)?;
+        write(&directory, paths::STORED, stored, owner)?;
     }
-    projected::give(&shared, owner)
+    Ok(())
 }
 
 fn place(volumes: &Path, name: &str, order: &VolumeOrder, owner: Option<u32>) -> anyhow::Result<Option<VolumePlace>> {
@@ -264,8 +324,6 @@ fn place(volumes: &Path, name: &str, order: &VolumeOrder, owner: Option<u32>) ->
     }))
 }
 
-fn write<T: serde::Serialize>(shared: &Path, name: &str, value: &T, owner: Option<u32>) -> anyhow::Result<()> {
-    let path = shared.join(name);
-    std::fs::write(&path, serde_json::to_vec(value)?).with_context(|| format!("write {}", path.display()))?;
-    projected::give(&path, owner)
+fn write<T: serde::Serialize>(directory: &Path, name: &str, value: &T, owner: Option<u32>) -> anyhow::Result<()> {
+    projected::write_file(&directory.join(name), &serde_json::to_vec(value)?, owner)
 }

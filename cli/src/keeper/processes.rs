@@ -4,6 +4,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use garboard_protocol::paths::Layout;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -15,9 +16,9 @@ const FAREWELL: Duration = Duration::from_secs(2);
 /// A process of ours that lives as long as its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// `garboard-launcher SHARED`.
+    /// `garboard-launcher MACHINE`.
     Supervisor,
-    /// `garboard-init SHARED …`.
+    /// `garboard-init MACHINE/init …`.
     Init,
     /// `garboard keeper MACHINE/order.json`.
     Keeper,
@@ -34,7 +35,8 @@ impl Part {
 
     fn argument(self, machine: &Path) -> std::path::PathBuf {
         match self {
-            Self::Supervisor | Self::Init => machine.join("shared"),
+            Self::Supervisor => machine.to_owned(),
+            Self::Init => Layout::new(machine).init(),
             Self::Keeper => machine.join(super::ORDER),
         }
     }

@@ -1,33 +1,70 @@
 //! Files of ConfigMaps, Secrets and the like, laid out as a kubelet lays out a projected volume.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-/// Writes files below a new directory that only the machine's user may read.
-pub(crate) fn write(directory: &Path, files: &BTreeMap<String, String>, owner: Option<u32>) -> anyhow::Result<()> {
-    make_directory(directory, owner)?;
+/// Writes files below a new directory that the machine's group may read, and nobody but us change.
+pub(crate) fn write(directory: &Path, files: &BTreeMap<String, String>, group: Option<u32>) -> anyhow::Result<()> {
+    make_directory(directory, group)?;
     for (name, content) in files {
         let relative = safe_relative(name)?;
         let bytes = STANDARD.decode(content).with_context(|| format!("decode {name}"))?;
         let path = directory.join(&relative);
         if let Some(parent) = relative.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-            make_directory(&directory.join(parent), owner)?;
+            make_directory(&directory.join(parent), group)?;
         }
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o400)
-            .open(&path)
-            .with_context(|| format!("create {}", path.display()))?;
-        std::io::Write::write_all(&mut file, &bytes).with_context(|| format!("write {}", path.display()))?;
-        give(&path, owner)?;
+        write_file(&path, &bytes, group)?;
     }
     Ok(())
+}
+
+/// Writes a new file that the machine's group may read.
+pub(crate) fn write_file(path: &Path, bytes: &[u8], group: Option<u32>) -> anyhow::Result<()> {
+    let open = OpenOptions::new().write(true).create_new(true).mode(0o400).open(path);
+    let mut file = open.with_context(|| format!("create {}", path.display()))?;
+    let written = file.write_all(bytes).and_then(|()| share(&file, group, 0o440));
+    written.with_context(|| format!("write {}", path.display()))
+}
+
+/// Makes a directory that the machine's group may look into.
+pub(crate) fn make_directory(path: &Path, group: Option<u32>) -> anyhow::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        other => other.with_context(|| format!("create {}", path.display()))?,
+    }
+    open_directory(path)
+        .and_then(|directory| share(&directory, group, 0o750))
+        .with_context(|| format!("share {}", path.display()))
+}
+
+/// Makes a directory that is the machine's own, in one of ours.
+pub(crate) fn make_own(path: &Path, owner: Option<u32>) -> std::io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+        other => other?,
+    }
+    let directory = open_directory(path)?;
+    directory.set_permissions(Permissions::from_mode(0o700))?;
+    owner.map_or(Ok(()), |owner| fchown(&directory, Some(owner), Some(owner)))
+}
+
+/// By descriptor: whoever else may write to a directory could exchange what stands at a name in it.
+fn share(file: &File, group: Option<u32>, mode: u32) -> std::io::Result<()> {
+    let Some(group) = group else { return Ok(()) };
+    fchown(file, None, Some(group))?;
+    file.set_permissions(Permissions::from_mode(mode))
+}
+
+fn open_directory(path: &Path) -> std::io::Result<File> {
+    let flags = nix::libc::O_DIRECTORY | nix::libc::O_NOFOLLOW;
+    OpenOptions::new().read(true).custom_flags(flags).open(path)
 }
 
 /// A key of a ConfigMap is one name, a downward API path may have several; neither leads out.
@@ -38,23 +75,6 @@ fn safe_relative(name: &str) -> anyhow::Result<PathBuf> {
         anyhow::bail!("`{name}` cannot be a file name of a volume");
     }
     Ok(path)
-}
-
-fn make_directory(path: &Path, owner: Option<u32>) -> anyhow::Result<()> {
-    match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
-        other => other.with_context(|| format!("create {}", path.display()))?,
-    }
-    give(path, owner)
-}
-
-/// Gives a path to the machine's user, if the keeper is root.
-pub(crate) fn give(path: &Path, owner: Option<u32>) -> anyhow::Result<()> {
-    match owner {
-        Some(owner) => std::os::unix::fs::chown(path, Some(owner), Some(owner))
-            .with_context(|| format!("give {} to user {owner}", path.display())),
-        None => Ok(()),
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -14,8 +15,7 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
-/// The user and group a machine's processes run as when the keeper is root: KubeVirt's `qemu`.
-pub(crate) const MACHINE_UID: u32 = 107;
+use super::order::Order;
 
 /// Files beside /usr that a dynamically linked QEMU needs.
 const LOADER_FILES: [&str; 2] = ["/etc/ld.so.cache", "/etc/localtime"];
@@ -35,15 +35,40 @@ pub(crate) fn program(name: &str) -> anyhow::Result<PathBuf> {
         .with_context(|| format!("{name} is missing; it belongs beside {}", own.display()))
 }
 
-/// Starts the supervisor; its log is appended to `log`.
-pub(crate) fn supervisor(shared: &Path, log: &Path) -> anyhow::Result<Child> {
+/// Starts the supervisor; its log is appended to `log`. One of its own user has no network, and nothing of the host's System
+/// V and POSIX message queues: what it works with are sockets that have paths, and descriptors that it is handed.
+pub(crate) fn supervisor(order: &Order, log: &Path) -> anyhow::Result<Child> {
     let mut command = Command::new(program("garboard-launcher")?);
-    command.arg(shared).env_clear().current_dir("/").stdin(Stdio::null()).stdout(Stdio::null()).stderr(append(log)?);
-    if nix::unistd::geteuid().is_root() {
+    command
+        .arg(&order.machine)
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(append(log)?);
+    if let Some(uid) = order.machine_uid {
         // As root, setting a user also drops every supplementary group.
-        command.uid(MACHINE_UID).gid(MACHINE_UID);
+        command.uid(uid).gid(uid);
     }
-    command.spawn().context("start the supervisor")
+    let flags = CloneFlags::CLONE_NEWNET | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
+    let flags = if order.machine_uid.is_some() { flags } else { CloneFlags::empty() };
+    start_apart(command, None, flags).context("start the supervisor")
+}
+
+/// Starts a command in this network namespace, if one is given, and in new namespaces of these kinds. setns(2) and
+/// unshare(2) act on the calling thread only, and what it starts inherits them: a thread of its own keeps the keeper where
+/// it is.
+fn start_apart(mut command: Command, netns: Option<OwnedFd>, flags: CloneFlags) -> anyhow::Result<Child> {
+    let thread = std::thread::Builder::new().spawn(move || -> anyhow::Result<Child> {
+        if let Some(netns) = netns {
+            setns(netns.as_fd(), CloneFlags::CLONE_NEWNET).context("enter the machine's network namespace")?;
+        }
+        if !flags.is_empty() {
+            unshare(flags).context("make namespaces")?;
+        }
+        command.spawn().context("execute it")
+    });
+    thread.context("start a thread")?.join().map_err(|_| anyhow::anyhow!("the thread that starts it died"))?
 }
 
 /// What keeps PID 1 apart from the host.
@@ -58,9 +83,16 @@ pub(crate) enum Apart {
 
 /// Starts PID 1. It waits until its standard input is closed, so that it can be put into its cgroup first. With
 /// [`Apart::UserNamespace`] the process that is returned is not PID 1 yet: [`adopt`] waits for that.
-pub(crate) fn init(shared: &Path, facts: &HostFacts, apart: Apart, log: &Path) -> anyhow::Result<Child> {
+pub(crate) fn init(order: &Order, apart: Apart, log: &Path) -> anyhow::Result<Child> {
+    let facts = &order.facts;
     let mut command = Command::new(program("garboard-init")?);
-    command.arg(shared).env_clear().current_dir("/").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(append(log)?);
+    command
+        .arg(order.layout().init())
+        .env_clear()
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(append(log)?);
     let netns = match apart {
         Apart::Nothing => return command.spawn().context("start PID 1"),
         Apart::UserNamespace => {
@@ -69,17 +101,13 @@ pub(crate) fn init(shared: &Path, facts: &HostFacts, apart: Apart, log: &Path) -
         }
         Apart::Keeper(netns) => netns,
     };
-    own_root(command.arg("--own-root"), facts).args(["--device-owner", &MACHINE_UID.to_string()]);
-    // unshare(2) and setns(2) act on the calling thread only, and what it starts inherits them: a thread of
-    // its own keeps the keeper where it is.
-    let thread = std::thread::spawn(move || -> anyhow::Result<Child> {
-        setns(netns.as_fd(), CloneFlags::CLONE_NEWNET).context("enter the machine's network namespace")?;
-        let flags =
-            CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
-        unshare(flags).context("make the machine's namespaces")?;
-        command.spawn().context("start PID 1")
-    });
-    thread.join().map_err(|_| anyhow::anyhow!("the thread that starts PID 1 died"))?
+    own_root(command.arg("--own-root"), facts);
+    if let Some(uid) = order.machine_uid {
+        command.args(["--device-owner", &uid.to_string()]);
+    }
+    let flags =
+        CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWPID | CloneFlags::CLONE_NEWIPC | CloneFlags::CLONE_NEWUTS;
+    start_apart(command, Some(netns), flags).context("start PID 1")
 }
 
 fn own_root<'a>(command: &'a mut Command, facts: &HostFacts) -> &'a mut Command {
@@ -135,5 +163,7 @@ pub(crate) fn readable_paths(facts: &HostFacts) -> Vec<PathBuf> {
 }
 
 fn append(path: &Path) -> anyhow::Result<File> {
-    OpenOptions::new().create(true).append(true).open(path).with_context(|| format!("open {}", path.display()))
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW);
+    options.open(path).with_context(|| format!("open {}", path.display()))
 }

@@ -24,7 +24,8 @@ pub(crate) struct EmulationSetting {
 }
 
 impl EmulationSetting {
-    /// What counts, from the controller's deployments and the KubeVirt objects, of which the oldest decides. Pure.
+    /// What counts, from the controller's deployments and the KubeVirt objects of the installation's namespace, of which the
+    /// oldest decides. Pure.
     pub(crate) fn of(controllers: &[Value], objects: &[Value]) -> Self {
         let Some(object) = objects.iter().min_by_key(|object| seniority(&metadata(object))) else {
             return Self { allowed: controllers.iter().any(emulates), object: None };
@@ -61,9 +62,9 @@ fn metadata(object: &Value) -> ObjectMeta {
     ObjectMeta::deserialize(&object["metadata"]).unwrap_or_default()
 }
 
-/// The KubeVirt objects of a cluster; one without Garboard has none.
+/// The KubeVirt objects that may count, which are those in the namespace of Garboard; a cluster without it has none.
 pub(crate) fn kubevirts(kubectl: &Kubectl) -> Result<Vec<Value>, Failure> {
-    match kubectl.get(&["kubevirts.kubevirt.io", "-A"]) {
+    match kubectl.within_garboard().get(&["kubevirts.kubevirt.io"]) {
         Err(Failure::NotInstalled(_)) => Ok(Vec::new()),
         other => other,
     }

@@ -6,13 +6,15 @@ use serde_json::Value;
 
 use super::emulation::{EmulationSetting, kubevirts};
 use super::manifest::{self, Choice};
-use super::{AGENT, AGENT_SELECTOR, CONTROLLER, CONTROLLER_SELECTOR, MACHINES, NAMESPACE};
+use super::{AGENT, AGENT_SELECTOR, CONTROLLER, CONTROLLER_SELECTOR, MACHINES};
 use crate::plugin::Failure;
 use crate::plugin::kubectl::{Kubectl, typed};
 
 /// What there is of an installation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Installation {
+    /// Its namespace.
+    pub(super) namespace: String,
     /// Definitions that this release has.
     pub(super) wanted_definitions: Vec<String>,
     /// Those that are there and established.
@@ -35,7 +37,7 @@ pub(super) struct Installation {
 
 /// Looks. A cluster without Garboard is no failure.
 pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
-    let own = kubectl.within(NAMESPACE);
+    let own = kubectl.within_garboard();
     let wanted_definitions = definitions();
     std::thread::scope(|scope| {
         let definitions = scope.spawn(|| {
@@ -52,6 +54,7 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
         let definitions = definitions.join().unwrap_or_else(lost)?;
         let controller = controller.join().unwrap_or_else(lost)?;
         let mut found = Installation {
+            namespace: kubectl.garboard().to_owned(),
             established: definitions.iter().filter(|each| is_established(each)).map(name).collect(),
             emulation: EmulationSetting::of(&controller, &settings.join().unwrap_or_else(lost)?),
             controller: typed(controller).pop(),

@@ -7,36 +7,42 @@ use serde_json::Value;
 use super::args::InstallArgs;
 use super::emulation::{EmulationSetting, kubevirts};
 use super::gather::gather;
-use super::manifest::{self, Choice, Object, PART_OF, VERSION};
+use super::manifest::{self, Choice, NEVER, Object, PART_OF, REGISTRY, VERSION};
 use super::report::{self, Report};
-use super::{CONTROLLER, NAMESPACE, Progress, emulates, follow};
+use super::{CONTROLLER, CONTROLLER_SELECTOR, NAMESPACE, Progress, emulates, follow};
 use crate::exit::{self, FAILED, REFUSED, complaint};
+use crate::output::{note, out, outln};
 use crate::plugin::Failure;
 use crate::plugin::kubectl::{Kubectl, failed};
 
 /// The oldest Kubernetes: native sidecars, image volumes, policies and tokens with the name of a node.
 const OLDEST_MINOR: u32 = 33;
 
+/// The pull policy of images in a registry that was chosen.
+const IF_NOT_PRESENT: &str = "IfNotPresent";
+
 /// `garboard cluster install`.
 pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     if args.print {
-        let choice = choose(args, &[]);
-        print!("{}", manifest::text(manifest::objects(&choice)?.iter()));
+        let choice = Choice { namespace: kubectl.garboard().to_owned(), ..choose(args, &[]) };
+        out!("{}", manifest::text(manifest::objects(&choice)?.iter()))?;
         return Ok(exit::OK);
     }
     let version = check_version(kubectl)?;
-    let plain = manifest::objects(&Choice::plain())?;
+    let namespace = kubectl.garboard().to_owned();
+    let plain = manifest::objects(&Choice { namespace: namespace.clone(), ..Choice::plain() })?;
     check_rights(kubectl, &plain, "patch")?;
     check_foreign(kubectl, &plain)?;
-    let present = kubectl.within(NAMESPACE).get(&["deployment", CONTROLLER]).map_err(failed)?;
+    let present = kubectl.within_garboard().get(&["deployment", CONTROLLER]).map_err(failed)?;
     let setting = EmulationSetting::of(&present, &kubevirts(kubectl).map_err(failed)?);
     if let Some(problem) = setting.problem(args.emulation) {
         return Err(complaint(REFUSED, problem));
     }
-    let choice = choose(args, &present);
+    check_elsewhere(kubectl)?;
+    let choice = Choice { namespace, ..choose(args, &present) };
     let objects = manifest::objects(&choice)?;
     let emulation = if setting.object.is_some() { setting.allowed } else { choice.emulation };
-    eprintln!("Kubernetes {version}: installing Garboard {VERSION}{}", if emulation { " with emulation" } else { "" });
+    note!("Kubernetes {version}: installing Garboard {VERSION}{}", if emulation { " with emulation" } else { "" });
     let (first, then): (Vec<&Object>, Vec<&Object>) =
         objects.iter().partition(|object| object.is_definition() || object.kind == "Namespace");
     // Objects of a kind cannot be taken before the kind is.
@@ -44,31 +50,50 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     establish(kubectl, &first, args.timeout)?;
     apply(kubectl, &then, args.force_conflicts)?;
     wait(kubectl, args.timeout)?;
-    println!("Garboard {VERSION} works; `garboard cluster status` shows what runs where");
+    outln!("Garboard {VERSION} works; `garboard cluster status` shows what runs where")?;
     Ok(exit::OK)
 }
 
 /// What was asked for, else what is there, else what the manifest says.
 fn choose(args: &InstallArgs, present: &[Value]) -> Choice {
-    let plain = Choice::plain();
-    let of_registry = |own: &Option<String>, plain: String| match (own, &args.image_registry) {
-        (Some(image), _) => image.clone(),
-        (None, Some(registry)) => format!("{}/{plain}", registry.trim_end_matches('/')),
-        (None, None) => in_its_registry(present, &plain),
-    };
+    let image = |own: &Option<String>, name: &str| own.clone().unwrap_or_else(|| image_of(name, args, present));
     Choice {
-        controller: of_registry(&args.controller_image, plain.controller),
-        node: of_registry(&args.node_image, plain.node),
-        launcher: of_registry(&args.launcher_image, plain.launcher),
+        controller: image(&args.controller_image, "controller"),
+        node: image(&args.node_image, "node"),
+        launcher: image(&args.launcher_image, "launcher"),
+        pull_policy: pull_policy(args, present),
+        namespace: NAMESPACE.to_owned(),
         emulation: args.emulation.unwrap_or_else(|| present.iter().any(emulates)),
     }
 }
 
-/// An upgrade takes its images from where the present ones are.
-fn in_its_registry(present: &[Value], plain: &str) -> String {
-    let image = present.iter().find_map(|each| each["spec"]["template"]["spec"]["containers"][0]["image"].as_str());
-    let registry = image.and_then(|image| image.split_once("/garboard/controller")).map(|(registry, _)| registry);
-    registry.map_or_else(|| plain.to_owned(), |registry| format!("{registry}/{plain}"))
+/// An image by registry, tag and digest. An upgrade takes its images from where the present ones are.
+fn image_of(name: &str, args: &InstallArgs, present: &[Value]) -> String {
+    let registry = args.image_registry.as_deref().map(|registry| registry.trim_end_matches('/'));
+    let registry = registry.or_else(|| registry_of(present)).unwrap_or(REGISTRY);
+    let tag = args.image_tag.as_deref().unwrap_or(VERSION);
+    let digest = args.image_digests.iter().rev().find(|(of, _)| of == name);
+    let digest = digest.map(|(_, digest)| format!("@{digest}")).unwrap_or_default();
+    format!("{registry}/garboard/{name}:{tag}{digest}")
+}
+
+/// Where the present controller's image is from.
+fn registry_of(present: &[Value]) -> Option<&str> {
+    let image = controller(present)?["image"].as_str()?;
+    image.split_once("/garboard/controller").map(|(registry, _)| registry)
+}
+
+/// Who names a registry has images there to pull; without one they are loaded, and no registry is asked.
+fn pull_policy(args: &InstallArgs, present: &[Value]) -> String {
+    let is_chosen = args.image_registry.is_some()
+        || [&args.controller_image, &args.node_image, &args.launcher_image].iter().any(|image| image.is_some());
+    let known = registry_of(present).and(controller(present)).and_then(|known| known["imagePullPolicy"].as_str());
+    let usual = if is_chosen { IF_NOT_PRESENT } else { known.unwrap_or(NEVER) };
+    args.image_pull_policy.as_deref().unwrap_or(usual).to_owned()
+}
+
+fn controller(present: &[Value]) -> Option<&Value> {
+    present.iter().map(|each| &each["spec"]["template"]["spec"]["containers"][0]).find(|each| each.is_object())
 }
 
 fn check_version(kubectl: &Kubectl) -> anyhow::Result<String> {
@@ -86,6 +111,23 @@ fn check_version(kubectl: &Kubectl) -> anyhow::Result<String> {
         return Err(complaint(REFUSED, text));
     }
     Ok(version)
+}
+
+/// A cluster has one installation: two would write to the same machines.
+fn check_elsewhere(kubectl: &Kubectl) -> anyhow::Result<()> {
+    let found = kubectl.get(&["deployments", "-A", "-l", CONTROLLER_SELECTOR]).map_err(failed)?;
+    match elsewhere(&found, kubectl.garboard()) {
+        Some(sentence) => Err(complaint(REFUSED, sentence)),
+        None => Ok(()),
+    }
+}
+
+fn elsewhere(controllers: &[Value], namespace: &str) -> Option<String> {
+    let namespaces = controllers.iter().filter_map(|each| each["metadata"]["namespace"].as_str());
+    let other = namespaces.into_iter().find(|found| *found != namespace)?;
+    Some(format!(
+        "Garboard is installed in the namespace {other}: install there with --garboard-namespace={other}, or uninstall it first"
+    ))
 }
 
 /// Two masters of one kind would fight for every machine.
@@ -165,7 +207,7 @@ fn apply(kubectl: &Kubectl, objects: &[&Object], force: bool) -> anyhow::Result<
     let input = manifest::text(objects.iter().copied());
     match kubectl.feed(&words, input.as_bytes()) {
         Ok(_) => {
-            eprintln!("applied {} objects", objects.len());
+            note!("applied {} objects", objects.len());
             Ok(())
         }
         Err(failure @ Failure::Conflict(_)) => {
@@ -182,7 +224,7 @@ fn establish(kubectl: &Kubectl, objects: &[&Object], timeout: u64) -> anyhow::Re
     let mut words = vec!["wait", "--for=condition=Established", timeout.as_str()];
     words.extend(names.iter().map(String::as_str));
     kubectl.run(&words).map_err(failed)?;
-    eprintln!("{} definitions are established", names.len());
+    note!("{} definitions are established", names.len());
     Ok(())
 }
 
@@ -224,7 +266,8 @@ mod tests {
     }
 
     fn present(image: &str, arguments: &[&str]) -> Vec<Value> {
-        vec![json!({"spec": {"template": {"spec": {"containers": [{"image": image, "args": arguments}]}}}})]
+        let container = json!({"image": image, "imagePullPolicy": "Never", "args": arguments});
+        vec![json!({"spec": {"template": {"spec": {"containers": [container]}}}})]
     }
 
     #[test]
@@ -233,6 +276,7 @@ mod tests {
         assert_eq!(fresh, Choice::plain());
         let upgrade = choose(&args(&[]), &present("r.example/x/garboard/controller:0.0.9", &["--emulation"]));
         assert_eq!(upgrade.launcher, format!("r.example/x/garboard/launcher:{VERSION}"));
+        assert_eq!(upgrade.pull_policy, "Never", "as it is written there");
         assert!(upgrade.emulation);
         let back = choose(&args(&["--emulation=false"]), &present("garboard/controller:1", &["--emulation"]));
         assert!(!back.emulation);
@@ -244,6 +288,30 @@ mod tests {
         let choice = choose(&args(&["--image-registry", "r.example/", "--node-image=n:1", "--emulation"]), &[]);
         assert_eq!(choice.controller, format!("r.example/garboard/controller:{VERSION}"));
         assert_eq!((choice.node.as_str(), choice.emulation), ("n:1", true));
+        assert_eq!(choice.pull_policy, "IfNotPresent");
+    }
+
+    #[test]
+    fn an_installation_chooses_tag_digest_and_when_nodes_pull() {
+        let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
+        let pinned = format!("--image-digest=launcher={digest}");
+        let words =
+            ["--image-registry=r.example:5000/team", "--image-tag=1.2-rc", &pinned, "--image-pull-policy=Always"];
+        let choice = choose(&args(&words), &[]);
+        assert_eq!(choice.controller, "r.example:5000/team/garboard/controller:1.2-rc");
+        assert_eq!(choice.launcher, format!("r.example:5000/team/garboard/launcher:1.2-rc@{digest}"));
+        assert_eq!(choice.pull_policy, "Always");
+        for wrong in ["launcher", "qemu=sha256:00", "node=sha256:00", &format!("node=md5:{}", "0".repeat(64))] {
+            assert!(Line::try_parse_from(["install", "--image-digest", wrong]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_has_one_installation() {
+        let there = [json!({"metadata": {"namespace": "garboard", "name": "garboard-controller"}})];
+        assert_eq!(elsewhere(&there, "garboard"), None);
+        assert_eq!(elsewhere(&[], "vms"), None);
+        assert!(elsewhere(&there, "vms").unwrap().contains("--garboard-namespace=garboard"));
     }
 
     #[test]

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use args::{ClusterCommand, ClusterCommandArgs};
 use serde_json::Value;
 
+use crate::output::note;
 use crate::plugin::Failure;
 use crate::plugin::kubectl::{Kubectl, failed};
 
-/// Where everything but machines is.
+/// Where everything but machines is, unless an installation chooses another namespace.
 pub(crate) const NAMESPACE: &str = "garboard";
 /// The deployment of the controllers.
 pub(crate) const CONTROLLER: &str = "garboard-controller";
@@ -57,13 +58,13 @@ fn follow(patience: Duration, mut look: impl FnMut() -> Result<Progress, Failure
     loop {
         let line = match look().map_err(failed)? {
             Progress::Done(line) => {
-                eprintln!("{line}");
+                note!("{line}");
                 return Ok(None);
             }
             Progress::Waiting(line) => line,
         };
         if line != told {
-            eprintln!("{line}");
+            note!("{line}");
             told = line;
         }
         if Instant::now() >= deadline {
@@ -80,7 +81,7 @@ enum Progress {
 }
 
 /// Between two looks; each costs the API server a request.
-fn breathe() {
+pub(crate) fn breathe() {
     const PAUSE_MS: u16 = 500;
     let _ = nix::poll::poll(&mut [], nix::poll::PollTimeout::from(PAUSE_MS));
 }

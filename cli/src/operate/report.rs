@@ -2,18 +2,19 @@
 
 use std::collections::BTreeMap;
 
+use garboard_api::metadata::node_annotation::HEARTBEAT;
 use garboard_api::metadata::node_label::SCHEDULABLE;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
 
+use super::NAMESPACE;
 use super::gather::Installation;
 use super::manifest::VERSION;
 use crate::plugin::{age, ready_of};
 
-/// An agent gives a sign every minute.
-const STALE_SECONDS: i64 = 180;
-const HEARTBEAT: &str = "kubevirt.io/heartbeat";
+/// An agent gives a sign every five minutes at most.
+const STALE_SECONDS: i64 = 540;
 const KVM: &str = "devices.kubevirt.io/kvm";
 const TUN: &str = "devices.kubevirt.io/tun";
 /// Machines that are in one of these states want to be looked at.
@@ -94,6 +95,11 @@ fn trouble(what: impl Into<String>, mend: impl Into<String>) -> Trouble {
     Trouble { what: what.into(), mend: mend.into() }
 }
 
+/// What to type about a part of the installation.
+fn own(found: &Installation, words: &str) -> String {
+    format!("kubectl -n {} {words}", found.namespace)
+}
+
 fn definitions(found: &Installation) -> Part {
     let missing: Vec<&String> =
         found.wanted_definitions.iter().filter(|name| !found.established.contains(name)).collect();
@@ -124,14 +130,14 @@ fn controllers(found: &Installation) -> Part {
     if wanted == 0 {
         troubles.push(trouble(
             "it is scaled to nothing: no machine is started, stopped or changed",
-            "kubectl -n garboard scale deployment/garboard-controller --replicas=2",
+            own(found, "scale deployment/garboard-controller --replicas=2"),
         ));
     }
     troubles.extend(found.controllers.iter().filter_map(pod_trouble));
     if troubles.is_empty() && (ready < wanted || updated < wanted || !seen) {
         troubles.push(trouble(
             format!("{ready} of {wanted} are ready, {updated} of this version"),
-            "kubectl -n garboard rollout status deployment/garboard-controller",
+            own(found, "rollout status deployment/garboard-controller"),
         ));
     }
     let image = deployment
@@ -161,7 +167,7 @@ fn agents(found: &Installation) -> Part {
     if troubles.is_empty() && (ready < wanted || wanted == 0) {
         let what =
             if wanted == 0 { "no node is for an agent".to_owned() } else { format!("{ready} of {wanted} are ready") };
-        troubles.push(trouble(what, "kubectl -n garboard describe daemonset garboard-node"));
+        troubles.push(trouble(what, own(found, "describe daemonset garboard-node")));
     }
     let image =
         set.spec.as_ref().and_then(|spec| image_of(spec.template.spec.as_ref()?.containers.first()?.image.as_deref()));
@@ -171,7 +177,8 @@ fn agents(found: &Installation) -> Part {
 /// An image, and whether it is this program's release.
 fn image_of(image: Option<&str>) -> Option<String> {
     let image = image?;
-    let is_ours = image.rsplit_once(':').is_some_and(|(_, tag)| tag == VERSION);
+    let named = image.split_once('@').map_or(image, |(named, _)| named);
+    let is_ours = named.rsplit_once(':').is_some_and(|(_, tag)| tag == VERSION);
     Some(if is_ours { image.to_owned() } else { format!("{image} (this program is {VERSION})") })
 }
 
@@ -196,7 +203,8 @@ fn pod_trouble(pod: &Pod) -> Option<Trouble> {
     let mend = if why.contains("mage") {
         "load the image on the node, or install with --image-registry".to_owned()
     } else {
-        format!("kubectl -n garboard describe pod {name}; kubectl -n garboard logs {name}")
+        let namespace = pod.metadata.namespace.as_deref().unwrap_or(NAMESPACE);
+        format!("kubectl -n {namespace} describe pod {name}; kubectl -n {namespace} logs {name}")
     };
     Some(trouble(format!("pod {name} on {node}: {why}"), mend))
 }
@@ -209,7 +217,7 @@ fn waiting(pod: &Pod) -> Option<String> {
         let reason = waiting.reason.clone().unwrap_or_default();
         let message = waiting.message.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
         Some(match reason.as_str() {
-            "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => {
+            "ErrImagePull" | "ErrImageNeverPull" | "ImagePullBackOff" | "InvalidImageName" => {
                 format!("its image {} cannot be had", each.image)
             }
             "CrashLoopBackOff" => format!("it ends again and again ({} times)", each.restart_count),
@@ -232,7 +240,7 @@ fn nodes(found: &Installation, now: Timestamp) -> Part {
         if offers(node, KVM) {
             with_kvm += 1;
         }
-        match node_trouble(node, name, now) {
+        match node_trouble(found, node, name, now) {
             Some(trouble) => troubles.push(trouble),
             None => taking += 1,
         }
@@ -244,7 +252,7 @@ fn nodes(found: &Installation, now: Timestamp) -> Part {
         ));
     }
     if taking == 0 && troubles.is_empty() {
-        troubles.push(trouble("no node takes machines", "kubectl -n garboard get pods -o wide"));
+        troubles.push(trouble("no node takes machines", own(found, "get pods -o wide")));
     }
     let summary = format!("{taking} of {} take machines, {with_kvm} with KVM", found.nodes.len());
     part("nodes", summary, troubles)
@@ -258,14 +266,14 @@ fn is_for_machines(node: &Node, found: &Installation) -> bool {
     selector.unwrap_or_default().iter().all(|(key, value)| labels.get(key) == Some(value))
 }
 
-fn node_trouble(node: &Node, name: &str, now: Timestamp) -> Option<Trouble> {
+fn node_trouble(found: &Installation, node: &Node, name: &str, now: Timestamp) -> Option<Trouble> {
     let describe = format!("kubectl describe node {name}");
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
     let ready = conditions.into_iter().flatten().find(|each| each.type_ == "Ready");
     if ready.is_none_or(|ready| ready.status != "True") {
         return Some(trouble(format!("{name} is not ready"), describe));
     }
-    let agent = "kubectl -n garboard logs daemonset/garboard-node";
+    let agent = own(found, "logs daemonset/garboard-node");
     let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(SCHEDULABLE));
     if label.map(String::as_str) != Some("true") {
         return Some(trouble(

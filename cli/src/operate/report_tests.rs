@@ -36,6 +36,7 @@ fn well() -> Installation {
     let names = vec!["virtualmachines.kubevirt.io".to_owned(), "virtualmachineinstances.kubevirt.io".to_owned()];
     let template = |image: &str| json!({"spec": {"containers": [{"name": "c", "image": image}], "nodeSelector": {"kubernetes.io/os": "linux"}}});
     Installation {
+        namespace: "garboard".to_owned(),
         wanted_definitions: names.clone(),
         established: names,
         controller: Some(typed(json!({
@@ -98,12 +99,14 @@ fn each_trouble_has_its_sentence_and_its_remedy() {
     assert!(troubles(&half).contains("1 of 2 are ready"));
 
     let mut pulling = well();
-    pulling.agents = vec![pod("garboard-node-a", "False", json!({"waiting": {"reason": "ImagePullBackOff"}}))];
-    assert!(
-        troubles(&pulling).contains("image garboard/node:0.1.0 cannot be had -> load the image"),
-        "{}",
-        troubles(&pulling)
-    );
+    for reason in ["ImagePullBackOff", "ErrImageNeverPull"] {
+        pulling.agents = vec![pod("garboard-node-a", "False", json!({"waiting": {"reason": reason}}))];
+        assert!(
+            troubles(&pulling).contains("image garboard/node:0.1.0 cannot be had -> load the image"),
+            "{}",
+            troubles(&pulling)
+        );
+    }
 
     let mut crashing = well();
     crashing.agents = vec![pod("garboard-node-a", "False", json!({"waiting": {"reason": "CrashLoopBackOff"}}))];
@@ -157,4 +160,9 @@ fn another_release_is_named() {
     template.spec.as_mut().unwrap().containers[0].image = Some("garboard/controller:0.0.1".into());
     let report = judge(&found, now());
     assert!(report.parts[1].summary.contains("garboard/controller:0.0.1 (this program is"), "{report:?}");
+    let template = &mut found.controller.as_mut().unwrap().spec.as_mut().unwrap().template;
+    let pinned = format!("r.example:5000/garboard/controller:{VERSION}@sha256:{}", "a".repeat(64));
+    template.spec.as_mut().unwrap().containers[0].image = Some(pinned.clone());
+    let summary = judge(&found, now()).parts[1].summary.clone();
+    assert!(summary.ends_with(&pinned), "a digest is no other release: {summary}");
 }

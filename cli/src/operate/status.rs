@@ -3,34 +3,29 @@
 use super::args::StatusArgs;
 use super::gather::gather;
 use super::report::{self, Report};
-use crate::args::Output;
 use crate::exit;
+use crate::output::out;
 use crate::plugin::kubectl::{Kubectl, failed};
+use crate::table;
 
 /// `garboard cluster status`.
 pub(super) fn run(kubectl: &Kubectl, args: &StatusArgs) -> anyhow::Result<u8> {
     let report = report::judge(&gather(kubectl).map_err(failed)?, jiff::Timestamp::now());
-    match args.output {
-        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
-        Output::Text => print!("{}", text(&report)),
-    }
+    args.output.show(&report, || out!("{}", text(&report)))?;
     Ok(if report.well { exit::OK } else { exit::FAILED })
 }
 
 fn text(report: &Report) -> String {
-    let width = report.parts.iter().map(|part| part.name.len()).max().unwrap_or(0);
-    let mut out = String::new();
+    let below = |text: String| vec![String::new(), String::new(), text];
+    let mut rows: Vec<Vec<String>> = Vec::new();
     for part in &report.parts {
         let word = if part.well { "ok" } else { "wrong" };
-        out.push_str(&format!("{word:5}  {:width$}  {}\n", part.name, part.summary));
+        rows.push(vec![word.to_owned(), part.name.to_string(), part.summary.clone()]);
         for trouble in &part.troubles {
-            let plain =
-                |text: &str| text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect::<String>();
-            out.push_str(&format!("{:5}  {:width$}  {}\n", "", "", plain(&trouble.what)));
-            out.push_str(&format!("{:5}  {:width$}  -> {}\n", "", "", plain(&trouble.mend)));
+            rows.extend([below(trouble.what.clone()), below(format!("-> {}", trouble.mend))]);
         }
     }
-    out
+    table::render(&rows, &[5])
 }
 
 #[cfg(test)]

@@ -10,8 +10,9 @@ use super::args::UninstallArgs;
 use super::gather::gather;
 use super::install::check_rights;
 use super::manifest::{self, Choice, Object};
-use super::{MACHINES, NAMESPACE, Progress, follow};
+use super::{MACHINES, Progress, follow};
 use crate::exit::{self, FAILED, REFUSED, complaint};
+use crate::output::{note, outln};
 use crate::plugin::Failure;
 use crate::plugin::kubectl::{Kubectl, failed};
 
@@ -24,12 +25,13 @@ const FAMILIES_OF_NODES: &str = ".node.kubevirt.io";
 
 /// `garboard cluster uninstall`.
 pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8> {
-    let objects = manifest::objects(&Choice::plain())?;
+    let choice = Choice { namespace: kubectl.garboard().to_owned(), ..Choice::plain() };
+    let objects = manifest::objects(&choice)?;
     let found = gather(kubectl).map_err(failed)?;
     let is_there = !found.established.is_empty() || found.controller.is_some() || found.agent.is_some();
-    let namespace = kubectl.get(&["namespace", NAMESPACE]).map_err(failed)?;
+    let namespace = kubectl.get(&["namespace", kubectl.garboard()]).map_err(failed)?;
     if !is_there && namespace.is_empty() {
-        println!("Garboard is not installed here");
+        outln!("Garboard is not installed here")?;
         return Ok(exit::OK);
     }
     check_rights(kubectl, &objects, "delete")?;
@@ -54,9 +56,9 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
     delete(kubectl, &namespaces, args.timeout)?;
     // With the namespace the last agent is gone, which would write its labels again.
     unlabel(kubectl).map_err(failed)?;
-    println!(
+    outln!(
         "Garboard is removed; claims and their data are left, and /run/garboard-agent on nodes until they start again"
-    );
+    )?;
     Ok(exit::OK)
 }
 
@@ -127,7 +129,7 @@ fn delete(kubectl: &Kubectl, objects: &[&Object], timeout: u64) -> anyhow::Resul
         },
     )?;
     let kinds: BTreeSet<&str> = objects.iter().map(|object| object.kind.as_str()).collect();
-    eprintln!("removed {}", kinds.into_iter().collect::<Vec<_>>().join(", "));
+    note!("removed {}", kinds.into_iter().collect::<Vec<_>>().join(", "));
     Ok(())
 }
 

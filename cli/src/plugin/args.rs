@@ -13,11 +13,14 @@ Exit codes:
   2  a manifest, file or option is wrong
   3  there is no such machine
   4  the machine's state, or your rights, do not allow it
+  6  why --exit-code: something is wrong with the machine
+  7  why --exit-code: the machine gets to where it is meant to be by itself
 
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
-console, qmp and logs --part go through `kubectl exec` and need the right to create pods/exec.";
+console, qmp, vnc, pause, unpause, reset and logs --part go through `kubectl exec` and need the right to create pods/exec;
+start, stop and restart need to patch virtualmachines and virtualmachines/status, as the roles admin and edit may.";
 
-/// Looks into virtual machines on a Kubernetes cluster.
+/// Starts, stops and looks into virtual machines on a Kubernetes cluster.
 #[derive(Debug, Parser)]
 #[command(name = "kubectl-garboard", bin_name = "kubectl garboard", version, propagate_version = true)]
 pub(crate) struct Plugin {
@@ -59,10 +62,42 @@ pub(crate) struct ClusterArgs {
     /// Act as a member of this group; may be given several times.
     #[arg(long, global = true, value_name = "GROUP")]
     pub(crate) as_group: Vec<String>,
+    /// The namespace Garboard is installed in; GARBOARD_NAMESPACE says it, too.
+    #[arg(long, global = true, value_name = "NAMESPACE")]
+    pub(crate) garboard_namespace: Option<String>,
+    /// Act as the user with this UID.
+    #[arg(long, global = true, value_name = "UID")]
+    pub(crate) as_uid: Option<String>,
+    /// The API server's address, instead of the kubeconfig's.
+    #[arg(short, long, global = true, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// A bearer token for the API server.
+    #[arg(long, global = true, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The file with the certificates of authorities that the API server's is checked by.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) certificate_authority: Option<PathBuf>,
+    /// How long one request to the API server may take: 30s, 2m; 0 is for ever.
+    #[arg(long, global = true, value_name = "DURATION")]
+    pub(crate) request_timeout: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum PluginCommand {
+    /// Start machines, and wait until their guests run.
+    Start(PowerArgs),
+    /// Power machines down; they stay down.
+    Stop(StopArgs),
+    /// Stop machines and start them again, with what was changed in them meanwhile.
+    Restart(PowerArgs),
+    /// Stop the vCPUs of machines.
+    Pause(MomentArgs),
+    /// Let paused machines run again.
+    Unpause(MomentArgs),
+    /// Press the reset button of machines.
+    Reset(MomentArgs),
+    /// Show a machine's screen: a viewer if there is one here, else a port for one.
+    Vnc(VncArgs),
     /// Attach to a machine's serial console; Ctrl-] detaches.
     Console(ConsoleArgs),
     /// Talk QMP to a machine's QEMU; read-only unless --allow-write.
@@ -73,6 +108,76 @@ pub(crate) enum PluginCommand {
     Why(WhyArgs),
     /// Show what is executed for a machine: QEMU's arguments, plumbing, disks, limits.
     Explain(ExplainArgs),
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard start hello
+  kubectl garboard restart hello web
+  kubectl garboard -n tenant start vm/hello --no-wait
+
+A machine of runStrategy Manual or RerunOnFailure is started by a request in its status, which its strategy does not
+change; one that is Halted becomes Always. Restart: Always, RerunOnFailure and Manual.")]
+pub(crate) struct PowerArgs {
+    /// VirtualMachines.
+    #[arg(required = true, value_name = "MACHINE", value_parser = parse_name)]
+    pub(crate) machines: Vec<String>,
+    /// How long to wait until it is so, seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) timeout: u64,
+    /// Ask for it, and do not wait.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard stop hello
+  kubectl garboard stop hello web --grace-period 5
+  kubectl garboard stop --force hello
+
+A machine of runStrategy Always or Once becomes Halted; one of Manual or RerunOnFailure stays what it is.
+--force and --grace-period go through `kubectl exec` and need the right to create pods/exec.")]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    pub(crate) power: PowerArgs,
+    /// End it at once, as if the power failed.
+    #[arg(long, conflicts_with = "grace_period")]
+    pub(crate) force: bool,
+    /// Seconds the guest may take, instead of its terminationGracePeriodSeconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) grace_period: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard pause hello
+  kubectl garboard unpause hello web
+  kubectl garboard reset hello")]
+pub(crate) struct MomentArgs {
+    /// VirtualMachines or VirtualMachineInstances.
+    #[arg(required = true, value_name = "MACHINE", value_parser = parse_name)]
+    pub(crate) machines: Vec<String>,
+    /// How long to wait until it is so, seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard vnc hello                              # starts remote-viewer, vncviewer, gvncviewer or krdc
+  kubectl garboard vnc hello --proxy-only                 # prints the address and serves it until Ctrl-C
+  kubectl garboard vnc hello --proxy-only --listen 127.0.0.1:5900")]
+pub(crate) struct VncArgs {
+    /// The VirtualMachine or VirtualMachineInstance.
+    #[arg(value_parser = parse_name)]
+    pub(crate) machine: String,
+    /// Start no viewer; print the address.
+    #[arg(long)]
+    pub(crate) proxy_only: bool,
+    /// Where viewers connect; port 0 is any that is free. Everyone who reaches it sees and controls the machine.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: std::net::SocketAddr,
 }
 
 #[derive(Args, Debug)]
@@ -105,7 +210,7 @@ pub(crate) struct QmpArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   kubectl garboard logs hello
-  kubectl garboard logs hello -f
+  kubectl garboard logs hello -f --tail 20
   kubectl garboard logs hello --previous        # of a supervisor that was started again
   kubectl garboard logs hello --part qmp | jq . # while the pod runs")]
 pub(crate) struct LogsArgs {
@@ -115,6 +220,9 @@ pub(crate) struct LogsArgs {
     /// Go on with what is logged from now on.
     #[arg(short, long)]
     pub(crate) follow: bool,
+    /// Only so many lines from the end.
+    #[arg(long, value_name = "LINES")]
+    pub(crate) tail: Option<u32>,
     /// Of the supervisor before the present one.
     #[arg(long)]
     pub(crate) previous: bool,
@@ -122,7 +230,7 @@ pub(crate) struct LogsArgs {
     #[arg(long)]
     pub(crate) json: bool,
     /// What to show.
-    #[arg(long, value_enum, default_value_t = LogPart::Events, conflicts_with_all = ["follow", "previous", "json"])]
+    #[arg(long, value_enum, default_value_t = LogPart::Events, conflicts_with_all = ["follow", "tail", "previous", "json"])]
     pub(crate) part: LogPart,
 }
 
@@ -130,6 +238,7 @@ pub(crate) struct LogsArgs {
 #[command(after_help = "Examples:
   kubectl garboard why hello
   kubectl garboard why hello -o json | jq -r .verdict
+  kubectl garboard why --exit-code hello > /dev/null || echo trouble
   kubectl garboard why hello -o facts > facts.json   # what was looked at, for a report
   kubectl garboard why --facts facts.json")]
 pub(crate) struct WhyArgs {
@@ -142,6 +251,10 @@ pub(crate) struct WhyArgs {
     /// Judge what `-o facts` wrote, and ask no cluster.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub(crate) facts: Option<PathBuf>,
+    /// Exit with 0 if it is as it is meant to be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
+    /// machine.
+    #[arg(long)]
+    pub(crate) exit_code: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use garboard_api::defaults::{Identity, default_vmi, vmi_of};
 use garboard_api::{ClusterConfig, VirtualMachine, VirtualMachineInstance};
-use garboard_launcher::plan::{Emulation, LaunchPlan, PlanOptions, StoredMachine, plan};
-use garboard_machine::facts::{HostFacts, KvmState};
+use garboard_machine::facts::HostFacts;
+use garboard_plan::{AcceleratorChoice, LaunchPlan, PlanOptions, StoredMachine, plan};
 use garboard_protocol::paths;
 use garboard_protocol::pod::{ORDER_ANNOTATION, PodOrder};
 use k8s_openapi::api::core::v1::Pod;
@@ -18,9 +18,11 @@ use super::failure::Failure;
 use super::find::{self, Machine, Place};
 use super::kubectl::{Kubectl, failed};
 use super::logs::shown;
+use crate::args::Output;
 use crate::exit::{self, BAD_INPUT, NOT_FOUND, complaint};
+use crate::operate::CONTROLLER;
 use crate::operate::emulation::{EmulationSetting, kubevirts};
-use crate::operate::{CONTROLLER, NAMESPACE};
+use crate::output::note;
 
 /// Everything a plan is made of.
 struct Input {
@@ -28,8 +30,10 @@ struct Input {
     facts: HostFacts,
     options: PlanOptions,
     stored: Option<StoredMachine>,
-    /// What a reader has to know of where this comes from.
-    note: Option<String>,
+    /// Which node it is planned for, for a sentence.
+    host: String,
+    /// Whether that is the node that it runs on.
+    is_its_own: bool,
 }
 
 /// `kubectl garboard explain MACHINE | -f FILE`.
@@ -39,11 +43,11 @@ pub(super) fn run(kubectl: &Kubectl, args: &ExplainArgs) -> anyhow::Result<u8> {
         (None, Some(name)) => of_machine(kubectl, name)?,
         (None, None) => return Err(complaint(BAD_INPUT, "name a machine, or a manifest with -f")),
     };
-    if let Some(note) = &input.note {
-        eprintln!("garboard: note: {note}");
+    if !input.is_its_own && (args.shell || args.output != Output::Text) {
+        note!("garboard: planned for {}", input.host);
     }
     let plan = planned(&input)?;
-    crate::explain::show(&plan, args.shell, args.output)?;
+    crate::explain::show(&plan, &input.host, args.shell, args.output)?;
     Ok(exit::OK)
 }
 
@@ -57,13 +61,13 @@ fn of_machine(kubectl: &Kubectl, name: &str) -> anyhow::Result<Input> {
     if let Some((pod, order)) = machine.pods.iter().find_map(|pod| Some((pod, order_of(pod)?))) {
         return of_pod(kubectl, pod, order, name);
     }
-    let emulation = emulation(kubectl);
+    let accelerator = accelerator(kubectl);
     let Some(vmi) = object_of(machine) else {
         return Err(complaint(NOT_FOUND, find::unknown(kubectl, name)));
     };
-    let note =
-        format!("{name} has no pod; planned for a plain node: memory, processors and paths of a real one may differ");
-    Ok(offline(vmi, emulation, note))
+    let host =
+        format!("a plain node, because {name} has no pod: memory, processors and paths of a real one may differ");
+    Ok(offline(vmi, accelerator, host))
 }
 
 /// The order of a pod, if it is one of ours.
@@ -83,12 +87,17 @@ fn of_pod(kubectl: &Kubectl, pod: &Pod, order: PodOrder, name: &str) -> anyhow::
     let found = file::<HostFacts>(kubectl, &place, paths::FACTS)
         .and_then(|facts| Ok((facts, file::<PlanOptions>(kubectl, &place, paths::OPTIONS)?)));
     match found {
-        Ok((facts, options)) => Ok(Input { vmi, facts, options, stored, note: None }),
+        Ok((facts, options)) => Ok(Input { vmi, facts, options, stored, host: node_of(pod), is_its_own: true }),
         Err(failure) => {
-            let note = format!("planned for a plain node, because the facts of this one are not to be had: {failure}");
-            Ok(Input { stored, ..offline(vmi, emulation_of(order.emulation), note) })
+            let host = format!("a plain node, because the facts of {} are not to be had: {failure}", node_of(pod));
+            Ok(Input { stored, ..offline(vmi, accelerator_of(order.emulation), host) })
         }
     }
+}
+
+fn node_of(pod: &Pod) -> String {
+    let name = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref());
+    name.map_or_else(|| "its node".to_owned(), |name| format!("node {name}"))
 }
 
 fn file<T: DeserializeOwned>(kubectl: &Kubectl, place: &Place, name: &str) -> Result<T, Failure> {
@@ -100,29 +109,26 @@ fn object_of(machine: Machine) -> Option<VirtualMachineInstance> {
     machine.vmi.or_else(|| machine.vm.as_ref().map(vmi_of))
 }
 
-/// For a node that nobody has looked at: a plain one, with or without KVM as the cluster says.
-fn offline(vmi: VirtualMachineInstance, emulation: Emulation, note: String) -> Input {
+/// For a node that nobody has looked at: a plain one, with KVM.
+fn offline(vmi: VirtualMachineInstance, accelerator: AcceleratorChoice, host: String) -> Input {
     let mut vmi = vmi;
     let firmware_uuid = vmi.metadata.uid.as_deref().and_then(|uid| uid.parse().ok()).unwrap_or_default();
     default_vmi(&mut vmi, &ClusterConfig::offline(), &Identity { firmware_uuid });
     let mut facts = HostFacts::reference();
-    if emulation == Emulation::Allow {
-        facts.kvm = KvmState::Missing;
-    }
     facts.network.tap = true;
-    let options = PlanOptions { emulation, ..PlanOptions::default() };
-    Input { vmi, facts, options, stored: None, note: Some(note) }
+    let options = PlanOptions { accelerator, ..PlanOptions::default() };
+    Input { vmi, facts, options, stored: None, host, is_its_own: false }
 }
 
-fn emulation_of(allowed: bool) -> Emulation {
-    if allowed { Emulation::Allow } else { Emulation::Forbid }
+fn accelerator_of(emulated: bool) -> AcceleratorChoice {
+    if emulated { AcceleratorChoice::Tcg } else { AcceleratorChoice::Kvm }
 }
 
-/// Whether the cluster interprets vCPUs; without the right to look it is taken not to.
-fn emulation(kubectl: &Kubectl) -> Emulation {
-    let controllers = kubectl.within(NAMESPACE).get(&["deployment", CONTROLLER]).unwrap_or_default();
+/// What the cluster runs guests with that do not say; without the right to look, KVM.
+fn accelerator(kubectl: &Kubectl) -> AcceleratorChoice {
+    let controllers = kubectl.within_garboard().get(&["deployment", CONTROLLER]).unwrap_or_default();
     let objects = kubevirts(kubectl).unwrap_or_default();
-    emulation_of(EmulationSetting::of(&controllers, &objects).allowed)
+    accelerator_of(EmulationSetting::of(&controllers, &objects).allowed)
 }
 
 /// The object as the API server would take it: with its defaults, and refused where it refuses.
@@ -145,8 +151,8 @@ fn of_file(kubectl: &Kubectl, file: &Path) -> anyhow::Result<Input> {
     } else {
         serde_json::from_value(object.clone())?
     };
-    let note = "planned for a plain node: nothing runs yet whose node could be asked".to_owned();
-    Ok(offline(vmi, emulation(kubectl), note))
+    let host = "a plain node: nothing runs yet whose node could be asked".to_owned();
+    Ok(offline(vmi, accelerator(kubectl), host))
 }
 
 /// A manifest of something that exists is applied, dry, instead.

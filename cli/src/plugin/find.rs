@@ -32,14 +32,22 @@ pub(super) struct Machine {
 pub(super) fn machine(kubectl: &Kubectl, name: &str) -> Result<Machine, Failure> {
     let (objects, pods) = std::thread::scope(|scope| {
         let pods = scope.spawn(|| pods(kubectl, name));
-        let objects = kubectl.get(&[
-            &format!("virtualmachines.kubevirt.io/{name}"),
-            &format!("virtualmachineinstances.kubevirt.io/{name}"),
-        ]);
+        let objects = objects(kubectl, name);
         let pods = pods.join().unwrap_or_else(|_| Err(Failure::Other("looking for pods failed".to_owned())));
         (objects, pods)
     });
+    let (vm, vmi) = objects?;
+    Ok(Machine { vm, vmi, pods: pods? })
+}
+
+/// The machine and its instance, as far as there are such.
+pub(super) fn objects(
+    kubectl: &Kubectl,
+    name: &str,
+) -> Result<(Option<VirtualMachine>, Option<VirtualMachineInstance>), Failure> {
     let (mut vm, mut vmi) = (None, None);
+    let objects = kubectl
+        .get(&[&format!("virtualmachines.kubevirt.io/{name}"), &format!("virtualmachineinstances.kubevirt.io/{name}")]);
     for object in objects? {
         match object["kind"].as_str() {
             Some("VirtualMachine") => vm = read(object)?,
@@ -47,7 +55,7 @@ pub(super) fn machine(kubectl: &Kubectl, name: &str) -> Result<Machine, Failure>
             Some(_) | None => {}
         }
     }
-    Ok(Machine { vm, vmi, pods: pods? })
+    Ok((vm, vmi))
 }
 
 fn read<T: serde::de::DeserializeOwned>(object: Value) -> Result<Option<T>, Failure> {
@@ -187,7 +195,7 @@ fn not_found(name: &str, here: &[(String, String)], elsewhere: &[(String, String
 }
 
 /// Names that are almost the one that was written, the nearest first.
-pub(super) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut near: Vec<(f64, &str)> =
         known.map(|other| (strsim::jaro_winkler(name, other), other)).filter(|(like, _)| *like >= LIKENESS).collect();
     near.sort_by(|(one, first), (other, second)| other.total_cmp(one).then(first.cmp(second)));

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::args::ClusterArgs;
 use super::failure::Failure;
 use crate::exit::complaint;
+use crate::operate::NAMESPACE;
 
 /// A kubectl with the options every call of it has.
 #[derive(Clone, Debug)]
@@ -17,6 +18,7 @@ pub(crate) struct Kubectl {
     program: OsString,
     options: Vec<OsString>,
     namespace: Option<String>,
+    garboard: String,
 }
 
 impl Kubectl {
@@ -39,8 +41,29 @@ impl Kubectl {
         for group in &cluster.as_group {
             pass("as-group", Some(group.into()));
         }
+        pass("as-uid", text(&cluster.as_uid));
+        pass("server", text(&cluster.server));
+        pass("token", text(&cluster.token));
+        pass("certificate-authority", cluster.certificate_authority.clone().map(Into::into));
+        pass("request-timeout", text(&cluster.request_timeout));
         let program = std::env::var_os("GARBOARD_KUBECTL").filter(|name| !name.is_empty());
-        Self { program: program.unwrap_or_else(|| "kubectl".into()), options, namespace: namespace.map(str::to_owned) }
+        let garboard = cluster.garboard_namespace.clone().or_else(|| std::env::var("GARBOARD_NAMESPACE").ok());
+        Self {
+            program: program.unwrap_or_else(|| "kubectl".into()),
+            options,
+            namespace: namespace.map(str::to_owned),
+            garboard: garboard.filter(|name| !name.is_empty()).unwrap_or_else(|| NAMESPACE.to_owned()),
+        }
+    }
+
+    /// The same in the namespace of Garboard itself.
+    pub(crate) fn within_garboard(&self) -> Self {
+        self.within(&self.garboard)
+    }
+
+    /// The namespace Garboard is installed in.
+    pub(crate) fn garboard(&self) -> &str {
+        &self.garboard
     }
 
     /// The same in a namespace.
@@ -145,11 +168,22 @@ mod tests {
         let cluster = ClusterArgs {
             context: Some("--evil".into()),
             as_group: vec!["a".into(), "b".into()],
+            server: Some("https://x".into()),
+            request_timeout: Some("5s".into()),
             ..ClusterArgs::default()
         };
         let command = Kubectl::new(&cluster, Some("tenant")).command(&["get", "pods"]);
         let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
-        let expected = ["--context=--evil", "--as-group=a", "--as-group=b", "--namespace=tenant", "get", "pods"];
+        let expected = [
+            "--context=--evil",
+            "--as-group=a",
+            "--as-group=b",
+            "--server=https://x",
+            "--request-timeout=5s",
+            "--namespace=tenant",
+            "get",
+            "pods",
+        ];
         assert_eq!(words, expected);
     }
 }

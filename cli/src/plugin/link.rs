@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use garboard_protocol::probe::LAUNCHER;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -22,7 +23,6 @@ use super::kubectl::Kubectl;
 use crate::client::Line;
 use crate::exit::{Complaint, complaint};
 
-const LAUNCHER: &str = "/usr/bin/garboard-launcher";
 /// The API server, the kubelet and a container runtime take their time before the supervisor is asked.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What kubectl may take to leave when nobody needs it any more.

@@ -1,10 +1,11 @@
 //! `kubectl garboard logs`: the launcher's story for a person, or a part of the machine's record.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
 
 use anyhow::Context;
 use garboard_protocol::paths;
+use garboard_protocol::probe::LAUNCHER;
 
 use super::args::LogsArgs;
 use super::failure::Failure;
@@ -12,6 +13,7 @@ use super::find::{self, CONTAINER, Machine, Place};
 use super::kubectl::{Kubectl, failed};
 use crate::args::LogPart;
 use crate::exit::{self, Complaint, NOT_FOUND, complaint};
+use crate::output::{self, Reader};
 
 /// `kubectl garboard logs MACHINE`.
 pub(super) fn run(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
@@ -24,18 +26,14 @@ pub(super) fn run(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
         LogPart::Exit => paths::EXIT.to_owned(),
     };
     let bytes = shown(kubectl, &find::place(kubectl, &args.machine)?, &name).map_err(failed)?;
-    let mut out = std::io::stdout().lock();
-    if args.part == LogPart::Argv {
-        crate::logs::argv_of(&bytes, &mut out)?;
-    } else {
-        out.write_all(&bytes)?;
-    }
+    let text = if args.part == LogPart::Argv { crate::logs::argv_of(&bytes)? } else { bytes };
+    output::write_foreign(&text)?;
     Ok(exit::OK)
 }
 
 /// A file of a running machine's record.
 pub(super) fn shown(kubectl: &Kubectl, place: &Place, file: &str) -> Result<Vec<u8>, Failure> {
-    let launcher = ["exec", &place.pod, "-c", CONTAINER, "--", "/usr/bin/garboard-launcher", "--show", file];
+    let launcher = ["exec", &place.pod, "-c", CONTAINER, "--", LAUNCHER, "--show", file];
     kubectl.within(&place.namespace).run(&launcher)
 }
 
@@ -46,6 +44,8 @@ fn story(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let pod = pod.metadata.name.clone().unwrap_or_default();
     let mut words = vec!["logs", pod.as_str(), "-c", CONTAINER];
+    let tail = args.tail.map(|lines| format!("--tail={lines}"));
+    words.extend(tail.as_deref());
     words.extend(args.follow.then_some("--follow"));
     words.extend(args.previous.then_some("--previous"));
     let mut command = kubectl.within(&namespace).command(&words);
@@ -66,15 +66,12 @@ fn story(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
 }
 
 fn tell(lines: impl BufRead, json: bool) -> anyhow::Result<()> {
-    let mut out = std::io::stdout().lock();
     for line in lines.split(b'\n') {
         let line = line.context("read from kubectl")?;
         let line = String::from_utf8_lossy(&line);
-        let written = if json { writeln!(out, "{line}") } else { writeln!(out, "{}", crate::logs::for_person(&line)) };
-        match written.and_then(|()| out.flush()) {
-            // `| head` has seen enough.
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => return Ok(()),
-            other => other?,
+        let line = if json { line.into_owned() } else { crate::logs::for_person(&line) };
+        if output::write(format!("{line}\n").as_bytes())? == Reader::Gone {
+            return Ok(());
         }
     }
     Ok(())

@@ -2,20 +2,26 @@
 //! protocol and their policy are the same; only the way to them is another ([`link`]).
 
 pub(crate) mod args;
+pub(crate) mod complete;
 mod explain;
 mod failure;
 mod find;
 pub(crate) mod kubectl;
 mod link;
 mod logs;
+mod moment;
+mod power;
+mod vnc;
 mod why;
 
 pub(crate) use failure::Failure;
-pub(crate) use why::{age, ready_of};
+pub(crate) use find::nearest;
+pub(crate) use why::{Diagnosis, Evidence, Finding, Health, Verdict, age, ready_of, screen, seen};
 
 use args::{ConsoleArgs, PluginArgs, PluginCommand, QmpArgs};
 use kubectl::Kubectl;
 use link::Link;
+use moment::Moment;
 use nix::sys::signal::SigSet;
 
 use crate::console::{self, Left};
@@ -25,16 +31,41 @@ use crate::qmp;
 /// The name under which kubectl finds it.
 pub(crate) const PROGRAM: &str = "kubectl-garboard";
 
-/// Whether this program was called as kubectl's plug-in.
-pub(crate) fn is_called_so() -> bool {
+/// The name under which kubectl asks it what may be completed.
+const COMPLETER: &str = "kubectl_complete-garboard";
+
+/// As what this program was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Called {
+    /// By its own name.
+    Garboard,
+    /// As kubectl's plug-in.
+    Plugin,
+    /// As what completes the plug-in's words.
+    Completer,
+}
+
+/// As what this program was called.
+pub(crate) fn called() -> Called {
     let called = std::env::args_os().next().map(std::path::PathBuf::from);
-    called.as_deref().and_then(std::path::Path::file_name).is_some_and(|name| name == PROGRAM)
+    match called.as_deref().and_then(std::path::Path::file_name).and_then(std::ffi::OsStr::to_str) {
+        Some(PROGRAM) => Called::Plugin,
+        Some(COMPLETER) => Called::Completer,
+        Some(_) | None => Called::Garboard,
+    }
 }
 
 /// `kubectl garboard …`, and `garboard kubectl …`.
 pub(crate) fn run(args: &PluginArgs) -> anyhow::Result<u8> {
     let kubectl = Kubectl::new(&args.cluster, args.namespace.as_deref());
     match &args.command {
+        PluginCommand::Start(args) => power::start(&kubectl, args),
+        PluginCommand::Stop(args) => power::stop(&kubectl, args),
+        PluginCommand::Restart(args) => power::restart(&kubectl, args),
+        PluginCommand::Pause(args) => moment::run(&kubectl, args, Moment::Pause),
+        PluginCommand::Unpause(args) => moment::run(&kubectl, args, Moment::Unpause),
+        PluginCommand::Reset(args) => moment::run(&kubectl, args, Moment::Reset),
+        PluginCommand::Vnc(args) => vnc::run(&kubectl, args),
         PluginCommand::Console(args) => attach(&kubectl, args),
         PluginCommand::Qmp(args) => talk(&kubectl, args),
         PluginCommand::Logs(args) => logs::run(&kubectl, args),

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::{Connection, parse_arguments};
 use crate::exit;
+use crate::output::outln;
 use crate::places::Places;
 
 const HELP: &str = "COMMAND [JSON]   execute it, for example: query-block
@@ -55,15 +56,15 @@ fn obey(connection: &mut Connection, schema: Option<&Schema>, line: &str) -> any
     match (word, rest.trim()) {
         ("", _) => {}
         ("quit" | "exit", "") => return Ok(false),
-        ("help", "") => println!("{HELP}"),
+        ("help", "") => outln!("{HELP}")?,
         ("help", command) => match schema.and_then(|schema| schema.describe(command)) {
-            Some(text) => println!("{text}"),
-            None => println!("QEMU has no `{command}`"),
+            Some(text) => outln!("{text}")?,
+            None => outln!("QEMU has no `{command}`")?,
         },
         (command, "") => show(&connection.execute(command, None)?)?,
         (command, json) => match parse_arguments(json) {
             Ok(arguments) => show(&connection.execute(command, Some(arguments))?)?,
-            Err(error) => println!("{error}"),
+            Err(error) => outln!("{error}")?,
         },
     }
     Ok(true)
@@ -71,7 +72,7 @@ fn obey(connection: &mut Connection, schema: Option<&Schema>, line: &str) -> any
 
 fn show(reply: &Value) -> anyhow::Result<()> {
     let shown = reply.get("return").or_else(|| reply.get("error")).unwrap_or(reply);
-    println!("{}", serde_json::to_string_pretty(shown)?);
+    outln!("{}", serde_json::to_string_pretty(shown)?)?;
     Ok(())
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use garboard_api::v1::{CertConfig, KubeVirtCertificateRotateStrategy};
-use garboard_api::validate::duration;
+use garboard_api::validate::{LONGEST_CERTIFICATE, SHORTEST_CERTIFICATE, duration};
 use jiff::Timestamp;
 
 use super::{Chain, Pair};
@@ -31,7 +31,9 @@ pub struct Life {
 impl Life {
     fn of(config: Option<&CertConfig>, usual: Duration) -> Self {
         let read = |text: Option<&String>| text.and_then(|text| duration(text));
+        // Settings that were stored while no webhook was asked may say anything, and certificates have to go on.
         let whole = read(config.and_then(|config| config.duration.as_ref())).unwrap_or(usual);
+        let whole = whole.clamp(SHORTEST_CERTIFICATE, LONGEST_CERTIFICATE);
         let spare = read(config.and_then(|config| config.renew_before.as_ref())).unwrap_or(whole / SPARE);
         Self { whole, spare }
     }
@@ -139,7 +141,8 @@ mod tests {
 
     #[test]
     fn what_is_fresh_is_left_alone_until_the_first_is_due() {
-        let chain = Chain { authorities: vec![pair("a", "a", 0, 1000)], serving: Some(pair("s", "a", 0, 100)) };
+        let chain =
+            Chain { authorities: vec![pair("a", "a", 0, 1000)], serving: Some(pair("s", "a", 0, 100)), paths: None };
         let decision = decide(&chain, LIVES, true, at(10));
         assert_eq!((decision.authority, decision.serving), (false, None));
         assert_eq!(decision.rest, Duration::from_secs(70));
@@ -149,7 +152,7 @@ mod tests {
     #[test]
     fn a_new_authority_signs_only_after_it_was_published_for_a_while() {
         let authorities = vec![pair("b", "b", 800, 1800), pair("a", "a", 0, 1000)];
-        let chain = Chain { authorities, serving: Some(pair("s", "a", 720, 820)) };
+        let chain = Chain { authorities, serving: Some(pair("s", "a", 720, 820)), paths: None };
         let signer = |published, now| decide(&chain, LIVES, published, at(now)).serving.unwrap().unwrap();
         assert_eq!(signer(true, 805), "a");
         assert_eq!(signer(false, 900), "a");
@@ -159,7 +162,7 @@ mod tests {
     #[test]
     fn what_nobody_trusts_any_more_is_replaced() {
         let authorities = vec![pair("b", "b", 800, 1800), pair("a", "a", 0, 1000)];
-        let chain = Chain { authorities, serving: Some(pair("s", "a", 990, 1090)) };
+        let chain = Chain { authorities, serving: Some(pair("s", "a", 990, 1090)), paths: None };
         let decision = decide(&chain, LIVES, true, at(1001));
         assert_eq!((decision.drop, decision.serving), (vec!["a".to_owned()], Some(Some("b".to_owned()))));
     }
@@ -167,13 +170,14 @@ mod tests {
     #[test]
     fn a_life_cut_short_does_not_spin() {
         let authorities = vec![pair("b", "b", 990, 1990), pair("a", "a", 0, 1000)];
-        let chain = Chain { authorities, serving: Some(pair("s", "a", 984, 1000)) };
+        let chain = Chain { authorities, serving: Some(pair("s", "a", 984, 1000)), paths: None };
         assert_eq!(decide(&chain, LIVES, true, at(985)).serving, None);
     }
 
     #[test]
     fn settings_that_say_less_count_at_once() {
-        let chain = Chain { authorities: vec![pair("a", "a", 0, 9000)], serving: Some(pair("s", "a", 0, 9000)) };
+        let chain =
+            Chain { authorities: vec![pair("a", "a", 0, 9000)], serving: Some(pair("s", "a", 0, 9000)), paths: None };
         let decision = decide(&chain, LIVES, true, at(850));
         assert_eq!((decision.authority, decision.serving), (true, Some(Some("a".to_owned()))));
     }

@@ -10,6 +10,7 @@ use rcgen::{
 
 use super::decide::{CLOCK_SKEW, Decision, Lives};
 use super::{CertificateError, Chain, Pair, field, pair};
+use crate::webhook::paths::Paths;
 
 /// The chain after a decision was carried out. `names` are those of the webhooks' Service.
 pub(super) fn carry_out(
@@ -20,6 +21,7 @@ pub(super) fn carry_out(
     now: Timestamp,
 ) -> Result<Chain, CertificateError> {
     let mut after = chain.clone();
+    after.paths.get_or_insert_with(Paths::random);
     after.authorities.retain(|authority| !decision.drop.contains(&authority.subject));
     if decision.authority {
         after.authorities.insert(0, authority(lives.authority.whole, now)?);
@@ -93,6 +95,23 @@ mod tests {
         let second = decide(&chain, lives, true, later);
         let renewed = carry_out(&chain, &second, lives, &names, later).unwrap();
         assert_eq!(renewed.authorities, chain.authorities);
+        assert!(chain.paths.is_some());
+        assert_eq!(renewed.paths, chain.paths, "API servers would ask at the old ones");
         assert_ne!(renewed.serving, chain.serving);
+    }
+
+    #[test]
+    fn certificates_are_made_whatever_the_settings_say() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        for (written, seconds) in [("1000000000h", 876_000 * 3600), ("0s", 60)] {
+            let each = serde_json::json!({"duration": written});
+            let strategy = serde_json::json!({"selfSigned": {"ca": each, "server": each}});
+            let lives = Lives::of(Some(&serde_json::from_value(strategy).unwrap()));
+            assert_eq!(lives.serving.whole, Duration::from_secs(seconds));
+            let decision = decide(&Chain::default(), lives, false, now);
+            let chain = carry_out(&Chain::default(), &decision, lives, &["a.svc".to_owned()], now).unwrap();
+            let settled = decide(&chain, lives, true, now);
+            assert_eq!((settled.authority, settled.serving), (false, None), "{written}");
+        }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //!   Secret garboard-webhook   authorities (newest first) with their keys, and what the webhooks show
-//!        │ watched by every replica ──► TLS of the webhook server
-//!        └ authorities' certificates ──► caBundle of both webhook configurations
+//!        │                           and the random segments of the webhooks' paths
+//!        │ watched by every replica ──► TLS and paths of the webhook server
+//!        └ authorities' certificates, paths ──► both webhook configurations
 //! ```
 //!
 //! One replica, the leader, renews. A new authority is published first and signs only after every API server has had
@@ -18,6 +19,8 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use x509_parser::pem::Pem;
+
+use crate::webhook::paths::Paths;
 
 pub use keep::{SECRET, WEBHOOKS, run};
 
@@ -53,6 +56,8 @@ pub struct Chain {
     pub authorities: Vec<Pair>,
     /// What the webhooks show.
     pub serving: Option<Pair>,
+    /// Where they answer.
+    pub paths: Option<Paths>,
 }
 
 /// Why certificates cannot be used or made.
@@ -101,7 +106,7 @@ impl Chain {
             ("", _) | (_, "") => None,
             (certificate, key) => Some(pair(field::CERTIFICATE, certificate, key)?),
         };
-        Ok(Self { authorities: authorities.collect::<Result<_, _>>()?, serving })
+        Ok(Self { authorities: authorities.collect::<Result<_, _>>()?, serving, paths: Paths::read(data) })
     }
 
     /// The data of the Secret.
@@ -114,7 +119,8 @@ impl Chain {
             data.insert(field::CERTIFICATE, serving.certificate.clone());
             data.insert(field::KEY, serving.key.clone());
         }
-        data.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes()))).collect()
+        let data = data.into_iter().map(|(key, text)| (key.to_owned(), ByteString(text.into_bytes())));
+        data.chain(self.paths.iter().flat_map(Paths::write)).collect()
     }
 
     /// What an API server is to trust: the certificates of all authorities, PEM.

@@ -1,12 +1,16 @@
 //! DataVolumes: claims that the Containerized Data Importer fills. Garboard makes those that a machine brings along, and
-//! starts nothing on a claim that is still being filled. Pure, but for `observe`.
+//! starts nothing on a claim that is still being filled. Pure, but for `observe` and
+//! `make`.
 //!
 //! The importer is another project's, and a cluster may have none: then a claim of the DataVolume's name takes its place, as
-//! on a bare host. Who may read what a DataVolume is made of, the importer asks of whoever made it; our account may read
-//! nothing, so that no machine clones what is in another namespace.
+//! on a bare host. The importer asks whether the account that makes a DataVolume may read its source, and takes the right to
+//! make pods in a namespace for the right to read its claims. The controller makes pods everywhere, so DataVolumes are made as
+//! another account (`make::make`), which may read nothing: no machine clones what is in another namespace.
 //!
-//! Nobody watches them: a watch of a kind that may not exist is a source of noise. What waits for one asks every [`ASK_AGAIN`].
+//! They are watched where the cluster has them, and what waits for one is looked at when it changes; a claim, which may come
+//! instead of one, is asked for every [`ASK_AGAIN`], and less and less often.
 
+pub(crate) mod make;
 pub(crate) mod observe;
 
 use std::collections::BTreeMap;
@@ -21,7 +25,7 @@ use kube::core::{DynamicObject, ObjectMeta, Status, TypeMeta};
 use kube::discovery::ApiResource;
 use serde_json::{Value, json};
 
-/// Until an importer is asked again how far it is.
+/// Until a claim is asked for again.
 pub const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What is told where DataVolumes cannot be made.
@@ -120,6 +124,12 @@ pub fn of_template(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> Dy
 /// for no answer of Kubernetes' own.
 pub(crate) fn is_absent(status: &Status) -> bool {
     status.code == 404
+}
+
+/// Whether it depends on the claim how far one is.
+fn asks_for_claim(volume: Option<&Value>) -> bool {
+    let phase = volume.map(|volume| volume["status"]["phase"].as_str());
+    matches!(phase, None | Some(Some("WaitForFirstConsumer" | "PendingPopulation")))
 }
 
 /// How far one is; a claim without a DataVolume was filled by somebody else, or is one whose DataVolume was tidied away.

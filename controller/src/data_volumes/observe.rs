@@ -1,53 +1,79 @@
-//! Claims and DataVolumes, asked of the API server.
+//! Claims and DataVolumes, out of their stores.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use garboard_api::DnsSubdomain;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
-use kube::core::DynamicObject;
 use kube::{Api, Client};
+use serde_json::Value;
 
-use super::{Fillings, filling, is_absent, resource};
+use super::{Fillings, asks_for_claim, filling, is_absent};
 use crate::context::{ReconcileError, while_trying};
+use crate::reconcilers::{Leader, Waiter};
+use crate::stores::{DataVolumes, Kept, VolumeClaims};
 
 /// Claims by their name; one that does not exist is not among them.
 pub(crate) type Claims = BTreeMap<String, PersistentVolumeClaim>;
 
-/// The claims of these names.
+/// The claims of these names. One that the store does not have may have been made a moment ago, so it is asked for. Who
+/// looks for one is looked at again when it changes.
 pub(crate) async fn claims(
-    client: &Client,
+    leader: &Leader,
     namespace: &str,
     names: impl Iterator<Item = String>,
+    waiter: &Waiter,
 ) -> Result<Claims, ReconcileError> {
-    let api: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), namespace);
+    let api: Api<Kept<VolumeClaims>> = Api::namespaced(leader.context.client.clone(), namespace);
     let mut found = Claims::new();
     for name in names.filter(|name| may_exist(name)) {
-        if let Some(claim) = api.get_opt(&name).await.map_err(while_trying("get a PersistentVolumeClaim"))? {
-            found.insert(name, claim);
-        }
+        leader.waiting.waits(namespace, &name, waiter.clone());
+        let claim = match leader.claims.named(namespace, &name) {
+            Some(known) => Some(known.read()?),
+            None => {
+                let asked = api.get_opt(&name).await.map_err(while_trying("get a PersistentVolumeClaim"))?;
+                asked.map(|claim| claim.read()).transpose()?
+            }
+        };
+        found.extend(claim.map(|claim| (name, claim)));
     }
     Ok(found)
 }
 
-/// How far the DataVolumes of these names are; `claims` has theirs.
+/// How far the DataVolumes of these names are. A claim is asked for only where it makes a difference. Who waits for one is
+/// looked at again when it changes.
 pub(crate) async fn fillings(
-    client: &Client,
+    leader: &Leader,
     namespace: &str,
-    names: impl Iterator<Item = &str>,
-    claims: &Claims,
+    names: BTreeSet<&str>,
+    waiter: Waiter,
 ) -> Result<Fillings, ReconcileError> {
-    let api: Api<DynamicObject> = Api::namespaced_with(client.clone(), namespace, &resource());
-    let mut found = Fillings::new();
+    let served = leader.data_volumes.borrow().clone();
+    let mut volumes = BTreeMap::new();
     for name in names {
-        let volume = if may_exist(name) { volume(&api, name).await? } else { None };
-        found.insert(name.to_owned(), filling(volume.as_ref().map(|volume| &volume.data), claims.get(name)));
+        leader.waiting.waits(namespace, name, waiter.clone());
+        let volume = match &served {
+            Some(served) => served.named(namespace, name).map(|volume| volume.raw()),
+            None => asked(&leader.context.client, namespace, name).await?,
+        };
+        volumes.insert(name, volume);
     }
-    Ok(found)
+    let asked = volumes.iter().filter(|(_, volume)| asks_for_claim(volume.as_ref()));
+    let asked = asked.map(|(name, _)| (*name).to_owned());
+    let claims = claims(leader, namespace, asked, &waiter).await?;
+    Ok(volumes
+        .into_iter()
+        .map(|(name, volume)| (name.to_owned(), filling(volume.as_ref(), claims.get(name))))
+        .collect())
 }
 
-async fn volume(api: &Api<DynamicObject>, name: &str) -> Result<Option<DynamicObject>, ReconcileError> {
+/// Of the API server: the watch may not have been opened yet since the cluster was given an importer.
+async fn asked(client: &Client, namespace: &str, name: &str) -> Result<Option<Value>, ReconcileError> {
+    if !may_exist(name) {
+        return Ok(None);
+    }
+    let api: Api<Kept<DataVolumes>> = Api::namespaced(client.clone(), namespace);
     match api.get(name).await {
-        Ok(volume) => Ok(Some(volume)),
+        Ok(volume) => Ok(Some(volume.raw())),
         Err(kube::Error::Api(status)) if is_absent(&status) => Ok(None),
         Err(error) => Err(while_trying("get a DataVolume")(error)),
     }

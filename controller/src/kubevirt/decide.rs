@@ -1,5 +1,7 @@
 //! What the status of a KubeVirt object says. Pure.
 
+use std::sync::Arc;
+
 use garboard_api::ClusterConfig;
 use garboard_api::v1::{KubeVirt, KubeVirtCondition, KubeVirtStatus};
 use jiff::Timestamp;
@@ -25,16 +27,36 @@ pub struct Part {
 pub struct World {
     /// The object.
     pub object: KubeVirt,
-    /// Whether its settings are those of the cluster: the oldest object's are.
-    pub counts: bool,
+    /// Why its settings are not those of the cluster, if they are not.
+    pub stray: Option<Stray>,
     /// The controller, unless it runs outside the cluster.
     pub controller: Option<Part>,
     /// The node agents.
     pub nodes: Option<Part>,
     /// What counts in the cluster.
-    pub config: ClusterConfig,
+    pub config: Arc<ClusterConfig>,
     /// When it was looked at.
     pub now: Timestamp,
+}
+
+/// Why the settings of an object do not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stray {
+    /// An older object of the installation's namespace holds them.
+    Younger,
+    /// It is in another namespace than the installation.
+    Elsewhere,
+}
+
+impl Stray {
+    const fn sentence(self) -> &'static str {
+        match self {
+            Self::Younger => "an older KubeVirt object holds the settings of the cluster; delete this one",
+            Self::Elsewhere => {
+                "only a KubeVirt object in the namespace of Garboard holds the settings of the cluster; delete this one"
+            }
+        }
+    }
 }
 
 /// Decides.
@@ -45,8 +67,8 @@ pub fn decide(world: &World) -> KubeVirtStatus {
     let serves = world.controller.is_none_or(|part| part.ready > 0) && world.nodes.is_some_and(|part| part.ready > 0);
     let rolls = parts.iter().any(|(_, part)| part.is_some_and(|part| part.updated < part.wanted));
     let why = missing.join("; ");
-    let conditions = if world.counts {
-        vec![
+    let conditions = match world.stray {
+        None => vec![
             condition(
                 world,
                 "Available",
@@ -61,10 +83,8 @@ pub fn decide(world: &World) -> KubeVirtStatus {
                 if missing.is_empty() { ("", "") } else { ("PartsMissing", &why) },
             ),
             condition(world, "Progressing", rolls, if rolls { ("UpdateInProgress", &why) } else { ("", "") }),
-        ]
-    } else {
-        let why = "an older KubeVirt object holds the settings of the cluster; delete this one";
-        vec![condition(world, "Available", false, ("ExistingDeployment", why))]
+        ],
+        Some(stray) => vec![condition(world, "Available", false, ("ExistingDeployment", stray.sentence()))],
     };
     KubeVirtStatus {
         conditions,
@@ -110,10 +130,10 @@ mod tests {
         let part = |ready| Some(Part { wanted: 2, updated: 2, ready });
         World {
             object: KubeVirt::default(),
-            counts: true,
+            stray: None,
             controller: part(controller),
             nodes: part(nodes),
-            config: ClusterConfig::offline(),
+            config: ClusterConfig::offline().into(),
             now: Timestamp::UNIX_EPOCH,
         }
     }
@@ -134,8 +154,11 @@ mod tests {
 
     #[test]
     fn a_second_object_is_told_so() {
-        let status = decide(&World { counts: false, ..world(2, 2) });
-        assert_eq!(said(&status), "Available=False");
+        for stray in [Stray::Younger, Stray::Elsewhere] {
+            let status = decide(&World { stray: Some(stray), ..world(2, 2) });
+            assert_eq!(said(&status), "Available=False");
+            assert_eq!(status.conditions[0].message.as_deref(), Some(stray.sentence()));
+        }
     }
 
     #[test]

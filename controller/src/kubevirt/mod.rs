@@ -1,4 +1,6 @@
 //! The KubeVirt object's status: how the installation does. Its settings are read elsewhere (`crate::settings`).
+//!
+//! One that cannot be read is kept as it is, and keeps no other from its status: it says so itself (`crate::unreadable`).
 
 pub mod decide;
 mod observe;
@@ -6,7 +8,7 @@ mod observe;
 use std::sync::Arc;
 
 use garboard_api::v1::KubeVirt;
-use garboard_launcher::vm::Chain;
+use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use kube::api::{Patch, PatchParams};
 use kube::runtime::controller::{Action, Controller};
@@ -16,6 +18,8 @@ use kube::{Api, ResourceExt};
 use serde_json::json;
 
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
+use crate::stores::{Installations, Kept};
+use crate::unreadable;
 
 /// Name of the controller's Deployment.
 pub const CONTROLLER: &str = "garboard-controller";
@@ -27,7 +31,7 @@ const PERIOD: std::time::Duration = std::time::Duration::from_secs(60);
 /// Keeps the status of every KubeVirt object until the process ends.
 pub async fn run(context: Context) {
     use futures::StreamExt;
-    let objects: Api<KubeVirt> = Api::all(context.client.clone());
+    let objects: Api<Kept<Installations>> = Api::all(context.client.clone());
     let deployments: Api<Deployment> = Api::namespaced(context.client.clone(), &context.namespace);
     let agents: Api<DaemonSet> = Api::namespaced(context.client.clone(), &context.namespace);
     let controller = Controller::new(objects, watcher::Config::default());
@@ -42,7 +46,22 @@ pub async fn run(context: Context) {
         .await;
 }
 
-async fn reconcile(object: Arc<KubeVirt>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let mut object = match kept.read() {
+        Ok(object) => object,
+        Err(problem) => {
+            let (namespace, name) = kept.key();
+            tracing::warn!(namespace, name, %problem, "the status of a KubeVirt object is not written");
+            unreadable::say(&context, &kept, &problem).await;
+            return Ok(Action::requeue(PERIOD));
+        }
+    };
+    if let Some(status) = &mut object.status
+        && status.conditions.iter().any(|each| unreadable::is_ours(each.reason.as_ref()))
+    {
+        unreadable::take_back(&context, &kept).await?;
+        status.conditions.retain(|each| !unreadable::is_ours(each.reason.as_ref()));
+    }
     let world = observe::observe(&context, &object).await?;
     let status = decide::decide(&world);
     if object.status.as_ref() != Some(&status) {
@@ -59,7 +78,7 @@ async fn reconcile(object: Arc<KubeVirt>, context: Arc<Context>) -> Result<Actio
     Ok(Action::requeue(PERIOD))
 }
 
-fn failed(_: Arc<KubeVirt>, error: &ReconcileError, _: Arc<Context>) -> Action {
-    tracing::warn!(error = %Chain(error), "a KubeVirt object is looked at again");
+fn failed(_: Arc<Kept<Installations>>, error: &ReconcileError, _: Arc<Context>) -> Action {
+    tracing::warn!(error = %ErrorChain(error), "a KubeVirt object is looked at again");
     Action::requeue(error.pause())
 }

@@ -4,7 +4,7 @@ use garboard_api::v1::KubeVirt;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use kube::Api;
 
-use super::decide::{Part, World};
+use super::decide::{Part, Stray, World};
 use super::{CONTROLLER, NODES};
 use crate::context::{Context, ReconcileError, while_trying};
 
@@ -17,7 +17,11 @@ pub(super) async fn observe(context: &Context, object: &KubeVirt) -> Result<Worl
     let uid = |object: &KubeVirt| object.metadata.uid.clone();
     Ok(World {
         object: object.clone(),
-        counts: settings.object.as_ref().is_none_or(|counting| uid(counting) == uid(object)),
+        stray: if object.metadata.namespace.as_deref() == Some(context.namespace.as_str()) {
+            settings.object.as_ref().filter(|counting| uid(counting) != uid(object)).map(|_| Stray::Younger)
+        } else {
+            Some(Stray::Elsewhere)
+        },
         controller: controller.and_then(|deployment| deployment.status).map(|status| Part {
             wanted: status.replicas.unwrap_or(0),
             updated: status.updated_replicas.unwrap_or(0),

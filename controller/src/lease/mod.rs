@@ -7,7 +7,7 @@ pub mod decide;
 
 use std::time::{Duration, Instant};
 
-use garboard_launcher::vm::Chain;
+use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use kube::Api;
@@ -63,7 +63,7 @@ impl Candidate {
             match tokio::time::timeout(rest, self.attempt()).await {
                 Ok(Ok(true)) => renewed = asked,
                 Ok(Ok(false)) => break,
-                Ok(Err(error)) => tracing::warn!(error = %Chain(&error), "the lease is not renewed yet"),
+                Ok(Err(error)) => tracing::warn!(error = %ErrorChain(&error), "the lease is not renewed yet"),
                 Err(_) => tracing::warn!("the API server does not answer; the lease is not renewed"),
             }
         }
@@ -86,7 +86,7 @@ impl Candidate {
         match self.attempt().await {
             Ok(held) => held,
             Err(error) => {
-                tracing::warn!(error = %Chain(&error), "the lease is looked at again");
+                tracing::warn!(error = %ErrorChain(&error), "the lease is looked at again");
                 false
             }
         }

@@ -4,15 +4,13 @@ use std::collections::BTreeMap;
 
 use garboard_api::Quantity;
 use garboard_api::v1::PersistentVolumeClaimInfo;
-use garboard_launcher::report::claims::Claims;
+use garboard_cluster::report::claims::Claims;
 use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Amount;
 
 use super::PodInput;
 use super::volumes::{FILESYSTEM_OVERHEAD_PERMILLE, is_block};
-
-/// `true` on a claim whose blocks the Containerized Data Importer allocated.
-const PREALLOCATED: &str = "cdi.kubevirt.io/storage.preallocation";
+use crate::stores::PREALLOCATED;
 
 /// Of every claim that the instance names.
 pub(super) fn of(input: &PodInput<'_>) -> Claims {

@@ -2,15 +2,18 @@
 
 use std::collections::BTreeMap;
 
-use garboard_launcher::plan::Resources;
-use garboard_protocol::pod::{RUN_DIRECTORY, SHARED_DIRECTORY};
+use garboard_api::Quantity as Amount;
+use garboard_api::metadata::OWN_DEVICES;
+use garboard_plan::Resources;
+use garboard_protocol::pod::{INIT_DIRECTORY, LOGS_BYTES};
+use garboard_protocol::probe::LAUNCHER;
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, ContainerPort, ResourceRequirements, SecurityContext, VolumeMount,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::volumes::{Mounted, RUN};
-use super::{PodInput, is_emulated, probes};
+use super::volumes::{INIT, Mounted};
+use super::{PodInput, probes};
 
 /// The sidecar: supervisor, and the probe of QEMU that runs once. Measured in its control group (docs/benchmarks.md): 2 MiB
 /// of its own and the kernel's; the rest is its programs and the seeds it makes.
@@ -18,6 +21,9 @@ const SIDECAR: Share = Share { memory: "8Mi", cpu: "10m", bound_memory: "64Mi", 
 /// The device whose allocation brings the agent's directory.
 const TUN: &str = "devices.kubevirt.io/tun";
 const KVM: &str = "devices.kubevirt.io/kvm";
+const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
+/// Resources that follow from the plan.
+const PLANNED: [&str; 3] = ["cpu", "memory", EPHEMERAL_STORAGE];
 /// Where PID 1 writes the end for `kubectl describe pod`.
 const TERMINATION_LOG: &str = "/dev/termination-log";
 
@@ -61,7 +67,7 @@ pub(super) fn launcher(input: &PodInput<'_>, machine: &Resources, mounted: &Moun
     }
     Container {
         name: "launcher".to_owned(),
-        command: Some(vec!["/usr/bin/garboard-launcher".to_owned(), "--pod".to_owned()]),
+        command: Some(vec![LAUNCHER.to_owned(), "--pod".to_owned()]),
         restart_policy: Some("Always".to_owned()),
         resources: Some(resources),
         volume_mounts: Some(mounted.mounts.clone()),
@@ -73,13 +79,14 @@ pub(super) fn launcher(input: &PodInput<'_>, machine: &Resources, mounted: &Moun
 /// PID 1 and QEMU.
 pub(super) fn compute(input: &PodInput<'_>, machine: &Resources) -> Container {
     let spec = &input.vmi.spec;
-    let shared = VolumeMount { name: RUN.to_owned(), mount_path: RUN_DIRECTORY.to_owned(), ..VolumeMount::default() };
-    let command = ["/usr/bin/garboard-init", SHARED_DIRECTORY, "--termination-log", TERMINATION_LOG];
+    // The supervisor's own directory is not for QEMU: who is that container is not the machine.
+    let init = VolumeMount { name: INIT.to_owned(), mount_path: INIT_DIRECTORY.to_owned(), ..VolumeMount::default() };
+    let command = ["/usr/bin/garboard-init", INIT_DIRECTORY, "--termination-log", TERMINATION_LOG];
     Container {
         name: "compute".to_owned(),
         command: Some(command.map(str::to_owned).to_vec()),
         resources: Some(compute_resources(input, machine)),
-        volume_mounts: Some(vec![shared]),
+        volume_mounts: Some(vec![init]),
         ports: Some(ports(input)).filter(|ports| !ports.is_empty()),
         liveness_probe: spec.liveness_probe.as_ref().map(probes::of),
         readiness_probe: spec.readiness_probe.as_ref().map(probes::of),
@@ -89,28 +96,56 @@ pub(super) fn compute(input: &PodInput<'_>, machine: &Resources) -> Container {
 }
 
 fn compute_resources(input: &PodInput<'_>, machine: &Resources) -> ResourceRequirements {
+    let (storage_request, storage_limit) = ephemeral_storage(input);
     let requests: BTreeMap<_, _> = [
-        ("ephemeral-storage", "50M".to_owned()),
+        (EPHEMERAL_STORAGE, storage_request.to_string()),
         ("memory", machine.memory_request_bytes.to_string()),
         ("cpu", format!("{}m", machine.cpu_request_millis)),
     ]
     .into();
     let mut limits = BTreeMap::new();
+    if let Some(bytes) = storage_limit {
+        limits.insert(EPHEMERAL_STORAGE, bytes.to_string());
+    }
     if let Some(bytes) = machine.memory_limit_bytes {
         limits.insert("memory", bytes.to_string());
     }
     if let Some(millis) = machine.cpu_limit_millis {
         limits.insert("cpu", format!("{millis}m"));
     }
-    if !is_emulated(input.config) {
+    if !input.is_emulated() {
         limits.insert(KVM, "1".to_owned());
     }
     let pages = hugepages(input, machine);
-    let quantities = |amounts: BTreeMap<&str, String>| {
+    let written = input.vmi.spec.domain.resources.clone().unwrap_or_default();
+    let quantities = |others: BTreeMap<String, Amount>, amounts: BTreeMap<&str, String>| {
         let own = amounts.into_iter().map(|(name, amount)| (name.to_owned(), amount));
-        Some(own.chain(pages.clone()).map(|(name, amount)| (name, Quantity(amount))).collect())
+        let all = counted_elsewhere(others).chain(own).chain(pages.clone());
+        Some(all.map(|(name, amount)| (name, Quantity(amount))).collect())
     };
-    ResourceRequirements { requests: quantities(requests), limits: quantities(limits), claims: None }
+    ResourceRequirements {
+        requests: quantities(written.requests, requests),
+        limits: quantities(written.limits, limits),
+        claims: None,
+    }
+}
+
+/// Resources of which the plan knows nothing (devices of other plugins, huge pages written by hand): the scheduler counts
+/// them, as they were written. Garboard's own devices are not given by name: they carry rights.
+fn counted_elsewhere(amounts: BTreeMap<String, Amount>) -> impl Iterator<Item = (String, String)> {
+    let is_planned = |name: &str| PLANNED.contains(&name) || name.starts_with(OWN_DEVICES);
+    amounts.into_iter().filter(move |(name, _)| !is_planned(name)).map(|(name, amount)| (name, amount.to_string()))
+}
+
+/// Request and limit of what the pod keeps on the node's own disk, bytes. What the manifest says is for the guest's disks;
+/// beside it there are logs. A manifest that says nothing has no limit of its own: a LimitRange of the namespace may give one.
+fn ephemeral_storage(input: &PodInput<'_>) -> (u64, Option<u64>) {
+    let written = |amounts: &BTreeMap<String, Amount>| amounts.get(EPHEMERAL_STORAGE).and_then(Amount::to_bytes);
+    let resources = input.vmi.spec.domain.resources.as_ref();
+    let (asked, limit) =
+        (resources.and_then(|all| written(&all.requests)), resources.and_then(|all| written(&all.limits)));
+    let with_logs = |bytes: u64| bytes.saturating_add(LOGS_BYTES);
+    (with_logs(asked.or(limit).unwrap_or(0)), limit.map(with_logs))
 }
 
 /// Huge pages are a resource of their own, which Kubernetes wants asked for and limited alike.

@@ -6,10 +6,10 @@
 //!         └── socket in an emptyDir in memory ──► `launcher`: a descriptor
 //! ```
 
-use garboard_launcher::plan::Resources;
-use garboard_launcher::supervisor::{KERNEL_BOOT_PREFIX, KERNEL_BOOT_VOLUME};
+use garboard_plan::Resources;
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::pod::{HELPER_DIRECTORY, HELPER_PROGRAM, HELPER_SOCKETS};
+use garboard_protocol::volumes::{KERNEL_BOOT_PREFIX, KERNEL_BOOT_VOLUME};
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, Volume, VolumeMount};
 
 use super::PodInput;

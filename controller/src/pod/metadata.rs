@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use garboard_api::VirtualMachineInstance;
 use garboard_api::metadata::label;
-use garboard_launcher::plan::Resources;
-use garboard_launcher::plumbing::BRIDGE;
+use garboard_plan::Resources;
+use garboard_protocol::agent::BRIDGE;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::{PodInput, claims, name};
@@ -56,10 +56,11 @@ fn annotations(input: &PodInput<'_>, name: &str, resources: &Resources, order: S
     ];
     let vmi = input.vmi;
     let mut all = vmi.metadata.annotations.clone().unwrap_or_default();
-    all.retain(|key, _| !key.starts_with("kubectl.kubernetes.io/"));
+    // What a pod says under our own domain, supervisor and agent take for the controller's word.
+    all.retain(|key, _| !["kubectl.kubernetes.io/", "garboard.dev/"].iter().any(|domain| key.starts_with(domain)));
     all.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));
     let claims = serde_json::to_string(&claims::of(input)).ok().filter(|text| text != "{}");
-    all.extend(claims.map(|claims| (garboard_launcher::report::claims::ANNOTATION.to_owned(), claims)));
+    all.extend(claims.map(|claims| (garboard_cluster::report::claims::ANNOTATION.to_owned(), claims)));
     if has_masquerade(vmi) {
         // Istio leaves alone what comes from the guest's side of the bridge unless it is told of it.
         for key in ["istio.io/reroute-virtual-interfaces", "traffic.sidecar.istio.io/kubevirtInterfaces"] {

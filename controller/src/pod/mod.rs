@@ -3,7 +3,7 @@
 //! ```text
 //!   init containers of container disks, where the cluster has no image volumes     (`helpers`)
 //!   init container `launcher` (restartPolicy Always)   every volume, the order, the agent's directory by its device
-//!   container `compute`                                the shared directory and /dev/kvm, nothing else
+//!   container `compute`                                what PID 1 shares, and /dev/kvm, nothing else
 //! ```
 //!
 //! The last two run the launcher image as user 107 without capabilities, on a read-only root: the pod passes Pod Security
@@ -22,11 +22,14 @@ pub mod state;
 mod volumes;
 
 use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-use garboard_api::{ClusterConfig, VirtualMachineInstance};
-use garboard_launcher::plan::{PlanError, PlanOptions, Resources, Shares, plan};
-use garboard_launcher::report::condition::UNPAUSED;
-use garboard_machine::facts::{HostFacts, HugepagePool, KvmState};
+use garboard_api::fields::{self, Setting};
+use garboard_api::validate::review;
+use garboard_api::{ClusterConfig, Fault, VirtualMachineInstance};
+use garboard_cluster::report::condition::UNPAUSED;
+use garboard_machine::facts::{HostFacts, HugepagePool};
+use garboard_plan::{AcceleratorChoice, PlanError, PlanOptions, Resources, Shares, plan};
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, Pod, PodReadinessGate, PodSecurityContext, PodSpec, SeccompProfile,
 };
@@ -63,6 +66,13 @@ pub struct PodInput<'a> {
     pub config: &'a ClusterConfig,
 }
 
+impl PodInput<'_> {
+    /// Whether the guest runs under TCG, so that the pod needs no `/dev/kvm`.
+    pub(crate) fn is_emulated(&self) -> bool {
+        garboard_api::accelerator::is_emulated(self.vmi, self.config)
+    }
+}
+
 /// Why no pod can be made.
 #[derive(Debug, thiserror::Error)]
 pub enum PodRefusal {
@@ -73,7 +83,9 @@ pub enum PodRefusal {
         claim: String,
     },
     /// The claim of an earlier machine of this name, which goes.
-    #[error("the PersistentVolumeClaim {claim} is another machine's and about to go; this one waits for it")]
+    #[error(
+        "the PersistentVolumeClaim {claim} belongs to an earlier machine and is being deleted; this machine starts when it is gone"
+    )]
     ClaimLeaves {
         /// Its name.
         claim: String,
@@ -89,22 +101,22 @@ pub enum PodRefusal {
     /// What a launcher would refuse as well.
     #[error("{0}")]
     Plan(#[from] PlanError),
-    /// A field that is not realised in a cluster yet.
-    #[error("{field} is not realised in a cluster yet; leave it out")]
-    NotRealised {
-        /// Its path.
-        field: String,
-    },
+    /// A field that cannot be honoured in a cluster.
+    #[error("{0}")]
+    NotRealised(Fault),
     /// A field that makes no sense.
-    #[error("{field} is not what it should be; {instead}")]
+    #[error("{field} is not valid; {instead}")]
     Invalid {
         /// Its path.
         field: String,
         /// What to do about it.
         instead: &'static str,
     },
+    /// A field that the cluster does not admit, or no longer: a gate was closed since.
+    #[error("{0}")]
+    NotAdmitted(Fault),
     /// The order could not be written down.
-    #[error("the pod's order could not be rendered")]
+    #[error("the order for the launcher could not be written as JSON")]
     Order(#[source] serde_json::Error),
 }
 
@@ -118,7 +130,9 @@ impl PodRefusal {
             Self::DataVolume { filling: Filling::Failed(_), .. } => "FailedDataVolumeImport",
             Self::DataVolume { .. } => "NotAllDVsReady",
             Self::ClaimLeaves { .. } => "BackendStorageNotReady",
-            Self::Plan(_) | Self::NotRealised { .. } | Self::Invalid { .. } | Self::Order(_) => "FailedCreate",
+            Self::Plan(_) | Self::NotRealised(_) | Self::Invalid { .. } | Self::NotAdmitted(_) | Self::Order(_) => {
+                "FailedCreate"
+            }
         }
     }
 
@@ -150,11 +164,15 @@ fn grace_seconds(vmi: &VirtualMachineInstance) -> i64 {
 /// # Errors
 /// [`PodRefusal`], which is for the condition `Synchronized`.
 pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
-    if let Some(field) = unrealised(input.vmi) {
-        return Err(PodRefusal::NotRealised { field });
+    // Admission refuses it first, but there are clusters whose webhooks are switched off.
+    if let Some(fault) = fields::refused(&input.vmi.spec, Setting::Cluster).into_iter().next() {
+        return Err(PodRefusal::NotRealised(fault));
+    }
+    if let Some(fault) = judged_again(input).map_err(PodRefusal::Order)? {
+        return Err(PodRefusal::NotAdmitted(fault));
     }
     let resources = resources(input)?;
-    let mounted = volumes::of(input)?;
+    let mounted = volumes::of(input, &resources)?;
     let spec = &input.vmi.spec;
     let order = order::render(input, &mounted).map_err(PodRefusal::Order)?;
     let mut init_containers = helpers::containers(input, &resources, &mounted);
@@ -174,7 +192,7 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
             automount_service_account_token: Some(false),
             enable_service_links: Some(false),
             node_selector: Some(nodes::selector(input)),
-            affinity: spec.affinity.clone(),
+            affinity: nodes::affinity(spec),
             tolerations: Some(spec.tolerations.clone()).filter(|all| !all.is_empty()),
             topology_spread_constraints: Some(spec.topology_spread_constraints.clone()).filter(|all| !all.is_empty()),
             scheduler_name: spec.scheduler_name.clone(),
@@ -190,42 +208,38 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
     })
 }
 
-/// The first field that this pod would not honour. Admission lets some of these pass, which a bare host honours, and there
-/// are clusters whose webhooks somebody has switched off.
-fn unrealised(vmi: &VirtualMachineInstance) -> Option<String> {
-    vmi.spec.access_credentials.iter().enumerate().find_map(|(index, credential)| {
-        let by_agent =
-            |method: &str| format!("spec.accessCredentials[{index}].{method}.propagationMethod.qemuGuestAgent");
-        let keys =
-            credential.ssh_public_key.as_ref().and_then(|keys| keys.propagation_method.qemu_guest_agent.as_ref());
-        let password = credential.user_password.as_ref();
-        keys.map(|_| by_agent("sshPublicKey")).or_else(|| password.map(|_| by_agent("userPassword")))
-    })
+/// What admission has against the specification by the settings of now. Time has passed since it was admitted, in which gates
+/// may have been closed, and an instance may have been stored while no webhook was asked. Its metadata are left: labels of ours
+/// may be there by now.
+fn judged_again(input: &PodInput<'_>) -> Result<Option<Fault>, serde_json::Error> {
+    let written = serde_json::to_value(VirtualMachineInstance { status: None, ..input.vmi.clone() })?;
+    let mut faults = review(&written, input.config).faults.into_iter();
+    Ok(faults.find(|fault| fault.path.as_str().starts_with("spec")))
 }
 
-/// The resources that the plan decides; the host is the reference, because only the manifest counts here, and it has
-/// whatever pages a guest may want: which node has them is for the scheduler.
+/// The host that a pod's resources are planned for: the reference, because only the manifest counts here, with whatever pages
+/// a guest may want: which node has them is for the scheduler.
+static HOST: LazyLock<HostFacts> = LazyLock::new(|| HostFacts {
+    hugepages: [2 << 20, 1 << 30]
+        .map(|page_bytes| HugepagePool { page_bytes, total: u64::MAX, free: u64::MAX })
+        .to_vec(),
+    ..HostFacts::reference()
+});
+
+/// The resources that the plan decides.
 fn resources(input: &PodInput<'_>) -> Result<Resources, PodRefusal> {
-    let mut facts = HostFacts::reference();
-    facts.kvm = if is_emulated(input.config) { KvmState::Missing } else { KvmState::Native };
-    facts.hugepages =
-        [2 << 20, 1 << 30].map(|page_bytes| HugepagePool { page_bytes, total: u64::MAX, free: u64::MAX }).to_vec();
+    let accelerator = if input.is_emulated() { AcceleratorChoice::Tcg } else { AcceleratorChoice::Kvm };
     let shares = Shares {
         cpu_allocation_ratio: input.config.cpu_allocation_ratio,
         memory_overcommit_percent: input.config.memory_overcommit_percent,
         overhead_permille: input.config.overhead_permille,
     };
-    Ok(plan(input.vmi, &facts, &PlanOptions { shares, ..PlanOptions::default() }, None)?.resources)
+    Ok(plan(input.vmi, &HOST, &PlanOptions { accelerator, shares, ..PlanOptions::default() }, None)?.resources)
 }
 
 /// A text that says something; an empty one is none.
 fn filled(text: &Option<String>) -> Option<String> {
     text.clone().filter(|text| !text.is_empty())
-}
-
-/// Whether vCPUs are interpreted (`useEmulation`).
-pub(crate) fn is_emulated(config: &ClusterConfig) -> bool {
-    config.emulation == garboard_api::cluster::Emulation::Permitted
 }
 
 fn security() -> PodSecurityContext {

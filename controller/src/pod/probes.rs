@@ -4,8 +4,8 @@
 //! `compute` that asks the supervisor (`garboard-launcher --probe`).
 
 use garboard_api::v1::Probe as VmiProbe;
-use garboard_launcher::probe;
 use garboard_protocol::control::GuestQuestion;
+use garboard_protocol::probe;
 use k8s_openapi::api::core::v1::{ExecAction, Probe};
 
 /// What a machine is given to begin with, beside what its manifest says, seconds (KubeVirt's).

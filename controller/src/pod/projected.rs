@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use garboard_api::VirtualMachineInstance;
 use garboard_api::v1::{ConfigMapVolumeSource, SecretVolumeSource, SysprepSource, Volume as VmiVolume};
-use garboard_launcher::supervisor::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
 use garboard_protocol::pod::{NETWORK_DATA_DIRECTORY, SSH_KEYS_DIRECTORY};
+use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::core::v1::Volume;
 

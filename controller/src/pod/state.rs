@@ -97,6 +97,6 @@ impl Mounted {
         let source = PersistentVolumeClaimVolumeSource { claim_name: name, read_only: None };
         let volume = Volume { name: NAME.to_owned(), persistent_volume_claim: Some(source), ..Volume::default() };
         self.mount(volume, STATE_DIRECTORY, Writable::Yes);
-        self.place(garboard_launcher::supervisor::FIRMWARE_VARS_VOLUME, STATE_DIRECTORY);
+        self.place(garboard_protocol::volumes::FIRMWARE_VARS_VOLUME, STATE_DIRECTORY);
     }
 }

@@ -67,6 +67,18 @@ fn place(pod: &Pod, name: &str) -> Value {
 }
 
 #[test]
+fn qemu_is_not_where_the_supervisor_keeps_its_files() {
+    let pod = made(&json!([]), &json!({}));
+    let places = |name: &str| -> Vec<String> {
+        container(&pod, name).volume_mounts.iter().flatten().map(|mount| mount.mount_path.clone()).collect()
+    };
+    assert_eq!(places("compute"), ["/run/garboard/init"]);
+    assert_eq!(places("launcher")[..2], ["/run/garboard", "/run/garboard/init"]);
+    let command = container(&pod, "compute").command.clone().unwrap();
+    assert_eq!(command[..2], ["/usr/bin/garboard-init", "/run/garboard/init"]);
+}
+
+#[test]
 fn a_container_disk_is_an_image_volume_where_there_are_any() {
     let disk = json!([{ "name": "root", "containerDisk": { "image": "guest:1" } }]);
     let pod = made(&disk, &json!({}));
@@ -150,16 +162,16 @@ fn files_come_from_where_the_manifest_says() {
 
 #[test]
 fn a_disk_of_the_node_is_the_file_or_its_directory() {
-    let disk = |kind: &str| {
+    let disk = |kind: &str, capacity: Option<&str>| {
         json!([{ "name": "host", "hostDisk": {
-        "path": "/data/vms/disk.raw", "type": kind, "capacity": "1Gi" } }])
+        "path": "/data/vms/disk.raw", "type": kind, "capacity": capacity } }])
     };
-    let pod = made(&disk("Disk"), &json!({}));
+    let pod = made(&disk("Disk", None), &json!({}));
     let (volume_of_file, path) = volume(&pod, "host");
     assert_eq!(volume_of_file["hostPath"], json!({ "path": "/data/vms/disk.raw", "type": "File" }));
     assert_eq!(place(&pod, "host"), json!({ "place": "file", "path": path }));
     assert!(order(&pod).images.is_empty());
-    let pod = made(&disk("DiskOrCreate"), &json!({}));
+    let pod = made(&disk("DiskOrCreate", Some("1Gi")), &json!({}));
     let (directory, path) = volume(&pod, "host");
     assert_eq!(directory["hostPath"], json!({ "path": "/data/vms", "type": "DirectoryOrCreate" }));
     assert_eq!(place(&pod, "host"), json!({ "place": "directory", "path": path }));
@@ -186,7 +198,7 @@ fn credentials_by_the_agent_are_refused_by_their_path() {
         "source": { "secret": { "secretName": "s" } }, "propagationMethod": { "qemuGuestAgent": {} } } });
     let refusal = made_with(&ClusterConfig::offline(), &json!([]), &json!({ "accessCredentials": [password] }));
     let text = refusal.unwrap_err().to_string();
-    assert!(text.starts_with("spec.accessCredentials[0].userPassword.propagationMethod.qemuGuestAgent"), "{text}");
+    assert!(text.starts_with("spec.accessCredentials[0].userPassword: "), "{text}");
 }
 
 #[test]
@@ -228,6 +240,38 @@ fn a_guaranteed_machine_is_a_guaranteed_pod() {
 }
 
 #[test]
+fn what_a_guest_can_write_is_bounded_and_counted() {
+    let disks = json!([
+        { "name": "root", "containerDisk": { "image": "guest:1" } },
+        { "name": "more", "emptyDisk": { "capacity": "8Gi" } }
+    ]);
+    let devices = json!({ "disks": [
+        { "name": "root", "disk": { "bus": "virtio" } }, { "name": "more", "disk": { "bus": "virtio" } }
+    ] });
+    let bytes = |text: &str| text.parse::<garboard_api::Quantity>().unwrap().to_bytes().unwrap();
+    let amounts = |resources: serde_json::Value| {
+        let pod = made(&disks, &json!({ "domain": { "devices": devices, "resources": resources } }));
+        let resources = container(&pod, "compute").resources.clone().unwrap();
+        let of = |amounts: &Option<BTreeMap<String, k8s_openapi::apimachinery::pkg::api::resource::Quantity>>| {
+            amounts.as_ref()?.get("ephemeral-storage").map(|amount| bytes(&amount.0))
+        };
+        let size = volume(&pod, "garboard-scratch").0["emptyDir"]["sizeLimit"].as_str().map(bytes).unwrap();
+        (of(&resources.requests), of(&resources.limits), size)
+    };
+    let (request, limit, size) = amounts(json!({}));
+    assert_eq!((request, limit), (Some(50_000_000), None), "a LimitRange may say");
+    assert!(size > 136 << 30, "{size}");
+    let (request, limit, size) = amounts(json!({ "requests": { "ephemeral-storage": "2Gi" },
+        "limits": { "ephemeral-storage": "16Gi" } }));
+    assert_eq!((request, limit), (Some((2 << 30) + 50_000_000), Some((16 << 30) + 50_000_000)));
+    assert!(size < 25 << 30, "{size}");
+    for name in ["garboard-run", "garboard-init"] {
+        let volume = volume(&made(&disks, &json!({})), name).0;
+        assert!(volume["emptyDir"]["sizeLimit"].is_string(), "{volume}");
+    }
+}
+
+#[test]
 fn huge_pages_are_asked_for_as_such() {
     let pages = json!({ "domain": { "memory": { "guest": "128Mi", "hugepages": { "pageSize": "2Mi" } } } });
     let pod = made(&json!([]), &pages);
@@ -243,7 +287,7 @@ fn variables_of_the_firmware_are_in_a_claim_of_their_own() {
     let pod = made(&json!([]), &efi);
     let (claim, path) = volume(&pod, "garboard-state");
     assert_eq!(claim["persistentVolumeClaim"]["claimName"], "persistent-state-for-vm");
-    let place = &order(&pod).volumes.places[garboard_launcher::supervisor::FIRMWARE_VARS_VOLUME];
+    let place = &order(&pod).volumes.places[garboard_protocol::volumes::FIRMWARE_VARS_VOLUME];
     assert_eq!(*place, garboard_protocol::agent::VolumePlace::Directory { path });
 }
 
@@ -266,4 +310,90 @@ fn what_an_earlier_start_decided_reaches_the_launcher() {
     let image = LauncherImage { reference: "launcher".to_owned(), pull_policy: "Never".to_owned() };
     let input = PodInput { vmi: &vmi, claims: &BTreeMap::new(), launcher_image: &image, config: &config };
     assert_eq!(order(&launcher_pod(&input).unwrap()).stored, Some(stored));
+}
+
+#[test]
+fn what_kubectl_remembers_of_a_manifest_is_not_told_twice() {
+    let mut vmi = instance(&json!([]), &json!({}));
+    let annotations = [("kubectl.kubernetes.io/last-applied-configuration", "MANIFEST"), ("kept", "1")];
+    vmi.metadata.annotations = Some(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
+    let image = LauncherImage { reference: "launcher".to_owned(), pull_policy: "Never".to_owned() };
+    let config = ClusterConfig::offline();
+    let input = PodInput { vmi: &vmi, claims: &BTreeMap::new(), launcher_image: &image, config: &config };
+    let pod = launcher_pod(&input).unwrap();
+    assert!(!serde_json::to_string(&pod).unwrap().contains("MANIFEST"));
+    assert_eq!(order(&pod).vmi["metadata"]["annotations"]["kept"], "1");
+}
+
+#[test]
+fn annotations_of_our_domain_on_a_pod_are_the_controllers_own() {
+    let mut vmi = instance(&json!([]), &json!({}));
+    let annotations = ["garboard.dev/claims", "garboard.dev/x", "garboard.dev/accelerator", "kept"];
+    vmi.metadata.annotations = Some(annotations.map(|key| (key.to_owned(), "theirs".to_owned())).into());
+    let image = LauncherImage { reference: "launcher".to_owned(), pull_policy: "Never".to_owned() };
+    let config = ClusterConfig::offline();
+    let input = PodInput { vmi: &vmi, claims: &BTreeMap::new(), launcher_image: &image, config: &config };
+    let pod = launcher_pod(&input).unwrap();
+    let on_the_pod = pod.metadata.annotations.as_ref().unwrap();
+    let theirs: Vec<_> = on_the_pod.iter().filter(|(_, value)| *value == "theirs").map(|(key, _)| key).collect();
+    assert_eq!(theirs, ["kept"]);
+    // The supervisor reads what executes the guest's instructions in the instance of its order.
+    assert_eq!(order(&pod).vmi["metadata"]["annotations"]["garboard.dev/accelerator"], "theirs");
+}
+
+#[test]
+fn a_gate_that_was_closed_after_admission_is_closed_for_the_pod() {
+    let disk = json!([{"name": "d", "hostDisk": {"path": "/data/disk.img", "type": "Disk"}}]);
+    assert!(made_with(&ClusterConfig::offline(), &disk, &json!({})).is_ok());
+    let refusal = made_with(&ClusterConfig::offline().without(Gate::HostDisk), &disk, &json!({})).unwrap_err();
+    assert!(matches!(refusal, PodRefusal::NotAdmitted(_)), "{refusal}");
+    assert!(refusal.to_string().starts_with("spec.volumes[0]"), "{refusal}");
+    assert_eq!(refusal.reason(), "FailedCreate");
+}
+
+#[test]
+fn resources_of_others_are_asked_for_as_they_are_written() {
+    let asked = json!({ "domain": { "resources": {
+        "requests": { "memory": "256Mi", "example.com/fpga": "2", "hugepages-2Mi": "64Mi" },
+        "limits": { "example.com/fpga": "2" },
+    } } });
+    let pod = made(&json!([]), &asked);
+    let resources = container(&pod, "compute").resources.clone().unwrap();
+    let (requests, limits) = (resources.requests.unwrap(), resources.limits.unwrap());
+    assert_eq!(requests["example.com/fpga"].0, "2");
+    assert_eq!(requests["hugepages-2Mi"].0, "64Mi");
+    assert_eq!(limits["example.com/fpga"].0, "2");
+    let device = json!({ "domain": { "resources": { "requests": { "devices.kubevirt.io/tun": "1" } } } });
+    let refusal = made_with(&ClusterConfig::offline(), &json!([]), &device).unwrap_err().to_string();
+    assert!(refusal.contains("devices.kubevirt.io/tun"), "the agent's device is not for QEMU: {refusal}");
+    assert_ne!(requests["memory"].0, "256Mi", "the plan adds what QEMU needs");
+}
+
+#[test]
+fn a_forbidden_feature_keeps_the_pod_off_nodes_that_have_it() {
+    let cpu = json!({ "features": [{ "name": "vmx", "policy": "forbid" }, { "name": "svm", "policy": "disable" }] });
+    let terms = |pod: &Pod| {
+        let affinity = spec(pod).affinity.clone().unwrap();
+        let required = affinity.node_affinity.unwrap().required_during_scheduling_ignored_during_execution.unwrap();
+        serde_json::to_value(required.node_selector_terms).unwrap()
+    };
+    let absent = json!({ "key": "cpu-feature.node.kubevirt.io/vmx", "operator": "DoesNotExist" });
+    let pod = made(&json!([]), &json!({ "domain": { "cpu": cpu } }));
+    assert_eq!(terms(&pod), json!([{ "matchExpressions": [absent] }]));
+    let written = json!({ "key": "zone", "operator": "In", "values": ["a"] });
+    let affinity = json!({ "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution":
+        { "nodeSelectorTerms": [{ "matchExpressions": [written] }, {}] } } });
+    let pod = made(&json!([]), &json!({ "domain": { "cpu": cpu }, "affinity": affinity }));
+    assert_eq!(terms(&pod), json!([{ "matchExpressions": [written, absent] }, { "matchExpressions": [absent] }]));
+}
+
+#[test]
+fn passt_has_no_pod_to_run_in() {
+    let network = json!({
+        "domain": { "devices": { "interfaces": [{ "name": "default", "passtBinding": {} }] } },
+        "networks": [{ "name": "default", "pod": {} }],
+    });
+    let refusal = made_with(&ClusterConfig::offline(), &json!([]), &network).unwrap_err().to_string();
+    assert!(refusal.starts_with("spec.domain.devices.interfaces[0].passtBinding: "), "{refusal}");
+    assert!(refusal.ends_with("write `masquerade: {}`"), "{refusal}");
 }

@@ -5,19 +5,25 @@ use std::collections::BTreeSet;
 use garboard_api::cluster::Gate;
 use garboard_api::v1::Volume as VmiVolume;
 use garboard_api::{Quantity, VirtualMachineInstance};
-use garboard_launcher::supervisor::KERNEL_BOOT_VOLUME;
+use garboard_plan::Resources;
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::pod::{self, DISK_IMAGE, DiskImage};
+use garboard_protocol::volumes::KERNEL_BOOT_VOLUME;
 use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, ImageVolumeSource, LocalObjectReference,
-    ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, Volume, VolumeDevice, VolumeMount,
+    ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, ResourceFieldSelector, Volume,
+    VolumeDevice, VolumeMount,
 };
+
+use k8s_openapi::apimachinery::pkg::api::resource as quantity;
 
 use super::helpers::Opened;
 use super::{PodInput, PodRefusal, projected};
 
-/// Name of the volume with the shared directory.
-pub(super) const RUN: &str = "garboard-run";
+/// Name of the volume with the machine's directory.
+const RUN: &str = "garboard-run";
+/// Name of the volume that PID 1 and the supervisor share.
+pub(super) const INIT: &str = "garboard-init";
 const SCRATCH: &str = "garboard-scratch";
 const ORDER: &str = "garboard-order";
 const KERNEL: &str = "garboard-kernel-boot";
@@ -26,6 +32,15 @@ const KERNEL: &str = "garboard-kernel-boot";
 pub(super) const FILESYSTEM_OVERHEAD_PERMILLE: u64 = 55;
 /// Images are a whole number of these.
 const MIB: u64 = 1024 * 1024;
+
+/// What sockets, journal, plan and the bounded logs of a machine take at most, and a picture of its screen.
+const RUN_BYTES: u64 = 128 * MIB;
+/// Seeds and whatever else is made beside the disks of the guest.
+pub(super) const SCRATCH_RESERVE_BYTES: u64 = 256 * MIB;
+
+fn bytes(bytes: u64) -> quantity::Quantity {
+    quantity::Quantity(bytes.to_string())
+}
 
 /// Volumes, mounts, and the table that says what is where.
 #[derive(Default)]
@@ -44,9 +59,9 @@ pub(super) struct Mounted {
 }
 
 /// Everything that is mounted into the sidecar.
-pub(super) fn of(input: &PodInput<'_>) -> Result<Mounted, PodRefusal> {
+pub(super) fn of(input: &PodInput<'_>, machine: &Resources) -> Result<Mounted, PodRefusal> {
     let mut mounted = Mounted::default();
-    mounted.own();
+    mounted.own(machine);
     for (index, volume) in input.vmi.spec.volumes.iter().enumerate() {
         mounted.add(input, index, volume)?;
     }
@@ -59,11 +74,16 @@ pub(super) fn of(input: &PodInput<'_>) -> Result<Mounted, PodRefusal> {
 
 impl Mounted {
     /// What every pod has.
-    fn own(&mut self) {
-        let in_memory = EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() };
-        let run = Volume { name: RUN.to_owned(), empty_dir: Some(in_memory), ..Default::default() };
-        self.mount(run, pod::RUN_DIRECTORY, Writable::Yes);
-        let scratch = Volume { name: SCRATCH.to_owned(), empty_dir: Some(Default::default()), ..Default::default() };
+    fn own(&mut self, machine: &Resources) {
+        for (name, path) in [(RUN, pod::RUN_DIRECTORY), (INIT, pod::INIT_DIRECTORY)] {
+            let size_limit = Some(bytes(RUN_BYTES));
+            let in_memory = EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit };
+            let volume = Volume { name: name.to_owned(), empty_dir: Some(in_memory), ..Default::default() };
+            self.mount(volume, path, Writable::Yes);
+        }
+        let size_limit = Some(bytes(machine.scratch_bytes.saturating_add(SCRATCH_RESERVE_BYTES)));
+        let on_disk = EmptyDirVolumeSource { medium: None, size_limit };
+        let scratch = Volume { name: SCRATCH.to_owned(), empty_dir: Some(on_disk), ..Default::default() };
         self.mount(scratch, pod::SCRATCH_DIRECTORY, Writable::Yes);
         let field = format!("metadata.annotations['{}']", pod::ORDER_ANNOTATION);
         let file = DownwardAPIVolumeFile {
@@ -71,7 +91,17 @@ impl Mounted {
             field_ref: Some(ObjectFieldSelector { field_path: field, api_version: None }),
             ..Default::default()
         };
-        let downward = DownwardAPIVolumeSource { items: Some(vec![file]), ..Default::default() };
+        let limit = ResourceFieldSelector {
+            container_name: Some("compute".to_owned()),
+            resource: "limits.ephemeral-storage".to_owned(),
+            divisor: None,
+        };
+        let storage = DownwardAPIVolumeFile {
+            path: pod::STORAGE_LIMIT_FILE.to_owned(),
+            resource_field_ref: Some(limit),
+            ..Default::default()
+        };
+        let downward = DownwardAPIVolumeSource { items: Some(vec![file, storage]), ..Default::default() };
         let order = Volume { name: ORDER.to_owned(), downward_api: Some(downward), ..Default::default() };
         self.mount(order, pod::ORDER_DIRECTORY, Writable::No);
     }

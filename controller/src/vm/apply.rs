@@ -1,7 +1,7 @@
 //! Doing what was decided about a VirtualMachine. Every step may be repeated, and any may be the last.
 
+use garboard_api::VirtualMachine;
 use garboard_api::v1::VirtualMachineStatus;
-use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::runtime::events::EventType;
@@ -12,53 +12,52 @@ use super::decide::{Decision, Step, World};
 use super::status;
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::data_volumes;
+use crate::stores::{Instances, Kept, Machines};
+use crate::unread;
 
 pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
     let vm = &world.vm;
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vm.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = vm.metadata.name.as_deref().ok_or(missing("a name"))?;
-    let machines: Api<VirtualMachine> = Api::namespaced(context.client.clone(), namespace);
     // How an instance ended is only known while it is there; that one was made follows from the instance.
     let remembers = decision.steps.iter().any(|step| matches!(step, Step::DeleteVmi { .. }));
     if remembers {
-        write_status(&machines, vm, decision).await?;
+        write_status(context, vm, decision).await?;
     }
     for step in &decision.steps {
         if let Err(error) = take(context, vm, step, (namespace, name)).await {
-            if let Some(sentence) = error.refusal()
-                && let Some((reason, what)) = made_by(step)
-            {
-                confess(context, (&machines, world), reason, &format!("could not make the {what}: {sentence}")).await?;
+            if let Some(sentence) = error.sentence() {
+                let (reason, what) = reason_of(step);
+                confess(context, world, reason, &format!("could not {what}: {sentence}")).await?;
             }
             return Err(error);
         }
     }
-    if remembers { Ok(()) } else { write_status(&machines, vm, decision).await }
+    if remembers { Ok(()) } else { write_status(context, vm, decision).await }
 }
 
-/// What a step makes, and KubeVirt's reason of the event where that is refused.
-fn made_by(step: &Step) -> Option<(&'static str, String)> {
+/// The reason of the event where a step fails, KubeVirt's where it has one, and what could not be done.
+fn reason_of(step: &Step) -> (&'static str, String) {
     match step {
-        Step::CreateVmi(_) => Some((status::FAILED_CREATE, "VirtualMachineInstance".to_owned())),
-        Step::CreateDataVolume { name, .. } => Some(("FailedDataVolumeCreate", format!("DataVolume {name}"))),
-        Step::DeleteVmi { .. } | Step::AdoptVmi { .. } | Step::Unhalt | Step::RemoveFinalizer { .. } => None,
+        Step::CreateVmi(_) => (status::FAILED_CREATE, "make the VirtualMachineInstance".to_owned()),
+        Step::CreateDataVolume { name, .. } => ("FailedDataVolumeCreate", format!("create the DataVolume {name}")),
+        Step::DeleteVmi { .. } => ("FailedDelete", "stop the VirtualMachineInstance".to_owned()),
+        Step::AdoptVmi { .. } => ("FailedAdopt", "adopt the VirtualMachineInstance".to_owned()),
+        Step::Unhalt => ("FailedUpdate", "start the machine".to_owned()),
+        Step::BumpGeneration { .. } => ("FailedUpdate", "write to the VirtualMachineInstance".to_owned()),
+        Step::RemoveFinalizer { .. } => ("FailedDelete", "remove the finalizer of the machine".to_owned()),
     }
 }
 
 /// What the API server refused is told in the status, for an event is soon forgotten; and once as an event.
-async fn confess(
-    context: &Context,
-    (machines, world): (&Api<VirtualMachine>, &World),
-    reason: &'static str,
-    note: &str,
-) -> Result<(), ReconcileError> {
+async fn confess(context: &Context, world: &World, reason: &'static str, note: &str) -> Result<(), ReconcileError> {
     let vm = &world.vm;
     if !status::is_known(vm, note) {
-        context.tell(&vm.object_ref(&()), EventType::Warning, (reason, note.to_owned())).await;
+        context.tell(&vm.object_ref(&()), EventType::Warning, (reason, note.to_owned()));
     }
-    let told = Decision { steps: Vec::new(), status: status::without_instance_because(world, note), recheck: None };
-    write_status(machines, vm, &told).await
+    let told = Decision { steps: Vec::new(), status: status::because(world, (reason, note)), recheck: None };
+    write_status(context, vm, &told).await
 }
 
 async fn take(
@@ -67,20 +66,17 @@ async fn take(
     step: &Step,
     (namespace, name): (&str, &str),
 ) -> Result<(), ReconcileError> {
-    let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
+    // As it is stored: the answer to a change of one that cannot be read cannot be read either.
+    let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
     match step {
         Step::CreateDataVolume { name, object } => make_data_volume(context, vm, (name, object)).await?,
-        Step::CreateVmi(vmi) => match instances.create(&made_by_us(), vmi).await {
-            Ok(_) => {
-                context
-                    .tell(
-                        &vm.object_ref(&()),
-                        EventType::Normal,
-                        ("SuccessfulCreate", format!("made the VirtualMachineInstance {name}")),
-                    )
-                    .await
+        Step::CreateVmi(vmi) => match unread::create(&context.client, namespace, &made_by_us(), vmi.as_ref()).await {
+            Ok(()) => {
+                let note = format!("created the VirtualMachineInstance {name}");
+                context.tell(&vm.object_ref(&()), EventType::Normal, ("SuccessfulCreate", note));
             }
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {}
+            // It may be another's: what was asked for is crossed out once the watch has shown whose it is.
+            Err(kube::Error::Api(status)) if status.is_already_exists() => return Err(ReconcileError::Overtaken),
             Err(error) => return Err(while_trying("create the VirtualMachineInstance")(error)),
         },
         Step::DeleteVmi { uid } => {
@@ -88,37 +84,51 @@ async fn take(
             let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
             match instances.delete(name, &params).await {
                 Ok(_) => {
-                    context
-                        .tell(
-                            &vm.object_ref(&()),
-                            EventType::Normal,
-                            ("SuccessfulDelete", format!("stops the VirtualMachineInstance {name}")),
-                        )
-                        .await
+                    let note = format!("deleted the VirtualMachineInstance {name} to stop the machine");
+                    context.tell(&vm.object_ref(&()), EventType::Normal, ("SuccessfulDelete", note));
                 }
                 Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
                 Err(error) => return Err(while_trying("delete the VirtualMachineInstance")(error)),
             }
         }
-        Step::AdoptVmi { uid, owner } => {
-            let patch = json!({ "metadata": { "uid": uid, "ownerReferences": [owner] } });
-            let adopted = instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
-            adopted.map_err(while_trying("adopt the VirtualMachineInstance"))?;
+        Step::AdoptVmi { uid, resource_version, owners } => {
+            let metadata = json!({ "uid": uid, "resourceVersion": resource_version, "ownerReferences": owners });
+            let patch = json!({ "metadata": metadata });
+            match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_conflict() => return Err(ReconcileError::Overtaken),
+                Err(error) => return Err(while_trying("adopt the VirtualMachineInstance")(error)),
+            }
+        }
+        Step::BumpGeneration { uid, generation } => {
+            let annotations = json!({ garboard_api::metadata::annotation::VM_GENERATION: generation.to_string() });
+            let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
+            match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
+                Err(error) => return Err(while_trying("write the generation of the VirtualMachineInstance")(error)),
+            }
         }
         Step::Unhalt => {
-            let machines: Api<VirtualMachine> = Api::namespaced(context.client.clone(), namespace);
             let spec =
                 if vm.spec.running.is_some() { json!({"running": true}) } else { json!({"runStrategy": "Always"}) };
             let patch = json!({"metadata": {"resourceVersion": vm.metadata.resource_version}, "spec": spec});
-            settled(machines.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await)?;
+            let params = PatchParams::default();
+            settled(
+                unread::patch::<Machines>(&context.client, (namespace, name), &params, &Patch::Merge(patch)).await,
+            )?;
         }
         Step::RemoveFinalizer { rest } => {
-            let machines: Api<VirtualMachine> = Api::namespaced(context.client.clone(), namespace);
-            let patch = json!({ "metadata": { "uid": vm.metadata.uid, "finalizers": rest } });
+            let machines: Api<Kept<Machines>> = Api::namespaced(context.client.clone(), namespace);
+            // The list is of this version: one that somebody else has taken away since may not be added again.
+            let version = &vm.metadata.resource_version;
+            let metadata = json!({ "uid": vm.metadata.uid, "resourceVersion": version, "finalizers": rest });
+            let patch = json!({ "metadata": metadata });
             match machines.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-                Err(error) => return Err(while_trying("let the VirtualMachine go")(error)),
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(kube::Error::Api(status)) if status.is_conflict() => return Err(ReconcileError::Overtaken),
+                Err(error) => return Err(while_trying("remove the finalizer of the VirtualMachine")(error)),
             }
         }
     }
@@ -130,13 +140,10 @@ async fn make_data_volume(
     vm: &VirtualMachine,
     (name, object): (&str, &DynamicObject),
 ) -> Result<(), ReconcileError> {
-    let namespace = vm.metadata.namespace.as_deref().unwrap_or_default();
-    let volumes: Api<DynamicObject> =
-        Api::namespaced_with(context.client.clone(), namespace, &data_volumes::resource());
-    match volumes.create(&made_by_us(), object).await {
+    match data_volumes::make::make(&context.client, &context.namespace, object).await {
         Ok(_) => {
-            let note = format!("made the DataVolume {name}");
-            context.tell(&vm.object_ref(&()), EventType::Normal, ("SuccessfulDataVolumeCreate", note)).await;
+            let note = format!("created the DataVolume {name}");
+            context.tell(&vm.object_ref(&()), EventType::Normal, ("SuccessfulDataVolumeCreate", note));
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -150,12 +157,9 @@ async fn make_data_volume(
 
 /// Only what says something else than before. What this controller decides it applies as its own; requests that others
 /// have made are crossed out of a list that is theirs, and only if nobody has made another meanwhile.
-async fn write_status(
-    machines: &Api<VirtualMachine>,
-    vm: &VirtualMachine,
-    decision: &Decision,
-) -> Result<(), ReconcileError> {
+async fn write_status(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
     let name = vm.metadata.name.as_deref().unwrap_or_default();
+    let place = (vm.metadata.namespace.as_deref().unwrap_or_default(), name);
     let before = vm.status.clone().unwrap_or_default();
     if before == decision.status || is_leaving(decision) {
         return Ok(());
@@ -166,7 +170,7 @@ async fn write_status(
             "status": { "stateChangeRequests": decision.status.state_change_requests },
         });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        settled(machines.patch_status(name, &params, &Patch::Merge(patch)).await)?;
+        settled(unread::patch_status::<Machines>(&context.client, place, &params, &Patch::Merge(patch)).await)?;
     }
     if ours(&before) != ours(&decision.status) {
         let applied = json!({
@@ -176,14 +180,14 @@ async fn write_status(
             "status": ours(&decision.status),
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        settled(machines.patch_status(name, &params, &Patch::Apply(applied)).await)?;
+        settled(unread::patch_status::<Machines>(&context.client, place, &params, &Patch::Apply(applied)).await)?;
     }
     Ok(())
 }
 
-fn settled(written: kube::Result<VirtualMachine>) -> Result<(), ReconcileError> {
+fn settled(written: kube::Result<()>) -> Result<(), ReconcileError> {
     match written {
-        Ok(_) => Ok(()),
+        Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
         Err(error) => Err(while_trying("write the status of the VirtualMachine")(error)),

@@ -4,13 +4,14 @@
 //!                 no instance          instance runs       instance succeeded      instance failed
 //!   Always        create (back-off)    leave               delete, then create     delete, then create (back-off)
 //!   RerunOnFail.  create if new        leave               delete, stay down       delete, then create (back-off)
-//!   Once          create if never ran  leave               leave                   leave
+//!   Once          create               leave               leave                   leave
 //!   Manual        leave                leave               leave                   leave
 //!   Halted        leave                delete              delete                  delete
 //! ```
 //!
 //! KubeVirt's table (its VM controller, `syncRunStrategy`); a request in `status.stateChangeRequests` comes before it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_api::metadata::finalizer;
@@ -24,9 +25,7 @@ use kube::core::DynamicObject;
 use super::status;
 use crate::data_volumes::{self, Filling, Fillings};
 use crate::time::stamp;
-
-/// How often an instance is looked at that has the machine's name and is not its own.
-const SOMEBODY_ELSES: Duration = Duration::from_secs(5);
+use crate::vmi::eviction::EVICTION_REQUESTED;
 
 /// How often a DataVolume is looked at that waiting does not help, while its machine is not to run.
 const STUCK: Duration = Duration::from_secs(60);
@@ -45,7 +44,7 @@ pub struct World {
     /// Any number: it spreads the pauses of machines that fail together.
     pub chance: u64,
     /// The cluster's settings.
-    pub config: ClusterConfig,
+    pub config: Arc<ClusterConfig>,
 }
 
 /// What is to be done.
@@ -80,8 +79,17 @@ pub enum Step {
     AdoptVmi {
         /// The instance's UID.
         uid: String,
-        /// Ourselves.
-        owner: Box<OwnerReference>,
+        /// As it was looked at: an owner that was taken off since is not put back.
+        resource_version: Option<String>,
+        /// Ourselves, after those that it has.
+        owners: Vec<OwnerReference>,
+    },
+    /// Say on the instance that it is still what its machine would make: only what is not in the template was changed.
+    BumpGeneration {
+        /// The instance's UID.
+        uid: String,
+        /// The machine's generation.
+        generation: i64,
     },
     /// Let a halted machine run always: a start was asked for.
     Unhalt,
@@ -95,6 +103,10 @@ pub enum Step {
 /// Decides.
 #[must_use]
 pub fn decide(world: &World) -> Decision {
+    if !is_ours(world) && adoption(world).is_none() && world.vm.metadata.deletion_timestamp.is_some() {
+        // Another's instance of this name is nothing to this machine.
+        return decide(&World { vmi: None, ..world.clone() });
+    }
     let mut decision = Decision { steps: Vec::new(), status: carried(world), recheck: None };
     if world.vm.metadata.deletion_timestamp.is_some() {
         leave(world, &mut decision);
@@ -103,8 +115,8 @@ pub fn decide(world: &World) -> Decision {
     } else if is_ours(world) {
         follow_strategy(world, &mut decision);
     } else {
-        // Nothing of somebody else's instance is told to us, not even its end.
-        decision.recheck = Some(SOMEBODY_ELSES);
+        decision.status = beside_another(world);
+        return decision;
     }
     let starts = decision.steps.iter().any(|step| matches!(step, Step::CreateVmi(_)));
     status::fill(world, starts, &mut decision.status);
@@ -113,6 +125,20 @@ pub fn decide(world: &World) -> Decision {
         decision.recheck = Some(rest);
     }
     decision
+}
+
+/// What a machine says while another's instance has its name: nothing of that instance, and why it has none of its own.
+fn beside_another(world: &World) -> VirtualMachineStatus {
+    let alone = World { vmi: None, ..world.clone() };
+    let name = world.vm.metadata.name.as_deref().unwrap_or_default();
+    let leaves = world.vmi.as_ref().is_some_and(|vmi| vmi.metadata.deletion_timestamp.is_some());
+    let sentence = match leaves {
+        true => format!("an earlier VirtualMachineInstance {name} is being removed"),
+        false => format!(
+            "the VirtualMachineInstance {name} belongs to another controller and not to this machine; delete it there"
+        ),
+    };
+    status::because(&alone, (status::FAILED_CREATE, &sentence))
 }
 
 /// The status with what this controller remembers in it.
@@ -174,8 +200,10 @@ fn adoption(world: &World) -> Option<Step> {
     if has_controller || vmi.metadata.deletion_timestamp.is_some() {
         return None;
     }
-    let owner = vmi_of(&world.vm).metadata.owner_references?.pop()?;
-    Some(Step::AdoptVmi { uid: vmi.metadata.uid.clone()?, owner: Box::new(owner) })
+    let mut owners = vmi.metadata.owner_references.clone().unwrap_or_default();
+    owners.push(vmi_of(&world.vm).metadata.owner_references?.pop()?);
+    let resource_version = vmi.metadata.resource_version.clone();
+    Some(Step::AdoptVmi { uid: vmi.metadata.uid.clone()?, resource_version, owners })
 }
 
 /// No instance, or one that we own: somebody else's is left alone.
@@ -199,6 +227,8 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
         if wants_end(world, strategy, vmi) {
             remember_failure(strategy, vmi, &mut decision.status);
             delete(world, decision);
+        } else {
+            decision.steps.extend(bump(world, vmi));
         }
         return;
     }
@@ -214,6 +244,14 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
     if wants_start(world, strategy) {
         start(world, decision);
     }
+}
+
+/// An instance that is what the machine would make now is as new as the machine.
+fn bump(world: &World, vmi: &VirtualMachineInstance) -> Option<Step> {
+    if Phase::of(vmi).is_final() || !status::is_newer(world, vmi) || status::needs_restart(world, vmi) {
+        return None;
+    }
+    Some(Step::BumpGeneration { uid: vmi.metadata.uid.clone()?, generation: world.vm.metadata.generation? })
 }
 
 /// Whether the machine is to run or not: its data may take long to come. One that has an instance has its disks, and must not
@@ -255,9 +293,13 @@ fn wants_end(world: &World, strategy: RunStrategy, vmi: &VirtualMachineInstance)
     }
 }
 
-/// Once the instance is gone nobody can tell any more how it ended: under `RerunOnFailure` a start is asked for here.
+/// Once the instance is gone nobody can tell any more how it ended: under `RerunOnFailure` a start is asked for here. A guest that
+/// was powered down because the cluster evicted its pod did not end by itself.
 fn remember_failure(strategy: RunStrategy, vmi: &VirtualMachineInstance, status: &mut VirtualMachineStatus) {
-    let is_due = strategy == RunStrategy::RerunOnFailure && Phase::of(vmi) == Phase::Failed;
+    let conditions = vmi.status.iter().flat_map(|status| &status.conditions);
+    let is_evicted = conditions.into_iter().any(|each| each.r#type == EVICTION_REQUESTED && each.status == "True");
+    let failed = Phase::of(vmi) == Phase::Failed || is_evicted;
+    let is_due = strategy == RunStrategy::RerunOnFailure && failed;
     let is_asked = status.state_change_requests.iter().any(|request| request.action == "Start");
     let stops = status.state_change_requests.iter().any(|request| request.action == "Stop");
     if is_due && !is_asked && !stops {
@@ -270,8 +312,8 @@ pub(super) fn wants_start(world: &World, strategy: RunStrategy) -> bool {
     let asked = requests(world).iter().any(|request| request.action == "Start");
     let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
     match strategy {
-        RunStrategy::Always => true,
-        RunStrategy::Once => last != Some(strategy.word()),
+        // Once: an instance that is over stays, and one that is taken away is made again, as KubeVirt has it.
+        RunStrategy::Always | RunStrategy::Once => true,
         // A failed run leaves a request behind.
         RunStrategy::RerunOnFailure => asked || last != Some(strategy.word()),
         RunStrategy::Manual => asked,

@@ -6,41 +6,121 @@ mod observe;
 pub mod status;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
-use garboard_launcher::vm::Chain;
 use kube::Api;
-use kube::runtime::controller::{Action, Controller};
-use kube::runtime::watcher;
 
-use crate::context::{Context, ReconcileError, WatchPause};
+use crate::context::{ReconcileError, while_trying};
+use crate::data_volumes;
+use crate::durations::Durations;
+use crate::reconciler::{Pause, Reconcile};
+use crate::reconcilers::{Leader, Waiter};
+use crate::stores::{Instances, Kept, Machines};
+use crate::unreadable;
+use decide::{Decision, Step, World, decide};
 
-/// Reconciles every VirtualMachine until the process ends.
-pub async fn run(context: Context) {
-    use futures::StreamExt;
-    let machines: Api<VirtualMachine> = Api::all(context.client.clone());
-    let instances: Api<VirtualMachineInstance> = Api::all(context.client.clone());
-    Controller::new(machines, watcher::Config::default())
-        .owns(instances, watcher::Config::default())
-        .trigger_backoff(WatchPause::default())
-        .run(reconcile, failed, Arc::new(context))
-        .for_each(|_| std::future::ready(()))
-        .await;
-}
+/// How long a claim is not asked for at most, for which a machine waits.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-async fn reconcile(vm: Arc<VirtualMachine>, context: Arc<Context>) -> Result<Action, ReconcileError> {
-    let world = observe::observe(&context, &vm).await?;
-    let decision = decide::decide(&world);
-    apply::apply(&context, &world, &decision).await?;
-    Ok(Action::requeue(decision.recheck.unwrap_or(crate::context::SAFETY_NET)))
-}
+/// Reconciles VirtualMachines.
+pub struct Reconciler(pub Arc<Leader>);
 
-fn failed(vm: Arc<VirtualMachine>, error: &ReconcileError, _: Arc<Context>) -> Action {
-    if error.is_abnormal() {
-        let (namespace, name) = (&vm.metadata.namespace, &vm.metadata.name);
-        tracing::warn!(namespace, vm = name, error = %Chain(error), "a VirtualMachine is looked at again");
+impl Reconcile for Reconciler {
+    type Kind = Machines;
+
+    async fn reconcile(&self, object: &Kept<Machines>, _: u32) -> Result<Option<Pause>, ReconcileError> {
+        let leader = &self.0;
+        leader.waiting.forget(&waiter(object.key()));
+        let mut vm = match object.read_to_remove() {
+            Ok(vm) => vm,
+            Err(problem) => {
+                unreadable::say(&leader.context, object, &problem).await;
+                return Err(problem.into());
+            }
+        };
+        if let Some(status) = &mut vm.status
+            && status.conditions.iter().any(|each| unreadable::is_ours(each.reason.as_ref()))
+        {
+            unreadable::take_back(&leader.context, object).await?;
+            status.conditions.retain(|each| !unreadable::is_ours(each.reason.as_ref()));
+        }
+        let world = observe::observe(leader, &vm, stored_instance(leader, &vm)?).await?;
+        let (world, decision) = match decide(&world) {
+            decision if asks_afresh(&decision) => match afresh(leader, world, &decision).await? {
+                Some(world) => {
+                    let decision = decide(&world);
+                    (world, decision)
+                }
+                // Gone; the watch says so soon.
+                None => return Ok(None),
+            },
+            decision => (world, decision),
+        };
+        apply::apply(&leader.context, &world, &decision).await?;
+        Ok(pause(&world, &decision))
     }
-    Action::requeue(error.pause())
+
+    fn gone(&self, namespace: &str, name: &str) {
+        self.0.waiting.forget(&waiter((namespace.to_owned(), name.to_owned())));
+    }
+
+    fn durations(&self) -> &Durations {
+        &self.0.context.reconciles.machines
+    }
+}
+
+fn waiter((namespace, name): (String, String)) -> Waiter {
+    Waiter::Machine(namespace, name)
+}
+
+/// What waits for storage asks less and less often; a DataVolume that changes is heard of in any case.
+fn pause(world: &World, decision: &Decision) -> Option<Pause> {
+    let pause = decision.recheck?;
+    let waits = data_volumes::obstacle(&world.fillings).is_some();
+    Some(if waits { Pause::Growing { first: pause, longest: LONGEST_WAIT } } else { Pause::Until(pause) })
+}
+
+/// The instance that has the machine's name: any other is not its own, whatever owner it names. One that cannot be read can be
+/// ended all the same.
+fn stored_instance(leader: &Leader, vm: &VirtualMachine) -> Result<Option<VirtualMachineInstance>, ReconcileError> {
+    let (namespace, name) = (vm.metadata.namespace.as_deref(), vm.metadata.name.as_deref());
+    let found = leader.instances.named(namespace.unwrap_or_default(), name.unwrap_or_default());
+    Ok(found.map(|found| found.read().or_else(|_| found.remnant())).transpose()?)
+}
+
+/// Whether something is started, adopted or ended: a store that lags must not be the reason.
+fn asks_afresh(decision: &Decision) -> bool {
+    decision.steps.iter().any(|step| match step {
+        Step::CreateVmi(_)
+        | Step::DeleteVmi { .. }
+        | Step::AdoptVmi { .. }
+        | Step::Unhalt
+        | Step::RemoveFinalizer { .. } => true,
+        Step::CreateDataVolume { .. } | Step::BumpGeneration { .. } => false,
+    })
+}
+
+/// The same machine, asked of the API server; nothing if it is not there any more. Its instance is asked for, too, unless it
+/// is to be made: whether there is one the API server answers then.
+async fn afresh(leader: &Leader, world: World, decision: &Decision) -> Result<Option<World>, ReconcileError> {
+    let (namespace, name) = (world.vm.metadata.namespace.clone(), world.vm.metadata.name.clone());
+    let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
+    let machines: Api<Kept<Machines>> = Api::namespaced(leader.context.client.clone(), &namespace);
+    let found = machines.get_opt(&name).await.map_err(while_trying("get the VirtualMachine"))?;
+    let Some(vm) = found.map(|found| found.read_to_remove()).transpose()? else { return Ok(None) };
+    if vm.metadata.uid != world.vm.metadata.uid {
+        return Ok(None);
+    }
+    let makes = decision.steps.iter().any(|step| matches!(step, Step::CreateVmi(_)));
+    let vmi = if makes {
+        world.vmi
+    } else {
+        let instances: Api<Kept<Instances>> = Api::namespaced(leader.context.client.clone(), &namespace);
+        let found = instances.get_opt(&name).await.map_err(while_trying("get the VirtualMachineInstance"))?;
+        found.map(|found| found.read().or_else(|_| found.remnant())).transpose()?
+    };
+    observe::observe(leader, &vm, vmi).await.map(Some)
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub mod word {
     pub const PAUSED: &str = "Paused";
     /// Its guest runs.
     pub const RUNNING: &str = "Running";
+    /// Its instance says what this release does not know.
+    pub const UNKNOWN: &str = "Unknown";
     /// A claim it names does not exist.
     pub const NO_CLAIM: &str = "ErrorPvcNotFound";
     /// A DataVolume cannot be filled.
@@ -73,8 +75,8 @@ pub(super) fn quiet_for(world: &World, starts: bool, status: &VirtualMachineStat
     let was_calm = matches!(before.printable_status.as_deref(), None | Some(word::STOPPED))
         && before.start_failure.is_none()
         && before.conditions.iter().all(|each| each.r#type != FAILURE);
-    // These two strategies look at what was started before.
-    let may_forget = !matches!(RunStrategy::of(&world.vm), Some(RunStrategy::Once | RunStrategy::RerunOnFailure));
+    // This strategy looks at what was started before.
+    let may_forget = RunStrategy::of(&world.vm) != Some(RunStrategy::RerunOnFailure);
     let remembers =
         |status: &VirtualMachineStatus| (status.state_change_requests.clone(), status.start_failure.clone());
     let begins = status.printable_status.as_deref() == Some(word::STARTING);
@@ -108,6 +110,7 @@ fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> &'st
         _ if !phase.is_final() && leaves => word::STOPPING,
         Phase::Running if has(vmi, "Paused") => word::PAUSED,
         Phase::Running => word::RUNNING,
+        Phase::Unknown => word::UNKNOWN,
         Phase::Pending | Phase::Scheduling | Phase::Scheduled if unsynchronized(vmi).is_some() => {
             unsynchronized(vmi).unwrap_or(word::STARTING)
         }
@@ -186,7 +189,8 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
     if mirrored.iter().any(|condition| condition.r#type == "Ready") {
         return mirrored;
     }
-    let missing = not_ready(world, before, "VMIConditionMissing", "the VirtualMachineInstance does not say yet");
+    let missing =
+        not_ready(world, before, "VMIConditionMissing", "the VirtualMachineInstance has no Ready condition yet");
     std::iter::once(missing).chain(mirrored).collect()
 }
 
@@ -203,16 +207,24 @@ fn unfilled(world: &World, before: &[VirtualMachineCondition]) -> Option<Virtual
     Some(keep_time(condition(world.now, kind, (reason, &sentence)), before))
 }
 
+/// Whether the machine was changed since its instance was made.
+pub(super) fn is_newer(world: &World, vmi: &VirtualMachineInstance) -> bool {
+    made_from(vmi).is_some_and(|made_from| Some(made_from) != world.vm.metadata.generation)
+}
+
 /// Whether the next start would make another machine of the template than the one that runs. A change of the settings of
 /// the cluster alone asks for no restart.
-fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool {
-    let is_newer = made_from(vmi).is_some_and(|made_from| Some(made_from) != world.vm.metadata.generation);
+pub(super) fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool {
+    // First: a machine that is not newer, which is almost every one, needs no other instance to compare with.
+    if !is_newer(world, vmi) || Phase::of(vmi).is_final() {
+        return false;
+    }
     let mut wanted = instance(world);
     // One start may have been asked for with the vCPUs stopped, which the template does not say.
     wanted.spec.start_strategy = wanted.spec.start_strategy.or(vmi.spec.start_strategy.clone());
     // As JSON: what is left out and what is empty are the same there.
     let spec = |vmi: &VirtualMachineInstance| serde_json::to_value(&vmi.spec).ok();
-    is_newer && !Phase::of(vmi).is_final() && spec(vmi) != spec(&wanted)
+    spec(vmi) != spec(&wanted)
 }
 
 /// The generation of the machine that an instance was made from.
@@ -220,8 +232,8 @@ fn made_from(vmi: &VirtualMachineInstance) -> Option<i64> {
     vmi.metadata.annotations.as_ref()?.get(annotation::VM_GENERATION)?.parse().ok()
 }
 
-/// Says that no instance, or nothing that comes before it, could be made: a machine that is to run is on its way all the same.
-pub(super) fn without_instance_because(world: &World, sentence: &str) -> VirtualMachineStatus {
+/// Says what could not be done, with KubeVirt's reason: a machine that is to run is on its way all the same.
+pub(super) fn because(world: &World, reason: (&str, &str)) -> VirtualMachineStatus {
     let mut status = carried(world);
     let before = status.conditions.clone();
     fill(world, false, &mut status);
@@ -229,7 +241,7 @@ pub(super) fn without_instance_because(world: &World, sentence: &str) -> Virtual
     if is_wanted && status.printable_status.as_deref() == Some(word::STOPPED) {
         status.printable_status = Some(word::STARTING.to_owned());
     }
-    let failure = keep_time(condition(world.now, (FAILURE, "True"), (FAILED_CREATE, sentence)), &before);
+    let failure = keep_time(condition(world.now, (FAILURE, "True"), reason), &before);
     status.conditions.retain(|each| each.r#type != FAILURE);
     status.conditions.push(failure);
     status

@@ -8,9 +8,11 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
-use super::status::{is_known, without_instance_because};
+use super::status::{FAILED_CREATE, because, is_known};
 use crate::data_volumes::{Filling, Fillings};
 use crate::vmi::decide::QUICK;
+
+mod owners;
 
 fn vm(strategy: &str) -> VirtualMachine {
     serde_json::from_value(json!({
@@ -31,7 +33,7 @@ fn world(strategy: &str) -> World {
         fillings: Fillings::new(),
         now: Timestamp::UNIX_EPOCH,
         chance: 0,
-        config: ClusterConfig::offline(),
+        config: ClusterConfig::offline().into(),
     }
 }
 
@@ -55,6 +57,7 @@ fn steps(decision: &Decision) -> Vec<&'static str> {
         Step::CreateVmi(_) => "create",
         Step::DeleteVmi { .. } => "delete",
         Step::AdoptVmi { .. } => "adopt",
+        Step::BumpGeneration { .. } => "bump",
         Step::Unhalt => "unhalt",
         Step::RemoveFinalizer { .. } => "release",
     };
@@ -95,10 +98,28 @@ fn a_run_that_succeeded_is_not_repeated_by_rerun_on_failure() {
 }
 
 #[test]
-fn once_is_once() {
-    let mut world = world("Once");
-    world.vm.status = Some(decide(&world).status);
-    assert_eq!(steps(&decide(&world)), [] as [&str; 0], "the instance was deleted by somebody");
+fn once_is_not_started_again_when_it_is_over_and_made_again_when_it_was_taken_away() {
+    let over = with("Once", Phase::Succeeded);
+    assert_eq!(steps(&decide(&over)), [] as [&str; 0]);
+    let mut gone = world("Once");
+    gone.vm.status = Some(decide(&over).status);
+    gone.now = Timestamp::from_second(600).unwrap();
+    assert_eq!(steps(&decide(&gone)), ["create"], "the instance was deleted before its guest ever ran, perhaps");
+}
+
+#[test]
+fn a_run_that_an_eviction_ended_is_repeated_by_rerun_on_failure() {
+    let mut world = with("RerunOnFailure", Phase::Succeeded);
+    let evicted = json!([{"type": "EvictionRequested", "status": "True", "reason": "EvictionByEvictionAPI"}]);
+    world.vmi.as_mut().unwrap().status.as_mut().unwrap().conditions = serde_json::from_value(evicted).unwrap();
+    let seen = json!([{"phase": "Running", "phaseTransitionTimestamp": "1970-01-01T00:00:00Z"}]);
+    world.vmi.as_mut().unwrap().status.as_mut().unwrap().phase_transition_timestamps =
+        serde_json::from_value(seen).unwrap();
+    let ended = decide(&world);
+    assert_eq!(steps(&ended), ["delete"]);
+    world.vm.status = Some(ended.status);
+    world.vmi = None;
+    assert_eq!(steps(&decide(&world)), ["create"]);
 }
 
 #[test]
@@ -123,23 +144,6 @@ fn a_run_counts_as_failed_once() {
     world.vm.status = Some(decide(&world).status);
     let again = decide(&world).status.start_failure.unwrap();
     assert_eq!(again.consecutive_fail_count, Some(1));
-}
-
-#[test]
-fn an_instance_of_somebody_else_is_left_alone() {
-    let mut world = with("Halted", Phase::Running);
-    world.vmi.as_mut().unwrap().metadata.owner_references.as_mut().unwrap()[0].uid = "another".into();
-    assert_eq!(steps(&decide(&world)), [] as [&str; 0]);
-}
-
-#[test]
-fn an_orphan_is_adopted_and_then_followed() {
-    let mut world = with("Always", Phase::Running);
-    world.vmi.as_mut().unwrap().metadata.owner_references = None;
-    let decision = decide(&world);
-    assert_eq!(steps(&decision), ["adopt"]);
-    let Step::AdoptVmi { owner, .. } = &decision.steps[0] else { panic!() };
-    assert_eq!((owner.uid.as_str(), owner.controller), ("vm-uid", Some(true)));
 }
 
 #[test]
@@ -168,7 +172,7 @@ fn printed(world: &World) -> String {
 
 #[test]
 fn the_status_in_words() {
-    assert_eq!(printed(&world("Once")), "Starting");
+    assert_eq!(printed(&world("RerunOnFailure")), "Starting");
     assert_eq!(printed(&world("Halted")), "Stopped");
     assert_eq!(printed(&with("Always", Phase::Scheduled)), "Starting");
     assert_eq!(printed(&with("Always", Phase::Running)), "Running");
@@ -271,8 +275,12 @@ fn carry_out(world: &mut World, decision: Decision) {
                 let vmi = world.vmi.as_mut().unwrap();
                 vmi.metadata.deletion_timestamp = Some(Time(world.now));
             }
-            Step::AdoptVmi { owner, .. } => {
-                world.vmi.as_mut().unwrap().metadata.owner_references = Some(vec![*owner]);
+            Step::AdoptVmi { owners, .. } => {
+                world.vmi.as_mut().unwrap().metadata.owner_references = Some(owners);
+            }
+            Step::BumpGeneration { generation, .. } => {
+                let annotations = world.vmi.as_mut().unwrap().metadata.annotations.get_or_insert_default();
+                annotations.insert("kubevirt.io/vm-generation".to_owned(), generation.to_string());
             }
             Step::RemoveFinalizer { rest } => world.vm.metadata.finalizers = Some(rest),
         }
@@ -362,13 +370,13 @@ fn an_instance_that_is_refused_is_told_once_and_again_at_another_time_only_if_th
     let mut world = world("Always");
     let at = |second| Timestamp::from_second(second).unwrap();
     world.now = at(1);
-    let said = without_instance_because(&world, "no quota");
+    let said = because(&world, (FAILED_CREATE, "no quota"));
     assert_eq!((said.printable_status.as_deref(), said.created), (Some("Starting"), None));
     assert!(said.conditions.iter().any(|each| each.reason.as_deref() == Some("VMINotExists")));
     world.vm.status = Some(said);
     assert!(is_known(&world.vm, "no quota") && !is_known(&world.vm, "no right"));
     world.now = at(9);
-    assert_eq!(Some(without_instance_because(&world, "no quota")), world.vm.status);
+    assert_eq!(Some(because(&world, (FAILED_CREATE, "no quota"))), world.vm.status);
     let steps = steps(&decide(&world));
     assert_eq!(steps, ["create"], "it is tried again");
     assert!(
@@ -434,13 +442,4 @@ fn a_start_may_be_asked_for_with_the_vcpus_stopped() {
     let [Step::CreateVmi(vmi)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
     assert_eq!(vmi.spec.start_strategy.as_deref(), Some("Paused"));
     assert_eq!(decision.status.state_change_requests, []);
-}
-
-#[test]
-fn an_instance_that_is_not_ours_is_looked_at_again() {
-    let mut world = with("Always", Phase::Running);
-    world.vmi.as_mut().unwrap().metadata.owner_references = None;
-    world.vmi.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
-    let decision = decide(&world);
-    assert_eq!((steps(&decision), decision.recheck.is_some()), (vec![], true));
 }

@@ -4,53 +4,52 @@ use garboard_api::VirtualMachineInstance;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::events::EventType;
-use kube::{Api, Resource};
+use kube::{Api, Client, Resource};
 use serde_json::json;
 
-use super::decide::{Decision, Step};
-use super::{Leader, fields, start, status};
+use super::decide::{Decision, Step, World};
+use super::{fields, out_of_memory, start, status};
 use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
+use crate::reconcilers::Leader;
+use crate::stores::{Instances, Kept};
+use crate::unread::{self, Place};
 use crate::vm::status::FAILED_CREATE;
 
-pub(super) async fn apply(
-    leader: &Leader,
-    vmi: &VirtualMachineInstance,
-    decision: &Decision,
-) -> Result<(), ReconcileError> {
-    let context = &leader.context;
+pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
+    let (context, vmi) = (&leader.context, &world.vmi);
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = vmi.metadata.name.as_deref().ok_or(missing("a name"))?;
-    let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
+    let place = (namespace, name);
     for step in &decision.steps {
-        if let Err(error) = take(leader, vmi, step, (namespace, name)).await {
-            // What the API server refused is told in the status, for an event is soon forgotten; and once as an event.
-            if let (Some((reason, what)), Some(sentence)) = (made_by(step), error.refusal()) {
-                if !status::is_known(vmi, reason, sentence) {
-                    let note = format!("could not make the {what}: {sentence}");
-                    context.tell(&vmi.object_ref(&()), EventType::Warning, (reason, note)).await;
+        if let Err(error) = take(leader, vmi, step, place).await {
+            // What could not be done is told in the status, for an event is soon forgotten; and once as an event.
+            if let (Some((reason, what)), Some(sentence)) = (reason_of(step), error.sentence()) {
+                if !status::is_known(vmi, reason, &sentence) {
+                    let note = format!("could not {what}: {sentence}");
+                    context.tell(&vmi.object_ref(&()), EventType::Warning, (reason, note));
                 }
-                let told = status::without_pod_because(vmi, (reason, sentence), jiff::Timestamp::now());
-                write(&instances, vmi, &told, name).await?;
+                let told = status::because(world, (reason, &sentence));
+                write(&context.client, vmi, &told, place).await?;
             }
             return Err(error);
         }
     }
-    write(&instances, vmi, decision, name).await?;
-    if let Some((kind, reason, note)) = start::happening(decision) {
-        context.tell(&vmi.object_ref(&()), kind, (reason, note)).await;
+    write(&context.client, vmi, decision, place).await?;
+    for (kind, reason, note) in start::happenings(decision).into_iter().chain(out_of_memory::happening(vmi, decision)) {
+        context.tell(&vmi.object_ref(&()), kind, (reason, note));
     }
     Ok(())
 }
 
-/// What a step makes, and the reason that is told where the API server refuses it.
-fn made_by(step: &Step) -> Option<(&'static str, &'static str)> {
+/// The reason that is told where a step fails, KubeVirt's where it has one, and what could not be done.
+fn reason_of(step: &Step) -> Option<(&'static str, &'static str)> {
     match step {
-        Step::CreatePod(_) => Some((FAILED_CREATE, "pod")),
-        Step::CreateClaim(_) => Some(("FailedBackendStorageCreate", "claim")),
-        Step::DeletePod { .. } | Step::TakeBackPod { .. } | Step::RemoveFinalizer { .. } | Step::Complain { .. } => {
-            None
-        }
+        Step::CreatePod(_) => Some((FAILED_CREATE, "create the launcher pod")),
+        Step::CreateClaim(_) => Some(("FailedBackendStorageCreate", "create the claim for the firmware's variables")),
+        Step::DeletePod { .. } | Step::TakeBackPod { .. } => Some(("FailedDelete", "remove the pod")),
+        Step::RemoveFinalizer { .. } => Some(("FailedDelete", "remove the finalizers of the instance")),
+        Step::Complain { .. } => None,
     }
 }
 
@@ -71,46 +70,62 @@ async fn take(
                 Err(error) => return Err(while_trying("create the claim for the firmware's variables")(error)),
             }
         }
-        Step::CreatePod(pod) => match pods.create(&made_by_us(), pod).await {
-            Ok(_) => {
+        Step::CreatePod(pod) => match unread::create(&context.client, namespace, &made_by_us(), pod.as_ref()).await {
+            Ok(()) => {
                 leader.memory.made(uid, jiff::Timestamp::now());
-                let made = format!("made the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
-                context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulCreate", made)).await;
+                let made = format!("created the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
+                context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulCreate", made));
             }
-            // It is this one: an answer was lost on the way, and the question was sent again.
-            Err(kube::Error::Api(status)) if status.is_already_exists() => {
-                leader.memory.made(uid, jiff::Timestamp::now());
-            }
+            Err(kube::Error::Api(status)) if status.is_already_exists() => is_this_one(leader, &pods, pod, uid).await?,
             Err(error) => return Err(while_trying("create the launcher pod")(error)),
         },
         Step::DeletePod { name, uid } => {
             if delete(&pods, name, uid).await? {
-                let note = format!("removes the pod {name}");
-                context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulDelete", note)).await;
+                let note = format!("deleted the pod {name}");
+                context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulDelete", note));
             }
         }
         Step::TakeBackPod { name, uid: pod_uid, why } => {
             // First: what is not remembered would be taken for a pod that somebody removed.
             leader.memory.turned_away(uid);
             if delete(&pods, name, pod_uid).await? {
-                let note = format!("the kubelet would not have the pod {name}, which is made again: {why}");
-                context.tell(&vmi.object_ref(&()), EventType::Warning, (FAILED_CREATE, note)).await;
+                let note = format!("the kubelet rejected the pod {name}, and another one is created: {why}");
+                context.tell(&vmi.object_ref(&()), EventType::Warning, (FAILED_CREATE, note));
             }
         }
         Step::RemoveFinalizer { rest } => {
-            let instances: Api<VirtualMachineInstance> = Api::namespaced(context.client.clone(), namespace);
+            let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
             leader.memory.forget(uid);
-            let patch = json!({ "metadata": { "uid": vmi.metadata.uid, "finalizers": rest } });
+            // The list is of this version: one that somebody else has taken away since may not be added again.
+            let version = &vmi.metadata.resource_version;
+            let metadata = json!({ "uid": vmi.metadata.uid, "resourceVersion": version, "finalizers": rest });
+            let patch = json!({ "metadata": metadata });
             match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
-                Err(error) => return Err(while_trying("let the VirtualMachineInstance go")(error)),
+                Err(kube::Error::Api(status)) if status.is_not_found() => {}
+                Err(kube::Error::Api(status)) if status.is_conflict() => return Err(ReconcileError::Overtaken),
+                Err(error) => return Err(while_trying("remove the finalizers of the VirtualMachineInstance")(error)),
             }
         }
         Step::Complain { reason, message } => {
-            context.tell(&vmi.object_ref(&()), EventType::Warning, (reason, message.clone())).await;
+            context.tell(&vmi.object_ref(&()), EventType::Warning, (reason, message.clone()));
         }
     }
+    Ok(())
+}
+
+/// An answer was lost on the way, and the question was sent again: then the pod of this name is this one. It may also be
+/// somebody else's.
+async fn is_this_one(leader: &Leader, pods: &Api<Pod>, wanted: &Pod, uid: &str) -> Result<(), ReconcileError> {
+    let name = wanted.metadata.name.as_deref().unwrap_or_default();
+    let found = pods.get_opt(name).await.map_err(while_trying("get the launcher pod"))?;
+    let Some(found) = found else { return Err(ReconcileError::Overtaken) };
+    let mut owners = found.metadata.owner_references.iter().flatten();
+    if !owners.any(|owner| owner.controller == Some(true) && owner.uid == uid) {
+        let sentence = format!("there is a pod {name} that does not belong to this machine; delete it");
+        return Err(ReconcileError::Refused { sentence });
+    }
+    leader.memory.made(uid, jiff::Timestamp::now());
     Ok(())
 }
 
@@ -129,17 +144,17 @@ async fn delete(pods: &Api<Pod>, name: &str, uid: &str) -> Result<bool, Reconcil
 /// agent writes stays the agent's. While the controller speaks about the phase, the resource version makes the write fail
 /// rather than take back what the agent wrote meanwhile; then the instance is looked at again.
 async fn write(
-    instances: &Api<VirtualMachineInstance>,
+    client: &Client,
     vmi: &VirtualMachineInstance,
     decision: &Decision,
-    name: &str,
+    place: Place<'_>,
 ) -> Result<(), ReconcileError> {
     let labels = vmi.metadata.labels.clone().unwrap_or_default();
     let is_labelled = decision.labels.iter().all(|(key, value)| labels.get(key) == Some(value));
     let before = vmi.status.clone().unwrap_or_default();
     let gone = decision.steps.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. }));
     if decision.is_reported {
-        return write_report(instances, vmi, decision, name).await;
+        return write_report(client, vmi, decision, place).await;
     }
     let voice = fields::voice(&before, &decision.status);
     if gone || (is_labelled && fields::ours(&before, voice) == fields::ours(&decision.status, voice)) {
@@ -155,16 +170,17 @@ async fn write(
         "metadata": metadata,
         "status": fields::ours(&decision.status, voice),
     });
-    settled(instances.patch(name, &PatchParams::apply(FIELD_MANAGER).force(), &Patch::Apply(applied)).await)
+    let params = PatchParams::apply(FIELD_MANAGER).force();
+    settled(unread::patch::<Instances>(client, place, &params, &Patch::Apply(applied)).await)
 }
 
 /// What a launcher reported through its pod, and where it runs, in one write. It is merged and not applied: what is applied
 /// once is taken away again by the next apply that leaves it out, and from now on this is the node agent's to say.
 async fn write_report(
-    instances: &Api<VirtualMachineInstance>,
+    client: &Client,
     vmi: &VirtualMachineInstance,
     decision: &Decision,
-    name: &str,
+    place: Place<'_>,
 ) -> Result<(), ReconcileError> {
     let json = |status: &_| serde_json::to_value(status).unwrap_or_default();
     let before = vmi.status.as_ref().map_or_else(|| json!({}), json);
@@ -176,12 +192,12 @@ async fn write_report(
     });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let merged = json!({ "metadata": metadata, "status": changes });
-    settled(instances.patch(name, &params, &Patch::Merge(merged)).await)
+    settled(unread::patch::<Instances>(client, place, &params, &Patch::Merge(merged)).await)
 }
 
-fn settled(written: kube::Result<VirtualMachineInstance>) -> Result<(), ReconcileError> {
+fn settled(written: kube::Result<()>) -> Result<(), ReconcileError> {
     match written {
-        Ok(_) => Ok(()),
+        Ok(()) => Ok(()),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(()),
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
         Err(error) => Err(while_trying("write the status of the VirtualMachineInstance")(error)),

@@ -7,13 +7,14 @@
 //!
 //! A start that is quick is written once: while a pod of this leader is young, Scheduling and Scheduled are not told, and the
 //! first report of the launcher, which the node agent puts on the pod, makes Running of Pending
-//! (`garboard_launcher::report::condition`). What takes longer than [`QUICK`] is told step by step.
+//! (`garboard_cluster::report::condition`). What takes longer than [`QUICK`] is told step by step.
 //!
 //! From `Scheduled` on the node agent writes what the guest does; the controller has the last word only when the pod is
-//! over and the agent has said nothing. An instance that is deleted keeps its finalizer until its pod is gone, and a pod that
-//! was taken away by force has had its time: then no QEMU of it can run any more, unless its node is away.
+//! over and the agent has said nothing. An instance that is deleted keeps its finalizer until its pod is gone, and until the
+//! agent of the pod's node has said that nothing of a pod is left that was taken away by force ([`super::remains`]).
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_api::metadata::finalizer;
@@ -23,16 +24,18 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::memory::Trace;
-use super::{start, status, turned_away};
+use super::{remains, start, status, turned_away};
 use crate::data_volumes::{self, Fillings};
 use crate::pod::{self, LauncherImage, PodInput, PodRefusal};
-use crate::time::elapsed;
 
 /// How long a pod that is over is given for the node agent's last report, before the pod alone is believed.
 pub const LAST_REPORT: Duration = Duration::from_secs(5);
 
-/// How long a node that is well may take to end a QEMU whose pod's object was taken away by force.
+/// How long a kubelet may take to end a QEMU whose pod's object was taken away by force, where no agent can be asked.
 pub const KILLED_BY_FORCE: Duration = Duration::from_secs(8);
+
+/// How long a claim that is missing is not asked for at first.
+pub const CLAIM_MAY_COME: Duration = Duration::from_secs(4);
 
 /// How long a start may take without a word on the way.
 pub const QUICK: Duration = Duration::from_secs(5);
@@ -46,6 +49,8 @@ pub struct World {
     pub pod: Option<Pod>,
     /// What this leader remembers of that pod.
     pub trace: Trace,
+    /// Whether the agent of the node lives that its last pod was on; looked at only while something of that may be left.
+    pub agent_lives: bool,
     /// Since when this leader leads; pods that were made and taken away before are unknown to it.
     pub leading_since: Timestamp,
     /// The claims it names, as far as they exist; asked only while there is no pod.
@@ -57,7 +62,7 @@ pub struct World {
     /// Image of a launcher pod's containers.
     pub launcher_image: LauncherImage,
     /// The cluster's settings.
-    pub config: ClusterConfig,
+    pub config: Arc<ClusterConfig>,
 }
 
 /// What is to be done.
@@ -124,7 +129,7 @@ pub fn decide(world: &World) -> Decision {
     };
     if world.vmi.metadata.deletion_timestamp.is_some() {
         leave(world, &mut decision);
-    } else if !Phase::of(&world.vmi).is_final() {
+    } else if !Phase::of(&world.vmi).is_final() && Phase::of(&world.vmi) != Phase::Unknown {
         match &world.pod {
             None => begin(world, &mut decision),
             Some(pod) => decision.steps.extend(turned_away::step(world, pod)),
@@ -148,7 +153,8 @@ fn leave(world: &World, decision: &mut Decision) {
         }
         return;
     }
-    if status::may_still_run(world).is_some() {
+    if let Some(rest) = remains::may_still_run(world) {
+        decision.recheck = Some(rest);
         return;
     }
     let finalizers = world.vmi.metadata.finalizers.clone().unwrap_or_default();
@@ -159,19 +165,45 @@ fn leave(world: &World, decision: &mut Decision) {
     }
 }
 
-/// A pod, unless there was one before: an instance has one pod in its life, except one that a kubelet would not have.
-fn begin(world: &World, decision: &mut Decision) {
-    let had_one = Phase::of(&world.vmi) != Phase::Pending || world.trace.had_pod();
-    let gets_another = world.trace.turned_away && turned_away::pause(world).is_none();
-    if had_one && !gets_another {
-        return;
+/// Whether an instance gets a pod.
+enum Turn {
+    /// Not any more: it had one, or is over.
+    Never,
+    /// After this time.
+    Later(Duration),
+    /// Now, if one can be made.
+    Now,
+}
+
+/// An instance has one pod in its life, except one that a kubelet would not have.
+fn turn(world: &World) -> Turn {
+    let phase = Phase::of(&world.vmi);
+    if world.vmi.metadata.deletion_timestamp.is_some() || phase.is_final() || phase == Phase::Unknown {
+        return Turn::Never;
     }
-    // An earlier leader may have made a pod that was taken away by force: then its QEMU may still run.
-    let rest = KILLED_BY_FORCE.saturating_sub(elapsed(world.leading_since, world.now));
-    let created = world.vmi.metadata.creation_timestamp.as_ref().map(|time| time.0);
-    if created.is_some_and(|created| created < world.leading_since) && !rest.is_zero() {
-        decision.recheck = Some(rest);
-        return;
+    let had_one = phase != Phase::Pending || world.trace.had_pod();
+    let gets_another = world.trace.turned_away && turned_away::pause(world).is_none();
+    if world.pod.is_some() || (had_one && !gets_another) {
+        return Turn::Never;
+    }
+    // Of one that this leader does not remember.
+    remains::may_still_run(world).map_or(Turn::Now, Turn::Later)
+}
+
+/// Whether [`decide`] would make a pod, or say why there is none: what it is made of has to be as new as can be. Much cheaper
+/// than deciding.
+pub(super) fn makes_pod(world: &World) -> bool {
+    matches!(turn(world), Turn::Now) && data_volumes::obstacle(&world.fillings).is_none()
+}
+
+fn begin(world: &World, decision: &mut Decision) {
+    match turn(world) {
+        Turn::Never => return,
+        Turn::Later(rest) => {
+            decision.recheck = Some(rest);
+            return;
+        }
+        Turn::Now => {}
     }
     // The webhooks have filled it in; one that was made while somebody had switched them off is filled in here.
     let mut vmi = world.vmi.clone();
@@ -185,8 +217,7 @@ fn begin(world: &World, decision: &mut Decision) {
             if !refusal.is_unfilled() && !status::is_known(&world.vmi, reason, &message) {
                 decision.steps.push(Step::Complain { reason, message });
             }
-            // A claim may come.
-            decision.recheck = Some(Duration::from_secs(5));
+            decision.recheck = Some(CLAIM_MAY_COME);
         }
     }
 }

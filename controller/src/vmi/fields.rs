@@ -6,11 +6,16 @@
 
 use garboard_api::Phase;
 use garboard_api::v1::VirtualMachineInstanceStatus;
+use garboard_cluster::report;
+
+use super::eviction::{EVICTION_REQUESTED, LIVE_MIGRATABLE};
 
 /// Conditions that the controller sets and takes away.
-const OURS: [&str; 4] = ["Ready", "PodScheduled", "Synchronized", super::status::DATA_VOLUMES];
+const OURS: [&str; 6] =
+    ["Ready", "PodScheduled", "Synchronized", super::status::DATA_VOLUMES, LIVE_MIGRATABLE, EVICTION_REQUESTED];
 
-/// What a write of the controller is about.
+/// What a write of the controller is about. How a run ended is the agent's to say until it is over: then it is said again
+/// with the phase, by what the pod knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Voice {
     /// The phase, and everything that goes with it.
@@ -28,7 +33,9 @@ pub(super) fn voice(before: &VirtualMachineInstanceStatus, after: &VirtualMachin
 
 /// The part of a status that is the controller's to say.
 pub(super) fn ours(status: &VirtualMachineInstanceStatus, voice: Voice) -> VirtualMachineInstanceStatus {
-    let conditions = status.conditions.iter().filter(|each| OURS.contains(&each.r#type.as_str()));
+    let is_over = voice == Voice::Phase && Phase::of_status(status).is_final();
+    let is_ours = |kind: &str| OURS.contains(&kind) || (is_over && kind == report::ENDED);
+    let conditions = status.conditions.iter().filter(|each| is_ours(&each.r#type));
     let mut told = VirtualMachineInstanceStatus {
         active_pods: status.active_pods.clone(),
         node_name: status.node_name.clone(),

@@ -7,13 +7,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use jiff::Timestamp;
 
+/// Where a pod is, or was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// UID of the pod.
+    pub pod_uid: String,
+    /// Name of the node.
+    pub node: String,
+}
+
 /// Of one instance's pod.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trace {
     /// When this leader made it.
     pub made: Option<Timestamp>,
     /// Whether it had a node when this leader saw it last; nothing if it never saw it.
     pub placed: Option<bool>,
+    /// Where this leader saw it last.
+    pub place: Option<Place>,
     /// Since when this leader knows it to be gone.
     pub missing: Option<Timestamp>,
     /// A kubelet would not have it, and this leader took it back: the instance gets another one.
@@ -72,15 +83,16 @@ impl Memory {
     }
 
     /// A pod is there, on a node or not; `over` is now if its containers have ended for good.
-    pub fn seen(&self, vmi_uid: &str, placed: bool, over: Option<Timestamp>) -> Trace {
+    pub fn seen(&self, vmi_uid: &str, place: Option<Place>, over: Option<Timestamp>) -> Trace {
         let mut traces = self.traces();
         let trace = traces.entry(vmi_uid.to_owned()).or_default();
-        trace.placed = Some(placed || trace.placed == Some(true));
+        trace.placed = Some(place.is_some() || trace.placed == Some(true));
+        trace.place = place.or(trace.place.take());
         trace.missing = None;
         trace.over = over.map(|now| trace.over.unwrap_or(now));
         // A pod that was turned away stays over: this is the next one.
         trace.turned_away &= over.is_some();
-        *trace
+        trace.clone()
     }
 
     /// The pod of an instance that had one is not there.
@@ -88,12 +100,12 @@ impl Memory {
         let mut traces = self.traces();
         let trace = traces.entry(vmi_uid.to_owned()).or_default();
         trace.missing.get_or_insert(now);
-        *trace
+        trace.clone()
     }
 
     /// What is known of an instance's pod.
     pub fn of(&self, vmi_uid: &str) -> Trace {
-        self.traces().get(vmi_uid).copied().unwrap_or_default()
+        self.traces().get(vmi_uid).cloned().unwrap_or_default()
     }
 
     /// The API server knows it now, or the instance is gone.
@@ -111,14 +123,19 @@ impl Memory {
 mod tests {
     use super::*;
 
+    fn place() -> Option<Place> {
+        Some(Place { pod_uid: "pod".to_owned(), node: "node-1".to_owned() })
+    }
+
     #[test]
     fn the_first_time_counts_until_it_is_forgotten() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let memory = Memory::beginning(at(0));
         memory.made("a", at(1));
         memory.made("a", at(2));
-        assert_eq!(memory.seen("a", true, None).placed, Some(true));
-        assert_eq!(memory.seen("a", false, None), Trace { made: Some(at(1)), placed: Some(true), ..Trace::default() });
+        assert_eq!(memory.seen("a", place(), None).placed, Some(true));
+        let seen = Trace { made: Some(at(1)), placed: Some(true), place: place(), ..Trace::default() };
+        assert_eq!(memory.seen("a", None, None), seen);
         assert_eq!(memory.missing("a", at(3)).missing, Some(at(3)));
         assert_eq!(memory.missing("a", at(4)).missing, Some(at(3)));
         memory.turned_away("a");
@@ -135,10 +152,10 @@ mod tests {
         let memory = Memory::beginning(at(0));
         memory.turned_away("a");
         memory.turned_away("a");
-        assert_eq!(memory.seen("a", true, Some(at(1))).over, Some(at(1)));
-        assert_eq!(memory.seen("a", true, Some(at(3))).over, Some(at(1)), "since it was seen first");
+        assert_eq!(memory.seen("a", place(), Some(at(1))).over, Some(at(1)));
+        assert_eq!(memory.seen("a", place(), Some(at(3))).over, Some(at(1)), "since it was seen first");
         assert!(memory.missing("a", at(4)).turned_away);
-        let next = memory.seen("a", true, None);
-        assert_eq!(next, Trace { placed: Some(true), refusals: 1, ..Trace::default() });
+        let next = memory.seen("a", place(), None);
+        assert_eq!(next, Trace { placed: Some(true), place: place(), refusals: 1, ..Trace::default() });
     }
 }

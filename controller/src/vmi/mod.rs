@@ -2,60 +2,128 @@
 
 mod apply;
 pub mod decide;
+pub(crate) mod eviction;
 mod fields;
 pub mod memory;
 mod observe;
+mod out_of_memory;
 mod readiness;
+pub mod remains;
 mod start;
 pub mod status;
 mod turned_away;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use garboard_api::VirtualMachineInstance;
-use garboard_launcher::vm::Chain;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::runtime::controller::{Action, Controller};
-use kube::runtime::watcher;
 
-use self::memory::Memory;
-use crate::context::{Context, ReconcileError, WatchPause};
+use self::decide::{CLAIM_MAY_COME, Decision, Step, World, decide};
+use self::observe::Sight;
+use crate::context::{ReconcileError, while_trying};
+use crate::durations::Durations;
+use crate::reconciler::{Pause, Reconcile};
+use crate::reconcilers::{Leader, Waiter};
+use crate::stores::{Instances, Kept};
+use crate::unreadable;
+use crate::vm::LONGEST_WAIT;
 
-/// Reconciles every VirtualMachineInstance until the process ends.
-pub async fn run(context: Context) {
-    let memory = Memory::beginning(jiff::Timestamp::now());
-    use futures::StreamExt;
-    let instances: Api<VirtualMachineInstance> = Api::all(context.client.clone());
-    let pods: Api<Pod> = Api::all(context.client.clone());
-    let launchers = watcher::Config::default().labels("kubevirt.io=virt-launcher");
-    Controller::new(instances, watcher::Config::default())
-        .owns(pods, launchers)
-        .trigger_backoff(WatchPause::default())
-        .run(reconcile, failed, Arc::new(Leader { context, memory }))
-        .for_each(|_| std::future::ready(()))
-        .await;
-}
+/// How soon is looked for a pod that the watch is about to deliver; it wakes the reconciler earlier.
+const SOON: Duration = Duration::from_secs(1);
 
-/// What a replica works with while it leads.
-struct Leader {
-    context: Context,
-    memory: Memory,
-}
+/// Reconciles VirtualMachineInstances.
+pub struct Reconciler(pub Arc<Leader>);
 
-async fn reconcile(vmi: Arc<VirtualMachineInstance>, leader: Arc<Leader>) -> Result<Action, ReconcileError> {
-    let world = observe::observe(&leader, &vmi).await?;
-    let decision = decide::decide(&world);
-    apply::apply(&leader, &vmi, &decision).await?;
-    Ok(Action::requeue(decision.recheck.unwrap_or(crate::context::SAFETY_NET)))
-}
+impl Reconcile for Reconciler {
+    type Kind = Instances;
 
-fn failed(vmi: Arc<VirtualMachineInstance>, error: &ReconcileError, _: Arc<Leader>) -> Action {
-    if error.is_abnormal() {
-        let (namespace, name) = (&vmi.metadata.namespace, &vmi.metadata.name);
-        tracing::warn!(namespace, vmi = name, error = %Chain(error), "a VirtualMachineInstance is looked at again");
+    async fn reconcile(&self, object: &Kept<Instances>, _: u32) -> Result<Option<Pause>, ReconcileError> {
+        let leader = &self.0;
+        leader.waiting.forget(&waiter(object.key()));
+        let mut vmi = match object.read_to_remove() {
+            Ok(vmi) => vmi,
+            Err(problem) => {
+                unreadable::say(&leader.context, object, &problem).await;
+                return Err(problem.into());
+            }
+        };
+        if let Some(status) = &mut vmi.status
+            && status.conditions.iter().any(|each| unreadable::is_ours(each.reason.as_ref()))
+        {
+            unreadable::take_back(&leader.context, object).await?;
+            status.conditions.retain(|each| !unreadable::is_ours(each.reason.as_ref()));
+        }
+        let pod = match observe::sight(leader, &vmi).await? {
+            Sight::There(pod) => Some(*pod),
+            Sight::Absent => None,
+            Sight::Expected => return Ok(Some(Pause::Until(SOON))),
+        };
+        let mut world = observe::observe(leader, &vmi, pod.clone()).await?;
+        let mut is_fresh = false;
+        if decide::makes_pod(&world) {
+            // Gone, or another one by now; the watch says so soon.
+            let Some(fresh) = afresh(leader, &vmi, pod.clone()).await? else { return Ok(None) };
+            (world, is_fresh) = (fresh, true);
+        }
+        let mut decision = decide(&world);
+        if !is_fresh && asks_afresh(&decision) {
+            let Some(fresh) = afresh(leader, &vmi, pod).await? else { return Ok(None) };
+            world = fresh;
+            decision = decide(&world);
+        }
+        apply::apply(leader, &world, &decision).await?;
+        Ok(pause(&world, &decision))
     }
-    Action::requeue(error.pause())
+
+    fn gone(&self, namespace: &str, name: &str) {
+        self.0.waiting.forget(&waiter((namespace.to_owned(), name.to_owned())));
+    }
+
+    fn durations(&self) -> &Durations {
+        &self.0.context.reconciles.instances
+    }
+}
+
+fn waiter((namespace, name): (String, String)) -> Waiter {
+    Waiter::Instance(namespace, name)
+}
+
+/// What waits for a claim asks less and less often.
+fn pause(world: &World, decision: &Decision) -> Option<Pause> {
+    let pause = decision.recheck?;
+    let waits = world.pod.is_none() && decision.steps.iter().all(|step| matches!(step, Step::Complain { .. }));
+    let is_for_claim = waits && pause == CLAIM_MAY_COME;
+    Some(if is_for_claim { Pause::Growing { first: pause, longest: LONGEST_WAIT } } else { Pause::Until(pause) })
+}
+
+/// Whether something is started or ended: a store that lags must not be the reason.
+fn asks_afresh(decision: &Decision) -> bool {
+    decision.steps.iter().any(|step| match step {
+        Step::CreateClaim(_)
+        | Step::CreatePod(_)
+        | Step::DeletePod { .. }
+        | Step::TakeBackPod { .. }
+        | Step::RemoveFinalizer { .. } => true,
+        Step::Complain { .. } => false,
+    })
+}
+
+/// The same instance, asked of the API server; nothing if it is not there any more.
+async fn afresh(
+    leader: &Leader,
+    vmi: &VirtualMachineInstance,
+    pod: Option<Pod>,
+) -> Result<Option<World>, ReconcileError> {
+    let namespace = vmi.metadata.namespace.as_deref().unwrap_or_default();
+    let name = vmi.metadata.name.as_deref().unwrap_or_default();
+    let instances: Api<Kept<Instances>> = Api::namespaced(leader.context.client.clone(), namespace);
+    let found = instances.get_opt(name).await.map_err(while_trying("get the VirtualMachineInstance"))?;
+    match found.map(|found| found.read_to_remove()).transpose()? {
+        Some(fresh) if fresh.metadata.uid == vmi.metadata.uid => observe::observe(leader, &fresh, pod).await.map(Some),
+        Some(_) | None => Ok(None),
+    }
 }
 
 #[cfg(test)]

@@ -1,46 +1,125 @@
-//! What is known of a VirtualMachineInstance, asked afresh.
+//! What is known of a VirtualMachineInstance: out of the stores, and of the API server where they may lag.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use garboard_api::metadata::label;
 use garboard_api::{Phase, VirtualMachineInstance};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
+use kube::api::ListParams;
 
-use super::Leader;
 use super::decide::World;
-use super::memory::Trace;
-use crate::context::{Context, ReconcileError, while_trying};
+use super::memory::{Place, Trace};
+use super::remains;
+use crate::context::{ReconcileError, while_trying};
 use crate::data_volumes::observe::{self, Claims};
 use crate::data_volumes::{self, Fillings};
 use crate::pod::{self, LauncherImage};
+use crate::reconcilers::{Leader, Waiter};
+use crate::stores::{Kept, Pods};
+use crate::time::elapsed;
 
-pub(super) async fn observe(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<World, ReconcileError> {
-    let context = &leader.context;
-    let missing = |what| ReconcileError::Incomplete { what };
-    let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
-    let name = pod::name(vmi).ok_or(missing("a name or UID"))?;
-    let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
-    let pod = pods.get_opt(&name).await.map_err(while_trying("get the launcher pod"))?;
+/// How long the watch may take to deliver a pod that was just made, before the API server is asked for it.
+const DELIVERY: Duration = Duration::from_secs(5);
+
+/// What is known of an instance's pod.
+pub(super) enum Sight {
+    /// It is there.
+    There(Box<Pod>),
+    /// There is none.
+    Absent,
+    /// It was made a moment ago, and the watch has not delivered it yet.
+    Expected,
+}
+
+/// Looks for the pod that the instance owns, whatever its name.
+pub(super) async fn sight(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<Sight, ReconcileError> {
+    let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
+    if let Some(pod) = choose(vmi, &leader.pods.controlled_by(uid))? {
+        return Ok(Sight::There(Box::new(pod)));
+    }
+    let (phase, known) = (Phase::of(vmi), leader.memory.of(uid));
+    let had_pod = phase > Phase::Pending || known.had_pod();
+    // A pod that was seen may have been listed, and not be delivered by the watch yet: the API server is asked.
+    let concerns_nobody = phase.is_final() && vmi.metadata.deletion_timestamp.is_none();
+    if !had_pod || concerns_nobody {
+        return Ok(Sight::Absent);
+    }
+    if known.made.is_some_and(|made| elapsed(made, jiff::Timestamp::now()) < DELIVERY) {
+        return Ok(Sight::Expected);
+    }
+    let namespace = vmi.metadata.namespace.as_deref().unwrap_or_default();
+    let pods: Api<Kept<Pods>> = Api::namespaced(leader.context.client.clone(), namespace);
+    let of_vmi = ListParams::default().labels(&format!("{}={uid}", label::CREATED_BY));
+    let found = pods.list(&of_vmi).await.map_err(while_trying("list the launcher pods of an instance"))?;
+    let owned = found.items.into_iter().filter(|pod| pod.controller().is_some_and(|owner| owner.uid == uid));
+    let owned: Vec<_> = owned.map(Arc::new).collect();
+    Ok(choose(vmi, &owned)?.map_or(Sight::Absent, |pod| Sight::There(Box::new(pod))))
+}
+
+/// One of an instance's pods: one that is not over, and of several that with the name that this release gives.
+fn choose(vmi: &VirtualMachineInstance, pods: &[Arc<Kept<Pods>>]) -> Result<Option<Pod>, ReconcileError> {
+    let pods: Vec<Pod> = pods.iter().map(|pod| pod.read()).collect::<Result<_, _>>()?;
+    let name = pod::name(vmi);
+    Ok(pods.into_iter().min_by_key(|pod| (super::status::is_over(pod), pod.metadata.name != name)))
+}
+
+pub(super) async fn observe(
+    leader: &Leader,
+    vmi: &VirtualMachineInstance,
+    pod: Option<Pod>,
+) -> Result<World, ReconcileError> {
     // An instance that has had its pod, or goes, must not be kept from its end by a claim that cannot be read.
     let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
     let (phase, known) = (Phase::of(vmi), leader.memory.of(uid));
     let had_pod = (phase > Phase::Pending || known.had_pod()) && !known.turned_away;
     let is_begun = pod.is_some() || had_pod || phase.is_final() || vmi.metadata.deletion_timestamp.is_some();
-    let (claims, fillings) = if is_begun { Default::default() } else { storage(context, vmi, namespace).await? };
-    let settings = context.settings.borrow().clone();
+    let (claims, fillings) = if is_begun { Default::default() } else { storage(leader, vmi).await? };
+    let settings = leader.context.settings.borrow().clone();
     let now = jiff::Timestamp::now();
+    let trace = trace(leader, vmi, pod.as_ref(), now);
     Ok(World {
         vmi: vmi.clone(),
-        trace: trace(leader, vmi, pod.as_ref(), now),
+        agent_lives: pod.is_none() && agent_lives(leader, vmi, &trace, now).await?,
+        trace,
         leading_since: leader.memory.since(),
         pod,
         claims,
         fillings,
         now,
         launcher_image: LauncherImage {
-            reference: context.launcher_image.clone(),
+            reference: leader.context.launcher_image.clone(),
             pull_policy: settings.image_pull_policy().to_owned(),
         },
         config: settings.config,
     })
+}
+
+/// Where a pod is.
+fn place(pod: &Pod) -> Option<Place> {
+    let node = super::status::node(pod)?.to_owned();
+    Some(Place { pod_uid: pod.metadata.uid.clone()?, node })
+}
+
+/// Whether the agent can answer for the node of an instance's last pod. Nobody is asked while an instance has not had one.
+async fn agent_lives(
+    leader: &Leader,
+    vmi: &VirtualMachineInstance,
+    trace: &Trace,
+    now: jiff::Timestamp,
+) -> Result<bool, ReconcileError> {
+    let had_pod = Phase::of(vmi) > Phase::Pending || trace.had_pod() || remains::is_open(vmi.status.as_ref());
+    let place = remains::last_place(vmi.status.as_ref(), trace.place.as_ref());
+    let Some(place) = place.filter(|_| had_pod && !Phase::of(vmi).is_final()) else { return Ok(false) };
+    let nodes: Api<Node> = Api::all(leader.context.client.clone());
+    match nodes.get_opt(&place.node).await {
+        Ok(node) => Ok(node.is_some_and(|node| remains::lives(&node, now))),
+        // Of a release whose manifests did not give this right.
+        Err(kube::Error::Api(status)) if status.is_forbidden() => Ok(false),
+        Err(error) => Err(while_trying("get the node of the launcher pod")(error)),
+    }
 }
 
 /// What is remembered of the instance's pod with what was seen now. What its status says need not be remembered.
@@ -52,22 +131,26 @@ fn trace(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: 
         _ if phase.is_final() => memory.forget(uid),
         // Until then a kubelet may turn it away, and how often that was counts.
         Some(_) if phase >= Phase::Running && over.is_none() => memory.forget(uid),
-        Some(pod) => return memory.seen(uid, super::status::node(pod).is_some(), over),
-        None if phase > Phase::Pending || memory.of(uid).had_pod() => return memory.missing(uid, now),
+        Some(pod) => return memory.seen(uid, place(pod), over),
+        None if phase > Phase::Pending || memory.of(uid).had_pod() || remains::is_open(vmi.status.as_ref()) => {
+            return memory.missing(uid, now);
+        }
         None => {}
     }
     memory.of(uid)
 }
 
 /// The claims the instance names, and how far those are that are filled first.
-async fn storage(
-    context: &Context,
-    vmi: &VirtualMachineInstance,
-    namespace: &str,
-) -> Result<(Claims, Fillings), ReconcileError> {
-    let names = vmi.spec.claims(vmi.metadata.name.as_deref().unwrap_or_default());
-    let claims = observe::claims(&context.client, namespace, names).await?;
-    let named = data_volumes::names(&vmi.spec);
-    let fillings = observe::fillings(&context.client, namespace, named, &claims).await?;
+async fn storage(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<(Claims, Fillings), ReconcileError> {
+    let missing = |what| ReconcileError::Incomplete { what };
+    let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
+    let name = vmi.metadata.name.as_deref().ok_or(missing("a name"))?;
+    let waiter = Waiter::Instance(namespace.to_owned(), name.to_owned());
+    let named: BTreeSet<&str> = data_volumes::names(&vmi.spec).collect();
+    let fillings = observe::fillings(leader, namespace, named, waiter.clone()).await?;
+    // A machine that waits for its data asks for nothing else.
+    let waits = data_volumes::obstacle(&fillings).is_some();
+    let names = vmi.spec.claims(name).filter(|_| !waits);
+    let claims = observe::claims(leader, namespace, names, &waiter).await?;
     Ok((claims, fillings))
 }

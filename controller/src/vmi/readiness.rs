@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use garboard_api::Phase;
 use garboard_api::v1::{VirtualMachineInstanceCondition, VirtualMachineInstanceStatus};
-use garboard_launcher::report::condition::{self, UNPAUSED};
+use garboard_cluster::report::condition::{self, UNPAUSED};
 use k8s_openapi::api::core::v1::PodCondition;
 
 use super::decide::{Decision, World};
+use super::remains;
 use crate::time::{elapsed, stamp};
 
 /// How long a kubelet may need to see that a pod's containers run; one or two seconds are usual.
@@ -22,23 +23,26 @@ pub(super) fn readiness(world: &World, decision: &mut Decision) {
     // Nothing will be heard of a kubelet that never looks.
     decision.recheck = [decision.recheck, foreseen].into_iter().flatten().min();
     let (value, reason, message) = match (&world.pod, condition("Ready")) {
-        (None, _) => ("False".to_owned(), "PodNotExists".to_owned(), "there is no launcher pod".to_owned()),
+        (None, _) => ("False".to_owned(), "PodNotExists".to_owned(), remains::sentence(world)),
         (Some(pod), _) if pod.metadata.deletion_timestamp.is_some() => {
             ("False".to_owned(), "PodTerminating".to_owned(), "the launcher pod is being removed".to_owned())
         }
-        (Some(_), Some(ready)) if ready.status == "True" => ("True".to_owned(), String::new(), String::new()),
+        // A pod may be ready without a word of its guest.
+        (Some(_), Some(ready)) if ready.status == "True" && runs => ("True".to_owned(), String::new(), String::new()),
         (Some(_), Some(_)) if foreseen.is_some() => ("True".to_owned(), String::new(), String::new()),
-        (Some(_), Some(_)) if Phase::of_status(status) < Phase::Running => {
-            ("False".to_owned(), "GuestNotRunning".to_owned(), "the guest does not run yet".to_owned())
+        (Some(_), Some(ready)) if Phase::of_status(status) < Phase::Running || ready.status == "True" => {
+            ("False".to_owned(), "GuestNotRunning".to_owned(), "the guest does not run".to_owned())
         }
         (Some(_), Some(ready)) => (
             ready.status,
             ready.reason.unwrap_or_else(|| "PodConditionMissing".to_owned()),
             ready.message.unwrap_or_default(),
         ),
-        (Some(_), None) => {
-            ("False".to_owned(), "PodConditionMissing".to_owned(), "the launcher pod does not say yet".to_owned())
-        }
+        (Some(_), None) => (
+            "False".to_owned(),
+            "PodConditionMissing".to_owned(),
+            "the launcher pod has no Ready condition yet".to_owned(),
+        ),
     };
     set(world.now, status, ("Ready", &value), (&reason, &message));
     mirror_scheduling(world, condition("PodScheduled"), status);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use garboard_api::Phase;
 use garboard_api::v1::{VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus};
-use garboard_launcher::report::Seen;
-use garboard_launcher::report::{claims, condition};
+use garboard_cluster::report::{INTERPRETED_BY_KVM, SOFTWARE_EMULATION, Seen};
+use garboard_cluster::report::{claims, condition};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::events::EventType;
 
@@ -24,21 +24,28 @@ pub(super) fn by_report(world: &World, pod: &Pod, before: Phase, decision: &mut 
     vmi.status = Some(decision.status.clone());
     let claims = claims::said(pod);
     let seen = Seen { report: &report, addresses: &addresses, claims: &claims, vmi: &vmi, now: world.now };
-    decision.status = garboard_launcher::report::next_status(&seen)?;
+    decision.status = garboard_cluster::report::next_status(&seen)?;
     decision.is_reported = true;
     passed_through(world, pod, &mut decision.status);
     Some(Phase::of_status(&decision.status))
 }
 
 /// What people are told of a report that came through the pod; the agent tells of all others itself.
-pub(super) fn happening(decision: &Decision) -> Option<(EventType, &'static str, String)> {
-    let phase = Some(Phase::of_status(&decision.status)).filter(|_| decision.is_reported)?;
-    if phase == Phase::Running {
-        return Some((EventType::Normal, "Started", "the guest was started".to_owned()));
+pub(super) fn happenings(decision: &Decision) -> Vec<(EventType, &'static str, String)> {
+    if !decision.is_reported {
+        return Vec::new();
     }
-    let ended = decision.status.conditions.iter().find(|each| each.r#type == "Ended");
+    let phase = Phase::of_status(&decision.status);
+    let condition = |kind: &str| decision.status.conditions.iter().find(|each| each.r#type == kind);
+    if phase == Phase::Running {
+        let started = (EventType::Normal, "Started", "the guest was started".to_owned());
+        let slow = condition(SOFTWARE_EMULATION).filter(|each| each.reason.as_deref() == Some(INTERPRETED_BY_KVM));
+        let slow = slow.map(|each| (EventType::Warning, INTERPRETED_BY_KVM, each.message.clone().unwrap_or_default()));
+        return [started].into_iter().chain(slow).collect();
+    }
+    let ended = condition("Ended");
     let kind = if phase == Phase::Succeeded { EventType::Normal } else { EventType::Warning };
-    Some((kind, "Stopped", ended.and_then(|each| each.message.clone()).unwrap_or_default()))
+    vec![(kind, "Stopped", ended.and_then(|each| each.message.clone()).unwrap_or_default())]
 }
 
 /// When the instance was in the phases that were not told, as its object and its pod show it.

@@ -1,7 +1,5 @@
 //! What the status of a VirtualMachineInstance says as far as its pod shows it. Pure.
 
-use std::time::Duration;
-
 use garboard_api::metadata::label;
 use garboard_api::v1::{VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus};
 use garboard_api::{Phase, VirtualMachineInstance};
@@ -9,8 +7,10 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::decide::{Decision, KILLED_BY_FORCE, LAST_REPORT, Step, World};
 use super::readiness::{forget, readiness, set};
+use super::remains::{self, may_still_run};
 use super::start::by_report;
 use super::turned_away::{self, is_turned_away};
+use super::{eviction, out_of_memory};
 use crate::pod::PodRefusal;
 use crate::time::{elapsed, stamp};
 use crate::vm::status::FAILED_CREATE;
@@ -23,7 +23,7 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
     let makes_pod = decision.steps.iter().any(|step| matches!(step, Step::CreatePod(_)));
     let before = Phase::of(&world.vmi);
     let phase = match &world.pod {
-        _ if before.is_final() => before,
+        _ if before.is_final() || before == Phase::Unknown => before,
         Some(pod) => of_pod(world, pod, before, decision),
         None if makes_pod => before.max(Phase::Scheduling),
         None if before > Phase::Pending || world.trace.had_pod() => without_pod(world, before, decision),
@@ -34,8 +34,10 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
         set(world.now, &mut decision.status, (DATA_VOLUMES, "True"), ("AllDVsReady", ""));
     }
     enter(world, phase, &mut decision.status);
+    out_of_memory::explain(world, phase, &mut decision.status);
     place(world, phase, decision);
     readiness(world, decision);
+    eviction::conditions(world, &mut decision.status);
 }
 
 /// What keeps the instance from its pod, or the pod from running. It is said until a kubelet has taken a pod.
@@ -57,7 +59,9 @@ fn unpullable(pod: &Pod) -> Option<(String, String)> {
     let status = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Pending"))?;
     let containers = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
     let mut waiting = containers.filter_map(|each| each.state.as_ref()?.waiting.as_ref());
-    let found = waiting.find(|each| matches!(each.reason.as_deref(), Some("ErrImagePull" | "ImagePullBackOff")))?;
+    let found = waiting.find(|each| {
+        matches!(each.reason.as_deref(), Some("ErrImagePull" | "ImagePullBackOff" | "ErrImageNeverPull"))
+    })?;
     Some((found.reason.clone()?, found.message.clone().unwrap_or_default()))
 }
 
@@ -85,22 +89,13 @@ pub(super) fn is_over(pod: &Pod) -> bool {
 
 /// The pod it had is gone.
 fn without_pod(world: &World, before: Phase, decision: &mut Decision) -> Phase {
-    decision.recheck = if world.trace.turned_away { turned_away::pause(world) } else { may_still_run(world) };
-    if decision.recheck.is_some() { before } else { Phase::Failed }
-}
-
-/// For how long a QEMU may run on whose pod's object is gone. `kubectl delete pod --force` takes the object away first, and the
-/// kubelet then kills within two seconds, supervisor and all: often nobody is left to report. A pod that was never on a node
-/// has no QEMU.
-pub(super) fn may_still_run(world: &World) -> Option<Duration> {
-    let phase = Phase::of(&world.vmi);
-    let had_pod = phase > Phase::Pending || world.trace.had_pod();
-    let was_placed = phase >= Phase::Scheduled || world.trace.placed != Some(false);
-    if world.pod.is_some() || phase.is_final() || !had_pod || !was_placed {
-        return None;
+    if world.trace.turned_away {
+        // Another one is made after a pause; what keeps it from being made has said when it is looked at again.
+        decision.recheck = turned_away::pause(world).or(decision.recheck);
+        return before;
     }
-    let missing = world.trace.missing.unwrap_or(world.now);
-    Some(KILLED_BY_FORCE.saturating_sub(elapsed(missing, world.now))).filter(|left| !left.is_zero())
+    decision.recheck = may_still_run(world);
+    if decision.recheck.is_some() { before } else { Phase::Failed }
 }
 
 /// The pod is over. The agent's last report says more than the pod; it has a moment to arrive. A pod that was put aside
@@ -152,6 +147,10 @@ pub(super) fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerSta
 }
 
 fn enter(world: &World, phase: Phase, status: &mut VirtualMachineInstanceStatus) {
+    // A word that this release does not know is not its own to change.
+    if phase == Phase::Unknown {
+        return;
+    }
     let word = phase.word();
     status.phase = Some(word.to_owned());
     let known = status.phase_transition_timestamps.iter().any(|each| each.phase.as_deref() == Some(word));
@@ -165,14 +164,26 @@ fn enter(world: &World, phase: Phase, status: &mut VirtualMachineInstanceStatus)
 
 /// The node is written with the phase Scheduled: from then on its agent may write.
 fn place(world: &World, phase: Phase, decision: &mut Decision) {
-    let Some(pod) = &world.pod else { return };
+    keep_place(world, decision);
+    let Some(pod) = &world.pod else { return remains::ask(world, phase, decision) };
     let Some(node) = node(pod).filter(|_| phase >= Phase::Scheduled) else { return };
     decision.status.node_name = Some(node.to_owned());
     decision.labels.insert(label::NODE_NAME.to_owned(), node.to_owned());
-    if let Some(uid) = &pod.metadata.uid {
+    // What the agent has said of a pod stays true, even where the watch has not told yet that the pod is gone.
+    if let Some(uid) = pod.metadata.uid.as_ref().filter(|uid| !remains::is_nowhere(&decision.status, uid)) {
         decision.status.active_pods = [(uid.clone(), node.to_owned())].into();
     }
     decision.status.qos_class = pod.status.as_ref().and_then(|status| status.qos_class.clone());
+}
+
+/// The node that was written stays: what is applied once goes with the next apply that leaves it out, and the node's agent
+/// finds its machines by the label until their last report.
+fn keep_place(world: &World, decision: &mut Decision) {
+    if let Some(node) = &decision.status.node_name
+        && world.vmi.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(label::NODE_NAME))
+    {
+        decision.labels.insert(label::NODE_NAME.to_owned(), node.clone());
+    }
 }
 
 /// Why there is no pod.
@@ -184,15 +195,15 @@ pub(super) fn refuse(world: &World, refusal: &PodRefusal, status: &mut VirtualMa
     set(world.now, status, (kind, "False"), (refusal.reason(), &refusal.to_string()));
 }
 
-/// What is told when the API server refuses the pod (a quota, the namespace's Pod Security): the instance stays as it was.
-pub(super) fn without_pod_because(
-    vmi: &VirtualMachineInstance,
-    refusal: (&str, &str),
-    now: jiff::Timestamp,
-) -> Decision {
-    let mut status = vmi.status.clone().unwrap_or_default();
-    set(now, &mut status, ("Synchronized", "False"), refusal);
-    Decision { steps: Vec::new(), status, labels: Default::default(), recheck: None, is_reported: false }
+/// What is told when a step fails (a quota, the namespace's Pod Security, a webhook that does not answer): the instance stays
+/// as it was.
+pub(super) fn because(world: &World, reason: (&str, &str)) -> Decision {
+    let mut status = world.vmi.status.clone().unwrap_or_default();
+    set(world.now, &mut status, ("Synchronized", "False"), reason);
+    let mut decision =
+        Decision { steps: Vec::new(), status, labels: Default::default(), recheck: None, is_reported: false };
+    keep_place(world, &mut decision);
+    decision
 }
 
 /// Whether the instance says so already.

@@ -1,19 +1,25 @@
 //! The life of an instance as its pod shows it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachineInstance, default_vmi};
-use garboard_launcher::report::condition::{REPORTED, UNPAUSED};
+use garboard_cluster::report::condition::{REPORTED, UNPAUSED};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
 use super::decide::{Decision, Step, World, decide};
 use super::decide::{KILLED_BY_FORCE, QUICK};
 use super::memory::Trace;
-use super::start::happening;
+use super::out_of_memory;
+use super::start::happenings;
 use crate::pod::LauncherImage;
+
+mod fixpoint;
+mod remains;
 
 fn vmi(volumes: &Value) -> VirtualMachineInstance {
     let mut vmi: VirtualMachineInstance = serde_json::from_value(json!({
@@ -38,10 +44,11 @@ fn world(volumes: Value) -> World {
         claims: BTreeMap::new(),
         fillings: BTreeMap::new(),
         trace: Trace::default(),
+        agent_lives: false,
         leading_since: Timestamp::UNIX_EPOCH,
         now: Timestamp::from_second(1000).unwrap(),
         launcher_image: LauncherImage { reference: "garboard/launcher:1".to_owned(), pull_policy: "Never".to_owned() },
-        config: ClusterConfig::offline(),
+        config: ClusterConfig::offline().into(),
     }
 }
 
@@ -75,7 +82,7 @@ fn a_new_instance_gets_one_pod() {
     let waiting = decide(&world);
     assert_eq!((phase(&waiting), waiting.recheck), ("Pending", Some(KILLED_BY_FORCE)));
     assert_eq!(waiting.steps, []);
-    let never_on_a_node = World { trace: Trace { placed: Some(false), ..world.trace }, ..world.clone() };
+    let never_on_a_node = World { trace: Trace { placed: Some(false), ..world.trace.clone() }, ..world.clone() };
     assert_eq!(phase(&decide(&never_on_a_node)), "Failed");
     world.now = Timestamp::from_second(1008).unwrap();
     let over = decide(&world);
@@ -177,7 +184,7 @@ fn keeping(owner: &str) -> World {
 #[test]
 fn what_firmware_keeps_has_a_claim_that_belongs_to_the_machine() {
     let mut world = keeping("machine-1");
-    world.config.state_storage_class = Some("fast".to_owned());
+    Arc::make_mut(&mut world.config).state_storage_class = Some("fast".to_owned());
     let decision = decide(&world);
     let [Step::CreateClaim(claim), Step::CreatePod(pod)] = decision.steps.as_slice() else { panic!("{decision:?}") };
     assert_eq!(claim.metadata.name.as_deref(), Some("persistent-state-for-vm"));
@@ -233,7 +240,9 @@ fn a_quick_start_becomes_running_in_one_write() {
     world.pod = Some(reported);
     let decision = decide(&world);
     assert!(decision.is_reported);
-    assert_eq!(happening(&decision).map(|(_, reason, _)| reason), Some("Started"));
+    let reasons =
+        |decision: &Decision| happenings(decision).into_iter().map(|(_, reason, _)| reason).collect::<Vec<_>>();
+    assert_eq!(reasons(&decision), ["Started"]);
     assert_eq!((phase(&decision), condition(&decision, "Ready")), ("Running", Some(("True", ""))));
     assert_eq!(decision.status.node_name.as_deref(), Some("node-1"));
     assert_eq!(decision.status.active_pods.get("pod-uid").map(String::as_str), Some("node-1"));
@@ -244,7 +253,7 @@ fn a_quick_start_becomes_running_in_one_write() {
     // Nothing is left to do.
     world.vmi.status = Some(decision.status.clone());
     let again = decide(&world);
-    assert_eq!(happening(&again), None);
+    assert!(happenings(&again).is_empty());
     assert_eq!((again.status, again.is_reported), (decision.status, false));
 }
 
@@ -297,6 +306,31 @@ fn a_pod_that_runs_on_a_node_is_scheduled_and_the_node_is_named() {
 }
 
 #[test]
+fn an_instance_says_why_it_cannot_be_moved_and_that_it_was_evicted() {
+    let mut world = world(json!([]));
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
+    world.pod = Some(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})));
+    let decision = decide(&world);
+    assert_eq!(condition(&decision, "LiveMigratable"), Some(("False", "NotMigratable")));
+    assert_eq!(condition(&decision, "EvictionRequested"), None);
+    let spec = &mut world.vmi.spec;
+    spec.domain.devices.interfaces[0].masquerade = None;
+    spec.domain.devices.interfaces[0].bridge = serde_json::from_value(json!({})).unwrap();
+    assert_eq!(condition(&decide(&world), "LiveMigratable"), Some(("False", "InterfaceNotLiveMigratable")));
+    // What Kubernetes says of a pod that a drain evicts; a preempted one has another reason.
+    let evicted = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"},
+        {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}]});
+    world.pod = Some(pod(evicted));
+    let decision = decide(&world);
+    assert_eq!(condition(&decision, "EvictionRequested"), Some(("True", "EvictionByEvictionAPI")));
+    // The guest has ended in order and the pod is gone: it is still said.
+    world.vmi.status = Some(decision.status);
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Succeeded.word().to_owned());
+    world.pod = None;
+    assert_eq!(condition(&decide(&world), "EvictionRequested"), Some(("True", "EvictionByEvictionAPI")));
+}
+
+#[test]
 fn what_the_agent_wrote_is_not_taken_back() {
     let mut world = world(json!([]));
     world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
@@ -318,6 +352,41 @@ fn a_pod_that_is_over_is_believed_after_a_moment() {
     world.now = Timestamp::from_second(1003).unwrap();
     let over = decide(&world);
     assert_eq!((phase(&over), over.status.reason.as_deref()), ("Failed", Some("QEMU was killed")));
+}
+
+#[test]
+fn out_of_memory_has_its_name_although_nobody_was_left_to_say_it() {
+    let mut world = world(json!([]));
+    let terminated = json!({"exitCode": 137, "reason": "OOMKilled", "finishedAt": "1970-01-01T00:16:30Z"});
+    let mut pod = pod(json!({"phase": "Failed", "containerStatuses": [
+        {"name": "compute", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": terminated}},
+    ]}));
+    let compute = json!([{"name": "compute", "resources": {"limits": {"memory": "1Mi"}}}]);
+    pod.spec.as_mut().unwrap().containers = serde_json::from_value(compute).unwrap();
+    world.pod = Some(pod);
+    let killed = json!([{"type": "Ended", "status": "True", "reason": "MachineKilled", "message": "killed at once"}]);
+    for (phase, reason, conditions) in [("Running", None, json!([])), ("Failed", Some("MachineKilled"), killed)] {
+        let status = world.vmi.status.get_or_insert_default();
+        (status.phase, status.reason) = (Some(phase.to_owned()), reason.map(str::to_owned));
+        status.conditions = serde_json::from_value(conditions).unwrap();
+        let decision = decide(&world);
+        assert_eq!((self::phase(&decision), decision.status.reason.as_deref()), ("Failed", Some("OutOfMemory")));
+        assert_eq!(condition(&decision, "Ended"), Some(("True", "OutOfMemory")));
+        let told = decision.status.conditions.iter().find(|each| each.r#type == "Ended").unwrap();
+        let message = told.message.as_deref().unwrap();
+        assert!(
+            message.contains("1048576") && message.contains("raise spec.domain.resources.limits.memory"),
+            "{message}"
+        );
+        let happening = out_of_memory::happening(&world.vmi, &decision);
+        assert_eq!(happening, Some((EventType::Warning, "OutOfMemory", message.to_owned())));
+        world.vmi.status = Some(decision.status.clone());
+        assert_eq!(out_of_memory::happening(&world.vmi, &decide(&world)), None, "told once");
+        assert_eq!(decide(&world).status, decision.status, "said once");
+    }
+    let stopped = json!([{"type": "Ended", "status": "True", "reason": "ForceStopped", "message": "by force"}]);
+    world.vmi.status.as_mut().unwrap().conditions = serde_json::from_value(stopped).unwrap();
+    assert_eq!(condition(&decide(&world), "Ended"), Some(("True", "ForceStopped")), "what is explained stays");
 }
 
 #[test]
@@ -386,36 +455,6 @@ fn an_instance_goes_after_its_pod() {
 }
 
 #[test]
-fn a_pod_that_is_taken_away_by_force_is_waited_for() {
-    let mut world = world(json!([]));
-    let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:10Z"}]);
-    let status = world.vmi.status.as_mut().unwrap();
-    status.phase = Some(Phase::Running.word().to_owned());
-    status.conditions = serde_json::from_value(ready).unwrap();
-    let waiting = decide(&world);
-    assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(std::time::Duration::from_secs(8))));
-    assert_eq!(condition(&waiting, "Ready"), Some(("False", "PodNotExists")));
-    // Nor does its object go: another instance would be made.
-    world.vmi.status = Some(waiting.status);
-    world.trace.missing = Some(world.now);
-    world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
-    world.now = Timestamp::from_second(1007).unwrap();
-    assert_eq!((decide(&world).steps, phase(&decide(&world))), (vec![], "Running"));
-    world.now = Timestamp::from_second(1008).unwrap();
-    assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]));
-    world.vmi.metadata.deletion_timestamp = None;
-    assert_eq!(phase(&decide(&world)), "Failed", "nobody knows how it ended");
-}
-
-#[test]
-fn the_agents_word_ends_the_waiting_for_a_pod_that_is_gone() {
-    let mut world = world(json!([]));
-    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Succeeded.word().to_owned());
-    world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
-    assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]));
-}
-
-#[test]
 fn a_decision_is_stable() {
     let mut world = world(json!([]));
     world.pod = Some(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}],
@@ -424,4 +463,39 @@ fn a_decision_is_stable() {
     world.vmi.status = Some(decide(&world).status);
     world.now = Timestamp::from_second(2000).unwrap();
     assert_eq!(Some(decide(&world).status), world.vmi.status);
+}
+
+#[test]
+fn a_pod_that_is_ready_without_a_word_of_its_guest_makes_nothing_ready() {
+    let mut world = world(json!([]));
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Scheduled.word().to_owned());
+    let sidecar = json!([{"name": "launcher", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}}]);
+    let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "initContainerStatuses": sidecar});
+    world.pod = Some(pod(status));
+    let decision = decide(&world);
+    assert_eq!((phase(&decision), condition(&decision, "Ready")), ("Scheduled", Some(("False", "GuestNotRunning"))));
+}
+
+#[test]
+fn an_instance_in_a_phase_of_another_program_is_not_started() {
+    let mut world = world(json!([]));
+    for word in ["Unknown", "WaitingForSync"] {
+        world.vmi.status.as_mut().unwrap().phase = Some(word.to_owned());
+        let decision = decide(&world);
+        assert_eq!((decision.steps.as_slice(), phase(&decision)), (&[] as &[Step], word));
+    }
+    world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
+    world.trace.missing = Some(Timestamp::UNIX_EPOCH);
+    assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]));
+}
+
+#[test]
+fn the_node_of_an_instance_stays_on_it_when_its_pod_is_gone() {
+    let mut world = world(json!([]));
+    let status = world.vmi.status.as_mut().unwrap();
+    (status.phase, status.node_name) = (Some(Phase::Running.word().to_owned()), Some("node-1".to_owned()));
+    world.vmi.metadata.labels.as_mut().unwrap().insert("kubevirt.io/nodeName".to_owned(), "node-1".to_owned());
+    let decision = decide(&world);
+    assert_eq!(condition(&decision, "Ready"), Some(("False", "PodNotExists")), "something is written");
+    assert_eq!(decision.labels.get("kubevirt.io/nodeName").map(String::as_str), Some("node-1"));
 }

@@ -3,7 +3,7 @@
 //! A scheduler and a kubelet may disagree for a moment: a kubelet that has just started again does not have the devices of
 //! its node yet, and one that is shutting down takes nothing. The pod is over then although nothing was wrong with the
 //! machine, and a machine that is to run once would never run. So the pod is taken back and made again, in its name, when
-//! everything that may have run of it is surely gone (`status::may_still_run`): a kubelet that starts again judges pods that
+//! everything that may have run of it is surely gone (`remains::may_still_run`): a kubelet that starts again judges pods that
 //! run, too, and says the same words of those it ends. One that is turned away again and again waits longer each time, and
 //! the instance says in the kubelet's words what it waits for.
 
@@ -11,15 +11,17 @@ use std::time::Duration;
 
 use garboard_api::Phase;
 use garboard_api::run_strategy::backoff;
-use garboard_launcher::report::condition;
+use garboard_cluster::report::condition;
 use k8s_openapi::api::core::v1::Pod;
 
 use super::decide::{Step, World};
-use super::status::may_still_run;
+use super::remains::may_still_run;
 use crate::time::elapsed;
 
 /// Reasons of a kubelet that has nothing against the machine.
 const REASONS: [&str; 3] = ["UnexpectedAdmissionError", "NodeAffinity", "NodeShutdown"];
+/// How long a kubelet that started again takes until it has its node's devices.
+const FIRST_PAUSE: Duration = Duration::from_secs(8);
 /// Beginning of its reasons for a lack of something that others took meanwhile.
 const OUT_OF: &str = "OutOf";
 
@@ -51,6 +53,6 @@ pub(super) fn why(pod: &Pod) -> String {
 /// For how long the next pod waits after one that was turned away.
 pub(super) fn pause(world: &World) -> Option<Duration> {
     let since = elapsed(world.trace.missing.unwrap_or(world.now), world.now);
-    let rest = backoff(world.trace.refusals.saturating_sub(1), 0).saturating_sub(since);
+    let rest = backoff(world.trace.refusals.saturating_sub(1), 0).max(FIRST_PAUSE).saturating_sub(since);
     may_still_run(world).max(Some(rest).filter(|rest| !rest.is_zero()))
 }

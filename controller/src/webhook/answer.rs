@@ -45,7 +45,7 @@ fn sentence(fault: &Fault) -> String {
     }
 }
 
-fn denied(mut response: AdmissionResponse, status: Status) -> AdmissionResponse {
+pub(super) fn denied(mut response: AdmissionResponse, status: Status) -> AdmissionResponse {
     response.allowed = false;
     response.result = status;
     response

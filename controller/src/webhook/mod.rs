@@ -1,17 +1,23 @@
 //! Admission: what is written to our kinds is filled in and judged before it is stored.
 //!
 //! ```text
-//!   API server ─ POST /mutate   ─► structure and rules; what is left out is filled in
-//!              ─ POST /validate ─► rules again, after everybody has filled in; what may change
+//!   API server ─ POST /mutate/RANDOM   ─► structure and rules; what is left out is filled in
+//!              ─ POST /validate/RANDOM ─► rules again, after everybody has filled in; what may change
+//!              ─ POST /evict/RANDOM    ─► whether a drain may power a guest down
 //! ```
 //!
-//! The answer is the same at both: every mistake with its path and what to write instead, as `garboard validate` says it.
+//! API servers show no certificate of their own; that they know the [`paths`] tells them from others who reach the port.
+//!
+//! The answer is the same at the first two: every mistake with its path and what to write instead, as `garboard validate` says it.
 //! The first refuses what is wrong already, because the API server looks at the schema between the two and would speak
 //! first, in its own words. Every replica serves.
 
 mod answer;
+mod bounds;
 mod change;
+pub mod eviction;
 mod mutate;
+pub mod paths;
 mod server;
 mod validate;
 

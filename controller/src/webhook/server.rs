@@ -3,11 +3,13 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::State;
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use axum::routing::post;
 use axum::{Json, Router};
-use axum_server::tls_rustls::RustlsConfig;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Secret;
 use kube::core::DynamicObject;
@@ -20,12 +22,11 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::{Premises, Request, mutate, validate};
+use super::bounds::{Door, Limits, bounded};
+use super::paths::Paths;
+use super::{Premises, Request, eviction, mutate, validate};
 use crate::certificates::{CertificateError, Chain, SECRET};
 use crate::context::Context;
-
-/// The largest object an API server stores, and the old one beside it (etcd's limit is 1.5 MiB for each).
-const LARGEST_REQUEST: usize = 8 << 20;
 
 /// Whether the webhooks can be asked: true once there is a certificate.
 pub type Gate = watch::Receiver<bool>;
@@ -36,24 +37,60 @@ pub type Gate = watch::Receiver<bool>;
 /// The address cannot be listened at.
 pub async fn run(context: Context, address: SocketAddr, ready: watch::Sender<bool>) -> std::io::Result<()> {
     let mut certificates = std::pin::pin!(certificates(context.clone()));
-    let Some(first) = certificates.next().await else { return Ok(()) };
+    let Some((first, paths)) = certificates.next().await else { return Ok(()) };
     let tls = RustlsConfig::from_config(first);
     let reloading = tls.clone();
+    let (known, paths) = watch::channel(paths);
+    let context = Arc::new(context);
     let routes = Router::new()
         .route("/mutate", post(answer_mutate))
+        .route("/mutate/{random}", post(answer_mutate))
         .route("/validate", post(answer_validate))
-        .layer(DefaultBodyLimit::max(LARGEST_REQUEST))
-        .with_state(Arc::new(context));
+        .route("/validate/{random}", post(answer_validate))
+        .with_state(context.clone());
+    let evictions = Router::new()
+        .route("/evict", post(answer_evict))
+        .route("/evict/{random}", post(answer_evict))
+        .with_state(context);
+    let routes = bounded(routes, Limits::USUAL).merge(bounded(evictions, Limits::EVICTIONS));
+    let routes = guarded(routes, paths);
+    let handshakes = RustlsAcceptor::new(tls).handshake_timeout(Limits::USUAL.unproven);
+    let server = axum_server::bind(address).acceptor(handshakes.acceptor(Door::new(Limits::USUAL)));
     ready.send_replace(true);
     let reload = async {
-        while let Some(next) = certificates.next().await {
+        while let Some((next, paths)) = certificates.next().await {
+            known.send_replace(paths);
             reloading.reload_from_config(next);
         }
     };
     tokio::select! {
-        outcome = axum_server::bind_rustls(address, tls).serve(routes.into_make_service()) => outcome,
+        outcome = server.serve(routes.into_make_service()) => outcome,
         () = reload => Ok(()),
     }
+}
+
+/// Only what knows the path of a webhook gets further: of everything else neither the body is read, nor does it take a turn.
+fn guarded(routes: Router, paths: watch::Receiver<Option<Paths>>) -> Router {
+    routes.route_layer(from_fn_with_state(paths, at_a_known_path))
+}
+
+async fn at_a_known_path(
+    State(paths): State<watch::Receiver<Option<Paths>>>,
+    request: axum::extract::Request,
+    next: Next,
+) -> Result<Response, StatusCode> {
+    let is_known = Paths::are_known(paths.borrow().as_ref(), request.uri().path());
+    if is_known { Ok(next.run(request).await) } else { Err(StatusCode::NOT_FOUND) }
+}
+
+async fn answer_evict(
+    State(context): State<Arc<Context>>,
+    Json(review): Json<AdmissionReview<DynamicObject>>,
+) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
+    let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
+    let response = eviction::evict(&context, &request).await;
+    log(&request, &response);
+    Ok(Json(response.into_review()))
 }
 
 async fn answer_mutate(
@@ -86,7 +123,12 @@ async fn answer(
         fresh: Uuid::new_v4(),
         kubevirts: &kubevirts,
     };
-    let response = judge(&request, &premises);
+    let response = judged(|| judge(&request, &premises))?;
+    log(&request, &response);
+    Ok(Json(response.into_review()))
+}
+
+fn log(request: &Request, response: &AdmissionResponse) {
     if !response.allowed {
         tracing::info!(
             kind = request.kind.kind,
@@ -97,11 +139,18 @@ async fn answer(
             "refused"
         );
     }
-    Ok(Json(response.into_review()))
 }
 
-/// The certificate to show, each time it is another.
-fn certificates(context: Context) -> impl futures::Stream<Item = Arc<rustls::ServerConfig>> {
+/// A panic ends this request, which the API server then refuses, and no other.
+fn judged(judge: impl FnOnce() -> AdmissionResponse) -> Result<AdmissionResponse, StatusCode> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge)).map_err(|_| {
+        tracing::error!("judging a request panicked");
+        StatusCode::INTERNAL_SERVER_ERROR
+    })
+}
+
+/// The certificate to show and the paths to answer at, each time the Secret has changed.
+fn certificates(context: Context) -> impl futures::Stream<Item = (Arc<rustls::ServerConfig>, Option<Paths>)> {
     let secrets: Api<Secret> = Api::namespaced(context.client, &context.namespace);
     let only = Config::default().fields(&format!("metadata.name={SECRET}"));
     watcher(secrets, only).default_backoff().filter_map(|event| async {
@@ -116,10 +165,14 @@ fn certificates(context: Context) -> impl futures::Stream<Item = Arc<rustls::Ser
     })
 }
 
-fn usable(secret: &Secret) -> Option<Arc<rustls::ServerConfig>> {
+fn usable(secret: &Secret) -> Option<(Arc<rustls::ServerConfig>, Option<Paths>)> {
     let chain = secret.data.as_ref().map(Chain::read)?;
-    match chain.and_then(|chain| chain.serving.map(|serving| tls(&serving.certificate, &serving.key)).transpose()) {
-        Ok(config) => config,
+    let served = |chain: Chain| {
+        let paths = chain.paths;
+        chain.serving.map(|serving| Ok((tls(&serving.certificate, &serving.key)?, paths))).transpose()
+    };
+    match chain.and_then(served) {
+        Ok(served) => served,
         Err(error) => {
             tracing::warn!(%error, "the webhooks' certificate cannot be used");
             None
@@ -137,4 +190,45 @@ fn tls(certificate: &str, key: &str) -> Result<Arc<rustls::ServerConfig>, Certif
     let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     Ok(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::webhook::paths::Question;
+
+    #[test]
+    fn a_panic_ends_the_request_that_it_happened_in() {
+        assert_eq!(judged(|| panic!("on purpose")).unwrap_err(), StatusCode::INTERNAL_SERVER_ERROR);
+        assert!(judged(|| AdmissionResponse::invalid("no")).is_ok());
+    }
+    #[tokio::test]
+    async fn without_the_path_nothing_is_read_and_none_is_the_old_one() {
+        use tower::ServiceExt;
+
+        let first = Paths::random();
+        let (known, paths) = watch::channel(Some(first.clone()));
+        let routes = Router::new()
+            .route("/evict", post(|| async {}))
+            .route("/evict/{random}", post(|body: axum::body::Bytes| async move { body.len().to_string() }))
+            .route("/validate/{random}", post(|| async {}));
+        let routes = guarded(bounded(routes, Limits::USUAL), paths);
+        let status = async |path: &str, body: axum::body::Body| {
+            let request = axum::http::Request::post(path).body(body).unwrap();
+            routes.clone().oneshot(request).await.unwrap().status()
+        };
+        let unread = || {
+            let read = |()| -> Option<(Result<&'static str, std::io::Error>, ())> { panic!("it was read") };
+            axum::body::Body::from_stream(futures::stream::unfold((), move |state| std::future::ready(read(state))))
+        };
+        let evict = first.of(Question::Evict);
+        for path in ["/evict", "/", "/evict/x", "/mutate", &evict.replace("evict", "validate"), &format!("{evict}/x")] {
+            assert_eq!(status(path, unread()).await, StatusCode::NOT_FOUND, "{path}");
+        }
+        assert_eq!(status(&evict, "{}".into()).await, StatusCode::OK);
+        let second = Paths::random();
+        known.send_replace(Some(second.clone()));
+        assert_eq!(status(&evict, unread()).await, StatusCode::NOT_FOUND);
+        assert_eq!(status(&second.of(Question::Evict), "{}".into()).await, StatusCode::OK);
+    }
 }

@@ -30,7 +30,7 @@ fn request(user: &str, object: &Value, old: Option<&Value>) -> Request {
         "request": {
             "uid": "u", "kind": {"group": "kubevirt.io", "version": "v1", "kind": kind},
             "resource": {"group": "kubevirt.io", "version": "v1", "resource": "x"},
-            "name": "vm", "namespace": "ns", "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
+            "name": "vm", "namespace": object["metadata"]["namespace"], "operation": if old.is_some() { "UPDATE" } else { "CREATE" },
             "userInfo": {"username": user}, "object": object, "oldObject": old, "dryRun": false,
         },
     }))
@@ -169,7 +169,23 @@ fn what_leaves_and_what_only_loses_a_finalizer_is_let_through() {
 #[test]
 fn a_cluster_has_its_settings_once() {
     let object = json!({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
-        "metadata": {"name": "second", "namespace": "ns"}, "spec": {}});
+        "metadata": {"name": "second", "namespace": "garboard"}, "spec": {}});
     let response = ask(validate, ("me", &object, None));
     assert!(response.result.message.contains("kubevirt/first"), "{}", response.result.message);
+}
+
+#[test]
+fn settings_are_taken_in_the_namespace_of_the_installation_only() {
+    let mut object = json!({"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt",
+        "metadata": {"name": "mine", "namespace": "ns"}, "spec": {}});
+    let response = ask(validate, ("me", &object, None));
+    assert!(!response.allowed);
+    assert!(response.result.message.starts_with("metadata.namespace: "), "{}", response.result.message);
+    assert!(response.result.message.contains("write `garboard`"), "{}", response.result.message);
+    // One that was stored while no webhook was asked is not changed either, and may go.
+    let old = object.clone();
+    object["spec"]["configuration"] = json!({"evictionStrategy": "None"});
+    assert!(!ask(validate, ("me", &object, Some(&old))).allowed);
+    object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    assert!(ask(validate, ("me", &object, Some(&old))).allowed);
 }

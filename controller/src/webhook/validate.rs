@@ -28,11 +28,21 @@ pub fn validate(request: &Request, premises: &Premises<'_>) -> AdmissionResponse
     }
     let admission = review(&serde_json::to_value(object).unwrap_or_default(), premises.config);
     let mut faults = admission.faults;
-    if matches!(admission.object, Some(Object::KubeVirt(_))) && request.operation == Operation::Create {
-        faults.extend(second(premises));
+    if matches!(admission.object, Some(Object::KubeVirt(_))) {
+        let stray = elsewhere(request, premises);
+        let is_new = stray.is_none() && request.operation == Operation::Create;
+        faults.extend(stray.or_else(|| second(premises).filter(|_| is_new)));
     }
     let response = warn(response, &admission.warnings);
     if faults.is_empty() { response } else { refuse(response, &faults) }
+}
+
+/// Settings are the cluster's: who may write to any other namespace does not choose them.
+fn elsewhere(request: &Request, premises: &Premises<'_>) -> Option<Fault> {
+    let namespace = request.namespace.as_deref().filter(|namespace| *namespace != premises.namespace)?;
+    let message = format!("the settings of the cluster are in the namespace of Garboard, not in `{namespace}`");
+    let fault = Fault::new(FieldPath::from("metadata.namespace"), FaultCode::NotSupported, message);
+    Some(fault.instead(format!("write `{}`", premises.namespace)))
 }
 
 /// A cluster has one object of settings.

@@ -11,6 +11,7 @@ use std::process::ExitCode;
 
 use garboard_host::offer::NodeOffer;
 use garboard_host::{GatherOptions, ProbeCache, gather};
+use garboard_protocol::causes::ErrorChain;
 
 /// What is known already of a QEMU in this image; nothing is written there.
 const CACHE: &str = "/var/cache/garboard";
@@ -58,11 +59,5 @@ fn write_offer(options: &GatherOptions, file: &Path) -> ExitCode {
 
 /// The error with its causes.
 fn complain(error: &dyn std::error::Error) {
-    let mut text = format!("garboard-facts: {error}");
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text.push_str(&format!(": {inner}"));
-        cause = inner.source();
-    }
-    let _ = writeln!(std::io::stderr(), "{text}");
+    let _ = writeln!(std::io::stderr(), "garboard-facts: {}", ErrorChain(error));
 }

@@ -25,7 +25,7 @@ pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check>
 fn user(root: bool, surroundings: &Surroundings) -> Check {
     let check = |detail| Check::new("user", "Running as", detail);
     if root {
-        return check("root: every machine is user 107 in namespaces of its own");
+        return check("root: every machine has a user and namespaces of its own");
     }
     let check = match surroundings.namespaces.user {
         Ok(()) => {

@@ -1,9 +1,8 @@
 //! QEMU, its abilities, firmware and qemu-img.
 
-use std::error::Error;
-
 use garboard_machine::facts::{KvmState, UefiKind};
 use garboard_machine::features::{Accelerator, Feature};
+use garboard_protocol::causes::ErrorChain;
 
 use super::Check;
 use crate::qemu::{LocateError, QemuError, QemuReport};
@@ -40,13 +39,7 @@ pub(super) fn checks(survey: &Survey) -> Vec<Check> {
 }
 
 fn absent(error: &QemuError) -> Check {
-    let mut detail = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        detail.push_str(": ");
-        detail.push_str(&error.to_string());
-        cause = error.source();
-    }
+    let detail = ErrorChain(error).to_string();
     let mend = match error {
         QemuError::Locate(LocateError::NotFound { .. }) => "apt install qemu-system-x86, or name one with --qemu",
         QemuError::Locate(LocateError::NotExecutable { .. }) => {

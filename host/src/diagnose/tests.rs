@@ -50,6 +50,7 @@ fn good() -> (Survey, Surroundings) {
         max_vcpus: 1024,
         missing: Vec::new(),
         lacking: Vec::new(),
+        refused_features: Vec::new(),
         execution: Execution::Native { slowdown: Slowdown::of_ratio(1.0) },
     };
     let survey = Survey {

@@ -18,13 +18,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use kvm_bindings::{kvm_regs, kvm_segment, kvm_sregs};
 use kvm_ioctls::{Kvm, VcpuExit};
 
 use super::measure::{Slowdown, TimedLoop, slowdown};
-use crate::sys::kick::{Kick, ThreadId};
+use crate::sys::kick::Kick;
 use crate::sys::native_loop::{END_PORT, MACHINE_CODE, sum_downwards};
 use crate::sys::scratch_vm::{PAGE, ScratchVm, ScratchVmError};
 
@@ -95,11 +96,10 @@ pub(super) fn measure(kvm: &Kvm, ring: Ring) -> Result<Slowdown, LongModeError> 
     let thread = std::thread::Builder::new()
         .name("kvm-measure".into())
         .spawn(move || {
-            let _ = tell.send(Progress::Started(ThreadId::current()));
-            let _ = tell.send(Progress::Finished(slowdown(&mut guest, &mut NativeLoop)));
+            let _ = tell.send(slowdown(&mut guest, &mut NativeLoop));
         })
         .map_err(LongModeError::Thread)?;
-    let outcome = wait(&told, &abandoned);
+    let outcome = wait(&told, &thread, &abandoned);
     if !matches!(outcome, Err(LongModeError::Stuck { .. })) {
         // It has sent its last message, so this does not block. A stuck one is left to the end of the process.
         let _ = thread.join();
@@ -107,15 +107,11 @@ pub(super) fn measure(kvm: &Kvm, ring: Ring) -> Result<Slowdown, LongModeError> 
     outcome
 }
 
-enum Progress {
-    Started(ThreadId),
-    Finished(Result<Slowdown, LongModeError>),
-}
+type Outcome = Result<Slowdown, LongModeError>;
 
-fn wait(told: &mpsc::Receiver<Progress>, abandoned: &AtomicBool) -> Result<Slowdown, LongModeError> {
+fn wait(told: &mpsc::Receiver<Outcome>, thread: &JoinHandle<()>, abandoned: &AtomicBool) -> Outcome {
     let stuck = LongModeError::Stuck { limit: TIME_LIMIT };
-    let Ok(Progress::Started(thread)) = told.recv() else { return Err(stuck) };
-    if let Ok(Progress::Finished(result)) = told.recv_timeout(TIME_LIMIT) {
+    if let Ok(result) = told.recv_timeout(TIME_LIMIT) {
         return result;
     }
     abandoned.store(true, Ordering::Relaxed);
@@ -124,7 +120,7 @@ fn wait(told: &mpsc::Receiver<Progress>, abandoned: &AtomicBool) -> Result<Slowd
     // Again and again: one that arrives before the system call starts would be lost.
     while Instant::now() < give_up {
         kick.thread(thread);
-        if let Ok(Progress::Finished(_)) = told.recv_timeout(Duration::from_millis(5)) {
+        if told.recv_timeout(Duration::from_millis(5)).is_ok() {
             break;
         }
     }
@@ -255,15 +251,14 @@ mod tests {
         let (tell, told) = mpsc::channel();
         let flag = Arc::clone(&abandoned);
         let thread = std::thread::spawn(move || {
-            tell.send(Progress::Started(ThreadId::current())).unwrap();
             let start = kvm_regs { rip: LOOP_ADDRESS, rflags: RFLAGS, ..kvm_regs::default() };
             vm.vcpu().set_regs(&start).unwrap();
             while !flag.load(Ordering::Relaxed) {
                 let _ = vm.vcpu().run();
             }
-            tell.send(Progress::Finished(Ok(Slowdown::of_ratio(0.0)))).unwrap();
+            tell.send(Ok(Slowdown::of_ratio(0.0))).unwrap();
         });
-        let outcome = wait(&told, &abandoned);
+        let outcome = wait(&told, &thread, &abandoned);
         assert!(matches!(outcome, Err(LongModeError::Stuck { .. })), "{outcome:?}");
         thread.join().unwrap();
         assert!(begin.elapsed() < BUSY_HOST, "{:?}", begin.elapsed());

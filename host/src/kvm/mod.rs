@@ -6,10 +6,13 @@
 
 mod long_mode;
 mod measure;
+mod refused;
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 
 use garboard_machine::facts::KvmState;
+use garboard_protocol::causes::ErrorChain;
 use kvm_ioctls::{Cap, Kvm};
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +66,8 @@ pub struct KvmInterface {
     pub missing: Vec<&'static str>,
     /// Abilities that make machines faster, that are missing.
     pub lacking: Vec<&'static str>,
+    /// CPU features, by QEMU's names, that KVM offers but that QEMU cannot give a guest here: it would abort.
+    pub refused_features: Vec<&'static str>,
     /// What running code in a scratch VM gave.
     pub execution: Execution,
 }
@@ -127,6 +132,22 @@ impl KvmReport {
     }
 }
 
+impl KvmReport {
+    /// What the planner has to know of it beside [`KvmReport::state`]: the most vCPUs of one machine.
+    #[must_use]
+    pub fn max_vcpus(&self) -> Option<u32> {
+        self.interface.as_ref().and_then(|interface| u32::try_from(interface.max_vcpus).ok())
+    }
+
+    /// Takes away what KVM offers and cannot give.
+    #[must_use]
+    pub fn given(&self, offered: BTreeSet<String>) -> BTreeSet<String> {
+        let refused =
+            self.interface.as_ref().map(|interface| interface.refused_features.as_slice()).unwrap_or_default();
+        offered.into_iter().filter(|feature| !refused.contains(&feature.as_str())).collect()
+    }
+}
+
 fn examine(kvm: &Kvm, cache: &ProbeCache, boot: &BootId, freshness: Freshness) -> KvmInterface {
     let without = |list: &[(Cap, &'static str)]| {
         list.iter().filter(|(cap, _)| !kvm.check_extension(*cap)).map(|(_, name)| *name).collect()
@@ -136,6 +157,7 @@ fn examine(kvm: &Kvm, cache: &ProbeCache, boot: &BootId, freshness: Freshness) -
         max_vcpus: kvm.get_max_vcpus(),
         missing: without(&REQUIRED),
         lacking: without(&USEFUL),
+        refused_features: refused::refused(kvm),
         execution: execution(kvm, cache, boot, freshness),
     }
 }
@@ -165,19 +187,8 @@ fn measure_execution(kvm: &Kvm) -> Execution {
         Ok(slowdown) => {
             Execution::Emulated { slowdown, user_slowdown: long_mode::measure(kvm, long_mode::Ring::User).ok() }
         }
-        Err(error) => Execution::Failed { reason: chain(&error) },
+        Err(error) => Execution::Failed { reason: ErrorChain(&error).to_string() },
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(": ");
-        text.push_str(&error.to_string());
-        cause = error.source();
-    }
-    text
 }
 
 /// Whether guests may run guests of their own: the parameter `nested` of the module in use. `None` if no module says.
@@ -195,8 +206,14 @@ mod tests {
     use crate::root::testing::host_of;
 
     fn report(access: Access, execution: Execution) -> KvmReport {
-        let interface =
-            KvmInterface { api_version: 12, max_vcpus: 8, missing: Vec::new(), lacking: Vec::new(), execution };
+        let interface = KvmInterface {
+            api_version: 12,
+            max_vcpus: 8,
+            missing: Vec::new(),
+            lacking: Vec::new(),
+            refused_features: Vec::new(),
+            execution,
+        };
         let interface = (access == Access::Open).then_some(interface);
         KvmReport { node: DeviceNode { path: KVM.into(), access, permissions: None }, interface }
     }

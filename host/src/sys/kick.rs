@@ -3,7 +3,9 @@
 //! KVM_RUN of a guest that never exits returns only for a signal. The signal is a real-time one near the end of the
 //! range (the C library takes the first two), its previous action is put back afterwards.
 
+use std::os::unix::thread::JoinHandleExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 
 use nix::libc;
 
@@ -14,17 +16,6 @@ static SIGNAL_IN_USE: Mutex<()> = Mutex::new(());
 pub(crate) struct Kick {
     previous: libc::sigaction,
     _exclusive: MutexGuard<'static, ()>,
-}
-
-/// A thread that can be interrupted. Valid while the thread runs.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ThreadId(libc::pthread_t);
-
-impl ThreadId {
-    /// The calling thread.
-    pub(crate) fn current() -> Self {
-        Self(nix::sys::pthread::pthread_self())
-    }
 }
 
 fn signal_number() -> libc::c_int {
@@ -48,11 +39,11 @@ impl Kick {
         (answer == 0).then_some(Self { previous, _exclusive: exclusive })
     }
 
-    /// Interrupts `thread`, which the caller knows to be running still (it has not been joined).
-    pub(crate) fn thread(&self, thread: ThreadId) {
-        // SAFETY: the thread has not been joined (the caller's promise), so its identifier is valid; the action of the
-        // signal is `nothing` as long as `self` lives.
-        unsafe { libc::pthread_kill(thread.0, signal_number()) };
+    /// Interrupts a thread. One that has ended already is not disturbed.
+    pub(crate) fn thread<T>(&self, thread: &JoinHandle<T>) {
+        // SAFETY: its handle is borrowed, so that it was neither joined nor let go, and its identifier is valid even if it has
+        // ended; the action of the signal is `nothing` as long as `self` lives.
+        unsafe { libc::pthread_kill(thread.as_pthread_t(), signal_number()) };
     }
 }
 
@@ -73,19 +64,16 @@ mod tests {
     #[test]
     fn a_blocked_read_of_another_thread_returns_interrupted() {
         let (reader, _writer) = UnixStream::pair().unwrap();
-        let (tell, told) = mpsc::channel();
         let (done, finished) = mpsc::channel();
         let blocked = std::thread::spawn(move || {
-            tell.send(ThreadId::current()).unwrap();
             let mut byte = [0_u8; 1];
             let answer = nix::unistd::read(&reader, &mut byte);
             done.send(()).unwrap();
             answer
         });
         let kick = Kick::arm().unwrap();
-        let thread = told.recv().unwrap();
         while finished.recv_timeout(Duration::from_millis(2)).is_err() {
-            kick.thread(thread);
+            kick.thread(&blocked);
         }
         assert_eq!(blocked.join().unwrap(), Err(nix::errno::Errno::EINTR));
     }

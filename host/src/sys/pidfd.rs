@@ -57,7 +57,7 @@ mod tests {
         let process = Pidfd::open(child.id()).unwrap();
         process.kill().unwrap();
         let mut wait = [PollFd::new(process.as_fd(), PollFlags::POLLIN)];
-        assert_eq!(poll(&mut wait, PollTimeout::from(5000_u16)), Ok(1));
+        assert_eq!(poll(&mut wait, PollTimeout::from(60_000_u16)), Ok(1));
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
         assert_eq!(process.kill(), Ok(()), "a process that is gone is fine");
         assert_eq!(Pidfd::open(u32::MAX).err(), Some(Errno::ESRCH));

@@ -1,11 +1,11 @@
 //! Handing files out, until SIGTERM.
 
-use std::fmt::Write as _;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::handed::{MAX_ANSWER_BYTES, OPENED, REFUSED};
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Dir, Opening};
@@ -105,7 +105,7 @@ fn open(root: &Path, offer: &Offer) -> Result<(String, OwnedFd), SourceError> {
 fn answer(stream: &UnixStream, found: &Result<(String, OwnedFd), SourceError>) -> io::Result<()> {
     let (kind, text, file) = match found {
         Ok((path, file)) => (OPENED, format!("/{path}"), Some(file)),
-        Err(error) => (REFUSED, chain(error), None),
+        Err(error) => (REFUSED, ErrorChain(error).to_string(), None),
     };
     let mut bytes = vec![kind];
     bytes.extend(text.bytes().take(MAX_ANSWER_BYTES - 1));
@@ -114,16 +114,6 @@ fn answer(stream: &UnixStream, found: &Result<(String, OwnedFd), SourceError>) -
     let rights: &[ControlMessage<'_>] = if numbers.is_empty() { &[] } else { &rights };
     sendmsg::<UnixAddr>(stream.as_raw_fd(), &[IoSlice::new(&bytes)], rights, MsgFlags::MSG_NOSIGNAL, None)?;
     Ok(())
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        let _ = write!(text, ": {inner}");
-        cause = inner.source();
-    }
-    text
 }
 
 #[cfg(test)]

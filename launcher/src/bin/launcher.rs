@@ -1,15 +1,17 @@
 //! `garboard-launcher`: the supervisor. Wiring only; see the `supervisor` module.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 use garboard_launcher::pod::PodPlaces;
 use garboard_launcher::probe::{self, ProbeError};
 use garboard_launcher::relay;
 use garboard_launcher::supervisor::{self, Setting};
-use garboard_launcher::vm::Chain;
-use garboard_protocol::pod::SHARED_DIRECTORY;
+use garboard_protocol::causes::ErrorChain;
+use garboard_protocol::paths::Layout;
+use garboard_protocol::pod::{INIT_DIRECTORY, RUN_DIRECTORY};
+use garboard_protocol::probe::WORD;
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -17,19 +19,19 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if arguments.first().is_some_and(|word| word == probe::WORD) {
+    if arguments.first().is_some_and(|word| word == WORD) {
         return ask_guest(arguments);
     }
     let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
     if let ["--connect"] | ["--show", _] = words.as_slice() {
         return relay(words.get(1).copied());
     }
-    let (shared, setting) = match arguments.as_slice() {
-        [word] if word == "--pod" => (PathBuf::from(SHARED_DIRECTORY), Setting::Pod),
-        [shared] => (PathBuf::from(shared), Setting::Host),
+    let (layout, setting) = match arguments.as_slice() {
+        [word] if word == "--pod" => (Layout::new(RUN_DIRECTORY), Setting::Pod),
+        [machine] => (Layout::new(machine), Setting::Host),
         _ => {
             complain(
-                "usage: garboard-launcher SHARED_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT",
+                "usage: garboard-launcher MACHINE_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT",
             );
             return ExitCode::from(64);
         }
@@ -41,7 +43,13 @@ fn main() -> ExitCode {
     if setting == Setting::Pod
         && let Err(error) = garboard_launcher::pod::furnish(&PodPlaces::real())
     {
-        tracing::error!(error = %Chain(&error), "the pod is not what a launcher needs");
+        tracing::error!(error = %ErrorChain(&error), "the pod is not what a launcher needs");
+        return ExitCode::FAILURE;
+    }
+    if setting == Setting::Host
+        && let Err(error) = supervisor::confine(&layout)
+    {
+        tracing::error!(error = %ErrorChain(&error), "the supervisor cannot run");
         return ExitCode::FAILURE;
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -51,10 +59,10 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(supervisor::run(&shared, setting)) {
+    match runtime.block_on(supervisor::run(&layout, setting)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = %Chain(&error), "the supervisor cannot run");
+            tracing::error!(error = %ErrorChain(&error), "the supervisor cannot run");
             ExitCode::FAILURE
         }
     }
@@ -63,12 +71,11 @@ fn main() -> ExitCode {
 /// A kubelet's probe: over before anything is set up.
 fn ask_guest(arguments: Vec<OsString>) -> ExitCode {
     let words: Result<Vec<String>, _> = arguments.into_iter().skip(1).map(OsString::into_string).collect();
-    let outcome =
-        words.map_err(|_| ProbeError::Usage).and_then(|words| probe::run(Path::new(SHARED_DIRECTORY), &words));
+    let outcome = words.map_err(|_| ProbeError::Usage).and_then(|words| probe::run(Path::new(INIT_DIRECTORY), &words));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&Chain(&error).to_string());
+            complain(&ErrorChain(&error).to_string());
             ExitCode::FAILURE
         }
     }
@@ -82,17 +89,17 @@ fn log_levels() -> Targets {
 }
 
 /// What `kubectl exec` runs beside the supervisor: standard input and output are the control socket, or a file of the
-/// shared directory.
+/// machine's record.
 fn relay(file: Option<&str>) -> ExitCode {
-    let shared = std::path::Path::new(SHARED_DIRECTORY);
+    let layout = Layout::new(RUN_DIRECTORY);
     let outcome = match file {
-        Some(name) => relay::show(shared, name),
-        None => relay::connect(shared),
+        Some(name) => relay::show(&layout, name),
+        None => relay::connect(&layout),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&Chain(&error).to_string());
+            complain(&ErrorChain(&error).to_string());
             ExitCode::FAILURE
         }
     }

@@ -9,19 +9,29 @@ use std::sync::Arc;
 use garboard_protocol::exit::{EndHints, ExitReport, ProcessEnd, explain};
 use garboard_protocol::paths;
 
+use super::own::OwnDirectory;
+
 const LAST_WORDS_BYTES: u64 = 4096;
 
 /// Counts OOM kills of our cgroup from its creation on. cgroup v2 first, then v1
 /// (`Documentation/admin-guide/cgroup-v2.rst`, `cgroup-v1/memory.rst`). It holds the files open, because
 /// after isolation no path leads to them.
-pub(super) struct MemoryWitness {
+pub struct MemoryWitness {
     events: Option<fs::File>,
     limit: Option<fs::File>,
     kills_before: u64,
 }
 
+impl Default for MemoryWitness {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl MemoryWitness {
-    pub(super) fn new() -> Self {
+    /// Counts from now on, for the group that this process is in.
+    #[must_use]
+    pub fn new() -> Self {
         let membership = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let (v2, v1) = memory_directories(&membership);
         let open = |v2_name: &str, v1_name: &str| {
@@ -35,11 +45,15 @@ impl MemoryWitness {
         witness
     }
 
-    pub(super) fn kills(&self) -> u64 {
+    /// How many processes of the group the OOM killer has ended since.
+    #[must_use]
+    pub fn kills(&self) -> u64 {
         self.count().saturating_sub(self.kills_before)
     }
 
-    pub(super) fn limit_bytes(&self) -> Option<u64> {
+    /// The group's limit, bytes.
+    #[must_use]
+    pub fn limit_bytes(&self) -> Option<u64> {
         // v1 says "no limit" with a number near 2^63, v2 with the word `max`.
         read_again(self.limit.as_ref()?)?.trim().parse::<u64>().ok().filter(|bytes| *bytes < 1 << 60)
     }
@@ -131,18 +145,18 @@ impl TerminationLog {
 
 /// Writes the account where the supervisor and Kubernetes look for it. A full disk must not keep PID 1 from
 /// exiting, so failures are only told on standard error.
-pub(super) fn write(shared: &Path, log: &TerminationLog, report: &ExitReport) {
-    if let Err(error) = write_report(shared, report) {
+pub(super) fn write(own: &OwnDirectory, log: &TerminationLog, report: &ExitReport) {
+    if let Err(error) = write_report(own, report) {
         complain(&format!("could not write {}: {error}", paths::EXIT));
     }
     let cause = explain(report, EndHints::default());
     log.say(&format!("{}\n{}\n", cause.sentence(), report.last_words));
 }
 
-fn write_report(shared: &Path, report: &ExitReport) -> std::io::Result<()> {
-    let fresh = shared.join("exit.json.new");
+fn write_report(own: &OwnDirectory, report: &ExitReport) -> std::io::Result<()> {
+    let fresh = own.file("exit.json.new");
     fs::write(&fresh, serde_json::to_vec(report)?)?;
-    fs::rename(fresh, shared.join(paths::EXIT))
+    fs::rename(fresh, own.file(paths::EXIT))
 }
 
 /// One line on standard error, the only log PID 1 has.

@@ -2,7 +2,8 @@
 //!
 //! They are children of PID 1 because they must live exactly as long as QEMU: a supervisor comes and goes, and in a
 //! cluster it is another container. A helper checks its arguments, takes its ports and only then leaves for the
-//! background: the end of the process we start means that it is ready. It ends when QEMU's end of its socket closes, and
+//! background: the end of the process we start means that it is ready. What confines it is its own: namespaces and a seccomp
+//! filter, which a test looks for; from us it has the machine's user and no_new_privs. It ends when QEMU's end of its socket closes, and
 //! at the latest with PID 1's PID namespace.
 
 use std::io::Read;
@@ -16,7 +17,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::InitError;
 use super::account::complain;
-use crate::sys::descriptors;
+use crate::sys::{descriptors, signals};
 
 /// How long a helper may take until it is ready.
 const READY_LIMIT: Duration = Duration::from_secs(10);
@@ -37,6 +38,13 @@ pub(super) fn start_all(launch: &Launch, sockets: Vec<OwnedFd>) -> Result<(), In
     nix::sys::prctl::set_child_subreaper(true)
         .map_err(|errno| InitError::system("adopt what helpers leave in the background", errno))?;
     launch.helpers.iter().zip(sockets).try_for_each(|(helper, socket)| start(launch, helper, socket))
+}
+
+/// The programs of a launch's helpers, for people.
+pub(super) fn names(launch: &Launch) -> String {
+    let name = |helper: &Helper| helper.argv.first().and_then(|path| path.rsplit('/').next()).unwrap_or("").to_owned();
+    let names: std::collections::BTreeSet<String> = launch.helpers.iter().map(name).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
 }
 
 fn start(launch: &Launch, helper: &Helper, socket: OwnedFd) -> Result<(), InitError> {
@@ -60,6 +68,7 @@ fn start(launch: &Launch, helper: &Helper, socket: OwnedFd) -> Result<(), InitEr
 
 fn command(launch: &Launch, helper: &Helper) -> Command {
     let mut command = Command::new(helper.argv.first().map_or("", String::as_str));
+    signals::forbid_new_privileges(&mut command);
     command.args(helper.argv.iter().skip(1)).env_clear().current_dir("/");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     if let Some(identity) = launch.identity.as_ref().filter(|_| nix::unistd::geteuid().is_root()) {
@@ -111,9 +120,12 @@ mod tests {
             environment: Vec::new(),
             descriptors: Vec::new(),
             reopened: Vec::new(),
+            logs: Vec::new(),
             identity: None,
             readable_paths: Vec::new(),
-            writable_paths: Vec::new(),
+            devices: Vec::new(),
+            uses_tcp: false,
+            has_monitor: false,
             memlock_bytes: None,
             grace_seconds: 0,
             helpers: vec![Helper { argv: argv.iter().map(|word| (*word).to_owned()).collect(), descriptor }],
@@ -139,22 +151,52 @@ mod tests {
     #[test]
     fn passt_answers_frames_holds_its_port_and_ends_with_its_socket() {
         let Some(passt) = passt() else { return };
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = free_port();
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let forward = format!("127.0.0.1/{port}:22");
         start_all(&launch(&[passt, "--fd", "920", "--tcp-ports", &forward], 920), vec![theirs.into()]).unwrap();
         assert!(TcpListener::bind(("127.0.0.1", port)).is_err(), "passt holds the port");
+        assert!(status_of(&forward).contains("NoNewPrivs:\t1\n"), "{}", status_of(&forward));
+        until("passt filters its system calls", || status_of(&forward).contains("Seccomp:\t2\n"));
         ours.set_read_timeout(Some(READY_LIMIT)).unwrap();
         ours.write_all(&arp_frame()).unwrap();
         let mut length = [0; 4];
         ours.read_exact(&mut length).unwrap();
         assert!(u32::from_be_bytes(length) >= 42, "an Ethernet frame");
         drop(ours);
-        let deadline = Instant::now() + READY_LIMIT;
-        while TcpListener::bind(("127.0.0.1", port)).is_err() {
-            assert!(Instant::now() < deadline, "passt outlives its socket");
+        until("passt ends with its socket", || TcpListener::bind(("127.0.0.1", port)).is_ok());
+    }
+
+    /// Below those that the kernel gives to connections and to other tests.
+    fn free_port() -> u16 {
+        let mut ports = (20_000..30_000).skip(usize::try_from(std::process::id()).unwrap() % 5000);
+        ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
+    }
+
+    /// passt lets go of its standard error before it filters its system calls, and ends after its socket does.
+    fn until(what: &str, mut holds: impl FnMut() -> bool) {
+        let deadline = Instant::now() + READY_LIMIT * 6;
+        while !holds() {
+            assert!(Instant::now() < deadline, "not in time: {what}");
             std::thread::yield_now();
         }
+    }
+
+    /// What the kernel says of the process with a word in its command line.
+    fn status_of(word: &str) -> String {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
+        let mut found = processes.filter(|process| {
+            std::fs::read_to_string(process.join("cmdline")).is_ok_and(|line| line.split('\0').any(|each| each == word))
+        });
+        std::fs::read_to_string(found.next().unwrap().join("status")).unwrap()
+    }
+
+    #[test]
+    fn a_helper_gains_no_privileges() {
+        let (_ours, theirs) = UnixStream::pair().unwrap();
+        let script = "grep NoNewPrivs /proc/self/status >&2; exit 1";
+        let error = start_all(&launch(&["/bin/sh", "-c", script], 923), vec![theirs.into()]).unwrap_err();
+        assert!(error.chain().ends_with('1') && error.chain().contains("NoNewPrivs"), "{}", error.chain());
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! On a bare host PID 1 builds what a container runtime gives it in a pod: a root file system that holds
-//! QEMU and its libraries read-only, the shared directory, a few devices, its own /proc, and nothing else.
+//! QEMU and its libraries read-only, a few devices, its own /proc, and nothing else: no file of ours is in it.
 //!
 //! It runs in mount, PID, IPC, UTS and network namespaces that the keeper made for it, or without the last in those that
 //! it made in a user namespace (`mount_namespaces(7)`, `pivot_root(2)`).
@@ -11,11 +11,12 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
-use nix::sys::stat::{Mode, SFlag, mknod};
+use nix::sys::stat::{Mode, SFlag, mknod, umask};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::pivot_root;
 
 use super::InitError;
+use crate::sys::mounts;
 
 /// Device files every program expects.
 const BASIC_DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
@@ -49,32 +50,35 @@ pub(super) fn wait_for_keeper() -> Result<(), InitError> {
         .map_err(|error| InitError::system("wait for the keeper", error))
 }
 
-/// Builds the new root below `shared/../root` and moves into it.
+/// Builds the new root at `root`, beside the directory shared with the supervisor, and moves into it.
 ///
 /// # Errors
 /// The mount that failed, by path.
-pub(super) fn own_root(shared: &Path, readable: &[PathBuf], devices: &Devices<'_>) -> Result<(), InitError> {
-    let parent = shared.parent().unwrap_or(shared);
+pub(super) fn own_root(directory: &Path, readable: &[PathBuf], devices: &Devices<'_>) -> Result<(), InitError> {
+    let parent = directory.parent().unwrap_or(directory);
     let root = parent.join("root");
     fs::create_dir_all(&root).map_err(|error| InitError::system(format!("create {}", root.display()), error))?;
+    // What is made in it are places for mounts, which another user than ours passes through.
+    let before = umask(Mode::S_IWGRP | Mode::S_IWOTH);
     call_mount(None, Path::new("/"), None, MsFlags::MS_REC | MsFlags::MS_PRIVATE, None)?;
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     call_mount(Some(Path::new("tmpfs")), &root, Some("tmpfs"), flags, Some(ROOT_TMPFS))?;
-    // Before everything that is bound: the shared directory may be below /tmp or /dev/shm.
+    // For passt, which builds its own root there. Before what is bound: that may be below /tmp.
     make_directory(&root.join("tmp"))?;
     call_mount(Some(Path::new("tmpfs")), &root.join("tmp"), Some("tmpfs"), flags, Some("size=16m,mode=1777"))?;
     own_devices(&root.join("dev"), devices)?;
     for path in readable {
-        bind(path, &root, Writable::No)?;
+        bind(path, &root, Kind::Files)?;
     }
     for link in USR_LINKS {
         copy_link(Path::new(link), &root)?;
     }
-    bind(shared, &root, Writable::Yes)?;
     make_directory(&root.join("proc"))?;
     let proc_flags = flags | MsFlags::MS_NOEXEC;
     call_mount(Some(Path::new("proc")), &root.join("proc"), Some("proc"), proc_flags, None)?;
-    enter(&root)
+    enter(&root)?;
+    umask(before);
+    Ok(())
 }
 
 /// A /dev of its own: the only place in the new root where device nodes count.
@@ -84,12 +88,12 @@ fn own_devices(dev: &Path, devices: &Devices<'_>) -> Result<(), InitError> {
     call_mount(Some(Path::new("tmpfs")), dev, Some("tmpfs"), flags, Some(DEV_TMPFS))?;
     let root = dev.parent().unwrap_or(dev);
     for device in BASIC_DEVICES.map(Path::new) {
-        bind(device, root, Writable::Device)?;
+        bind(device, root, Kind::Device)?;
     }
     for device in devices.paths {
         match devices.owner {
             Some(owner) => make_device(device, root, owner)?,
-            None => bind(device, root, Writable::Device)?,
+            None => bind(device, root, Kind::Device)?,
         }
     }
     Ok(())
@@ -103,7 +107,7 @@ fn make_device(device: &Path, root: &Path, owner: u32) -> Result<(), InitError> 
     match mknod(&target, SFlag::S_IFCHR, DEVICE_MODE, host.rdev()) {
         Ok(()) => {}
         // Root of a container may not make nodes; the host's own is then as good as it gets.
-        Err(Errno::EPERM) => return bind(device, root, Writable::Device),
+        Err(Errno::EPERM) => return bind(device, root, Kind::Device),
         Err(errno) => return Err(InitError::system(format!("make {}", target.display()), errno)),
     }
     // Whatever the umask took away.
@@ -122,15 +126,16 @@ fn enter(root: &Path) -> Result<(), InitError> {
     fs::remove_dir("/old").map_err(|error| InitError::system("remove /old", error))
 }
 
-/// What may be done with a bound path.
+/// What a bound path is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Writable {
-    Yes,
-    No,
+enum Kind {
+    /// Files that are only read, with all that is mounted among them.
+    Files,
+    /// A device.
     Device,
 }
 
-fn bind(path: &Path, root: &Path, writable: Writable) -> Result<(), InitError> {
+fn bind(path: &Path, root: &Path, kind: Kind) -> Result<(), InitError> {
     if !path.exists() {
         return Ok(());
     }
@@ -143,10 +148,15 @@ fn bind(path: &Path, root: &Path, writable: Writable) -> Result<(), InitError> {
     }
     call_mount(Some(path), &target, None, MsFlags::MS_BIND | MsFlags::MS_REC, None)?;
     let again = MsFlags::MS_BIND | MsFlags::MS_REMOUNT | MsFlags::MS_NOSUID | locked_flags(&target)?;
-    match writable {
-        Writable::Yes => call_mount(None, &target, None, again | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC, None),
-        Writable::No => call_mount(None, &target, None, again | MsFlags::MS_NODEV | MsFlags::MS_RDONLY, None),
-        Writable::Device => call_mount(None, &target, None, again | MsFlags::MS_NOEXEC, None),
+    match kind {
+        Kind::Device => call_mount(None, &target, None, again | MsFlags::MS_NOEXEC, None),
+        Kind::Files => match mounts::make_read_only(&target) {
+            // Before Linux 5.12: then what is mounted below stays as it is.
+            Err(error) if error.raw_os_error() == Some(Errno::ENOSYS as i32) => {
+                call_mount(None, &target, None, again | MsFlags::MS_NODEV | MsFlags::MS_RDONLY, None)
+            }
+            other => other.map_err(|error| InitError::system(format!("make {} read-only", target.display()), error)),
+        },
     }
 }
 

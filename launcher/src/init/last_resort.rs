@@ -1,28 +1,32 @@
 //! Power-down without a supervisor: PID 1's own monitor, one command, blocking and bounded.
 //!
+//! The connection was made by the supervisor before QEMU ran, so PID 1 needs no path to it. Until its client has said
+//! `qmp_capabilities` QEMU sends nothing on it but its greeting.
+//!
 //! Follows QEMU's `docs/interop/qmp-spec.rst`: greeting, `qmp_capabilities`, then the command. Replies are
 //! read only to keep the order; what they say does not change what PID 1 does next (the grace period runs).
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(2);
 const MAX_LINES: usize = 64;
+/// Longest line that is read, bytes: QEMU may not be what it was.
+const MAX_LINE_BYTES: u64 = 64 * 1024;
 
 /// Asks the guest to power down by ACPI (or wakes it first if its vCPUs are stopped).
 ///
 /// # Errors
-/// When QEMU's monitor cannot be reached or does not answer in time.
-pub(super) fn power_down(socket: &Path) -> io::Result<()> {
-    let stream = UnixStream::connect(socket)?;
+/// When QEMU's monitor is closed or does not answer in time.
+pub(super) fn power_down(stream: &UnixStream) -> io::Result<()> {
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
-    let mut reader = BufReader::new(&stream);
+    let mut writer = stream;
+    let mut reader = BufReader::new(stream);
     wait_for(&mut reader, "\"QMP\"")?;
     for command in ["qmp_capabilities", "cont", "system_powerdown"] {
-        (&stream).write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes())?;
+        writer.write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes())?;
         wait_for(&mut reader, "\"return\"").or_else(|error| ignore_refused_cont(command, error))?;
     }
     Ok(())
@@ -36,7 +40,7 @@ fn ignore_refused_cont(command: &str, error: io::Error) -> io::Result<()> {
 fn wait_for(reader: &mut impl BufRead, mark: &str) -> io::Result<()> {
     for _ in 0..MAX_LINES {
         let mut line = String::new();
-        if reader.read_line(&mut line)? == 0 {
+        if reader.by_ref().take(MAX_LINE_BYTES).read_line(&mut line)? == 0 {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "QEMU closed its monitor"));
         }
         if line.contains(mark) {
@@ -74,7 +78,7 @@ mod tests {
     fn the_guest_is_woken_and_asked() {
         let (directory, thread) =
             monitor(&["{\"return\":{}}\n", "{\"return\":{}}\n", "{\"event\":\"X\"}\n{\"return\":{}}\n"]);
-        power_down(&directory.path().join("m")).unwrap();
+        power_down(&UnixStream::connect(directory.path().join("m")).unwrap()).unwrap();
         let heard = thread.join().unwrap();
         assert_eq!(heard.last().unwrap(), "{\"execute\":\"system_powerdown\"}");
     }
@@ -82,13 +86,25 @@ mod tests {
     #[test]
     fn a_panicked_guest_that_refuses_cont_is_still_asked() {
         let (directory, thread) = monitor(&["{\"return\":{}}\n", "{\"error\":{}}\n", "{\"return\":{}}\n"]);
-        power_down(&directory.path().join("m")).unwrap();
+        power_down(&UnixStream::connect(directory.path().join("m")).unwrap()).unwrap();
         assert_eq!(thread.join().unwrap().len(), 3);
+    }
+
+    #[test]
+    fn a_line_without_an_end_is_not_read_for_ever() {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let writer = std::thread::spawn(move || {
+            let chunk = vec![b'x'; 1 << 16];
+            while (&theirs).write_all(&chunk).is_ok() {}
+        });
+        assert!(power_down(&ours).is_err());
+        drop(ours);
+        writer.join().unwrap();
     }
 
     #[test]
     fn a_monitor_that_hangs_up_is_an_error() {
         let (directory, _thread) = monitor(&[]);
-        assert!(power_down(&directory.path().join("m")).is_err());
+        assert!(power_down(&UnixStream::connect(directory.path().join("m")).unwrap()).is_err());
     }
 }

@@ -5,11 +5,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+use garboard_agent::scm;
 use garboard_protocol::launch::{FromInit, ToInit};
 use garboard_protocol::wire;
 
 use super::InitError;
-use crate::sys::{descriptors, scm};
+
+use crate::sys::descriptors;
 
 /// A connection to the supervisor. Reading never blocks, writing may for a moment.
 pub(super) struct Link {

@@ -17,11 +17,17 @@ mod helper;
 mod isolate;
 mod last_resort;
 mod link;
+mod logs;
+mod own;
 mod spawn;
 mod user_namespace;
 mod watch;
 
+pub use account::MemoryWitness;
+
 use std::path::PathBuf;
+
+use garboard_protocol::causes::ErrorChain;
 
 pub use user_namespace::Report;
 pub use watch::run;
@@ -29,8 +35,8 @@ pub use watch::run;
 /// How PID 1 was called.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InitOptions {
-    /// The directory shared with the supervisor.
-    pub shared: PathBuf,
+    /// The directory shared with the supervisor ([`garboard_protocol::paths::INIT_DIRECTORY`]).
+    pub directory: PathBuf,
     /// Where Kubernetes wants the last words (`terminationMessagePath`).
     pub termination_log: Option<PathBuf>,
     /// On a bare host: build a root file system of its own before anything else.
@@ -42,7 +48,7 @@ pub struct InitOptions {
 pub enum Isolation {
     /// A container runtime or nobody did; leave everything as it is.
     Inherited,
-    /// Only these host paths are visible, read-only; the shared directory is writable.
+    /// Only these host paths are visible, read-only.
     OwnRoot {
         /// Who makes the namespaces this takes.
         by: NamespacesBy,
@@ -94,26 +100,19 @@ impl InitError {
     /// The error with its causes, for a place that takes only text.
     #[must_use]
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(inner) = cause {
-            text.push_str(": ");
-            text.push_str(&inner.to_string());
-            cause = inner.source();
-        }
-        text
+        ErrorChain(self).to_string()
     }
 }
 
 impl InitOptions {
-    /// Reads the command line: `SHARED [--termination-log FILE] [--own-root | --user-namespace] [--readable PATH]…
+    /// Reads the command line: `DIRECTORY [--termination-log FILE] [--own-root | --user-namespace] [--readable PATH]…
     /// [--device PATH]… [--device-owner UID]`.
     ///
     /// # Errors
     /// A sentence naming the argument that is wrong.
     pub fn from_args(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut arguments = arguments;
-        let mut shared = None;
+        let mut directory = None;
         let mut termination_log = None;
         let mut own_root = None;
         let (mut readable, mut devices, mut device_owner) = (Vec::new(), Vec::new(), None);
@@ -129,12 +128,12 @@ impl InitOptions {
                 "--own-root" => own_root = Some(NamespacesBy::Keeper),
                 "--user-namespace" => own_root = Some(NamespacesBy::UserNamespace),
                 other if other.starts_with('-') => return Err(format!("unknown option {other}")),
-                other => shared = Some(PathBuf::from(other)),
+                other => directory = Some(PathBuf::from(other)),
             }
         }
-        let shared = shared.ok_or("the shared directory is missing")?;
+        let directory = directory.ok_or("the directory shared with the supervisor is missing")?;
         let isolation =
             own_root.map_or(Isolation::Inherited, |by| Isolation::OwnRoot { by, readable, devices, device_owner });
-        Ok(Self { shared, termination_log, isolation })
+        Ok(Self { directory, termination_log, isolation })
     }
 }

@@ -3,32 +3,44 @@
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 
+use ::landlock::RulesetCreated;
 use garboard_protocol::launch::Launch;
 use nix::unistd::Pid;
 
 use super::InitError;
-use crate::sys::{descriptors, signals};
+use crate::sys::{descriptors, landlock, signals};
 
-/// Parts what arrived into QEMU's descriptors, its log first, and those of the helpers.
+/// What arrived with a launch.
+pub(super) struct Arrived {
+    /// QEMU's, its log first.
+    pub(super) for_qemu: Vec<OwnedFd>,
+    /// One for each helper.
+    pub(super) for_helpers: Vec<OwnedFd>,
+    /// A connection to QEMU's second monitor.
+    pub(super) monitor: Option<OwnedFd>,
+}
+
+/// Parts what arrived.
 ///
 /// # Errors
 /// When there are more or fewer than the launch announces.
-pub(super) fn share_out(launch: &Launch, mut arrived: Vec<OwnedFd>) -> Result<(Vec<OwnedFd>, Vec<OwnedFd>), InitError> {
+pub(super) fn share_out(launch: &Launch, mut arrived: Vec<OwnedFd>) -> Result<Arrived, InitError> {
     let for_qemu = launch.descriptors.len() + 1;
-    let announced = for_qemu + launch.helpers.len();
+    let announced = for_qemu + launch.helpers.len() + usize::from(launch.has_monitor);
     if arrived.len() != announced {
         let text = format!("{} descriptors arrived, {announced} were announced", arrived.len());
         return Err(InitError::system("take the descriptors", std::io::Error::other(text)));
     }
+    let monitor = if launch.has_monitor { arrived.pop() } else { None };
     let for_helpers = arrived.split_off(for_qemu);
-    Ok((arrived, for_helpers))
+    Ok(Arrived { for_qemu: arrived, for_helpers, monitor })
 }
 
-/// Starts QEMU. The first descriptor is its log; the others go to the numbers the launch names.
+/// Starts QEMU under `rules`. The first descriptor is its log; the others go to the numbers the launch names.
 ///
 /// # Errors
 /// When descriptors cannot be placed, or the program cannot be executed.
-pub(super) fn spawn(launch: &Launch, mut arrived: Vec<OwnedFd>) -> Result<Pid, InitError> {
+pub(super) fn spawn(launch: &Launch, mut arrived: Vec<OwnedFd>, rules: RulesetCreated) -> Result<Pid, InitError> {
     let log = arrived.remove(0);
     let same_log = log.try_clone().map_err(|error| InitError::system("duplicate the log", error))?;
     let placed = descriptors::place(arrived, &launch.descriptors)
@@ -39,6 +51,10 @@ pub(super) fn spawn(launch: &Launch, mut arrived: Vec<OwnedFd>) -> Result<Pid, I
         .ok_or_else(|| InitError::system("read the launch", std::io::Error::other("it names no program")))?;
     let mut command = Command::new(program);
     signals::unblock(&mut command);
+    // Where this process has no PID namespace, the kernel does not end QEMU with it; one that nobody waits for would keep its
+    // disks while the machine is started again.
+    signals::die_with_parent(&mut command);
+    landlock::restrict(&mut command, rules);
     let child = command
         .args(arguments)
         .env_clear()

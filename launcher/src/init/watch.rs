@@ -1,12 +1,14 @@
 //! The one loop of PID 1.
 
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use garboard_protocol::PROTOCOL_VERSION;
 use garboard_protocol::exit::{ExitReport, ProcessEnd};
 use garboard_protocol::launch::{FromInit, InitState, Launch, ToInit};
 use garboard_protocol::paths;
+use garboard_protocol::{OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, Signal, kill};
@@ -16,21 +18,35 @@ use nix::unistd::Pid;
 
 use super::account::{self, MemoryWitness, TerminationLog, complain};
 use super::link::{Link, Received};
+use super::logs::Logs;
+use super::own::OwnDirectory;
 use super::{
     InitError, InitOptions, Isolation, NamespacesBy, confine, helper, isolate, last_resort, spawn, user_namespace,
 };
 use crate::sys::descriptors;
+use crate::vm::{QUIT_PATIENCE, REQUEST_PATIENCE};
 
-/// How often a lost supervisor is looked for.
-const RECONNECT: Duration = Duration::from_millis(20);
+/// How soon a lost supervisor is looked for, and how rarely at last. A new one knows nothing of QEMU until we have connected,
+/// and holds requests meanwhile.
+const FIRST_RECONNECT: Duration = Duration::from_millis(10);
+const RAREST_RECONNECT: Duration = Duration::from_millis(250);
+const _: () =
+    assert!(RAREST_RECONNECT.as_millis() * 4 <= REQUEST_PATIENCE.as_millis(), "found before requests are refused");
 /// How long a connected supervisor may take to say that it powers the guest down.
 const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(2);
-/// How much longer than it promised the supervisor gets before PID 1 kills QEMU itself.
-const MARGIN: Duration = Duration::from_secs(5);
+/// How much longer than it promised the supervisor gets before PID 1 kills QEMU itself. Longer than the supervisor lets
+/// QEMU flush its disks after the promised time (`vm/step.rs`), and within what a pod has beyond the guest's grace.
+const MARGIN: Duration = Duration::from_secs(5).saturating_add(QUIT_PATIENCE);
+/// The longest that a supervisor may promise to take.
+const LONGEST_PROMISE: Duration = Duration::from_secs(366 * 24 * 3600);
+/// Random bytes that a supervisor knows us by.
+const SECRET_BYTES: usize = 16;
 
 /// QEMU's own process and what was agreed about its end.
 struct Machine {
     pid: Pid,
+    /// A connection to its second monitor.
+    monitor: Option<UnixStream>,
     grace: Duration,
     witness: MemoryWitness,
     asked_by_init: bool,
@@ -46,12 +62,19 @@ enum Deadline {
 }
 
 struct Init {
-    options: InitOptions,
+    own: OwnDirectory,
+    secret: String,
     log: TerminationLog,
     signals: SignalFd,
     link: Option<Link>,
+    /// How long until the supervisor is looked for again.
+    pause: Duration,
     machine: Option<Machine>,
     witness: Option<MemoryWitness>,
+    logs: Logs,
+    /// The helpers of the launch, and those that ended before QEMU.
+    helpers: String,
+    ended_helpers: Option<String>,
     deadline: Deadline,
     terminating: bool,
 }
@@ -60,7 +83,14 @@ struct Init {
 #[must_use]
 pub fn run(options: InitOptions) -> u8 {
     let log = TerminationLog::open(options.termination_log.as_deref());
-    match Init::new(options.clone(), log.clone()).and_then(|mut init| init.serve()) {
+    let mut init = match OwnDirectory::open(&options.directory).and_then(|own| Init::new(own, log)) {
+        Ok(init) => init,
+        Err(error) => {
+            complain(&error.chain());
+            return account::exit_code(ProcessEnd::NeverStarted);
+        }
+    };
+    match init.isolate(&options).and_then(|()| init.serve()) {
         Ok(code) => code,
         Err(error) => {
             let report = ExitReport {
@@ -69,50 +99,58 @@ pub fn run(options: InitOptions) -> u8 {
                 memory_limit_bytes: None,
                 asked_by_init: false,
                 killed_by_init: false,
-                last_words: account::last_words(&options.shared.join(paths::QEMU_LOG)),
+                last_words: account::last_words(&init.own.file(paths::QEMU_LOG)),
                 failure: Some(error.chain()),
             };
             complain(&error.chain());
-            account::write(&options.shared, &log, &report);
+            account::write(&init.own, &init.log, &report);
             account::exit_code(report.end)
         }
     }
 }
 
 impl Init {
-    fn new(options: InitOptions, log: TerminationLog) -> Result<Self, InitError> {
+    fn new(own: OwnDirectory, log: TerminationLog) -> Result<Self, InitError> {
         let mut mask = SigSet::empty();
         for signal in [Signal::SIGCHLD, Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP] {
             mask.add(signal);
         }
         mask.thread_block().map_err(|errno| InitError::system("block signals", errno))?;
-        let witness = match &options.isolation {
-            Isolation::Inherited => MemoryWitness::new(),
-            Isolation::OwnRoot { by, readable, devices, device_owner } => {
-                isolate::wait_for_keeper()?;
-                let witness = MemoryWitness::new();
-                let devices = isolate::Devices { paths: devices, owner: *device_owner };
-                let build = || isolate::own_root(&options.shared, readable, &devices);
-                match by {
-                    NamespacesBy::Keeper => build()?,
-                    NamespacesBy::UserNamespace => user_namespace::enter(build),
-                }
-                witness
-            }
-        };
         let signals = SignalFd::with_flags(&mask, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
             .map_err(|errno| InitError::system("listen for signals", errno))?;
-        let deadline = Deadline::None;
         Ok(Self {
-            options,
+            own,
+            secret: new_secret()?,
             log,
             signals,
             link: None,
+            pause: FIRST_RECONNECT,
             machine: None,
-            witness: Some(witness),
-            deadline,
+            witness: None,
+            logs: Logs::default(),
+            helpers: String::new(),
+            ended_helpers: None,
+            deadline: Deadline::None,
             terminating: false,
         })
+    }
+
+    /// Takes its place: where no container runtime did it, in namespaces and a root of its own.
+    fn isolate(&mut self, options: &InitOptions) -> Result<(), InitError> {
+        let Isolation::OwnRoot { by, readable, devices, device_owner } = &options.isolation else {
+            self.witness = Some(MemoryWitness::new());
+            return Ok(());
+        };
+        isolate::wait_for_keeper()?;
+        // While there are paths to the control groups.
+        self.witness = Some(MemoryWitness::new());
+        let devices = isolate::Devices { paths: devices, owner: *device_owner };
+        let build = || isolate::own_root(&options.directory, readable, &devices);
+        match by {
+            NamespacesBy::Keeper => build()?,
+            NamespacesBy::UserNamespace => user_namespace::enter(build),
+        }
+        Ok(())
     }
 
     fn serve(&mut self) -> Result<u8, InitError> {
@@ -128,6 +166,9 @@ impl Init {
             }
             self.take_messages()?;
             self.mind_deadline();
+            if self.link.is_none() {
+                self.logs.mind();
+            }
         }
     }
 
@@ -139,14 +180,23 @@ impl Init {
             None => InitState::Waiting,
             Some(machine) => InitState::Running { pid: machine.pid.as_raw() },
         };
-        let mut link = match Link::connect(&self.options.shared.join(paths::LAUNCH_SOCKET)) {
+        let mut link = match Link::connect(&self.own.file(paths::LAUNCH_SOCKET)) {
             Ok(Some(link)) => link,
             Err(error) if self.machine.is_none() => return Err(error),
             // QEMU must not die of that; it is tried again.
-            Ok(None) | Err(_) => return Ok(()),
+            Ok(None) | Err(_) => {
+                // One that waits for its launch is waited for itself.
+                let rarest = if self.machine.is_none() { FIRST_RECONNECT } else { RAREST_RECONNECT };
+                self.pause = rarest.min(self.pause * 2);
+                return Ok(());
+            }
         };
-        if link.send(&FromInit::Hello { version: PROTOCOL_VERSION, state }).is_ok() {
+        self.pause = FIRST_RECONNECT;
+        let (version, oldest) = (PROTOCOL_VERSION, OLDEST_PROTOCOL_VERSION);
+        let hello = FromInit::Hello { version, oldest, state, secret: self.secret.clone() };
+        if link.send(&hello).is_ok() {
             self.link = Some(link);
+            self.tell_of_helpers();
             if self.terminating {
                 self.ask_supervisor();
             }
@@ -159,7 +209,7 @@ impl Init {
         if let Some(link) = &self.link {
             watched.push(PollFd::new(link.descriptor(), PollFlags::POLLIN));
         }
-        let reconnect = if self.link.is_none() { Some(RECONNECT) } else { None };
+        let reconnect = self.link.is_none().then_some(self.pause);
         let deadline = match self.deadline {
             Deadline::None => None,
             Deadline::SupervisorAnswer(at) | Deadline::Kill(at) => Some(at.saturating_duration_since(Instant::now())),
@@ -208,11 +258,22 @@ impl Init {
             }
             helpers.push(end);
         }
-        // Those that end with QEMU are not worth a word.
+        // Those that end with QEMU are not worth a word, nor are children that others left where the launch has no helper:
+        // a shell of `kubectl debug` may have.
+        helpers.retain(|_| !self.helpers.is_empty());
         for end in helpers {
             complain(&format!("a helper of QEMU ended ({end:?}); the guest's network is gone until its next start"));
+            self.ended_helpers = Some(self.helpers.clone());
+            self.tell_of_helpers();
         }
         None
+    }
+
+    fn tell_of_helpers(&mut self) {
+        let (Some(program), Some(link)) = (self.ended_helpers.clone(), &mut self.link) else { return };
+        if link.send(&FromInit::HelperEnded { program }).is_err() {
+            self.link = None;
+        }
     }
 
     fn finish(&mut self, end: ProcessEnd, failure: Option<String>) -> u8 {
@@ -224,10 +285,10 @@ impl Init {
             memory_limit_bytes: witness.and_then(MemoryWitness::limit_bytes),
             asked_by_init: machine.as_ref().is_some_and(|machine| machine.asked_by_init),
             killed_by_init: machine.as_ref().is_some_and(|machine| machine.killed_by_init),
-            last_words: account::last_words(&self.options.shared.join(paths::QEMU_LOG)),
+            last_words: account::last_words(&self.own.file(paths::QEMU_LOG)),
             failure,
         };
-        account::write(&self.options.shared, &self.log, &report);
+        account::write(&self.own, &self.log, &report);
         let code = account::exit_code(report.end);
         if let Some(link) = &mut self.link {
             let _ = link.send(&FromInit::Ended { report });
@@ -255,9 +316,11 @@ impl Init {
                 }
                 Received::Message(ToInit::Launch(launch)) => self.launch(&launch)?,
                 Received::Message(ToInit::PoweringDown { within_seconds }) => {
-                    self.deadline = Deadline::Kill(Instant::now() + Duration::from_secs(within_seconds) + MARGIN);
+                    let promised = Duration::from_secs(within_seconds).min(LONGEST_PROMISE);
+                    self.deadline = Deadline::Kill(Instant::now() + promised + MARGIN);
                 }
                 Received::Message(ToInit::Kill) => self.kill_machine(),
+                Received::Message(ToInit::Unknown) => complain("the supervisor said what this PID 1 does not know"),
             }
         }
         Ok(())
@@ -273,13 +336,17 @@ impl Init {
         // Our own descriptors must not sit where QEMU's will be.
         let arrived = arrived.into_iter().map(descriptors::keep_clear).collect::<std::io::Result<Vec<OwnedFd>>>();
         let arrived = arrived.map_err(|error| InitError::system("take the descriptors", error))?;
-        let (arrived, for_helpers) = spawn::share_out(launch, arrived)?;
+        let spawn::Arrived { for_qemu, for_helpers, monitor } = spawn::share_out(launch, arrived)?;
         // Before we are confined: passt builds a confinement of its own, which Landlock would forbid.
         helper::start_all(launch, for_helpers)?;
-        confine::confine(launch, &arrived)?;
-        let pid = spawn::spawn(launch, arrived)?;
-        let grace = Duration::from_secs(launch.grace_seconds);
-        self.machine = Some(Machine { pid, grace, witness, asked_by_init: false, killed_by_init: false });
+        self.helpers = helper::names(launch);
+        self.logs = Logs::of(launch, &for_qemu);
+        confine::confine(launch, &for_qemu, &self.own)?;
+        let rules = confine::of_qemu(launch, &for_qemu)?;
+        let pid = spawn::spawn(launch, for_qemu, rules)?;
+        let grace = Duration::from_secs(launch.grace_seconds).min(LONGEST_PROMISE);
+        let monitor = monitor.map(UnixStream::from);
+        self.machine = Some(Machine { pid, monitor, grace, witness, asked_by_init: false, killed_by_init: false });
         if link.send(&FromInit::Spawned { pid: pid.as_raw() }).is_err() {
             self.link = None;
         }
@@ -311,8 +378,10 @@ impl Init {
         }
         machine.asked_by_init = true;
         self.deadline = Deadline::Kill(Instant::now() + machine.grace);
-        let monitor = self.options.shared.join(paths::LAST_RESORT_MONITOR_SOCKET);
-        if let Err(error) = last_resort::power_down(&monitor) {
+        let Some(monitor) = &machine.monitor else {
+            return complain("the guest cannot be asked to power down: the supervisor left no monitor");
+        };
+        if let Err(error) = last_resort::power_down(monitor) {
             complain(&format!("could not ask the guest to power down: {error}"));
         }
     }
@@ -338,4 +407,13 @@ impl Init {
             }
         }
     }
+}
+
+/// What nobody else knows or can find out: QEMU's process cannot look into this one.
+fn new_secret() -> Result<String, InitError> {
+    let mut bytes = [0; SECRET_BYTES];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut random| random.read_exact(&mut bytes))
+        .map_err(|error| InitError::system("make a secret", error))?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -3,10 +3,14 @@
 
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+use garboard_agent::client::Plumbed;
+use garboard_agent::line_socket::next_client;
 use garboard_machine::features::Accelerator;
+use garboard_plan::{DiskPlan, Display, InterfacePlan, LaunchPlan};
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{DiskStatus, InterfaceStatus, QmpAccess, Status};
 use garboard_protocol::paths;
 use garboard_qmp::agent::Agent;
@@ -14,18 +18,19 @@ use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::agent_client::Plumbed;
 use super::console::{self, Attach};
 use super::control::{Caller, Desks, QmpClient};
+use super::flood::{Flood, Line};
 use super::monitor::Unheard;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Bench, Setting};
 use super::{broker, guest_agent, monitor, network, qemu_log};
-use crate::plan::{DiskPlan, Display, InterfacePlan, LaunchPlan};
-use crate::vm::{Chain, Input, Planned, Request, Verdict};
+use crate::vm::{Input, Planned, Request, Verdict};
 
 /// Bytes of QMP transcript kept, and as much again of the part before.
 const TRANSCRIPT_BYTES: u64 = 2 * 1024 * 1024;
+/// The most lines of it that are logged in ten seconds, in a pod.
+const LINES_TOLD: u32 = 200;
 /// QEMU's listening sockets exist before QEMU; this is only for a machine under heavy load.
 const SERIAL_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -51,9 +56,9 @@ pub(crate) fn open_desks(
 }
 
 /// The two sockets that speak a foreign protocol at once: standard QMP (read-only) and RFB.
-pub(crate) fn serve_public_sockets(shared: &Path, desks: &Desks) -> Result<(), SocketError> {
-    let qmp = listen_async(shared, paths::QMP_USER_SOCKET)?;
-    let vnc = listen_async(shared, paths::VNC_SOCKET)?;
+pub(crate) fn serve_public_sockets(directory: &Path, desks: &Desks) -> Result<(), SocketError> {
+    let qmp = listen_async(directory, paths::QMP_USER_SOCKET)?;
+    let vnc = listen_async(directory, paths::VNC_SOCKET)?;
     let (qmp_desk, vnc_desk) = (desks.qmp.clone(), desks.vnc.clone());
     tokio::spawn(accept(qmp, move |stream| {
         let desk = qmp_desk.clone();
@@ -79,8 +84,8 @@ where
     F: Fn(UnixStream) -> Fut,
     Fut: Future<Output = ()>,
 {
-    while let Ok((stream, _)) = listener.accept().await {
-        hand_over(stream).await;
+    loop {
+        hand_over(next_client(&listener).await).await;
     }
 }
 
@@ -108,12 +113,12 @@ pub(crate) fn machine(
 }
 
 fn open_transcript(bench: &Bench) -> Option<Arc<dyn TranscriptSink>> {
-    let file = FileTranscript::open(bench.shared.join(paths::TRANSCRIPT), TRANSCRIPT_BYTES)
+    let file = FileTranscript::open(bench.layout.supervisor().join(paths::TRANSCRIPT), TRANSCRIPT_BYTES)
         .inspect_err(|error| tracing::warn!(%error, "the QMP transcript has no file"))
         .ok();
     match bench.setting {
         // What a pod tells, `kubectl logs` shows: the whole story in one place, in order.
-        Setting::Pod => Some(Arc::new(ToldTranscript { file })),
+        Setting::Pod => Some(Arc::new(ToldTranscript { file, flood: Mutex::new(Flood::new(LINES_TOLD)) })),
         Setting::Host => file.map(|file| Arc::new(file) as Arc<dyn TranscriptSink>),
     }
 }
@@ -121,11 +126,19 @@ fn open_transcript(bench: &Bench) -> Option<Arc<dyn TranscriptSink>> {
 /// The transcript in the log, beside its file. Its lines are redacted, bounded and printable already.
 struct ToldTranscript {
     file: Option<FileTranscript>,
+    flood: Mutex<Flood>,
 }
 
 impl TranscriptSink for ToldTranscript {
     fn record(&self, line: &str) {
-        tracing::info!(entry = line, "QMP");
+        // The file is bounded; the node's log is everybody's.
+        let judged = self.flood.lock().unwrap_or_else(PoisonError::into_inner).judge(Instant::now());
+        if let Line::Write { left_out } = judged {
+            if left_out > 0 {
+                tracing::warn!(left_out, "more was said on QMP than is logged");
+            }
+            tracing::info!(entry = line, "QMP");
+        }
         if let Some(file) = &self.file {
             file.record(line);
         }
@@ -150,6 +163,7 @@ fn tell_plan(bench: &Bench, plan: &LaunchPlan, interfaces: &[Plumbed]) {
     });
     let planned = Planned {
         software_emulation: plan.accelerator == Accelerator::Tcg,
+        interpreted_by_kvm: plan.interpreted_by_kvm,
         machine: plan.stored.machine_type.clone(),
         memory_bytes: plan.resources.guest_memory_bytes,
         overhead_bytes: plan.resources.overhead.total_bytes,
@@ -166,9 +180,10 @@ fn disk(plan: &DiskPlan) -> DiskStatus {
 }
 
 async fn serve_console(bench: Bench, station: mpsc::Receiver<Attach>) {
-    let socket = bench.shared.join(paths::serial_socket(0));
+    let directory = bench.layout.supervisor();
+    let socket = directory.join(paths::serial_socket(0));
     match tokio::time::timeout(SERIAL_PATIENCE, UnixStream::connect(&socket)).await {
-        Ok(Ok(serial)) => console::serve(serial, bench.shared.join(paths::serial_log(0)), station).await,
+        Ok(Ok(serial)) => console::serve(serial, directory.join(paths::serial_log(0)), station).await,
         Ok(Err(error)) => tracing::error!(%error, "the serial console cannot be reached"),
         Err(_) => tracing::error!("the serial console did not answer"),
     }
@@ -180,7 +195,7 @@ async fn serve_vnc(mut station: mpsc::Receiver<OwnedFd>, mut monitor: watch::Rec
     let Some(monitor) = monitor else { return };
     while let Some(client) = station.recv().await {
         if let Err(error) = monitor.add_vnc_client(client).await {
-            tracing::warn!(error = %Chain(&error), "QEMU did not take the VNC client");
+            tracing::warn!(error = %ErrorChain(&error), "QEMU did not take the VNC client");
         }
     }
 }

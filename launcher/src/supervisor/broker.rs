@@ -20,7 +20,7 @@ pub(crate) async fn serve(
     let Ok(seen) = monitor.wait_for(Option::is_some).await.map(|seen| seen.clone()) else { return };
     let Some(seen) = seen else { return };
     let nobody = Arc::new(LogSink { claimed: None, happened: bench.happened.clone() });
-    let broker = Arc::new(Broker::new(seen, nobody));
+    let broker = Arc::new(Broker::new(seen, nobody).with_results_in(bench.layout.supervisor()));
     while let Some(client) = station.recv().await {
         let broker = Arc::clone(&broker);
         let sink = Arc::new(LogSink { claimed: client.caller.claimed, happened: bench.happened.clone() });

@@ -75,6 +75,7 @@ pub(crate) async fn serve(serial: UnixStream, log: PathBuf, mut attaching: mpsc:
     let mut console = Console { ring, viewers: Vec::new(), writer: None, next_id: 1, keyboard, log };
     let (mut from_guest, mut to_guest): (OwnedReadHalf, OwnedWriteHalf) = serial.into_split();
     let mut chunk = vec![0; CHUNK_BYTES];
+    let mut typed = Vec::new();
     loop {
         tokio::select! {
             read = from_guest.read(&mut chunk) => match read {
@@ -82,13 +83,18 @@ pub(crate) async fn serve(serial: UnixStream, log: PathBuf, mut attaching: mpsc:
                 Ok(count) => console.publish(&chunk[..count]),
             },
             Some(attach) = attaching.recv() => console.attach(attach),
-            Some(typed) = keys.recv() => {
-                if typed.bytes.is_empty() {
-                    console.release(typed.viewer);
-                } else if console.writer == Some(typed.viewer) && to_guest.write_all(&typed.bytes).await.is_err() {
-                    return;
+            Some(keys) = keys.recv(), if typed.is_empty() => {
+                if keys.bytes.is_empty() {
+                    console.release(keys.viewer);
+                } else if console.writer == Some(keys.viewer) {
+                    typed = keys.bytes;
                 }
             }
+            // Beside the guest's output: one that does not read what is typed may be printing, and waits for us to read that.
+            written = to_guest.write(&typed), if !typed.is_empty() => match written {
+                Ok(count) => drop(typed.drain(..count)),
+                Err(_) => return,
+            },
         }
     }
 }
@@ -178,6 +184,19 @@ mod tests {
         let mut heard = [0; 5];
         guest.read_exact(&mut heard).await.unwrap();
         assert_eq!(&heard, b"heard");
+    }
+
+    #[tokio::test]
+    async fn a_guest_that_does_not_read_what_is_typed_is_heard() {
+        let (mut guest, console, _directory) = start();
+        let mut viewer = attach(&console, ConsoleAccess::Write).await.unwrap();
+        let (keyboard, id) = (viewer.keyboard.clone().unwrap(), viewer.id);
+        // Until the socket to the guest and the keyboard's queue are full.
+        let typing = async { while keyboard.send(Keys { viewer: id, bytes: vec![b'x'; 4096] }).await.is_ok() {} };
+        assert!(tokio::time::timeout(std::time::Duration::from_millis(300), typing).await.is_err());
+        guest.write_all(b"booting").await.unwrap();
+        let heard = tokio::time::timeout(std::time::Duration::from_secs(5), viewer.output.recv()).await;
+        assert_eq!(heard.unwrap().unwrap(), b"booting");
     }
 
     #[tokio::test]

@@ -3,15 +3,19 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, QmpAccess, Status};
+use garboard_agent::line_socket::next_client;
+use garboard_protocol::control::{
+    Asked, ConsoleAccess, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Status,
+};
 use garboard_protocol::wire;
 use garboard_qmp::agent::Agent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::timeout;
 
 use super::console::{Attach, Attached, Keys};
 use super::guest_probe;
@@ -21,8 +25,10 @@ use crate::vm::{Request, Verdict};
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
 /// How long it may take to arrive; a client that says nothing holds a descriptor.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// How long to wait after a connection that could not be accepted.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The same of a probe, which says everything at once.
+const PROBE_LIMIT: Duration = Duration::from_secs(2);
+/// Probes that are answered at the same time.
+const MAX_PROBES: usize = 4;
 /// The longest name of a person that is logged, in characters.
 const MAX_NAME: usize = 128;
 /// Bytes typed at once.
@@ -61,22 +67,47 @@ pub(crate) struct Desks {
 /// Accepts connections for as long as the supervisor lives.
 pub(crate) async fn serve(listener: UnixListener, desks: Desks) {
     loop {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let desks = desks.clone();
-                tokio::spawn(async move {
-                    if let Err(error) = converse(stream, desks).await {
-                        tracing::debug!(%error, "a control connection ended");
-                    }
-                });
+        let (stream, desks) = (next_client(&listener).await, desks.clone());
+        tokio::spawn(async move {
+            if let Err(error) = converse(stream, desks).await {
+                tracing::debug!(%error, "a control connection ended");
             }
-            // Out of descriptors, most likely: some come back as connections end.
-            Err(error) => {
-                tracing::warn!(%error, "a control connection could not be accepted");
-                sleep(ACCEPT_PAUSE).await;
-            }
-        }
+        });
     }
+}
+
+/// Answers the probes of a kubelet, which run beside QEMU, and nothing else. A few at a time: the others wait in the socket.
+pub(crate) async fn serve_probes(listener: UnixListener, desks: Desks) {
+    let places = Arc::new(Semaphore::new(MAX_PROBES));
+    while let Ok(place) = Arc::clone(&places).acquire_owned().await {
+        let (stream, desks) = (next_client(&listener).await, desks.clone());
+        tokio::spawn(async move {
+            let _place = place;
+            if let Err(error) = probe(stream, &desks).await {
+                tracing::debug!(%error, "a probe's connection ended");
+            }
+        });
+    }
+}
+
+async fn probe(mut stream: UnixStream, desks: &Desks) -> io::Result<()> {
+    let line = timeout(PROBE_LIMIT, read_line(&mut stream)).await.map_err(io::Error::other)??;
+    match wire::decode::<Asked>(&line).map(|asked| asked.request) {
+        Ok(ControlRequest::Probe { question, within_seconds }) => {
+            ask_guest(&mut stream, desks, question, within_seconds).await
+        }
+        Ok(_) => answer(&mut stream, &denied("only probes are answered here; use the control socket")).await,
+        Err(error) => answer(&mut stream, &denied(error.to_string())).await,
+    }
+}
+
+async fn ask_guest(stream: &mut UnixStream, desks: &Desks, question: GuestQuestion, seconds: u32) -> io::Result<()> {
+    let within = Duration::from_secs(seconds.into());
+    let reply = match guest_probe::ask(question, within, &desks.agent, &desks.status).await {
+        Ok(()) => ControlReply::Healthy,
+        Err(reason) => denied(reason),
+    };
+    answer(stream, &reply).await
 }
 
 async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
@@ -105,12 +136,7 @@ async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
         ControlRequest::Vnc => vnc(stream, &desks).await,
         ControlRequest::Qmp { access } => qmp(stream, &desks, access, caller).await,
         ControlRequest::Probe { question, within_seconds } => {
-            let within = Duration::from_secs(within_seconds.into());
-            let reply = match guest_probe::ask(question, within, &desks.agent, &desks.status).await {
-                Ok(()) => ControlReply::Healthy,
-                Err(reason) => denied(reason),
-            };
-            answer(&mut stream, &reply).await
+            ask_guest(&mut stream, &desks, question, within_seconds).await
         }
     }
 }

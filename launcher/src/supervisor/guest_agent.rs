@@ -6,9 +6,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_protocol::control::{GuestStatus, InterfaceStatus};
+use garboard_protocol::causes::ErrorChain;
+use garboard_protocol::control::{GuestStatus, GuestSystem, InterfaceStatus};
 use garboard_protocol::paths;
-use garboard_qmp::agent::{Agent, AgentOptions, ShutdownMode};
+use garboard_qmp::agent::{Agent, AgentOptions, GuestText, OsInfo, ShutdownMode};
 use garboard_qmp::{Interest, Monitor, Notice, Subscription};
 use serde::Deserialize;
 use tokio::sync::watch;
@@ -16,7 +17,7 @@ use tokio::time::timeout;
 
 use super::PowerDown;
 use super::run::Bench;
-use crate::vm::{Chain, Input};
+use crate::vm::Input;
 
 /// Name of the guest agent's port in the guest.
 const PORT: &str = "org.qemu.guest_agent.0";
@@ -48,7 +49,7 @@ pub(crate) async fn run(
 }
 
 async fn connect(bench: &Bench) -> Option<Agent> {
-    let socket = bench.shared.join(paths::GUEST_AGENT_SOCKET);
+    let socket = bench.layout.supervisor().join(paths::GUEST_AGENT_SOCKET);
     // The channel opens whether or not an agent listens in the guest; only an answer tells.
     let agent = Agent::connect(socket, AgentOptions::default()).await;
     let answered = match agent {
@@ -58,7 +59,7 @@ async fn connect(bench: &Bench) -> Option<Agent> {
     match answered {
         Ok(agent) => Some(agent),
         Err(error) => {
-            tracing::debug!(error = %Chain(&error), "no guest agent yet");
+            tracing::debug!(error = %ErrorChain(&error), "no guest agent yet");
             None
         }
     }
@@ -92,19 +93,36 @@ async fn follow(bench: &Bench, agent: Arc<Agent>, port: &mut Subscription) {
 }
 
 async fn ask(agent: &Agent) -> Result<(GuestStatus, Option<Vec<InterfaceStatus>>), String> {
-    agent.ping().await.map_err(|error| Chain(&error).to_string())?;
+    agent.ping().await.map_err(|error| ErrorChain(&error).to_string())?;
     // Each answer is worth having without the others: an agent may have commands switched off.
     let info = agent.info().await.ok();
-    let os = agent.os_info().await.ok();
+    let os = agent.os_info().await.unwrap_or_default();
     let guest = GuestStatus {
         hostname: agent.host_name().await.ok().map(|name| name.to_string()),
-        os: os.as_ref().and_then(|os| os.pretty_name.as_ref()).map(ToString::to_string),
-        kernel: os.as_ref().and_then(|os| os.kernel_release.as_ref()).map(ToString::to_string),
+        os: shown(os.pretty_name.as_ref()),
+        kernel: shown(os.kernel_release.as_ref()),
         agent_version: info.map(|info| info.version.to_string()),
+        system: system(&os),
     };
     let interfaces = agent.interfaces().await.ok();
     let interfaces = interfaces.map(|list| list.items().iter().filter_map(interface_status).collect());
     Ok((guest, interfaces))
+}
+
+/// The operating system, in words that are escaped and bounded.
+fn system(os: &OsInfo) -> GuestSystem {
+    GuestSystem {
+        id: shown(os.id.as_ref()),
+        name: shown(os.name.as_ref()),
+        version: shown(os.version.as_ref()),
+        version_id: shown(os.version_id.as_ref()),
+        kernel_version: shown(os.kernel_version.as_ref()),
+        machine: shown(os.machine.as_ref()),
+    }
+}
+
+fn shown(text: Option<&GuestText>) -> Option<String> {
+    text.map(ToString::to_string)
 }
 
 fn interface_status(seen: &garboard_qmp::agent::Interface) -> Option<InterfaceStatus> {
@@ -171,7 +189,7 @@ impl PowerDown for AgentHands {
     fn power_down(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
         Box::pin(async move {
             let asked = self.agent.shut_down(ShutdownMode::PowerDown).await;
-            asked.map(|_| ()).map_err(|error| Chain(&error).to_string())
+            asked.map(|_| ()).map_err(|error| ErrorChain(&error).to_string())
         })
     }
 }

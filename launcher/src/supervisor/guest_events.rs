@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::vm::{Event, RunState, ShutdownReason};
+use crate::vm::{Event, IoError, RunState, ShutdownReason};
 
 /// Translates one QMP event (`qapi/run-state.json`, `qapi/block-core.json`).
 #[must_use]
@@ -49,25 +49,42 @@ fn watchdog(data: &str) -> Option<Event> {
 
 fn io_error(data: &str) -> Option<Event> {
     #[derive(Deserialize, Default)]
-    #[serde(default)]
+    #[serde(default, rename_all = "kebab-case")]
     struct Data {
         action: String,
+        operation: String,
+        device: String,
+        node_name: Option<String>,
+        reason: String,
+        nospace: bool,
     }
     let data: Data = serde_json::from_str(data).unwrap_or_default();
-    (data.action == "stop").then_some(Event::StoppedByIoError)
+    let operation = if data.operation == "read" { "reading from" } else { "writing to" };
+    let node = data.node_name.filter(|name| !name.is_empty()).unwrap_or(data.device);
+    let (node, reason) = (printable(&node), printable(&data.reason));
+    let error = IoError { what: format!("{operation} {node} failed: {reason}"), is_full: data.nospace };
+    (data.action == "stop").then_some(Event::StoppedByIoError(error))
 }
 
-/// QEMU's `RunState` word. Unknown ones count as paused: then a person decides.
+/// A word of QEMU's for a status: escaped and bounded.
+fn printable(text: &str) -> String {
+    const LONGEST: usize = 120;
+    text.chars().take(LONGEST).flat_map(char::escape_debug).collect()
+}
+
+/// QEMU's `RunState` word (`qapi/run-state.json`).
 #[must_use]
 pub(crate) fn run_state(word: &str) -> RunState {
     match word {
         "running" => RunState::Running,
+        "prelaunch" | "preconfig" => RunState::Prelaunch,
+        "paused" | "postmigrate" => RunState::Paused,
         "io-error" => RunState::IoError,
         "guest-panicked" => RunState::GuestPanicked,
         "watchdog" => RunState::Watchdog,
         "shutdown" => RunState::Shutdown,
         "internal-error" => RunState::InternalError,
-        _ => RunState::Paused,
+        _ => RunState::Other,
     }
 }
 
@@ -97,12 +114,37 @@ mod tests {
             ("WATCHDOG", r#"{"action":"reset"}"#, None),
             ("WATCHDOG", r#"{"action":"pause"}"#, Some(Event::WatchdogFired)),
             ("BLOCK_IO_ERROR", r#"{"action":"report"}"#, None),
-            ("BLOCK_IO_ERROR", r#"{"action":"stop","nospace":true}"#, Some(Event::StoppedByIoError)),
+            (
+                "BLOCK_IO_ERROR",
+                r#"{"action":"stop","nospace":true,"operation":"write","device":"","node-name":"root","reason":"a\tb"}"#,
+                Some(Event::StoppedByIoError(IoError {
+                    what: "writing to root failed: a\\tb".to_owned(),
+                    is_full: true,
+                })),
+            ),
             ("STOP", "", Some(Event::VcpusStopped { run_state: RunState::Paused })),
             ("RTC_CHANGE", "{}", None),
         ];
         for (name, data, expected) in table {
             assert_eq!(translate(name, data), expected, "{name} {data}");
+        }
+    }
+
+    #[test]
+    fn run_states_are_qemus() {
+        let table = [
+            ("running", RunState::Running),
+            ("prelaunch", RunState::Prelaunch),
+            ("paused", RunState::Paused),
+            ("io-error", RunState::IoError),
+            ("suspended", RunState::Other),
+            ("inmigrate", RunState::Other),
+            ("finish-migrate", RunState::Other),
+            ("save-vm", RunState::Other),
+            ("a word of QEMU 12", RunState::Other),
+        ];
+        for (word, expected) in table {
+            assert_eq!(run_state(word), expected, "{word}");
         }
     }
 }

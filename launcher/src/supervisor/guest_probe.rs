@@ -5,12 +5,11 @@
 
 use std::time::Duration;
 
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{GuestQuestion, Status};
 use garboard_qmp::agent::{Agent, AgentError};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
-
-use crate::vm::Chain;
 
 /// How often a command is looked after.
 const LOOK: Duration = Duration::from_millis(100);
@@ -28,7 +27,7 @@ pub(crate) async fn ask(
     let agent = agent.borrow().clone().ok_or("no guest agent is connected")?;
     let answer = timeout(within, async {
         match question {
-            GuestQuestion::Ping => agent.ping().await.map_err(|error| Chain(&error).to_string()),
+            GuestQuestion::Ping => agent.ping().await.map_err(|error| ErrorChain(&error).to_string()),
             GuestQuestion::Exec { command } => execute(&agent, &command).await,
         }
     });
@@ -37,7 +36,7 @@ pub(crate) async fn ask(
 
 /// Runs a command in the guest; well is an end with 0.
 async fn execute(agent: &Agent, command: &[String]) -> Result<(), String> {
-    let sentence = |error: AgentError| Chain(&error).to_string();
+    let sentence = |error: AgentError| ErrorChain(&error).to_string();
     let (program, arguments) = command.split_first().ok_or("the probe names no command")?;
     let process = agent.execute(program, arguments).await.map_err(sentence)?;
     loop {

@@ -1,25 +1,35 @@
 //! The supervisor's side of the launch socket: PID 1 connects, again after every restart of either.
 
+use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use garboard_protocol::PROTOCOL_VERSION;
-use garboard_protocol::exit::ExitReport;
+use garboard_agent::line_socket::{LineError, LineSocket};
+use garboard_protocol::causes::ErrorChain;
+use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::{FromInit, InitState, Launch, ToInit};
-use garboard_protocol::paths;
-use tokio::net::UnixListener;
+use garboard_protocol::{PROTOCOL_VERSION, common_version, paths};
+use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::task::{AbortHandle, JoinSet};
+use tokio::time::{Instant, timeout};
 
-use super::line_socket::{LineError, LineSocket};
-use super::run::Bench;
-use crate::vm::{Chain, Input};
+use super::journal;
+use super::lost;
+use super::run::{Bench, Setting};
+use crate::vm::Input;
 
-/// While PID 1 is not connected, how often is it checked whether it left its last account.
-const ACCOUNT_CHECK: Duration = Duration::from_millis(50);
+/// While PID 1 is not connected, how soon it is looked for its last account, and how rarely at last.
+const FIRST_CHECK: Duration = Duration::from_millis(50);
+const RAREST_CHECK: Duration = Duration::from_secs(1);
 
-/// How long a connection may be silent before somebody else is heard; PID 1 speaks at once.
+/// Longest line of PID 1, and its longest account, bytes: 4 KiB of QEMU's last words, escaped, are most of it.
+const LONGEST_LINE: usize = 64 * 1024;
+/// How long a connection may be silent; PID 1 speaks at once.
 const INTRODUCTION: Duration = Duration::from_secs(2);
+/// So many may be silent at a time; then the one that has been for longest goes.
+const NEWCOMERS: usize = 16;
 
 /// A launch that is ready to be sent, once.
 pub(crate) struct ReadyLaunch {
@@ -44,50 +54,121 @@ pub(crate) struct Line {
     pub(crate) outbox: mpsc::Receiver<ToInit>,
 }
 
-/// Waits for PID 1 to connect and introduce itself. `None` if it left its last account instead: that is
-/// told to the driver.
+/// Waits for PID 1 to connect and introduce itself. `None` if it left its last account instead, or was killed together
+/// with QEMU: that is told to the driver.
 pub(crate) async fn wait(socket: &UnixListener, bench: &Bench) -> Option<Greeted> {
+    let greeting = greet(socket, bench);
+    tokio::pin!(greeting);
+    let (away, mut pause) = (Instant::now(), FIRST_CHECK);
     loop {
         tokio::select! {
-            greeted = greet(socket) => match greeted {
+            greeted = &mut greeting => match greeted {
                 Ok(greeted) => return Some(greeted),
                 Err(error) => {
-                    tracing::error!(error = %Chain(&error), "the launch socket failed; PID 1 acts on its own from here");
+                    tracing::error!(error = %ErrorChain(&error), "the launch socket failed; PID 1 acts on its own from here");
                     return None;
                 }
             },
-            () = tokio::time::sleep(ACCOUNT_CHECK) => if let Some(report) = last_account(bench) {
-                let _ = bench.happened.send(Input::Init(FromInit::Ended { report })).await;
-                return None;
+            () = tokio::time::sleep(pause) => {
+                if let Some(end) = end(bench, away.elapsed()).await {
+                    let _ = bench.happened.send(end).await;
+                    return None;
+                }
+                pause = RAREST_CHECK.min(pause * 2);
             }
         }
     }
 }
 
-fn last_account(bench: &Bench) -> Option<ExitReport> {
-    let bytes = std::fs::read(bench.shared.join(paths::EXIT)).ok()?;
-    serde_json::from_slice(&bytes).ok()
+/// How a machine ended whose PID 1 has been away for so long. On a bare host its keeper sees PID 1 go, and says so.
+async fn end(bench: &Bench, away: Duration) -> Option<Input> {
+    match bench.setting {
+        Setting::Pod if away >= lost::PATIENCE => lost::end(&bench.layout).await,
+        Setting::Pod | Setting::Host => {
+            lost::account(&bench.layout).map(|report| Input::Init(FromInit::Ended { report }))
+        }
+    }
 }
 
-async fn greet(socket: &UnixListener) -> Result<Greeted, LineError> {
+/// Whether it is the PID 1 that was here first. Before the first one is known there is no QEMU that could pass for it, so it
+/// is believed, and its secret kept. A machine that was launched by a build without secrets has a PID 1 that says none.
+fn is_known(bench: &Bench, secret: &str) -> bool {
+    let directory = bench.layout.supervisor();
+    let found = std::fs::read(directory.join(paths::LAUNCH_SECRET));
+    match found {
+        Ok(known) => known == secret.as_bytes(),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let is_first = secret.is_empty() || journal::read(&directory).is_ok_and(|journal| !was_launched(journal));
+            let kept = || journal::replace(&directory, paths::LAUNCH_SECRET, secret.as_bytes());
+            is_first
+                && kept()
+                    .inspect_err(|error| tracing::error!(%error, "could not note PID 1's secret; it is asked again"))
+                    .is_ok()
+        }
+        Err(error) => {
+            tracing::error!(%error, "could not read PID 1's secret; it is asked again");
+            false
+        }
+    }
+}
+
+fn was_launched(journal: Option<Journal>) -> bool {
+    journal.is_some_and(|journal| journal.launched)
+}
+
+/// Hears those who connect, a few at the same time, so that none keeps PID 1 waiting.
+async fn greet(socket: &UnixListener, bench: &Bench) -> Result<Greeted, LineError> {
+    let mut introductions = JoinSet::new();
+    let mut oldest = VecDeque::new();
     loop {
-        let (stream, _) = socket.accept().await?;
-        let mut socket = LineSocket::new(stream);
-        let Ok(heard) = timeout(INTRODUCTION, socket.receive::<FromInit>()).await else {
-            tracing::warn!("somebody connected to the launch socket and said nothing; sent away");
-            continue;
-        };
-        match heard {
-            Ok(FromInit::Hello { version, state }) if version == PROTOCOL_VERSION => {
-                return Ok(Greeted { socket, state });
+        tokio::select! {
+            connected = socket.accept() => {
+                if oldest.len() == NEWCOMERS {
+                    oldest.pop_front().inspect(AbortHandle::abort);
+                }
+                oldest.push_back(introductions.spawn(introduction(connected?.0)));
             }
-            Ok(FromInit::Hello { version, .. }) => {
-                tracing::error!(version, ours = PROTOCOL_VERSION, "PID 1 speaks another protocol; it was sent away");
+            Some(introduced) = introductions.join_next() => {
+                oldest.retain(|handle| !handle.is_finished());
+                let Ok(Some((socket, hello))) = introduced else { continue };
+                if let Some(greeted) = admitted(socket, hello, bench) {
+                    return Ok(greeted);
+                }
             }
-            Ok(other) => tracing::error!(?other, "PID 1 did not introduce itself"),
-            Err(error) => tracing::debug!(error = %Chain(&error), "a connection to the launch socket was lost"),
         }
     }
+}
+
+/// The first line of who connected. PID 1 sends no descriptors, and short lines; so who is not PID 1 cannot fill our tables or
+/// our memory.
+async fn introduction(stream: UnixStream) -> Option<(LineSocket, FromInit)> {
+    let mut socket = LineSocket::limited(stream, 0).with_longest_line(LONGEST_LINE);
+    match timeout(INTRODUCTION, socket.receive::<FromInit>()).await {
+        Ok(Ok(hello)) => return Some((socket, hello)),
+        Ok(Err(error)) => tracing::debug!(error = %ErrorChain(&error), "a connection to the launch socket was lost"),
+        Err(_) => tracing::warn!("somebody connected to the launch socket and said nothing; sent away"),
+    }
+    None
+}
+
+/// PID 1, if that is who said this.
+fn admitted(socket: LineSocket, hello: FromInit, bench: &Bench) -> Option<Greeted> {
+    let FromInit::Hello { version, oldest, state, secret } = hello else {
+        tracing::error!(?hello, "PID 1 did not introduce itself");
+        return None;
+    };
+    // Builds that named no oldest version spoke one.
+    let oldest = if oldest == 0 { version } else { oldest };
+    if common_version(oldest, version).is_none() {
+        tracing::error!(oldest, version, ours = PROTOCOL_VERSION, "PID 1 speaks another protocol; sent away");
+        return None;
+    }
+    if !is_known(bench, &secret) {
+        tracing::warn!("another process than PID 1 connected to the launch socket; sent away");
+        socket.put_away();
+        return None;
+    }
+    Some(Greeted { socket, state })
 }
 
 /// Talks to PID 1 until the end: sends the launch if there is one, then messages as they come.
@@ -95,7 +176,7 @@ pub(crate) async fn serve(mut line: Line, first: Greeted, mut launch: Option<Rea
     let mut current = Some(first);
     while let Some(greeted) = current {
         if let Err(error) = converse(greeted, &mut launch, &mut line.outbox, &bench.happened).await {
-            tracing::debug!(error = %Chain(&error), "the connection to PID 1 ended");
+            tracing::debug!(error = %ErrorChain(&error), "the connection to PID 1 ended");
         }
         if line.outbox.is_closed() {
             return;
@@ -112,9 +193,14 @@ async fn converse(
 ) -> Result<(), LineError> {
     let Greeted { mut socket, state } = greeted;
     if let (InitState::Waiting, Some(ready)) = (state, launch.take()) {
-        write_down(happened).await;
-        let descriptors: Vec<_> = ready.descriptors.iter().map(AsFd::as_fd).collect();
-        socket.send(&ToInit::Launch(ready.launch), &descriptors).await?;
+        if write_down(happened).await {
+            let descriptors: Vec<_> = ready.descriptors.iter().map(AsFd::as_fd).collect();
+            socket.send(&ToInit::Launch(ready.launch), &descriptors).await?;
+        } else {
+            // What the journal does not say, the next supervisor would do a second time.
+            let sentence = "the journal could not be written".to_owned();
+            let _ = happened.send(Input::PreparationFailed(sentence)).await;
+        }
     }
     loop {
         tokio::select! {
@@ -132,9 +218,93 @@ async fn converse(
 }
 
 /// A supervisor that is killed after this attaches to what may run, instead of preparing it a second time.
-async fn write_down(happened: &mpsc::Sender<Input>) {
+async fn write_down(happened: &mpsc::Sender<Input>) -> bool {
     let (written, done) = oneshot::channel();
-    if happened.send(Input::Launching(written)).await.is_ok() {
-        let _ = done.await;
+    happened.send(Input::Launching(written)).await.is_ok() && done.await.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use garboard_protocol::paths::Layout;
+    use garboard_protocol::wire;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::super::run::Setting;
+    use super::*;
+
+    async fn hello(layout: &Layout, secret: &str) -> UnixStream {
+        let mut stream = UnixStream::connect(layout.init().join(paths::LAUNCH_SOCKET)).await.unwrap();
+        let state = InitState::Running { pid: 2 };
+        let version = PROTOCOL_VERSION;
+        let hello = FromInit::Hello { version, oldest: version, state, secret: secret.to_owned() };
+        stream.write_all(&wire::encode(&hello).unwrap()).await.unwrap();
+        stream
+    }
+
+    /// The directories of a machine, whose launch socket listens.
+    fn room() -> (tempfile::TempDir, Bench, UnixListener, mpsc::Receiver<Input>) {
+        let room = tempfile::tempdir().unwrap();
+        let layout = Layout::new(room.path());
+        for directory in [layout.supervisor(), layout.init()] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let (happened, inbox) = mpsc::channel(4);
+        let socket = UnixListener::bind(layout.init().join(paths::LAUNCH_SOCKET)).unwrap();
+        (room, Bench { layout, setting: Setting::Host, happened }, socket, inbox)
+    }
+
+    #[tokio::test]
+    async fn who_does_not_know_the_first_secret_is_not_pid_1() {
+        let (_room, bench, socket, _inbox) = room();
+        let layout = &bench.layout;
+        let first = hello(layout, "first").await;
+        assert!(wait(&socket, &bench).await.is_some());
+        drop(first);
+        // QEMU, after the supervisor was started again.
+        let mut other = hello(layout, "guessed").await;
+        let mut silent = hello(layout, "").await;
+        let _again = hello(layout, "first").await;
+        assert!(wait(&socket, &bench).await.is_some());
+        for refused in [&mut other, &mut silent] {
+            assert_eq!(refused.read(&mut [0]).await.unwrap_or(0), 0, "sent away");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_say_nothing_do_not_keep_pid_1_waiting() {
+        let (_room, bench, socket, _inbox) = room();
+        let path = bench.layout.init().join(paths::LAUNCH_SOCKET);
+        let silent = async {
+            let mut silent = Vec::new();
+            for _ in 0..4 * NEWCOMERS {
+                silent.push(UnixStream::connect(&path).await.unwrap());
+            }
+            let pid1 = hello(&bench.layout, "first").await;
+            (silent, pid1)
+        };
+        let began = Instant::now();
+        let (greeted, _connected) = tokio::join!(wait(&socket, &bench), silent);
+        assert!(greeted.is_some());
+        assert!(began.elapsed() < INTRODUCTION, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test]
+    async fn nobody_is_believed_at_first_sight_once_qemu_was_executed() {
+        let (_room, bench, _socket, _inbox) = room();
+        let directory = bench.layout.supervisor();
+        let written = Journal { version: PROTOCOL_VERSION, launched: true, ..Journal::default() };
+        assert!(journal::write(&directory, &written));
+        assert!(!is_known(&bench, "guessed"));
+        assert!(is_known(&bench, ""), "a build without secrets launched it");
+        assert!(!is_known(&bench, "guessed"));
+    }
+
+    #[tokio::test]
+    async fn a_secret_that_cannot_be_read_is_not_replaced() {
+        let (_room, bench, _socket, _inbox) = room();
+        let secret = bench.layout.supervisor().join(paths::LAUNCH_SECRET);
+        std::fs::create_dir(&secret).unwrap();
+        assert!(!is_known(&bench, "guessed"));
+        assert!(secret.is_dir());
     }
 }

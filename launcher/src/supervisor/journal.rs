@@ -6,6 +6,11 @@ use std::path::{Path, PathBuf};
 use garboard_protocol::PROTOCOL_VERSION;
 use garboard_protocol::journal::Journal;
 use garboard_protocol::paths;
+use garboard_storage::beneath::BeneathPath;
+use garboard_storage::open::{Dir, Links, OpenError};
+
+/// Longest journal that is read, bytes; one with a hundred taints has 20 KiB.
+const MAX_BYTES: u64 = 1 << 20;
 
 /// Why the journal cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -34,9 +39,13 @@ pub enum JournalError {
 pub fn read(shared: &Path) -> Result<Option<Journal>, JournalError> {
     let path = shared.join(paths::JOURNAL);
     let unreadable = |source: std::io::Error| JournalError::Unreadable { path: path.clone(), source };
-    let bytes = match std::fs::read(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        other => other.map_err(unreadable)?,
+    // A keeper that is root reads it too, from a directory where the machine's user writes.
+    let read = BeneathPath::parse(paths::JOURNAL)
+        .map_err(|error| unreadable(std::io::Error::other(error)))
+        .map(|name| Dir::open(shared).and_then(|directory| directory.read_file(&name, Links::Refused, MAX_BYTES)))?;
+    let bytes = match read {
+        Err(OpenError::Missing { .. }) => return Ok(None),
+        other => other.map_err(|error| unreadable(std::io::Error::other(error)))?,
     };
     let journal: Journal = serde_json::from_slice(&bytes).map_err(|error| unreadable(error.into()))?;
     if journal.version > PROTOCOL_VERSION {
@@ -56,15 +65,16 @@ pub fn replace(shared: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     std::fs::rename(&fresh, shared.join(name))
 }
 
-/// Writes the journal. A full disk must not stop a machine: the failure is logged, and the next change
-/// tries again.
-pub fn write(shared: &Path, journal: &Journal) {
+/// Writes the journal and answers whether it was written. A full disk must not stop a machine that runs: the failure is
+/// logged, and the next change tries again.
+pub fn write(shared: &Path, journal: &Journal) -> bool {
     let written = serde_json::to_vec(journal)
         .map_err(std::io::Error::from)
         .and_then(|bytes| replace(shared, paths::JOURNAL, &bytes));
-    if let Err(error) = written {
+    if let Err(error) = &written {
         tracing::error!(%error, "could not write the journal; a supervisor restart now would forget what just happened");
     }
+    written.is_ok()
 }
 
 #[cfg(test)]
@@ -76,7 +86,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(read(directory.path()).unwrap(), None);
         let journal = Journal { version: PROTOCOL_VERSION, launched: true, resets: 3, ..Journal::default() };
-        write(directory.path(), &journal);
+        assert!(write(directory.path(), &journal));
         assert_eq!(read(directory.path()).unwrap(), Some(journal));
     }
 

@@ -3,25 +3,35 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use garboard_plan::{LaunchPlan, LinkState, Tray};
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths;
 use garboard_qmp::{CallError, ConnectError, ConnectOptions, Interest, Monitor, Notice, Subscription, TranscriptSink};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
+use super::flood::{Flood, Line};
 use super::guest_events::{run_state, translate};
+use super::lost;
 use super::run::Bench;
-use crate::plan::{LaunchPlan, LinkState, Tray};
-use crate::vm::{Chain, Event, Input, RunState};
+use crate::vm::{Event, Heartbeat, Input, RunState};
 
 /// How long PID 1 may take to tell that QEMU is gone, before its monitor alone is blamed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
+/// The same where QEMU is gone: PID 1 may have been killed with it, which takes [`lost::PATIENCE`] and a second to find out.
+const WORD_OF_THE_GONE: Duration = lost::PATIENCE.saturating_add(Duration::from_secs(3));
 /// How long to wait before a QEMU that is known to run is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 /// How much longer than usual QEMU may take to greet, for each GiB of the guest: huge pages are all taken before.
 const GREETING_PER_GIB: Duration = Duration::from_secs(1);
+/// The most events of QEMU that are logged in ten seconds.
+const EVENTS_LOGGED: u32 = 30;
+/// How often QEMU is asked whether it answers, and how often while it does not.
+const HEARTBEAT: Duration = Duration::from_secs(30);
+const HEARTBEAT_WHEN_SILENT: Duration = Duration::from_secs(5);
 
 /// What becomes of a machine whose monitor does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,13 +84,41 @@ pub(crate) async fn run(
     if happened.send(Input::MonitorUp { monitor, run_state: state }).await.is_err() {
         return;
     }
+    let heart = tokio::spawn(beat(observer.clone(), happened.clone(), HEARTBEAT));
+    let mut flood = Flood::new(EVENTS_LOGGED);
     while let Some(notice) = events.next().await {
+        log(&notice, &mut flood);
         if !forward(notice, &observer, &happened).await {
             break;
         }
     }
+    heart.abort();
     up.send_replace(None);
     let _ = happened.send(Input::MonitorGone).await;
+}
+
+/// Asks QEMU now and then whether it answers, and tells when that changes.
+async fn beat(monitor: Monitor, happened: mpsc::Sender<Input>, often: Duration) {
+    let mut last = Heartbeat::Answers;
+    loop {
+        tokio::time::sleep(if last == Heartbeat::Answers { often } else { HEARTBEAT_WHEN_SILENT }).await;
+        let found = match query_state(&monitor).await {
+            Err(CallError::TimedOut { .. }) => Heartbeat::Silent,
+            Err(CallError::Disconnected { .. }) => return,
+            Ok(_) | Err(_) => Heartbeat::Answers,
+        };
+        if found == last {
+            continue;
+        }
+        match found {
+            Heartbeat::Silent => tracing::error!("QEMU does not answer its monitor"),
+            Heartbeat::Answers => tracing::info!("QEMU answers its monitor again"),
+        }
+        last = found;
+        if happened.send(Input::Heartbeat(found)).await.is_err() {
+            return;
+        }
+    }
 }
 
 /// How long QEMU may take to greet with a guest of this size.
@@ -91,10 +129,10 @@ fn greeting_limit(guest_memory_bytes: u64) -> Duration {
 
 /// Brings the connection up. Where there is none, the driver was told, or QEMU is gone.
 async fn reach(bench: &Bench, plan: &LaunchPlan, options: ConnectOptions, unheard: Unheard) -> Option<Up> {
-    let socket = bench.shared.join(paths::MONITOR_SOCKET);
+    let socket = bench.layout.supervisor().join(paths::MONITOR_SOCKET);
     let mut was_told = false;
     loop {
-        let error = match bring_up(socket.clone(), plan, options.clone(), unheard).await {
+        let error = match bring_up(socket.clone(), plan, options.clone()).await {
             Ok(up) => return Some(up),
             Err(error) => error,
         };
@@ -103,7 +141,7 @@ async fn reach(bench: &Bench, plan: &LaunchPlan, options: ConnectOptions, unhear
             return None;
         }
         if !was_told {
-            tracing::error!(error = %Chain(&error), "QEMU does not answer; trying until it does or ends");
+            tracing::error!(error = %ErrorChain(&error), "QEMU does not answer; trying until it does or ends");
             was_told = true;
         }
         // The driver goes when PID 1 has told of QEMU's end.
@@ -120,19 +158,16 @@ fn is_passing(error: &MonitorError) -> bool {
 }
 
 async fn give_up(bench: &Bench, error: &MonitorError) {
-    let sentence = Chain(error).to_string();
+    let sentence = ErrorChain(error).to_string();
     tracing::error!(error = sentence, "the machine cannot be driven");
-    // If QEMU is dying, PID 1 says why, and better; this is for the case that it is not.
-    tokio::time::sleep(LAST_WORDS).await;
-    let _ = bench.happened.send(Input::MonitorFailed(sentence)).await;
+    // If QEMU is dying, PID 1 says why, and better; this is for the case that it is not. The driver goes when it knows.
+    let wait = if lost::is_gone(&bench.layout).await { WORD_OF_THE_GONE } else { LAST_WORDS };
+    if tokio::time::timeout(wait, bench.happened.closed()).await.is_err() {
+        let _ = bench.happened.send(Input::MonitorFailed(sentence)).await;
+    }
 }
 
-async fn bring_up(
-    socket: PathBuf,
-    plan: &LaunchPlan,
-    options: ConnectOptions,
-    unheard: Unheard,
-) -> Result<Up, MonitorError> {
+async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -> Result<Up, MonitorError> {
     let (monitor, greeting) = Monitor::connect(socket, options).await?;
     tracing::info!(qemu = %greeting.version, "QEMU's monitor answered");
     let events = monitor.subscribe(Interest::Named(&[
@@ -144,16 +179,36 @@ async fn bring_up(
         "WATCHDOG",
         "BLOCK_IO_ERROR",
     ]));
-    verify(&monitor, plan).await?;
+    let state = query_state(&monitor).await?;
+    match state {
+        RunState::Prelaunch => make_ready(&monitor, plan).await?,
+        // Jobs, ejected media and unplugged devices change what a guest that runs has; that is no reason to leave it alone.
+        RunState::Running
+        | RunState::Paused
+        | RunState::Other
+        | RunState::IoError
+        | RunState::GuestPanicked
+        | RunState::Watchdog
+        | RunState::Shutdown
+        | RunState::InternalError => match verify(&monitor, plan).await {
+            Err(error @ MonitorError::MissingNodes { .. }) => {
+                tracing::warn!(error = %ErrorChain(&error), "QEMU's disks have changed since the machine was started");
+            }
+            verified => verified?,
+        },
+    }
+    Ok((monitor, events, state))
+}
+
+/// Before the guest executes anything: it must be the machine that was planned, and gets what no argument says.
+async fn make_ready(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError> {
+    verify(monitor, plan).await?;
     for interface in plan.interfaces.iter().filter(|interface| interface.link == LinkState::Down) {
         let arguments = json!({ "name": interface.device, "up": false });
         monitor.call_raw("set_link", Some(arguments), Vec::new()).await?;
     }
-    if unheard == Unheard::GivenUp {
-        open_trays(&monitor, plan).await?;
-    }
-    let state = query_state(&monitor).await?;
-    Ok((monitor, events, state))
+    open_trays(monitor, plan).await?;
+    Ok(())
 }
 
 /// Only before the guest runs: later its trays are as it, or somebody else, left them. One that is open stays open.
@@ -186,17 +241,26 @@ async fn verify(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError
     let held: BTreeSet<String> = nodes.into_iter().filter_map(|node| node.node_name).collect();
     let planned = plan.disks.iter().flat_map(|disk| {
         let nodes = &disk.nodes;
-        [&nodes.image, &nodes.file, &nodes.base, &nodes.base_file].into_iter().flatten().cloned()
+        [&nodes.image, &nodes.room, &nodes.file, &nodes.base, &nodes.base_file].into_iter().flatten().cloned()
     });
     let missing: Vec<String> = planned.filter(|name| !held.contains(name)).collect();
     if missing.is_empty() { Ok(()) } else { Err(MonitorError::MissingNodes { missing }) }
+}
+
+/// A guest causes most events, and may do so without end.
+fn log(notice: &Notice, flood: &mut Flood) {
+    let Notice::Event(event) = notice else { return };
+    let Line::Write { left_out } = flood.judge(Instant::now()) else { return };
+    if left_out > 0 {
+        tracing::warn!(left_out, "QEMU had more events than are logged");
+    }
+    tracing::info!(event = event.name, data = event.data_text(), "QEMU");
 }
 
 /// Answers whether to go on.
 async fn forward(notice: Notice, monitor: &Monitor, happened: &mpsc::Sender<Input>) -> bool {
     let event = match notice {
         Notice::Event(event) => {
-            tracing::info!(event = event.name, data = event.data_text(), "QEMU");
             match translate(&event.name, event.data_text()) {
                 // KVM giving up on the guest says nothing but this.
                 Some(Event::VcpusStopped { .. }) => {
@@ -227,6 +291,12 @@ async fn forward(notice: Notice, monitor: &Monitor, happened: &mpsc::Sender<Inpu
 
 #[cfg(test)]
 mod tests {
+    use garboard_protocol::journal::Journal;
+    use garboard_protocol::paths::Layout;
+    use garboard_qmp::testing::{Behaviour, FakeMonitor};
+
+    use super::super::journal;
+    use super::super::run::Setting;
     use super::*;
 
     #[test]
@@ -236,6 +306,70 @@ mod tests {
         assert_eq!(greeting_limit(512 << 20), usual + Duration::from_secs(1));
         assert_eq!(greeting_limit(256 << 30), usual + Duration::from_secs(256));
         assert!(greeting_limit(u64::MAX) > usual);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_qemu_that_does_not_answer_is_told_of_once_and_so_is_one_that_does_again() {
+        let (fake, stream) = FakeMonitor::pair().unwrap();
+        let (monitor, _) = Monitor::connect(stream, ConnectOptions::named("vm")).await.unwrap();
+        fake.script("query-status", Behaviour::Silence);
+        fake.script("query-status", Behaviour::Silence);
+        let (happened, mut inbox) = mpsc::channel(8);
+        let heart = tokio::spawn(beat(monitor, happened, HEARTBEAT));
+        for expected in [Heartbeat::Silent, Heartbeat::Answers] {
+            let Some(Input::Heartbeat(heartbeat)) = inbox.recv().await else { panic!("no heartbeat") };
+            assert_eq!(heartbeat, expected);
+        }
+        heart.abort();
+        assert!(inbox.recv().await.is_none());
+    }
+
+    /// How long it takes until the driver hears that there is no monitor.
+    async fn given_up_after(is_gone: bool) -> Duration {
+        let room = tempfile::tempdir().unwrap();
+        let layout = Layout::new(room.path());
+        std::fs::create_dir(layout.supervisor()).unwrap();
+        assert!(journal::write(&layout.supervisor(), &Journal { launched: true, ..Journal::default() }));
+        let listener = std::os::unix::net::UnixListener::bind(layout.supervisor().join(paths::MONITOR_SOCKET)).unwrap();
+        let _alive = (!is_gone).then_some(listener);
+        let (happened, mut inbox) = mpsc::channel(1);
+        let bench = Bench { layout, setting: Setting::Pod, happened };
+        let began = tokio::time::Instant::now();
+        let error =
+            ConnectError::Open { path: "monitor.sock".into(), source: std::io::ErrorKind::ConnectionRefused.into() };
+        give_up(&bench, &MonitorError::Connect(error)).await;
+        assert!(matches!(inbox.try_recv(), Ok(Input::MonitorFailed(_))));
+        began.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_qemu_that_is_gone_leaves_time_to_find_out_how() {
+        assert!(given_up_after(false).await < lost::PATIENCE);
+        // Found out by then: it is looked for once a second.
+        assert!(given_up_after(true).await > lost::PATIENCE + Duration::from_secs(2));
+    }
+
+    fn plan() -> LaunchPlan {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/many-disks/plan.json");
+        let mut plan: serde_json::Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+        plan["argv"] = json!([]);
+        serde_json::from_value(plan).unwrap()
+    }
+
+    #[tokio::test]
+    async fn what_a_job_changed_is_accepted_once_the_guest_has_run() {
+        for (state, is_accepted) in [("prelaunch", false), ("running", true), ("paused", true)] {
+            let directory = tempfile::tempdir().unwrap();
+            let socket = directory.path().join(paths::MONITOR_SOCKET);
+            let fake = FakeMonitor::listen(&socket).unwrap();
+            fake.script("query-status", Behaviour::Reply(json!({"status": state, "running": false})));
+            fake.script("query-named-block-nodes", Behaviour::Reply(json!([{"node-name": "pivoted"}])));
+            let up = bring_up(socket, &plan(), ConnectOptions::named("vm")).await;
+            match up {
+                Ok(_) => assert!(is_accepted, "{state}"),
+                Err(error) => assert!(!is_accepted && matches!(error, MonitorError::MissingNodes { .. }), "{error}"),
+            }
+        }
     }
 
     #[test]

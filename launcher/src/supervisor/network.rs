@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use garboard_agent::client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
 use garboard_net::Sockets;
 use garboard_net::dhcp::{DhcpOptions, GuestService, PrivateOption, serve as serve_guest};
+use garboard_plan::{InterfacePlan, LaunchPlan};
 use garboard_protocol::agent::SocketKind;
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths;
 
-use super::agent_client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
 use super::run::{Bench, Setting};
-use crate::plan::{InterfacePlan, LaunchPlan};
-use crate::vm::Chain;
 
 /// How long a running machine is not looked at because the node agent is away.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// The sockets again, for a supervisor that finds its machine running. A node agent that is away is waited for in the
 /// background.
 pub(crate) async fn regain(bench: &Bench, plan: &Arc<LaunchPlan>) -> Vec<Plumbed> {
-    let socket = bench.shared.join(paths::AGENT_SOCKET);
+    let socket = bench.layout.order().join(paths::AGENT_SOCKET);
     if bench.setting == Setting::Pod {
         let answered = tokio::time::timeout(PATIENCE, until_answered(&socket, Ask::Sockets, &plan.interfaces));
         return match answered.await {
@@ -48,7 +48,7 @@ async fn regain_in_pod(socket: PathBuf, plan: Arc<LaunchPlan>) {
 }
 
 fn not_served(error: AgentError) -> Vec<Plumbed> {
-    tracing::error!(error = %Chain(&error), "DHCP is not served any more; the guest keeps its lease until it restarts");
+    tracing::error!(error = %ErrorChain(&error), "DHCP is not served any more; the guest keeps its lease until it restarts");
     Vec::new()
 }
 
@@ -66,7 +66,7 @@ fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
     let mac = match plan.mac.parse() {
         Ok(mac) => mac,
         Err(error) => {
-            tracing::error!(interface = plan.name, error = %Chain(&error), "the plan's MAC address cannot be used");
+            tracing::error!(interface = plan.name, error = %ErrorChain(&error), "the plan's MAC address cannot be used");
             return;
         }
     };
@@ -83,7 +83,9 @@ fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
     let interface = plan.name.clone();
     tokio::spawn(async move {
         match serve_guest(sockets, &service).await {
-            Err(error) => tracing::error!(interface, error = %Chain(&error), "the guest is not served DHCP any more"),
+            Err(error) => {
+                tracing::error!(interface, error = %ErrorChain(&error), "the guest is not served DHCP any more")
+            }
             Ok(never) => match never {},
         }
     });

@@ -4,6 +4,7 @@
 
 use std::fs::OpenOptions;
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,7 +25,7 @@ const NOTE: &[u8] = b"garboard: what was here was cut\n";
 
 /// Keeps the log short until the driver has gone.
 pub(super) async fn run(bench: Bench) {
-    let path = bench.shared.join(paths::QEMU_LOG);
+    let path = bench.layout.init().join(paths::QEMU_LOG);
     while timeout(LOOK, bench.happened.closed()).await.is_err() {
         if let Err(error) = cut(&path) {
             tracing::debug!(path = %path.display(), %error, "could not cut QEMU's log");
@@ -38,7 +39,7 @@ fn cut(path: &Path) -> io::Result<()> {
         return Ok(());
     }
     let tail = read_tail(path, KEPT_BYTES)?;
-    let mut log = OpenOptions::new().append(true).open(path)?;
+    let mut log = OpenOptions::new().append(true).custom_flags(nix::libc::O_NOFOLLOW).open(path)?;
     log.set_len(0)?;
     log.write_all(&[NOTE, tail.as_slice()].concat())
 }

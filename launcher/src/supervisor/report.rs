@@ -1,15 +1,15 @@
 //! Telling the node agent how the machine is: the newest status, whenever it changes, for as long as there is a
-//! supervisor. An agent that is away is dialled again; what it missed is in the next report, because each is whole.
+//! supervisor. An agent that is away is dialled again. Each is told the newest status: the one before may have ended between
+//! taking a report and writing it.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use garboard_agent::client::{AgentClient, AgentError, NetworkPlace};
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::Status;
 use garboard_protocol::paths;
 use tokio::sync::watch;
-
-use super::agent_client::{AgentClient, AgentError, NetworkPlace};
-use crate::vm::Chain;
 
 /// Pause before an agent that did not answer is dialled again, and the longest it grows to.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -25,9 +25,9 @@ pub(crate) struct Reporter {
 }
 
 /// Reports from now on.
-pub(crate) fn start(shared: &Path, status: watch::Receiver<Status>) -> Reporter {
+pub(crate) fn start(order: &Path, status: watch::Receiver<Status>) -> Reporter {
     let (note, noted) = watch::channel(0);
-    tokio::spawn(report(shared.join(paths::AGENT_SOCKET), status.clone(), note));
+    tokio::spawn(report(order.join(paths::AGENT_SOCKET), status.clone(), note));
     Reporter { status, noted }
 }
 
@@ -51,7 +51,7 @@ async fn report(socket: PathBuf, mut status: watch::Receiver<Status>, note: watc
         };
         match failure {
             Ok(()) => return,
-            Err(error) => tracing::warn!(error = %Chain(&error), ?pause, "the node agent does not take reports"),
+            Err(error) => tracing::warn!(error = %ErrorChain(&error), ?pause, "the node agent does not take reports"),
         }
         tokio::time::sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);
@@ -73,8 +73,9 @@ async fn converse(
         agent.report(&newest).await?;
         note.send_replace(newest.generation);
         *pause = FIRST_PAUSE;
-        if status.changed().await.is_err() {
-            return Ok(());
+        tokio::select! {
+            changed = status.changed() => if changed.is_err() { return Ok(()) },
+            error = agent.broken() => return Err(error),
         }
     }
 }
@@ -82,7 +83,7 @@ async fn converse(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::supervisor::line_socket::LineSocket;
+    use garboard_agent::line_socket::LineSocket;
     use garboard_net::GuestAddresses;
     use garboard_protocol::agent::{AgentReply, AgentRequest};
     use garboard_protocol::control::PauseReason;
@@ -108,9 +109,29 @@ mod tests {
         publish.send_replace(status(2, false, None));
         publish.send_replace(status(3, true, Some(PauseReason::PausedByUser)));
         let mut socket = LineSocket::new(stream);
-        let AgentRequest::Report { status } = socket.receive().await.unwrap() else { panic!("no report") };
+        let status = note(&mut socket).await;
         assert_eq!((status.generation, status.paused), (3, Some(PauseReason::PausedByUser)));
-        socket.send(&AgentReply::<GuestAddresses>::Noted, &[]).await.unwrap();
         reporter.finish().await;
+    }
+
+    /// Takes a report.
+    async fn note(socket: &mut LineSocket) -> Status {
+        let AgentRequest::Report { status } = socket.receive().await.unwrap() else { panic!("no report") };
+        socket.send(&AgentReply::<GuestAddresses>::Noted, &[]).await.unwrap();
+        *status
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_comes_after_another_is_told_what_that_one_was() {
+        let directory = tempfile::tempdir().unwrap();
+        let agent = tokio::net::UnixListener::bind(directory.path().join(paths::AGENT_SOCKET)).unwrap();
+        let (_publish, published) = watch::channel(status(1, true, None));
+        let _reporter = start(directory.path(), published);
+        for _ in 0..2 {
+            let connected = tokio::time::timeout(Duration::from_secs(60), agent.accept()).await;
+            let mut socket = LineSocket::new(connected.expect("it is not dialled").unwrap().0);
+            assert_eq!(note(&mut socket).await.generation, 1);
+            // It ends without having written the report.
+        }
     }
 }

@@ -2,31 +2,79 @@
 
 use std::path::Path;
 
-use garboard_protocol::control::{Phase, Status};
+use garboard_plan::{LaunchPlan, StartState};
+use garboard_protocol::control::{PauseReason, Phase, Status};
 use garboard_protocol::exit::EndHints;
 use garboard_protocol::journal::Journal;
+use garboard_protocol::paths::Layout;
 
-use super::prepare::Order;
-use crate::vm::{Asked, DriverSeed, Life, Memory, OnReady, State, now_ms};
+use super::prepare::{Order, OrderError, read_plan};
+use crate::vm::{Asked, DriverSeed, Life, Memory, Now, OnReady, State, boot_id, now_ms};
 
 /// Grace period of a VMI that names none, seconds (KubeVirt's default).
 const DEFAULT_GRACE_SECONDS: i64 = 30;
 
+/// Whose machine it is and how it is to be treated: from the plan of one that was launched, whatever build made that, or
+/// from the order of one that was not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Whose {
+    namespace: String,
+    name: String,
+    uid: String,
+    grace_seconds: i64,
+    starts_paused: bool,
+}
+
+impl Whose {
+    /// Reads what there is.
+    pub(crate) fn read(layout: &Layout, journal: &Journal) -> Result<Self, OrderError> {
+        let planned = journal.launched.then(|| read_plan(&layout.supervisor()).ok()).flatten();
+        match planned {
+            Some(plan) => Ok(Self::of_plan(&plan)),
+            None => Ok(Self::of_order(&Order::read(&layout.order())?)),
+        }
+    }
+
+    fn of_plan(plan: &LaunchPlan) -> Self {
+        Self {
+            namespace: plan.identity.namespace.clone(),
+            name: plan.identity.name.clone(),
+            uid: plan.identity.uid.clone().unwrap_or_default(),
+            grace_seconds: i64::try_from(plan.lifecycle.grace_period_seconds).unwrap_or(i64::MAX),
+            starts_paused: plan.lifecycle.start == StartState::Paused,
+        }
+    }
+
+    fn of_order(order: &Order) -> Self {
+        let (metadata, spec) = (&order.vmi.metadata, &order.vmi.spec);
+        Self {
+            namespace: metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+            name: metadata.name.clone().unwrap_or_default(),
+            uid: metadata.uid.clone().unwrap_or_default(),
+            grace_seconds: spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS).max(0),
+            starts_paused: spec.start_strategy.as_deref() == Some("Paused"),
+        }
+    }
+}
+
 /// The status before anything is known.
-pub(crate) fn first_status(order: &Order, journal: &Journal) -> Status {
-    let metadata = &order.vmi.metadata;
+pub(crate) fn first_status(whose: &Whose, journal: &Journal) -> Status {
     let runs = journal.launched && journal.started && journal.ended.is_none();
     Status {
-        generation: first_generation(journal),
-        namespace: metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
-        name: metadata.name.clone().unwrap_or_default(),
-        uid: metadata.uid.clone().unwrap_or_default(),
+        generation: first_generation(journal, now_ms()),
+        namespace: whose.namespace.clone(),
+        name: whose.name.clone(),
+        uid: whose.uid.clone(),
         phase: if runs { Phase::Running } else { Phase::Scheduled },
         phase_since_ms: if runs { journal.started_at_ms } else { now_ms() },
         paused: None,
+        pause_message: None,
         heard: false,
         stopping: false,
+        unresponsive: false,
+        ended_helper: None,
         software_emulation: false,
+        interpreted_by_kvm: false,
         machine: String::new(),
         memory_bytes: 0,
         overhead_bytes: 0,
@@ -42,29 +90,36 @@ pub(crate) fn first_status(order: &Order, journal: &Journal) -> Status {
     }
 }
 
-/// Above every generation of an earlier supervisor, of whose last ones the journal may not know: none makes a thousand
-/// changes a second for long.
-fn first_generation(journal: &Journal) -> u64 {
-    u64::try_from(now_ms()).unwrap_or(0).max(journal.generation + 1)
+/// Above every generation of an earlier supervisor. One that reserved none in its journal counted from the time of day,
+/// in milliseconds, and so does the first one.
+fn first_generation(journal: &Journal, wall_ms: i64) -> u64 {
+    match journal.generation {
+        0 => u64::try_from(wall_ms).unwrap_or(0),
+        reserved => reserved.saturating_add(1),
+    }
 }
 
 /// The driver's seed.
-pub(crate) fn from_journal(journal: &Journal, order: &Order, status: Status, shared: &Path) -> DriverSeed {
-    let grace_seconds = order.vmi.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS).max(0);
-    let life = Life {
-        state: state(journal),
-        memory: Memory { hints: journal.hints, resets: journal.resets },
-        grace_ms: grace_seconds.saturating_mul(1000),
+pub(crate) fn from_journal(journal: &Journal, whose: &Whose, status: Status, shared: &Path) -> DriverSeed {
+    let grace_ms = whose.grace_seconds.saturating_mul(1000);
+    let memory = Memory {
+        hints: journal.hints,
+        resets: journal.resets,
+        has_run: journal.started,
+        paused_by_user: journal.paused == Some(PauseReason::PausedByUser),
+        ..Memory::default()
     };
-    let paused_start = order.vmi.spec.start_strategy.as_deref() == Some("Paused");
-    let on_ready = if journal.started || paused_start { OnReady::Leave } else { OnReady::LetRun };
+    let now = Now::read();
+    let deadline_ms = now.on_boot_clock(journal.deadline.as_ref(), journal.stop_deadline_ms, &boot_id(), grace_ms);
+    let life = Life { state: state(journal, deadline_ms), memory, grace_ms };
+    let on_ready = if journal.started || whose.starts_paused { OnReady::Leave } else { OnReady::LetRun };
     DriverSeed { life, journal: journal.clone(), status, on_ready, shared: shared.to_owned() }
 }
 
-/// A stop that was under way goes on: the deadline in the journal is an instant, not a duration. One that had come to
-/// its last step is not taken back to asking the guest.
-fn state(journal: &Journal) -> State {
-    match (&journal.ended, journal.stop_deadline_ms, journal.launched) {
+/// A stop that was under way goes on: its deadline is an instant, not a duration. One that had come to its last step is
+/// not taken back to asking the guest.
+fn state(journal: &Journal, deadline_ms: Option<i64>) -> State {
+    match (&journal.ended, deadline_ms, journal.launched) {
         (Some(ended), ..) => State::Ended(Box::new(ended.clone())),
         (None, Some(kill_at_ms), _) if is_ending(journal.hints) => State::Ending { kill_at_ms },
         (None, Some(force_at_ms), _) => State::Stopping { force_at_ms, asked: Asked::NotYet },
@@ -85,12 +140,39 @@ mod tests {
 
     #[test]
     fn a_stop_goes_on_where_the_last_supervisor_left_it() {
-        let asked = Journal { launched: true, stop_deadline_ms: Some(7), ..Journal::default() };
-        assert_eq!(state(&asked), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
+        let asked = Journal { launched: true, ..Journal::default() };
+        assert_eq!(state(&asked, Some(7)), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
         let forced = Journal { hints: EndHints { force_requested: true, ..EndHints::default() }, ..asked.clone() };
-        assert_eq!(state(&forced), State::Ending { kill_at_ms: 7 });
+        assert_eq!(state(&forced, Some(7)), State::Ending { kill_at_ms: 7 });
         let before_the_launch = Journal { launched: false, ..asked };
-        assert_eq!(state(&before_the_launch), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
-        assert_eq!(state(&Journal::default()), State::Preparing);
+        assert_eq!(state(&before_the_launch, Some(7)), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
+        assert_eq!(state(&Journal::default(), None), State::Preparing);
+    }
+
+    #[test]
+    fn a_machine_that_was_launched_needs_its_plan_and_nothing_else() {
+        let room = tempfile::tempdir().unwrap();
+        let layout = Layout::new(room.path());
+        for directory in [layout.supervisor(), layout.order()] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let launched = Journal { launched: true, ..Journal::default() };
+        assert!(Whose::read(&layout, &launched).is_err());
+        let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/paused/plan.json");
+        std::fs::copy(plan, layout.supervisor().join(garboard_protocol::paths::PLAN)).unwrap();
+        let whose = Whose::read(&layout, &launched).unwrap();
+        assert_eq!((whose.namespace.as_str(), whose.name.as_str()), ("golden", "paused"));
+        assert!(whose.starts_paused);
+        assert_eq!(first_status(&whose, &launched).name, "paused");
+        assert!(Whose::read(&layout, &Journal::default()).is_err(), "what is to be prepared needs its order");
+    }
+
+    #[test]
+    fn generations_go_on_from_the_journal_whatever_the_clock_says() {
+        let before = Journal { generation: 1_700_000_000_500, ..Journal::default() };
+        for wall_ms in [0, 1_600_000_000_000, 1_900_000_000_000] {
+            assert_eq!(first_generation(&before, wall_ms), 1_700_000_000_501);
+        }
+        assert_eq!(first_generation(&Journal::default(), 9), 9);
     }
 }

@@ -5,5 +5,6 @@
 pub(crate) mod capabilities;
 pub(crate) mod descriptors;
 pub(crate) mod fork;
-pub(crate) mod scm;
+pub(crate) mod landlock;
+pub(crate) mod mounts;
 pub(crate) mod signals;

@@ -3,26 +3,32 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
+use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{DiskStatus, GuestStatus, InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
-use garboard_protocol::journal::Journal;
+use garboard_protocol::journal::{Deadline, Journal};
 use garboard_protocol::launch::{FromInit, ToInit};
-use garboard_qmp::{CallError, Monitor};
+use garboard_qmp::Monitor;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep_until};
 
+use super::hands::{self, Command, Hands};
+use super::held::{Held, Offer};
 use super::{
-    Effect, Event, Life, OnReady, Request, RequestQueue, RunState, State, Verdict, View, guest_interfaces, step,
+    Effect, Event, Life, Now, OnReady, Request, RequestQueue, RunState, State, Verdict, View, Way, boot_id, boot_ms,
+    guest_interfaces, now_ms, publish, step,
 };
-use crate::supervisor::{PowerDown, journal, query_state};
+use crate::supervisor::{PowerDown, journal};
 
 /// What a plan says about the machine, for its status.
 #[derive(Clone, Debug)]
 pub struct Planned {
     /// Whether vCPUs are interpreted.
     pub software_emulation: bool,
+    /// Whether KVM interprets guest code here.
+    pub interpreted_by_kvm: bool,
     /// Machine type.
     pub machine: String,
     /// Guest memory, bytes.
@@ -43,10 +49,16 @@ pub struct Planned {
 pub enum Input {
     /// The machine was planned, or the plan of an earlier supervisor was found.
     Planned(Box<Planned>),
-    /// A launch is about to be sent to PID 1; answered once the journal says so.
-    Launching(oneshot::Sender<()>),
+    /// A launch is about to be sent to PID 1; answered with whether the journal says so.
+    Launching(oneshot::Sender<bool>),
     /// PID 1 said something.
     Init(FromInit),
+    /// PID 1 runs a QEMU that an earlier supervisor launched.
+    Found,
+    /// QEMU stopped answering its monitor, or answers again.
+    Heartbeat(Heartbeat),
+    /// PID 1 and QEMU are gone, and neither has said why.
+    Lost,
     /// QEMU's monitor answered and the machine is as planned.
     MonitorUp {
         /// The connection.
@@ -77,6 +89,15 @@ pub enum Input {
     Leave,
 }
 
+/// What asking QEMU now and then came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// It answers.
+    Answers,
+    /// It did not answer in time.
+    Silent,
+}
+
 /// The driver's inboxes.
 pub struct Inputs {
     /// What happened.
@@ -102,6 +123,11 @@ pub struct DriverSeed {
 /// How long QEMU's last events may take to arrive after PID 1 has told of its end.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
+/// The longest sleep until a deadline: what sleeps here does not count while the host sleeps, and deadlines do.
+const LONGEST_SLEEP: Duration = Duration::from_secs(5);
+/// How many generations are reserved in the journal at once.
+const GENERATIONS: u64 = 1024;
+
 /// An end that PID 1 has told of, kept back until QEMU's last events are in: they say why.
 struct PendingEnd {
     report: Box<ExitReport>,
@@ -117,11 +143,15 @@ pub struct Driver {
     planned: Vec<InterfaceStatus>,
     pending_end: Option<PendingEnd>,
     queue: RequestQueue,
+    held: Held,
     monitor: Option<Monitor>,
     agent: Option<Arc<dyn PowerDown>>,
     init: mpsc::Sender<ToInit>,
     publish: watch::Sender<Status>,
-    wake_at_ms: Option<i64>,
+    hands: Hands,
+    /// What the hands found not to be as the state says.
+    contradictions: mpsc::Receiver<Event>,
+    boot_id: String,
 }
 
 /// Why a driver returned.
@@ -134,17 +164,28 @@ pub enum Left {
 }
 
 impl Driver {
-    /// A driver that tells PID 1 through `init` and everybody else through `publish`.
+    /// A driver that tells PID 1 through `init` and everybody else through `publish`. To be called inside a tokio runtime.
     #[must_use]
     pub fn new(seed: DriverSeed, init: mpsc::Sender<ToInit>, publish: watch::Sender<Status>) -> Self {
-        let wake_at_ms = match seed.life.state {
-            State::Stopping { force_at_ms, .. } => Some(force_at_ms),
-            State::Ending { kill_at_ms } => Some(kill_at_ms),
-            State::Preparing | State::Launched | State::Running { .. } | State::Ended(_) => None,
-        };
         let (queue, written) = (RequestQueue::default(), seed.journal.clone());
         let (planned, pending_end, monitor, agent) = (seed.status.interfaces.clone(), None, None, None);
-        Self { seed, written, planned, pending_end, queue, monitor, agent, init, publish, wake_at_ms }
+        let ((hands, contradictions), boot_id) = (Hands::new(), boot_id());
+        let held = Held::new(&seed.life.state);
+        Self {
+            seed,
+            written,
+            planned,
+            pending_end,
+            queue,
+            held,
+            monitor,
+            agent,
+            init,
+            publish,
+            hands,
+            contradictions,
+            boot_id,
+        }
     }
 
     /// Drives the machine until it has ended or the supervisor is to leave.
@@ -155,73 +196,71 @@ impl Driver {
                 return Left::MachineEnded;
             }
             let (wake, end) = (self.wake_instant(), self.pending_end.as_ref().map(|pending| pending.until));
+            let held = self.held.wake();
             tokio::select! {
                 biased;
                 input = inputs.happened.recv() => match input {
                     None | Some(Input::Leave) => return Left::Asked,
                     Some(input) => self.take(input).await,
                 },
+                Some(event) = self.contradictions.recv() => self.apply(event).await,
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
-                    self.wake_at_ms = None;
                     self.apply(Event::TimePassed).await;
                 }
                 () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => self.finish_pending_end().await,
-                Some((request, reply)) = inputs.requests.recv() => {
-                    let verdict = self.queue.offer(request, View::from(&self.seed.life.state));
-                    let _ = reply.send(verdict);
+                () = sleep_until(held.unwrap_or_else(Instant::now)), if held.is_some() => {}
+                Some(offer) = inputs.requests.recv() => {
+                    if let Some(offer) = self.held.hold(offer, &self.seed.life.state) {
+                        self.answer(offer);
+                    }
                 }
             }
-            while let Some(request) = self.queue.take() {
-                self.apply(Event::Requested(request)).await;
+            self.do_accepted().await;
+            for offer in self.held.due(&self.seed.life.state) {
+                self.answer(offer);
             }
+            self.do_accepted().await;
             self.publish_if_changed();
         }
     }
 
+    async fn do_accepted(&mut self) {
+        while let Some(request) = self.queue.take() {
+            self.apply(Event::Requested(request)).await;
+        }
+    }
+
+    fn answer(&mut self, (request, reply): Offer) {
+        let verdict = self.queue.offer(request, View::from(&self.seed.life.state));
+        let _ = reply.send(verdict);
+    }
+
     fn wake_instant(&self) -> Option<Instant> {
-        let left = self.wake_at_ms?.saturating_sub(now_ms()).max(0);
-        Some(Instant::now() + Duration::from_millis(u64::try_from(left).unwrap_or(0)))
+        let left = self.seed.life.wake_at_ms()?.saturating_sub(boot_ms()).max(0);
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or(0));
+        Some(Instant::now() + left.min(LONGEST_SLEEP))
     }
 
     async fn take(&mut self, input: Input) {
         match input {
             Input::Launching(written) => {
                 self.seed.journal.launched = true;
+                let _ = written.send(self.write_journal());
+            }
+            Input::Init(message) => self.take_from_init(message).await,
+            Input::Found if !self.seed.journal.launched => {
+                tracing::error!("QEMU runs although the journal does not say so; its guest is taken for one that runs");
+                self.seed.journal.launched = true;
+                self.seed.life.memory.has_run = true;
                 self.write_journal();
-                let _ = written.send(());
             }
-            Input::Init(FromInit::Spawned { pid }) => {
-                tracing::info!(pid, "QEMU was executed");
-                self.apply(Event::Spawned).await;
+            Input::Found => {}
+            Input::Heartbeat(heartbeat) => {
+                self.seed.life.memory.is_silent = heartbeat == Heartbeat::Silent;
             }
-            Input::Init(FromInit::TerminationRequested) => {
-                tracing::info!("PID 1 was told to terminate");
-                let graceful = garboard_protocol::control::StopMode::Graceful { within_seconds: None };
-                let verdict = self.queue.offer(Request::Stop(graceful), View::from(&self.seed.life.state));
-                if let (Verdict::AlreadySo, State::Stopping { force_at_ms, .. }) = (verdict, &self.seed.life.state) {
-                    self.tell_init_of_deadline(*force_at_ms).await;
-                }
-            }
-            Input::Init(FromInit::Ended { report }) => {
-                let until = Instant::now() + LAST_EVENTS;
-                self.pending_end = Some(PendingEnd { report: Box::new(report), until });
-                if self.monitor.is_none() {
-                    self.finish_pending_end().await;
-                }
-            }
-            Input::Init(FromInit::Hello { .. }) => {}
-            Input::Planned(planned) => {
-                let status = &mut self.seed.status;
-                status.software_emulation = planned.software_emulation;
-                status.machine = planned.machine;
-                status.memory_bytes = planned.memory_bytes;
-                status.overhead_bytes = planned.overhead_bytes;
-                status.vcpus = planned.vcpus;
-                status.stored = planned.stored;
-                status.disks = planned.disks;
-                status.interfaces.clone_from(&planned.interfaces);
-                self.planned = planned.interfaces;
-            }
+            Input::Lost if self.pending_end.is_some() => self.finish_pending_end().await,
+            Input::Lost => self.apply(Event::Lost).await,
+            Input::Planned(planned) => self.note_plan(*planned),
             Input::MonitorUp { monitor, run_state } => {
                 self.monitor = Some(monitor);
                 let on_ready = std::mem::replace(&mut self.seed.on_ready, OnReady::Leave);
@@ -229,6 +268,7 @@ impl Driver {
             }
             Input::MonitorGone => {
                 self.monitor = None;
+                self.seed.life.memory.is_silent = false;
                 self.finish_pending_end().await;
             }
             Input::Guest(event) => self.apply(event).await,
@@ -256,84 +296,89 @@ impl Driver {
         }
     }
 
+    /// What PID 1 says.
+    async fn take_from_init(&mut self, message: FromInit) {
+        match message {
+            FromInit::Spawned { pid } => {
+                tracing::info!(pid, "QEMU was executed");
+                self.apply(Event::Spawned).await;
+            }
+            FromInit::TerminationRequested => {
+                tracing::info!("PID 1 was told to terminate");
+                let graceful = garboard_protocol::control::StopMode::Graceful { within_seconds: None };
+                let verdict = self.queue.offer(Request::Stop(graceful), View::from(&self.seed.life.state));
+                if let (Verdict::AlreadySo, Some(by_ms)) = (verdict, self.deadline_ms()) {
+                    self.tell_init_of_deadline(by_ms);
+                }
+            }
+            FromInit::Ended { report } => {
+                let until = Instant::now() + LAST_EVENTS;
+                self.pending_end = Some(PendingEnd { report: Box::new(report), until });
+                if self.monitor.is_none() {
+                    self.finish_pending_end().await;
+                }
+            }
+            FromInit::HelperEnded { program } => {
+                tracing::error!(
+                    program,
+                    "a program beside QEMU ended; the guest's network is gone until its next start"
+                );
+                self.seed.status.ended_helper = Some(program);
+            }
+            FromInit::Hello { .. } | FromInit::Unknown => {}
+        }
+    }
+
+    fn note_plan(&mut self, planned: Planned) {
+        let status = &mut self.seed.status;
+        status.software_emulation = planned.software_emulation;
+        status.interpreted_by_kvm = planned.interpreted_by_kvm;
+        status.machine = planned.machine;
+        status.memory_bytes = planned.memory_bytes;
+        status.overhead_bytes = planned.overhead_bytes;
+        status.vcpus = planned.vcpus;
+        status.stored = planned.stored;
+        status.disks = planned.disks;
+        status.interfaces.clone_from(&planned.interfaces);
+        self.planned = planned.interfaces;
+    }
+
     async fn finish_pending_end(&mut self) {
         if let Some(pending) = self.pending_end.take() {
             self.apply(Event::QemuGone(pending.report)).await;
         }
     }
 
-    /// Takes an event, and then what its effects came to if that is not as the state says.
     async fn apply(&mut self, event: Event) {
-        let mut next = Some(event);
-        while let Some(event) = next.take() {
-            let name = event_name(&event);
-            let effects = step(&mut self.seed.life, event, now_ms());
-            tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
-            // What must not be forgotten is written before anything irreversible is done.
-            self.write_journal();
-            for effect in effects {
-                if let Some(contradiction) = self.execute(effect).await {
-                    next = Some(contradiction);
-                }
-            }
+        let name = event_name(&event);
+        let effects = step(&mut self.seed.life, event, Now::read());
+        tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
+        // What must not be forgotten is written before anything irreversible is done.
+        self.write_journal();
+        for effect in effects {
+            self.execute(effect);
         }
         self.publish_if_changed();
     }
 
-    /// Does what is to be done; answers with an event if QEMU would not.
-    async fn execute(&mut self, effect: Effect) -> Option<Event> {
-        match effect {
-            Effect::LetRun => return self.let_run().await,
-            Effect::StopVcpus => self.command("stop").await,
-            Effect::Reset => self.command("system_reset").await,
-            Effect::AskGuest => self.ask_guest(),
-            Effect::Quit if self.monitor.is_some() => self.command("quit").await,
-            Effect::Quit | Effect::Kill => self.tell_init(ToInit::Kill).await,
-            Effect::TellInit { force_at_ms } => self.tell_init_of_deadline(force_at_ms).await,
-            Effect::WakeAt { at_ms } => {
-                self.wake_at_ms = Some(self.wake_at_ms.map_or(at_ms, |earlier| earlier.min(at_ms)));
-            }
-            Effect::Finish => self.log_end(),
-        }
-        None
-    }
-
-    /// The state says already that the guest runs. Where QEMU refuses, its own word is what the state goes back to.
-    async fn let_run(&mut self) -> Option<Event> {
-        if self.is_refused("cont").await {
-            let monitor = self.monitor.as_ref()?;
-            let run_state = query_state(monitor).await.unwrap_or(RunState::Paused);
-            return Some(Event::VcpusStopped { run_state });
-        }
-        if !self.seed.journal.started {
-            self.seed.journal.started = true;
-            self.seed.journal.started_at_ms = now_ms();
-            self.write_journal();
-            tracing::info!("the guest runs");
-        }
-        None
-    }
-
-    async fn command(&self, name: &'static str) {
-        let _ = self.is_refused(name).await;
-    }
-
-    /// Sends a command and answers whether it was refused. One that QEMU may have followed was not.
-    async fn is_refused(&self, name: &'static str) -> bool {
-        let Some(monitor) = &self.monitor else { return false };
-        match monitor.call_raw(name, None, Vec::new()).await {
-            // `quit` may cut the connection before its reply, and a dying QEMU answers nothing.
-            Ok(_) | Err(CallError::Disconnected { .. }) => false,
-            Err(error) => {
-                tracing::error!(command = name, error = %Chain(&error), "QEMU did not do as it was told");
-                !error.may_have_taken_effect()
-            }
+    /// Does what is to be done, or has it done. Nothing here waits for QEMU.
+    fn execute(&mut self, effect: Effect) {
+        match (effect, &self.monitor) {
+            (Effect::LetRun, Some(monitor)) => self.hands.begin(monitor, Command::LetRun),
+            (Effect::StopVcpus, Some(monitor)) => self.hands.begin(monitor, Command::StopVcpus),
+            (Effect::Reset, Some(monitor)) => self.hands.begin(monitor, Command::Reset),
+            (Effect::LetRun | Effect::StopVcpus | Effect::Reset, None) => {}
+            (Effect::AskGuest(way), _) => self.ask_guest(way),
+            (Effect::Quit, Some(monitor)) => hands::quit(monitor),
+            (Effect::Quit, None) | (Effect::Kill, _) => self.tell_init(ToInit::Kill),
+            (Effect::TellInit { by_ms }, _) => self.tell_init_of_deadline(by_ms),
+            (Effect::Finish, _) => self.log_end(),
         }
     }
 
-    /// Agent first, ACPI if there is none or it declines; beside the driver, because a guest may be slow.
-    fn ask_guest(&self) {
-        let (agent, monitor) = (self.agent.clone(), self.monitor.clone());
+    /// Beside the driver, because a guest may be slow.
+    fn ask_guest(&self, way: Way) {
+        let (agent, monitor) = (self.agent.clone().filter(|_| way == Way::AgentFirst), self.monitor.clone());
         tokio::spawn(async move {
             if let Some(agent) = agent {
                 match agent.power_down().await {
@@ -344,17 +389,26 @@ impl Driver {
             let Some(monitor) = monitor else { return };
             match monitor.call_raw("system_powerdown", None, Vec::new()).await {
                 Ok(_) => tracing::info!("the power button was pressed"),
-                Err(error) => tracing::warn!(error = %Chain(&error), "the power button could not be pressed"),
+                Err(error) => tracing::warn!(error = %ErrorChain(&error), "the power button could not be pressed"),
             }
         });
     }
 
-    async fn tell_init_of_deadline(&self, force_at_ms: i64) {
-        let left = u64::try_from(force_at_ms.saturating_sub(now_ms()).max(0)).unwrap_or(0);
-        self.tell_init(ToInit::PoweringDown { within_seconds: left.div_ceil(1000) }).await;
+    /// By when a stop that is under way is enforced, milliseconds since boot.
+    fn deadline_ms(&self) -> Option<i64> {
+        match self.seed.life.state {
+            State::Stopping { force_at_ms, .. } => Some(force_at_ms),
+            State::Ending { kill_at_ms } => Some(kill_at_ms),
+            State::Preparing | State::Launched | State::Running { .. } | State::Ended(_) => None,
+        }
     }
 
-    async fn tell_init(&self, message: ToInit) {
+    fn tell_init_of_deadline(&self, by_ms: i64) {
+        let left = u64::try_from(by_ms.saturating_sub(boot_ms()).max(0)).unwrap_or(0);
+        self.tell_init(ToInit::PoweringDown { within_seconds: left.div_ceil(1000) });
+    }
+
+    fn tell_init(&self, message: ToInit) {
         // A full inbox means that PID 1 is not connected; it acts on its own then.
         let _ = self.init.try_send(message);
     }
@@ -368,38 +422,48 @@ impl Driver {
         }
     }
 
-    fn write_journal(&mut self) {
-        let life = &self.seed.life;
-        let journal = &mut self.seed.journal;
+    /// Brings the file up to date; answers whether it is.
+    fn write_journal(&mut self) -> bool {
+        let deadline_ms = self.deadline_ms();
+        let (life, journal) = (&self.seed.life, &mut self.seed.journal);
         journal.version = garboard_protocol::PROTOCOL_VERSION;
         journal.hints = life.memory.hints;
         journal.resets = life.memory.resets;
-        journal.stop_deadline_ms = match life.state {
-            State::Stopping { force_at_ms, .. } => Some(force_at_ms),
-            State::Ending { kill_at_ms } => Some(kill_at_ms),
-            State::Preparing | State::Launched | State::Running { .. } | State::Ended(_) => None,
-        };
+        let deadline = deadline_ms.map(|at_ms| Deadline { boot_id: self.boot_id.clone(), at_ms });
+        if journal.deadline != deadline {
+            let now = Now::read();
+            journal.stop_deadline_ms = deadline_ms.map(|at_ms| at_ms - now.boot_ms + now.wall_ms);
+            journal.deadline = deadline;
+        }
+        if let State::Running { .. } = life.state {
+            journal.paused = publish::paused(&life.state);
+        }
+        if life.memory.has_run && !journal.started {
+            journal.started = true;
+            journal.started_at_ms = now_ms();
+            tracing::info!("the guest runs");
+        }
         if let State::Ended(ended) = &life.state {
             journal.ended = Some((**ended).clone());
         }
-        if *journal != self.written {
-            journal::write(&self.seed.shared, journal);
+        if *journal != self.written && journal::write(&self.seed.shared, journal) {
             self.written = journal.clone();
         }
+        self.seed.journal == self.written
     }
 
     fn publish_if_changed(&mut self) {
-        super::publish::refresh(&mut self.seed.status, &self.seed.life, &self.seed.journal.taints, now_ms());
-        let status = &self.seed.status;
-        self.publish.send_if_modified(|published| {
-            let changed = super::publish::differs(published, status);
-            if changed {
-                let generation = published.generation + 1;
-                *published = status.clone();
-                published.generation = generation;
-            }
-            changed
-        });
+        publish::refresh(&mut self.seed.status, &self.seed.life, &self.seed.journal.taints, now_ms());
+        let generation = self.publish.borrow().generation + 1;
+        if !publish::differs(&self.publish.borrow(), &self.seed.status) {
+            return;
+        }
+        if generation > self.seed.journal.generation {
+            // Before anybody hears of it: the next supervisor must begin above.
+            self.seed.journal.generation = generation + GENERATIONS;
+            self.write_journal();
+        }
+        self.publish.send_replace(Status { generation, ..self.seed.status.clone() });
     }
 
     fn log_end(&self) {
@@ -421,34 +485,13 @@ fn event_name(event: &Event) -> &'static str {
         Event::WasReset => "reset",
         Event::VcpusStopped { .. } => "stop",
         Event::VcpusResumed => "resume",
-        Event::StoppedByIoError => "io-error",
+        Event::StoppedByIoError(_) => "io-error",
         Event::Panicked => "panicked",
         Event::WatchdogFired => "watchdog",
         Event::Requested(_) => "requested",
         Event::TimePassed => "time-passed",
         Event::QemuGone(_) => "qemu-gone",
+        Event::Lost => "lost",
         Event::PreparationFailed(_) => "preparation-failed",
-    }
-}
-
-/// Milliseconds since 1970 by the host's clock.
-#[must_use]
-pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// An error with its causes, for a log field.
-pub struct Chain<'a>(pub &'a dyn std::error::Error);
-
-impl std::fmt::Display for Chain<'_> {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{}", self.0)?;
-        let mut cause = self.0.source();
-        while let Some(inner) = cause {
-            write!(formatter, ": {inner}")?;
-            cause = inner.source();
-        }
-        Ok(())
     }
 }

@@ -19,17 +19,25 @@
 //! ```
 //!
 //! [`step()`] is the only function that moves a [`State`]; its match has no wildcard. The driver executes the
-//! [`Effect`]s in order and feeds what comes of them back as events.
+//! [`Effect`]s in order and feeds what comes of them back as events. When time itself is the next event, [`Life::wake_at_ms`]
+//! says, from the state alone: no deadline can be forgotten. Deadlines are on the clock that starts at the host's boot.
 
+mod clock;
 mod driver;
 mod guest_interfaces;
+mod hands;
+mod held;
+mod io_retry;
 mod publish;
 mod queue;
 mod step;
 
-pub use driver::{Chain, Driver, DriverSeed, Input, Inputs, Left, Planned, now_ms};
+pub use clock::{Now, boot_id, boot_ms, now_ms};
+pub use driver::{Driver, DriverSeed, Heartbeat, Input, Inputs, Left, Planned};
+pub(crate) use held::REQUEST_PATIENCE;
+pub use io_retry::{IoError, IoRetry};
 pub use queue::{Denial, Request, RequestQueue, Verdict, View};
-pub use step::step;
+pub use step::{QUIT_PATIENCE, step};
 
 use garboard_protocol::control::{Ended, PauseReason};
 use garboard_protocol::exit::{EndHints, ExitReport};
@@ -48,14 +56,14 @@ pub enum State {
     },
     /// The guest was asked to power down.
     Stopping {
-        /// When it will be ended by force, milliseconds since 1970.
+        /// When it will be ended by force, milliseconds since boot.
         force_at_ms: i64,
-        /// Whether it had been told to begin with (before QEMU answered, nobody could be asked).
+        /// Whether it has heard.
         asked: Asked,
     },
     /// QEMU was told to quit.
     Ending {
-        /// When PID 1 is told to kill it, milliseconds since 1970.
+        /// When PID 1 is told to kill it, milliseconds since boot.
         kill_at_ms: i64,
     },
     /// QEMU is gone.
@@ -74,8 +82,11 @@ pub enum Vcpus {
 /// Whether the guest has heard that it should power down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It has.
-    Yes,
+    /// It has. A guest that is booting ignores the power button, so it is pressed again.
+    Yes {
+        /// When, milliseconds since boot.
+        again_at_ms: i64,
+    },
     /// QEMU's monitor has to be there first.
     NotYet,
 }
@@ -107,7 +118,7 @@ pub enum Event {
     /// QEMU reported `RESUME`.
     VcpusResumed,
     /// QEMU reported `BLOCK_IO_ERROR` with the action `stop`.
-    StoppedByIoError,
+    StoppedByIoError(IoError),
     /// QEMU reported `GUEST_PANICKED`.
     Panicked,
     /// QEMU reported `WATCHDOG` with an action that stops the machine.
@@ -118,6 +129,8 @@ pub enum Event {
     TimePassed,
     /// PID 1 says that QEMU is gone.
     QemuGone(Box<ExitReport>),
+    /// QEMU and PID 1 are gone together, without a word.
+    Lost,
     /// Preparation failed, with the sentence for the user.
     PreparationFailed(String),
 }
@@ -136,8 +149,13 @@ pub enum OnReady {
 pub enum RunState {
     /// `running`.
     Running,
-    /// `prelaunch` or `paused`, `suspended`, and the states of migrations.
+    /// `prelaunch`: the guest has not executed anything yet.
+    Prelaunch,
+    /// `paused`, or `postmigrate`: a command holds the guest.
     Paused,
+    /// `suspended` (the guest sleeps), the states that a migration or a snapshot passes through, and words of a later QEMU:
+    /// nothing that a person's pause would explain or that is for us to end.
+    Other,
     /// `io-error`.
     IoError,
     /// `guest-panicked`.
@@ -172,33 +190,45 @@ pub enum Effect {
     StopVcpus,
     /// QMP `system_reset`.
     Reset,
-    /// Ask the guest to power down: agent first, else ACPI.
-    AskGuest,
+    /// Ask the guest to power down.
+    AskGuest(Way),
     /// QMP `quit`.
     Quit,
     /// Have PID 1 send SIGKILL.
     Kill,
     /// Tell PID 1 by when it will be over.
     TellInit {
-        /// Milliseconds since 1970.
-        force_at_ms: i64,
-    },
-    /// Wake up with [`Event::TimePassed`] then.
-    WakeAt {
-        /// Milliseconds since 1970.
-        at_ms: i64,
+        /// Milliseconds since boot.
+        by_ms: i64,
     },
     /// Tell everybody how it ended and go.
     Finish,
 }
 
-/// What is remembered beside the state: it outlives the supervisor in the journal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// How a guest is asked to power down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// By its agent; by the power button if there is none or it declines.
+    AgentFirst,
+    /// By the power button (ACPI).
+    Button,
+}
+
+/// What is remembered beside the state.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
     /// Hints about an end that is coming.
     pub hints: EndHints,
     /// Resets and reboots so far.
     pub resets: u32,
+    /// The guest has executed something.
+    pub has_run: bool,
+    /// QEMU does not answer its monitor.
+    pub is_silent: bool,
+    /// A person paused the guest, as far as an earlier supervisor knew.
+    pub paused_by_user: bool,
+    /// The pauses that I/O errors cause.
+    pub io: IoRetry,
 }
 
 /// The machine as [`step()`] sees it.
@@ -210,4 +240,23 @@ pub struct Life {
     pub memory: Memory,
     /// How long a guest may take to power down, milliseconds.
     pub grace_ms: i64,
+}
+
+impl Life {
+    /// When [`Event::TimePassed`] is due, milliseconds since boot; nothing if only others can move the machine.
+    #[must_use]
+    pub fn wake_at_ms(&self) -> Option<i64> {
+        match self.state {
+            State::Running { .. } => self.memory.io.at_ms(),
+            State::Stopping { force_at_ms, asked } => {
+                let again_at_ms = match asked {
+                    Asked::Yes { again_at_ms } => Some(again_at_ms),
+                    Asked::NotYet => None,
+                };
+                [Some(force_at_ms), again_at_ms, self.memory.io.at_ms()].into_iter().flatten().min()
+            }
+            State::Ending { kill_at_ms } => Some(kill_at_ms),
+            State::Preparing | State::Launched | State::Ended(_) => None,
+        }
+    }
 }

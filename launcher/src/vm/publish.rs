@@ -11,9 +11,14 @@ pub(super) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_m
         status.phase = phase;
         status.phase_since_ms = now_ms;
     }
-    status.paused = paused(&life.state);
+    // As an earlier supervisor wrote down, until QEMU's monitor has answered.
+    let before = life.memory.paused_by_user && matches!(life.state, State::Launched);
+    status.paused = paused(&life.state).or(before.then_some(PauseReason::PausedByUser));
+    let waits = status.paused == Some(PauseReason::PausedIOError);
+    status.pause_message = life.memory.io.sentence().filter(|_| waits);
     status.heard = !matches!(life.state, State::Launched);
     status.stopping = matches!(life.state, State::Stopping { .. } | State::Ending { .. });
+    status.unresponsive = life.memory.is_silent && !matches!(life.state, State::Ended(_));
     status.resets = life.memory.resets;
     if status.taints != taints {
         status.taints = taints.to_vec();
@@ -35,7 +40,8 @@ fn phase(state: &State, before: Phase) -> Phase {
     }
 }
 
-fn paused(state: &State) -> Option<PauseReason> {
+/// Why vCPUs are stopped, if they are.
+pub(super) fn paused(state: &State) -> Option<PauseReason> {
     match state {
         State::Running { vcpus: Vcpus::Stopped(reason) } => Some(*reason),
         State::Running { vcpus: Vcpus::Running }

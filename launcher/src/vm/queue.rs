@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use garboard_protocol::control::StopMode;
+use garboard_protocol::control::{PauseReason, StopMode};
 
 use super::{State, Vcpus};
 
@@ -63,8 +63,10 @@ pub enum View {
     Starting,
     /// The guest executes.
     Running,
-    /// The guest is held.
+    /// The guest is held, and stays so until a person lets it run.
     Paused,
+    /// An I/O error holds the guest; it is let run again when that may have passed.
+    Waiting,
     /// A graceful stop runs.
     Stopping,
     /// QEMU was told to go.
@@ -78,7 +80,8 @@ impl From<&State> for View {
         match state {
             State::Preparing | State::Launched => Self::Starting,
             State::Running { vcpus: Vcpus::Running } => Self::Running,
-            State::Running { vcpus: Vcpus::Stopped(_) } => Self::Paused,
+            State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) } => Self::Paused,
+            State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedIOError) } => Self::Waiting,
             State::Stopping { .. } => Self::Stopping,
             State::Ending { .. } => Self::Ending,
             State::Ended(_) => Self::Ended,
@@ -96,7 +99,7 @@ impl RequestQueue {
     /// Judges a request; only [`Verdict::Queued`] puts it in.
     pub fn offer(&mut self, request: Request, now: View) -> Verdict {
         let expected = self.pending.iter().fold(now, |view, pending| after(view, *pending));
-        let verdict = judge(request, expected, self.pending.contains(&Request::Reset));
+        let verdict = judge(request, expected, &self.pending);
         if verdict == Verdict::Queued {
             self.pending.push_back(request);
         }
@@ -121,18 +124,24 @@ impl RequestQueue {
     }
 }
 
-fn judge(request: Request, expected: View, reset_waits: bool) -> Verdict {
+fn judge(request: Request, expected: View, pending: &VecDeque<Request>) -> Verdict {
+    let stop_waits = pending.iter().any(|each| matches!(each, Request::Stop(_)));
     match (request, expected) {
         (Request::Stop(_), View::Ended) => Verdict::AlreadySo,
         (Request::Stop(StopMode::Graceful { .. }), View::Ending) => Verdict::AlreadySo,
-        (Request::Stop(StopMode::Graceful { within_seconds: None }), View::Stopping) => Verdict::AlreadySo,
+        // One that was begun is asked again: the guest may not have heard.
+        (Request::Stop(StopMode::Graceful { within_seconds: None }), View::Stopping) if stop_waits => {
+            Verdict::AlreadySo
+        }
         (Request::Stop(_), _) => Verdict::Queued,
         (_, View::Ended) => Verdict::Denied(Denial::Ended),
         (_, View::Stopping | View::Ending) => Verdict::Denied(Denial::Stopping),
         (_, View::Starting) => Verdict::Denied(Denial::NotStarted),
         (Request::Pause, View::Paused) | (Request::Unpause, View::Running) => Verdict::AlreadySo,
-        (Request::Reset, _) if reset_waits => Verdict::AlreadySo,
-        (Request::Pause | Request::Unpause | Request::Reset, View::Running | View::Paused) => Verdict::Queued,
+        (Request::Reset, _) if pending.contains(&Request::Reset) => Verdict::AlreadySo,
+        (Request::Pause | Request::Unpause | Request::Reset, View::Running | View::Paused | View::Waiting) => {
+            Verdict::Queued
+        }
     }
 }
 
@@ -176,6 +185,20 @@ mod tests {
     }
 
     #[test]
+    fn a_guest_that_did_not_hear_is_asked_again() {
+        let mut queue = RequestQueue::default();
+        assert_eq!(queue.offer(GRACEFUL, View::Stopping), Verdict::Queued);
+        assert_eq!(queue.offer(GRACEFUL, View::Stopping), Verdict::AlreadySo);
+    }
+
+    #[test]
+    fn a_person_may_pause_what_an_io_error_holds() {
+        let mut queue = RequestQueue::default();
+        assert_eq!(queue.offer(Request::Pause, View::Waiting), Verdict::Queued);
+        assert_eq!(queue.offer(Request::Pause, View::Waiting), Verdict::AlreadySo);
+    }
+
+    #[test]
     fn an_ended_machine_is_already_stopped_and_cannot_be_paused() {
         let mut queue = RequestQueue::default();
         assert_eq!(queue.offer(FORCE, View::Ended), Verdict::AlreadySo);
@@ -198,6 +221,7 @@ mod tests {
             View::Starting,
             View::Running,
             View::Paused,
+            View::Waiting,
             View::Stopping,
             View::Ending,
             View::Ended,

@@ -1,37 +1,50 @@
 //! From one state to the next. Total: every state meets every event.
 
+use std::time::Duration;
+
 use garboard_protocol::control::{Ended, PauseReason, StopMode};
-use garboard_protocol::exit::{ExitCause, ExitReport, explain, told};
+use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, told};
 
-use super::{Asked, Effect, Event, Life, OnReady, Request, RunState, ShutdownReason, State, Vcpus};
+use super::{Asked, Effect, Event, Life, Now, OnReady, Request, RunState, ShutdownReason, State, Vcpus, Way};
 
-/// How long QEMU may take to follow `quit` before PID 1 kills it: it flushes disks on the way out.
-const QUIT_PATIENCE_MS: i64 = 10_000;
+/// How long QEMU may take to follow `quit` before PID 1 kills it: it flushes disks on the way out. PID 1's own patience
+/// (`init/watch.rs`) is longer.
+pub const QUIT_PATIENCE: Duration = Duration::from_secs(10);
+const QUIT_PATIENCE_MS: i64 = QUIT_PATIENCE.as_secs() as i64 * 1000;
+/// How long until a guest that was asked to power down is asked again: firmware ignores the power button, and so does an
+/// operating system that is still booting.
+const ASK_AGAIN_MS: i64 = 10_000;
 
-/// Moves the machine by one event at the time `now_ms` (milliseconds since 1970) and says what is to be done.
+/// Moves the machine by one event at the time `now` and says what is to be done.
 #[must_use]
-pub fn step(life: &mut Life, event: Event, now_ms: i64) -> Vec<Effect> {
+pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
     let state = std::mem::replace(&mut life.state, State::Preparing);
     let (state, effects) = match event {
-        Event::QemuGone(report) => gone(life, state, *report, now_ms),
-        Event::PreparationFailed(message) => failed(state, message, now_ms),
-        Event::Requested(request) => requested(life, state, request, now_ms),
-        Event::TimePassed => time_passed(life, state, now_ms),
+        Event::QemuGone(report) => gone(life, state, *report, now),
+        Event::Lost => lost(life, state, now),
+        Event::PreparationFailed(message) => failed(state, message, now),
+        Event::Requested(request) => requested(life, state, request, now),
+        Event::TimePassed => time_passed(life, state, now),
         Event::Spawned => spawned(state),
-        Event::MonitorReady { run_state, on_ready } => ready(life, state, run_state, on_ready, now_ms),
+        Event::MonitorReady { run_state, on_ready } => ready(life, state, run_state, on_ready, now),
         Event::WasReset => {
             life.memory.resets += 1;
             (state, Vec::new())
         }
-        Event::VcpusStopped { run_state } => held(life, state, run_state, now_ms),
-        Event::VcpusResumed => (with_vcpus(state, Vcpus::Running, Overwrite::Yes), Vec::new()),
-        Event::StoppedByIoError => held(life, state, RunState::IoError, now_ms),
+        Event::VcpusStopped { run_state } => held(life, state, run_state, now),
+        Event::VcpusResumed => resumed(life, state, now),
+        Event::StoppedByIoError(error) => {
+            if is_retried(life, &state) {
+                life.memory.io.stopped(Some(error), now.boot_ms);
+            }
+            held(life, state, RunState::IoError, now)
+        }
         Event::Shutdown { reason } => {
             note_shutdown(life, reason);
             (state, Vec::new())
         }
-        Event::Panicked => held(life, state, RunState::GuestPanicked, now_ms),
-        Event::WatchdogFired => held(life, state, RunState::Watchdog, now_ms),
+        Event::Panicked => held(life, state, RunState::GuestPanicked, now),
+        Event::WatchdogFired => held(life, state, RunState::Watchdog, now),
     };
     life.state = state;
     effects
@@ -57,49 +70,105 @@ fn spawned(state: State) -> (State, Vec<Effect>) {
     }
 }
 
-fn ready(life: &mut Life, state: State, run: RunState, on_ready: OnReady, now_ms: i64) -> (State, Vec<Effect>) {
+fn ready(life: &mut Life, state: State, run: RunState, on_ready: OnReady, now: Now) -> (State, Vec<Effect>) {
+    life.memory.has_run |= run != RunState::Prelaunch;
     match state {
-        State::Preparing | State::Launched | State::Running { .. } => match (run, on_ready) {
-            (RunState::GuestPanicked | RunState::Watchdog | RunState::Shutdown | RunState::InternalError, _) => {
-                held(life, State::Running { vcpus: Vcpus::Running }, run, now_ms)
+        State::Preparing | State::Launched | State::Running { .. } => found(life, run, on_ready, now),
+        State::Stopping { force_at_ms, .. } => match run {
+            // There is no guest to ask: it is not booted only to be switched off.
+            RunState::Prelaunch => quit(state, now),
+            RunState::GuestPanicked | RunState::Watchdog | RunState::Shutdown | RunState::InternalError => {
+                held(life, state, run, now)
             }
-            (RunState::Paused, OnReady::LetRun) => (State::Running { vcpus: Vcpus::Running }, vec![Effect::LetRun]),
-            (RunState::Paused, OnReady::Leave) => (stopped(PauseReason::PausedByUser), Vec::new()),
-            (RunState::IoError, _) => (stopped(PauseReason::PausedIOError), Vec::new()),
-            (RunState::Running, _) => (State::Running { vcpus: Vcpus::Running }, Vec::new()),
+            RunState::Running | RunState::Other => ask(force_at_ms, Vec::new(), now),
+            RunState::Paused | RunState::IoError => ask(force_at_ms, vec![Effect::LetRun], now),
         },
-        State::Stopping { force_at_ms, asked: Asked::NotYet } => {
-            (State::Stopping { force_at_ms, asked: Asked::Yes }, vec![Effect::LetRun, Effect::AskGuest])
-        }
-        State::Stopping { asked: Asked::Yes, .. } => (state, vec![Effect::AskGuest]),
         State::Ending { .. } => (state, vec![Effect::Quit]),
         State::Ended(_) => (state, Vec::new()),
     }
 }
 
+/// What a QEMU that nobody stops is found doing.
+fn found(life: &mut Life, run: RunState, on_ready: OnReady, now: Now) -> (State, Vec<Effect>) {
+    let running = State::Running { vcpus: Vcpus::Running };
+    match (run, on_ready) {
+        (RunState::GuestPanicked | RunState::Watchdog | RunState::Shutdown | RunState::InternalError, _) => {
+            held(life, running, run, now)
+        }
+        (RunState::Prelaunch, OnReady::LetRun) => (running, vec![Effect::LetRun]),
+        (RunState::Prelaunch, OnReady::Leave) | (RunState::Paused, _) => {
+            (stopped(PauseReason::PausedByUser), Vec::new())
+        }
+        (RunState::IoError, _) if life.memory.paused_by_user => (stopped(PauseReason::PausedByUser), Vec::new()),
+        (RunState::IoError, _) => held(life, running, run, now),
+        (RunState::Running | RunState::Other, _) => (running, Vec::new()),
+    }
+}
+
+/// The guest is asked, and will be again.
+fn ask(force_at_ms: i64, mut first: Vec<Effect>, now: Now) -> (State, Vec<Effect>) {
+    first.extend([Effect::TellInit { by_ms: force_at_ms }, Effect::AskGuest(Way::AgentFirst)]);
+    (State::Stopping { force_at_ms, asked: asked(now) }, first)
+}
+
+fn asked(now: Now) -> Asked {
+    Asked::Yes { again_at_ms: now.boot_ms.saturating_add(ASK_AGAIN_MS) }
+}
+
 /// QEMU holds the vCPUs. Where nobody can let them run again, the run is over.
-fn held(life: &mut Life, state: State, run: RunState, now_ms: i64) -> (State, Vec<Effect>) {
+fn held(life: &mut Life, state: State, run: RunState, now: Now) -> (State, Vec<Effect>) {
     match run {
         RunState::GuestPanicked => {
             life.memory.hints.guest_panicked = true;
-            quit(state, now_ms)
+            quit(state, now)
         }
         RunState::Watchdog => {
             life.memory.hints.watchdog = true;
-            quit(state, now_ms)
+            quit(state, now)
         }
         RunState::InternalError => {
             life.memory.hints.internal_error = true;
-            quit(state, now_ms)
+            quit(state, now)
         }
-        RunState::Shutdown => quit(state, now_ms),
-        RunState::IoError => {
-            (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedIOError), Overwrite::Yes), Vec::new())
+        RunState::Shutdown => quit(state, now),
+        RunState::IoError => held_by_io_error(life, state, now),
+        RunState::Paused | RunState::Prelaunch => {
+            let state = with_vcpus(state, Vcpus::Stopped(PauseReason::PausedByUser), Overwrite::No);
+            // It ran on for a moment, as it was told before.
+            life.memory.paused_by_user |= state == stopped(PauseReason::PausedByUser);
+            (state, Vec::new())
         }
-        RunState::Paused => (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedByUser), Overwrite::No), Vec::new()),
-        // They ran again before it could be asked; `RESUME` says so, in its order.
-        RunState::Running => (state, Vec::new()),
+        // Running: they ran again before it could be asked; `RESUME` says so, in its order.
+        RunState::Running | RunState::Other => (state, Vec::new()),
     }
+}
+
+/// Storage comes back: the guest is let run again after a while. A person's pause stands above that.
+fn held_by_io_error(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) {
+    if !is_retried(life, &state) {
+        return (state, Vec::new());
+    }
+    if life.memory.io.at_ms().is_none() {
+        life.memory.io.stopped(None, now.boot_ms);
+    }
+    (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedIOError), Overwrite::Yes), Vec::new())
+}
+
+/// Whether a guest that an I/O error stops is to be let run again.
+fn is_retried(life: &Life, state: &State) -> bool {
+    match state {
+        State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) } => !life.memory.paused_by_user,
+        State::Running { vcpus: Vcpus::Running | Vcpus::Stopped(PauseReason::PausedIOError) } => true,
+        State::Stopping { .. } => true,
+        State::Preparing | State::Launched | State::Ending { .. } | State::Ended(_) => false,
+    }
+}
+
+fn resumed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) {
+    life.memory.has_run = true;
+    life.memory.paused_by_user = false;
+    life.memory.io.resumed(now.boot_ms);
+    (with_vcpus(state, Vcpus::Running, Overwrite::Yes), Vec::new())
 }
 
 fn stopped(reason: PauseReason) -> State {
@@ -121,40 +190,51 @@ fn with_vcpus(state: State, now: Vcpus, overwrite: Overwrite) -> State {
     }
 }
 
-fn quit(state: State, now_ms: i64) -> (State, Vec<Effect>) {
+/// PID 1 hears of it too: should the supervisor go, the end has a deadline all the same.
+fn quit(state: State, now: Now) -> (State, Vec<Effect>) {
     match state {
         State::Running { .. } | State::Stopping { .. } | State::Launched => {
-            let kill_at_ms = now_ms + QUIT_PATIENCE_MS;
-            (State::Ending { kill_at_ms }, vec![Effect::Quit, Effect::WakeAt { at_ms: kill_at_ms }])
+            let kill_at_ms = now.boot_ms.saturating_add(QUIT_PATIENCE_MS);
+            (State::Ending { kill_at_ms }, vec![Effect::TellInit { by_ms: kill_at_ms }, Effect::Quit])
         }
         State::Preparing | State::Ending { .. } | State::Ended(_) => (state, Vec::new()),
     }
 }
 
-fn requested(life: &mut Life, state: State, request: Request, now_ms: i64) -> (State, Vec<Effect>) {
+fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (State, Vec<Effect>) {
     match request {
         Request::Stop(StopMode::Force) => {
             life.memory.hints.force_requested = true;
-            end_now(state, now_ms)
+            let (state, mut effects) = end_now(state, now);
+            // One that does not answer does not follow `quit` either.
+            if life.memory.is_silent && effects.contains(&Effect::Quit) {
+                effects.push(Effect::Kill);
+            }
+            (state, effects)
         }
         Request::Stop(StopMode::Graceful { within_seconds }) => {
             life.memory.hints.stop_requested = true;
             let grace_ms = within_seconds.map_or(life.grace_ms, |seconds| {
                 i64::try_from(seconds).unwrap_or(i64::MAX / 2000).saturating_mul(1000)
             });
-            stop(life, state, grace_ms, now_ms)
+            stop(life, state, grace_ms, now)
         }
         Request::Pause => match state {
-            State::Running { vcpus: Vcpus::Running } => (stopped(PauseReason::PausedByUser), vec![Effect::StopVcpus]),
-            _not_running @ (State::Running { .. }
-            | State::Preparing
-            | State::Launched
-            | State::Stopping { .. }
-            | State::Ending { .. }
-            | State::Ended(_)) => (_not_running, Vec::new()),
+            State::Running { .. } => {
+                life.memory.paused_by_user = true;
+                life.memory.io.give_up();
+                // Also where an I/O error holds it: it may have been told to run on, which QEMU has not said yet.
+                (stopped(PauseReason::PausedByUser), vec![Effect::StopVcpus])
+            }
+            State::Preparing | State::Launched | State::Stopping { .. } | State::Ending { .. } | State::Ended(_) => {
+                (state, Vec::new())
+            }
         },
         Request::Unpause => match state {
-            State::Running { .. } => (State::Running { vcpus: Vcpus::Running }, vec![Effect::LetRun]),
+            State::Running { .. } => {
+                life.memory.paused_by_user = false;
+                (State::Running { vcpus: Vcpus::Running }, vec![Effect::LetRun])
+            }
             State::Preparing | State::Launched | State::Stopping { .. } | State::Ending { .. } | State::Ended(_) => {
                 (state, Vec::new())
             }
@@ -168,84 +248,109 @@ fn requested(life: &mut Life, state: State, request: Request, now_ms: i64) -> (S
     }
 }
 
-fn stop(life: &mut Life, state: State, grace_ms: i64, now_ms: i64) -> (State, Vec<Effect>) {
-    let wanted = now_ms.saturating_add(grace_ms.max(0));
+fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<Effect>) {
+    let wanted = now.boot_ms.saturating_add(grace_ms.max(0));
     match state {
         State::Preparing | State::Launched => {
-            let effects = vec![Effect::TellInit { force_at_ms: wanted }, Effect::WakeAt { at_ms: wanted }];
-            (State::Stopping { force_at_ms: wanted, asked: Asked::NotYet }, effects)
+            (State::Stopping { force_at_ms: wanted, asked: Asked::NotYet }, vec![Effect::TellInit { by_ms: wanted }])
         }
+        State::Running { .. } if !life.memory.has_run => quit(state, now),
         State::Running { .. } if grace_ms <= 0 => {
             life.memory.hints.grace_exceeded = true;
-            end_now(state, now_ms)
+            end_now(state, now)
         }
         State::Running { vcpus } => {
-            let mut effects = vec![Effect::TellInit { force_at_ms: wanted }, Effect::WakeAt { at_ms: wanted }];
-            if vcpus != Vcpus::Running {
-                effects.push(Effect::LetRun);
-            }
-            effects.push(Effect::AskGuest);
-            (State::Stopping { force_at_ms: wanted, asked: Asked::Yes }, effects)
+            let first = if vcpus == Vcpus::Running { Vec::new() } else { vec![Effect::LetRun] };
+            ask(wanted, first, now)
         }
-        // Asked again: a shorter time counts, a longer one does not; the guest is asked once more, since
-        // some ignore the first button.
-        State::Stopping { force_at_ms, asked } => {
-            let force_at_ms = force_at_ms.min(wanted);
-            let effects =
-                vec![Effect::TellInit { force_at_ms }, Effect::WakeAt { at_ms: force_at_ms }, Effect::AskGuest];
-            (State::Stopping { force_at_ms, asked }, effects)
+        // Asked again: a shorter time counts, a longer one does not.
+        State::Stopping { force_at_ms, asked: before } => {
+            let by_ms = force_at_ms.min(wanted);
+            let mut effects = vec![Effect::TellInit { by_ms }];
+            let asked = match before {
+                Asked::NotYet => before,
+                Asked::Yes { .. } => {
+                    effects.push(Effect::AskGuest(Way::Button));
+                    asked(now)
+                }
+            };
+            (State::Stopping { force_at_ms: by_ms, asked }, effects)
         }
         State::Ending { .. } | State::Ended(_) => (state, Vec::new()),
     }
 }
 
 /// Ends QEMU without asking the guest. Before its monitor is there only PID 1 can do it.
-fn end_now(state: State, now_ms: i64) -> (State, Vec<Effect>) {
-    let kill_at_ms = now_ms + QUIT_PATIENCE_MS;
+fn end_now(state: State, now: Now) -> (State, Vec<Effect>) {
+    let kill_at_ms = now.boot_ms.saturating_add(QUIT_PATIENCE_MS);
     match state {
-        State::Preparing | State::Launched => (State::Ending { kill_at_ms }, vec![Effect::Kill]),
-        State::Running { .. } | State::Stopping { .. } => quit(state, now_ms),
-        State::Ending { .. } => (State::Ending { kill_at_ms }, vec![Effect::Kill]),
+        State::Preparing | State::Launched | State::Ending { .. } => (State::Ending { kill_at_ms }, vec![Effect::Kill]),
+        State::Running { .. } | State::Stopping { .. } => quit(state, now),
         State::Ended(_) => (state, Vec::new()),
     }
 }
 
-fn time_passed(life: &mut Life, state: State, now_ms: i64) -> (State, Vec<Effect>) {
+/// Does what is due, however early or late this comes: what is not due stays in [`Life::wake_at_ms`].
+fn time_passed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) {
     match state {
-        State::Stopping { force_at_ms, .. } if force_at_ms <= now_ms => {
+        State::Stopping { force_at_ms, .. } if force_at_ms <= now.boot_ms => {
             life.memory.hints.grace_exceeded = true;
-            quit(state, now_ms)
+            quit(state, now)
         }
-        State::Ending { kill_at_ms } if kill_at_ms <= now_ms => (state, vec![Effect::Kill]),
-        State::Preparing
-        | State::Launched
-        | State::Running { .. }
-        | State::Stopping { .. }
-        | State::Ending { .. }
-        | State::Ended(_) => (state, Vec::new()),
+        State::Stopping { force_at_ms, asked: before } => {
+            let mut effects = Vec::new();
+            if life.memory.io.is_due(now.boot_ms) {
+                effects.push(Effect::LetRun);
+            }
+            let asked = match before {
+                Asked::Yes { again_at_ms } if again_at_ms <= now.boot_ms => {
+                    effects.push(Effect::AskGuest(Way::Button));
+                    asked(now)
+                }
+                Asked::Yes { .. } | Asked::NotYet => before,
+            };
+            (State::Stopping { force_at_ms, asked }, effects)
+        }
+        // PID 1 may have been away when it was asked last.
+        State::Ending { kill_at_ms } if kill_at_ms <= now.boot_ms => {
+            (State::Ending { kill_at_ms: now.boot_ms.saturating_add(QUIT_PATIENCE_MS) }, vec![Effect::Kill])
+        }
+        State::Running { .. } if life.memory.io.is_due(now.boot_ms) => (state, vec![Effect::LetRun]),
+        State::Preparing | State::Launched | State::Running { .. } | State::Ending { .. } | State::Ended(_) => {
+            (state, Vec::new())
+        }
     }
 }
 
-fn gone(life: &Life, state: State, report: ExitReport, now_ms: i64) -> (State, Vec<Effect>) {
+fn gone(life: &Life, state: State, report: ExitReport, now: Now) -> (State, Vec<Effect>) {
     if let State::Ended(_) = state {
         return (state, Vec::new());
     }
     let cause = explain(&report, life.memory.hints);
-    (ended(cause, Some(report), now_ms), vec![Effect::Finish])
+    (ended(cause, Some(report), now), vec![Effect::Finish])
 }
 
-fn failed(state: State, message: String, now_ms: i64) -> (State, Vec<Effect>) {
+fn lost(life: &Life, state: State, now: Now) -> (State, Vec<Effect>) {
+    match state {
+        State::Launched | State::Running { .. } | State::Stopping { .. } | State::Ending { .. } => {
+            (ended(explain_lost(life.memory.hints), None, now), vec![Effect::Finish])
+        }
+        State::Preparing | State::Ended(_) => (state, Vec::new()),
+    }
+}
+
+fn failed(state: State, message: String, now: Now) -> (State, Vec<Effect>) {
     match state {
         State::Preparing | State::Launched | State::Stopping { .. } | State::Ending { .. } => {
-            (ended(ExitCause::NotStarted { message }, None, now_ms), vec![Effect::Kill, Effect::Finish])
+            (ended(ExitCause::NotStarted { message }, None, now), vec![Effect::Kill, Effect::Finish])
         }
         State::Running { .. } | State::Ended(_) => (state, Vec::new()),
     }
 }
 
-fn ended(cause: ExitCause, report: Option<ExitReport>, at_ms: i64) -> State {
+fn ended(cause: ExitCause, report: Option<ExitReport>, now: Now) -> State {
     let sentence = told(&cause, report.as_ref());
-    State::Ended(Box::new(Ended { cause, sentence, report, at_ms }))
+    State::Ended(Box::new(Ended { cause, sentence, report, at_ms: now.wall_ms }))
 }
 
 #[cfg(test)]

@@ -6,13 +6,13 @@
 
 use std::collections::BTreeSet;
 
-use garboard_launcher::plan::{DiskPlan, Frontend, InterfacePlan, LaunchPlan, LinkState, NicModel, Tray};
 use garboard_machine::argv::{Properties, Property};
 use garboard_machine::clock::{RtcBase, RtcClock};
 use garboard_machine::cpu::Switch;
 use garboard_machine::machine::{Machine, Vnc};
 use garboard_machine::memory::MEMORY_ALIGNMENT_BYTES;
 use garboard_machine::process::WatchdogAction;
+use garboard_plan::{DiskPlan, Frontend, InterfacePlan, LaunchPlan, LinkState, NicModel, Tray};
 use roxmltree::{Document, Node};
 
 /// Facts about one machine.
@@ -62,10 +62,9 @@ fn domain_device(device: Node<'_, '_>, index: usize) -> Vec<String> {
         "video" => vec![format!("video {}", attribute(device, "model", "type").unwrap_or_default())],
         "graphics" => vec![format!("graphics {}", device.attribute("type").unwrap_or_default())],
         "memballoon" => vec![format!(
-            "balloon {} reporting={} stats={}",
+            "balloon {} reporting={}",
             virtio_name(model),
             device.attribute("freePageReporting").unwrap_or("off"),
-            attribute(device, "stats", "period").unwrap_or("0"),
         )],
         "serial" => vec![format!("serial {}", attribute(device, "target", "port").unwrap_or_default())],
         "rng" => vec![format!("rng {}", virtio_name(model))],
@@ -415,8 +414,8 @@ fn device_facts(device: &Properties, machine: &Machine) -> Option<String> {
     }
     if let Some(revision) = revision("virtio-balloon") {
         let reporting = if device.get("free-page-reporting") == Some(&Property::Bool(true)) { "on" } else { "off" };
-        let stats = number(device, "guest-stats-polling-interval").unwrap_or(0);
-        return Some(format!("balloon {revision} reporting={reporting} stats={stats}"));
+        // KubeVirt's statistics every ten seconds feed its metrics; here nothing reads them, so there are none.
+        return Some(format!("balloon {revision} reporting={reporting}"));
     }
     let watchdog = match machine.action.watchdog {
         WatchdogAction::Reset => "reset",

@@ -9,9 +9,9 @@ mod sys;
 use std::path::PathBuf;
 
 use garboard_api::{ClusterConfig, Identity, VirtualMachineInstance, default_vmi};
-use garboard_launcher::plan::{LaunchPlan, PlanError, PlanOptions, StoredMachine, plan};
 use garboard_machine::facts::{HostFacts, KvmState};
 use garboard_machine::features::Feature;
+use garboard_plan::{LaunchPlan, PlanError, PlanOptions, StoredMachine, plan};
 use serde::Deserialize;
 
 /// One golden VM.

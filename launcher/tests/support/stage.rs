@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use garboard_launcher::plan::{
+use garboard_plan::{
     Access, BindingPlan, DescriptorPurpose, DiskPlan, DiskSource, FirmwarePlan, ImageFormat, LaunchPlan, Layer, Medium,
 };
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -120,6 +120,9 @@ fn make_layer(disk: &DiskPlan, layer: Layer, dir: &Path) -> std::io::Result<Path
     let status =
         Command::new("qemu-img").args(["create", "-q", "-f", format.as_str()]).arg(&path).arg(size).status()?;
     assert!(status.success(), "qemu-img: {status}");
+    if let Some(bytes) = disk.room_bytes.filter(|_| is_top) {
+        OpenOptions::new().write(true).open(&path)?.set_len(bytes)?;
+    }
     if medium == Medium::BlockDevice && !(is_top && disk.overlay) {
         return loop_device(&path);
     }

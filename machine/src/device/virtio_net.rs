@@ -24,6 +24,8 @@ pub struct VirtioNetPci {
     pub bootindex: Option<u32>,
     /// Index that systemd names the interface after.
     pub acpi_index: Option<u32>,
+    /// The largest packet its network carries, bytes (`VIRTIO_NET_F_MTU`); `None`: the guest takes 1500 for granted.
+    pub mtu: Option<u16>,
 }
 
 impl VirtioNetPci {
@@ -38,6 +40,7 @@ impl VirtioNetPci {
             .set_some("vectors", vectors)
             .set_some("bootindex", self.bootindex)
             .set_some("acpi-index", self.acpi_index)
+            .set_some("host_mtu", self.mtu.map(u32::from))
             .set_some("romfile", romfile)
     }
 }

@@ -28,7 +28,7 @@ use crate::id::DeviceId;
 
 /// One root port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct RootPort {
     /// Its number.
     pub number: PortNumber,
@@ -41,7 +41,7 @@ pub struct RootPort {
 
 /// The whole topology of a VM.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct PciMap {
     /// By number, ascending without gaps.
     pub ports: Vec<RootPort>,

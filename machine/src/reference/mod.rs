@@ -56,6 +56,7 @@ impl HostFacts {
                 module_dir: None,
             },
             kvm: KvmState::Native,
+            kvm_max_vcpus: None,
             cpu: CpuFacts {
                 vendor: "GenuineIntel".to_owned(),
                 model_name: "reference".to_owned(),

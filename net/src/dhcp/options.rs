@@ -38,7 +38,7 @@ pub enum OptionError {
 
 /// Options of one interface.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+#[serde(rename_all = "camelCase", default)]
 pub struct DhcpOptions {
     /// The guest's host name (DHCPv4 option 12).
     pub hostname: Option<String>,
@@ -60,7 +60,7 @@ pub struct DhcpOptions {
 
 /// One private option.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[serde(rename_all = "camelCase")]
 pub struct PrivateOption {
     /// Its code.
     pub code: u8,

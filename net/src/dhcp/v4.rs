@@ -2,7 +2,7 @@
 //! and one address to give, for ever: a lease that never ends needs nobody to renew it, so a guest keeps its
 //! address while nobody serves it.
 //!
-//! Sources followed: RFC 2131, RFC 2132, RFC 3397 (search), RFC 3442 (classless routes).
+//! Sources followed: RFC 2131, RFC 2132, RFC 3397 (search), RFC 3442 (classless routes), RFC 6842 (client identifier).
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -137,6 +137,8 @@ struct Request<'a> {
     requested: Option<Ipv4Addr>,
     server: Option<Ipv4Addr>,
     answer_max: usize,
+    /// What the client calls itself, to be given back as it is.
+    identifier: Option<Vec<u8>>,
 }
 
 impl<'a> Request<'a> {
@@ -150,7 +152,8 @@ impl<'a> Request<'a> {
         if packet.opcode() != Opcode::BootRequest || !ethernet || !from_client || !direct {
             return None;
         }
-        let mut request = Self { packet, kind: MessageType::Unknown(0), requested: None, server: None, answer_max: 0 };
+        let kind = MessageType::Unknown(0);
+        let mut request = Self { packet, kind, requested: None, server: None, answer_max: 0, identifier: None };
         for option in request.packet.opts() {
             request.note(option.code(), option.data());
         }
@@ -165,6 +168,8 @@ impl<'a> Request<'a> {
             self.requested = address(data);
         } else if code == OptionCode::ServerIdentifier {
             self.server = address(data);
+        } else if code == OptionCode::ClientIdentifier {
+            self.identifier = Some(data.to_vec()).filter(|data| !data.is_empty());
         } else if code == OptionCode::MaxMessageSize {
             let size = <[u8; 2]>::try_from(data).map_or(0, u16::from_be_bytes);
             self.answer_max = usize::from(size).saturating_sub(28).min(PACKET_MAX - 28);
@@ -217,6 +222,8 @@ impl Answer {
         let options = message.opts_mut();
         options.insert(DhcpOption::MessageType(kind.into()));
         options.insert(DhcpOption::ServerIdentifier(config.server));
+        // A client that names itself may drop an answer that does not say whom it is for, also a refusal.
+        request.identifier.clone().map(|identifier| options.insert(DhcpOption::ClientIdentifier(identifier)));
         let mut left_out = Vec::new();
         let bytes = if kind == MessageKind::Nak {
             encode(&message)?

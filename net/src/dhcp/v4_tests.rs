@@ -221,3 +221,17 @@ proptest! {
         let _ = respond(&config(), &bytes);
     }
 }
+
+#[test]
+fn a_client_finds_its_identifier_in_every_answer() {
+    let named = |kind| with(request(kind), DhcpOption::ClientIdentifier(vec![255, 0, 1, 2, 3]));
+    let other = with(named(MessageType::Request), DhcpOption::RequestedIpAddress(Ipv4Addr::new(10, 0, 2, 9)));
+    let table = [(named(MessageType::Discover), MessageKind::Offer), (other, MessageKind::Nak)];
+    for (message, kind) in table {
+        let answer = ask(&message).unwrap();
+        assert_eq!(answer.kind, kind);
+        let given = decoded(&answer).opts().get(OptionCode::ClientIdentifier).cloned();
+        assert_eq!(given, Some(DhcpOption::ClientIdentifier(vec![255, 0, 1, 2, 3])), "{kind:?}");
+    }
+    assert!(decoded(&ask(&request(MessageType::Discover)).unwrap()).opts().get(OptionCode::ClientIdentifier).is_none());
+}

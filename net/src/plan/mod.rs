@@ -95,6 +95,16 @@ pub enum PlanError {
         /// What is written there.
         record: String,
     },
+    /// Another tap is on the bridge.
+    #[error("interface `{interface}`: the bridge `{bridge}` has the tap `{tap}` already, and takes one")]
+    BridgeTaken {
+        /// The interface.
+        interface: String,
+        /// The bridge.
+        bridge: LinkName,
+        /// The tap that is there.
+        tap: String,
+    },
     /// What must be remembered of the uplink does not fit into a link's alias.
     #[error("interface `{interface}`: {routes} routes of the uplink are too many to hand to a guest by bridge binding")]
     TooManyRoutes {

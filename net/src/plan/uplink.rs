@@ -55,18 +55,32 @@ pub fn taken(host: &Observed, avoid: &[IpNet]) -> Vec<IpNet> {
     exact.chain(routes).chain(avoid.iter().copied()).collect()
 }
 
+/// The link of the host's default route.
+pub fn way_out(host: &Observed) -> Option<&str> {
+    host.routes.iter().find(|route| route.to.prefix_len() == 0).map(|route| route.link.as_str())
+}
+
 /// MTU of the way out of the host: that of the link of its default route, else 1500.
 pub fn mtu(host: &Observed) -> u16 {
-    let default = host.routes.iter().find(|route| route.to.prefix_len() == 0);
-    let link = default.and_then(|route| host.link(&route.link));
+    let link = way_out(host).and_then(|link| host.link(link));
     link.and_then(|link| u16::try_from(link.mtu).ok()).unwrap_or(1500)
 }
+
+/// IPv4 addresses at which clouds serve a host's metadata: link-local ones (most clouds), and those of Azure, Alibaba and Oracle.
+const METADATA4: &str = "{ 100.100.100.200, 168.63.129.16, 169.254.0.0/16, 192.0.0.192 }";
+/// IPv6 addresses at which clouds serve a host's metadata: those of Amazon, Scaleway and Google.
+const METADATA6: &str = "{ fd00:42::42, fd00:ec2::/32, fd20:ce::254 }";
 
 /// The host's table for one VM.
 ///
 /// The guest's packets leave with the host's address; in come only answers: what is published is relayed by
 /// a process of the host ([`crate::publish`]), and VMs do not reach one another through the host. The rules
 /// match the VM's own link, so tables of several VMs do not see each other's packets.
+///
+/// Of the host itself a guest reaches name service and nothing else: what listens there on all addresses was not meant for
+/// guests, nor was what the host's DNAT passes on (published ports of containers, services of a cluster). Nor does it reach
+/// the addresses (`METADATA4`, `METADATA6`) where clouds hand out the host's credentials, but for name service, which some of them have there.
+/// Other networks that the host has routes to are reached.
 pub fn ruleset(id: &VmNetId, network: LinkNetwork, families: Families) -> Ruleset {
     let link = id.host_link();
     let (ipv4, ipv6) = (network.guest4().addr(), network.guest6().addr());
@@ -88,7 +102,24 @@ pub fn ruleset(id: &VmNetId, network: LinkNetwork, families: Families) -> Rulese
     }
     forward.push(rule("answers", format!("oifname \"{link}\" ct state established,related accept")));
     forward.push(rule("nothing else comes in", format!("oifname \"{link}\" drop")));
+    let from_guest = |purpose, what: &str| rule(purpose, format!("iifname \"{link}\" {what}"));
+    forward.push(from_guest("services of the host, passed on", "ct status dnat drop"));
+    for (family, metadata) in [("ip", METADATA4), ("ip6", METADATA6)] {
+        let metadata = format!("{family} daddr {metadata}");
+        forward.push(from_guest("metadata of a cloud", &format!("{metadata} udp dport != 53 drop")));
+        forward.push(from_guest("metadata of a cloud", &format!("{metadata} tcp dport != 53 drop")));
+        forward.push(from_guest("metadata of a cloud", &format!("{metadata} meta l4proto != {{ tcp, udp }} drop")));
+    }
+    let input = vec![
+        from_guest("answers to the host", "ct state established,related accept"),
+        from_guest("neighbours and ping", "meta l4proto icmp accept"),
+        from_guest("neighbours and ping", "meta l4proto ipv6-icmp accept"),
+        from_guest("name service", "udp dport 53 accept"),
+        from_guest("name service", "tcp dport 53 accept"),
+        from_guest("nothing else of the host", "drop"),
+    ];
     let chains = vec![
+        Chain { name: "input", hook: Some(Hook::FilterInput), rules: input },
         Chain { name: "postrouting", hook: Some(Hook::NatPostrouting), rules: postrouting },
         Chain { name: "forward", hook: Some(Hook::FilterForward), rules: forward },
     ];
@@ -113,22 +144,24 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// One sentence: what it is and the command that lets VMs pass. Nothing of ours changes another
-    /// program's tables: their owner rewrites them, and we could not remove our rules again for sure.
-    pub fn mend(&self) -> String {
+    /// One sentence: what it is and the command that lets VMs pass, by the host's way out and not to its other networks.
+    /// Nothing of ours changes another program's tables: their owner rewrites them, and we could not remove our rules
+    /// again for sure.
+    pub fn mend(&self, way_out: &str) -> String {
         match self {
             Self::ForwardDropped { family, table, chain } if matches!(family.as_str(), "ip" | "ip6") => {
                 let tool = if family == "ip" { "iptables" } else { "ip6tables" };
                 let chain = if chain == "FORWARD" { "DOCKER-USER (or FORWARD)" } else { chain };
                 format!(
                     "table {family} {table} drops forwarded packets by default; if the guest cannot reach the outside: \
-                     {tool} -I {chain} -i gb+ -j ACCEPT; {tool} -I {chain} -o gb+ -j ACCEPT"
+                     {tool} -I {chain} -i gb+ -o {way_out} -j ACCEPT; \
+                     {tool} -I {chain} -o gb+ -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"
                 )
             }
             Self::ForwardDropped { family, table, chain } => format!(
                 "chain {chain} of table {family} {table} drops forwarded packets by default; if the guest cannot \
-                 reach the outside: nft insert rule {family} {table} {chain} iifname \"gb*\" accept; \
-                 nft insert rule {family} {table} {chain} oifname \"gb*\" accept"
+                 reach the outside: nft insert rule {family} {table} {chain} iifname \"gb*\" oifname \"{way_out}\" accept; \
+                 nft insert rule {family} {table} {chain} oifname \"gb*\" ct state established,related accept"
             ),
             Self::Firewalld => {
                 "firewalld rejects forwarded packets of links in no zone; if the guest cannot reach the \
@@ -266,9 +299,13 @@ mod tests {
             {"chain": {"family": "inet", "table": "f", "name": "input", "handle": 3, "type": "filter", "hook": "input", "prio": 0, "policy": "drop"}}]}"#;
         let found = obstacles(listing).unwrap();
         assert_eq!(found.len(), 3, "{found:?}");
-        assert!(found[0].mend().contains("iptables -I DOCKER-USER"), "{}", found[0].mend());
-        assert!(found[1].mend().contains("firewall-cmd"));
-        assert!(found[2].mend().contains("nft insert rule inet own fw iifname \"gb*\" accept"));
+        assert!(
+            found[0].mend("eth0").contains("iptables -I DOCKER-USER (or FORWARD) -i gb+ -o eth0"),
+            "{}",
+            found[0].mend("eth0")
+        );
+        assert!(found[1].mend("eth0").contains("firewall-cmd"));
+        assert!(found[2].mend("eth0").contains("nft insert rule inet own fw iifname \"gb*\" oifname \"eth0\" accept"));
         assert!(obstacles("not json").is_err());
         assert_eq!(obstacles(r#"{"nftables": []}"#).unwrap(), []);
     }

@@ -125,6 +125,34 @@ async fn a_masqueraded_guest_leases_reaches_the_world_and_is_reached() {
             shell(&lab.guest, &format!("busybox ping -c 1 -W 5 {WORLD}"));
             assert_eq!(ask(&lab.guest, &format!("{WORLD}:80")).as_deref(), Some(HOST), "the world sees the host");
             assert!(ask(&lab.host, &format!("{guest4}:22")).is_some(), "the host reaches the guest");
+            say_who(&lab.host, "0.0.0.0:8080");
+            assert!(ask(&lab.world, &format!("{HOST}:8080")).is_some(), "the host serves others");
+            assert_eq!(ask(&lab.guest, &format!("{HOST}:8080")), None, "a guest reaches no service of its host");
+            shell(&lab.world, "ip address add 169.254.169.254/32 dev lo");
+            shell(&lab.host, &format!("ip route add 169.254.169.254/32 via {WORLD}"));
+            assert!(ask(&lab.host, "169.254.169.254:80").is_some(), "the host has metadata");
+            assert_eq!(ask(&lab.guest, "169.254.169.254:80"), None, "a guest reaches no metadata of its host");
+            say_who(&lab.world, "169.254.169.254:53");
+            assert!(ask(&lab.guest, "169.254.169.254:53").is_some(), "where a cloud has its name service too");
+            shell(&lab.world, "ip address add 168.63.129.16/32 dev lo");
+            shell(&lab.host, &format!("ip route add 168.63.129.16/32 via {WORLD}"));
+            assert!(ask(&lab.host, "168.63.129.16:80").is_some(), "the host has another cloud's");
+            assert_eq!(ask(&lab.guest, "168.63.129.16:80"), None, "a guest does not");
+            let published = format!(
+                "nft -f - <<'END'\ntable ip published {{ chain prerouting {{ type nat hook prerouting priority dstnat; \
+                 ip daddr {HOST} tcp dport 5432 counter dnat to {WORLD}:80; }}; }}\nEND"
+            );
+            shell(&lab.host, &published);
+            assert_eq!(
+                ask(&lab.guest, &format!("{HOST}:5432")),
+                None,
+                "what its host passes on is a service of its host"
+            );
+            let counted = shell(&lab.host, "nft list table ip published");
+            assert!(
+                counted.contains("counter packets") && !counted.contains("packets 0"),
+                "it was passed on: {counted}"
+            );
             assert_eq!(ask(&lab.vm, "127.0.0.1:22").as_deref(), Some("10.0.2.1"), "localhost leads to the guest");
             shell(&lab.world, &format!("ip route add {guest4} via {HOST}"));
             assert_eq!(ask(&lab.world, &format!("{guest4}:22")), None, "the world reaches only what is published");

@@ -10,7 +10,7 @@ use crate::error::NetError;
 use crate::names::VmNetId;
 use crate::observed::{Origin, Route};
 use crate::plan::masquerade::TABLE;
-use crate::plan::{Binding, Masquerade, NetPlan};
+use crate::plan::{Binding, Masquerade, NetPlan, PlanError};
 use crate::plumb::{Plumbed, plumb_in, sockets_in};
 use crate::seam::{LinkChange, Links, Namespace, Nft, Setting};
 use crate::testing::{FakeHost, root_or_skip};
@@ -79,6 +79,9 @@ async fn plumb_twice<N: Namespace>(vm: &N, plan: &NetPlan) {
     let held = plumb_in(vm, plans).await.unwrap_err();
     assert!(matches!(held.cause(), NetError::TapHeld { .. }), "{held}");
     assert!(held.left().is_empty());
+    let another = NetPlan { tap: "tap7".parse().unwrap(), ..plan.clone() };
+    let taken = plumb_in(vm, std::slice::from_ref(&another)).await.unwrap_err();
+    assert!(matches!(taken.cause(), NetError::Plan(PlanError::BridgeTaken { tap, .. }) if tap == "tap0"), "{taken}");
     let guest = interface.guest.clone();
     drop(first);
     let second = plumb_in(vm, plans).await.unwrap();
@@ -161,7 +164,7 @@ async fn fail_each_step<N: Namespace>(make: impl Fn() -> (N, N, N), binding: Opt
                 tokio::task::yield_now().await;
             }
         };
-        if tokio::time::timeout(Duration::from_secs(5), same).await.is_err() {
+        if tokio::time::timeout(Duration::from_secs(60), same).await.is_err() {
             let after = (snapshot(&host, &["garboard_vm-1"]).await, snapshot(&vm, &[TABLE]).await);
             assert_eq!(after, before, "after step {budget}");
         }

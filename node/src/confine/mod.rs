@@ -8,15 +8,20 @@
 //! | `CAP_NET_RAW` | the socket for router advertisements, and binding sockets to the guest's bridge |
 //! | `CAP_NET_BIND_SERVICE` | DHCP's ports, 67 and 547 |
 //!
-//! Not `CAP_SYS_PTRACE`, by which one could take over any process of the node: see [`looker`].
+//! Being root is worth more than any of these where files are concerned: so it has a `/dev` with three devices (`devices`)
+//! and, where the kernel has Landlock, the files of `files` alone.
+//!
+//! Not `CAP_SYS_PTRACE`, by which one could take over any process of the node: callers are looked at from outside
+//! ([`crate::caller`]).
 
+mod devices;
+mod files;
 mod filter;
-pub mod looker;
 
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-use looker::Looker;
+pub use files::{Directories, Enforced, Held};
 
 /// What is used.
 const KEPT: [Capability; 4] =
@@ -28,9 +33,15 @@ pub enum ConfineError {
     /// Limits of this process.
     #[error("could not raise the number of descriptors")]
     Limit(#[source] nix::Error),
-    /// The thread that looks at callers.
-    #[error("could not start the thread that looks at callers, as user {}", looker::LAUNCHERS)]
-    Looker(#[source] std::io::Error),
+    /// A `/dev` of its own.
+    #[error("could not make a /dev with the agent's devices alone")]
+    Devices(#[source] nix::Error),
+    /// Names in it.
+    #[error("could not make places for the agent's devices")]
+    Places(#[source] std::io::Error),
+    /// Files.
+    #[error("could not restrict files with Landlock")]
+    Files(#[from] landlock::RulesetError),
     /// Capabilities.
     #[error("could not give up capabilities")]
     Capabilities(#[from] caps::errors::CapsError),
@@ -44,18 +55,22 @@ pub enum ConfineError {
 
 /// Gives up what is not used, for good: of this thread and all that it starts. To be called before there are others.
 ///
+/// What it returns belongs to the process for as long as it runs.
+///
 /// # Errors
 /// [`ConfineError`]; then the agent is not to run.
-pub fn confine() -> Result<Looker, ConfineError> {
+pub fn confine(directories: Directories<'_>) -> Result<(Enforced, Held), ConfineError> {
     // Two descriptors for each connection, and a start may need hundreds for a guest with many queues.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(ConfineError::Limit)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(ConfineError::Limit)?;
     let kept: CapsHashSet = KEPT.iter().copied().collect();
     bound(&kept)?;
-    let looker = Looker::start().map_err(ConfineError::Looker)?;
+    // Before Landlock, under which nothing is mounted.
+    devices::keep()?;
+    let files = files::restrict(directories)?;
     keep(&kept)?;
     filter::apply()?;
-    Ok(looker)
+    Ok(files)
 }
 
 /// Programs started as root get no more than the bounding set has.

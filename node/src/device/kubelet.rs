@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use garboard_launcher::vm::Chain;
+use garboard_protocol::causes::ErrorChain;
 use tokio::net::UnixListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -69,7 +69,7 @@ pub async fn serve(plugins: Plugins, registered: watch::Sender<bool>) {
             Ok(()) => tracing::info!("the kubelet started again"),
             Err(error) => {
                 // A kubelet may be away for long; once is enough.
-                let error = Chain(&error).to_string();
+                let error = ErrorChain(&error).to_string();
                 if said.as_ref() != Some(&error) {
                     tracing::warn!(error, "the kubelet does not have this node's devices");
                 }

@@ -13,7 +13,7 @@ pub mod health;
 pub mod kubelet;
 mod plugin;
 pub mod resource;
-mod watch;
+pub(crate) mod watch;
 
 pub use kubelet::{Plugins, serve};
 pub use resource::Resource;

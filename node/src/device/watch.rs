@@ -1,4 +1,4 @@
-//! Seeing that the kubelet started again: it empties its directory of sockets and makes its own anew.
+//! Seeing that a socket was made anew: the kubelet's after it started again, or the agent's by another agent.
 
 use std::io;
 use std::path::Path;
@@ -8,20 +8,20 @@ use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
 use tokio::sync::watch;
 
 /// A directory whose files come and go.
-pub(super) struct Directory {
+pub(crate) struct Directory {
     changes: watch::Receiver<u64>,
 }
 
 impl Directory {
     /// Watches from now on.
-    pub(super) fn watch(path: &Path) -> io::Result<Self> {
+    pub(crate) fn watch(path: &Path) -> io::Result<Self> {
         let inotify = Inotify::init(InitFlags::IN_CLOEXEC)?;
         let kinds = AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE | AddWatchFlags::IN_MOVE;
         inotify.add_watch(path, kinds | AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_ONLYDIR)?;
         let (sender, changes) = watch::channel(0);
         // A thread of its own: tokio waits for a foreign descriptor only in `unsafe` code. It sleeps until the next change
         // and ends then if nobody wants to know any more, so that at most one is left for each start of the kubelet.
-        std::thread::Builder::new().name("kubelet-watch".to_owned()).spawn(move || {
+        std::thread::Builder::new().name("directory-watch".to_owned()).spawn(move || {
             loop {
                 match inotify.read_events() {
                     Ok(_) if sender.is_closed() => return,
@@ -35,8 +35,8 @@ impl Directory {
     }
 
     /// Waits until something came or went since the last time.
-    pub(super) async fn changed(&mut self) -> io::Result<()> {
-        self.changes.changed().await.map_err(|_| io::Error::other("nobody watches the directory any more"))
+    pub(crate) async fn changed(&mut self) -> io::Result<()> {
+        self.changes.changed().await.map_err(|_| io::Error::other("the watch of the directory has ended"))
     }
 }
 

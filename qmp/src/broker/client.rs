@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -13,6 +14,7 @@ use tokio::sync::mpsc;
 use super::audit::{Audit, AuditOutcome, AuditSink, OpenAudit};
 use super::message::{self, ClientCommand};
 use super::policy::{Access, Policy, Verdict};
+use super::result_file::{ResultFile, ResultFileError};
 use super::{Grant, PeerIdentity};
 use crate::command::Request;
 use crate::connection::{Monitor, READ_SIZE, read_some};
@@ -55,6 +57,7 @@ pub(super) struct Client {
     pub(super) peer: PeerIdentity,
     pub(super) policy: Policy,
     pub(super) monitor: Monitor,
+    pub(super) results: Option<PathBuf>,
     pub(super) sink: Arc<dyn AuditSink>,
 }
 
@@ -184,19 +187,44 @@ impl Client {
             let desc = format!("Garboard does not let `{}` through: {why}; {how}", printable(name, 64));
             return message::failure("GenericError", &desc, id);
         }
+        let (result, answer) = self.run(name, arguments).await;
+        audit.close(&result);
+        match (result, answer) {
+            (Ok(_), Some(answer)) => message::success(answer, id),
+            (Ok(reply), None) => message::success(reply, id),
+            (Err(CallError::Refused { class, desc, .. }), _) => message::failure(&class, &desc, id),
+            (Err(error), _) => message::failure("GenericError", &error.to_string(), id),
+        }
+    }
+
+    /// QEMU's reply, and what the client is answered in its place where the broker has more to say.
+    async fn run(&self, name: &str, arguments: Value) -> (Result<Box<RawValue>, CallError>, Option<Value>) {
+        let file = match ResultFile::offer(&self.monitor, self.results.as_deref(), name, &arguments).await {
+            Ok(file) => file,
+            Err(error) => return (Err(no_file(name, &error)), None),
+        };
+        let arguments = match &file {
+            Some(file) => file.in_arguments(&arguments),
+            None => arguments,
+        };
         let requester = format!("broker client {} (uid {})", self.number, self.peer.uid);
         let mut request = Request::new(name.to_owned()).on_behalf_of(requester);
         if !arguments.is_null() {
             request = request.arguments(&arguments);
         }
         let result = self.monitor.send(request).await;
-        audit.close(&result);
-        match result {
-            Ok(reply) => message::success(reply, id),
-            Err(CallError::Refused { class, desc, .. }) => message::failure(&class, &desc, id),
-            Err(error) => message::failure("GenericError", &error.to_string(), id),
-        }
+        let Some(file) = file else { return (result, None) };
+        let answer = file.answer();
+        file.take_back(&self.monitor, result.is_ok()).await;
+        (result, Some(answer))
     }
+}
+
+/// A command that was not sent because its result has no file, as QEMU would refuse it.
+fn no_file(command: &str, error: &ResultFileError) -> CallError {
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let desc = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
+    CallError::refused(command.to_owned().into(), "GenericError", &desc)
 }
 
 /// Writes answers and events until there are no more answers to come.

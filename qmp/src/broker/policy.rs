@@ -1,5 +1,12 @@
 //! What a client of the broker may send: a decision over a table, nothing else.
 //!
+//! A command's class follows from what it can reach, not from what it is meant for: one that makes QEMU open a file, a
+//! socket or a device by name, or adds an object, a device or a backend whose properties are such names, is dangerous.
+//! `tests/contract` asks the QEMU at hand which arguments its commands take and fails where the table says less. A file
+//! that a command writes is named by the broker, at every level; commands whose file it cannot name are forbidden.
+//!
+//! The dangerous level is everything QEMU can do (`human-monitor-command` alone is). Only the two below are a boundary.
+//!
 //! | class | read-only | read-write | dangerous | taints |
 //! | --- | --- | --- | --- | --- |
 //! | query | yes | yes | yes | no |
@@ -10,6 +17,7 @@
 
 use serde_json::Value;
 
+use super::result_file;
 use super::table::RULES;
 
 /// What a command can do.
@@ -149,6 +157,10 @@ impl Policy {
     pub fn judge(&self, access: Access, command: &str, arguments: &Value) -> Verdict {
         let rule = self.rule_for(command, arguments);
         if rule.risk <= access.reaches() {
+            if let Some(argument) = result_file::argument_of(command).filter(|name| arguments.get(name).is_some()) {
+                let how = format!("leave `{argument}` out, and the answer says where the file is");
+                return Verdict::Denied { why: format!("`{argument}` would name a file that QEMU writes"), how };
+            }
             return Verdict::Allowed { taints: rule.risk > CommandRisk::HarmlessMutation };
         }
         let how = match Access::ALL.into_iter().find(|level| rule.risk <= level.reaches()) {
@@ -177,7 +189,16 @@ mod tests {
         let table = [
             ("query-status", [true, true, true]),
             ("trace-event-set-state", [false, true, true]),
-            ("device_add", [false, true, true]),
+            ("screendump", [false, true, true]),
+            ("set_link", [false, true, true]),
+            // Each of these opens a file or a socket by name, or makes something that does.
+            ("chardev-add", [false, false, true]),
+            ("blockdev-add", [false, false, true]),
+            ("object-add", [false, false, true]),
+            ("netdev_add", [false, false, true]),
+            ("device_add", [false, false, true]),
+            ("blockdev-change-medium", [false, false, true]),
+            ("display-update", [false, false, true]),
             ("quit", [false, false, true]),
             ("migrate", [false, false, true]),
             ("device_del", [false, false, true]),
@@ -187,6 +208,9 @@ mod tests {
             ("query-never-heard-of", [false, false, true]),
             ("getfd", [false, false, false]),
             ("chardev-remove", [false, false, false]),
+            ("watchdog-set-action", [false, false, false]),
+            ("pmemsave", [false, false, false]),
+            ("dump-guest-memory", [false, false, false]),
         ];
         for (command, expected) in table {
             assert_eq!(Access::ALL.map(|access| allowed(access, command)), expected, "{command}");
@@ -209,6 +233,20 @@ mod tests {
         let secret = json!({"path": "/objects/sec0", "property": "data"});
         assert!(matches!(policy.judge(Access::ReadOnly, "qom-get", &harmless), Verdict::Allowed { taints: false }));
         assert!(matches!(policy.judge(Access::ReadWrite, "qom-get", &secret), Verdict::Denied { .. }));
+    }
+
+    #[test]
+    fn no_client_names_a_file_that_qemu_writes() {
+        let named = json!({"filename": "/run/garboard/default/hello/shared/journal.json"});
+        for access in [Access::ReadWrite, Access::Dangerous] {
+            let Verdict::Denied { how, .. } = Policy::default().judge(access, "screendump", &named) else {
+                panic!("{access:?} names a file");
+            };
+            assert!(how.contains("leave `filename` out"), "{how}");
+        }
+        let unnamed = json!({"format": "png"});
+        let verdict = Policy::default().judge(Access::ReadWrite, "screendump", &unnamed);
+        assert_eq!(verdict, Verdict::Allowed { taints: false });
     }
 
     #[test]

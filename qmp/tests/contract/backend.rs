@@ -84,8 +84,13 @@ impl Backend {
     }
 
     pub(crate) async fn qemu() -> Option<Self> {
+        Self::qemu_with(&[]).await
+    }
+
+    /// The same with more arguments.
+    pub(crate) async fn qemu_with(more_arguments: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let qemu = start_qemu(&directory.path().join("qmp.sock"), &[])?;
+        let qemu = start_qemu(&directory.path().join("qmp.sock"), more_arguments)?;
         Some(Self::connected(directory, Kind::Qemu(qemu)).await)
     }
 

@@ -1,30 +1,22 @@
 //! Writes an empty qcow2 image: version 3, clusters of 64 KiB, 16-bit refcounts, no backing file stored.
 //!
 //! An overlay needs no name of its base inside: QEMU gets the base as an explicit `backing` node, so a name would only be
-//! something that can be wrong, or followed by somebody's tool later.
-//!
-//! ```text
-//! cluster 0          header and its end mark
-//! cluster 1          refcount table: one entry, the block that follows
-//! cluster 2          refcount block: 1 for each cluster written here
-//! cluster 3 …        L1 table, all zero: nothing allocated
-//! ```
+//! something that can be wrong, or followed by somebody's tool later. The layout of an empty image is in
+//! [`garboard_machine::qcow2`].
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::{MAGIC, MOST_VIRTUAL_BYTES};
+use garboard_machine::qcow2::{
+    CLUSTER_BITS, CLUSTER_BYTES, FIRST_L1_CLUSTER, MOST_VIRTUAL_BYTES, host_bytes_of_empty, l1_entries,
+};
 
-/// Cluster size of the images written here, in bytes: QEMU's own default.
-pub const CLUSTER_BYTES: u64 = 1 << CLUSTER_BITS;
-const CLUSTER_BITS: u32 = 16;
+use super::MAGIC;
+
 /// log2 of the width of a refcount in bits: 16.
 const REFCOUNT_ORDER: u32 = 4;
 const HEADER_BYTES: u32 = 112;
-const FIRST_L1_CLUSTER: u64 = 3;
-/// Bytes of disk that one L1 entry stands for: a cluster of 8-byte L2 entries, each standing for a cluster.
-const COVERED_BY_L1_ENTRY: u64 = CLUSTER_BYTES / 8 * CLUSTER_BYTES;
 
 /// Why an empty image could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -55,9 +47,8 @@ pub fn create_empty(file: &File, virtual_bytes: u64) -> Result<(), CreateError> 
     if virtual_bytes == 0 || virtual_bytes > MOST_VIRTUAL_BYTES || !virtual_bytes.is_multiple_of(512) {
         return Err(CreateError::Size { virtual_bytes });
     }
-    let entries = virtual_bytes.div_ceil(COVERED_BY_L1_ENTRY);
-    let l1_entries = u32::try_from(entries).map_err(|_| CreateError::Size { virtual_bytes })?;
-    let clusters = host_clusters(entries);
+    let l1_entries = u32::try_from(l1_entries(virtual_bytes)).map_err(|_| CreateError::Size { virtual_bytes })?;
+    let clusters = host_bytes_of_empty(virtual_bytes) / CLUSTER_BYTES;
     let mut refcounts = Vec::new();
     for _ in 0..clusters {
         refcounts.extend_from_slice(&1_u16.to_be_bytes());
@@ -73,15 +64,6 @@ pub fn create_empty(file: &File, virtual_bytes: u64) -> Result<(), CreateError> 
     };
     let full = |kind| matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
     write().map_err(|source| if full(source.kind()) { CreateError::NoSpace } else { CreateError::Write { source } })
-}
-
-/// Length of the file that [`create_empty`] writes, in bytes; most of it is a hole.
-pub fn host_bytes_of_empty(virtual_bytes: u64) -> u64 {
-    host_clusters(virtual_bytes.div_ceil(COVERED_BY_L1_ENTRY)) * CLUSTER_BYTES
-}
-
-fn host_clusters(l1_entries: u64) -> u64 {
-    FIRST_L1_CLUSTER + (l1_entries * 8).div_ceil(CLUSTER_BYTES)
 }
 
 fn header(virtual_bytes: u64, l1_entries: u32) -> Vec<u8> {

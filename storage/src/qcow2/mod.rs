@@ -25,10 +25,7 @@ mod create;
 mod header;
 mod probe;
 
-pub use create::{CLUSTER_BYTES, CreateError, create_empty, host_bytes_of_empty};
+pub use create::{CreateError, create_empty};
+pub use garboard_machine::qcow2::{CLUSTER_BYTES, MOST_VIRTUAL_BYTES, host_bytes_of_empty};
 pub use header::{Header, HeaderError, MAGIC, parse_header};
 pub use probe::{Format, ImageFacts, ProbeError, inspect, looks_like_qcow2, raw_facts};
-
-/// The largest virtual disk accepted or created: 64 TiB, far beyond what a node stores and small enough that the tables
-/// of an empty image stay small.
-pub const MOST_VIRTUAL_BYTES: u64 = 64 << 40;

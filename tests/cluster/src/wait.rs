@@ -53,14 +53,14 @@ mod tests {
 
     #[test]
     fn it_ends_with_the_state_or_the_limit() {
-        let patience = Patience { what: "a third look", limit: Duration::from_millis(200), logs: Path::new("/logs") };
+        let patience = |limit| Patience { what: "a third look", limit, logs: Path::new("/logs") };
         let mut looks = 0;
-        let found = until(&patience, || {
+        let found = until(&patience(Duration::from_secs(60)), || {
             looks += 1;
             Ok((looks == 3).then_some("there"))
         });
         assert_eq!(found.unwrap(), "there");
-        let error = until_true(&patience, || Ok(false)).unwrap_err();
+        let error = until_true(&patience(Duration::from_millis(200)), || Ok(false)).unwrap_err();
         assert_eq!(error.to_string(), "a third look did not come within 0 s; logs are below /logs");
     }
 }

@@ -4,6 +4,7 @@
 ; It says lines starting with `garboard-boot: ` on COM1, counts, and sleeps until the power button is pressed; then it
 ; powers off.
 ;   nasm -f bin bootsector.asm
+;   nasm -f bin -D DIRTY bootsector.asm     writes to each page of its memory first, and says so
 ;
 ; Sources: 16550 datasheet; ACPI 6.5, 4.8.3 (PM1 registers); QEMU's hw/acpi/core.c. The registers are where SeaBIOS
 ; puts them on q35: 0x600.
@@ -15,6 +16,8 @@ PM1_CONTROL     equ 0x604
 POWER_BUTTON    equ 1 << 8
 SLEEP_S5        equ 1 << 13             ; SLP_EN with SLP_TYP 0, which is S5 on q35
 ROUNDS          equ 100000
+PAGE            equ 4096
+MIB             equ 1 << 20
 SECTOR          equ 0x7c00
 
         bits 16
@@ -32,6 +35,9 @@ start:
         out dx, ax
         mov si, text_started
         call print
+%ifdef DIRTY
+        call dirty
+%endif
         mov ecx, ROUNDS
 .count:
         dec ecx
@@ -72,6 +78,41 @@ print:
         jmp print
 .done:
         ret
+
+%ifdef DIRTY
+; Writes to each page from 1 MiB to the end of memory below 4 GiB, through a segment whose limit outlives protected mode.
+dirty:
+        mov ax, 0xe801
+        int 0x15                        ; bx: blocks of 64 KiB above 16 MiB
+        movzx ebp, bx
+        shl ebp, 16
+        add ebp, 16 * MIB
+        lgdt [descriptors]
+        mov eax, cr0
+        or al, 1
+        mov cr0, eax
+        mov bx, 8
+        mov fs, bx
+        and al, ~1
+        mov cr0, eax
+        mov edi, MIB
+.page:
+        mov [fs:edi], edi
+        add edi, PAGE
+        cmp edi, ebp
+        jb .page
+        mov si, text_dirtied
+        call print
+        ret
+
+        align 8
+descriptors:                            ; the first, which nobody reads, holds where the table is
+        dw 15
+        dd descriptors
+        dw 0
+        dw 0xffff, 0, 0x9200, 0x00cf    ; data, from 0 to 4 GiB
+text_dirtied:   db 'garboard-boot: dirtied', 13, 10, 0
+%endif
 
 text_started:   db 'garboard-boot: started', 13, 10, 0
 text_counted:   db 'garboard-boot: counted', 13, 10, 0

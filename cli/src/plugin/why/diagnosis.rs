@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::Serialize;
 
+use crate::exit;
+
 /// What it comes to, in a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -209,4 +211,16 @@ pub(crate) struct Diagnosis {
     pub(crate) also: Vec<String>,
     /// What could not be looked at.
     pub(crate) unseen: Vec<String>,
+}
+
+impl Diagnosis {
+    /// The exit code of `why`; `judged` is `--exit-code`. A machine that is not there has one of its own in any case.
+    pub(crate) fn exit_code(&self, judged: bool) -> u8 {
+        match (self.verdict, judged, self.health) {
+            (Verdict::NotFound, ..) => exit::NOT_FOUND,
+            (_, false, _) | (_, true, Health::Well) => exit::OK,
+            (_, true, Health::Waiting) => exit::WAITING,
+            (_, true, Health::Wrong) => exit::UNHEALTHY,
+        }
+    }
 }

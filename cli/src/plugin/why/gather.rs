@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::facts::{Facts, Parts, when};
-use crate::operate::{AGENT_SELECTOR, CONTROLLER, NAMESPACE};
+use crate::operate::{AGENT_SELECTOR, CONTROLLER};
 use crate::plugin::failure::Failure;
 use crate::plugin::find;
 use crate::plugin::kubectl::{Kubectl, typed};
@@ -23,8 +23,8 @@ pub(super) fn gather(kubectl: &Kubectl, name: &str, now: Timestamp) -> Result<Fa
     std::thread::scope(|scope| {
         let machine = scope.spawn(|| find::machine(kubectl, name));
         let nodes = scope.spawn(|| list(kubectl, &["nodes"]));
-        let controller = scope.spawn(|| list(&kubectl.within(NAMESPACE), &["deployment", CONTROLLER]));
-        let agents = scope.spawn(|| list(&kubectl.within(NAMESPACE), &["pods", "-l", AGENT_SELECTOR]));
+        let controller = scope.spawn(|| list(&kubectl.within_garboard(), &["deployment", CONTROLLER]));
+        let agents = scope.spawn(|| list(&kubectl.within_garboard(), &["pods", "-l", AGENT_SELECTOR]));
         let kubevirts = scope.spawn(|| kubectl.get(&["kubevirts.kubevirt.io", "-A"]));
         let lost = || Failure::Other("the question was lost".to_owned());
         let machine = machine.join().unwrap_or_else(|_| Err(lost()))?;

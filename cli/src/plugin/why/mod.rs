@@ -13,15 +13,17 @@ mod rules;
 mod tests;
 mod text;
 
+pub(crate) use diagnosis::{Diagnosis, Evidence, Finding, Health, Verdict, seen};
 pub(crate) use facts::{age, ready_of};
+pub(crate) use text::screen;
 
 use anyhow::Context;
-use diagnosis::Verdict;
 use facts::Facts;
 
 use super::args::{WhyArgs, WhyOutput};
 use super::kubectl::{Kubectl, failed};
 use crate::exit::{self, BAD_INPUT, complaint};
+use crate::output::{out, outln};
 
 /// `kubectl garboard why MACHINE`.
 pub(super) fn run(kubectl: &Kubectl, args: &WhyArgs) -> anyhow::Result<u8> {
@@ -36,13 +38,13 @@ pub(super) fn run(kubectl: &Kubectl, args: &WhyArgs) -> anyhow::Result<u8> {
         (None, None) => return Err(complaint(BAD_INPUT, "name a machine")),
     };
     if args.output == WhyOutput::Facts {
-        println!("{}", serde_json::to_string_pretty(&facts)?);
-        return Ok(exit::OK);
+        outln!("{}", serde_json::to_string_pretty(&facts)?)?;
+        return Ok(if args.exit_code { diagnose::diagnose(&facts).exit_code(true) } else { exit::OK });
     }
     let diagnosis = diagnose::diagnose(&facts);
     match args.output {
-        WhyOutput::Json => println!("{}", serde_json::to_string_pretty(&diagnosis)?),
-        WhyOutput::Text | WhyOutput::Facts => print!("{}", text::screen(&diagnosis, facts.now)),
+        WhyOutput::Json => outln!("{}", serde_json::to_string_pretty(&diagnosis)?)?,
+        WhyOutput::Text | WhyOutput::Facts => out!("{}", text::screen(&diagnosis, facts.now))?,
     }
-    Ok(if diagnosis.verdict == Verdict::NotFound { exit::NOT_FOUND } else { exit::OK })
+    Ok(diagnosis.exit_code(args.exit_code))
 }

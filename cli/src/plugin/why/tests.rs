@@ -146,7 +146,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             json!({"vm": {"spec": {"runStrategy": "Manual"}}}),
             Verdict::Halted,
             Health::Well,
-            "when somebody starts it",
+            "it runs when it is started",
         ),
         (
             "paused",
@@ -526,6 +526,26 @@ fn each_situation_has_its_verdict_its_cause_and_what_to_do() {
     }
 }
 
+/// What a person copies from the screen is something that this command takes.
+#[test]
+fn advice_can_be_executed() {
+    use clap::Parser;
+    let mut seen = std::collections::BTreeSet::new();
+    for (name, situation, ..) in situations() {
+        for advice in judge(situation).next {
+            let Some(at) = advice.find("kubectl garboard ") else { continue };
+            let line = advice[at..].split("    #").next().unwrap().trim();
+            let words = line.split_whitespace().skip(1);
+            let parsed = crate::plugin::args::Plugin::try_parse_from(words);
+            assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.unwrap_err());
+            seen.extend(line.split_whitespace().nth(2).map(str::to_owned));
+        }
+    }
+    for verb in ["start", "stop", "restart", "unpause", "logs", "explain"] {
+        assert!(seen.contains(verb), "no situation recommends {verb}: {seen:?}");
+    }
+}
+
 #[test]
 fn what_goes_on_beside_is_told_as_well() {
     let conditions = json!([{"type": "Ready", "status": "True"}, {"type": "SoftwareEmulation", "status": "True", "message": "slow"}]);
@@ -590,4 +610,13 @@ fn situations_of_a_real_cluster_are_judged_as_when_they_were_recorded() {
         count += 1;
     }
     assert!(count >= 8, "only {count} recorded situations in {}", directory.display());
+}
+
+/// The verb changes the field that the manifest has; a patch of the other one would be refused.
+#[test]
+fn a_halted_machine_is_started_by_the_verb() {
+    for spec in [json!({"runStrategy": "Halted"}), json!({"runStrategy": null, "running": false})] {
+        let commands = judge(json!({"vm": {"spec": spec}})).next.join("\n");
+        assert!(commands.contains("kubectl garboard start "), "{commands}");
+    }
 }

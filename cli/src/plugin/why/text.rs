@@ -13,7 +13,7 @@ const MOST_EVIDENCE: usize = 8;
 const LONGEST_VALUE: usize = 160;
 
 /// For a person.
-pub(super) fn screen(diagnosis: &Diagnosis, now: Timestamp) -> String {
+pub(crate) fn screen(diagnosis: &Diagnosis, now: Timestamp) -> String {
     let mut out = String::new();
     let since = diagnosis.since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
     let node = diagnosis.node.as_ref().map(|node| format!(", on {node}")).unwrap_or_default();
@@ -51,16 +51,13 @@ fn mark(health: Health) -> &'static str {
 }
 
 fn table(evidence: &[Evidence], now: Timestamp) -> String {
-    let shown: Vec<&Evidence> = evidence.iter().take(MOST_EVIDENCE).collect();
-    let width = |part: fn(&Evidence) -> &str| shown.iter().map(|one| part(one).chars().count()).max().unwrap_or(0);
-    let (object, field) = (width(|one| &one.object), width(|one| &one.field));
-    let mut out = String::new();
-    for one in shown {
+    let row = |one: &Evidence| {
         let ago = one.since.map(|since| format!(" ({})", age(since, now))).unwrap_or_default();
         let value: String = plain(&one.value).chars().take(LONGEST_VALUE).collect();
-        let _ = writeln!(out, "  {:object$}  {:field$}  {value}{ago}", one.object, one.field);
-    }
-    out
+        vec![one.object.clone(), one.field.clone(), format!("{value}{ago}")]
+    };
+    let rows: Vec<Vec<String>> = evidence.iter().take(MOST_EVIDENCE).map(row).collect();
+    crate::table::render(&rows, &[]).lines().map(|line| format!("  {line}\n")).collect()
 }
 
 /// With a full stop, unless it ends by itself.

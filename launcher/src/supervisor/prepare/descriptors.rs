@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use garboard_agent::client::Plumbed;
+use garboard_plan::{Descriptor, DescriptorPurpose, Layer};
 use garboard_protocol::paths;
 
 use super::PrepareError;
 use super::sockets::listen;
-use crate::plan::{Descriptor, DescriptorPurpose, Layer};
-use crate::supervisor::agent_client::Plumbed;
 
 /// Everything that was opened before, by name; taken out as it is used.
 #[derive(Default)]
@@ -52,14 +52,16 @@ impl From<Layer> for Side {
 }
 
 /// Opens or takes one descriptor.
-pub(crate) fn obtain(descriptor: &Descriptor, shared: &Path, stock: &mut Stock) -> Result<OwnedFd, PrepareError> {
+pub(crate) fn obtain(descriptor: &Descriptor, directory: &Path, stock: &mut Stock) -> Result<OwnedFd, PrepareError> {
     let missing = || PrepareError::Unprepared { purpose: format!("{:?}", descriptor.purpose) };
     match &descriptor.purpose {
-        DescriptorPurpose::MonitorListener => Ok(listen(shared, paths::MONITOR_SOCKET)?.into()),
-        DescriptorPurpose::LastResortMonitorListener => Ok(listen(shared, paths::LAST_RESORT_MONITOR_SOCKET)?.into()),
-        DescriptorPurpose::AgentListener => Ok(listen(shared, paths::GUEST_AGENT_SOCKET)?.into()),
-        DescriptorPurpose::SerialListener { index } => Ok(listen(shared, &paths::serial_socket(*index))?.into()),
-        DescriptorPurpose::SerialLog { index } => append(shared, &paths::serial_log(*index)),
+        DescriptorPurpose::MonitorListener => Ok(listen(directory, paths::MONITOR_SOCKET)?.into()),
+        DescriptorPurpose::LastResortMonitorListener => {
+            Ok(listen(directory, paths::LAST_RESORT_MONITOR_SOCKET)?.into())
+        }
+        DescriptorPurpose::AgentListener => Ok(listen(directory, paths::GUEST_AGENT_SOCKET)?.into()),
+        DescriptorPurpose::SerialListener { index } => Ok(listen(directory, &paths::serial_socket(*index))?.into()),
+        DescriptorPurpose::SerialLog { index } => append(directory, &paths::serial_log(*index)),
         DescriptorPurpose::DiskLayer { volume, layer, .. } => {
             stock.layers.remove(&(volume.clone(), Side::from(*layer))).ok_or_else(missing)
         }
@@ -79,9 +81,10 @@ pub(crate) fn obtain(descriptor: &Descriptor, shared: &Path, stock: &mut Stock) 
     }
 }
 
-/// A log file that only grows at its end, so that it can be cut while QEMU holds it.
-pub(crate) fn append(shared: &Path, name: &str) -> Result<OwnedFd, PrepareError> {
-    let path = shared.join(name);
-    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
+/// A log file that only grows at its end, so that it can be cut while QEMU holds it. A link at its name is refused.
+pub(crate) fn append(directory: &Path, name: &str) -> Result<OwnedFd, PrepareError> {
+    let path = directory.join(name);
+    let opened =
+        OpenOptions::new().create(true).append(true).mode(0o600).custom_flags(nix::libc::O_NOFOLLOW).open(&path);
     opened.map(OwnedFd::from).map_err(|source| PrepareError::Open { path, source })
 }

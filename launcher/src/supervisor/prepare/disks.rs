@@ -5,7 +5,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
+use garboard_plan::{DescriptorPurpose, DiskPlan, DiskSource, LaunchPlan};
 use garboard_protocol::agent::VolumePlace;
+use garboard_protocol::volumes::SCRATCH_VOLUME;
 use garboard_storage::open::{Access, Dir};
 use garboard_storage::preflight::{Room, room_for, unlocked, unlocked_to_share};
 use garboard_storage::qcow2::{create_empty, host_bytes_of_empty};
@@ -16,30 +18,27 @@ use super::descriptors::{Side, Stock};
 use super::order::Order;
 use super::survey::{Survey, io};
 use super::{PrepareError, VolumeError, seeds};
-use crate::plan::{DescriptorPurpose, DiskPlan, DiskSource, LaunchPlan};
-use crate::supervisor::SCRATCH_VOLUME;
+use crate::supervisor::run::Setting;
+
+/// Whose disks are opened, and where.
+#[derive(Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) order: &'a Order,
+    pub(super) plan: &'a LaunchPlan,
+    pub(super) setting: Setting,
+}
 
 /// Opens or makes every layer of every disk.
-pub(super) fn fill(
-    order: &Order,
-    plan: &LaunchPlan,
-    mut survey: Survey,
-    stock: &mut Stock,
-) -> Result<(), PrepareError> {
-    for disk in &plan.disks {
-        layers(order, plan, disk, &mut survey, stock)
+pub(super) fn fill(subject: Subject<'_>, mut survey: Survey, stock: &mut Stock) -> Result<(), PrepareError> {
+    for disk in &subject.plan.disks {
+        layers(subject, disk, &mut survey, stock)
             .map_err(|source| PrepareError::Volume { volume: disk.volume.clone(), source })?;
     }
     Ok(())
 }
 
-fn layers(
-    order: &Order,
-    plan: &LaunchPlan,
-    disk: &DiskPlan,
-    survey: &mut Survey,
-    stock: &mut Stock,
-) -> Result<(), VolumeError> {
+fn layers(subject: Subject<'_>, disk: &DiskPlan, survey: &mut Survey, stock: &mut Stock) -> Result<(), VolumeError> {
+    let Subject { order, plan, .. } = subject;
     let mut put = |side: Side, descriptor: OwnedFd| -> Result<(), VolumeError> {
         bypass_cache(plan, disk, side, &descriptor)?;
         stock.layers.insert((disk.volume.clone(), side), descriptor);
@@ -47,7 +46,7 @@ fn layers(
     };
     match &disk.source {
         DiskSource::EmptyDrive => Ok(()),
-        DiskSource::EmptyDisk { capacity_bytes } => put(Side::Top, empty_disk(order, disk, *capacity_bytes)?),
+        DiskSource::EmptyDisk { capacity_bytes } => put(Side::Top, empty_disk(subject, disk, *capacity_bytes)?),
         DiskSource::CloudInit { flavour } => put(Side::Top, seeds::cloud_init(order, plan, disk, *flavour)?),
         DiskSource::FileTree { tree, label } => put(Side::Top, seeds::file_tree(order, disk, *tree, label)?),
         DiskSource::ContainerDisk { .. }
@@ -57,7 +56,7 @@ fn layers(
             let opened = survey.opened.remove(&disk.volume).ok_or(VolumeError::Nowhere)?;
             refuse_locked(disk, &opened.descriptor)?;
             if disk.overlay {
-                put(Side::Top, new_image(order, opened.virtual_bytes)?)?;
+                put(Side::Top, new_image(subject, disk, opened.virtual_bytes)?)?;
                 put(Side::Base, opened.descriptor)
             } else {
                 put(Side::Top, opened.descriptor)
@@ -92,8 +91,8 @@ fn bypass_cache(plan: &LaunchPlan, disk: &DiskPlan, side: Side, descriptor: &Own
 }
 
 /// An empty disk that the guest cannot write is opened once more: QEMU takes a descriptor only in its node's mode.
-fn empty_disk(order: &Order, disk: &DiskPlan, virtual_bytes: u64) -> Result<OwnedFd, VolumeError> {
-    let image = new_image(order, virtual_bytes)?;
+fn empty_disk(subject: Subject<'_>, disk: &DiskPlan, virtual_bytes: u64) -> Result<OwnedFd, VolumeError> {
+    let image = new_image(subject, disk, virtual_bytes)?;
     if !disk.read_only {
         return Ok(image);
     }
@@ -101,17 +100,36 @@ fn empty_disk(order: &Order, disk: &DiskPlan, virtual_bytes: u64) -> Result<Owne
     Ok(reopened.map_err(|source| io("open the empty disk for reading", source))?.into())
 }
 
-/// A fresh qcow2 that has no name any more: it is gone when QEMU is.
-fn new_image(order: &Order, virtual_bytes: u64) -> Result<OwnedFd, VolumeError> {
+/// A fresh qcow2. On a bare host it has no name, so it is gone when QEMU is. In a pod it has one: the kubelet counts what
+/// a pod uses by walking names, and the volume goes with the pod.
+fn new_image(subject: Subject<'_>, disk: &DiskPlan, virtual_bytes: u64) -> Result<OwnedFd, VolumeError> {
+    let order = subject.order;
     let directory = Dir::open(&scratch(order)?)?;
     let first_bytes = host_bytes_of_empty(virtual_bytes);
-    let room = room_for(&directory, first_bytes, virtual_bytes.saturating_add(first_bytes));
+    let most_bytes = disk.room_bytes.unwrap_or(virtual_bytes.saturating_add(first_bytes));
+    let room = room_for(&directory, first_bytes, most_bytes);
     if let Room::Overcommitted { wanted_bytes, available_bytes } = room.map_err(SourceError::from)? {
         tracing::warn!(wanted_bytes, available_bytes, "the guest is paused when it has written all that is free");
     }
-    let file = scratch_file(order)?;
+    let file = match subject.setting {
+        Setting::Host => scratch_file(order)?,
+        Setting::Pod => named_file(&scratch(order)?.join(format!("{}.qcow2", disk.device)))?,
+    };
     create_empty(&file, virtual_bytes)?;
+    if let Some(bytes) = disk.room_bytes {
+        file.set_len(bytes).map_err(|source| io("give the layer its length", source))?;
+    }
     Ok(file.into())
+}
+
+/// A new file in the place of one that an earlier attempt left.
+fn named_file(path: &Path) -> Result<File, VolumeError> {
+    let failed = |source| io(&format!("make {}", path.display()), source);
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(failed(error)),
+        _ => {}
+    }
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path).map_err(failed)
 }
 
 /// A file without a name in the directory for what is lost at the stop.
@@ -128,5 +146,21 @@ fn scratch(order: &Order) -> Result<PathBuf, VolumeError> {
         Some(VolumePlace::File { .. } | VolumePlace::Descriptor | VolumePlace::Handed { .. }) | None => {
             Err(VolumeError::Nowhere)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_layer_of_a_pod_has_a_name_by_which_it_is_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("disk-root.qcow2");
+        std::fs::write(&path, "of an earlier attempt").unwrap();
+        let file = named_file(&path).unwrap();
+        create_empty(&file, 1 << 30).unwrap();
+        let named = std::fs::metadata(&path).unwrap().len();
+        assert_eq!(named, file.metadata().unwrap().len());
     }
 }

@@ -4,7 +4,10 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
+use garboard_agent::client::AgentClient;
+use garboard_plan::{FirmwarePlan, KernelBootPlan, LaunchPlan};
 use garboard_protocol::agent::VolumePlace;
+use garboard_protocol::volumes::{FIRMWARE_VARS_VOLUME, KERNEL_BOOT_PREFIX, KERNEL_BOOT_VOLUME};
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Dir, Opening, open_disk};
 use garboard_storage::source::{firmware_vars, kernel_boot};
@@ -14,9 +17,6 @@ use super::handed;
 use super::order::Order;
 use super::survey::io;
 use super::{PrepareError, VolumeError};
-use crate::plan::{FirmwarePlan, KernelBootPlan, LaunchPlan};
-use crate::supervisor::agent_client::AgentClient;
-use crate::supervisor::{FIRMWARE_VARS_VOLUME, KERNEL_BOOT_PREFIX, KERNEL_BOOT_VOLUME};
 
 /// Opens or makes what the guest starts from.
 pub(super) async fn fill(

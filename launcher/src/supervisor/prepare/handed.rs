@@ -5,12 +5,11 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use garboard_agent::scm;
 use garboard_protocol::handed::{MAX_ANSWER_BYTES, OPENED, REFUSED};
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
-
-use crate::sys::scm;
 
 /// How long that program may take until it listens, and to answer. It is started before us.
 const PATIENCE: Duration = Duration::from_secs(30);

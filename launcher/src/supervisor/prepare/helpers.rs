@@ -3,11 +3,11 @@
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use garboard_plan::{HelperPlan, LaunchPlan};
 use garboard_protocol::launch::Helper;
 
 use super::PrepareError;
 use super::descriptors::Stock;
-use crate::plan::{HelperPlan, LaunchPlan};
 
 /// Makes the sockets; QEMU's ends go to the stock, the helpers' are returned in their order.
 pub(super) fn fill(plan: &LaunchPlan, stock: &mut Stock) -> Result<Vec<OwnedFd>, PrepareError> {

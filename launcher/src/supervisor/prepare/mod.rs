@@ -23,20 +23,19 @@ mod tags;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
+pub use order::OrderError;
+pub(crate) use order::{Order, read_plan};
+
+use super::journal;
+use super::run::{Bench, Setting};
+use descriptors::{Stock, obtain};
+use garboard_agent::client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
+use garboard_plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
 use garboard_protocol::agent::PlumbedInterface;
 use garboard_protocol::launch::{Launch, ProcessIdentity};
 use garboard_protocol::paths;
 use garboard_storage::open::OpenError;
 use garboard_storage::qcow2::{CreateError, ProbeError};
-
-pub use order::OrderError;
-pub(crate) use order::{Order, read_plan};
-
-use super::agent_client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
-use super::journal;
-use super::run::{Bench, Setting};
-use crate::plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
-use descriptors::{Stock, obtain};
 use sockets::SocketError;
 
 /// The user QEMU runs as when the supervisor may choose, that is never: PID 1 is told to become whoever the
@@ -158,14 +157,15 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
         tracing::info!(field = note.field, note = note.text, "plan");
     }
     tell(&plan);
-    keep(&bench.shared, &plan, &options)?;
+    let own = bench.layout.supervisor();
+    keep(&own, &plan, &options)?;
     let mut stock = Stock::default();
-    disks::fill(&order, &plan, survey, &mut stock)?;
+    disks::fill(disks::Subject { order: &order, plan: &plan, setting: bench.setting }, survey, &mut stock)?;
     firmware::fill(&order, &plan, agent.as_mut(), &mut stock).await?;
     let plumbed = match (&mut agent, bench.setting) {
         (Some(keeper), _) => keeper.plumb(&plan.interfaces).await?,
         (None, Setting::Pod) => {
-            let socket = bench.shared.join(paths::AGENT_SOCKET);
+            let socket = bench.layout.order().join(paths::AGENT_SOCKET);
             until_answered(&socket, Ask::Plumb, &plan.interfaces).await?
         }
         (None, Setting::Host) => Vec::new(),
@@ -176,12 +176,16 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
     }
     stock.interfaces = plumbed.into_iter().map(|one| (one.interface.name.clone(), one)).collect();
     let for_helpers = helpers::fill(&plan, &mut stock)?;
-    let mut opened = vec![descriptors::append(&bench.shared, paths::QEMU_LOG)?];
+    let mut opened = vec![descriptors::append(&bench.layout.init(), paths::QEMU_LOG)?];
     for descriptor in &plan.descriptors {
-        opened.push(obtain(descriptor, &bench.shared, &mut stock)?);
+        opened.push(obtain(descriptor, &own, &mut stock)?);
     }
     opened.extend(for_helpers);
-    let launch = launch(&plan, &order, &bench.shared);
+    let monitor = plan.descriptors.iter().any(|one| one.purpose == DescriptorPurpose::LastResortMonitorListener);
+    if monitor {
+        opened.push(sockets::connect_and_forget(&own, paths::LAST_RESORT_MONITOR_SOCKET)?);
+    }
+    let launch = Launch { has_monitor: monitor, ..launch(&plan, &order) };
     tracing::info!(argv = ?plan.argv, "the machine is prepared");
     Ok(Prepared { plan, launch, descriptors: opened, interfaces: stock.interfaces.into_values().collect() })
 }
@@ -196,7 +200,7 @@ fn tell(plan: &LaunchPlan) {
 
 /// The keeper of a bare host, if it has a part in this machine. A node agent has none before the plan is made.
 async fn keeper(bench: &Bench) -> Result<Option<AgentClient>, AgentError> {
-    let socket = bench.shared.join(paths::AGENT_SOCKET);
+    let socket = bench.layout.order().join(paths::AGENT_SOCKET);
     if bench.setting == Setting::Pod || !socket.exists() {
         return Ok(None);
     }
@@ -204,10 +208,10 @@ async fn keeper(bench: &Bench) -> Result<Option<AgentClient>, AgentError> {
 }
 
 /// The plan and the planner's last input, for restarts, for `explain` and for the record.
-fn keep(shared: &Path, plan: &LaunchPlan, options: &PlanOptions) -> Result<(), PrepareError> {
+fn keep(directory: &Path, plan: &LaunchPlan, options: &PlanOptions) -> Result<(), PrepareError> {
     let write = |name: &str, bytes: Result<Vec<u8>, serde_json::Error>| {
-        let written = bytes.map_err(std::io::Error::from).and_then(|bytes| journal::replace(shared, name, &bytes));
-        written.map_err(|source| PrepareError::Open { path: shared.join(name), source })
+        let written = bytes.map_err(std::io::Error::from).and_then(|bytes| journal::replace(directory, name, &bytes));
+        written.map_err(|source| PrepareError::Open { path: directory.join(name), source })
     };
     write(paths::PLAN, serde_json::to_vec_pretty(plan))?;
     write(paths::OPTIONS, serde_json::to_vec(options))
@@ -218,12 +222,16 @@ fn is_reopened(purpose: &DescriptorPurpose) -> bool {
     matches!(purpose, DescriptorPurpose::Kernel | DescriptorPurpose::Initrd)
 }
 
-fn launch(plan: &LaunchPlan, order: &Order, shared: &Path) -> Launch {
+fn is_log(purpose: &DescriptorPurpose) -> bool {
+    matches!(purpose, DescriptorPurpose::SerialLog { .. })
+}
+
+fn launch(plan: &LaunchPlan, order: &Order) -> Launch {
     let qemu = &order.facts.qemu;
     let own_paths = qemu.firmware_dirs.iter().chain(&qemu.module_dir).cloned();
     let parent = Path::new(&qemu.binary).parent().map(|parent| parent.display().to_string());
     let system = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/proc", "/sys"].map(str::to_owned);
-    let devices = ["/dev/null", "/dev/urandom", "/dev/random", "/dev/zero", "/dev/kvm", "/tmp"].map(str::to_owned);
+    let devices = ["/dev/null", "/dev/urandom", "/dev/random", "/dev/zero", "/dev/kvm"].map(str::to_owned);
     let needs_network = plan.interfaces.iter().any(|interface| matches!(interface.binding, BindingPlan::User { .. }));
     let resolver = needs_network.then(|| "/etc".to_owned());
     Launch {
@@ -231,9 +239,12 @@ fn launch(plan: &LaunchPlan, order: &Order, shared: &Path) -> Launch {
         environment: plan.environment.clone(),
         descriptors: plan.descriptors.iter().map(|descriptor| descriptor.number).collect(),
         reopened: plan.descriptors.iter().filter(|one| is_reopened(&one.purpose)).map(|one| one.number).collect(),
+        logs: plan.descriptors.iter().filter(|one| is_log(&one.purpose)).map(|one| one.number).collect(),
         identity: nix::unistd::getuid().ne(&nix::unistd::Uid::from_raw(0)).then(own_identity),
         readable_paths: system.into_iter().chain(own_paths).chain(parent).chain(resolver).collect(),
-        writable_paths: devices.into_iter().chain([shared.display().to_string()]).collect(),
+        devices: devices.into(),
+        uses_tcp: needs_network,
+        has_monitor: false,
         memlock_bytes: plan.resources.memlock_bytes,
         grace_seconds: plan.lifecycle.grace_period_seconds,
         helpers: plan.helpers.iter().map(helpers::describe).collect(),

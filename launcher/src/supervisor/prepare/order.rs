@@ -1,14 +1,13 @@
-//! What the supervisor was told, read from its shared directory.
+//! What the supervisor was told, read from the directory of the machine's order.
 
 use std::path::{Path, PathBuf};
 
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_machine::facts::HostFacts;
+use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
 use garboard_protocol::agent::VolumeTable;
 use garboard_protocol::paths;
 use serde::de::DeserializeOwned;
-
-use crate::plan::{LaunchPlan, PlanOptions, StoredMachine};
 
 /// Why it cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -49,24 +48,24 @@ pub(crate) struct Order {
 
 impl Order {
     /// Reads everything.
-    pub(crate) fn read(shared: &Path) -> Result<Self, OrderError> {
+    pub(crate) fn read(directory: &Path) -> Result<Self, OrderError> {
         Ok(Self {
-            vmi: read(shared, paths::VMI)?,
-            facts: read(shared, paths::FACTS)?,
-            options: read(shared, paths::OPTIONS)?,
-            volumes: read(shared, paths::VOLUMES)?,
-            stored: if shared.join(paths::STORED).exists() { Some(read(shared, paths::STORED)?) } else { None },
+            vmi: read(directory, paths::VMI)?,
+            facts: read(directory, paths::FACTS)?,
+            options: read(directory, paths::OPTIONS)?,
+            volumes: read(directory, paths::VOLUMES)?,
+            stored: if directory.join(paths::STORED).exists() { Some(read(directory, paths::STORED)?) } else { None },
         })
     }
 }
 
 /// Reads the plan an earlier supervisor executed.
-pub(crate) fn read_plan(shared: &Path) -> Result<LaunchPlan, OrderError> {
-    read(shared, paths::PLAN)
+pub(crate) fn read_plan(directory: &Path) -> Result<LaunchPlan, OrderError> {
+    read(directory, paths::PLAN)
 }
 
-fn read<T: DeserializeOwned>(shared: &Path, name: &str) -> Result<T, OrderError> {
-    let path = shared.join(name);
+fn read<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<T, OrderError> {
+    let path = directory.join(name);
     let bytes = std::fs::read(&path).map_err(|source| OrderError::Read { path: path.clone(), source })?;
     serde_json::from_slice(&bytes).map_err(|source| OrderError::Undecodable { path, source })
 }

@@ -7,7 +7,9 @@ use std::path::Path;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use garboard_api::v1::{CloudInitConfigDriveSource, CloudInitNoCloudSource, Volume};
+use garboard_plan::{CloudInitFlavour, DiskPlan, FileTreeKind, LaunchPlan};
 use garboard_protocol::agent::VolumePlace;
+use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
 use garboard_storage::iso::{DiscTree, LabelError, TreeError, VolumeLabel};
 use garboard_storage::open::{Access, Dir};
 use garboard_storage::seed::{self, ConfigDrive, NoCloud, SysprepError};
@@ -16,8 +18,6 @@ use garboard_storage::source::disc;
 use super::VolumeError;
 use super::order::Order;
 use super::tags::tagged;
-use crate::plan::{CloudInitFlavour, DiskPlan, FileTreeKind, LaunchPlan};
-use crate::supervisor::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
 
 /// Why a seed cannot be made.
 #[derive(Debug, thiserror::Error)]

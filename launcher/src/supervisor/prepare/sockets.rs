@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::UnixListener;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use garboard_protocol::paths::MAX_SOCKET_PATH_BYTES;
@@ -26,12 +27,21 @@ pub enum SocketError {
         #[source]
         source: io::Error,
     },
+    /// It could not be connected to.
+    #[error("could not connect to {path}")]
+    Connect {
+        /// The path.
+        path: PathBuf,
+        /// What the kernel said.
+        #[source]
+        source: io::Error,
+    },
 }
 
 /// Listens at a path, replacing whatever an earlier process left there. Owner only: a bare host's other users
 /// have no business on a monitor.
-pub(crate) fn listen(shared: &Path, name: &str) -> Result<UnixListener, SocketError> {
-    let path = shared.join(name);
+pub(crate) fn listen(directory: &Path, name: &str) -> Result<UnixListener, SocketError> {
+    let path = directory.join(name);
     if path.as_os_str().len() > MAX_SOCKET_PATH_BYTES {
         return Err(SocketError::TooLong { path });
     }
@@ -48,13 +58,20 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
+/// A connection to a socket that QEMU will serve, which from then on has no name: nobody else can connect.
+pub(crate) fn connect_and_forget(directory: &Path, name: &str) -> Result<OwnedFd, SocketError> {
+    let path = directory.join(name);
+    let connected = UnixStream::connect(&path).and_then(|stream| fs::remove_file(&path).map(|()| stream.into()));
+    connected.map_err(|source| SocketError::Connect { path, source })
+}
+
 /// As [`listen`], for the supervisor's own runtime.
-pub(crate) fn listen_async(shared: &Path, name: &str) -> Result<tokio::net::UnixListener, SocketError> {
-    let listener = listen(shared, name)?;
+pub(crate) fn listen_async(directory: &Path, name: &str) -> Result<tokio::net::UnixListener, SocketError> {
+    let listener = listen(directory, name)?;
     listener
         .set_nonblocking(true)
         .and_then(|()| tokio::net::UnixListener::from_std(listener))
-        .map_err(|source| SocketError::Bind { path: shared.join(name), source })
+        .map_err(|source| SocketError::Bind { path: directory.join(name), source })
 }
 
 #[cfg(test)]
@@ -68,6 +85,17 @@ mod tests {
         let again = listen(directory.path(), "a.sock").unwrap();
         assert!(std::os::unix::net::UnixStream::connect(directory.path().join("a.sock")).is_ok());
         drop(again);
+    }
+
+    #[test]
+    fn a_socket_that_was_connected_to_has_no_name_left() {
+        let directory = tempfile::tempdir().unwrap();
+        let listener = listen(directory.path(), "m.sock").unwrap();
+        let ours = UnixStream::from(connect_and_forget(directory.path(), "m.sock").unwrap());
+        assert!(!directory.path().join("m.sock").exists());
+        // What serves it finds the connection all the same.
+        drop(listener.accept().unwrap());
+        assert_eq!(std::io::Read::read(&mut &ours, &mut [0]).unwrap(), 0);
     }
 
     #[test]

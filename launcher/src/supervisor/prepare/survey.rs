@@ -7,21 +7,21 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
+use garboard_agent::client::AgentClient;
 use garboard_api::v1::Volume;
+use garboard_plan::{BlockSizes, DirectIo, ImageFormat, Medium, VolumeFacts, has_overlay, is_opened_read_only};
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::pod::DISK_IMAGE;
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::block_size;
+use garboard_storage::direct;
 use garboard_storage::open::{Access, Dir, Direct, Expected, Opening, Sharing, open_disk};
 use garboard_storage::qcow2::{Format, looks_like_qcow2};
 use garboard_storage::source::container_disk;
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
 use super::handed;
 use super::order::Order;
 use super::{PrepareError, VolumeError};
-use crate::plan::{BlockSizes, DirectIo, ImageFormat, Medium, VolumeFacts, is_opened_read_only};
-use crate::supervisor::agent_client::AgentClient;
 
 /// A volume that is open.
 pub(super) struct Opened {
@@ -45,7 +45,9 @@ pub(super) struct Survey {
 impl Survey {
     /// For the planner.
     pub(super) fn facts(&self) -> BTreeMap<String, VolumeFacts> {
-        let opened = self.opened.iter().map(|(name, opened)| (name.clone(), opened.facts.clone()));
+        let with_size =
+            |opened: &Opened| VolumeFacts { virtual_bytes: Some(opened.virtual_bytes), ..opened.facts.clone() };
+        let opened = self.opened.iter().map(|(name, opened)| (name.clone(), with_size(opened)));
         opened.chain(self.made.clone()).collect()
     }
 }
@@ -147,8 +149,11 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> std::io::Er
 /// Under an overlay, the disk that was opened is only read: what the overlay lies on counts.
 fn settled(order: &Order, volume: &Volume, opened: Opened) -> Result<Opened, VolumeError> {
     let Opened { descriptor, virtual_bytes, facts } = opened;
-    let facts = if volume.container_disk.is_some() || volume.ephemeral.is_some() {
+    let facts = if has_overlay(&order.vmi.spec, volume) {
         VolumeFacts { medium: facts.medium, ..scratch_facts(order, volume, facts.format)? }
+    } else if volume.container_disk.is_some() {
+        let block_sizes = matched_sizes(order, volume, &descriptor)?;
+        VolumeFacts { direct_io: direct_io(&descriptor), block_sizes, ..facts }
     } else {
         VolumeFacts { block_sizes: matched_sizes(order, volume, &descriptor)?, ..facts }
     };
@@ -164,6 +169,8 @@ fn scratch_facts(order: &Order, volume: &Volume, format: ImageFormat) -> Result<
         return Ok(VolumeFacts { direct_io: DirectIo::Refused, ..assumed });
     };
     let block_sizes = matched_sizes(order, volume, &file)?;
+    // An empty file has no block that could be read.
+    file.set_len(SCRATCH_PROBE_BYTES).map_err(|source| io("make a file for a trial", source))?;
     Ok(VolumeFacts { direct_io: direct_io(&file), block_sizes, ..assumed })
 }
 
@@ -174,6 +181,9 @@ fn matched_sizes(order: &Order, volume: &Volume, disk: impl AsFd) -> Result<Opti
     let matches = asked.and_then(|size| size.match_volume.as_ref()).is_some_and(|state| state.enabled != Some(false));
     if matches { Ok(Some(shown(block_size::block_sizes(disk)?))) } else { Ok(None) }
 }
+
+/// Length of the file on which direct I/O is tried.
+const SCRATCH_PROBE_BYTES: u64 = 4096;
 
 /// Guests read no disk with larger blocks than their pages. A network file system says what is good to write at once, which
 /// may be a MiB.
@@ -230,15 +240,9 @@ fn length(mut file: &File) -> std::io::Result<u64> {
     Ok(end)
 }
 
-/// Whether `O_DIRECT` can be switched on; it is switched off again.
-fn direct_io(file: &File) -> DirectIo {
-    let Ok(bits) = fcntl(file, FcntlArg::F_GETFL) else { return DirectIo::Refused };
-    let flags = OFlag::from_bits_retain(bits);
-    let works = fcntl(file, FcntlArg::F_SETFL(flags | OFlag::O_DIRECT)).is_ok();
-    if works {
-        let _ = fcntl(file, FcntlArg::F_SETFL(flags));
-    }
-    if works { DirectIo::Works } else { DirectIo::Refused }
+/// Whether the page cache can be bypassed, found out by a read: a file system may take the flag and refuse that.
+fn direct_io(file: impl AsFd) -> DirectIo {
+    if direct::works(file.as_fd()) { DirectIo::Works } else { DirectIo::Refused }
 }
 
 pub(super) fn io(action: &str, source: std::io::Error) -> VolumeError {
@@ -248,6 +252,13 @@ pub(super) fn io(action: &str, source: std::io::Error) -> VolumeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_system_that_takes_the_flag_and_refuses_the_read_has_no_direct_io() {
+        // A pipe does so too.
+        let (reader, _writer) = nix::unistd::pipe().unwrap();
+        assert_eq!(direct_io(&reader), DirectIo::Refused);
+    }
 
     #[test]
     fn a_guest_is_told_only_what_a_device_of_qemu_takes() {

@@ -1,8 +1,7 @@
 //! What a config drive tells a guest of its tagged devices: where it finds them on its PCI bus.
 
+use garboard_plan::LaunchPlan;
 use garboard_storage::seed::{DeviceAddress, DeviceTag};
-
-use crate::plan::LaunchPlan;
 
 /// The tagged interfaces and disks of a plan. A disk on another bus has no address that the plan knows; the planner
 /// made a note of it.
@@ -37,7 +36,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::plan::{PlanOptions, plan};
+    use garboard_plan::{PlanOptions, plan};
 
     #[test]
     fn tagged_devices_are_told_by_their_address() {

@@ -1,11 +1,26 @@
 use super::*;
-use crate::vm::Memory;
-use garboard_protocol::exit::ProcessEnd;
+use crate::vm::{IoError, Memory};
+use garboard_protocol::exit::{EndHints, ProcessEnd};
+use proptest::prelude::*;
 
 const NOW: i64 = 1_000_000;
 
+/// A moment on the boot's clock. The time of day stands somewhere else, and nothing may depend on it.
+fn at(boot_ms: i64) -> Now {
+    Now { boot_ms, wall_ms: 7 }
+}
+
+/// A machine whose guest has run.
 fn life(state: State) -> Life {
-    Life { state, memory: Memory::default(), grace_ms: 30_000 }
+    Life { state, memory: Memory { has_run: true, ..Memory::default() }, grace_ms: 30_000 }
+}
+
+fn graceful(within_seconds: Option<u64>) -> Event {
+    Event::Requested(Request::Stop(StopMode::Graceful { within_seconds }))
+}
+
+fn io_error() -> Event {
+    Event::StoppedByIoError(IoError { what: "write".into(), is_full: false })
 }
 
 fn report(end: ProcessEnd) -> Box<ExitReport> {
@@ -31,10 +46,10 @@ fn all_states() -> Vec<State> {
         running(),
         State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) },
         State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedIOError) },
-        State::Stopping { force_at_ms: NOW + 5, asked: Asked::Yes },
+        State::Stopping { force_at_ms: NOW + 5, asked: Asked::Yes { again_at_ms: NOW + 3 } },
         State::Stopping { force_at_ms: NOW + 5, asked: Asked::NotYet },
         State::Ending { kill_at_ms: NOW + 5 },
-        ended(ExitCause::GuestShutdown, None, NOW),
+        ended(ExitCause::GuestShutdown, None, at(NOW)),
     ]
 }
 
@@ -43,12 +58,14 @@ fn all_events() -> Vec<Event> {
         Event::Spawned,
         Event::WasReset,
         Event::VcpusResumed,
-        Event::StoppedByIoError,
+        io_error(),
+        Event::StoppedByIoError(IoError { what: String::new(), is_full: true }),
         Event::Panicked,
         Event::WatchdogFired,
         Event::TimePassed,
         Event::QemuGone(report(ProcessEnd::Exited { code: 0 })),
         Event::QemuGone(report(ProcessEnd::Signalled { signal: 9 })),
+        Event::Lost,
         Event::PreparationFailed("no disk".into()),
         Event::Requested(Request::Pause),
         Event::Requested(Request::Unpause),
@@ -63,7 +80,9 @@ fn all_events() -> Vec<Event> {
     }
     for run_state in [
         RunState::Running,
+        RunState::Prelaunch,
         RunState::Paused,
+        RunState::Other,
         RunState::IoError,
         RunState::GuestPanicked,
         RunState::Watchdog,
@@ -82,18 +101,14 @@ fn every_pair_keeps_the_invariants() {
     for state in all_states() {
         for event in all_events() {
             let mut machine = life(state.clone());
-            let effects = step(&mut machine, event.clone(), NOW);
+            let effects = step(&mut machine, event.clone(), at(NOW));
             let context = format!("{state:?} + {event:?} -> {machine:?} {effects:?}");
             let was_over = matches!(state, State::Ended(_));
             let is_over = matches!(machine.state, State::Ended(_));
             assert!(!was_over || is_over, "an ended machine does not come back: {context}");
             assert!(!was_over || effects.is_empty(), "nothing is done to an ended machine: {context}");
             assert_eq!(effects.contains(&Effect::Finish), is_over && !was_over, "finished exactly once: {context}");
-            if let State::Stopping { .. } = machine.state {
-                let is_forced_later = matches!(state, State::Stopping { .. })
-                    || effects.iter().any(|effect| matches!(effect, Effect::WakeAt { .. }));
-                assert!(is_forced_later, "a stop always has a deadline: {context}");
-            }
+            assert!(is_armed(&machine), "a stop always has a deadline: {context}");
             if matches!(state, State::Stopping { .. } | State::Ending { .. }) {
                 assert!(!matches!(machine.state, State::Running { .. }), "a stop is not taken back: {context}");
             }
@@ -108,12 +123,15 @@ fn every_pair_keeps_the_invariants() {
 fn a_graceful_stop_asks_then_quits_then_kills() {
     let mut machine = life(running());
     let effects =
-        step(&mut machine, Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: Some(7) })), NOW);
-    assert!(effects.contains(&Effect::AskGuest) && effects.contains(&Effect::WakeAt { at_ms: NOW + 7000 }));
-    assert_eq!(step(&mut machine, Event::TimePassed, NOW + 6999), Vec::new());
-    assert!(step(&mut machine, Event::TimePassed, NOW + 7000).contains(&Effect::Quit));
-    assert_eq!(step(&mut machine, Event::TimePassed, NOW + 7000 + QUIT_PATIENCE_MS), vec![Effect::Kill]);
-    let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Signalled { signal: 9 })), NOW + 20_000);
+        step(&mut machine, Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: Some(7) })), at(NOW));
+    assert!(effects.contains(&Effect::AskGuest(Way::AgentFirst)));
+    assert!(effects.contains(&Effect::TellInit { by_ms: NOW + 7000 }));
+    assert_eq!(machine.wake_at_ms(), Some(NOW + 7000));
+    assert_eq!(step(&mut machine, Event::TimePassed, at(NOW + 6999)), Vec::new());
+    assert_eq!(machine.wake_at_ms(), Some(NOW + 7000), "a wake-up that comes early is not the last one");
+    assert!(step(&mut machine, Event::TimePassed, at(NOW + 7000)).contains(&Effect::Quit));
+    assert_eq!(step(&mut machine, Event::TimePassed, at(NOW + 7000 + QUIT_PATIENCE_MS)), vec![Effect::Kill]);
+    let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Signalled { signal: 9 })), at(NOW + 20_000));
     let State::Ended(ended) = machine.state else { panic!("{machine:?}") };
     assert_eq!(ended.cause, ExitCause::GracePeriodExceeded);
 }
@@ -121,30 +139,30 @@ fn a_graceful_stop_asks_then_quits_then_kills() {
 #[test]
 fn a_stop_before_the_monitor_answers_is_asked_once_it_does() {
     let mut machine = life(State::Launched);
-    let _ = step(&mut machine, Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: None })), NOW);
-    let ready = Event::MonitorReady { run_state: RunState::Paused, on_ready: OnReady::LetRun };
-    assert!(step(&mut machine, ready, NOW).contains(&Effect::AskGuest));
+    let _ = step(&mut machine, Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: None })), at(NOW));
+    let ready = Event::MonitorReady { run_state: RunState::Running, on_ready: OnReady::Leave };
+    assert!(step(&mut machine, ready, at(NOW)).contains(&Effect::AskGuest(Way::AgentFirst)));
 }
 
 #[test]
 fn an_io_error_stays_the_reason_when_stop_follows() {
     let mut machine = life(running());
-    let _ = step(&mut machine, Event::StoppedByIoError, NOW);
+    let _ = step(&mut machine, io_error(), at(NOW));
     for run_state in [RunState::Paused, RunState::IoError] {
-        let _ = step(&mut machine, Event::VcpusStopped { run_state }, NOW);
+        let _ = step(&mut machine, Event::VcpusStopped { run_state }, at(NOW));
         assert_eq!(machine.state, stopped(PauseReason::PausedIOError));
     }
-    let _ = step(&mut machine, Event::VcpusResumed, NOW);
+    let _ = step(&mut machine, Event::VcpusResumed, at(NOW));
     assert_eq!(machine.state, running());
 }
 
 #[test]
 fn a_guest_that_kvm_gave_up_on_is_not_paused() {
     let mut machine = life(running());
-    let effects = step(&mut machine, Event::VcpusStopped { run_state: RunState::InternalError }, NOW);
+    let effects = step(&mut machine, Event::VcpusStopped { run_state: RunState::InternalError }, at(NOW));
     assert!(effects.contains(&Effect::Quit), "{effects:?}");
     assert_eq!(machine.state, State::Ending { kill_at_ms: NOW + QUIT_PATIENCE_MS });
-    let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Exited { code: 0 })), NOW);
+    let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Exited { code: 0 })), at(NOW));
     let State::Ended(ended) = machine.state else { panic!("{machine:?}") };
     assert!(!ended.cause.is_success(), "{:?}", ended.cause);
 }
@@ -155,8 +173,8 @@ fn an_unpause_that_qemu_refuses_is_taken_back() {
         [(RunState::Paused, PauseReason::PausedByUser), (RunState::IoError, PauseReason::PausedIOError)]
     {
         let mut machine = life(stopped(reason));
-        assert_eq!(step(&mut machine, Event::Requested(Request::Unpause), NOW), vec![Effect::LetRun]);
-        assert_eq!(step(&mut machine, Event::VcpusStopped { run_state }, NOW), Vec::new());
+        assert_eq!(step(&mut machine, Event::Requested(Request::Unpause), at(NOW)), vec![Effect::LetRun]);
+        assert_eq!(step(&mut machine, Event::VcpusStopped { run_state }, at(NOW)), Vec::new());
         assert_eq!(machine.state, stopped(reason));
     }
 }
@@ -164,9 +182,183 @@ fn an_unpause_that_qemu_refuses_is_taken_back() {
 #[test]
 fn a_panic_found_on_re_attach_is_still_a_panic() {
     let mut machine = life(State::Launched);
-    let _ =
-        step(&mut machine, Event::MonitorReady { run_state: RunState::GuestPanicked, on_ready: OnReady::Leave }, NOW);
-    let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Exited { code: 0 })), NOW);
+    let _ = step(
+        &mut machine,
+        Event::MonitorReady { run_state: RunState::GuestPanicked, on_ready: OnReady::Leave },
+        at(NOW),
+    );
+    let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Exited { code: 0 })), at(NOW));
     let State::Ended(ended) = machine.state else { panic!("{machine:?}") };
     assert_eq!(ended.cause, ExitCause::GuestPanic);
+}
+
+#[test]
+fn a_guest_that_never_ran_is_not_booted_to_be_switched_off() {
+    let found = Event::MonitorReady { run_state: RunState::Prelaunch, on_ready: OnReady::LetRun };
+    let mut early = Life { memory: Memory::default(), ..life(State::Launched) };
+    let _ = step(&mut early, graceful(None), at(NOW));
+    let mut paused = Life { memory: Memory::default(), ..life(State::Launched) };
+    let waits = Event::MonitorReady { run_state: RunState::Prelaunch, on_ready: OnReady::Leave };
+    let _ = step(&mut paused, waits, at(NOW));
+    for (machine, event) in [(&mut early, found), (&mut paused, graceful(None))] {
+        let effects = step(machine, event, at(NOW));
+        assert!(effects.contains(&Effect::Quit) && !effects.contains(&Effect::LetRun), "{effects:?}");
+        let _ = step(machine, Event::QemuGone(report(ProcessEnd::Exited { code: 0 })), at(NOW));
+        let State::Ended(ended) = &machine.state else { panic!("{machine:?}") };
+        assert_eq!(ended.cause, ExitCause::StoppedGracefully);
+    }
+}
+
+#[test]
+fn a_guest_that_ignores_the_button_is_asked_again() {
+    let mut machine = life(running());
+    let _ = step(&mut machine, graceful(None), at(NOW));
+    for again in [NOW + ASK_AGAIN_MS, NOW + 2 * ASK_AGAIN_MS] {
+        assert_eq!(machine.wake_at_ms(), Some(again));
+        assert_eq!(step(&mut machine, Event::TimePassed, at(again)), vec![Effect::AskGuest(Way::Button)]);
+    }
+    let _ = step(&mut machine, Event::TimePassed, at(NOW + 30_000));
+    assert!(matches!(machine.state, State::Ending { .. }));
+}
+
+#[test]
+fn an_io_error_is_tried_again_also_during_a_stop() {
+    let mut stopping = life(running());
+    let _ = step(&mut stopping, graceful(None), at(NOW + 1));
+    for mut machine in [life(running()), stopping] {
+        let _ = step(&mut machine, io_error(), at(NOW));
+        let again = machine.wake_at_ms().unwrap();
+        assert_eq!(again, NOW + 10_000);
+        assert_eq!(step(&mut machine, Event::TimePassed, at(again)), vec![Effect::LetRun]);
+        let _ = step(&mut machine, Event::VcpusResumed, at(again + 1));
+        let _ = step(&mut machine, io_error(), at(again + 2));
+        assert_eq!(machine.memory.io.at_ms(), Some(again + 20_002));
+    }
+}
+
+#[test]
+fn what_a_person_paused_is_not_let_run_when_storage_comes_back() {
+    let mut machine = life(running());
+    let _ = step(&mut machine, io_error(), at(NOW));
+    assert_eq!(step(&mut machine, Event::Requested(Request::Pause), at(NOW)), vec![Effect::StopVcpus]);
+    let _ = step(&mut machine, io_error(), at(NOW));
+    assert_eq!((machine.state.clone(), machine.wake_at_ms()), (stopped(PauseReason::PausedByUser), None));
+    // The next supervisor finds QEMU in `io-error`, and the pause in the journal.
+    let memory = Memory { paused_by_user: true, has_run: true, ..Memory::default() };
+    let mut machine = Life { memory, ..life(State::Launched) };
+    let found = Event::MonitorReady { run_state: RunState::IoError, on_ready: OnReady::Leave };
+    let _ = step(&mut machine, found.clone(), at(NOW));
+    assert_eq!((machine.state.clone(), machine.wake_at_ms()), (stopped(PauseReason::PausedByUser), None));
+    let mut machine = life(State::Launched);
+    let _ = step(&mut machine, found, at(NOW));
+    assert_eq!(machine.state, stopped(PauseReason::PausedIOError));
+    assert_eq!(machine.wake_at_ms(), Some(NOW + 10_000));
+}
+
+#[test]
+fn a_pause_stands_above_a_retry_that_was_told_already() {
+    let mut machine = life(running());
+    let _ = step(&mut machine, io_error(), at(NOW));
+    let again = machine.wake_at_ms().unwrap();
+    assert_eq!(step(&mut machine, Event::TimePassed, at(again)), vec![Effect::LetRun]);
+    assert_eq!(step(&mut machine, Event::Requested(Request::Pause), at(again)), vec![Effect::StopVcpus]);
+    let _ = step(&mut machine, Event::VcpusResumed, at(again + 1));
+    let _ = step(&mut machine, Event::VcpusStopped { run_state: RunState::Paused }, at(again + 2));
+    let _ = step(&mut machine, io_error(), at(again + 3));
+    assert_eq!((machine.state.clone(), machine.wake_at_ms()), (stopped(PauseReason::PausedByUser), None));
+}
+
+#[test]
+fn states_of_migrations_and_words_of_a_later_qemu_are_not_a_pause() {
+    let mut machine = life(running());
+    assert_eq!(step(&mut machine, Event::VcpusStopped { run_state: RunState::Other }, at(NOW)), Vec::new());
+    assert_eq!(machine.state, running());
+    let mut machine = life(State::Launched);
+    let _ = step(&mut machine, Event::MonitorReady { run_state: RunState::Other, on_ready: OnReady::Leave }, at(NOW));
+    assert_eq!(machine.state, running());
+}
+
+#[test]
+fn an_end_that_nobody_saw_has_a_cause_of_its_own() {
+    let forced = EndHints { force_requested: true, ..EndHints::default() };
+    for (hints, expected) in [(EndHints::default(), ExitCause::MachineKilled), (forced, ExitCause::ForceStopped)] {
+        let mut machine = life(running());
+        machine.memory.hints = hints;
+        assert_eq!(step(&mut machine, Event::Lost, at(NOW)), vec![Effect::Finish]);
+        let State::Ended(ended) = machine.state else { panic!("{machine:?}") };
+        assert_eq!(ended.cause, expected);
+    }
+    let mut early = life(State::Preparing);
+    assert_eq!(step(&mut early, Event::Lost, at(NOW)), Vec::new());
+}
+
+#[test]
+fn a_qemu_that_does_not_answer_is_killed_at_once_when_forced() {
+    for (is_silent, is_killed) in [(true, true), (false, false)] {
+        let mut machine = life(running());
+        machine.memory.is_silent = is_silent;
+        let effects = step(&mut machine, Event::Requested(Request::Stop(StopMode::Force)), at(NOW));
+        assert_eq!(effects.contains(&Effect::Kill), is_killed, "{effects:?}");
+    }
+}
+
+/// Whether time alone brings the machine over every deadline it has.
+fn is_armed(machine: &Life) -> bool {
+    let deadline = match machine.state {
+        State::Stopping { force_at_ms, .. } => force_at_ms,
+        State::Ending { kill_at_ms } => kill_at_ms,
+        State::Preparing | State::Launched | State::Running { .. } | State::Ended(_) => return true,
+    };
+    machine.wake_at_ms().is_some_and(|at_ms| at_ms <= deadline)
+}
+
+fn events() -> impl Strategy<Value = Event> {
+    prop::sample::select(all_events())
+}
+
+proptest! {
+    /// Whatever happens and however clocks are set: a stop has an armed wake-up at or before its deadline, and one that
+    /// came is not due again at once.
+    #[test]
+    fn in_stopping_and_ending_a_wake_is_armed_at_or_before_the_deadline(
+        start in prop::sample::select(all_states()),
+        events in prop::collection::vec((events(), 0_i64..40_000, any::<i64>()), 0..60),
+    ) {
+        let mut machine = life(start);
+        let mut boot_ms = NOW;
+        for (event, later, wall_ms) in events {
+            boot_ms += later;
+            let time_passed = event == Event::TimePassed;
+            let _ = step(&mut machine, event, Now { boot_ms, wall_ms });
+            prop_assert!(is_armed(&machine), "{machine:?}");
+            if time_passed {
+                prop_assert!(machine.wake_at_ms().is_none_or(|at_ms| at_ms > boot_ms), "{machine:?} at {boot_ms}");
+            }
+        }
+    }
+
+    /// With nothing but its own wake-ups, some of them early, a graceful stop comes to `quit` at its deadline and to
+    /// SIGKILL ten seconds later.
+    #[test]
+    fn a_stop_ends_by_its_own_wakes(grace in 0_u64..4000, early in prop::collection::vec(0_i64..2000, 0..50)) {
+        let mut machine = life(running());
+        let _ = step(&mut machine, graceful(Some(grace)), at(NOW));
+        let force_at = NOW + i64::try_from(grace).unwrap() * 1000;
+        let mut now = NOW;
+        let mut early = early.into_iter();
+        let mut quit_at = matches!(machine.state, State::Ending { .. }).then_some(NOW);
+        loop {
+            let wake = machine.wake_at_ms().unwrap();
+            now = (wake - early.next().unwrap_or(0)).max(now);
+            let effects = step(&mut machine, Event::TimePassed, at(now));
+            if effects.contains(&Effect::Quit) {
+                quit_at = Some(now);
+            }
+            if effects.contains(&Effect::Kill) {
+                break;
+            }
+        }
+        prop_assert_eq!(quit_at, Some(force_at));
+        prop_assert_eq!(now, force_at + QUIT_PATIENCE_MS);
+    }
 }

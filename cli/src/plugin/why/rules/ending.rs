@@ -56,7 +56,7 @@ pub(crate) fn back_off(facts: &Facts) -> Option<Finding> {
         }
         None => Finding::wrong(Verdict::BackOff, format!("it failed to start {times}; {soon}")),
     };
-    let stop = format!("kubectl patch vm {} --type merge -p '{{\"spec\":{{\"runStrategy\":\"Halted\"}}}}'", facts.name);
+    let stop = format!("kubectl garboard stop {}", facts.name);
     Some(
         finding
             .shown_by(evidence)
@@ -93,8 +93,8 @@ pub(crate) fn failed(facts: &Facts) -> Option<Finding> {
 /// Its run is over, and ended well.
 pub(crate) fn over(facts: &Facts) -> Option<Finding> {
     let succeeded = facts.phase() == Some("Succeeded");
-    let has_run =
-        facts.vmi.is_none() && matches!(facts.strategy(), Some(RunStrategy::Once | RunStrategy::RerunOnFailure));
+    // Under Once an instance that is taken away is made again.
+    let has_run = facts.vmi.is_none() && facts.strategy() == Some(RunStrategy::RerunOnFailure);
     if !(succeeded || has_run && stayed_down(facts)) {
         return None;
     }
@@ -186,9 +186,10 @@ pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
 
 fn verdict(end: &End) -> Verdict {
     let has = |word: &str, words: &[&str]| end.word == word || words.iter().any(|each| end.sentence.contains(each));
-    let table: [(&str, &[&str], Verdict); 6] = [
+    let table: [(&str, &[&str], Verdict); 7] = [
         ("OutOfMemory", &["more memory than its limit", "ran out of memory"], Verdict::OutOfMemory),
         ("QemuKilled", &["killed QEMU with signal"], Verdict::QemuKilled),
+        ("MachineKilled", &["were killed at once"], Verdict::QemuKilled),
         ("QemuCrashed", &["QEMU crashed with signal"], Verdict::QemuCrashed),
         ("QemuFailed", &["QEMU gave up"], Verdict::QemuFailed),
         ("GuestPanic", &["kernel panicked"], Verdict::GuestPanic),
@@ -218,16 +219,17 @@ fn advice(facts: &Facts, end: &End) -> Vec<String> {
 /// How it is started again.
 pub(super) fn again(facts: &Facts) -> String {
     let name = &facts.name;
-    match (facts.strategy(), facts.vmi.is_some()) {
-        (None, _) => format!("kubectl delete vmi {name}, and create it again"),
-        (Some(RunStrategy::Always | RunStrategy::RerunOnFailure), _) => {
+    let start = format!("kubectl garboard start {name}");
+    match facts.strategy() {
+        None => format!("kubectl delete vmi {name}, and create it again"),
+        Some(RunStrategy::RerunOnFailure) if facts.phase() == Some("Succeeded") => start,
+        Some(RunStrategy::Always | RunStrategy::RerunOnFailure) => {
             format!("kubectl get vm {name} -w    # it is started again")
         }
-        (Some(_), true) => format!(
-            "kubectl delete vmi {name}; kubectl patch vm {name} --type merge -p '{{\"spec\":{{\"runStrategy\":\"Always\"}}}}'"
-        ),
-        (Some(_), false) => {
-            format!("kubectl patch vm {name} --type merge -p '{{\"spec\":{{\"runStrategy\":\"Always\"}}}}'")
+        Some(RunStrategy::Manual | RunStrategy::Halted) => start,
+        Some(RunStrategy::Once) => {
+            let patch = r#"{"spec":{"runStrategy":"Manual"}}"#;
+            format!("kubectl patch vm {name} --type merge -p '{patch}'; {start}")
         }
     }
 }

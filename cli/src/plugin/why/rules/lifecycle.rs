@@ -125,11 +125,12 @@ pub(crate) fn halted(facts: &Facts) -> Option<Finding> {
     let since = facts.of_vm("Ready").and_then(|ready| ready.since);
     let object = format!("vm/{}", facts.name);
     let written = if vm.spec.running.is_some() { "spec.running" } else { "spec.runStrategy" };
-    let start =
-        format!("kubectl patch vm {} --type merge -p '{{\"spec\":{{\"runStrategy\":\"Always\"}}}}'", facts.name);
+    let start = format!("kubectl garboard start {}", facts.name);
     let finding = match strategy {
         RunStrategy::Halted => Finding::well(Verdict::Halted, "it is not to run, and does not").then(start),
-        RunStrategy::Manual => Finding::well(Verdict::Halted, "it runs when somebody starts it").then(start),
+        RunStrategy::Manual => {
+            Finding::well(Verdict::Halted, "it runs when it is started, and nothing has started it").then(start)
+        }
         RunStrategy::Once | RunStrategy::RerunOnFailure | RunStrategy::Always => return None,
     };
     Some(finding.since(since).shown_by(seen(object, written, strategy.word(), None)))

@@ -29,7 +29,8 @@ pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
     Some(
         finding
             .then(format!("kubectl garboard qmp {name} query-block"))
-            .then(format!("mend the storage, then: kubectl garboard qmp {name} --allow-write cont")),
+            .then("bring the storage back: the guest is resumed by itself within minutes")
+            .then(format!("kubectl garboard unpause {name}    # at once")),
     )
 }
 
@@ -41,7 +42,7 @@ pub(crate) fn paused(facts: &Facts) -> Option<Finding> {
     let finding = Finding::well(Verdict::Paused, "somebody has paused it; its memory is kept").since(paused.since);
     let name = &facts.name;
     let who = format!("kubectl garboard logs {name}    # who did it");
-    Some(finding.shown_by(evidence).then(format!("kubectl garboard qmp {name} --allow-write cont")).then(who))
+    Some(finding.shown_by(evidence).then(format!("kubectl garboard unpause {name}")).then(who))
 }
 
 /// It runs as it was before it was changed.
@@ -56,7 +57,7 @@ pub(crate) fn restart_required(facts: &Facts) -> Option<Finding> {
     let cause =
         format!("its guest runs with what it was started with; what was changed since waits for a restart{detail}");
     let finding = Finding::well(Verdict::RestartRequired, cause).since(facts.phase_since()).shown_by(evidence);
-    Some(finding.then(format!("kubectl delete vmi {}    # restarts it under runStrategy Always", facts.name)))
+    Some(finding.then(format!("kubectl garboard restart {}", facts.name)))
 }
 
 /// Its guest runs, and its pod does not count as ready.

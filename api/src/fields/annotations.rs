@@ -1,0 +1,78 @@
+//! Annotations of instances and templates that KubeVirt 1.9 reads, and what becomes of each.
+
+use super::{Fate, REMOVE, When, warned};
+
+/// An annotation that tunes a guest.
+#[derive(Clone, Copy, Debug)]
+pub struct Annotation {
+    /// Its key.
+    pub key: &'static str,
+    /// What becomes of it, in every setting.
+    pub fate: Fate,
+}
+
+const fn read(key: &'static str, file: &'static str) -> Annotation {
+    Annotation { key, fate: Fate::Read(file) }
+}
+
+const fn told(key: &'static str, when: When, what: &'static str, instead: &'static str) -> Annotation {
+    Annotation { key, fate: warned(when, what, instead) }
+}
+
+/// Every annotation.
+pub const ANNOTATIONS: &[Annotation] = &[
+    read("kubevirt.io/placePCIDevicesOnRootComplex", "launcher/plan/src/draft.rs"),
+    read("kubevirt.io/disablePCIHole64", "launcher/plan/src/assemble.rs"),
+    read("kubevirt.io/vga-display-efi-x86", "launcher/plan/src/screen.rs"),
+    read("kubevirt.io/free-page-reporting-disabled", "launcher/plan/src/devices.rs"),
+    Annotation {
+        key: "kubevirt.io/ignitiondata",
+        fate: Fate::Refused { when: When::Filled, why: super::NOT_YET, instead: "hand the data over by cloud-init" },
+    },
+    told(
+        "hooks.kubevirt.io/hookSidecars",
+        When::Filled,
+        "hook sidecars change a libvirt domain, and there is none: they are not started",
+        "remove the annotation, and write what the hooks changed into the specification",
+    ),
+    told(
+        "kubevirt.io/libvirt-log-filters",
+        When::Filled,
+        "there is no libvirt whose log could be filtered",
+        "remove it; `kubectl logs -c launcher` has every QMP command and event",
+    ),
+    told("kubevirt.io/memfd", When::Is("false"), "memory of huge pages comes from a memfd, whatever this says", REMOVE),
+    told(
+        "kubevirt.io/pci-topology-version",
+        When::OtherThan("v3"),
+        "PCI devices are placed as KubeVirt's version 3 places them: a guest that has run with an older one finds them \
+         at other places",
+        "write `v3`, and look whether the guest names devices by their PCI addresses",
+    ),
+    told(
+        "kubevirt.io/pci-interface-slot-count",
+        When::Filled,
+        "how many places network cards have is decided by Garboard",
+        REMOVE,
+    ),
+    told(
+        "kubevirt.io/keep-launcher-alive-after-failure",
+        When::Is("true"),
+        "the launcher of a guest that failed is not kept; its log and its last words are",
+        "remove it; `kubectl garboard why` says how the guest ended",
+    ),
+    told(
+        "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity",
+        When::Filled,
+        "no CPU is set aside for the emulator",
+        REMOVE,
+    ),
+];
+
+/// Annotations of a VirtualMachine itself.
+pub const OF_MACHINES: &[Annotation] = &[told(
+    "kubevirt.io/immediate-data-volume-creation",
+    When::Is("false"),
+    "DataVolumes of a machine are made at once, although it does not run yet",
+    "make the machine when its volumes are wanted",
+)];

@@ -1,0 +1,85 @@
+//! The feature gates that KubeVirt 1.9 knows (`pkg/virt-config/featuregate/`), and what is behind each here.
+//!
+//! KubeVirt takes every name, so every name is taken; a gate that is switched on with nothing behind it is warned of.
+
+/// What is behind a gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// It switches something here.
+    Switch,
+    /// What it switches on is always on here.
+    Always,
+    /// Nothing, and why, as a sentence without a full stop.
+    Nothing(&'static str),
+}
+
+const NO_FIELD: &str = "nothing is behind this gate: the fields it permits are refused by this version of Garboard";
+const NO_KIND: &str = "nothing is behind this gate: its kinds and subresources are not in this version of Garboard";
+const NOT_MOVED: &str = "nothing is behind this gate: guests are not moved and nothing is plugged in while they run";
+const NOT_HERE: &str = "nothing is behind this gate: what it changes in KubeVirt is not in this version of Garboard";
+const NO_LIBVIRT: &str = "nothing is behind this gate: it hooks into libvirt, and Garboard runs QEMU without it";
+const NO_PASST: &str = "the binding it permits works on a bare host only: the image of launcher pods has no passt";
+
+/// Names, separated by blanks, and what is behind them.
+const GATES: &[(&str, Behind)] = &[
+    ("DeclarativeHotplugVolumes HostDisk ImageVolume RebootPolicy ReservedOverheadMemlock", Behind::Switch),
+    ("NonRoot PSA PanicDevices VMPersistentState VideoConfig VmiMemoryOverheadReport", Behind::Always),
+    ("PasstBinding PasstIPStackMigration Passt", Behind::Nothing(NO_PASST)),
+    (
+        "CPUManager ContainerPathVolumes DownwardMetrics EnableVirtioFsConfigVolumes EnableVirtioFsStorageVolumes \
+         ExperimentalIgnitionSupport ExperimentalVirtiofsSupport GPU GPUsWithDRA HostDevices HostDevicesWithDRA Macvtap \
+         NUMA NetworkBindingPlugins NetworkDevicesWithDRA PersistentReservation PortRangesSpec SecureExecution \
+         UtilityVolumes VSOCK WorkloadEncryptionSEV WorkloadEncryptionTDX",
+        Behind::Nothing(NO_FIELD),
+    ),
+    (
+        "CommonInstancetypesDeploymentGate IncrementalBackup InstancetypeReferencePolicy OCIExport ObjectGraph Plugins \
+         Snapshot Template VMExport",
+        Behind::Nothing(NO_KIND),
+    ),
+    (
+        "DecentralizedLiveMigration HotplugNICs HotplugVolumes LiveMigration LiveUpdateNADRef MigrationDowntimeTuning \
+         MigrationPriorityQueue MigrationStallDetection SRIOVLiveMigration VGPULiveMigration VMLiveUpdateFeatures \
+         VolumeMigration VolumesUpdateStrategy",
+        Behind::Nothing(NOT_MOVED),
+    ),
+    ("LibvirtHooksServerAndClient Sidecar", Behind::Nothing(NO_LIBVIRT)),
+    (
+        "AlignCPUs AutoResourceLimitsGate BochsDisplayForEFIGuests CPUNodeDiscovery ClusterProfiler \
+         ConfigurableHypervisor CrossArchitectureVirtualization DataVolumes DisableCustomSELinuxPolicy \
+         DisableMDEVConfiguration DockerSELinuxMCSWorkaround DynamicPodInterfaceNaming ExpandDisks \
+         ExternalNetResourceInjection FirmwareAutoSelection GraceIOVirtualization HypervStrictCheck IOMMUFD \
+         KubevirtSeccompProfile MultiArchitecture NodeRestriction OptOutRoleAggregation PCINUMAAwareTopology \
+         PodSecondaryInterfaceNamingUpgrade Root SRIOV VMStatsCollector",
+        Behind::Nothing(NOT_HERE),
+    ),
+];
+
+/// What is behind a gate of this name, if KubeVirt knows one.
+#[must_use]
+pub fn gate(name: &str) -> Option<Behind> {
+    gates().find(|(known, _)| *known == name).map(|(_, behind)| behind)
+}
+
+/// Every gate, with what is behind it.
+pub fn gates() -> impl Iterator<Item = (&'static str, Behind)> {
+    GATES.iter().flat_map(|(names, behind)| names.split_whitespace().map(|name| (name, *behind)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::Gate;
+
+    #[test]
+    fn no_gate_is_there_twice_and_every_switch_has_a_code() {
+        let mut names: Vec<&str> = gates().map(|(name, _)| name).collect();
+        names.sort_unstable();
+        let count = names.len();
+        names.dedup();
+        assert_eq!(names.len(), count);
+        for (name, behind) in gates() {
+            assert!(behind != Behind::Switch || Gate::named(name).is_some(), "{name} switches nothing");
+        }
+    }
+}

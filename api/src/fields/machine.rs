@@ -1,0 +1,30 @@
+//! A machine beside its template.
+
+use super::{Fate, Line, When, both, not_yet, read, warned};
+
+/// Fields of `spec` of a VirtualMachine.
+pub(super) const MACHINE: &[Line] = &[
+    Line {
+        under: "",
+        fields: "dataVolumeTemplates[]",
+        cluster: Fate::Handed("controller/src/vm/decide.rs"),
+        bare_host: warned(
+            When::Written,
+            "without a cluster nothing fills a data volume",
+            "give a PersistentVolumeClaim of the same name in its place",
+        ),
+    },
+    not_yet("", "instancetype preference", When::Filled, "write what it says into the template"),
+    not_yet("", "runStrategy", When::Is("WaitAsReceiver"), "write `Always`"),
+    read("", "running", "api/src/run_strategy.rs"),
+    both("", "template.metadata template.spec", Fate::Handed("api/src/defaults/instance.rs")),
+    both(
+        "",
+        "updateVolumesStrategy",
+        warned(
+            When::Is("Migration"),
+            "no volume is copied while the guest runs: another volume counts from the next start on",
+            "write `Replacement`",
+        ),
+    ),
+];

@@ -1,0 +1,65 @@
+//! What is written into a status, and what never is. A status asks for nothing, so nothing in it is refused or warned of;
+//! `docs/compatibility.md` says what a client finds there.
+
+use super::{Fate, Line, both, read};
+
+const REPORT: &str = "cluster/src/report/mod.rs";
+const POD: &str = "controller/src/vmi/status.rs";
+const VM: &str = "controller/src/vm/status.rs";
+const DECIDE: &str = "controller/src/vm/decide.rs";
+const KUBEVIRT: &str = "controller/src/kubevirt/decide.rs";
+
+const fn never(under: &'static str, fields: &'static str) -> Line {
+    both(under, fields, Fate::NeverWritten)
+}
+
+/// `status` of a VirtualMachineInstance.
+pub(super) const INSTANCE: &[Line] = &[
+    read("", "activePods nodeName qosClass", POD),
+    read("", "conditions[].message conditions[].reason conditions[].status conditions[].type", REPORT),
+    read("", "conditions[].lastTransitionTime", REPORT),
+    never("conditions[]", "lastProbeTime"),
+    read("currentCPUTopology", "cores sockets threads", REPORT),
+    read("guestOSInfo", "id kernelRelease kernelVersion machine name prettyName version versionId", REPORT),
+    read("interfaces[]", "infoSource interfaceName ipAddress ipAddresses linkState mac name podInterfaceName", REPORT),
+    read("", "machine.type memory.guestAtBoot memory.guestCurrent memory.guestRequested memory.memoryOverhead", REPORT),
+    read("", "phase reason runtimeUser", REPORT),
+    read("phaseTransitionTimestamps[]", "phase phaseTransitionTimestamp", REPORT),
+    read("volumeStatus[]", "name target", REPORT),
+    both("volumeStatus[]", "persistentVolumeClaimInfo", Fate::Handed(REPORT)),
+    never("volumeStatus[]", "containerDiskVolume hotplugVolume memoryDumpVolume message phase reason size"),
+    never("interfaces[]", "queueCount"),
+    never(
+        "",
+        "VSOCKCID changedBlockTracking evacuationNodeName fsFreezeStatus kernelBootStatus launcherContainerImageVersion \
+         migratedVolumes migrationMethod migrationState migrationTransport selinuxContext topologyHints \
+         virtualMachineRevisionName",
+    ),
+];
+
+/// `status` of a VirtualMachine.
+pub(super) const MACHINE: &[Line] = &[
+    read("conditions[]", "lastTransitionTime message reason status type", VM),
+    never("conditions[]", "lastProbeTime"),
+    read("", "created desiredGeneration observedGeneration printableStatus ready", VM),
+    read("", "runStrategy", DECIDE),
+    both("", "startFailure stateChangeRequests", Fate::Handed(DECIDE)),
+    never(
+        "",
+        "changedBlockTracking instancetypeRef memoryDumpRequest preferenceRef restoreInProgress snapshotInProgress \
+         volumeRequests volumeSnapshotStatuses volumeUpdateState",
+    ),
+];
+
+/// `status` of a KubeVirt object.
+pub(super) const SETTINGS: &[Line] = &[
+    read("conditions[]", "lastTransitionTime message reason status type", KUBEVIRT),
+    read("", "defaultArchitecture observedGeneration observedKubeVirtVersion operatorVersion phase", KUBEVIRT),
+    never("conditions[]", "lastProbeTime"),
+    never(
+        "",
+        "generations observedDeploymentConfig observedDeploymentID observedKubeVirtRegistry \
+         outdatedVirtualMachineInstanceWorkloads synchronizationAddresses targetDeploymentConfig targetDeploymentID \
+         targetKubeVirtRegistry targetKubeVirtVersion",
+    ),
+];

@@ -1,0 +1,129 @@
+//! `docs/compatibility.md` says of fields, gates and annotations what the table says. The parts between its marks are
+//! generated: `GARBOARD_GOLDEN=update cargo test -p garboard-api --test compatibility` writes them anew.
+
+#![allow(clippy::unwrap_used, reason = "the whole file is a test")]
+
+use std::fmt::Write;
+
+use garboard_api::fields::{
+    ANNOTATIONS, Behind, Fate, INSTANCE, Line, MACHINE, OF_MACHINES, SETTINGS, Setting, TABLES, Table, When, gates,
+};
+
+const FILE: &str = "../docs/compatibility.md";
+
+#[test]
+fn the_document_says_what_the_table_says() {
+    let committed = std::fs::read_to_string(FILE).unwrap();
+    let parts = [
+        ("instance", fields(&INSTANCE)),
+        ("machine", fields(&MACHINE)),
+        ("settings", fields(&SETTINGS)),
+        ("status", statuses()),
+        ("annotations", annotations()),
+        ("gates", all_gates()),
+    ];
+    let text = parts.iter().fold(committed.clone(), |text, (name, part)| with_part(&text, name, part));
+    if std::env::var("GARBOARD_GOLDEN").as_deref() == Ok("update") {
+        std::fs::write(FILE, &text).unwrap();
+    } else {
+        assert!(committed == text, "{FILE} is not what the table says: write it anew (see the head of this test)");
+    }
+}
+
+/// The document with a part replaced, which must be there.
+fn with_part(text: &str, name: &str, part: &str) -> String {
+    let (begin, end) = (format!("<!-- generated: {name} -->\n"), "<!-- end -->");
+    let (before, rest) = text.split_once(&begin).unwrap_or_else(|| panic!("{FILE} has no mark for {name}"));
+    let (_, after) = rest.split_once(end).unwrap();
+    format!("{before}{begin}{part}{end}{after}")
+}
+
+/// What of a part works, is refused or warned of.
+fn fields(table: &Table) -> String {
+    let mut text = "| field | in a cluster | on a bare host |\n| --- | --- | --- |\n".to_owned();
+    let told = |line: &Line| [Setting::Cluster, Setting::BareHost].map(|setting| sentence(line.fate(setting)));
+    for line in table.all() {
+        let [cluster, bare_host] = told(line);
+        if cluster != bare_host || cluster != "works" {
+            for path in line.paths() {
+                let bare_host = match table.kind {
+                    // A bare host has no settings of a cluster.
+                    "KubeVirt" => "–",
+                    _ if cluster == bare_host => "as in a cluster",
+                    _ => &bare_host,
+                };
+                writeln!(text, "| `{}.{path}` | {cluster} | {bare_host} |", table.part).unwrap();
+            }
+        }
+    }
+    text.push_str("\nWorks in every setting:\n\n");
+    for line in table.all().filter(|line| told(line).iter().all(|word| word == "works")) {
+        let names: Vec<String> = line.fields.split_whitespace().map(|field| format!("`{field}`")).collect();
+        let under =
+            if line.under.is_empty() { table.part.to_owned() } else { format!("{}.{}", table.part, line.under) };
+        writeln!(text, "- `{under}`: {}", names.join(", ")).unwrap();
+    }
+    text
+}
+
+fn sentence(fate: Fate) -> String {
+    match fate {
+        Fate::Read(_) | Fate::Handed(_) => "works".to_owned(),
+        Fate::Name => "a name, of which nothing follows".to_owned(),
+        Fate::NeverWritten => "never written".to_owned(),
+        Fate::Refused { when, why, instead } => {
+            let why = if why.ends_with("does not realise it yet") { "not realised yet" } else { why };
+            format!("**refused**{}: {why}; {instead}", condition(when))
+        }
+        Fate::Warned { when, what, instead } => format!("**warned of**{}: {what}; {instead}", condition(when)),
+    }
+}
+
+fn condition(when: When) -> String {
+    match when {
+        When::Written | When::Filled => String::new(),
+        When::True => " when `true`".to_owned(),
+        When::False => " when `false`".to_owned(),
+        When::Enabled => " unless `enabled: false`".to_owned(),
+        When::Is(word) => format!(" when `{word}`"),
+        When::OtherThan(word) => format!(" unless `{word}`"),
+        When::OtherKeys(known) => format!(" with other keys than `{}`", known.join("`, `")),
+    }
+}
+
+fn statuses() -> String {
+    let mut text = "| kind | written | never written |\n| --- | --- | --- |\n".to_owned();
+    for table in TABLES.iter().filter(|table| table.part == "status") {
+        let list = |is_wanted: fn(Fate) -> bool| -> String {
+            let lines = table.all().filter(|line| is_wanted(line.fate(Setting::Cluster)));
+            let paths: Vec<String> = lines.flat_map(Line::paths).map(|path| format!("`{path}`")).collect();
+            paths.join(", ")
+        };
+        let (written, never) = (list(|fate| fate != Fate::NeverWritten), list(|fate| fate == Fate::NeverWritten));
+        writeln!(text, "| {} | {written} | {never} |", table.kind).unwrap();
+    }
+    text
+}
+
+fn annotations() -> String {
+    let mut text = "| annotation | on | |\n| --- | --- | --- |\n".to_owned();
+    for (list, kind) in [(ANNOTATIONS, "instance, template"), (OF_MACHINES, "machine")] {
+        for annotation in list {
+            writeln!(text, "| `{}` | {kind} | {} |", annotation.key, sentence(annotation.fate)).unwrap();
+        }
+    }
+    text
+}
+
+fn all_gates() -> String {
+    let mut all: Vec<(&str, &str)> = gates()
+        .map(|(name, behind)| match behind {
+            Behind::Switch => (name, "followed"),
+            Behind::Always => (name, "always on"),
+            Behind::Nothing(why) => (name, why),
+        })
+        .collect();
+    all.sort_unstable();
+    let rows = all.into_iter().map(|(name, told)| format!("| `{name}` | {told} |\n"));
+    format!("| gate | |\n| --- | --- |\n{}", rows.collect::<String>())
+}

@@ -1,0 +1,157 @@
+//! The table of fields against the published schema and the sources: every leaf has one line, and what is called read is read.
+
+#![allow(clippy::unwrap_used, reason = "the whole file is a test")]
+
+mod corpus;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use garboard_api::fields::{ANNOTATIONS, Fate, OF_MACHINES, Setting, TABLES, Table, lines_at};
+
+/// Words that so many types have that finding one in a file says nothing: the object they are in must be found as well.
+const COMMON: &[&str] = &["action", "bus", "enabled", "model", "name", "path", "present", "readonly", "type"];
+
+/// Leaves whose object the code has under another name, with that name: a value is passed along, not its whole object.
+const RENAMED: &[(&str, &str)] = &[
+    ("domain.devices.disks[].name", "disk"),
+    ("domain.devices.disks[].cdrom.bus", "cdrom"),
+    ("domain.devices.inputs[].bus", "input"),
+    ("domain.devices.inputs[].name", "input"),
+    ("domain.devices.inputs[].type", "input"),
+    ("domain.devices.interfaces[].model", "interface"),
+    ("domain.devices.interfaces[].name", "interface"),
+    ("domain.devices.interfaces[].ports[].name", "port"),
+    ("volumes[].name", "volume"),
+];
+
+fn leaves(table: &Table) -> BTreeSet<String> {
+    let kind = format!("v1.{}\t", table.kind);
+    let all: Vec<String> = corpus::text("fields.tsv")
+        .lines()
+        .filter_map(|line| line.strip_prefix(&kind)?.split('\t').next().map(str::to_owned))
+        .filter_map(|path| path.strip_prefix(table.part)?.strip_prefix('.').map(str::to_owned))
+        .collect();
+    let is_leaf = |path: &String| !all.iter().any(|other| other.starts_with(&format!("{path}.")));
+    all.iter().filter(|path| is_leaf(path)).cloned().collect()
+}
+
+/// The identifiers of a file, without its tests, as one writes them in a manifest but for case.
+fn identifiers(file: &str) -> BTreeSet<String> {
+    let path = PathBuf::from("..").join(file);
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
+    let code: Vec<&str> =
+        text.split("#[cfg(test)]\nmod tests {").next().unwrap().lines().filter(|line| !is_comment(line)).collect();
+    let words = code.join("\n");
+    words
+        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .map(|word| word.replace('_', "").to_lowercase())
+        .collect()
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+#[test]
+fn every_leaf_of_the_published_schema_has_one_line() {
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for table in TABLES {
+        for leaf in leaves(&table) {
+            seen += 1;
+            let lines = lines_at(&table, &leaf);
+            if lines.len() != 1 {
+                let paths: Vec<String> = lines.into_iter().map(|(path, _)| path).collect();
+                wrong.push(format!("{} {}.{leaf}: lines {paths:?}", table.kind, table.part));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(seen > 790, "only {seen} leaves");
+}
+
+#[test]
+fn every_line_is_about_a_field_that_exists() {
+    let mut wrong = Vec::new();
+    for table in TABLES {
+        let leaves: Vec<String> = leaves(&table).into_iter().map(|leaf| leaf.replace("[]", "")).collect();
+        for path in table.all().flat_map(|line| line.paths()) {
+            let plain = path.replace("[]", "");
+            let below = format!("{plain}.");
+            if !leaves.iter().any(|leaf| *leaf == plain || leaf.starts_with(&below)) {
+                wrong.push(format!("{} {}.{path}", table.kind, table.part));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_is_called_read_is_read_by_that_file() {
+    let mut wrong = Vec::new();
+    let mut known: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
+    for table in TABLES {
+        for line in table.all() {
+            for setting in [Setting::Cluster, Setting::BareHost] {
+                let (Fate::Read(file) | Fate::Handed(file)) = line.fate(setting) else { continue };
+                let words = known.entry(file).or_insert_with(|| identifiers(file));
+                for path in line.paths() {
+                    wrong.extend(missing(&path, words).map(|word| format!("{path}: {file} has no `{word}`")));
+                }
+            }
+        }
+    }
+    wrong.sort();
+    wrong.dedup();
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// The name that a file that reads this field would have, and has not.
+fn missing(path: &str, words: &BTreeSet<String>) -> Option<String> {
+    let plain = path.replace("[]", "");
+    let mut steps = plain.rsplit('.');
+    let name = steps.next().unwrap();
+    let holder = RENAMED.iter().find(|(renamed, _)| *renamed == path).map(|(_, holder)| *holder).or(steps.next());
+    let holder = holder.filter(|_| COMMON.contains(&name));
+    [Some(name), holder].into_iter().flatten().find(|word| !words.contains(&word.to_lowercase())).map(str::to_owned)
+}
+
+#[test]
+fn only_a_name_is_taken_without_a_use() {
+    for line in TABLES.iter().flat_map(Table::all) {
+        let is_name = [Setting::Cluster, Setting::BareHost].iter().any(|setting| line.fate(*setting) == Fate::Name);
+        assert!(!is_name || line.paths().all(|path| path.ends_with(".name")), "{line:?}");
+    }
+}
+
+#[test]
+fn what_a_line_covers_whole_is_refused_warned_of_handed_on_or_never_written() {
+    let mut wrong = Vec::new();
+    for table in TABLES {
+        let leaves = leaves(&table);
+        for line in table.all() {
+            for path in line.paths() {
+                let below = format!("{}.", path.replace("[]", ""));
+                let covers_more = leaves.iter().any(|leaf| leaf.replace("[]", "").starts_with(&below));
+                let is_read = [Setting::Cluster, Setting::BareHost]
+                    .into_iter()
+                    .any(|setting| matches!(line.fate(setting), Fate::Read(_)));
+                if covers_more && is_read {
+                    wrong.push(format!("{path} has fields of its own: list them"));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+#[test]
+fn annotations_that_are_called_read_are_read() {
+    for annotation in ANNOTATIONS.iter().chain(OF_MACHINES) {
+        let Fate::Read(file) = annotation.fate else { continue };
+        let path = PathBuf::from("..").join(file);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(annotation.key), "{}: {file} does not name it", annotation.key);
+    }
+}

@@ -1,0 +1,25 @@
+//! The option `--accel`.
+
+use clap::ValueEnum;
+use garboard_plan::AcceleratorChoice;
+
+/// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AccelChoice {
+    /// KVM where it really works, else TCG, with a line that says so.
+    Auto,
+    /// KVM or nothing.
+    Kvm,
+    /// TCG.
+    Tcg,
+}
+
+impl From<AccelChoice> for AcceleratorChoice {
+    fn from(choice: AccelChoice) -> Self {
+        match choice {
+            AccelChoice::Auto => Self::Auto,
+            AccelChoice::Kvm => Self::Kvm,
+            AccelChoice::Tcg => Self::Tcg,
+        }
+    }
+}

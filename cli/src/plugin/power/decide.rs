@@ -1,0 +1,294 @@
+//! What a wish comes to. Pure. KubeVirt's table (its start, stop and restart subresources): what runs by its strategy is
+//! started and stopped by the strategy, what does not by a request in its status.
+
+use garboard_api::run_strategy::RunStrategy;
+use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
+use serde_json::{Value, json};
+
+/// What a person wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish {
+    /// That it runs.
+    Start,
+    /// That it does not run.
+    Stop,
+    /// That it runs anew.
+    Restart,
+}
+
+impl Wish {
+    /// For `is to …`.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::Stop => "stop",
+            Self::Restart => "restart",
+        }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Decision {
+    /// Nothing: it is so.
+    Already(&'static str),
+    /// Nothing: it comes by itself.
+    Wait,
+    /// This is to be written.
+    Change(Change),
+    /// It is not possible: a sentence with what to do instead.
+    Refused(String),
+}
+
+/// What is written.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Change {
+    /// A part of `spec`.
+    Spec(Value),
+    /// `status.stateChangeRequests`, all of it.
+    Requests(Vec<Value>),
+}
+
+/// Decides.
+pub(super) fn decide(wish: Wish, vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> Decision {
+    let Some(strategy) = RunStrategy::of(vm) else {
+        let written = vm.spec.run_strategy.clone().unwrap_or_else(|| "none".to_owned());
+        return Decision::Refused(format!("its runStrategy is {written}, which is not followed here"));
+    };
+    let alive = vmi.filter(|vmi| vmi.metadata.deletion_timestamp.is_none() && !Phase::of(vmi).is_final());
+    let world = World { vm, vmi, alive };
+    match wish {
+        Wish::Start => start(&world, strategy),
+        Wish::Stop => stop(&world, strategy),
+        Wish::Restart => restart(&world, strategy),
+    }
+}
+
+struct World<'a> {
+    vm: &'a VirtualMachine,
+    vmi: Option<&'a VirtualMachineInstance>,
+    /// The instance, if it is to go on.
+    alive: Option<&'a VirtualMachineInstance>,
+}
+
+impl World<'_> {
+    fn asks(&self, action: &str) -> bool {
+        let requests = self.vm.status.iter().flat_map(|status| &status.state_change_requests);
+        requests.into_iter().any(|request| request.action == action)
+    }
+}
+
+fn start(world: &World<'_>, strategy: RunStrategy) -> Decision {
+    if strategy == RunStrategy::Halted {
+        return Decision::Change(Change::Spec(run_strategy(world.vm, RunStrategy::Always)));
+    }
+    if let Some(vmi) = world.alive {
+        return match (world.asks("Stop"), world.asks("Start"), Phase::of(vmi)) {
+            (true, false, _) => Decision::Refused("it is being stopped; start it once it is".to_owned()),
+            (false, _, Phase::Running) => Decision::Already("runs"),
+            _ => Decision::Wait,
+        };
+    }
+    match strategy {
+        RunStrategy::Manual | RunStrategy::RerunOnFailure => request_start(world),
+        RunStrategy::Once if is_over(world) => Decision::Refused(format!("its run is over, {ONCE}")),
+        RunStrategy::Once | RunStrategy::Always | RunStrategy::Halted => Decision::Wait,
+    }
+}
+
+/// What is over has to go first.
+fn request_start(world: &World<'_>) -> Decision {
+    if world.asks("Start") {
+        return Decision::Wait;
+    }
+    let over = world.vmi.filter(|vmi| vmi.metadata.deletion_timestamp.is_none());
+    let mut requests: Vec<Value> = over.map(stop_of).into_iter().collect();
+    requests.push(json!({ "action": "Start" }));
+    Decision::Change(Change::Requests(requests))
+}
+
+fn stop(world: &World<'_>, strategy: RunStrategy) -> Decision {
+    let halt = Decision::Change(Change::Spec(run_strategy(world.vm, RunStrategy::Halted)));
+    match strategy {
+        RunStrategy::Always => halt,
+        RunStrategy::Once if !is_over(world) => halt,
+        RunStrategy::Manual | RunStrategy::RerunOnFailure => request_stop(world, strategy),
+        RunStrategy::Once | RunStrategy::Halted => is_down(world),
+    }
+}
+
+fn request_stop(world: &World<'_>, strategy: RunStrategy) -> Decision {
+    let stays = world.vmi.filter(|vmi| vmi.metadata.deletion_timestamp.is_none());
+    // A run that failed is followed by another one, unless its end is asked for.
+    let is_due = |vmi: &&VirtualMachineInstance| {
+        !Phase::of(vmi).is_final() || (strategy == RunStrategy::RerunOnFailure && Phase::of(vmi) == Phase::Failed)
+    };
+    match (stays.filter(is_due), world.asks("Stop"), world.asks("Start")) {
+        (Some(_), true, false) => Decision::Wait,
+        (Some(vmi), ..) => Decision::Change(Change::Requests(vec![stop_of(vmi)])),
+        (None, _, true) => Decision::Change(Change::Requests(Vec::new())),
+        (None, _, false) => is_down(world),
+    }
+}
+
+/// There is nothing to stop, or it is on its way out.
+fn is_down(world: &World<'_>) -> Decision {
+    match world.vmi {
+        Some(vmi) if world.alive.is_some() || vmi.metadata.deletion_timestamp.is_some() => Decision::Wait,
+        Some(_) | None => Decision::Already("does not run"),
+    }
+}
+
+fn restart(world: &World<'_>, strategy: RunStrategy) -> Decision {
+    match (strategy, world.alive) {
+        (RunStrategy::Once, _) => Decision::Refused(format!("its runStrategy is Once, {ONCE}")),
+        (RunStrategy::Halted, _) | (_, None) if !comes_again(world, strategy) => {
+            let name = world.vm.metadata.name.clone().unwrap_or_default();
+            Decision::Refused(format!("it does not run; `kubectl garboard start {name}` starts it"))
+        }
+        (_, None) => Decision::Wait,
+        (_, Some(_)) if world.asks("Stop") => Decision::Wait,
+        (_, Some(vmi)) => Decision::Change(Change::Requests(vec![stop_of(vmi), json!({ "action": "Start" })])),
+    }
+}
+
+/// Whether a run follows that nobody has to ask for.
+fn comes_again(world: &World<'_>, strategy: RunStrategy) -> bool {
+    strategy == RunStrategy::Always || (strategy != RunStrategy::Halted && world.asks("Start"))
+}
+
+/// What to do about a machine that has one run.
+const ONCE: &str = "and runs once; write runStrategy Manual into it to start it at will";
+
+/// Whether its run has ended and its instance stays. Under `Once` one that is taken away is made again.
+fn is_over(world: &World<'_>) -> bool {
+    world.vmi.is_some_and(|vmi| vmi.metadata.deletion_timestamp.is_none() && Phase::of(vmi).is_final())
+}
+
+fn stop_of(vmi: &VirtualMachineInstance) -> Value {
+    json!({ "action": "Stop", "uid": vmi.metadata.uid })
+}
+
+/// In the way in which the machine says it: a VM has exactly one of the two.
+fn run_strategy(vm: &VirtualMachine, strategy: RunStrategy) -> Value {
+    match vm.spec.running {
+        Some(_) => json!({ "running": strategy != RunStrategy::Halted }),
+        None => json!({ "runStrategy": strategy.word() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn vm(strategy: &str, requests: &[&str]) -> VirtualMachine {
+        let requests: Vec<Value> = requests.iter().map(|action| json!({ "action": action })).collect();
+        let spec = match strategy {
+            "true" | "false" => json!({ "running": strategy == "true" }),
+            word => json!({ "runStrategy": word }),
+        };
+        let status = json!({ "stateChangeRequests": requests, "runStrategy": strategy });
+        serde_json::from_value(json!({ "metadata": { "name": "a" }, "spec": spec, "status": status })).unwrap()
+    }
+
+    /// `Running`, `Failed`, …; `-Running` is being deleted; nothing for none.
+    fn vmi(phase: &str) -> Option<VirtualMachineInstance> {
+        let (at, phase) = match phase.strip_prefix('-') {
+            Some(phase) => (Some("2026-01-01T00:00:00Z"), phase),
+            None => (None, phase),
+        };
+        let value = json!({"metadata": {"uid": "u", "deletionTimestamp": at}, "status": { "phase": phase }});
+        (!phase.is_empty()).then(|| serde_json::from_value(value).unwrap())
+    }
+
+    /// What it comes to, in a word or as what is written.
+    fn outcome(wish: Wish, strategy: &str, phase: &str, requests: &[&str]) -> String {
+        match decide(wish, &vm(strategy, requests), vmi(phase).as_ref()) {
+            Decision::Already(word) => word.to_owned(),
+            Decision::Wait => "wait".to_owned(),
+            Decision::Refused(_) => "refused".to_owned(),
+            Decision::Change(Change::Spec(spec)) => spec.to_string(),
+            Decision::Change(Change::Requests(requests)) => {
+                requests.iter().map(|one| one["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join("+")
+            }
+        }
+    }
+
+    const NONE: &[&str] = &[];
+    const START: &[&str] = &["Start"];
+    const STOP: &[&str] = &["Stop"];
+
+    #[test]
+    fn a_start_is_a_strategy_or_a_request() {
+        let table = [
+            ("Halted", "", NONE, r#"{"runStrategy":"Always"}"#),
+            ("false", "", NONE, r#"{"running":true}"#),
+            ("Always", "", NONE, "wait"),
+            ("Always", "Running", NONE, "runs"),
+            ("Manual", "", NONE, "Start"),
+            ("Manual", "", START, "wait"),
+            ("Manual", "Scheduling", NONE, "wait"),
+            ("Manual", "Running", NONE, "runs"),
+            ("Manual", "Running", STOP, "refused"),
+            ("Manual", "Succeeded", NONE, "Stop+Start"),
+            ("Manual", "-Running", NONE, "Start"),
+            ("RerunOnFailure", "", NONE, "Start"),
+            ("RerunOnFailure", "Succeeded", NONE, "Stop+Start"),
+            ("Once", "Succeeded", NONE, "refused"),
+            ("Once", "", NONE, "wait"),
+            ("Once", "-Running", NONE, "wait"),
+            ("WaitAsReceiver", "", NONE, "refused"),
+        ];
+        for (strategy, phase, requests, expected) in table {
+            assert_eq!(outcome(Wish::Start, strategy, phase, requests), expected, "{strategy} {phase} {requests:?}");
+        }
+    }
+
+    #[test]
+    fn a_stop_is_a_strategy_or_a_request() {
+        let table = [
+            ("Always", "Running", NONE, r#"{"runStrategy":"Halted"}"#),
+            ("Always", "", NONE, r#"{"runStrategy":"Halted"}"#),
+            ("true", "Running", NONE, r#"{"running":false}"#),
+            ("Once", "Running", NONE, r#"{"runStrategy":"Halted"}"#),
+            ("Once", "Succeeded", NONE, "does not run"),
+            // Another one follows an instance that is taken away.
+            ("Once", "", NONE, r#"{"runStrategy":"Halted"}"#),
+            ("Once", "-Running", NONE, r#"{"runStrategy":"Halted"}"#),
+            ("Manual", "Running", NONE, "Stop"),
+            ("Manual", "Running", STOP, "wait"),
+            ("Manual", "Succeeded", NONE, "does not run"),
+            ("Manual", "", NONE, "does not run"),
+            ("Manual", "", START, ""),
+            ("RerunOnFailure", "Running", NONE, "Stop"),
+            // Between two starts, which a request waits for.
+            ("RerunOnFailure", "Failed", NONE, "Stop"),
+            ("RerunOnFailure", "", START, ""),
+            ("RerunOnFailure", "", NONE, "does not run"),
+            ("Halted", "", NONE, "does not run"),
+            ("Halted", "Running", NONE, "wait"),
+            ("Manual", "-Running", NONE, "wait"),
+        ];
+        for (strategy, phase, requests, expected) in table {
+            assert_eq!(outcome(Wish::Stop, strategy, phase, requests), expected, "{strategy} {phase} {requests:?}");
+        }
+    }
+
+    #[test]
+    fn a_restart_is_a_stop_and_a_start_of_what_runs() {
+        let table = [
+            ("Always", "Running", NONE, "Stop+Start"),
+            ("Manual", "Running", NONE, "Stop+Start"),
+            ("RerunOnFailure", "Running", NONE, "Stop+Start"),
+            ("Manual", "Running", STOP, "wait"),
+            ("Manual", "", NONE, "refused"),
+            ("Manual", "", START, "wait"),
+            ("Always", "Failed", NONE, "wait"),
+            ("Once", "Running", NONE, "refused"),
+            ("Halted", "Running", NONE, "refused"),
+        ];
+        for (strategy, phase, requests, expected) in table {
+            assert_eq!(outcome(Wish::Restart, strategy, phase, requests), expected, "{strategy} {phase} {requests:?}");
+        }
+    }
+}

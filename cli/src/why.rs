@@ -1,0 +1,330 @@
+//! `garboard why`: in one screen, how a machine of this host is, since when, why, and what to do.
+//!
+//! ```text
+//!   control socket, keeper's files, records ──look──► Seen ──diagnose (pure)──► Diagnosis ──► a person, or JSON
+//! ```
+
+use garboard_protocol::control::{Ended, PauseReason, Phase, Status};
+use garboard_protocol::exit::ExitCause;
+use jiff::Timestamp;
+
+use crate::args::WhyArgs;
+use crate::client;
+use crate::keeper::{self, between};
+use crate::output::out;
+use crate::past;
+use crate::places::{MachineId, Places};
+use crate::plugin::{Diagnosis, Evidence, Finding, Health, Verdict, nearest, screen, seen};
+use crate::ps::state_word;
+
+/// Everything that is looked at.
+#[derive(Clone, Debug, Default)]
+struct Seen {
+    machine: String,
+    /// It has a directory: it runs, or what is left of it was not cleared away.
+    is_there: bool,
+    /// Its background process lives.
+    is_kept: bool,
+    /// Between two runs: the failed starts, and the sentence that says when the next is.
+    between: Option<(u32, String)>,
+    /// What its supervisor says.
+    status: Option<Status>,
+    /// Why the supervisor says nothing.
+    silence: Option<String>,
+    /// How its last recorded run ended; `Some(None)` if there is a record that does not say.
+    last: Option<Option<Ended>>,
+    /// Names that are almost this one.
+    near: Vec<String>,
+}
+
+/// `garboard why MACHINE`.
+pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
+    let places = args.here.places()?;
+    let id = args.here.id(&args.machine)?;
+    let diagnosis = diagnose(&look(&places, &id));
+    args.output.show(&diagnosis, || out!("{}", screen(&diagnosis, Timestamp::now())))?;
+    Ok(diagnosis.exit_code(args.exit_code))
+}
+
+fn look(places: &Places, id: &MachineId) -> Seen {
+    let machine = places.machine(id);
+    let mut seen = Seen {
+        machine: id.to_string(),
+        is_there: machine.exists(),
+        is_kept: keeper::keeper_is_alive(&machine),
+        between: between::read(&machine).map(|between| (between.failures, between.sentence())),
+        last: past::last(places, id).map(|run| run.ended),
+        ..Seen::default()
+    };
+    if seen.is_there && seen.between.is_none() {
+        match client::status(places, id) {
+            Ok(status) => seen.status = Some(status),
+            Err(error) => seen.silence = Some(format!("{error:#}")),
+        }
+    }
+    if !seen.is_there && seen.last.is_none() {
+        let known = places.machines().into_iter().chain(places.recorded_machines());
+        let names: Vec<String> = known.map(|other| other.to_string()).collect();
+        seen.near = nearest(&seen.machine, names.iter().map(String::as_str));
+    }
+    seen
+}
+
+/// Tells how it is. Pure.
+fn diagnose(world: &Seen) -> Diagnosis {
+    let (state, finding) = main(world);
+    let mut also = Vec::new();
+    if let Some(status) = &world.status {
+        also.extend(status.software_emulation.then(|| "its vCPUs are interpreted by software".to_owned()));
+        let taints = status.taints.join(", ");
+        also.extend((!taints.is_empty()).then(|| format!("it is tainted: QMP commands changed it: {taints}")));
+    }
+    if world.is_there && !world.is_kept {
+        also.push("its background process is gone: its published ports are closed, and nothing starts it again".into());
+    }
+    Diagnosis {
+        machine: world.machine.clone(),
+        state,
+        verdict: finding.verdict,
+        health: finding.health,
+        since: finding.since,
+        cause: finding.cause,
+        node: None,
+        evidence: finding.evidence,
+        next: finding.next,
+        also,
+        unseen: Vec::new(),
+    }
+}
+
+/// What explains most, with KubeVirt's word for the state.
+fn main(world: &Seen) -> (String, Finding) {
+    let name = &world.machine;
+    if let Some((failures, sentence)) = &world.between {
+        return between_runs(name, *failures, sentence);
+    }
+    if let Some(status) = &world.status {
+        return (state_word(status).to_owned(), of_status(name, status));
+    }
+    if let Some(silence) = &world.silence {
+        let cause = "its supervisor does not answer; the guest may run on";
+        let finding = Finding::wrong(Verdict::Unknown, cause)
+            .shown_by(seen("supervisor", "answer", silence.clone(), None))
+            .then(format!("garboard logs {name}"))
+            .then(format!("garboard stop {name}    # replaces the supervisor, then powers the guest down"));
+        return ("Unknown".to_owned(), finding);
+    }
+    match &world.last {
+        Some(Some(ended)) => over(name, ended),
+        Some(None) => {
+            let cause = "its last run is over, and nothing was written down of how it ended";
+            let finding = Finding::wrong(Verdict::RunFailed, cause).then(format!("garboard logs --last {name}"));
+            ("Stopped".to_owned(), finding)
+        }
+        None => ("not found".to_owned(), not_found(world)),
+    }
+}
+
+fn between_runs(name: &str, failures: u32, sentence: &str) -> (String, Finding) {
+    let evidence = seen("keeper", "between.json", sentence, None);
+    let logs = format!("garboard logs --last {name}");
+    if failures == 0 {
+        let finding = Finding::waiting(Verdict::Starting, sentence).shown_by(evidence).then(logs);
+        return ("Starting".to_owned(), finding);
+    }
+    let finding = Finding::wrong(Verdict::BackOff, sentence).shown_by(evidence).then(logs);
+    ("CrashLoopBackOff".to_owned(), finding.then(format!("garboard stop {name}    # to stop trying")))
+}
+
+fn of_status(name: &str, status: &Status) -> Finding {
+    let since = Timestamp::from_millisecond(status.phase_since_ms).ok();
+    let evidence = seen("supervisor", "phase", format!("{:?}", status.phase), since);
+    let finding = match (status.phase, status.stopping, status.paused) {
+        (Phase::Succeeded | Phase::Failed, ..) => match &status.ended {
+            Some(ended) => over(name, ended).1,
+            None => Finding::waiting(Verdict::Stopping, "its run is over, and it is being cleared away"),
+        },
+        (_, true, _) => Finding::waiting(Verdict::Stopping, "its guest is being powered down")
+            .then(format!("garboard stop --force {name}    # not to wait for it")),
+        (Phase::Scheduled, ..) => Finding::waiting(Verdict::Starting, "its supervisor prepares the start of QEMU")
+            .then(format!("garboard logs -f {name}")),
+        (_, _, Some(PauseReason::PausedIOError)) => {
+            let cause = "its disk failed, and its vCPUs are stopped until it works again (errorPolicy stop)";
+            Finding::wrong(Verdict::StorageFailed, cause)
+                .then(format!("garboard qmp {name} query-block"))
+                .then(format!("repair the storage, then: garboard unpause {name}"))
+        }
+        (_, _, Some(PauseReason::PausedByUser)) => {
+            Finding::well(Verdict::Paused, "its vCPUs were stopped on request; its memory is kept")
+                .then(format!("garboard unpause {name}"))
+                .then(format!("garboard logs {name}    # who did it"))
+        }
+        (Phase::Running, _, None) => {
+            Finding::well(Verdict::Running, "its guest runs").then(format!("garboard console {name}"))
+        }
+    };
+    let finding = finding.since(since).shown_by(evidence);
+    match addresses(status) {
+        Some(evidence) => finding.shown_by(evidence),
+        None => finding,
+    }
+}
+
+fn addresses(status: &Status) -> Option<Evidence> {
+    let all: Vec<&str> =
+        status.interfaces.iter().flat_map(|interface| &interface.addresses).map(String::as_str).collect();
+    (!all.is_empty()).then(|| seen("supervisor", "interfaces", all.join(", "), None))
+}
+
+/// A run that is over, and how the next one begins.
+fn over(name: &str, ended: &Ended) -> (String, Finding) {
+    let at = Timestamp::from_millisecond(ended.at_ms).ok();
+    let evidence = seen("record", "journal.json", ended.sentence.clone(), at);
+    let (state, finding) = if ended.cause.is_success() {
+        ("Succeeded", Finding::well(Verdict::RunOver, format!("its run is over: {}", ended.sentence)))
+    } else {
+        ("Failed", Finding::wrong(verdict(&ended.cause), format!("its run ended badly: {}", ended.sentence)))
+    };
+    let finding = finding.since(at).shown_by(evidence).then(format!("garboard logs --last {name}"));
+    let finding = match advice(&ended.cause) {
+        Some(advice) => finding.then(advice),
+        None => finding,
+    };
+    (state.to_owned(), finding.then("garboard run FILE    # with its manifest, to start it again"))
+}
+
+fn verdict(cause: &ExitCause) -> Verdict {
+    match cause {
+        ExitCause::OutOfMemory { .. } => Verdict::OutOfMemory,
+        ExitCause::QemuKilled { .. } | ExitCause::MachineKilled => Verdict::QemuKilled,
+        ExitCause::QemuCrashed { .. } => Verdict::QemuCrashed,
+        ExitCause::QemuFailed { .. } => Verdict::QemuFailed,
+        ExitCause::GuestPanic => Verdict::GuestPanic,
+        ExitCause::NotStarted { .. } => Verdict::NotStarted,
+        ExitCause::Watchdog
+        | ExitCause::GracePeriodExceeded
+        | ExitCause::GuestShutdown
+        | ExitCause::GuestReboot
+        | ExitCause::StoppedGracefully
+        | ExitCause::ForceStopped
+        | ExitCause::Unknown => Verdict::RunFailed,
+    }
+}
+
+fn advice(cause: &ExitCause) -> Option<&'static str> {
+    match cause {
+        ExitCause::OutOfMemory { .. } => Some("raise spec.domain.resources.limits.memory, or leave it out"),
+        ExitCause::QemuKilled { .. } | ExitCause::MachineKilled => {
+            Some("look into the host's own logs: something sent QEMU a signal")
+        }
+        ExitCause::QemuCrashed { .. } => Some("report it to QEMU, with what the log says"),
+        ExitCause::NotStarted { .. } | ExitCause::QemuFailed { .. } => Some("garboard doctor"),
+        ExitCause::GracePeriodExceeded => Some("give the guest ACPI or a guest agent, or more grace"),
+        ExitCause::GuestPanic
+        | ExitCause::Watchdog
+        | ExitCause::GuestShutdown
+        | ExitCause::GuestReboot
+        | ExitCause::StoppedGracefully
+        | ExitCause::ForceStopped
+        | ExitCause::Unknown => None,
+    }
+}
+
+fn not_found(world: &Seen) -> Finding {
+    let name = &world.machine;
+    let cause = match world.near.as_slice() {
+        [] => format!("no machine {name} runs here, and none is recorded"),
+        near => format!("no machine {name} runs here, and none is recorded; did you mean {}?", near.join(" or ")),
+    };
+    Finding { health: Health::Wrong, ..Finding::wrong(Verdict::NotFound, cause) }.then("garboard ps -a")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn running(more: serde_json::Value) -> Seen {
+        let mut status = json!({
+            "generation": 1, "namespace": "default", "name": "hello", "uid": "u", "phase": "Running", "phaseSinceMs": 0,
+            "paused": null, "stopping": false, "softwareEmulation": false, "machine": "q35", "memoryBytes": 1,
+            "vcpus": 1, "interfaces": [], "guest": null, "taints": [], "supervisorPid": 1, "resets": 0, "ended": null,
+        });
+        for (key, value) in more.as_object().unwrap() {
+            status[key] = value.clone();
+        }
+        let status = Some(serde_json::from_value(status).unwrap());
+        Seen { machine: "default/hello".into(), is_there: true, is_kept: true, status, ..Seen::default() }
+    }
+
+    fn ended(cause: serde_json::Value) -> Seen {
+        let cause: ExitCause = serde_json::from_value(cause).unwrap();
+        let ended = Ended { sentence: cause.sentence(), cause, report: None, at_ms: 0 };
+        Seen { machine: "default/hello".into(), last: Some(Some(ended)), ..Seen::default() }
+    }
+
+    fn table() -> Vec<(Seen, Verdict, Health, &'static str)> {
+        let gone = Seen { machine: "default/hello".into(), ..Seen::default() };
+        let there = Seen { is_there: true, is_kept: true, ..gone.clone() };
+        let between = |failures| Seen { between: Some((failures, "tried in 9 s".into())), ..there.clone() };
+        vec![
+            (running(json!({})), Verdict::Running, Health::Well, "its guest runs"),
+            (running(json!({"paused": "PausedByUser"})), Verdict::Paused, Health::Well, "on request"),
+            (running(json!({"paused": "PausedIOError"})), Verdict::StorageFailed, Health::Wrong, "its disk failed"),
+            (running(json!({"stopping": true})), Verdict::Stopping, Health::Waiting, "powered down"),
+            (running(json!({"phase": "Scheduled"})), Verdict::Starting, Health::Waiting, "prepares"),
+            (between(0), Verdict::Starting, Health::Waiting, "tried in 9 s"),
+            (between(3), Verdict::BackOff, Health::Wrong, "tried in 9 s"),
+            (
+                Seen { silence: Some("timed out".into()), ..there.clone() },
+                Verdict::Unknown,
+                Health::Wrong,
+                "does not answer",
+            ),
+            (ended(json!({"cause": "guestShutdown"})), Verdict::RunOver, Health::Well, "powered itself off"),
+            (ended(json!({"cause": "qemuKilled", "signal": 9})), Verdict::QemuKilled, Health::Wrong, "signal 9"),
+            (
+                ended(json!({"cause": "outOfMemory", "limit_bytes": null})),
+                Verdict::OutOfMemory,
+                Health::Wrong,
+                "ran out of memory",
+            ),
+            (Seen { last: Some(None), ..gone.clone() }, Verdict::RunFailed, Health::Wrong, "nothing was written"),
+            (
+                Seen { near: vec!["default/helo".into()], ..gone.clone() },
+                Verdict::NotFound,
+                Health::Wrong,
+                "did you mean default/helo?",
+            ),
+            (gone, Verdict::NotFound, Health::Wrong, "none is recorded"),
+        ]
+    }
+
+    #[test]
+    fn each_situation_has_its_verdict_its_cause_and_what_to_do() {
+        for (world, verdict, health, cause) in table() {
+            let diagnosis = diagnose(&world);
+            assert_eq!((diagnosis.verdict, diagnosis.health), (verdict, health), "{diagnosis:#?}");
+            assert!(diagnosis.cause.contains(cause), "{diagnosis:#?}");
+            assert!(!diagnosis.next.is_empty(), "{diagnosis:#?}");
+        }
+    }
+
+    #[test]
+    fn advice_can_be_executed() {
+        use clap::Parser;
+        for advice in table().into_iter().flat_map(|(world, ..)| diagnose(&world).next) {
+            let Some(at) = advice.find("garboard ") else { continue };
+            let line = advice[at..].split("    #").next().unwrap().trim().to_owned();
+            assert!(crate::args::Cli::try_parse_from(line.split_whitespace()).is_ok(), "{line}");
+        }
+    }
+
+    #[test]
+    fn a_machine_without_its_background_process_says_so() {
+        let diagnosis = diagnose(&Seen { is_kept: false, ..running(json!({"taints": ["stop"]})) });
+        assert!(diagnosis.also.iter().any(|also| also.contains("published ports")), "{diagnosis:#?}");
+        assert!(diagnosis.also.iter().any(|also| also.contains("tainted")), "{diagnosis:#?}");
+    }
+}

@@ -1,0 +1,220 @@
+use garboard_protocol::testing::INSTANCE as VMI;
+pub(crate) use garboard_protocol::testing::running as report;
+use serde_json::json;
+
+use super::*;
+
+pub(crate) fn vmi(status: serde_json::Value) -> VirtualMachineInstance {
+    serde_json::from_value(json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": {"name": "vm", "namespace": "default", "uid": VMI, "resourceVersion": "7"},
+        "spec": {"domain": {"cpu": {"cores": 2}, "devices": {"interfaces": [{"name": "default", "masquerade": {}}]}},
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "kept"}}]},
+        "status": status,
+    }))
+    .unwrap()
+}
+
+pub(crate) fn scheduled() -> serde_json::Value {
+    json!({"phase": "Scheduled", "nodeName": "node-1", "activePods": {"pod": "node-1"},
+        "conditions": [{"type": "Ready", "status": "False"}]})
+}
+
+pub(crate) fn ended(cause: ExitCause) -> Status {
+    let sentence = cause.sentence();
+    Status {
+        phase: control::Phase::Failed,
+        ended: Some(Ended { cause, sentence, report: None, at_ms: 5_000 }),
+        ..report(9)
+    }
+}
+
+fn next(report: &Status, vmi: &VirtualMachineInstance) -> Option<VirtualMachineInstanceStatus> {
+    let addresses = ["10.244.1.7".to_owned(), "fd00::7".to_owned()];
+    let claims =
+        serde_json::from_value(json!({"kept": {"claimName": "kept", "capacity": {"storage": "1Gi"}}})).unwrap();
+    let now = Timestamp::from_second(60).unwrap();
+    next_status(&Seen { report, addresses: &addresses, claims: &claims, vmi, now })
+}
+
+fn with(mut vmi: VirtualMachineInstance, status: VirtualMachineInstanceStatus) -> VirtualMachineInstance {
+    vmi.status = Some(status);
+    vmi
+}
+
+fn kinds(status: &VirtualMachineInstanceStatus) -> Vec<&str> {
+    status.conditions.iter().map(|one| one.r#type.as_str()).collect()
+}
+
+#[test]
+fn a_running_machine_is_described() {
+    let status = next(&report(1), &vmi(scheduled())).unwrap();
+    assert_eq!(status.phase.as_deref(), Some("Running"));
+    let written = serde_json::to_value(&status).unwrap();
+    assert_eq!(written["phaseTransitionTimestamps"][0]["phaseTransitionTimestamp"], "1970-01-01T00:00:01Z");
+    assert_eq!(
+        written["interfaces"],
+        json!([{"infoSource": "domain", "ipAddress": "10.244.1.7", "ipAddresses": ["10.244.1.7", "fd00::7"],
+            "linkState": "up", "mac": "02:00:00:00:00:01", "name": "default", "podInterfaceName": "eth0"}])
+    );
+    assert_eq!(written["machine"]["type"], "pc-q35-7.2");
+    assert_eq!(written["memory"]["guestCurrent"], "512Mi");
+    assert_eq!(written["memory"]["memoryOverhead"], "55Mi");
+    let claim = json!({"claimName": "kept", "capacity": {"storage": "1Gi"}});
+    assert_eq!(
+        written["volumeStatus"],
+        json!([{"name": "root", "target": "vda"},
+        {"name": "data", "target": "sda", "persistentVolumeClaimInfo": claim}])
+    );
+    assert_eq!(written["currentCPUTopology"], json!({"cores": 2, "sockets": 1, "threads": 1}));
+    assert_eq!(kinds(&status), ["Ready"], "what is the controller's stays, and nothing is added");
+}
+
+#[test]
+fn what_the_next_start_keeps_is_kept_if_a_plan_would_take_it() {
+    let stored = json!({"version": 1, "machineType": "pc-q35-7.2", "cpu": "max", "pci": {"ports": [], "devices": {}},
+        "macs": {}, "diskSerials": {}});
+    let running = next(&Status { stored: Some(stored.clone()), ..report(1) }, &vmi(scheduled())).unwrap();
+    assert_eq!(running.stored_machine, Some(stored.clone()));
+    let lying = Status { stored: Some(json!({"machineType": 7})), ..report(2) };
+    assert_eq!(next(&lying, &with(vmi(scheduled()), running)), None, "what was stored stays");
+}
+
+#[test]
+fn the_same_report_again_changes_nothing() {
+    let before = vmi(scheduled());
+    let status = next(&report(1), &before).unwrap();
+    assert_eq!(next(&report(2), &with(before, status)), None);
+}
+
+#[test]
+fn phases_never_go_back() {
+    for phase in ["Succeeded", "Failed"] {
+        let mut status = scheduled();
+        status["phase"] = json!(phase);
+        assert_eq!(next(&report(1), &vmi(status.clone())), None);
+        assert_eq!(next(&ended(ExitCause::GuestPanic), &vmi(status)), None);
+    }
+    assert_eq!(next(&Status { phase: control::Phase::Scheduled, ..report(1) }, &vmi(scheduled())), None);
+}
+
+#[test]
+fn a_supervisor_that_has_just_started_again_takes_nothing_away() {
+    let paused = Status { paused: Some(PauseReason::PausedByUser), ..report(1) };
+    let running = with(vmi(scheduled()), next(&paused, &vmi(scheduled())).unwrap());
+    let fresh = Status { machine: String::new(), memory_bytes: 0, vcpus: 0, interfaces: Vec::new(), ..report(2) };
+    assert_eq!(next(&fresh, &running), None);
+    assert_eq!(unpaused(&fresh), None);
+}
+
+#[test]
+fn conditions_come_and_go() {
+    let guest = garboard_protocol::control::GuestStatus { os: Some("Debian 12".into()), ..Default::default() };
+    let busy = Status {
+        paused: Some(PauseReason::PausedIOError),
+        pause_message: Some("no space".into()),
+        guest: Some(guest),
+        software_emulation: true,
+        ..report(1)
+    };
+    let first = with(vmi(scheduled()), next(&busy, &vmi(scheduled())).unwrap());
+    let status = first.status.as_ref().unwrap();
+    assert_eq!(kinds(status), ["Ready", "Paused", "AgentConnected", "SoftwareEmulation"]);
+    assert_eq!(status.conditions[1].reason.as_deref(), Some("PausedIOError"));
+    assert_eq!(status.conditions[1].message.as_deref(), Some("VMI was paused, low-level IO error detected: no space"));
+    assert_eq!(status.guest_os_info.as_ref().unwrap().pretty_name.as_deref(), Some("Debian 12"));
+    assert_eq!(next(&busy, &first), None, "the time of a condition is not news");
+
+    let other = next(&Status { paused: Some(PauseReason::PausedByUser), pause_message: None, ..busy }, &first).unwrap();
+    assert_eq!(other.conditions[1].last_transition_time, status.conditions[1].last_transition_time);
+    let silent = Status { unresponsive: true, ended_helper: Some("passt".into()), ..report(2) };
+    let silent = next(&silent, &first).unwrap();
+    assert_eq!(kinds(&silent), ["Ready", "Unresponsive", "NetworkLost"]);
+    let calm = next(&report(3), &first).unwrap();
+    assert_eq!(kinds(&calm), ["Ready"]);
+    assert_eq!(calm.guest_os_info, None);
+}
+
+#[test]
+fn an_end_is_told_with_its_cause() {
+    let running = with(vmi(scheduled()), next(&report(1), &vmi(scheduled())).unwrap());
+    let table = [
+        (ExitCause::GuestShutdown, "Succeeded", None),
+        (ExitCause::ForceStopped, "Succeeded", None),
+        (ExitCause::GuestPanic, "Failed", Some("GuestPanic")),
+        (ExitCause::OutOfMemory { limit_bytes: Some(1) }, "Failed", Some("OutOfMemory")),
+        (ExitCause::NotStarted { message: "no disk".into() }, "Failed", Some("NotStarted")),
+    ];
+    for (cause, phase, reason) in table {
+        let status = next(&ended(cause.clone()), &running).unwrap();
+        assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some(phase), reason));
+        let told = status.conditions.iter().find(|one| one.r#type == "Ended").unwrap();
+        assert_eq!(told.message, Some(message(&cause, &cause.sentence())));
+        assert_eq!(status.phase_transition_timestamps.len(), 2);
+        assert!(status.interfaces.len() == 1, "the last addresses stay for whoever asks why");
+    }
+    let never_ran = Status { machine: String::new(), ..ended(ExitCause::NotStarted { message: "no disk".into() }) };
+    assert_eq!(next(&never_ran, &vmi(scheduled())).unwrap().phase.as_deref(), Some("Failed"));
+}
+
+#[test]
+fn a_card_that_is_unplugged_is_told_as_down() {
+    let state = |state: serde_json::Value| {
+        let mut vmi = vmi(scheduled());
+        vmi.spec.domain.devices.interfaces[0].state = serde_json::from_value(state).unwrap();
+        next(&report(1), &vmi).unwrap().interfaces[0].link_state.clone()
+    };
+    assert_eq!(state(json!("down")).as_deref(), Some("down"));
+    assert_eq!(state(json!("up")).as_deref(), Some("up"));
+    assert_eq!(state(json!(null)).as_deref(), Some("up"));
+}
+
+#[test]
+fn the_system_that_the_agent_names_is_told_in_single_words() {
+    let said = |word: &str| Some(word.to_owned());
+    let guest = control::GuestStatus {
+        os: said("Debian GNU/Linux 12 (bookworm)"),
+        kernel: said("6.1.0-35-cloud-amd64"),
+        system: control::GuestSystem {
+            id: said("debian"),
+            name: said("Debian GNU/Linux"),
+            version: said("12 (bookworm)"),
+            version_id: said("12"),
+            kernel_version: said("#1 SMP"),
+            machine: said("x86_64"),
+        },
+        ..control::GuestStatus::default()
+    };
+    let status = next(&Status { guest: Some(guest), ..report(1) }, &vmi(scheduled())).unwrap();
+    let told = serde_json::to_value(status.guest_os_info).unwrap();
+    let expected = json!({
+        "id": "debian", "name": "Debian GNU/Linux", "prettyName": "Debian GNU/Linux 12 (bookworm)",
+        "version": "12 (bookworm)", "versionId": "12", "kernelRelease": "6.1.0-35-cloud-amd64",
+        "kernelVersion": "#1 SMP", "machine": "x86_64",
+    });
+    assert_eq!(told, expected);
+}
+
+#[test]
+fn cards_that_only_the_guest_knows_have_no_name() {
+    let mut seen = report(1);
+    let only_inside = InterfaceStatus {
+        interface_name: Some("docker0".into()),
+        addresses: vec!["172.17.0.1".into()],
+        info_source: "guest-agent".into(),
+        ..InterfaceStatus::default()
+    };
+    seen.interfaces.push(only_inside);
+    let status = next(&seen, &vmi(scheduled())).unwrap();
+    let card = &status.interfaces[1];
+    assert_eq!((card.name.as_deref(), card.ip_address.as_deref()), (None, Some("172.17.0.1")));
+    assert_eq!((card.pod_interface_name.as_deref(), card.mac.as_deref()), (None, None));
+}
+
+#[test]
+fn the_gate_follows_the_processors() {
+    assert_eq!(unpaused(&report(1)), Some(true));
+    assert_eq!(unpaused(&Status { paused: Some(PauseReason::PausedByUser), ..report(1) }), Some(false));
+    assert_eq!(unpaused(&Status { phase: control::Phase::Scheduled, ..report(1) }), None);
+    assert_eq!(unpaused(&ended(ExitCause::GuestShutdown)), None);
+}

@@ -1,0 +1,103 @@
+//! How long reconciliations take: counted here, and told at `/debug/reconciles` ([`crate::health`]).
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+/// Parts of each doubling, so that a duration is known to a quarter of itself.
+const PARTS: u32 = 4;
+/// Enough for an hour and more.
+const BUCKETS: usize = 124;
+
+/// How often which duration was seen.
+#[derive(Debug)]
+pub struct Durations([AtomicU64; BUCKETS]);
+
+impl Default for Durations {
+    fn default() -> Self {
+        Self(std::array::from_fn(|_| AtomicU64::new(0)))
+    }
+}
+
+impl Durations {
+    /// Counts one.
+    pub fn add(&self, duration: Duration) {
+        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
+        if let Some(count) = self.0.get(bucket(micros)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Pairs of numbers: so many took less than so many microseconds, and not less than the pair before says.
+    #[must_use]
+    pub fn seen(&self) -> Vec<(u64, u64)> {
+        let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
+        counts.filter(|(_, count)| *count > 0).map(|(place, count)| (end(place), count)).collect()
+    }
+}
+
+/// Those of both reconcilers, since this process began.
+#[derive(Debug, Default)]
+pub struct Reconciles {
+    /// Of VirtualMachines.
+    pub machines: Durations,
+    /// Of VirtualMachineInstances.
+    pub instances: Durations,
+}
+
+impl Reconciles {
+    /// As JSON, by kind: pairs of the end of a range in microseconds and how many fell into it.
+    #[must_use]
+    pub fn told(&self) -> Value {
+        json!({"VirtualMachine": self.machines.seen(), "VirtualMachineInstance": self.instances.seen()})
+    }
+}
+
+/// The place of a duration: below [`PARTS`] its own, and above it by the highest bits.
+fn bucket(micros: u64) -> usize {
+    let doublings = micros.max(1).ilog2();
+    let place = match doublings.checked_sub(PARTS.ilog2()) {
+        None => micros,
+        Some(shift) => u64::from(shift * PARTS) + (micros >> shift),
+    };
+    usize::try_from(place).unwrap_or(usize::MAX).min(BUCKETS - 1)
+}
+
+/// The first duration that is too long for a place, microseconds.
+fn end(place: usize) -> u64 {
+    let (place, parts) = (place as u64 + 1, u64::from(PARTS));
+    if place <= 2 * parts {
+        return place;
+    }
+    // The last of a range is the first of the next one.
+    let (shift, part) = ((place - parts) / parts, place % parts);
+    (parts + part) << shift
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_duration_is_in_the_range_that_ends_after_it() {
+        for micros in (0..100_000).chain([1 << 30, (1 << 31) - 1]) {
+            let place = bucket(micros);
+            assert!(micros < end(place), "{micros} at {place}, which ends at {}", end(place));
+            assert!(place == 0 || micros >= end(place - 1), "{micros} at {place}, which begins at {}", end(place - 1));
+        }
+        assert!((0..BUCKETS - 1).all(|place| end(place) < end(place + 1)));
+    }
+
+    #[test]
+    fn what_was_counted_is_told_and_the_longest_has_a_place() {
+        let reconciles = Reconciles::default();
+        reconciles.machines.add(Duration::from_micros(3));
+        reconciles.machines.add(Duration::from_micros(1000));
+        reconciles.machines.add(Duration::from_micros(1001));
+        reconciles.instances.add(Duration::MAX);
+        let told = reconciles.told();
+        assert_eq!(told["VirtualMachine"], json!([[4, 1], [1024, 2]]));
+        assert_eq!(told["VirtualMachineInstance"].as_array().map(Vec::len), Some(1));
+    }
+}

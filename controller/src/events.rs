@@ -1,0 +1,234 @@
+//! Events for people. One is a courtesy: what is lost changes nothing, and nothing waits for it.
+//!
+//! What is said again within six minutes is counted on the event that says it already; another sentence is another event,
+//! for the API server lets nobody change what an event said.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::events::v1::Event;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{MicroTime, ObjectMeta};
+use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::events::EventType;
+use kube::{Api, Client};
+use serde_json::json;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use uuid::Uuid;
+
+use crate::context::FIELD_MANAGER;
+use crate::unread;
+
+/// How long an event is counted on before it is said anew.
+const REMEMBERED: Duration = Duration::from_secs(360);
+/// How many may wait to be written; more are lost.
+const WAITING: usize = 1024;
+/// The longest note that the API server takes, in bytes.
+const LONGEST: usize = 1024;
+
+/// One thing to tell.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct News {
+    /// Namespace, name and UID of what it is about, and its kind.
+    about: [String; 5],
+    kind: &'static str,
+    reason: String,
+    note: String,
+}
+
+/// Where events are handed in.
+#[derive(Clone, Debug)]
+pub struct Events(Sender<News>);
+
+impl Events {
+    /// With the task that writes them, one after the other, until every handle is gone.
+    pub fn new(client: Client) -> (Self, impl Future<Output = ()> + Send) {
+        let (sender, receiver) = channel(WAITING);
+        (Self(sender), publish(client, receiver))
+    }
+
+    /// Tells people something about an object; does not wait.
+    pub fn tell(&self, regarding: &ObjectReference, kind: EventType, (reason, note): (&str, String)) {
+        let text = |field: &Option<String>| field.clone().unwrap_or_default();
+        let about = [
+            text(&regarding.namespace),
+            text(&regarding.name),
+            text(&regarding.uid),
+            text(&regarding.kind),
+            text(&regarding.api_version),
+        ];
+        let kind = match kind {
+            EventType::Normal => "Normal",
+            EventType::Warning => "Warning",
+        };
+        let news = News { about, kind, reason: reason.to_owned(), note: bounded(note) };
+        if self.0.try_send(news).is_err() {
+            tracing::debug!(reason, "an event was lost");
+        }
+    }
+}
+
+fn bounded(mut note: String) -> String {
+    if note.len() > LONGEST {
+        let end = (0..=LONGEST - 3).rev().find(|end| note.is_char_boundary(*end)).unwrap_or(0);
+        note.truncate(end);
+        note.push_str("...");
+    }
+    note
+}
+
+/// What was said, and on which event: digests of it, for of a thousand starts it is three thousand sentences. All of it takes
+/// the same time however much was said.
+#[derive(Debug, Default)]
+struct Said {
+    digests: RandomState,
+    events: HashMap<u64, (Uuid, i32)>,
+    order: VecDeque<(Instant, u64)>,
+}
+
+/// What is to be written.
+#[derive(Debug, PartialEq, Eq)]
+enum Write {
+    /// A new event of this name.
+    New(String),
+    /// It was said so often, on the event of this name.
+    Again(String, i32),
+}
+
+impl Said {
+    fn next(&mut self, news: &News, now: Instant) -> Write {
+        while let Some((since, _)) = self.order.front()
+            && now.duration_since(*since) > REMEMBERED
+            && let Some((_, old)) = self.order.pop_front()
+        {
+            self.events.remove(&old);
+        }
+        let digest = self.digests.hash_one(news);
+        if let Some((event, count)) = self.events.get_mut(&digest) {
+            *count = count.saturating_add(1);
+            return Write::Again(name(news, *event), *count);
+        }
+        let event = Uuid::new_v4();
+        self.events.insert(digest, (event, 1));
+        self.order.push_back((now, digest));
+        Write::New(name(news, event))
+    }
+
+    fn forget(&mut self, news: &News) {
+        let digest = self.digests.hash_one(news);
+        self.events.remove(&digest);
+        self.order.retain(|(_, known)| *known != digest);
+    }
+}
+
+/// The name of an event: that of what it is about, and what tells it from others.
+fn name(news: &News, event: Uuid) -> String {
+    format!("{}.{}", news.about[1], event.simple())
+}
+
+async fn publish(client: Client, mut waiting: Receiver<News>) {
+    let mut said = Said::default();
+    while let Some(news) = waiting.recv().await {
+        let namespace = if news.about[0].is_empty() { "default" } else { &news.about[0] };
+        let now = Timestamp::now();
+        let written = match said.next(&news, Instant::now()) {
+            Write::New(name) => {
+                unread::create(&client, namespace, &PostParams::default(), &event(&news, name, now)).await
+            }
+            Write::Again(name, count) => {
+                let events: Api<Event> = Api::namespaced(client.clone(), namespace);
+                let series = json!({"series": {"count": count, "lastObservedTime": MicroTime(now)}});
+                events.patch(&name, &PatchParams::default(), &Patch::Merge(series)).await.map(|_| ())
+            }
+        };
+        if let Err(error) = written {
+            tracing::debug!(%error, "an event was lost");
+            // The next one of this kind is a new one.
+            said.forget(&news);
+        }
+    }
+}
+
+fn event(news: &News, name: String, now: Timestamp) -> Event {
+    let [namespace, about, uid, kind, api_version] = news.about.clone();
+    Event {
+        action: Some("Reconcile".to_owned()),
+        event_time: Some(MicroTime(now)),
+        metadata: ObjectMeta {
+            name: Some(name),
+            namespace: Some(namespace.clone()).filter(|namespace| !namespace.is_empty()),
+            ..ObjectMeta::default()
+        },
+        note: Some(news.note.clone()),
+        reason: Some(news.reason.clone()),
+        regarding: Some(ObjectReference {
+            api_version: Some(api_version),
+            kind: Some(kind),
+            name: Some(about),
+            namespace: Some(namespace),
+            uid: Some(uid),
+            ..ObjectReference::default()
+        }),
+        reporting_controller: Some(FIELD_MANAGER.to_owned()),
+        reporting_instance: Some(FIELD_MANAGER.to_owned()),
+        type_: Some(news.kind.to_owned()),
+        ..Event::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn news(note: &str) -> News {
+        let about = ["ns", "vm", "uid", "VirtualMachine", "kubevirt.io/v1"].map(str::to_owned);
+        News { about, kind: "Warning", reason: "FailedCreate".to_owned(), note: note.to_owned() }
+    }
+
+    #[test]
+    fn the_same_sentence_is_counted_and_another_one_is_said() {
+        let (mut said, begun) = (Said::default(), Instant::now());
+        let Write::New(first) = said.next(&news("exceeded quota"), begun) else { panic!("it was never said") };
+        assert_eq!(said.next(&news("exceeded quota"), begun), Write::Again(first.clone(), 2));
+        let Write::New(second) = said.next(&news("the webhook does not answer"), begun) else {
+            panic!("people would read the old sentence")
+        };
+        assert_ne!(first, second);
+        let later = begun + REMEMBERED + Duration::from_secs(1);
+        assert!(matches!(said.next(&news("exceeded quota"), later), Write::New(_)));
+        assert_eq!((said.events.len(), said.order.len()), (1, 1), "what is forgotten takes no memory");
+        said.forget(&news("exceeded quota"));
+        assert_eq!((said.events.len(), said.order.len()), (0, 0));
+    }
+
+    #[test]
+    fn what_was_said_is_remembered_without_its_words() {
+        fn is_of_numbers_alone<K: Copy, V: Copy>(_: &HashMap<K, V>) {}
+        let mut said = Said::default();
+        let wrote = said.next(&news(&"x".repeat(LONGEST)), Instant::now());
+        assert!(
+            matches!(&wrote, Write::New(name) if name.starts_with("vm.") && name.len() == "vm.".len() + 32),
+            "{wrote:?}"
+        );
+        is_of_numbers_alone(&said.events);
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_for_an_event_and_what_is_too_much_is_lost() {
+        let serve = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, tower::BoxError>>()
+        });
+        let (events, _never_run) = Events::new(Client::new(serve, "default"));
+        for number in 0..2 * WAITING {
+            events.tell(&ObjectReference::default(), EventType::Normal, ("Reason", number.to_string()));
+        }
+    }
+
+    #[test]
+    fn a_long_note_is_cut() {
+        assert_eq!(bounded("é".repeat(LONGEST)).len(), LONGEST - 1);
+        assert_eq!(bounded("short".to_owned()), "short");
+    }
+}

@@ -1,0 +1,287 @@
+//! Running a reconciler: how many objects at a time, what happens to one that fails, and when each is looked at again.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures::{FutureExt, StreamExt};
+use garboard_protocol::causes::ErrorChain;
+use kube::runtime::applier;
+use kube::runtime::controller::{self, Action, Config};
+use kube::runtime::reflector::ObjectRef;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::context::ReconcileError;
+use crate::durations::Durations;
+use crate::stores::{Kept, Kind, Known};
+use crate::time::spread;
+
+/// How many objects of a kind are worked on at the same time: each has a request under way at most.
+const AT_ONCE: u16 = 32;
+
+/// Everything is looked at again after about this long, whatever was missed.
+pub const SAFETY_NET: Duration = Duration::from_secs(300);
+
+/// A reconciler of one kind.
+pub trait Reconcile: Send + Sync + 'static {
+    /// The kind.
+    type Kind: Kind;
+
+    /// Brings one object closer to what it should be. Says when it is to be looked at again although nothing happens.
+    fn reconcile(
+        &self,
+        object: &Kept<Self::Kind>,
+        attempt: u32,
+    ) -> impl Future<Output = Result<Option<Pause>, ReconcileError>> + Send;
+
+    /// There is no such object any more: nothing need be remembered of it.
+    fn gone(&self, namespace: &str, name: &str);
+
+    /// Where it is counted how long each took.
+    fn durations(&self) -> &Durations;
+}
+
+/// How long until an object is looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    /// So long: something is due then.
+    Until(Duration),
+    /// Nothing is due; what it waits for cannot be watched, and is asked for less and less often.
+    Growing {
+        /// After the first look.
+        first: Duration,
+        /// At most.
+        longest: Duration,
+    },
+}
+
+/// Objects that are to be looked at.
+pub struct Queue<K: Kind>(UnboundedSender<ObjectRef<Kept<K>>>);
+
+impl<K: Kind> Clone for Queue<K> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// The other end of a [`Queue`].
+pub type Queued<K> = UnboundedReceiver<ObjectRef<Kept<K>>>;
+
+impl<K: Kind> Queue<K> {
+    /// An empty one. What is in it twice is looked at once.
+    #[must_use]
+    pub fn new() -> (Self, Queued<K>) {
+        let (sender, receiver) = unbounded_channel();
+        (Self(sender), receiver)
+    }
+
+    /// Has an object looked at, if there is one of this name.
+    pub fn push(&self, namespace: &str, name: &str) {
+        // Nobody listens where nobody leads any more.
+        let _ = self.0.send(ObjectRef::new(name).within(namespace));
+    }
+}
+
+/// Reconciles until the process ends.
+pub async fn run<R: Reconcile>(reconciler: R, known: Known<R::Kind>, queued: Queued<R::Kind>) {
+    let queue = futures::stream::unfold(queued, |mut queued| async move {
+        queued.recv().await.map(|next| (Ok::<_, std::convert::Infallible>(next), queued))
+    });
+    let context = Arc::new(Runner { reconciler, attempts: Attempts::default() });
+    let config = Config::default().concurrency(AT_ONCE);
+    let reconcile = |object: Arc<Kept<R::Kind>>, runner: Arc<Runner<R>>| Box::pin(one(object, runner));
+    let work = applier(reconcile, failed, context.clone(), known.store(), queue, config);
+    work.for_each(|outcome| {
+        // Nothing is remembered of what is not there any more.
+        if let Err(controller::Error::ObjectNotFound(gone)) = outcome {
+            let namespace = gone.namespace.clone().unwrap_or_default();
+            context.reconciler.gone(&namespace, &gone.name);
+            context.attempts.forget(&(namespace, gone.name.clone()));
+        }
+        std::future::ready(())
+    })
+    .await;
+}
+
+struct Runner<R> {
+    reconciler: R,
+    attempts: Attempts,
+}
+
+/// A panic ends the work on this object, and it is put aside like one that was refused.
+async fn one<R: Reconcile>(object: Arc<Kept<R::Kind>>, runner: Arc<Runner<R>>) -> Result<Action, ReconcileError> {
+    let key = object.key();
+    let attempt = runner.attempts.of(&key);
+    let began = Instant::now();
+    let outcome = AssertUnwindSafe(runner.reconciler.reconcile(&object, attempt)).catch_unwind().await;
+    runner.reconciler.durations().add(began.elapsed());
+    let pause = match outcome.unwrap_or(Err(ReconcileError::Panicked))? {
+        Some(Pause::Growing { first, longest }) => runner.attempts.next(key, first, longest),
+        Some(Pause::Until(pause)) => {
+            runner.attempts.forget(&key);
+            pause
+        }
+        None => {
+            runner.attempts.forget(&key);
+            spread(SAFETY_NET, chance())
+        }
+    };
+    Ok(Action::requeue(pause))
+}
+
+fn failed<R: Reconcile>(object: Arc<Kept<R::Kind>>, error: &ReconcileError, runner: Arc<Runner<R>>) -> Action {
+    let (namespace, name) = object.key();
+    if error.is_abnormal() {
+        let error = ErrorChain(error);
+        tracing::warn!(kind = R::Kind::KIND, namespace, name, %error, "an object is looked at again");
+    }
+    let (first, longest) = error.pauses();
+    Action::requeue(runner.attempts.next((namespace, name), first, longest))
+}
+
+/// Runs a part of this program that has no end, and begins it again after a panic: later each time.
+pub async fn contained<F: Future<Output = ()>>(what: &'static str, begin: impl Fn() -> F) {
+    for attempt in 0.. {
+        if AssertUnwindSafe(begin()).catch_unwind().await.is_ok() {
+            return;
+        }
+        tracing::error!(what, "a panic; this part begins again");
+        tokio::time::sleep(grown(attempt, Duration::from_secs(1), Duration::from_secs(60))).await;
+    }
+}
+
+fn chance() -> u64 {
+    uuid::Uuid::new_v4().as_u64_pair().0
+}
+
+/// How often objects were looked at in vain, one time after the other.
+#[derive(Debug, Default)]
+struct Attempts(Mutex<HashMap<(String, String), u32>>);
+
+impl Attempts {
+    fn of(&self, key: &(String, String)) -> u32 {
+        self.counts().get(key).copied().unwrap_or(0)
+    }
+
+    /// The pause before the next look: twice the one before, somewhat more or less.
+    fn next(&self, key: (String, String), first: Duration, longest: Duration) -> Duration {
+        let mut counts = self.counts();
+        let count = counts.entry(key).or_insert(0);
+        let pause = grown(*count, first, longest);
+        *count = count.saturating_add(1);
+        spread(pause, chance())
+    }
+
+    fn forget(&self, key: &(String, String)) {
+        self.counts().remove(key);
+    }
+
+    /// A map is whole after every statement here, so a panic elsewhere cannot have left it half-changed.
+    fn counts(&self) -> MutexGuard<'_, HashMap<(String, String), u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn grown(count: u32, first: Duration, longest: Duration) -> Duration {
+    first.saturating_mul(1_u32.checked_shl(count.min(30)).unwrap_or(u32::MAX)).min(longest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use kube::runtime::watcher::Event;
+    use serde_json::json;
+
+    use super::*;
+    use crate::stores::Machines;
+
+    fn machine(name: &str) -> Kept<Machines> {
+        serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns"}, "spec": {}})).unwrap()
+    }
+
+    #[test]
+    fn pauses_grow_and_end_somewhere() {
+        let (first, longest) = (Duration::from_millis(50), Duration::from_secs(5));
+        let grown = |count| grown(count, first, longest).as_millis();
+        assert_eq!([grown(0), grown(1), grown(2), grown(7), grown(4_000_000_000)], [50, 100, 200, 5000, 5000]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_part_that_panics_begins_again() {
+        let begun = AtomicU32::new(0);
+        let part = || async {
+            assert!(begun.fetch_add(1, Ordering::SeqCst) == 2, "on purpose");
+        };
+        contained("a part", part).await;
+        assert_eq!(begun.load(Ordering::SeqCst), 3);
+    }
+
+    /// Panics about one machine, and counts the others.
+    struct Careless {
+        panics: Arc<AtomicU32>,
+        others: tokio::sync::mpsc::UnboundedSender<String>,
+        durations: Arc<Durations>,
+        gone: Arc<AtomicU32>,
+    }
+
+    impl Reconcile for Careless {
+        type Kind = Machines;
+
+        async fn reconcile(&self, object: &Kept<Machines>, attempt: u32) -> Result<Option<Pause>, ReconcileError> {
+            let (_, name) = object.key();
+            if name == "bad" {
+                self.panics.fetch_max(attempt + 1, Ordering::SeqCst);
+                panic!("on purpose");
+            }
+            let _ = self.others.send(name);
+            Ok(None)
+        }
+
+        fn gone(&self, namespace: &str, name: &str) {
+            assert_eq!((namespace, name), ("ns", "good"));
+            self.gone.fetch_add(1, Ordering::SeqCst);
+        }
+
+        fn durations(&self) -> &Durations {
+            &self.durations
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_panic_ends_the_work_on_its_object_only_and_comes_back_less_and_less_often() {
+        let (known, mut filler) = Known::<Machines>::new();
+        let (queue, queued) = Queue::new();
+        let changed = |object: &Kept<Machines>| {
+            let (namespace, name) = object.key();
+            queue.push(&namespace, &name);
+        };
+        filler.note(Event::Init, &changed);
+        ["bad", "good"].into_iter().for_each(|name| filler.note(Event::InitApply(machine(name)), &changed));
+        filler.note(Event::InitDone, &changed);
+        let (others, mut seen) = unbounded_channel();
+        let panics = Arc::new(AtomicU32::new(0));
+        let durations = Arc::<Durations>::default();
+        let gone = Arc::new(AtomicU32::new(0));
+        let careless = Careless { panics: panics.clone(), others, durations: durations.clone(), gone: gone.clone() };
+        let work = tokio::spawn(run(careless, known, queued));
+        assert_eq!(seen.recv().await.as_deref(), Some("good"));
+        tokio::time::sleep(Duration::from_secs(3600)).await;
+        let tried = panics.load(Ordering::SeqCst);
+        assert!((5..40).contains(&tried), "tried {tried} times in an hour");
+        filler.note(Event::Delete(machine("good")), &changed);
+        filler.note(Event::Apply(machine("later")), &changed);
+        let mut names = Vec::new();
+        while names.last().map(String::as_str) != Some("later") {
+            names.push(seen.recv().await.unwrap());
+        }
+        assert!(!work.is_finished());
+        assert_eq!(gone.load(Ordering::SeqCst), 1, "nothing is remembered of what is not there any more");
+        work.abort();
+        // Those that panicked took their time, too.
+        let counted: u64 = durations.seen().iter().map(|(_, count)| count).sum();
+        assert!(counted >= u64::from(tried) + 2, "{counted} were counted");
+    }
+}

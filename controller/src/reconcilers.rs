@@ -1,0 +1,171 @@
+//! Both reconcilers, and the watches that they share: one per kind.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use garboard_api::metadata::label;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::Api;
+use kube::runtime::watcher::Config;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::context::Context;
+use crate::reconciler::{self, Queue};
+use crate::stores::{DataVolumes, Instances, Kept, Kind, Known, Machines, Pods, UNSERVED, VolumeClaims, Waiting};
+use crate::vmi::memory::Memory;
+use crate::{vm, vmi};
+
+/// What both reconcilers work with while this replica leads.
+pub struct Leader {
+    /// What every replica has.
+    pub context: Context,
+    /// VirtualMachines.
+    pub machines: Known<Machines>,
+    /// VirtualMachineInstances.
+    pub instances: Known<Instances>,
+    /// Launcher pods.
+    pub pods: Known<Pods>,
+    /// DataVolumes, as long as the cluster has them and they are watched.
+    pub data_volumes: watch::Receiver<Option<Known<DataVolumes>>>,
+    /// PersistentVolumeClaims.
+    pub claims: Known<VolumeClaims>,
+    /// Who waits for a claim, or for the DataVolume of its name.
+    pub waiting: Waiting<Waiter>,
+    /// What this leader remembers of pods.
+    pub memory: Memory,
+}
+
+/// Who waits: an object's namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Waiter {
+    /// A VirtualMachine.
+    Machine(String, String),
+    /// A VirtualMachineInstance.
+    Instance(String, String),
+}
+
+/// How many objects a page of a list has: a page is text and objects at once, and what a process takes for it once it may keep.
+const PAGE: u32 = 100;
+
+/// What is looked at when something changes.
+#[derive(Clone)]
+struct Queues {
+    machines: Queue<Machines>,
+    instances: Queue<Instances>,
+}
+
+impl Queues {
+    fn machine_changed(&self, object: &Kept<Machines>) {
+        let (namespace, name) = object.key();
+        self.machines.push(&namespace, &name);
+    }
+
+    /// A machine looks at the instance that has its name, whoever made it.
+    fn instance_changed(&self, object: &Kept<Instances>) {
+        let (namespace, name) = object.key();
+        self.instances.push(&namespace, &name);
+        self.machines.push(&namespace, &name);
+    }
+
+    fn pod_changed(&self, object: &Kept<Pods>) {
+        let (namespace, _) = object.key();
+        if let Some(owner) = of_kind(object.controller(), "VirtualMachineInstance") {
+            self.instances.push(&namespace, &owner.name);
+        }
+    }
+
+    /// A claim, or the DataVolume that fills it.
+    fn storage_changed<K: Kind>(&self, waiting: &Waiting<Waiter>, object: &Kept<K>) {
+        for waiter in waiting.woken(&object.key()) {
+            match waiter {
+                Waiter::Machine(namespace, name) => self.machines.push(&namespace, &name),
+                Waiter::Instance(namespace, name) => self.instances.push(&namespace, &name),
+            }
+        }
+    }
+}
+
+fn of_kind<'a>(owner: Option<&'a OwnerReference>, kind: &str) -> Option<&'a OwnerReference> {
+    owner.filter(|owner| owner.kind == kind)
+}
+
+/// Reconciles every VirtualMachine and VirtualMachineInstance. Returns when one of its parts has ended, which only a fault of
+/// this program brings about; when the future is dropped, all of them end.
+pub async fn run(context: Context) {
+    let client = context.client.clone();
+    let ((machines, machine_filler), (instances, instance_filler), (pods, pod_filler)) =
+        (Known::new(), Known::new(), Known::new());
+    let ((machine_queue, queued_machines), (instance_queue, queued_instances)) = (Queue::new(), Queue::new());
+    let queues = Queues { machines: machine_queue, instances: instance_queue };
+    let (claims, claim_filler) = Known::<VolumeClaims>::new();
+    let (served, data_volumes) = watch::channel(None);
+    let leader = Arc::new(Leader {
+        context,
+        machines: machines.clone(),
+        instances: instances.clone(),
+        pods: pods.clone(),
+        data_volumes,
+        claims,
+        waiting: Waiting::default(),
+        memory: Memory::beginning(jiff::Timestamp::now()),
+    });
+    let mut parts = JoinSet::new();
+    let (to, api) = (queues.clone(), Api::all(client.clone()));
+    parts.spawn(async move { machine_filler.follow(api, pages(), |each| to.machine_changed(each)).await });
+    let (to, api) = (queues.clone(), Api::all(client.clone()));
+    parts.spawn(async move { instance_filler.follow(api, pages(), |each| to.instance_changed(each)).await });
+    let launchers = pages().labels(&format!("{}=virt-launcher", label::COMPONENT));
+    let (to, api) = (queues.clone(), Api::all(client.clone()));
+    parts.spawn(async move { pod_filler.follow(api, launchers, |each| to.pod_changed(each)).await });
+    // Its list is not waited for: what the store does not have is asked for.
+    let (to, api, for_claims) = (queues.clone(), Api::all(client.clone()), leader.clone());
+    let changed = move |each: &Kept<VolumeClaims>| to.storage_changed(&for_claims.waiting, each);
+    parts.spawn(claim_filler.follow(api, pages(), changed));
+    parts.spawn(follow_data_volumes(leader.clone(), queues, served));
+    let listed = {
+        let (machines, instances, pods) = (machines.clone(), instances.clone(), pods.clone());
+        async move { futures::join!(machines.is_listed(), instances.is_listed(), pods.is_listed()) }.shared()
+    };
+    let (reconciler, ready) = (vm::Reconciler(leader.clone()), listed.clone());
+    parts.spawn(async move {
+        ready.await;
+        reconciler::run(reconciler, machines, queued_machines).await;
+    });
+    let reconciler = vmi::Reconciler(leader);
+    parts.spawn(async move {
+        listed.await;
+        reconciler::run(reconciler, instances, queued_instances).await;
+    });
+    if let Some(Err(error)) = parts.join_next().await
+        && let Ok(panic) = error.try_into_panic()
+    {
+        // All of them begin again.
+        std::panic::resume_unwind(panic);
+    }
+}
+
+fn pages() -> Config {
+    Config::default().page_size(PAGE)
+}
+
+/// Watches DataVolumes where the cluster has them, and looks again now and then where it has not.
+async fn follow_data_volumes(leader: Arc<Leader>, queues: Queues, served: watch::Sender<Option<Known<DataVolumes>>>) {
+    loop {
+        let (known, filler) = Known::new();
+        let watched = known.clone();
+        let tell = async {
+            watched.is_listed().await;
+            served.send_replace(Some(watched));
+            std::future::pending::<()>().await;
+        };
+        let api = Api::all(leader.context.client.clone());
+        let changed = |each: &Kept<DataVolumes>| queues.storage_changed(&leader.waiting, each);
+        tokio::select! {
+            () = filler.follow_if_served(api, changed) => {}
+            () = tell => {}
+        }
+        served.send_replace(None);
+        tokio::time::sleep(UNSERVED).await;
+    }
+}

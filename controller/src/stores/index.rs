@@ -1,0 +1,56 @@
+//! Who controls what.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::{Kept, Kind};
+
+/// A namespace and a name.
+type Key = (String, String);
+
+/// The objects of one kind by the UID of their controller.
+#[derive(Debug, Default)]
+pub(super) struct Index(Mutex<HashMap<String, BTreeSet<Key>>>);
+
+impl Index {
+    pub(super) fn of(&self, uid: &str) -> Vec<Key> {
+        self.entries().get(uid).into_iter().flatten().cloned().collect()
+    }
+
+    /// Takes an object as it is now for what it was before, in one step: nobody sees it missing in between.
+    pub(super) fn exchange<K: Kind>(&self, before: Option<&Kept<K>>, object: &Kept<K>) {
+        let mut entries = self.entries();
+        before.into_iter().for_each(|before| remove(&mut entries, before));
+        insert(&mut entries, object);
+    }
+
+    pub(super) fn remove<K: Kind>(&self, object: &Kept<K>) {
+        remove(&mut self.entries(), object);
+    }
+
+    pub(super) fn replace<'a, K: Kind>(&self, objects: impl Iterator<Item = &'a Kept<K>>) {
+        let mut entries = HashMap::new();
+        objects.for_each(|object| insert(&mut entries, object));
+        *self.entries() = entries;
+    }
+
+    /// A map is whole after every statement here, so a panic elsewhere cannot have left it half-changed.
+    fn entries(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<Key>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn insert<K: Kind>(entries: &mut HashMap<String, BTreeSet<Key>>, object: &Kept<K>) {
+    if let Some(owner) = object.controller() {
+        entries.entry(owner.uid.clone()).or_default().insert(object.key());
+    }
+}
+
+fn remove<K: Kind>(entries: &mut HashMap<String, BTreeSet<Key>>, object: &Kept<K>) {
+    let Some(owner) = object.controller() else { return };
+    let Some(owned) = entries.get_mut(&owner.uid) else { return };
+    owned.remove(&object.key());
+    if owned.is_empty() {
+        entries.remove(&owner.uid);
+    }
+}

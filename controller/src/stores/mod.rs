@@ -1,0 +1,182 @@
+//! What the leader knows of the cluster's objects: one watch per kind, whose store both reconcilers read.
+//!
+//! An object is kept as text, without what no decision needs, and read when it is decided about. So one that cannot be read
+//! is a problem of its own and stops no list; and a few thousand of them take little memory. What somebody owns is found by an
+//! index: nothing here takes longer because there are more objects.
+//!
+//! A store may lag behind the API server. Before a step that starts, adopts or deletes, the reconcilers therefore ask for the
+//! object that they decide about (`docs/adr/0016-stores.md`).
+
+mod index;
+mod kept;
+mod kind;
+mod sieve;
+mod waiting;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use garboard_protocol::causes::ErrorChain;
+use kube::Api;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher::{self, Event};
+
+use index::Index;
+pub use kept::{Kept, Unreadable};
+pub use kind::{DataVolumes, Installations, Instances, Kind, Machines, PREALLOCATED, Pods, VolumeClaims};
+pub use waiting::Waiting;
+
+use crate::context::WatchPause;
+
+/// The objects of one kind, as far as the watch has delivered them.
+pub struct Known<K: Kind> {
+    store: Store<Kept<K>>,
+    owners: Arc<Index>,
+}
+
+impl<K: Kind> Clone for Known<K> {
+    fn clone(&self) -> Self {
+        Self { store: self.store.clone(), owners: self.owners.clone() }
+    }
+}
+
+impl<K: Kind> Known<K> {
+    /// Nothing yet, and what fills it.
+    #[must_use]
+    pub fn new() -> (Self, Filler<K>) {
+        let writer = Writer::new(());
+        let known = Self { store: writer.as_reader(), owners: Arc::default() };
+        (known.clone(), Filler { writer, known })
+    }
+
+    /// The store, for what schedules reconciliations.
+    #[must_use]
+    pub fn store(&self) -> Store<Kept<K>> {
+        self.store.clone()
+    }
+
+    /// Returns when everything was listed once.
+    pub async fn is_listed(&self) {
+        // An error says that the watch has ended, and with it whoever waits here.
+        if self.store.wait_until_ready().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The object of this name.
+    #[must_use]
+    pub fn named(&self, namespace: &str, name: &str) -> Option<Arc<Kept<K>>> {
+        self.store.get(&ObjectRef::new(name).within(namespace))
+    }
+
+    /// What the object of this UID controls.
+    #[must_use]
+    pub fn controlled_by(&self, uid: &str) -> Vec<Arc<Kept<K>>> {
+        let names = self.owners.of(uid);
+        names.iter().filter_map(|(namespace, name)| self.named(namespace, name)).collect()
+    }
+}
+
+/// Fills a store.
+pub struct Filler<K: Kind> {
+    writer: Writer<Kept<K>>,
+    known: Known<K>,
+}
+
+impl<K: Kind> Filler<K> {
+    /// Watches until the process ends; `changed` hears of every object that is new, different or gone.
+    pub async fn follow(self, api: Api<Kept<K>>, config: watcher::Config, changed: impl Fn(&Kept<K>)) {
+        let what = K::KIND;
+        let events = watcher::watcher(api, config).backoff(WatchPause::default());
+        self.take(events, changed, |error| {
+            tracing::warn!(kind = what, error = %ErrorChain(error), "the watch is opened again");
+            None
+        })
+        .await;
+    }
+
+    /// As [`Self::follow`], for a kind that the cluster may not have: returns when it has none.
+    pub async fn follow_if_served(self, api: Api<Kept<K>>, changed: impl Fn(&Kept<K>)) {
+        let events = watcher::watcher(api, watcher::Config::default()).backoff(WatchPause::default());
+        self.take(events, changed, |error| {
+            let is_unserved = is_absent(error);
+            if !is_unserved {
+                tracing::warn!(kind = K::KIND, error = %ErrorChain(error), "the watch is opened again");
+            }
+            is_unserved.then_some(())
+        })
+        .await;
+    }
+
+    async fn take(
+        mut self,
+        events: impl futures::Stream<Item = watcher::Result<Event<Kept<K>>>>,
+        changed: impl Fn(&Kept<K>),
+        ends: impl Fn(&watcher::Error) -> Option<()>,
+    ) {
+        let mut events = std::pin::pin!(events);
+        while let Some(event) = events.next().await {
+            match event {
+                Ok(event) => self.note(event, &changed),
+                Err(error) if ends(&error).is_some() => return,
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Takes one event into the store, and tells of what it changes.
+    pub(crate) fn note(&mut self, event: Event<Kept<K>>, changed: &impl Fn(&Kept<K>)) {
+        match &event {
+            Event::Apply(object) => {
+                let before = self.before(object);
+                let is_news = before.as_ref().is_none_or(|before| !before.says_the_same(object));
+                self.known.owners.exchange(before.as_deref(), object);
+                self.writer.apply_watcher_event(&event);
+                if is_news {
+                    changed(object);
+                }
+            }
+            Event::Delete(object) => {
+                self.before(object).iter().for_each(|before| self.known.owners.remove(before));
+                self.writer.apply_watcher_event(&event);
+                changed(object);
+            }
+            Event::Init | Event::InitApply(_) => self.writer.apply_watcher_event(&event),
+            Event::InitDone => {
+                let before = self.known.store.state();
+                self.writer.apply_watcher_event(&event);
+                let now = self.known.store.state();
+                self.known.owners.replace(now.iter().map(AsRef::as_ref));
+                // What has gone while nobody watched is news for its owner.
+                let is_there = |object: &Kept<K>| self.known.store.get(&ObjectRef::from_obj(object)).is_some();
+                before.iter().filter(|object| !is_there(object)).for_each(|object| changed(object));
+                now.iter().for_each(|object| changed(object));
+            }
+        }
+    }
+
+    fn before(&self, object: &Kept<K>) -> Option<Arc<Kept<K>>> {
+        self.known.store.get(&ObjectRef::from_obj(object))
+    }
+}
+
+/// Whether the API server has no such kind.
+fn is_absent(error: &watcher::Error) -> bool {
+    let source = match error {
+        watcher::Error::InitialListFailed(source)
+        | watcher::Error::WatchStartFailed(source)
+        | watcher::Error::WatchFailed(source) => source,
+        watcher::Error::WatchError(status) => return status.code == 404,
+        watcher::Error::NoResourceVersion => return false,
+    };
+    matches!(source, kube::Error::Api(status) if status.code == 404)
+}
+
+/// How often a kind that the cluster does not have is asked for again.
+pub const UNSERVED: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests;

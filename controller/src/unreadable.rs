@@ -1,0 +1,105 @@
+//! What is said about an object that this release cannot read: a condition, an event, a line in the log. It is left as it is
+//! until somebody puts it right; all others go on.
+//!
+//! The condition is applied under a name of its own, so that it goes again without anything else of the status.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use kube::runtime::events::EventType;
+use serde_json::{Value, json};
+
+use crate::context::{Context, ReconcileError, while_trying};
+use crate::stores::{Kept, Kind, Unreadable};
+use crate::time::stamp;
+
+/// The reason of condition and event.
+pub const REASON: &str = "Unreadable";
+const MANAGER: &str = "garboard-controller-unreadable";
+
+/// The condition in which a kind says that something could not be done, and where its status is written.
+pub trait Complains: Kind {
+    /// Type and status.
+    const CONDITION: (&'static str, &'static str);
+    /// Whether the status is a resource of its own.
+    const HAS_STATUS: bool;
+}
+
+impl Complains for crate::stores::Machines {
+    const CONDITION: (&'static str, &'static str) = ("Failure", "True");
+    const HAS_STATUS: bool = true;
+}
+
+impl Complains for crate::stores::Instances {
+    const CONDITION: (&'static str, &'static str) = ("Synchronized", "False");
+    const HAS_STATUS: bool = false;
+}
+
+impl Complains for crate::stores::Installations {
+    const CONDITION: (&'static str, &'static str) = ("Degraded", "True");
+    const HAS_STATUS: bool = true;
+}
+
+/// Says so, if the object does not say it yet.
+pub async fn say<K: Complains>(context: &Context, object: &Kept<K>, problem: &Unreadable) {
+    let note = format!("{problem}; correct the object, or delete it");
+    if is_said(&object.raw(), &note) {
+        return;
+    }
+    let (namespace, name) = object.key();
+    let regarding = ObjectReference {
+        api_version: Some(garboard_api::v1::API_VERSION.to_owned()),
+        kind: Some(K::KIND.to_owned()),
+        namespace: Some(namespace),
+        name: Some(name),
+        uid: kube::ResourceExt::uid(object),
+        ..ObjectReference::default()
+    };
+    context.tell(&regarding, EventType::Warning, (REASON, note.clone()));
+    let (kind, status) = K::CONDITION;
+    let now = stamp(jiff::Timestamp::now());
+    let condition =
+        json!({"type": kind, "status": status, "reason": REASON, "message": note, "lastTransitionTime": now});
+    if let Err(error) = apply(context, object, json!({ "conditions": [condition] })).await {
+        tracing::warn!(%error, "the condition Unreadable could not be written");
+    }
+}
+
+/// Takes the condition away, once the object can be read.
+///
+/// # Errors
+/// The API server refused.
+pub async fn take_back<K: Complains>(context: &Context, object: &Kept<K>) -> Result<(), ReconcileError> {
+    apply(context, object, Value::Null).await
+}
+
+/// Whether a condition with this reason is from here.
+#[must_use]
+pub fn is_ours(reason: Option<&String>) -> bool {
+    reason.is_some_and(|reason| reason == REASON)
+}
+
+fn is_said(object: &Value, note: &str) -> bool {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().any(|each| each["reason"] == REASON && each["message"] == note)
+}
+
+async fn apply<K: Complains>(context: &Context, object: &Kept<K>, status: Value) -> Result<(), ReconcileError> {
+    let (namespace, name) = object.key();
+    let objects: Api<Kept<K>> = Api::namespaced(context.client.clone(), &namespace);
+    let mut applied = json!({"apiVersion": garboard_api::v1::API_VERSION, "kind": K::KIND,
+        "metadata": {"uid": kube::ResourceExt::uid(object)}});
+    if !status.is_null() {
+        applied["status"] = status;
+    }
+    let params = PatchParams::apply(MANAGER).force();
+    let written = if K::HAS_STATUS {
+        objects.patch_status(&name, &params, &Patch::Apply(applied)).await
+    } else {
+        objects.patch(&name, &params, &Patch::Apply(applied)).await
+    };
+    match written {
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        other => other.map(drop).map_err(while_trying("write the condition of what cannot be read")),
+    }
+}

@@ -1,0 +1,120 @@
+//! What may be left of a pod whose object is gone, and who says so. Pure.
+//!
+//! `kubectl delete pod --force` takes the object away first; the kubelet kills when it hears of it, supervisor and all. Whether
+//! that is done the agent of the node knows: it sees every process there. So it is asked, and its answer waited for, as long as
+//! node and agent live (`docs/adr/0021-the-agent-is-asked.md`):
+//!
+//! ```text
+//!  status.activePods   {POD: NODE}   question: is anything of this pod left on NODE? (its object is gone)
+//!                      {POD: ""}     answer of the agent of NODE: nothing is, and nothing of it will start
+//! ```
+//!
+//! A running machine's status has the question already. A node that is lost answers nothing: then the pod's object is
+//! believed after a while, as the operator who removed it asked for.
+
+use std::time::Duration;
+
+use garboard_api::Phase;
+use garboard_api::metadata::{label, node_annotation};
+use garboard_api::v1::VirtualMachineInstanceStatus;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Node;
+
+use super::decide::{Decision, KILLED_BY_FORCE, World};
+use super::memory::Place;
+use crate::time::elapsed;
+
+/// How soon the node is looked at again while its agent has not answered; an answer is heard of at once.
+pub const ASK_AGAIN: Duration = Duration::from_secs(5);
+
+/// An agent that has been silent for longer does not live: two of its signs.
+const SILENT: Duration = Duration::from_secs(2 * node_annotation::HEARTBEAT_SECONDS);
+
+/// The taint by which an operator says that a node is off.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// Whether a node and its agent live, so that an answer is to be expected.
+#[must_use]
+pub fn lives(node: &Node, now: Timestamp) -> bool {
+    let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
+    let is_ready = conditions.into_iter().any(|each| each.type_ == "Ready" && each.status == "True");
+    let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
+    let is_off = taints.into_iter().any(|taint| taint.key == OUT_OF_SERVICE);
+    let sign = node.metadata.annotations.as_ref().and_then(|all| all.get(node_annotation::HEARTBEAT));
+    let sign = sign.and_then(|sign| sign.parse::<Timestamp>().ok());
+    is_ready && !is_off && sign.is_some_and(|sign| elapsed(sign, now) < SILENT)
+}
+
+/// Where the last pod of an instance was, as far as that is known.
+#[must_use]
+pub fn last_place(status: Option<&VirtualMachineInstanceStatus>, remembered: Option<&Place>) -> Option<Place> {
+    remembered.cloned().or_else(|| {
+        let (pod_uid, _) = status?.active_pods.iter().next()?;
+        Some(Place { pod_uid: pod_uid.clone(), node: status?.node_name.clone()? })
+    })
+}
+
+/// Whether the agent has said that nothing of a pod is left.
+pub(super) fn is_nowhere(status: &VirtualMachineInstanceStatus, pod_uid: &str) -> bool {
+    status.active_pods.get(pod_uid).is_some_and(String::is_empty)
+}
+
+/// Whether a question is open: then there was a pod, also where no leader of now remembers it.
+pub(super) fn is_open(status: Option<&VirtualMachineInstanceStatus>) -> bool {
+    status.is_some_and(|status| status.active_pods.values().any(|node| !node.is_empty()))
+}
+
+/// For how long a QEMU may run on whose pod's object is gone: until its node's agent has said that it does not, or, where none
+/// answers, as long as a kubelet takes to kill. A pod that was never on a node has no QEMU.
+pub(super) fn may_still_run(world: &World) -> Option<Duration> {
+    let (phase, status) = (Phase::of(&world.vmi), world.vmi.status.as_ref());
+    if world.pod.is_some() || phase.is_final() {
+        return None;
+    }
+    if phase == Phase::Pending && !world.trace.had_pod() && !is_open(status) {
+        return unknown_to_this_leader(world);
+    }
+    if phase < Phase::Scheduled && world.trace.placed == Some(false) {
+        return None;
+    }
+    match last_place(status, world.trace.place.as_ref()) {
+        Some(place) if status.is_some_and(|status| is_nowhere(status, &place.pod_uid)) => None,
+        Some(_) if world.agent_lives => Some(ASK_AGAIN),
+        _ => {
+            let missing = world.trace.missing.unwrap_or(world.now);
+            Some(KILLED_BY_FORCE.saturating_sub(elapsed(missing, world.now))).filter(|left| !left.is_zero())
+        }
+    }
+}
+
+/// An earlier leader may have made a pod that was taken away by force before its node was written: then its QEMU may run, and
+/// there is no knowing whom to ask.
+fn unknown_to_this_leader(world: &World) -> Option<Duration> {
+    let created = world.vmi.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let left = KILLED_BY_FORCE.saturating_sub(elapsed(world.leading_since, world.now));
+    Some(left).filter(|left| created.is_some_and(|created| created < world.leading_since) && !left.is_zero())
+}
+
+/// The node whose agent is to answer.
+pub(super) fn asked(world: &World) -> Option<Place> {
+    let place = last_place(world.vmi.status.as_ref(), world.trace.place.as_ref())?;
+    (world.agent_lives && may_still_run(world).is_some()).then_some(place)
+}
+
+/// Puts the question into the status, where a quick start has left it out.
+pub(super) fn ask(world: &World, phase: Phase, decision: &mut Decision) {
+    let Some(Place { pod_uid, node }) = asked(world).filter(|_| !phase.is_final()) else { return };
+    decision.labels.insert(label::NODE_NAME.to_owned(), node.clone());
+    decision.status.node_name = Some(node.clone());
+    decision.status.active_pods = [(pod_uid, node)].into();
+}
+
+/// What is said of an instance without a pod.
+pub(super) fn sentence(world: &World) -> String {
+    match asked(world) {
+        Some(Place { node, .. }) => {
+            format!("the launcher pod was removed; the agent of node {node} has not said yet that nothing of it runs")
+        }
+        None => "there is no launcher pod".to_owned(),
+    }
+}

@@ -1,0 +1,151 @@
+//! The paths of the webhooks. Their last segments are random, and stand in the webhook configurations, which API servers and
+//! administrators read: who does not know them is answered 404 before anything of a request is read. Each webhook has a
+//! segment of its own, because the API server tells the path of a webhook that it could not reach to the client whom it
+//! refuses for that; what cannot be reached at `evict` is not refused, and not told.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use uuid::Uuid;
+
+/// What a webhook is asked for: the first segment of its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// Filling in.
+    Mutate,
+    /// Judging.
+    Validate,
+    /// Whether a launcher pod may be evicted.
+    Evict,
+}
+
+impl Question {
+    const ALL: [Self; 3] = [Self::Mutate, Self::Validate, Self::Evict];
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Mutate => "mutate",
+            Self::Validate => "validate",
+            Self::Evict => "evict",
+        }
+    }
+
+    /// Its entry in the Secret's data.
+    fn field(self) -> String {
+        format!("path.{}", self.word())
+    }
+}
+
+/// The random segments.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Paths {
+    mutate: String,
+    validate: String,
+    evict: String,
+}
+
+/// Without what is secret in them.
+impl std::fmt::Debug for Paths {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Paths").finish_non_exhaustive()
+    }
+}
+
+impl Paths {
+    /// New ones, of the system's random numbers.
+    #[must_use]
+    pub fn random() -> Self {
+        let segment = || format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
+        Self { mutate: segment(), validate: segment(), evict: segment() }
+    }
+
+    /// Reads the data of the Secret; none where one is missing, or is nothing that was put there.
+    #[must_use]
+    pub fn read(data: &BTreeMap<String, ByteString>) -> Option<Self> {
+        let segment = |question: Question| {
+            let text = std::str::from_utf8(&data.get(&question.field())?.0).ok()?;
+            let is_ours = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+            is_ours.then(|| text.to_owned())
+        };
+        let [mutate, validate, evict] = Question::ALL.map(segment);
+        Some(Self { mutate: mutate?, validate: validate?, evict: evict? })
+    }
+
+    /// For the data of the Secret.
+    pub fn write(&self) -> impl Iterator<Item = (String, ByteString)> + '_ {
+        Question::ALL.iter().map(|each| (each.field(), ByteString(self.segment(*each).as_bytes().to_vec())))
+    }
+
+    /// The path of a webhook.
+    #[must_use]
+    pub fn of(&self, question: Question) -> String {
+        format!("/{}/{}", question.word(), self.segment(question))
+    }
+
+    /// Whether it is the path of a webhook. How long it takes says nothing about how much of it is right.
+    #[must_use]
+    pub fn has(&self, path: &str) -> bool {
+        Question::ALL.iter().fold(false, |found, each| found | is_same(self.of(*each).as_bytes(), path.as_bytes()))
+    }
+
+    /// Whether requests at a path are answered. While the Secret has no segments, the leader is of an earlier version, and API
+    /// servers ask at paths without.
+    #[must_use]
+    pub fn are_known(paths: Option<&Self>, path: &str) -> bool {
+        let plain = || path.strip_prefix('/').is_some_and(|word| Question::ALL.iter().any(|each| each.word() == word));
+        paths.map_or_else(plain, |paths| paths.has(path))
+    }
+
+    fn segment(&self, question: Question) -> &str {
+        match question {
+            Question::Mutate => &self.mutate,
+            Question::Validate => &self.validate,
+            Question::Evict => &self.evict,
+        }
+    }
+}
+
+/// In a time that depends on the lengths alone.
+fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let differences = one.iter().zip(other).fold(0, |found, (a, b)| std::hint::black_box(found | (a ^ b)));
+    one.len() == other.len() && differences == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_webhook_has_a_path_that_is_not_guessed() {
+        let (paths, others) = (Paths::random(), Paths::random());
+        for question in Question::ALL {
+            let path = paths.of(question);
+            assert!(paths.has(&path), "{path}");
+            assert!(!others.has(&path), "{path}");
+            assert!(!paths.has(&format!("/{}", question.word())) && !paths.has(&path[..path.len() - 1]), "{path}");
+            assert!(!paths.has(&format!("{path}0")) && !paths.has(&path.replace(question.word(), "x")), "{path}");
+        }
+        assert!(!paths.has(&format!("/evict/{}", paths.mutate)), "one webhook's segment opened another");
+    }
+
+    #[test]
+    fn paths_without_a_segment_are_answered_as_long_as_there_is_none() {
+        let paths = Paths::random();
+        for path in ["/mutate", "/validate", "/evict"] {
+            assert!(Paths::are_known(None, path) && !Paths::are_known(Some(&paths), path), "{path}");
+        }
+        let path = paths.of(Question::Evict);
+        assert!(Paths::are_known(Some(&paths), &path) && !Paths::are_known(None, &path));
+        assert!(!Paths::are_known(None, "/") && !Paths::are_known(None, "evict"));
+    }
+
+    #[test]
+    fn what_is_written_is_read_back_and_what_was_spoilt_is_not() {
+        let paths = Paths::random();
+        let mut data: BTreeMap<_, _> = paths.write().collect();
+        assert_eq!(Paths::read(&data).as_ref(), Some(&paths));
+        data.insert("path.evict".to_owned(), ByteString(Vec::new()));
+        assert_eq!(Paths::read(&data), None);
+        assert!(!format!("{paths:?}").contains(&paths.evict));
+    }
+}

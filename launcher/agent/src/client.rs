@@ -1,0 +1,248 @@
+//! Asking whoever has power over the host for what the supervisor cannot do itself.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use garboard_net::GuestAddresses;
+use garboard_plan::InterfacePlan;
+use garboard_protocol::agent::{AgentReply, AgentRequest, InterfaceRequest, PlumbedInterface};
+use garboard_protocol::causes::ErrorChain;
+use garboard_protocol::control::Status;
+use tokio::net::UnixStream;
+
+use crate::line_socket::{LineError, LineSocket};
+use crate::plumbing::tapped;
+
+/// Pause before a node agent that did not answer is asked again, and the longest it grows to.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LONGEST_PAUSE: Duration = Duration::from_secs(2);
+
+/// Why the agent did not help.
+#[derive(Debug, thiserror::Error)]
+pub enum AgentError {
+    /// It is not there.
+    #[error("nobody answers at {path}; the keeper (or node agent) is gone")]
+    Absent {
+        /// The socket.
+        path: String,
+        /// What the kernel said.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The conversation broke.
+    #[error("the conversation with the keeper (or node agent) broke")]
+    Conversation(#[from] LineError),
+    /// It said no.
+    #[error("{reason}")]
+    Refused {
+        /// Its sentence.
+        reason: String,
+    },
+    /// It answered something else.
+    #[error("the keeper (or node agent) answered a question that was not asked")]
+    Unexpected,
+}
+
+/// Where the agent makes interfaces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetworkPlace {
+    /// In a namespace that it made for this machine: a keeper.
+    Agents,
+    /// In the namespace of this process, which it is given a descriptor of: a node agent.
+    Ours,
+}
+
+/// A connection to the agent.
+pub struct AgentClient {
+    socket: LineSocket,
+    place: NetworkPlace,
+}
+
+/// One interface as the agent made it.
+pub struct Plumbed {
+    /// Its description.
+    pub interface: PlumbedInterface<GuestAddresses>,
+    /// Taps, one per queue.
+    pub taps: Vec<OwnedFd>,
+    /// vhost-net descriptors, one per queue or none.
+    pub vhosts: Vec<OwnedFd>,
+    /// In the order of [`PlumbedInterface::sockets`].
+    pub sockets: Vec<OwnedFd>,
+}
+
+impl AgentClient {
+    /// Connects.
+    pub async fn connect(path: &Path, place: NetworkPlace) -> Result<Self, AgentError> {
+        let stream = UnixStream::connect(path)
+            .await
+            .map_err(|source| AgentError::Absent { path: path.display().to_string(), source })?;
+        Ok(Self { socket: LineSocket::new(stream), place })
+    }
+
+    /// Has a volume opened.
+    pub async fn volume(&mut self, name: &str) -> Result<OwnedFd, AgentError> {
+        match self.ask(&AgentRequest::Volume { name: name.to_owned() }, None).await? {
+            AgentReply::Volume => self.socket.take_descriptors(1)?.pop().ok_or(AgentError::Unexpected),
+            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Plumbed { .. } | AgentReply::Noted => Err(AgentError::Unexpected),
+        }
+    }
+
+    /// Has the interfaces made.
+    pub async fn plumb(&mut self, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, AgentError> {
+        match requests(interfaces) {
+            interfaces if interfaces.is_empty() => Ok(Vec::new()),
+            interfaces => self.plumbed(&AgentRequest::Plumb { interfaces }).await,
+        }
+    }
+
+    /// Gets the sockets of interfaces that exist already.
+    pub async fn sockets(&mut self, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, AgentError> {
+        match requests(interfaces) {
+            interfaces if interfaces.is_empty() => Ok(Vec::new()),
+            interfaces => self.plumbed(&AgentRequest::Sockets { interfaces }).await,
+        }
+    }
+
+    /// Tells how the machine is.
+    pub async fn report(&mut self, status: &Status) -> Result<(), AgentError> {
+        match self.ask(&AgentRequest::Report { status: Box::new(status.clone()) }, None).await? {
+            AgentReply::Noted => Ok(()),
+            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Plumbed { .. } | AgentReply::Volume => Err(AgentError::Unexpected),
+        }
+    }
+
+    /// Waits until the conversation is over, while nothing is asked.
+    pub async fn broken(&mut self) -> AgentError {
+        match self.socket.receive::<AgentReply<GuestAddresses>>().await {
+            Ok(_) => AgentError::Unexpected,
+            Err(error) => error.into(),
+        }
+    }
+
+    async fn plumbed(&mut self, request: &AgentRequest) -> Result<Vec<Plumbed>, AgentError> {
+        let namespace = match self.place {
+            NetworkPlace::Agents => None,
+            NetworkPlace::Ours => Some(own_namespace()?),
+        };
+        match self.ask(request, namespace.as_ref()).await? {
+            AgentReply::Plumbed { interfaces } => interfaces.into_iter().map(|one| self.collect(one)).collect(),
+            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Volume | AgentReply::Noted => Err(AgentError::Unexpected),
+        }
+    }
+
+    fn collect(&mut self, mut interface: PlumbedInterface<GuestAddresses>) -> Result<Plumbed, AgentError> {
+        if self.place == NetworkPlace::Ours {
+            // A node agent opens no file of a pod, so it does not know the pod's name servers. They are in ours.
+            let resolver = garboard_net::resolv::of_host().unwrap_or_default();
+            interface.nameservers = resolver.nameservers.iter().map(ToString::to_string).collect();
+            interface.searches = resolver.searches;
+        }
+        let taps = self.socket.take_descriptors(interface.taps)?;
+        let vhosts = self.socket.take_descriptors(interface.vhosts)?;
+        let sockets = self.socket.take_descriptors(interface.sockets.len())?;
+        Ok(Plumbed { interface, taps, vhosts, sockets })
+    }
+
+    async fn ask(
+        &mut self,
+        request: &AgentRequest,
+        descriptor: Option<&OwnedFd>,
+    ) -> Result<AgentReply<GuestAddresses>, AgentError> {
+        let descriptors: Vec<_> = descriptor.iter().map(|descriptor| descriptor.as_fd()).collect();
+        self.socket.send(request, &descriptors).await?;
+        Ok(self.socket.receive().await?)
+    }
+}
+
+/// What of a machine's interfaces is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ask {
+    /// All of it.
+    Plumb,
+    /// The sockets of interfaces that exist already.
+    Sockets,
+}
+
+/// Asks a node agent until it answers, yes or no. One that is away, or dies half-way, comes back, and finds what it had made:
+/// a machine is not given up for that.
+pub async fn until_answered(socket: &Path, ask: Ask, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, AgentError> {
+    let mut pause = FIRST_PAUSE;
+    if requests(interfaces).is_empty() {
+        return Ok(Vec::new());
+    }
+    loop {
+        let asked = match (AgentClient::connect(socket, NetworkPlace::Ours).await, ask) {
+            (Ok(mut agent), Ask::Plumb) => agent.plumb(interfaces).await,
+            (Ok(mut agent), Ask::Sockets) => agent.sockets(interfaces).await,
+            (Err(error), _) => Err(error),
+        };
+        match asked {
+            Err(error @ (AgentError::Absent { .. } | AgentError::Conversation(_))) => {
+                tracing::warn!(error = %ErrorChain(&error), ?pause, "waiting for the node agent");
+            }
+            answered => return answered,
+        }
+        tokio::time::sleep(pause).await;
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+/// The network namespace of this process, which is the pod's.
+fn own_namespace() -> Result<OwnedFd, AgentError> {
+    let file = std::fs::File::open("/proc/self/ns/net").map_err(LineError::from)?;
+    Ok(file.into())
+}
+
+fn requests(interfaces: &[InterfacePlan]) -> Vec<InterfaceRequest> {
+    interfaces.iter().filter_map(request).collect()
+}
+
+/// What the agent must do for an interface; `None` for those that need no power.
+fn request(plan: &InterfacePlan) -> Option<InterfaceRequest> {
+    let (tap, binding) = tapped(&plan.binding)?;
+    Some(InterfaceRequest { name: plan.name.clone(), tap, mac: plan.mac.clone(), queues: plan.queues, binding })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use tokio::net::UnixListener;
+
+    fn interface() -> InterfacePlan {
+        let vmi = serde_json::json!({"metadata": {"name": "vm"}, "spec": {"domain": {
+            "memory": {"guest": "64Mi"}, "devices": {"interfaces": [{"name": "default", "masquerade": {}}]}}, "networks": [{"name": "default", "pod": {}}]}});
+        let vmi = serde_json::from_value(vmi).unwrap();
+        let facts = garboard_machine::facts::HostFacts::reference();
+        let options = garboard_plan::PlanOptions { volumes: BTreeMap::new(), ..Default::default() };
+        garboard_plan::plan(&vmi, &facts, &options, None).unwrap().interfaces.remove(0)
+    }
+
+    #[tokio::test]
+    async fn an_agent_that_dies_half_way_is_asked_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("agent.sock");
+        let agent = async {
+            // Nobody is there, then somebody who hangs up, then one who reads and dies, then one who answers.
+            tokio::task::yield_now().await;
+            let listener = UnixListener::bind(&path).unwrap();
+            drop(listener.accept().await.unwrap());
+            for answer in [None, Some("no")] {
+                let mut socket = LineSocket::new(listener.accept().await.unwrap().0);
+                let request: AgentRequest = socket.receive().await.unwrap();
+                assert!(matches!(request, AgentRequest::Plumb { .. }), "{request:?}");
+                if let Some(reason) = answer {
+                    let reply = AgentReply::<GuestAddresses>::Refused { reason: reason.to_owned() };
+                    socket.send(&reply, &[]).await.unwrap();
+                }
+            }
+        };
+        let interfaces = [interface()];
+        let (asked, ()) = tokio::join!(until_answered(&path, Ask::Plumb, &interfaces), agent);
+        assert!(matches!(asked, Err(AgentError::Refused { reason }) if reason == "no"));
+    }
+}

@@ -1,0 +1,13 @@
+//! The agent's protocol, both ends: what a supervisor asks of whoever has power over the host, a node agent on a cluster and the
+//! keeper on a bare host. The messages themselves are in [`garboard_protocol::agent`].
+//!
+//! - [`line_socket`]: lines of JSON with descriptors over a unix socket, for every conversation of a machine's parties.
+//! - [`client`]: the supervisor's end.
+//! - [`plumbing`]: the other end: interfaces are made and their descriptors sent.
+
+pub mod client;
+pub mod line_socket;
+pub mod plumbing;
+mod sys;
+
+pub use sys::scm;

@@ -1,0 +1,182 @@
+//! `-cpu`: model, features, and what KVM and Hyper-V show in CPUID.
+
+use garboard_api::v1::CPUFeature;
+use garboard_machine::cpu::{Cpu, CpuWordError, Switch};
+use garboard_machine::features::Accelerator;
+use garboard_machine::id::fnv1a_64;
+use garboard_machine::memory::Memory;
+
+use super::draft::{Draft, invalid, text};
+use super::error::PlanError;
+use super::hyperv;
+
+/// The most memory, bytes, with which every machine type still fits into 40 address bits: TCG has no more, nor has a named
+/// model of QEMU. Above the memory lie the hole below 4 GiB and the window of 64-bit PCI devices (QEMU ends with
+/// "phys-bits too low (40)" at 992 GiB).
+pub(super) const NEAR_MEMORY_BYTES: u64 = 960 << 30;
+
+const MODEL_FIELD: &str = "spec.domain.cpu.model";
+
+/// Features that QEMU takes for the host's own although KVM cannot give them there, and then aborts.
+const ABORTING: [&str; 1] = ["arch-capabilities"];
+
+/// The CPU a guest sees: the one it had, while its manifest says the same of it as then.
+pub(super) fn cpu(draft: &mut Draft<'_>, memory: Memory) -> Result<CpuPlan, PlanError> {
+    let asked = asked(draft, memory);
+    let decided = decide(draft, memory)?;
+    // The host's own CPU is what it is on this host, with what is left out for its sake.
+    let is_hosts = decided.model.as_str() == "host";
+    let stored = stored(draft, &asked).filter(|_| !is_hosts);
+    Ok(CpuPlan { cpu: stored.unwrap_or(decided), asked })
+}
+
+/// A CPU, and what it was decided from.
+pub(super) struct CpuPlan {
+    pub(super) cpu: Cpu,
+    /// For the next start: [`super::launch::StoredMachine::cpu_asked`].
+    pub(super) asked: String,
+}
+
+/// The CPU of the last start, if it was decided from what is asked for now and this QEMU has its model.
+fn stored(draft: &Draft<'_>, asked: &str) -> Option<Cpu> {
+    let stored = draft.input.stored.filter(|stored| stored.cpu_asked.as_deref() == Some(asked))?;
+    let cpu = Cpu::parse(&stored.cpu).ok()?;
+    let features = &draft.input.facts.qemu.features;
+    let is_there = cpu.model.as_str() == "max" || features.cpu_models.contains(cpu.model.as_str());
+    is_there.then_some(cpu)
+}
+
+/// Everything that a CPU is decided from, as one short text: the manifest's words and who runs them.
+fn asked(draft: &Draft<'_>, memory: Memory) -> String {
+    let domain = draft.input.domain();
+    let cpu = domain.cpu.as_ref().map(|cpu| (&cpu.model, &cpu.features));
+    let timer = domain.clock.as_ref().and_then(|clock| clock.timer.as_ref());
+    let said = serde_json::json!([draft.accelerator.as_str(), cpu, domain.features, timer, is_far(memory)]);
+    format!("{:016x}", fnv1a_64(said.to_string().as_bytes()))
+}
+
+/// Whether memory reaches beyond what the 40 address bits of a named model can name.
+fn is_far(memory: Memory) -> bool {
+    memory.maxmem.unwrap_or(memory.size) > NEAR_MEMORY_BYTES
+}
+
+fn decide(draft: &mut Draft<'_>, memory: Memory) -> Result<Cpu, PlanError> {
+    let spec = draft.input.domain().cpu.as_ref();
+    let mut cpu = model(draft, spec.and_then(|cpu| text(&cpu.model)).unwrap_or("host-model"))?;
+    if is_far(memory) && cpu.get("enforce").is_some() {
+        cpu.switch("host-phys-bits", Switch::On).map_err(word_error(MODEL_FIELD))?;
+    }
+    paravirtual(draft, &mut cpu).map_err(word_error("spec.domain.features"))?;
+    hyperv::set(draft, &mut cpu)?;
+    for (index, feature) in spec.iter().flat_map(|cpu| &cpu.features).enumerate() {
+        set_feature(draft, &mut cpu, feature, &format!("spec.domain.cpu.features[{index}]"))?;
+    }
+    Ok(cpu)
+}
+
+pub(super) fn word_error(field: &str) -> impl Fn(CpuWordError) -> PlanError {
+    let field = field.to_owned();
+    move |source| PlanError::CpuWord { field: field.clone(), source }
+}
+
+fn model(draft: &mut Draft<'_>, name: &str) -> Result<Cpu, PlanError> {
+    let error = word_error(MODEL_FIELD);
+    match (name, draft.accelerator) {
+        // KVM: until there is a baseline of several hosts, `host-model` is the host's own CPU; migratable leaves out
+        // what no other host could take over.
+        ("host-model" | "host-passthrough", Accelerator::Kvm) => {
+            let mut cpu = Cpu::new("host").map_err(&error)?;
+            cpu.switch("migratable", Switch::On).map_err(&error)?;
+            let offered = draft.input.facts.cpu.features.get(&Accelerator::Kvm).filter(|offered| !offered.is_empty());
+            for feature in ABORTING.into_iter().filter(|name| offered.is_some_and(|all| !all.contains(*name))) {
+                cpu.switch(feature, Switch::Off).map_err(&error)?;
+            }
+            Ok(cpu)
+        }
+        // TCG has no host CPU to pass through: `max` is everything it can do.
+        ("host-model" | "host-passthrough", Accelerator::Tcg) => Cpu::new("max").map_err(error),
+        (name, _) => {
+            let mut cpu = Cpu::new(name).map_err(&error)?;
+            let features = &draft.input.facts.qemu.features;
+            if !features.cpu_models.contains(name) {
+                return Err(PlanError::QemuLacks {
+                    field: MODEL_FIELD.to_owned(),
+                    version: features.version.to_string(),
+                    what: format!("CPU model `{name}`"),
+                    instead: "write `host-model`, or a model that `qemu-system-x86_64 -cpu help` lists".to_owned(),
+                });
+            }
+            // Gone from processors and kernels, but still part of old models.
+            cpu.switch("mpx", Switch::Off).map_err(&error)?;
+            match draft.accelerator {
+                // QEMU would leave out what the host lacks and say so in its log: two machines of one model would differ, and
+                // one machine from start to start.
+                Accelerator::Kvm => cpu.switch("enforce", Switch::On).map_err(&error)?,
+                Accelerator::Tcg => note_incomplete(draft, name),
+            }
+            Ok(cpu)
+        }
+    }
+}
+
+/// TCG has hardly any model completely, and who asks for it wants to see the machine run.
+fn note_incomplete(draft: &mut Draft<'_>, model: &str) {
+    draft.note(Some(MODEL_FIELD), format!("under TCG a `{model}` lacks the features that QEMU cannot translate"));
+}
+
+fn set_feature(draft: &Draft<'_>, cpu: &mut Cpu, feature: &CPUFeature, field: &str) -> Result<(), PlanError> {
+    let name = feature.name.as_str();
+    let policy = text(&feature.policy).unwrap_or("require");
+    let state = match policy {
+        "force" | "require" | "optional" => Switch::On,
+        "disable" | "forbid" => Switch::Off,
+        other => {
+            return Err(invalid(
+                format!("{field}.policy"),
+                format!("there is no policy `{other}`"),
+                "write force, require, optional, disable or forbid",
+            ));
+        }
+    };
+    let offered = draft.input.facts.cpu.features.get(&draft.accelerator).map(|offered| offered.contains(name));
+    let refuse = |message: String, instead: &str| {
+        Err(PlanError::HostLacks { field: field.to_owned(), message, instead: instead.to_owned() })
+    };
+    match (policy, offered) {
+        ("require", Some(false)) => {
+            let message = format!("CPU feature `{name}` cannot be had with {} here", draft.accelerator.as_str());
+            return refuse(message, "write `policy: optional`, or use another host");
+        }
+        // Under TCG no guest sees the host's processor.
+        ("forbid", Some(true)) if draft.accelerator == Accelerator::Kvm => {
+            let message = format!("CPU feature `{name}` is forbidden and this host has it");
+            return refuse(message, "write `policy: disable` to hide it from the guest, or use another host");
+        }
+        // Under `enforce` QEMU would not start for want of what may be missing.
+        ("optional", Some(false)) => return Ok(()),
+        _ => {}
+    }
+    cpu.switch(name, state).map_err(word_error(&format!("{field}.name")))
+}
+
+/// What KVM offers its guests.
+fn paravirtual(draft: &Draft<'_>, cpu: &mut Cpu) -> Result<(), CpuWordError> {
+    let domain = draft.input.domain();
+    let features = domain.features.as_ref();
+    let timer = domain.clock.as_ref().and_then(|clock| clock.timer.as_ref());
+    if let Some(present) = timer.and_then(|timer| timer.kvm.as_ref()).map(|kvm| kvm.present.unwrap_or(true)) {
+        cpu.switch("kvmclock", present.into())?;
+    }
+    if features.and_then(|features| features.kvm.as_ref()).is_some_and(|kvm| kvm.hidden == Some(true)) {
+        cpu.switch("kvm", Switch::Off)?;
+    }
+    if let Some(apic) = features.and_then(|features| features.apic.as_ref())
+        && let Some(end_of_interrupt) = apic.end_of_interrupt
+    {
+        cpu.switch("kvm-pv-eoi", end_of_interrupt.into())?;
+    }
+    if let Some(spinlock) = features.and_then(|features| features.pvspinlock.as_ref()) {
+        cpu.switch("kvm-pv-unhalt", spinlock.enabled.unwrap_or(true).into())?;
+    }
+    Ok(())
+}

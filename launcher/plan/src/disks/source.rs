@@ -1,0 +1,177 @@
+//! Where the bytes of a disk come from.
+
+use garboard_api::quantity::Quantity;
+use garboard_api::v1::{HostDisk, Volume};
+
+use super::Asked;
+use crate::disk::{CloudInitFlavour, CreateHostDisk, DiskSource, FileTreeKind, ImageFormat, Medium};
+use crate::draft::{Draft, invalid, text};
+use crate::error::PlanError;
+use crate::opening;
+use crate::options::VolumeFacts;
+
+/// Where a disk comes from, and what follows from that.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    pub(super) source: DiskSource,
+    pub(super) facts: VolumeFacts,
+    /// Writes go to a fresh layer over it ([`opening::has_overlay`]).
+    pub(super) has_overlay: bool,
+    /// The volume itself forbids writing.
+    pub(super) read_only: bool,
+    /// Other VMs may have it open.
+    pub(super) is_shareable: bool,
+    /// What is written is gone after the stop anyway.
+    pub(super) is_ephemeral: bool,
+    /// We made it, and it is small.
+    pub(super) is_seed: bool,
+}
+
+/// The source of a disk of the manifest.
+pub(super) fn of(draft: &Draft<'_>, asked: Asked<'_>) -> Result<Source, PlanError> {
+    let volumes = &draft.input.spec().volumes;
+    let is_shareable = asked.disk.shareable == Some(true);
+    let Some((index, volume)) = volumes.iter().enumerate().find(|(_, volume)| volume.name == asked.disk.name) else {
+        if asked.disk.cdrom.is_some() {
+            return Ok(Source { is_shareable, ..Source::new(DiskSource::EmptyDrive, ImageFormat::Raw, Kind::Seed) });
+        }
+        let message = format!("no volume is called `{}`", asked.disk.name);
+        return Err(invalid(format!("{}.name", asked.field), message, "name one of spec.volumes"));
+    };
+    let mut source = from_volume(volume, &format!("spec.volumes[{index}]"))?;
+    source.is_shareable |= is_shareable;
+    source.has_overlay = opening::has_overlay(draft.input.spec(), volume);
+    if let Some(facts) = draft.input.options.volumes.get(&volume.name) {
+        // Whoever can write an image must not choose how it is read: only what is never written has its own format.
+        let is_never_written = source.has_overlay || source.is_image();
+        let format = if is_never_written { facts.format } else { source.facts.format };
+        source.facts = VolumeFacts { format, ..facts.clone() };
+    }
+    let is_probed = draft.input.options.volumes.contains_key(&volume.name);
+    if !is_probed && asked.disk.lun.is_some() {
+        // Nothing else could be behind a lun.
+        source.facts.medium = Medium::BlockDevice;
+    }
+    set_medium(&mut source);
+    Ok(source)
+}
+
+fn set_medium(source: &mut Source) {
+    let found = source.facts.medium;
+    match &mut source.source {
+        DiskSource::PersistentVolumeClaim { medium, .. } | DiskSource::EphemeralClaim { medium, .. } => *medium = found,
+        DiskSource::ContainerDisk { .. }
+        | DiskSource::EmptyDisk { .. }
+        | DiskSource::HostDisk { .. }
+        | DiskSource::CloudInit { .. }
+        | DiskSource::FileTree { .. }
+        | DiskSource::EmptyDrive => source.facts.medium = Medium::File,
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Kept after the stop.
+    Persistent,
+    /// What the guest writes is dropped at the stop.
+    Scratch,
+    /// Made by us at each start.
+    Seed,
+}
+
+impl Source {
+    /// A file of a container image: nobody writes it, and many machines may read it.
+    pub(super) fn is_image(&self) -> bool {
+        matches!(self.source, DiskSource::ContainerDisk { .. })
+    }
+
+    fn new(source: DiskSource, format: ImageFormat, kind: Kind) -> Self {
+        Self {
+            source,
+            facts: VolumeFacts::assumed(format),
+            has_overlay: false,
+            read_only: false,
+            is_shareable: false,
+            is_ephemeral: kind != Kind::Persistent,
+            is_seed: kind == Kind::Seed,
+        }
+    }
+}
+
+fn from_volume(volume: &Volume, field: &str) -> Result<Source, PlanError> {
+    let medium = Medium::File;
+    if let Some(disk) = &volume.container_disk {
+        let source = DiskSource::ContainerDisk { image: disk.image.clone(), path: text(&disk.path).map(str::to_owned) };
+        return Ok(Source::new(source, ImageFormat::Qcow2, Kind::Scratch));
+    }
+    if let Some(claim) = &volume.persistent_volume_claim {
+        let source = DiskSource::PersistentVolumeClaim { claim: claim.claim_name.clone(), medium };
+        let read_only = claim.read_only == Some(true);
+        return Ok(Source { read_only, ..Source::new(source, ImageFormat::Raw, Kind::Persistent) });
+    }
+    if let Some(data_volume) = &volume.data_volume {
+        // A DataVolume fills a claim of its own name.
+        let source = DiskSource::PersistentVolumeClaim { claim: data_volume.name.clone(), medium };
+        return Ok(Source::new(source, ImageFormat::Raw, Kind::Persistent));
+    }
+    if let Some(claim) = volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref()) {
+        let source = DiskSource::EphemeralClaim { claim: claim.claim_name.clone(), medium };
+        return Ok(Source::new(source, ImageFormat::Raw, Kind::Scratch));
+    }
+    if let Some(empty) = &volume.empty_disk {
+        let capacity_bytes = capacity(Some(&empty.capacity), &format!("{field}.emptyDisk.capacity"))?;
+        return Ok(Source::new(DiskSource::EmptyDisk { capacity_bytes }, ImageFormat::Qcow2, Kind::Scratch));
+    }
+    if let Some(disk) = &volume.host_disk {
+        return host_disk(disk, field);
+    }
+    seed(volume).ok_or_else(|| invalid(field, "this volume cannot be a disk", "use one of the volumes that have bytes"))
+}
+
+fn host_disk(disk: &HostDisk, field: &str) -> Result<Source, PlanError> {
+    let create = match disk.r#type.as_str() {
+        "Disk" => CreateHostDisk::Never,
+        "DiskOrCreate" => {
+            let field = format!("{field}.hostDisk.capacity");
+            CreateHostDisk::IfMissing { capacity_bytes: capacity(disk.capacity.as_ref(), &field)? }
+        }
+        other => {
+            let message = format!("there is no type `{other}`");
+            return Err(invalid(format!("{field}.hostDisk.type"), message, "write `Disk` or `DiskOrCreate`"));
+        }
+    };
+    let source = DiskSource::HostDisk { path: disk.path.clone(), create };
+    let is_shareable = disk.shared == Some(true);
+    Ok(Source { is_shareable, ..Source::new(source, ImageFormat::Raw, Kind::Persistent) })
+}
+
+/// Sizes are whole sectors; a part of one is dropped, because a disk must not be larger than asked for.
+fn capacity(capacity: Option<&Quantity>, field: &str) -> Result<u64, PlanError> {
+    let bytes = capacity.and_then(Quantity::to_bytes).map(|bytes| bytes / 512 * 512).filter(|&bytes| bytes > 0);
+    bytes.ok_or_else(|| invalid(field, "a disk has at least one sector of 512 bytes", "write for example `1Gi`"))
+}
+
+fn seed(volume: &Volume) -> Option<Source> {
+    let cloud_init = |flavour| Some(DiskSource::CloudInit { flavour });
+    let tree = |tree, label: &Option<String>| {
+        Some(DiskSource::FileTree { tree, label: text(label).unwrap_or("cfgdata").to_owned() })
+    };
+    let source = if volume.cloud_init_no_cloud.is_some() {
+        cloud_init(CloudInitFlavour::NoCloud)
+    } else if volume.cloud_init_config_drive.is_some() {
+        cloud_init(CloudInitFlavour::ConfigDrive)
+    } else if let Some(config_map) = &volume.config_map {
+        tree(FileTreeKind::ConfigMap, &config_map.volume_label)
+    } else if let Some(secret) = &volume.secret {
+        tree(FileTreeKind::Secret, &secret.volume_label)
+    } else if let Some(downward_api) = &volume.downward_api {
+        tree(FileTreeKind::DownwardApi, &downward_api.volume_label)
+    } else if volume.service_account.is_some() {
+        tree(FileTreeKind::ServiceAccount, &None)
+    } else if volume.sysprep.is_some() {
+        tree(FileTreeKind::Sysprep, &Some("unattendCD".to_owned()))
+    } else {
+        None
+    };
+    source.map(|source| Source::new(source, ImageFormat::Raw, Kind::Seed))
+}

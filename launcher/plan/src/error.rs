@@ -1,0 +1,166 @@
+//! Why there is no plan.
+
+use garboard_machine::cpu::CpuWordError;
+use garboard_machine::facts::{KvmState, UefiKind};
+use garboard_machine::id::IdError;
+use garboard_machine::pci::PciError;
+
+use super::lint::Finding;
+
+/// Why there is no plan. Whatever speaks of the manifest names the field and what to write instead.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// A field Garboard knows and cannot honour yet.
+    #[error("{field}: {why}; {instead}")]
+    NotRealised {
+        /// Path of the field.
+        field: String,
+        /// Why it cannot be honoured.
+        why: String,
+        /// What to write instead.
+        instead: String,
+    },
+    /// A value this machine cannot have.
+    #[error("{field}: {message}; {instead}")]
+    Invalid {
+        /// Path of the field.
+        field: String,
+        /// What is wrong.
+        message: String,
+        /// What to write instead.
+        instead: String,
+    },
+    /// A name that QEMU cannot carry.
+    #[error("{field}: the name cannot be used")]
+    Name {
+        /// Path of the field.
+        field: String,
+        /// QEMU's rule.
+        #[source]
+        source: IdError,
+    },
+    /// A CPU model or feature that `-cpu` cannot carry.
+    #[error("{field}: the value cannot be used")]
+    CpuWord {
+        /// Path of the field.
+        field: String,
+        /// QEMU's rule.
+        #[source]
+        source: CpuWordError,
+    },
+    /// A device finds no place.
+    #[error("{field}: the device finds no place")]
+    Pci {
+        /// Path of the field, or of the list it comes from.
+        field: String,
+        /// What is in the way.
+        #[source]
+        source: PciError,
+    },
+    /// There is no KVM, and nothing else is allowed.
+    #[error(
+        "{state}, and the guest is to run under KVM; use another host, or set the annotation `garboard.dev/accelerator: tcg` for QEMU's slower translator"
+    )]
+    NoKvm {
+        /// What `/dev/kvm` is worth.
+        state: KvmState,
+    },
+    /// The QEMU of this host lacks something.
+    #[error("{field}: QEMU {version} has no {what}; {instead}")]
+    QemuLacks {
+        /// Path of the field.
+        field: String,
+        /// Version of the QEMU.
+        version: String,
+        /// What it lacks.
+        what: String,
+        /// What to do.
+        instead: String,
+    },
+    /// No firmware of the kind is installed.
+    #[error("{field}: no UEFI firmware of kind {kind:?} is installed; install package ovmf, or write `bios: {{}}`")]
+    NoUefi {
+        /// Path of the field.
+        field: String,
+        /// The kind.
+        kind: UefiKind,
+    },
+    /// The host lacks something a field needs.
+    #[error("{field}: {message}; {instead}")]
+    HostLacks {
+        /// Path of the field.
+        field: String,
+        /// What is missing.
+        message: String,
+        /// What to do.
+        instead: String,
+    },
+    /// A newer Garboard stored the machine.
+    #[error(
+        "a newer Garboard has stored what this machine must keep (plan version {found}, this one knows {known}); start \
+         it with that version or a later one"
+    )]
+    StoredVersion {
+        /// Version in the stored machine.
+        found: u32,
+        /// [`super::PLAN_VERSION`].
+        known: u32,
+    },
+    /// The plan contradicts itself: a defect of Garboard.
+    #[error("the plan contradicts itself, which is a defect of Garboard: {}", join(findings))]
+    Contradiction {
+        /// What the linter found.
+        findings: Vec<Finding>,
+    },
+}
+
+/// Who can mend it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Whoever wrote the manifest.
+    Manifest,
+    /// Whoever runs the host; another host may do.
+    Host,
+    /// We.
+    Garboard,
+}
+
+impl PlanError {
+    /// Who can mend it. Trying again without a change never helps: a plan is a function of its input.
+    #[must_use]
+    pub const fn fault(&self) -> Fault {
+        match self {
+            Self::NotRealised { .. }
+            | Self::Invalid { .. }
+            | Self::Name { .. }
+            | Self::CpuWord { .. }
+            | Self::Pci { .. } => Fault::Manifest,
+            Self::NoKvm { .. }
+            | Self::QemuLacks { .. }
+            | Self::NoUefi { .. }
+            | Self::HostLacks { .. }
+            | Self::StoredVersion { .. } => Fault::Host,
+            Self::Contradiction { .. } => Fault::Garboard,
+        }
+    }
+
+    /// Path of the field it is about.
+    #[must_use]
+    pub fn field(&self) -> Option<&str> {
+        match self {
+            Self::NotRealised { field, .. }
+            | Self::Invalid { field, .. }
+            | Self::Name { field, .. }
+            | Self::CpuWord { field, .. }
+            | Self::Pci { field, .. }
+            | Self::QemuLacks { field, .. }
+            | Self::NoUefi { field, .. }
+            | Self::HostLacks { field, .. } => Some(field),
+            Self::NoKvm { .. } | Self::StoredVersion { .. } | Self::Contradiction { .. } => None,
+        }
+    }
+}
+
+fn join(findings: &[Finding]) -> String {
+    findings.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}

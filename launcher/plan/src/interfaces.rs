@@ -1,0 +1,337 @@
+//! Network interfaces.
+
+use garboard_api::v1::{Devices, Interface, Network};
+use garboard_machine::device::{EmulatedNic, EmulatedNicModel, VirtioNetPci};
+use garboard_machine::netdev::{Netdev, StreamNetdev, TapNetdev};
+use garboard_machine::pci::Want;
+
+use super::boot::BootOrder;
+use super::draft::{Draft, device_id, invalid, text};
+use super::error::PlanError;
+use super::interface::{BindingPlan, DhcpPlan, Forward, InterfacePlan, LinkState, NicModel, PortPlan, Protocol};
+use super::launch::DescriptorPurpose;
+use super::ordered::OrderedInterface;
+use super::{mac, unserved, user_network};
+
+const LIST: &str = "spec.domain.devices.interfaces";
+const DEFAULT_IPV4: &str = "10.0.2.0/24";
+const DEFAULT_IPV6: &str = "fd10:0:2::/120";
+
+/// QEMU's limit of queue pairs for one tap (`MAX_TAP_QUEUES`, `net/tap_int.h` has 1024), bounded as KubeVirt does.
+const MAX_QUEUES: u32 = 256;
+
+/// The interfaces of a VMI, in its order.
+pub(super) fn interfaces(
+    draft: &mut Draft<'_>,
+    boot: &mut BootOrder,
+    vcpu_count: u32,
+) -> Result<Vec<InterfacePlan>, PlanError> {
+    let devices = draft.input.devices();
+    let mut plans = Vec::new();
+    for (index, interface) in present(devices) {
+        let forwards = if plans.is_empty() { draft.input.options.forwards.clone() } else { Vec::new() };
+        plans.push(plan_interface(draft, boot, (interface, index), (vcpu_count, forwards))?);
+    }
+    if plans.is_empty() && !draft.input.options.forwards.is_empty() {
+        return Err(invalid(LIST, "there is no interface to forward ports to", "add one, or forward none"));
+    }
+    if devices.disable_hotplug != Some(true) {
+        draft.pci.keep_interface_ports().map_err(|source| PlanError::Pci { field: LIST.to_owned(), source })?;
+    }
+    Ok(plans)
+}
+
+/// What of them follows from the VMI alone.
+pub(super) fn ordered(draft: &mut Draft<'_>, vcpu_count: u32) -> Result<Vec<OrderedInterface>, PlanError> {
+    let devices = draft.input.devices();
+    let mut all = Vec::new();
+    for (index, interface) in present(devices) {
+        let field = format!("{LIST}[{index}]");
+        let queues = queues(devices, nic_model(interface, &field)?, vcpu_count);
+        let binding = binding(draft, (interface, index), Vec::new(), &field)?;
+        all.push(OrderedInterface {
+            name: interface.name.clone(),
+            queues,
+            mac: mac::asked(interface, &field)?,
+            binding,
+        });
+    }
+    Ok(all)
+}
+
+/// Those that are plugged in, with their places in the list.
+fn present(devices: &Devices) -> impl Iterator<Item = (usize, &Interface)> {
+    let all = devices.interfaces.iter().enumerate();
+    all.filter(|(_, interface)| text(&interface.state) != Some("absent"))
+}
+
+fn queues(devices: &Devices, model: NicModel, vcpu_count: u32) -> u32 {
+    let is_multiqueue = devices.network_interface_multiqueue == Some(true) && model == NicModel::Virtio;
+    if is_multiqueue { vcpu_count.clamp(1, MAX_QUEUES) } else { 1 }
+}
+
+fn plan_interface(
+    draft: &mut Draft<'_>,
+    boot: &mut BootOrder,
+    (interface, index): (&Interface, usize),
+    (vcpu_count, forwards): (u32, Vec<Forward>),
+) -> Result<InterfacePlan, PlanError> {
+    let field = format!("{LIST}[{index}]");
+    let name = interface.name.as_str();
+    let model = nic_model(interface, &field)?;
+    let binding = binding(draft, (interface, index), forwards, &field)?;
+    let mtu = mtu(draft, name, model, &binding);
+    let plan = InterfacePlan {
+        name: name.to_owned(),
+        mtu,
+        device: device_id("nic", name, &field)?.to_string(),
+        netdev: device_id("net", name, &field)?.to_string(),
+        model,
+        mac: mac::of(draft.input, interface, &binding, &field)?,
+        queues: queues(draft.input.devices(), model, vcpu_count),
+        binding,
+        dhcp: dhcp(draft, interface, &field)?,
+        link: if text(&interface.state) == Some("down") { LinkState::Down } else { LinkState::Up },
+        boot_order: boot.of_interface(interface.boot_order),
+        tag: text(&interface.tag).map(str::to_owned),
+    };
+    unserved::note(draft, interface, &plan, &field);
+    backend(draft, &plan, &field)?;
+    frontend(draft, &plan, interface, &field)?;
+    Ok(plan)
+}
+
+/// Least and most that virtio-net takes as `host_mtu` (`ETH_MIN_MTU`, and what an IPv4 packet can be).
+const MTU_RANGE: std::ops::RangeInclusive<u16> = 68..=65535;
+
+/// What a virtio device tells of its network: the link's MTU as it is found, else that of the last start. DHCP tells it too,
+/// but not every guest listens (Windows), nor does every guest ask (static addresses).
+fn mtu(draft: &Draft<'_>, name: &str, model: NicModel, binding: &BindingPlan) -> Option<u16> {
+    let has_tap = matches!(binding, BindingPlan::Masquerade { .. } | BindingPlan::Bridge { .. });
+    let found = draft.input.options.interfaces.get(name).and_then(|facts| facts.mtu);
+    let stored = draft.input.stored.and_then(|stored| stored.mtus.get(name).copied());
+    found.or(stored).filter(|mtu| has_tap && model == NicModel::Virtio && MTU_RANGE.contains(mtu))
+}
+
+fn nic_model(interface: &Interface, field: &str) -> Result<NicModel, PlanError> {
+    match text(&interface.model).unwrap_or("virtio") {
+        "virtio" => Ok(NicModel::Virtio),
+        "e1000" => Ok(NicModel::E1000),
+        "e1000e" => Ok(NicModel::E1000e),
+        "igb" => Ok(NicModel::Igb),
+        "rtl8139" => Ok(NicModel::Rtl8139),
+        "ne2k_pci" => Ok(NicModel::Ne2kPci),
+        "pcnet" => Ok(NicModel::Pcnet),
+        other => {
+            let message = format!("there is no interface model `{other}`");
+            let instead = "write virtio, e1000, e1000e, igb, rtl8139, ne2k_pci or pcnet";
+            Err(invalid(format!("{field}.model"), message, instead))
+        }
+    }
+}
+
+fn binding(
+    draft: &mut Draft<'_>,
+    (interface, index): (&Interface, usize),
+    forwards: Vec<Forward>,
+    field: &str,
+) -> Result<BindingPlan, PlanError> {
+    let input = draft.input;
+    let host = &input.facts.network;
+    let tap = tap_name(&interface.name, index);
+    let network = input.spec().networks.iter().find(|network| network.name == interface.name);
+    let ipv4 = cidr(network, Family::V4);
+    let ports = ports(interface, field)?;
+    if interface.passt_binding.is_some() {
+        return passt_binding(draft, BindingPlan::Passt { ipv4: None, ports, forwards }, field);
+    }
+    if interface.masquerade.is_some() {
+        if host.tap {
+            return Ok(BindingPlan::Masquerade { tap, ipv4, ipv6: cidr(network, Family::V6), ports, forwards });
+        }
+        if host.passt.is_some() {
+            draft.note(Some(field), "passt serves this interface, because making a tap takes root");
+            user_network::addresses(&ipv4).ok_or_else(|| user_network::too_small(&ipv4, field))?;
+            return Ok(BindingPlan::Passt { ipv4: Some(ipv4), ports, forwards });
+        }
+        draft.note(Some(field), "QEMU's user-mode network serves this interface, because making a tap takes root");
+        return Ok(BindingPlan::User { ipv4, forwards });
+    }
+    // No binding at all means the cluster's default, which is bridge.
+    if !forwards.is_empty() {
+        let message = "a bridged guest has an address of its own, nothing is forwarded to it";
+        return Err(invalid(field, message, "write `masquerade: {}`, or forward no ports"));
+    }
+    if host.tap {
+        return Ok(BindingPlan::Bridge { tap });
+    }
+    Err(PlanError::HostLacks {
+        field: field.to_owned(),
+        message: "a bridge takes root".to_owned(),
+        instead: "write `masquerade: {}`, or run as root".to_owned(),
+    })
+}
+
+/// passt needs no power of ours, but somebody who shares the host's network with it.
+fn passt_binding(draft: &Draft<'_>, plan: BindingPlan, field: &str) -> Result<BindingPlan, PlanError> {
+    let host = draft.input.facts;
+    if host.network.passt.is_some() {
+        return Ok(plan);
+    }
+    let message = if host.is_root { "passt is not installed" } else { "there is no passt that this user can run" };
+    Err(PlanError::HostLacks {
+        field: format!("{field}.passtBinding"),
+        message: message.to_owned(),
+        instead: "install package passt (`garboard doctor` says what else it needs), or write `masquerade: {}`"
+            .to_owned(),
+    })
+}
+
+#[derive(Clone, Copy)]
+enum Family {
+    V4,
+    V6,
+}
+
+fn cidr(network: Option<&Network>, family: Family) -> String {
+    let pod = network.and_then(|network| network.pod.as_ref());
+    let (asked, default) = match family {
+        Family::V4 => (pod.and_then(|pod| text(&pod.vm_network_cidr)), DEFAULT_IPV4),
+        Family::V6 => (pod.and_then(|pod| text(&pod.vm_ipv6_network_cidr)), DEFAULT_IPV6),
+    };
+    asked.unwrap_or(default).to_owned()
+}
+
+fn ports(interface: &Interface, field: &str) -> Result<Vec<PortPlan>, PlanError> {
+    let mut ports = Vec::new();
+    for (index, port) in interface.ports.iter().enumerate() {
+        let field = format!("{field}.ports[{index}]");
+        let protocol = match text(&port.protocol).unwrap_or("TCP") {
+            "TCP" => Protocol::Tcp,
+            "UDP" => Protocol::Udp,
+            "SCTP" => Protocol::Sctp,
+            other => {
+                let message = format!("there is no protocol `{other}`");
+                return Err(invalid(format!("{field}.protocol"), message, "write TCP, UDP or SCTP"));
+            }
+        };
+        let number = u16::try_from(port.port)
+            .ok()
+            .filter(|&port| port > 0)
+            .ok_or_else(|| invalid(format!("{field}.port"), format!("{} is no port", port.port), "write 1 to 65535"))?;
+        ports.push(PortPlan { protocol, port: number });
+    }
+    Ok(ports)
+}
+
+/// The first tap is `tap0`, as people expect to find it; others are named after their interface, so that their names
+/// do not depend on which interfaces came before. At most 15 bytes (`IFNAMSIZ`).
+fn tap_name(interface: &str, index: usize) -> String {
+    if index == 0 {
+        return "tap0".to_owned();
+    }
+    format!("tap{:011x}", garboard_machine::id::fnv1a_64(interface.as_bytes()) & 0xfff_ffff_ffff)
+}
+
+fn dhcp(draft: &Draft<'_>, interface: &Interface, field: &str) -> Result<DhcpPlan, PlanError> {
+    let spec = draft.input.spec();
+    let mut plan = DhcpPlan {
+        hostname: hostname(draft),
+        subdomain: text(&spec.subdomain).map(str::to_owned),
+        ..DhcpPlan::default()
+    };
+    let Some(options) = &interface.dhcp_options else { return Ok(plan) };
+    plan.boot_file_name = text(&options.boot_file_name).map(str::to_owned);
+    plan.tftp_server_name = text(&options.tftp_server_name).map(str::to_owned);
+    plan.ntp_servers.clone_from(&options.ntp_servers);
+    for (index, private) in options.private_options.iter().enumerate() {
+        let code = u8::try_from(private.option).ok().filter(|code| (224..=254).contains(code)).ok_or_else(|| {
+            let field = format!("{field}.dhcpOptions.privateOptions[{index}].option");
+            invalid(field, format!("{} is no private option", private.option), "write 224 to 254")
+        })?;
+        plan.private_options.insert(code, private.value.clone());
+    }
+    Ok(plan)
+}
+
+/// The host name the guest is told: `spec.hostname`, else the first label of the VMI's name.
+fn hostname(draft: &Draft<'_>) -> String {
+    let name = draft.input.vmi.metadata.name.as_deref().unwrap_or_default();
+    let label = name.split('.').next().unwrap_or_default();
+    text(&draft.input.spec().hostname).unwrap_or(label).chars().take(63).collect()
+}
+
+fn backend(draft: &mut Draft<'_>, plan: &InterfacePlan, field: &str) -> Result<(), PlanError> {
+    let id = device_id("net", &plan.name, field)?;
+    let interface = || plan.name.clone();
+    let netdev = match &plan.binding {
+        BindingPlan::Masquerade { .. } | BindingPlan::Bridge { .. } => {
+            let has_vhost = draft.input.facts.network.vhost_net && plan.model == NicModel::Virtio;
+            let tap = |queue| DescriptorPurpose::Tap { interface: interface(), queue };
+            let fds = (0..plan.queues).map(|queue| draft.descriptor(tap(queue))).collect();
+            let vhost = |queue| DescriptorPurpose::VhostNet { interface: interface(), queue };
+            let queues = if has_vhost { plan.queues } else { 0 };
+            let vhostfds = (0..queues).map(|queue| draft.descriptor(vhost(queue))).collect();
+            Netdev::Tap(TapNetdev { id, fds, vhostfds })
+        }
+        BindingPlan::User { ipv4, forwards } => {
+            Netdev::User(user_network::netdev(id, (ipv4, field), &plan.dhcp.hostname, forwards)?)
+        }
+        BindingPlan::Passt { .. } => {
+            let fd = draft.descriptor(DescriptorPurpose::UserNetSocket { interface: interface() });
+            Netdev::Stream(StreamNetdev { id, fd })
+        }
+    };
+    draft.netdevs.push(netdev);
+    Ok(())
+}
+
+fn frontend(draft: &mut Draft<'_>, plan: &InterfacePlan, interface: &Interface, field: &str) -> Result<(), PlanError> {
+    let (id, netdev) = (device_id("nic", &plan.name, field)?, device_id("net", &plan.name, field)?);
+    let acpi_index = interface.acpi_index.and_then(|index| u32::try_from(index).ok()).filter(|&index| index > 0);
+    let address = text(&interface.pci_address);
+    let address_field = format!("{field}.pciAddress");
+    let model = match plan.model {
+        NicModel::Virtio => None,
+        NicModel::E1000 => Some(EmulatedNicModel::E1000),
+        NicModel::E1000e => Some(EmulatedNicModel::E1000e),
+        NicModel::Igb => Some(EmulatedNicModel::Igb),
+        NicModel::Rtl8139 => Some(EmulatedNicModel::Rtl8139),
+        NicModel::Ne2kPci => Some(EmulatedNicModel::Ne2kPci),
+        NicModel::Pcnet => Some(EmulatedNicModel::Pcnet),
+    };
+    let (mac, bootindex) = (plan.mac.clone(), plan.boot_order);
+    let Some(model) = model else {
+        let want = Draft::want_address(address, &address_field, Want::InterfacePort)?;
+        let at = match want {
+            Want::Exactly(_) => draft.place(&id, want, &address_field)?,
+            Want::Port | Want::InterfacePort | Want::RootComplex | Want::Graphics => {
+                draft.place_virtio(&id, want, field)?
+            }
+        };
+        let revision = draft.input.virtio_revision();
+        let (queues, mtu) = (plan.queues, plan.mtu);
+        let nic = VirtioNetPci { id, revision, at, netdev, mac, queues, bootindex, acpi_index, mtu };
+        draft.devices.push(nic.into());
+        return Ok(());
+    };
+    draft.input.require_device(model.driver(), &format!("{field}.model"))?;
+    let otherwise = if model.is_express() { Want::InterfacePort } else { Want::RootComplex };
+    let want = Draft::want_address(address, &address_field, otherwise)?;
+    let at = draft.place(&id, want, field)?;
+    draft.devices.push(EmulatedNic { id, model, at, netdev, mac, bootindex, acpi_index }.into());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tap_names_fit_and_do_not_depend_on_their_position() {
+        assert_eq!(tap_name("default", 0), "tap0");
+        assert_eq!(tap_name("lan", 1), tap_name("lan", 7));
+        assert_ne!(tap_name("lan", 1), tap_name("wan", 1));
+        assert!(tap_name("lan", 1).len() <= 15);
+    }
+}

@@ -1,0 +1,131 @@
+//! The driver's hands: commands to QEMU, one after the other, beside the driver, so that a QEMU that is slow to answer
+//! keeps nobody else waiting. What a command came to is told as an event if it is not what the state says.
+
+use garboard_protocol::causes::ErrorChain;
+use garboard_qmp::{CallError, Monitor};
+use tokio::sync::mpsc;
+
+use super::{Event, RunState};
+use crate::supervisor::query_state;
+
+/// Commands that may wait; more wait only for a QEMU that has stopped answering.
+const BACKLOG: usize = 16;
+
+/// What is done to QEMU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// `cont`.
+    LetRun,
+    /// `stop`.
+    StopVcpus,
+    /// `system_reset`.
+    Reset,
+}
+
+impl Command {
+    fn name(self) -> &'static str {
+        match self {
+            Self::LetRun => "cont",
+            Self::StopVcpus => "stop",
+            Self::Reset => "system_reset",
+        }
+    }
+}
+
+/// Where commands go in.
+pub(super) struct Hands(mpsc::Sender<(Monitor, Command)>);
+
+impl Hands {
+    /// Hands, and where they tell what is not as the state says.
+    pub(super) fn new() -> (Self, mpsc::Receiver<Event>) {
+        let (todo, mut commands) = mpsc::channel::<(Monitor, Command)>(BACKLOG);
+        let (tell, told) = mpsc::channel(BACKLOG);
+        tokio::spawn(async move {
+            while let Some((monitor, command)) = commands.recv().await {
+                let Some(contradiction) = perform(&monitor, command).await else { continue };
+                if tell.send(contradiction).await.is_err() {
+                    return;
+                }
+            }
+        });
+        (Self(todo), told)
+    }
+
+    /// Has a command done.
+    pub(super) fn begin(&self, monitor: &Monitor, command: Command) {
+        if self.0.try_send((monitor.clone(), command)).is_err() {
+            tracing::error!(command = command.name(), "QEMU has not answered the commands before this one; left out");
+        }
+    }
+}
+
+/// Tells QEMU to leave, without waiting for what is being done: it may never be done.
+pub(super) fn quit(monitor: &Monitor) {
+    let monitor = monitor.clone();
+    tokio::spawn(async move {
+        // It may cut the connection before its reply, and a dying QEMU answers nothing.
+        match monitor.call_raw("quit", None, Vec::new()).await {
+            Ok(_) | Err(CallError::Disconnected { .. }) => {}
+            Err(error) => {
+                tracing::error!(command = "quit", error = %ErrorChain(&error), "QEMU did not do as it was told")
+            }
+        }
+    });
+}
+
+/// The state says already that the command was followed. Where it was not, QEMU's own word is what the state goes back to.
+async fn perform(monitor: &Monitor, command: Command) -> Option<Event> {
+    let error = match monitor.call_raw(command.name(), None, Vec::new()).await {
+        Ok(_) | Err(CallError::Disconnected { .. }) => return None,
+        Err(error) => error,
+    };
+    tracing::error!(command = command.name(), error = %ErrorChain(&error), "QEMU did not do as it was told");
+    let found = query_state(monitor).await.ok();
+    match (command, found) {
+        (Command::Reset, _) => None,
+        (Command::LetRun | Command::StopVcpus, Some(RunState::Running)) => Some(Event::VcpusResumed),
+        (Command::LetRun | Command::StopVcpus, Some(run_state)) => Some(Event::VcpusStopped { run_state }),
+        // What may have taken effect is told by events; what was refused has not.
+        (Command::LetRun, None) if !error.may_have_taken_effect() => {
+            Some(Event::VcpusStopped { run_state: RunState::Paused })
+        }
+        (Command::LetRun | Command::StopVcpus, None) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use garboard_qmp::ConnectOptions;
+    use garboard_qmp::testing::{Behaviour, FakeMonitor};
+
+    use super::*;
+
+    async fn monitor() -> (FakeMonitor, Monitor) {
+        let (fake, stream) = FakeMonitor::pair().unwrap();
+        let (monitor, _) = Monitor::connect(stream, ConnectOptions::named("vm")).await.unwrap();
+        (fake, monitor)
+    }
+
+    #[tokio::test]
+    async fn a_pause_that_qemu_refuses_is_taken_back() {
+        let (fake, monitor) = monitor().await;
+        fake.script("stop", Behaviour::Refuse("GenericError", "not now"));
+        fake.script("query-status", Behaviour::Reply(serde_json::json!({"status": "running", "running": true})));
+        assert_eq!(perform(&monitor, Command::StopVcpus).await, Some(Event::VcpusResumed));
+        fake.script("cont", Behaviour::Refuse("GenericError", "not now"));
+        fake.script("query-status", Behaviour::Reply(serde_json::json!({"status": "io-error", "running": false})));
+        let held = Event::VcpusStopped { run_state: RunState::IoError };
+        assert_eq!(perform(&monitor, Command::LetRun).await, Some(held));
+    }
+
+    #[tokio::test]
+    async fn a_command_that_hangs_does_not_hold_up_quit() {
+        let (fake, monitor) = monitor().await;
+        fake.script("stop", Behaviour::Silence);
+        let (hands, _told) = Hands::new();
+        hands.begin(&monitor, Command::StopVcpus);
+        fake.until_received("stop", 1).await;
+        quit(&monitor);
+        fake.until_received("quit", 1).await;
+    }
+}

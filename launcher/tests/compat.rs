@@ -1,0 +1,285 @@
+//! Formats outlive programs: what earlier builds wrote (`tests/compat/<build>/`) is read by this one, and what later builds
+//! will write is read as far as it is known. `GARBOARD_COMPAT=<build>` writes the directory of this build; a directory that
+//! is there is never written again.
+
+#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "the whole file is a test")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+
+use garboard_machine::facts::HostFacts;
+use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
+use garboard_protocol::agent::{AgentRequest, VolumeTable};
+use garboard_protocol::control::{Asked, ControlReply, Ended, Status};
+use garboard_protocol::exit::{ExitCause, ExitReport, ProcessEnd};
+use garboard_protocol::journal::{Deadline, Journal};
+use garboard_protocol::launch::{FromInit, ToInit};
+use garboard_protocol::pod::{NodeFacts, PodOrder};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use support::Case;
+
+type Check = fn(&[u8]) -> Result<(), serde_json::Error>;
+
+fn reads<T: DeserializeOwned>(bytes: &[u8]) -> Result<(), serde_json::Error> {
+    serde_json::from_slice::<T>(bytes).map(|_| ())
+}
+
+/// Every file that outlives its writer, and every line that is said to a program of another age.
+const KINDS: &[(&str, Check)] = &[
+    ("exit.json", reads::<ExitReport>),
+    ("facts.json", reads::<HostFacts>),
+    ("journal.json", reads::<Journal>),
+    ("node.json", reads::<NodeFacts>),
+    ("options.json", reads::<PlanOptions>),
+    ("order.json", reads::<PodOrder>),
+    ("plan.json", reads::<LaunchPlan>),
+    ("said-to-agent-plumb.json", reads::<AgentRequest>),
+    ("said-to-agent-report.json", reads::<AgentRequest>),
+    ("said-to-supervisor-ended.json", reads::<FromInit>),
+    ("said-to-supervisor-hello.json", reads::<FromInit>),
+    ("said-to-supervisor-spawned.json", reads::<FromInit>),
+    ("said-to-init-kill.json", reads::<ToInit>),
+    ("said-to-init-launch.json", reads::<ToInit>),
+    ("said-to-init-powering-down.json", reads::<ToInit>),
+    ("asked-stop.json", reads::<Asked>),
+    ("answered-status.json", reads::<ControlReply>),
+    ("status.json", reads::<Status>),
+    ("stored.json", reads::<StoredMachine>),
+    ("volumes.json", reads::<VolumeTable>),
+];
+
+/// Objects whose keys are names and not fields, by their own key; `""` is the whole file.
+const MAPS: &[(&str, &str)] = &[
+    ("facts.json", "features"),
+    ("plan.json", "devices"),
+    ("stored.json", "devices"),
+    ("order.json", "volumes"),
+    ("options.json", "volumes"),
+    ("volumes.json", ""),
+];
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/compat")
+}
+
+fn builds() -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(directory()).expect("tests/compat exists");
+    let mut builds: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
+    builds.sort();
+    builds
+}
+
+fn report() -> ExitReport {
+    ExitReport {
+        end: ProcessEnd::Signalled { signal: 9 },
+        oom_kills: 1,
+        memory_limit_bytes: Some(1 << 30),
+        asked_by_init: false,
+        killed_by_init: false,
+        last_words: "qemu: one\nqemu: two".to_owned(),
+        failure: None,
+    }
+}
+
+fn ended() -> Ended {
+    let cause = ExitCause::OutOfMemory { limit_bytes: Some(1 << 30) };
+    Ended { sentence: cause.sentence(), cause, report: Some(report()), at_ms: 1_790_000_000_000 }
+}
+
+fn status(plan: &LaunchPlan) -> Value {
+    json!({
+        "generation": 1_790_000_000_123_u64, "namespace": "golden", "name": "uefi", "uid": "u", "phase": "Running",
+        "phaseSinceMs": 1_790_000_000_000_i64, "paused": "PausedIOError", "pauseMessage": "writing to root failed: full",
+        "stopping": true, "unresponsive": true, "endedHelper": "passt", "softwareEmulation": true,
+        "machine": "pc-q35-7.2", "memoryBytes": 1, "overheadBytes": 1, "vcpus": 1, "stored": plan.stored,
+        "disks": [{"volume": "root", "target": "vda"}],
+        "interfaces": [{"name": "default", "interfaceName": "eth0", "mac": "02:00:00:00:00:01",
+            "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent"}],
+        "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1"}, "taints": ["device_del"],
+        "supervisorPid": 7, "resets": 3, "ended": ended(),
+    })
+}
+
+fn launch() -> Value {
+    json!({"supervisor": "launch", "argv": ["/usr/bin/qemu"], "environment": [["TZ", "UTC"]], "descriptors": [10, 11],
+        "reopened": [10], "logs": [11], "identity": {"uid": 107, "gid": 107, "groups": [36]},
+        "readablePaths": ["/usr"], "devices": ["/dev/kvm"], "usesTcp": true, "hasMonitor": true, "memlockBytes": 1, "graceSeconds": 30,
+        "helpers": [{"argv": ["/usr/bin/passt"], "descriptor": 12}]})
+}
+
+/// What this build writes.
+fn written() -> Vec<(&'static str, Value)> {
+    let case = Case::load("uefi");
+    let plan = case.plan().unwrap();
+    let volumes = json!({"root": {"place": "directory", "path": "/v/root"}, "data": {"place": "file", "path": "/dev/d"},
+        "claim": {"place": "descriptor"}, "disk": {"place": "handed", "socket": "/run/garboard-disks/disk.sock"}});
+    let journal = Journal {
+        version: 1,
+        generation: 1_790_000_001_024,
+        launched: true,
+        started: true,
+        started_at_ms: 1_790_000_000_000,
+        stop_deadline_ms: Some(1_790_000_030_000),
+        deadline: Some(Deadline { boot_id: "b".to_owned(), at_ms: 30_000 }),
+        taints: vec!["device_del".to_owned()],
+        resets: 3,
+        ended: Some(ended()),
+        ..Journal::default()
+    };
+    let value = |it: Result<Value, serde_json::Error>| it.unwrap();
+    let status = status(&plan);
+    vec![
+        ("exit.json", value(serde_json::to_value(report()))),
+        ("facts.json", value(serde_json::to_value(&case.facts))),
+        ("journal.json", value(serde_json::to_value(journal))),
+        ("node.json", value(serde_json::to_value(NodeFacts { version: 1, tap: true, vhost_net: true, kvm: None }))),
+        ("options.json", value(serde_json::to_value(&case.options))),
+        (
+            "order.json",
+            json!({"version": 1, "vmi": case.vmi, "volumes": volumes, "emulation": true,
+            "images": [{"volume": "data", "file": "disk.img", "bytes": 1}], "stored": plan.stored}),
+        ),
+        ("plan.json", value(serde_json::to_value(&plan))),
+        (
+            "said-to-agent-plumb.json",
+            json!({"ask": "plumb", "interfaces": [{"name": "default", "tap": "tap0",
+            "mac": "02:00:00:00:00:01", "queues": 1, "binding": {"binding": "masquerade", "ipv4": "10.0.2.0/24",
+            "ipv6": "fd10:0:2::/120", "ports": [["TCP", 22]]}}]}),
+        ),
+        ("said-to-agent-report.json", json!({"ask": "report", "status": status})),
+        ("said-to-supervisor-ended.json", value(serde_json::to_value(FromInit::Ended { report: report() }))),
+        (
+            "said-to-supervisor-hello.json",
+            json!({"init": "hello", "version": 1, "oldest": 1,
+            "state": {"state": "running", "pid": 7}}),
+        ),
+        ("said-to-supervisor-spawned.json", value(serde_json::to_value(FromInit::Spawned { pid: 7 }))),
+        ("said-to-init-kill.json", value(serde_json::to_value(ToInit::Kill))),
+        ("said-to-init-launch.json", launch()),
+        ("said-to-init-powering-down.json", value(serde_json::to_value(ToInit::PoweringDown { within_seconds: 30 }))),
+        (
+            "asked-stop.json",
+            json!({"ask": "stop", "mode": {"mode": "graceful", "within_seconds": 7}, "claimedUser": "ada"}),
+        ),
+        ("answered-status.json", {
+            let mut answer = status.clone();
+            answer["answer"] = json!("status");
+            answer
+        }),
+        ("status.json", status),
+        ("stored.json", value(serde_json::to_value(&plan.stored))),
+        ("volumes.json", volumes),
+    ]
+}
+
+#[test]
+fn this_build_reads_what_it_writes_and_has_its_directory() {
+    let written = written();
+    for (name, check) in KINDS {
+        let (_, value) = written.iter().find(|(written, _)| written == name).unwrap_or_else(|| panic!("{name}"));
+        check(value.to_string().as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    }
+    if let Ok(build) = std::env::var("GARBOARD_COMPAT") {
+        let place = directory().join(build);
+        std::fs::create_dir(&place).expect("a directory of its own");
+        for (name, value) in &written {
+            std::fs::write(place.join(name), serde_json::to_string_pretty(value).unwrap() + "\n").unwrap();
+        }
+    }
+}
+
+#[test]
+fn what_earlier_builds_wrote_is_read() {
+    let builds = builds();
+    assert!(!builds.is_empty(), "no build has left its files");
+    for build in builds {
+        for (name, check) in KINDS {
+            let path = build.join(name);
+            let Ok(bytes) = std::fs::read(&path) else { panic!("{} is missing", path.display()) };
+            check(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+    }
+}
+
+/// Without /dev/kvm among its devices, QEMU is refused its accelerator by Landlock.
+#[test]
+fn a_launch_of_an_earlier_build_keeps_its_devices_and_no_other_path() {
+    let path = directory().join("8ee2679/said-to-init-launch.json");
+    let mut stored: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    stored["writablePaths"].as_array_mut().unwrap().push(json!("/run/garboard/shared"));
+    let launch = |said: Value| match serde_json::from_value(said).unwrap() {
+        ToInit::Launch(launch) => *launch,
+        other @ (ToInit::PoweringDown { .. } | ToInit::Kill | ToInit::Unknown) => panic!("{other:?}"),
+    };
+    let read = launch(stored);
+    assert_eq!(read.devices, ["/dev/kvm"]);
+    assert_eq!(launch(serde_json::to_value(ToInit::Launch(Box::new(read.clone()))).unwrap()), read);
+}
+
+/// Every way to have one more field in one object of a value, with the object's own key.
+fn with_one_more_field(value: &Value, key: &str, put_back: &dyn Fn(Value) -> Value, found: &mut Vec<(String, Value)>) {
+    match value {
+        Value::Object(fields) => {
+            let mut more = fields.clone();
+            more.insert("aFieldOfALaterBuild".to_owned(), json!({"with": ["anything", 7]}));
+            found.push((key.to_owned(), put_back(Value::Object(more))));
+            for (name, inner) in fields {
+                let put = |changed: Value| {
+                    let mut fields = fields.clone();
+                    fields.insert(name.clone(), changed);
+                    put_back(Value::Object(fields))
+                };
+                with_one_more_field(inner, name, &put, found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, inner) in items.iter().enumerate() {
+                let put = |changed: Value| {
+                    let mut items = items.clone();
+                    items[index] = changed;
+                    put_back(Value::Array(items))
+                };
+                with_one_more_field(inner, key, &put, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+#[test]
+fn what_later_builds_add_is_ignored() {
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for (name, value) in written() {
+        let (_, check) = KINDS.iter().find(|(kind, _)| *kind == name).unwrap_or_else(|| panic!("{name}"));
+        let mut found = Vec::new();
+        with_one_more_field(&value, "", &|whole| whole, &mut found);
+        for (key, more) in found {
+            let is_map = MAPS.contains(&(name, key.as_str())) || ["macs", "diskSerials"].contains(&key.as_str());
+            if !is_map {
+                tried += 1;
+                if let Err(error) = check(more.to_string().as_bytes()) {
+                    wrong.push(format!("{name}, in `{key}`: {error}"));
+                }
+            }
+        }
+    }
+    wrong.dedup();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(tried > 200, "{tried}");
+}
+
+#[test]
+fn a_word_of_a_later_build_is_not_the_end_of_a_conversation() {
+    let word = br#"{"init":"somethingNew","supervisor":"somethingNew","with":7}"#;
+    assert_eq!(serde_json::from_slice::<FromInit>(word).unwrap(), FromInit::Unknown);
+    assert_eq!(serde_json::from_slice::<ToInit>(word).unwrap(), ToInit::Unknown);
+}
+
+#[test]
+fn a_stop_of_an_earlier_build_keeps_its_deadline() {
+    let path = directory().join("8ee2679/journal.json");
+    let journal: Journal = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!((journal.deadline, journal.stop_deadline_ms), (None, Some(1_790_000_030_000)));
+}

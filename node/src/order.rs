@@ -1,0 +1,146 @@
+//! What a pod may have made for it: what its order says, which only the controller writes. A request names an interface of
+//! it; of what else it says, only the address of a NIC counts, where the order leaves it open. Pure.
+
+use garboard_agent::plumbing::tapped;
+use garboard_api::v1::VirtualMachineInstance;
+use garboard_plan::{OrderedInterface, PlanError, ordered_interfaces};
+use garboard_protocol::agent::InterfaceRequest;
+use serde::Deserialize;
+
+/// More interfaces than any machine has.
+const INTERFACES: usize = 64;
+/// The longest name of an interface that is said again, characters.
+const NAME: usize = 64;
+
+/// Why a request is not done.
+#[derive(Debug, thiserror::Error)]
+pub enum OrderError {
+    /// Its annotation is missing.
+    #[error("this pod has no order")]
+    Missing,
+    /// Its annotation is something else.
+    #[error("this pod's order is not understood")]
+    Malformed(#[from] serde_json::Error),
+    /// No plan could be made of it.
+    #[error("no interfaces can be made of this pod's order")]
+    Unplannable(#[from] PlanError),
+    /// Too much is asked.
+    #[error("{0} interfaces are more than any machine has")]
+    TooMany(usize),
+    /// It is not in the order.
+    #[error("this pod's order has no interface `{0}` that is joined by a tap")]
+    NotOrdered(String),
+    /// Twice in one request.
+    #[error("interface `{0}` is asked for twice")]
+    Twice(String),
+    /// It is ordered otherwise.
+    #[error("this pod's order has another binding for interface `{0}`")]
+    OtherBinding(String),
+    /// More than the machine has vCPUs.
+    #[error("interface `{interface}`: {asked} is not the number of queues of this pod's order, which is {ordered}")]
+    Queues {
+        /// The interface.
+        interface: String,
+        /// What was asked for.
+        asked: u32,
+        /// What the order comes to.
+        ordered: u32,
+    },
+}
+
+/// What of an order is read: later ones may say more.
+#[derive(Deserialize)]
+struct Order {
+    vmi: VirtualMachineInstance,
+}
+
+/// What is made for requests, by the order of the pod that asks.
+///
+/// # Errors
+/// [`OrderError`].
+pub fn granted(order: Option<&str>, requests: &[InterfaceRequest]) -> Result<Vec<InterfaceRequest>, OrderError> {
+    if requests.len() > INTERFACES {
+        return Err(OrderError::TooMany(requests.len()));
+    }
+    let order: Order = serde_json::from_str(order.ok_or(OrderError::Missing)?)?;
+    let ordered = ordered_interfaces(&order.vmi)?;
+    for (index, request) in requests.iter().enumerate() {
+        if requests[..index].iter().any(|before| before.name == request.name) {
+            return Err(OrderError::Twice(shown(&request.name)));
+        }
+    }
+    requests.iter().map(|request| grant(&ordered, request)).collect()
+}
+
+fn grant(ordered: &[OrderedInterface], request: &InterfaceRequest) -> Result<InterfaceRequest, OrderError> {
+    let found = ordered.iter().find(|one| one.name == request.name);
+    let found = found.and_then(|one| Some((one, tapped(&one.binding)?)));
+    let (ordered, (tap, binding)) = found.ok_or_else(|| OrderError::NotOrdered(shown(&request.name)))?;
+    if std::mem::discriminant(&binding) != std::mem::discriminant(&request.binding) {
+        return Err(OrderError::OtherBinding(shown(&request.name)));
+    }
+    if request.queues != ordered.queues {
+        let interface = shown(&request.name);
+        return Err(OrderError::Queues { interface, asked: request.queues, ordered: ordered.queues });
+    }
+    let mac = ordered.mac.clone().unwrap_or_else(|| request.mac.clone());
+    Ok(InterfaceRequest { name: ordered.name.clone(), tap, mac, queues: ordered.queues, binding })
+}
+
+/// A caller's word.
+fn shown(name: &str) -> String {
+    name.chars().take(NAME).flat_map(char::escape_debug).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use garboard_protocol::agent::BindingRequest;
+
+    /// An order with one interface, `default`, of that binding.
+    pub(crate) fn order(binding: &str) -> String {
+        let spec = serde_json::json!({
+            "domain": {"memory": {"guest": "64Mi"}, "cpu": {"cores": 2}, "devices": {"networkInterfaceMultiqueue": true,
+                "interfaces": [{"name": "default", binding: {}, "ports": [{"port": 22}]}]}},
+            "networks": [{"name": "default", "pod": {}}]});
+        let vmi = serde_json::json!({"metadata": {"name": "vm"}, "spec": spec});
+        serde_json::json!({"version": 1, "vmi": vmi, "volumes": {}, "emulation": false, "later": true}).to_string()
+    }
+
+    fn request() -> InterfaceRequest {
+        let binding = BindingRequest::Masquerade { ipv4: "192.0.2.0/24".into(), ipv6: "x".into(), ports: Vec::new() };
+        let (name, tap, mac) = ("default".into(), "mine".into(), "02:00:00:aa:bb:01".into());
+        InterfaceRequest { name, tap, mac, queues: 2, binding }
+    }
+
+    #[test]
+    fn what_is_made_is_what_the_order_says() {
+        let granted = granted(Some(&order("masquerade")), &[request()]).unwrap().remove(0);
+        assert_eq!((granted.tap.as_str(), granted.queues, granted.mac.as_str()), ("tap0", 2, "02:00:00:aa:bb:01"));
+        let ports = vec![("TCP".to_owned(), 22)];
+        let (ipv4, ipv6) = ("10.0.2.0/24".into(), "fd10:0:2::/120".into());
+        assert_eq!(granted.binding, BindingRequest::Masquerade { ipv4, ipv6, ports });
+        let addressed = order("masquerade").replace("\"ports\"", "\"macAddress\":\"02:00:00:00:00:07\",\"ports\"");
+        let granted = super::granted(Some(&addressed), &[request()]).unwrap().remove(0);
+        assert_eq!(granted.mac, "02:00:00:00:00:07");
+    }
+
+    #[test]
+    fn what_it_does_not_say_is_not_made() {
+        let order = order("masquerade");
+        let other = |change: &dyn Fn(&mut InterfaceRequest)| {
+            let mut request = request();
+            change(&mut request);
+            granted(Some(&order), &[request]).unwrap_err()
+        };
+        assert!(matches!(other(&|one| one.binding = BindingRequest::Bridge), OrderError::OtherBinding(_)));
+        assert!(matches!(other(&|one| one.name = "lan".into()), OrderError::NotOrdered(_)));
+        assert!(matches!(other(&|one| one.queues = 3), OrderError::Queues { asked: 3, ordered: 2, .. }));
+        let twice = granted(Some(&order), &[request(), request()]).unwrap_err();
+        assert!(matches!(twice, OrderError::Twice(_)), "{twice}");
+        let many = granted(Some(&order), &vec![request(); 65]).unwrap_err();
+        assert!(matches!(many, OrderError::TooMany(65)), "{many}");
+        assert!(matches!(granted(None, &[request()]), Err(OrderError::Missing)));
+        assert!(matches!(granted(Some("{}"), &[request()]), Err(OrderError::Malformed(_))));
+    }
+}
