@@ -15,6 +15,7 @@
 mod answer;
 mod bounds;
 mod change;
+mod door;
 pub mod eviction;
 mod mutate;
 pub mod paths;
@@ -55,5 +56,7 @@ impl Premises<'_> {
     }
 }
 
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;

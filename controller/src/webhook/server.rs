@@ -22,7 +22,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::watch;
 use uuid::Uuid;
 
-use super::bounds::{Door, Limits, bounded};
+use super::bounds::{Limits, bounded};
+use super::door::{Door, Places};
 use super::paths::Paths;
 use super::{Premises, Request, eviction, mutate, validate};
 use crate::certificates::{CertificateError, Chain, SECRET};
@@ -54,8 +55,8 @@ pub async fn run(context: Context, address: SocketAddr, ready: watch::Sender<boo
         .with_state(context);
     let routes = bounded(routes, Limits::USUAL).merge(bounded(evictions, Limits::EVICTIONS));
     let routes = guarded(routes, paths);
-    let handshakes = RustlsAcceptor::new(tls).handshake_timeout(Limits::USUAL.unproven);
-    let server = axum_server::bind(address).acceptor(handshakes.acceptor(Door::new(Limits::USUAL)));
+    let handshakes = RustlsAcceptor::new(tls).handshake_timeout(Places::USUAL.handshake);
+    let server = axum_server::bind(address).acceptor(handshakes.acceptor(Door::new(Places::USUAL)));
     ready.send_replace(true);
     let reload = async {
         while let Some((next, paths)) = certificates.next().await {
