@@ -38,8 +38,8 @@ use crate::root::HostRoot;
 /// The group that holds all of ours.
 const OURS: &str = "garboard";
 
-/// How long leftovers have to end.
-const END_LIMIT: Duration = Duration::from_secs(5);
+/// How long leftovers have to end: one that was killed still needs a processor to end on, and gives its memory back first.
+const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// Times making a group is tried: whoever removes the last group of ours also removes the one that holds them all,
 /// maybe just now.

@@ -115,7 +115,12 @@ mod tests {
     fn a_helper_that_was_left_behind_is_waited_for() {
         let mut orphan = Command::new("cat").env(HELPER, "1").stdin(Stdio::piped()).spawn().unwrap();
         let process = PathBuf::from(format!("/proc/{}", orphan.id()));
-        assert!(helpers().contains(&process));
+        // Its environment can be read a moment after it was started.
+        let deadline = Instant::now() + LIMIT;
+        while !helpers().contains(&process) {
+            assert!(Instant::now() < deadline, "it is not found");
+            std::thread::yield_now();
+        }
         drop(orphan.stdin.take());
         orphan.wait().unwrap();
         assert!(!helpers().contains(&process));
