@@ -116,11 +116,8 @@ mod tests {
         let mut orphan = Command::new("cat").env(HELPER, "1").stdin(Stdio::piped()).spawn().unwrap();
         let process = PathBuf::from(format!("/proc/{}", orphan.id()));
         // Its environment can be read a moment after it was started.
-        let deadline = Instant::now() + LIMIT;
-        while !helpers().contains(&process) {
-            assert!(Instant::now() < deadline, "it is not found");
-            std::thread::yield_now();
-        }
+        let patience = Patience { what: "the helper", limit: LIMIT, logs: Path::new("/") };
+        until_true(&patience, || Ok(helpers().contains(&process))).unwrap();
         drop(orphan.stdin.take());
         orphan.wait().unwrap();
         assert!(!helpers().contains(&process));
