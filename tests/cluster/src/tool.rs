@@ -14,7 +14,7 @@ use crate::wait::{Patience, until_true};
 /// In the environment of every program that changes something on behalf of a command, and of nothing that stays.
 const HELPER: &str = "GARBOARD_CLUSTER_HELPER";
 /// For a helper that its command left behind.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits for helpers of a command that was killed: what they are at would otherwise come as a surprise.
 ///
