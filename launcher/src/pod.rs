@@ -240,11 +240,16 @@ fn write<T: Serialize>(places: &PodPlaces, name: &str, value: &T) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
-
     use garboard_machine::facts::KvmFacts;
 
     use super::*;
+
+    /// Makes a program. Not with this process's own hands: while it is open for writing another test may fork, and as long as
+    /// its child has not executed anything nobody can execute the program (`ETXTBSY`).
+    fn program(path: &Path, script: &str) {
+        let make = "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\"";
+        assert!(Command::new("sh").args(["-c", make]).arg(path).arg(script).status().unwrap().success());
+    }
 
     /// A pod in a directory; the facts are those of the reference host.
     fn pod(directory: &Path, order: &PodOrder) -> PodPlaces {
@@ -266,8 +271,7 @@ mod tests {
         std::fs::write(&places.order, serde_json::to_vec(order).unwrap()).unwrap();
         let known = directory.join("facts.json");
         std::fs::write(&known, serde_json::to_vec(&HostFacts::reference()).unwrap()).unwrap();
-        std::fs::write(&places.facts, format!("#!/bin/sh\nexec cat {}\n", known.display())).unwrap();
-        std::fs::set_permissions(&places.facts, std::fs::Permissions::from_mode(0o755)).unwrap();
+        program(&places.facts, &format!("#!/bin/sh\nexec cat {}\n", known.display()));
         places
     }
 

@@ -117,7 +117,7 @@ mod tests {
             BufReader::new(&stream).read_line(&mut line).unwrap();
             stream.write_all(&wire::encode(&reply).unwrap()).unwrap();
         });
-        let outcome = run(room.path(), &["5".to_owned(), "ping".to_owned()]);
+        let outcome = run(room.path(), &["60".to_owned(), "ping".to_owned()]);
         answering.join().unwrap();
         outcome
     }

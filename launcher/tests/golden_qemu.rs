@@ -255,7 +255,7 @@ fn compare(plan: &LaunchPlan, running: &mut Running) -> Result<(), String> {
 /// What QEMU has for itself fits into the overhead; its guest has touched nothing yet. While it makes many devices, QEMU
 /// 10 holds several times as much for some tenths of a second: the address maps of before, until RCU frees them.
 fn settles_below_the_overhead(pid: u32, overhead: u64) -> Result<(), String> {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("QEMU is a process");
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).expect("a field of every process");

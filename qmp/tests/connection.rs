@@ -12,7 +12,7 @@ use garboard_qmp::{
 };
 use serde_json::{Value, json};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn connected() -> (Monitor, FakeMonitor) {
     let (fake, stream) = FakeMonitor::pair().unwrap();

@@ -47,7 +47,7 @@ fn the_same_tests_pass_in_a_guest_with_version_2() {
     let directory = tempfile::tempdir().unwrap();
     let archive = pack(directory.path());
     let output = Command::new("timeout")
-        .args(["180", "qemu-system-x86_64", "-M", "q35", "-accel", "tcg", "-cpu", "max", "-m", "768"])
+        .args(["900", "qemu-system-x86_64", "-M", "q35", "-accel", "tcg", "-cpu", "max", "-m", "768"])
         .args(["-nodefaults", "-no-user-config", "-display", "none", "-serial", "stdio", "-no-reboot"])
         .arg("-kernel")
         .arg(&kernel)

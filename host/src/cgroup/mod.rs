@@ -38,8 +38,8 @@ use crate::root::HostRoot;
 /// The group that holds all of ours.
 const OURS: &str = "garboard";
 
-/// How long leftovers have to end.
-const END_LIMIT: Duration = Duration::from_secs(5);
+/// How long leftovers have to end: one that was killed still needs a processor to end on, and gives its memory back first.
+const END_LIMIT: Duration = Duration::from_secs(20);
 
 /// Times making a group is tried: whoever removes the last group of ours also removes the one that holds them all,
 /// maybe just now.
@@ -270,7 +270,7 @@ impl Cgroup {
     }
 
     /// Ends whatever is left in the group and removes it. A group that is gone already is fine. Blocks, usually for a
-    /// few milliseconds, at most five seconds.
+    /// few milliseconds, at most twice twenty seconds.
     ///
     /// # Errors
     /// Processes that will not end, or the kernel refuses.
@@ -289,14 +289,14 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Version 2 lets a group go only once its last process has quite ended, a moment after it was seen to. (For
-    /// version 1 cgroups-rs waits by itself.)
+    /// The kernel lets a group go only once its last process has quite ended, a moment after it was seen to. (For version 1
+    /// cgroups-rs waits by itself, for a sixth of a second: on a busy host a process may need longer to be given a processor.)
     fn delete(&self) -> Result<(), cgroups_rs::fs::error::Error> {
         let events = self.directory(Controller::Memory).map(|directory| directory.join("cgroup.events"));
         let deadline = Instant::now() + END_LIMIT;
         loop {
             match self.group.delete() {
-                Err(_) if self.group.v2() && self.group.exists() && Instant::now() < deadline => {
+                Err(_) if self.group.exists() && Instant::now() < deadline => {
                     events.as_deref().map(leftover::wait_for_change);
                 }
                 other => return other,

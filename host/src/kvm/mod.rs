@@ -162,12 +162,17 @@ fn examine(kvm: &Kvm, cache: &ProbeCache, boot: &BootId, freshness: Freshness) -
     }
 }
 
-fn execution(kvm: &Kvm, cache: &ProbeCache, boot: &BootId, freshness: Freshness) -> Execution {
+/// What a measurement is filed under.
+fn key(boot: &BootId) -> String {
     // A node of the same number is the same driver; another one may have been loaded since the measurement.
     let device = std::fs::metadata(KVM).map(|metadata| metadata.rdev()).unwrap_or_default();
     let modules =
         ["kvm_intel", "kvm_amd", "kvm_pvm"].map(|name| HostRoot::real().exists(format!("/sys/module/{name}")));
-    let key = format!("boot {boot}; device {device:x}; modules {modules:?}");
+    format!("boot {boot}; device {device:x}; modules {modules:?}")
+}
+
+fn execution(kvm: &Kvm, cache: &ProbeCache, boot: &BootId, freshness: Freshness) -> Execution {
+    let key = key(boot);
     if freshness == Freshness::Stored
         && let Some(stored) = cache.get("kvm", &key)
     {
@@ -182,11 +187,10 @@ fn execution(kvm: &Kvm, cache: &ProbeCache, boot: &BootId, freshness: Freshness)
 }
 
 fn measure_execution(kvm: &Kvm) -> Execution {
-    match long_mode::measure(kvm, long_mode::Ring::Supervisor) {
+    let measure = |ring| long_mode::measure(kvm, ring, long_mode::Patience::USUAL);
+    match measure(long_mode::Ring::Supervisor) {
         Ok(slowdown) if slowdown < Slowdown::EMULATED_FROM => Execution::Native { slowdown },
-        Ok(slowdown) => {
-            Execution::Emulated { slowdown, user_slowdown: long_mode::measure(kvm, long_mode::Ring::User).ok() }
-        }
+        Ok(slowdown) => Execution::Emulated { slowdown, user_slowdown: measure(long_mode::Ring::User).ok() },
         Err(error) => Execution::Failed { reason: ErrorChain(&error).to_string() },
     }
 }
@@ -272,13 +276,19 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let cache = ProbeCache::at(directory.path());
         let boot = BootId::read(&root);
-        let first = KvmReport::probe(&root, &cache, &boot, Freshness::Stored);
-        if first.interface.is_none() {
+        let probe = |freshness| KvmReport::probe(&root, &cache, &boot, freshness).interface.map(|kvm| kvm.execution);
+        // What no measurement gives.
+        let planted = Execution::Native { slowdown: Slowdown::of_ratio(1e9) };
+        cache.put("kvm", &key(&boot), &planted);
+        let Some(first) = probe(Freshness::Stored) else {
             eprintln!("skipped: /dev/kvm is not there or may not be opened");
             return;
-        }
-        // The very same numbers: it was not measured again.
-        assert_eq!(KvmReport::probe(&root, &cache, &boot, Freshness::Stored), first);
-        assert_ne!(KvmReport::probe(&root, &cache, &boot, Freshness::Anew), first);
+        };
+        assert_eq!(first, planted, "it was measured again");
+        let anew = probe(Freshness::Anew).unwrap();
+        assert_ne!(anew, planted, "it was not measured again");
+        // One that failed is the moment's, and is not kept.
+        let kept = if matches!(anew, Execution::Failed { .. }) { planted } else { anew };
+        assert_eq!(probe(Freshness::Stored), Some(kept));
     }
 }

@@ -137,6 +137,8 @@ mod tests {
         let (_file, mut binary) = script("x");
         let modules = tempfile::tempdir().unwrap();
         binary.module_dir = Some(modules.path().into());
+        // Not of this moment: a kernel may stamp what follows within some milliseconds with the same time.
+        File::open(modules.path()).unwrap().set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
         let before = key(&binary).unwrap();
         fs::write(modules.path().join("accel-tcg-x86_64.so"), "").unwrap();
         assert_ne!(key(&binary).unwrap(), before);

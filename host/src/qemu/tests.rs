@@ -139,8 +139,9 @@ fn failure_within(limit: Duration, script: &str) -> SessionError {
     }
 }
 
+/// The same for one that fails by itself, however busy the machine is.
 fn failure(script: &str) -> SessionError {
-    failure_within(session::TIME_LIMIT, script)
+    failure_within(Duration::from_secs(60), script)
 }
 
 #[test]
@@ -188,7 +189,7 @@ fn a_silent_program_is_given_up_and_ended_with_its_children() {
     let is_alive =
         |state: &str| state.rsplit(") ").next().is_some_and(|rest| !rest.is_empty() && !rest.starts_with('Z'));
     // A killed process is gone once it was given a processor to die on.
-    let end = Instant::now() + Duration::from_secs(20);
+    let end = Instant::now() + Duration::from_secs(60);
     while is_alive(&state()) {
         assert!(Instant::now() < end, "its child is still there: {}", state());
         std::thread::yield_now();

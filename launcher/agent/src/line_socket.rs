@@ -200,7 +200,7 @@ mod tests {
         assert!(!accepting.is_finished());
         listen(&again, Backlog::new(8).unwrap()).unwrap();
         let _client = UnixStream::connect(&path).await.unwrap();
-        tokio::time::timeout(Duration::from_secs(10), accepting).await.unwrap().unwrap();
+        tokio::time::timeout(Duration::from_secs(60), accepting).await.unwrap().unwrap();
     }
 
     #[tokio::test]
@@ -238,7 +238,7 @@ mod tests {
     fn stuck_socket() -> (std::net::TcpStream, std::net::TcpStream) {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let here = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let lingering = nix::libc::linger { l_onoff: 1, l_linger: 30 };
+        let lingering = nix::libc::linger { l_onoff: 1, l_linger: 300 };
         nix::sys::socket::setsockopt(&here, nix::sys::socket::sockopt::Linger, &lingering).unwrap();
         here.set_nonblocking(true).unwrap();
         while std::io::Write::write(&mut &here, &[0; 65536]).is_ok() {}
@@ -255,6 +255,6 @@ mod tests {
         assert_eq!(socket.receive::<u8>().await.unwrap(), 7);
         let began = Instant::now();
         socket.put_away();
-        assert!(began.elapsed().as_secs() < 15, "{:?}", began.elapsed());
+        assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
     }
 }

@@ -158,7 +158,7 @@ mod tests {
         assert!(TcpListener::bind(("127.0.0.1", port)).is_err(), "passt holds the port");
         assert!(status_of(&forward).contains("NoNewPrivs:\t1\n"), "{}", status_of(&forward));
         until("passt filters its system calls", || status_of(&forward).contains("Seccomp:\t2\n"));
-        ours.set_read_timeout(Some(READY_LIMIT)).unwrap();
+        ours.set_read_timeout(Some(READY_LIMIT * 6)).unwrap();
         ours.write_all(&arp_frame()).unwrap();
         let mut length = [0; 4];
         ours.read_exact(&mut length).unwrap();

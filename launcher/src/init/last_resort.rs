@@ -20,8 +20,13 @@ const MAX_LINE_BYTES: u64 = 64 * 1024;
 /// # Errors
 /// When QEMU's monitor is closed or does not answer in time.
 pub(super) fn power_down(stream: &UnixStream) -> io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    power_down_with(stream, PATIENCE)
+}
+
+/// The same with so much patience for each answer.
+fn power_down_with(stream: &UnixStream, patience: Duration) -> io::Result<()> {
+    stream.set_read_timeout(Some(patience))?;
+    stream.set_write_timeout(Some(patience))?;
     let mut writer = stream;
     let mut reader = BufReader::new(stream);
     wait_for(&mut reader, "\"QMP\"")?;
@@ -57,6 +62,11 @@ fn wait_for(reader: &mut impl BufRead, mark: &str) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    /// As it is asked where it answers, however busy the machine is.
+    fn power_down(stream: &UnixStream) -> io::Result<()> {
+        power_down_with(stream, Duration::from_secs(60))
+    }
 
     fn monitor(replies: &'static [&'static str]) -> (tempfile::TempDir, std::thread::JoinHandle<Vec<String>>) {
         let directory = tempfile::tempdir().unwrap();

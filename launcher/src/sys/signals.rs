@@ -48,7 +48,7 @@ mod tests {
     fn a_child_does_not_outlive_the_thread_that_started_it() {
         let parent = std::thread::spawn(|| {
             let mut command = Command::new("sleep");
-            command.arg("20");
+            command.arg("300");
             die_with_parent(&mut command);
             command.spawn().unwrap()
         });

@@ -116,7 +116,7 @@ mod tests {
         Tool { program: "sh", package: "dash", arguments, doing: "speak", limit }
     }
 
-    const SOON: Duration = Duration::from_secs(20);
+    const SOON: Duration = Duration::from_secs(60);
 
     #[tokio::test]
     async fn a_program_reads_its_input_and_its_answer_is_returned() {

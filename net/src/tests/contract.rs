@@ -2,7 +2,7 @@
 
 use std::io::ErrorKind;
 
-use super::real;
+use super::{once_free, real};
 use crate::error::NetError;
 use crate::names::LinkName;
 use crate::observed::{Admin, Origin, Route};
@@ -32,7 +32,7 @@ async fn bridges_are_made_once_and_keep_what_they_are_given<N: Namespace>(here: 
     here.change_link(&name("tap0"), &LinkChange::Port(bridge.clone())).await.unwrap();
     assert_eq!(here.observe().await.unwrap().link("k6t-eth0").unwrap().mtu, 1400, "although its port has 1500");
     drop(port);
-    drop(here.open_tap(&name("tap0"), 1).await.unwrap());
+    drop(once_free(async || here.open_tap(&name("tap0"), 1).await).await);
     assert_eq!(here.observe().await.unwrap().link("k6t-eth0").unwrap().mtu, 1400, "although its port is gone");
     here.change_link(&bridge, &LinkChange::Mtu(1300)).await.unwrap();
     let seen = here.observe().await.unwrap();
@@ -133,8 +133,7 @@ async fn a_tap_lives_as_long_as_its_descriptors<N: Namespace>(here: &N) {
         let link = seen.link("tap0").unwrap();
         assert_eq!((link.kind.as_deref(), link.controller.as_deref()), (Some("tun"), Some("k6t-eth0")));
         drop(opened);
-        // Another test's child may hold copies for a moment; opening waits for that.
-        drop(here.open_tap(&tap, queues).await.unwrap());
+        drop(once_free(async || here.open_tap(&tap, queues).await).await);
     }
     here.delete_link(&bridge).await.unwrap();
 }

@@ -31,6 +31,10 @@ pub(super) const HOST: &str = "198.51.100.2";
 pub(super) const WORLD6: &str = "2001:db8:1::1";
 pub(super) const HOST6: &str = "2001:db8:1::2";
 
+/// Until the kernel has given eth0 an address of its own and is sure that nobody else has it.
+pub(super) const UNTIL_LINK_LOCAL: &str = "for i in $(seq 3000); do case $(ip -6 addr show dev eth0 scope link) in \
+    *tentative*) ;; *fe80*) exit 0 ;; esac; busybox usleep 20000; done; exit 1";
+
 /// The parties before anything of ours exists.
 pub(super) struct Lab {
     pub(super) world: NetNs,
@@ -73,7 +77,7 @@ impl Lab {
         );
         shell(
             &host,
-            "for i in $(seq 500); do ip -6 addr show dev eth0 scope link | grep -q fe80 && exit 0; busybox usleep 20000; done; exit 1",
+            "for i in $(seq 3000); do ip -6 addr show dev eth0 scope link | grep -q fe80 && exit 0; busybox usleep 20000; done; exit 1",
         );
         Self { world, host, vm, guest }
     }
@@ -188,8 +192,10 @@ exit 0
 "#,
         notes = notes.display()
     );
-    std::fs::write(&script, configure).unwrap();
-    shell(guest, &format!("chmod +x {}; : > {}", script.display(), notes.display()));
+    // Not with this process's own hands: while it is open for writing another test may fork, and as long as its child has not
+    // executed anything nobody can execute the script (`ETXTBSY`).
+    let script_text = configure.replace('\'', "'\\''");
+    shell(guest, &format!("printf %s '{script_text}' > {0}; chmod +x {0}; : > {1}", script.display(), notes.display()));
     let command =
         command.replace("SCRIPT", &script.display().to_string()).replace("DIR", &directory.display().to_string());
     shell(guest, &command);

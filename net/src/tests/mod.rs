@@ -7,9 +7,12 @@ mod end_to_end;
 mod lab;
 mod steps;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
+use std::time::{Duration, Instant};
 
+use crate::error::NetError;
 use crate::kernel::{Kernel, Paths};
 use crate::netns::NetNs;
 use crate::observed::Observed;
@@ -19,6 +22,22 @@ use crate::testing::Faulty;
 /// A namespace with its real kernel; the namespace outlives the test.
 fn real() -> Kernel<'static> {
     Kernel::enter(Box::leak(Box::new(NetNs::create().unwrap())), Paths::default()).unwrap()
+}
+
+/// What is done once nobody has the taps and ports any more that were let go. Another test of this program may have started a
+/// process meanwhile; until its child has executed something, the child has them, too.
+async fn once_free<T>(mut attempt: impl AsyncFnMut() -> Result<T, NetError>) -> T {
+    let is_held = |error: &NetError| {
+        matches!(error, NetError::TapHeld { .. })
+            || matches!(error, NetError::Socket { source, .. } if source.kind() == ErrorKind::AddrInUse)
+    };
+    let deadline = Instant::now() + Duration::from_secs(60);
+    loop {
+        match attempt().await {
+            Err(error) if is_held(error.cause()) && Instant::now() < deadline => {}
+            done => return done.unwrap(),
+        }
+    }
 }
 
 /// Both sides with one shared budget of changes.

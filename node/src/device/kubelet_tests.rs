@@ -37,7 +37,7 @@ fn start(directory: &Path) -> mpsc::UnboundedReceiver<RegisterRequest> {
 async fn registrations(kubelet: &mut mpsc::UnboundedReceiver<RegisterRequest>) -> Vec<RegisterRequest> {
     let mut all = Vec::new();
     for _ in Resource::ALL {
-        all.push(tokio::time::timeout(Duration::from_secs(20), kubelet.recv()).await.expect("registered").unwrap());
+        all.push(tokio::time::timeout(Duration::from_secs(60), kubelet.recv()).await.expect("registered").unwrap());
     }
     all
 }

@@ -13,6 +13,9 @@ const BLOCKED: &str = "guest-shutdown,guest-suspend-disk,guest-suspend-ram,guest
     guest-set-vcpus,guest-set-memory-blocks,guest-set-user-password,guest-file-open,guest-fsfreeze-freeze,\
     guest-fsfreeze-freeze-list,guest-fstrim,guest-ssh-add-authorized-keys,guest-ssh-remove-authorized-keys";
 
+/// For what has to come, however busy the machine is.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 struct QemuGa {
     child: Child,
     directory: TempDir,
@@ -44,14 +47,14 @@ async fn connect(socket: &Path) -> Agent {
     let connecting = async {
         loop {
             // The agent makes its socket itself, some time after it was started.
-            match Agent::connect(socket, AgentOptions::default()).await {
+            match Agent::connect(socket, AgentOptions { limit: PATIENCE, ..AgentOptions::default() }).await {
                 Ok(agent) => return agent,
                 Err(AgentError::Open { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
                 Err(error) => panic!("{error:?}"),
             }
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), connecting).await.expect("the agent listens in time")
+    tokio::time::timeout(PATIENCE, connecting).await.expect("the agent listens in time")
 }
 
 #[tokio::test]

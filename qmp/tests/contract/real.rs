@@ -11,7 +11,7 @@ use tokio::net::UnixStream;
 
 use crate::backend::Backend;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn every_command_of_this_qemu_is_classed() {

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::backend::Backend;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn until_event(events: &mut Subscription, name: &str) -> Value {
     loop {

@@ -12,7 +12,7 @@ use oci_client::secrets::RegistryAuth;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use super::super::testing::{TarEntry, gzip, layout_of, tar_of, zstd};
+use super::super::testing::{TarEntry, gzip, layout_of, tar_of, when_free, zstd};
 use super::*;
 
 /// `user` / `word`, as `htpasswd -B` writes it.
@@ -28,18 +28,28 @@ struct TestRegistry {
 impl TestRegistry {
     /// `None`, said aloud, where it cannot be built.
     fn start(auth: &str) -> Option<Self> {
+        let built = Self::built()?;
+        // Somebody else may be given its port before it has it.
+        Some((0..10).find_map(|_| Self::listening(&built, auth)).expect("a registry that listens"))
+    }
+
+    fn built() -> Option<String> {
         let script = "./tests/build-registry";
-        let built = match Command::new(script).output() {
-            Ok(out) if out.status.success() => String::from_utf8_lossy(&out.stdout).trim().to_owned(),
+        match Command::new(script).output() {
+            Ok(out) if out.status.success() => Some(String::from_utf8_lossy(&out.stdout).trim().to_owned()),
             Ok(out) => {
                 eprintln!("skipped: no registry: {}", String::from_utf8_lossy(&out.stderr).trim());
-                return None;
+                None
             }
             Err(error) => {
                 eprintln!("skipped: {script}: {error}");
-                return None;
+                None
             }
-        };
+        }
+    }
+
+    /// `None` if it ends before it listens.
+    fn listening(built: &str, auth: &str) -> Option<Self> {
         let room = tempfile::tempdir().unwrap();
         std::fs::write(room.path().join("htpasswd"), HTPASSWD).unwrap();
         let address = free_address();
@@ -61,7 +71,10 @@ impl TestRegistry {
         let mut line = String::new();
         while !line.contains("listening on") {
             line.clear();
-            assert!(log.read_line(&mut line).unwrap() > 0, "the registry ended");
+            if log.read_line(&mut line).unwrap() == 0 {
+                child.wait().unwrap();
+                return None;
+            }
         }
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Some(Self { child, address, _room: room })
@@ -144,6 +157,12 @@ impl Room {
     fn downloads(&self) -> usize {
         let told = std::mem::take(&mut *self.told.lock().unwrap());
         told.iter().filter(|progress| matches!(progress, Progress::Downloading { .. })).count()
+    }
+
+    /// How much was told since the last question, but waiting: see [`when_free`].
+    fn told_of_work(&self) -> usize {
+        let told = std::mem::take(&mut *self.told.lock().unwrap());
+        told.iter().filter(|progress| **progress != Progress::Waiting).count()
     }
 
     /// Files anywhere below, but locks.
@@ -412,7 +431,7 @@ fn a_spoiled_half_of_an_earlier_run_is_thrown_away() {
             std::fs::write(room.cache.part(&Digest::of(&layer)), spoiled).unwrap();
             let image = format!("{}/big:1", registry.address);
             assert!(room.disk(&image, PullPolicy::Always).await.unwrap() == content);
-            room.cache.prune(Duration::ZERO).unwrap();
+            when_free(|| room.cache.prune(Duration::ZERO));
         }
     });
 }
@@ -447,7 +466,12 @@ fn a_dropped_fetch_leaves_nothing_half_and_its_download_is_used() {
             }
         }
         assert!(room.disk(&image, PullPolicy::Always).await.unwrap() == content);
-        assert!(room.left("unfinished").is_empty());
+        // What works for a fetch that was dropped ends soon after.
+        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        while !room.left("unfinished").is_empty() {
+            assert!(std::time::Instant::now() < deadline, "{:?}", room.left("unfinished"));
+            tokio::task::yield_now().await;
+        }
     });
 }
 
@@ -547,7 +571,7 @@ fn a_registry_that_lies_about_a_digest_is_told_so_and_nothing_is_kept() {
         liar.answer(&layer, 200, &honest[..1000]);
         let refused = room.disk(&image, PullPolicy::Always).await.unwrap_err();
         assert!(matches!(refused, FetchError::Pull(PullError::Cut { .. })), "{refused:?}");
-        room.cache.prune(Duration::ZERO).unwrap();
+        when_free(|| room.cache.prune(Duration::ZERO));
 
         let other_manifest = Digest::of(b"something else");
         liar.answer(&format!("/v2/disk/manifests/{other_manifest}"), 200, b"{\"layers\": []}");
@@ -600,11 +624,10 @@ fn layouts_and_the_operators_own_files_need_no_registry() {
             room.disk(&source, PullPolicy::Never).await.unwrap() == content,
             "a layout is local whatever the policy"
         );
-        let told = std::mem::take(&mut *room.told.lock().unwrap());
-        assert_eq!(told.len(), 1);
+        assert_eq!(room.told_of_work(), 1);
         // The second time nothing is unpacked.
         assert!(room.disk(&source, PullPolicy::IfNotPresent).await.unwrap() == content);
-        assert!(room.told.lock().unwrap().is_empty());
+        assert_eq!(room.told_of_work(), 0);
         assert!(room.disk(&format!("oci:{}:other", layout.display()), PullPolicy::Never).await.is_err());
 
         let unpacked = room.room.path().join("unpacked");

@@ -257,6 +257,7 @@ fn now() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::testing::when_free;
     use super::*;
     use crate::beneath::BeneathPath;
 
@@ -315,10 +316,10 @@ mod tests {
         let mut orphan = cache.new_file().unwrap();
         orphan.append(b"orphan").unwrap();
         orphan.publish().unwrap();
-        let pruned = cache.prune(Duration::from_secs(3600)).unwrap();
+        let pruned = when_free(|| cache.prune(Duration::from_secs(3600)));
         assert_eq!((pruned.images, pruned.files), (0, 3));
         assert_eq!(cache.list().unwrap()[0].files.len(), 1, "what is in use stays");
-        let pruned = cache.prune(Duration::ZERO).unwrap();
+        let pruned = when_free(|| cache.prune(Duration::ZERO));
         assert_eq!((pruned.images, pruned.files), (1, 1));
         assert!(cache.list().unwrap().is_empty());
     }
@@ -328,7 +329,7 @@ mod tests {
         let (_room, cache) = cache();
         add(&cache, "a", b"disk a");
         let open = fs::File::open(cache.file(&Digest::of(b"disk a"))).unwrap();
-        cache.prune(Duration::ZERO).unwrap();
+        when_free(|| cache.prune(Duration::ZERO));
         assert_eq!(std::io::read_to_string(open).unwrap(), "disk a");
     }
 }

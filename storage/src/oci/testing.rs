@@ -4,6 +4,19 @@ use std::io::Write;
 use std::path::Path;
 
 use super::Digest;
+use super::cache::CacheError;
+
+/// What is done once nobody holds the cache any more. Another test of this program may have started a process while a lock
+/// was held; until its child has executed something, the child holds the lock, too.
+pub(crate) fn when_free<T>(mut attempt: impl FnMut() -> Result<T, CacheError>) -> T {
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    loop {
+        match attempt() {
+            Err(CacheError::Busy { .. }) if std::time::Instant::now() < deadline => std::thread::yield_now(),
+            done => return done.unwrap(),
+        }
+    }
+}
 
 /// An entry for [`tar_of`].
 #[derive(Debug, Clone)]

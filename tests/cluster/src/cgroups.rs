@@ -19,7 +19,7 @@ use crate::wait::{Patience, until_true};
 /// Controllers that the kubelet wants in version 2.
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "memory", "pids", "io", "hugetlb"];
 /// For a group to freeze, and for its last process to leave.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -20,7 +20,7 @@ use crate::tool::{run, run_from};
 use crate::wait::{Patience, until, until_true};
 
 /// For a node's first process to have everything mounted, and for containerd to answer.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 /// Settings of the whole kernel that a kubelet changes. It changes copies, so that the machine stays as it is.
 pub const KERNEL_SETTINGS: [&str; 6] = [
     "vm/overcommit_memory",

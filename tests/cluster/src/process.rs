@@ -17,7 +17,7 @@ use crate::tool::run;
 use crate::wait::{Patience, until_true};
 
 /// For a program to appear, or to go after a signal that it may not ignore.
-const LIMIT: Duration = Duration::from_secs(20);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// How a component is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

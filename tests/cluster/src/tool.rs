@@ -14,7 +14,7 @@ use crate::wait::{Patience, until_true};
 /// In the environment of every program that changes something on behalf of a command, and of nothing that stays.
 const HELPER: &str = "GARBOARD_CLUSTER_HELPER";
 /// For a helper that its command left behind.
-const LIMIT: Duration = Duration::from_secs(30);
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Waits for helpers of a command that was killed: what they are at would otherwise come as a surprise.
 ///
@@ -115,7 +115,9 @@ mod tests {
     fn a_helper_that_was_left_behind_is_waited_for() {
         let mut orphan = Command::new("cat").env(HELPER, "1").stdin(Stdio::piped()).spawn().unwrap();
         let process = PathBuf::from(format!("/proc/{}", orphan.id()));
-        assert!(helpers().contains(&process));
+        // Its environment can be read a moment after it was started.
+        let patience = Patience { what: "the helper", limit: LIMIT, logs: Path::new("/") };
+        until_true(&patience, || Ok(helpers().contains(&process))).unwrap();
         drop(orphan.stdin.take());
         orphan.wait().unwrap();
         assert!(!helpers().contains(&process));
