@@ -12,7 +12,9 @@ use super::interface::Forward;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlanOptions {
-    /// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` says.
+    /// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` says. Versions up to 8ee2679
+    /// wrote `emulation`: `allow` or `forbid`.
+    #[serde(alias = "emulation")]
     pub accelerator: AcceleratorChoice,
     /// What was found out about volumes, by name. A volume that is not here is assumed to be as
     /// [`VolumeFacts::assumed`] says.
@@ -73,11 +75,13 @@ impl Shares {
 #[serde(rename_all = "camelCase")]
 pub enum AcceleratorChoice {
     /// KVM, also where it interprets guest code; without it there is no plan. What a cluster says.
+    #[serde(alias = "forbid")]
     Kvm,
     /// TCG. What a cluster with `useEmulation` says.
     Tcg,
     /// KVM where the processor runs guest code, else TCG. What a bare host says.
     #[default]
+    #[serde(alias = "allow")]
     Auto,
 }
 
@@ -136,6 +140,19 @@ impl VolumeFacts {
             preallocated: false,
             block_sizes: None,
             virtual_bytes: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_forbade_emulation_in_an_earlier_version_gets_none() {
+        for (stored, accelerator) in [("forbid", AcceleratorChoice::Kvm), ("allow", AcceleratorChoice::Auto)] {
+            let options: PlanOptions = serde_json::from_value(serde_json::json!({"emulation": stored})).unwrap();
+            assert_eq!(options.accelerator, accelerator);
         }
     }
 }
