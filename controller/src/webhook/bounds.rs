@@ -37,12 +37,8 @@ pub(super) struct Limits {
 
 impl Limits {
     /// API servers wait ten seconds for an answer.
-    pub(super) const USUAL: Self = Self {
-        at_once: 8,
-        bytes: 64 << 20,
-        reading: Duration::from_secs(2),
-        judging: Duration::from_secs(7),
-    };
+    pub(super) const USUAL: Self =
+        Self { at_once: 8, bytes: 64 << 20, reading: Duration::from_secs(2), judging: Duration::from_secs(7) };
     /// Evictions ask the API server, and wait for it: they have turns of their own, and take none of others'.
     pub(super) const EVICTIONS: Self = Self { at_once: 64, bytes: 4 << 20, ..Self::USUAL };
 }
