@@ -33,8 +33,8 @@ QUESTIONS = ({"ask": "status"}, {"ask": "watch"}, {"ask": "stop", "mode": {"mode
              {"ask": "qmp", "access": "dangerous"}, {"ask": "qmp", "access": "readOnly"})
 # Devices that every program has, and the guest's processor.
 DEVICES = {"null", "zero", "full", "random", "urandom", "kvm"}
-# How long a socket may say nothing before that counts as a refusal, seconds.
-SILENCE = 2
+# How long a socket may say nothing before that counts as a refusal, seconds; and one that answers everything.
+SILENCE, PATIENCE = 2, 60
 
 
 def said(words):
@@ -63,10 +63,10 @@ def connect(path):
         peer.connect(str(path))
 
 
-def ask(path, request):
+def ask(path, request, silence=SILENCE):
     """One line, and the answer to it: a refusal is an error."""
     with socket.socket(socket.AF_UNIX) as peer:
-        peer.settimeout(SILENCE)
+        peer.settimeout(silence)
         peer.connect(str(path))
         peer.sendall(json.dumps(request).encode() + b"\n")
         answer = peer.recv(65536)
@@ -219,7 +219,8 @@ def attack(about):
     for name in SOCKETS:
         attempt(f"connect {name}", lambda: connect(machine / name))
     for question in QUESTIONS:
-        attempt(f"ask for {question} as a probe", lambda: ask(machine / "init/probe.sock", question))
+        silence = PATIENCE if about.get("pod") else SILENCE
+        attempt(f"ask for {question} as a probe", lambda: ask(machine / "init/probe.sock", question, silence))
     attempt("pass for PID 1", lambda: ask(machine / "init/launch.sock", hello()))
     for path in about["others"]:
         attempt(f"look at {path}", lambda: os.stat(path))

@@ -58,8 +58,7 @@ class Agent:
             return "closed"
         except TimeoutError:
             return "nothing"
-        answered = json.loads(line)
-        return answered.get("reason", answered["answer"])
+        return reason(line)
 
     def ask(self, request, descriptors=()):
         try:
@@ -67,6 +66,12 @@ class Agent:
         except (BrokenPipeError, ConnectionResetError):
             return "closed"
         return self.answer()
+
+
+def reason(line):
+    """Why not, or the answer's word."""
+    answered = json.loads(line)
+    return answered.get("reason", answered["answer"])
 
 
 MASQUERADE = {"binding": "masquerade", "ipv4": "10.0.2.0/24", "ipv6": "fd10:0:2::/120", "ports": []}
@@ -99,6 +104,26 @@ def expect(what, answered, *words):
         failed.append(what)
 
 
+def told(ask, closed=False):
+    """What is answered where there is room for a connection: the agent puts away those before it in its own time, and hangs
+    up on who was refused often without a word for a while. Launchers ask again, too. With `closed` that is an answer."""
+    end = time.monotonic() + 2 * PATIENCE
+    while True:
+        try:
+            answered = ask()
+        except (BlockingIOError, ConnectionError):
+            answered = "closed"
+        is_answer = closed if answered == "closed" else "connections already" not in answered
+        if is_answer or time.monotonic() > end:
+            return answered
+        time.sleep(0.3)
+
+
+def asked(request, descriptors=(), closed=False):
+    """The same, over a connection of its own."""
+    return told(lambda: Agent().ask(request, descriptors), closed)
+
+
 def own_network():
     return os.open("/proc/self/ns/net", os.O_RDONLY)
 
@@ -116,53 +141,60 @@ def stranger():
 def lies(uid):
     """A pod that looks like a launcher of the VMI `uid`, and says other things."""
     other = "99999999-2222-3333-4444-555555555555"
-    expect("another's machine", Agent().ask(report(other)), "another VirtualMachineInstance")
-    expect("another's, escaped", Agent().ask(report(other + ESCAPES)), "another VirtualMachineInstance")
-    expect("a volume", Agent().ask({"ask": "volume", "name": "../../etc/shadow"}), "opens its volumes itself")
-    expect("no namespace", Agent().ask(plumb()), "has to come with the request")
-    expect("words", Agent().ask(plumb(mac=ESCAPES * 5000), [own_network()]), "no MAC address", "not a MAC", "closed")
-    expect("queues", Agent().ask(plumb(queues=100000), [own_network()]), "not the number of queues")
+    expect("another's machine", asked(report(other)), "another VirtualMachineInstance")
+    expect("another's, escaped", asked(report(other + ESCAPES)), "another VirtualMachineInstance")
+    expect("a volume", asked({"ask": "volume", "name": "../../etc/shadow"}), "opens its volumes itself")
+    expect("no namespace", asked(plumb()), "has to come with the request")
+    expect("words", asked(plumb(mac=ESCAPES * 5000), [own_network()], closed=True), "no MAC address", "not a MAC", "closed")
+    expect("queues", asked(plumb(queues=100000), [own_network()]), "not the number of queues")
     many = plumb()
     many["interfaces"] *= 1000
-    expect("interfaces", Agent().ask(many, [own_network()]), "more than any machine has")
-    expect("nonsense", Agent().ask({"ask": "everything"}), "closed")
-    expect("no JSON", Agent().ask(ESCAPES), "closed")
+    expect("interfaces", asked(many, [own_network()]), "more than any machine has")
+    expect("nonsense", asked({"ask": "everything"}, closed=True), "closed")
+    expect("no JSON", asked(ESCAPES, closed=True), "closed")
     # Taken, and not believed: the caller of this program looks at the VMI.
     ended = {"cause": {"cause": "guestPanic"}, "sentence": "forged" + ESCAPES, "report": None, "atMs": 1}
     for phase, changes in [("Running", {}), ("Failed", {"ended": ended})]:
-        Agent().ask(report(uid, 2**62, phase=phase, **changes))
+        asked(report(uid, 2**62, phase=phase, **changes), closed=True)
 
 
 def unordered():
     """A pod that looks like a launcher, and for which the controller ordered nothing."""
     for binding in [MASQUERADE, BRIDGE]:
         for ask in ["Plumb", "Sockets"]:
-            answered = Agent().ask(plumb(ask=ask, binding=binding), [own_network()])
+            answered = asked(plumb(ask=ask, binding=binding), [own_network()])
             expect(f"{ask}, {binding['binding']}", answered, "this pod has no order")
     nothing_is_made()
 
 
 def more():
     """A pod that looks like a launcher, and asks for more than its order says."""
-    expect("raw frames of the pod's network", Agent().ask(plumb(binding=BRIDGE), [own_network()]), "another binding")
-    expect("an interface of its own", Agent().ask(plumb(name="other"), [own_network()]), "no interface `other`")
-    expect("256 queues", Agent().ask(plumb(queues=256), [own_network()]), "not the number of queues")
+    expect("raw frames of the pod's network", asked(plumb(binding=BRIDGE), [own_network()]), "another binding")
+    expect("an interface of its own", asked(plumb(name="other"), [own_network()]), "no interface `other`")
+    expect("256 queues", asked(plumb(queues=256), [own_network()]), "not the number of queues")
     twice = plumb()
     twice["interfaces"] *= 2
-    expect("two of it", Agent().ask(twice, [own_network()]), "asked for twice")
+    expect("two of it", asked(twice, [own_network()]), "asked for twice")
     nothing_is_made()
     # As ordered it is made, whatever name is given; kept, it is not made again under another.
-    agent = Agent()
-    agent.send(json.dumps(plumb(tap="mine")).encode() + b"\n", [own_network()])
-    said, kept, _, _ = socket.recv_fds(agent.socket, 65536, 16)
-    expect("as ordered, under a name of its own", json.loads(said)["answer"], "plumbed")
+    kept = []
+    expect("as ordered, under a name of its own", told(lambda: keeps(plumb(tap="mine"), kept)), "plumbed")
     expect("and the name is the order's", " ".join(sorted(links())), "k6t-eth0 lo tap0")
     for tap in ["tap0", "mine", "tap1"]:
-        answered = Agent().ask(plumb(tap=tap), [own_network()])
+        answered = asked(plumb(tap=tap), [own_network()])
         expect(f"again as {tap}, with the first one kept", answered, "held", "takes one", "exists already")
     expect("still one tap", " ".join(sorted(links())), "k6t-eth0 lo tap0")
     for descriptor in kept:
         os.close(descriptor)
+
+
+def keeps(request, kept):
+    """The answer; what came with it is in `kept`."""
+    agent = Agent()
+    agent.send(json.dumps(request).encode() + b"\n", [own_network()])
+    said, descriptors, _, _ = socket.recv_fds(agent.socket, 65536, 16)
+    kept += descriptors
+    return reason(said) if said else "closed"
 
 
 def links():
@@ -177,23 +209,13 @@ def nothing_is_made():
 def impostor():
     """A process of the node that named its own control group like a pod's."""
     for what, request in [("reports", report("x")), ("plumbs", plumb())]:
-        answered = told(lambda: Agent().ask(request, [own_network()] if what == "plumbs" else []))
+        answered = asked(request, [own_network()] if what == "plumbs" else [])
         expect(what, answered, "not below the kubelet's own", "in no pod")
 
 
 def another_user():
     """A process that is not of the user of launchers."""
-    expect("reports", told(lambda: Agent().ask(report("x"))), "launchers are user 107")
-
-
-def told(ask):
-    """The reason of a refusal: where there were many, connections are closed without one for a while."""
-    for _ in range(200):
-        answered = ask()
-        if answered != "closed":
-            break
-        time.sleep(0.3)
-    return answered
+    expect("reports", asked(report("x")), "launchers are user 107")
 
 
 def descriptors(borrowed):
@@ -213,16 +235,20 @@ def descriptors(borrowed):
     }
     for what, descriptor in kinds.items():
         for ask in ["Plumb", "Sockets"]:
-            expect(f"{what}, {ask}", Agent().ask(plumb(ask=ask), [descriptor]), "cannot be used", "could not")
-    expect("253 of them", Agent().ask(plumb(), [kinds["a file"]] * 253), "closed")
-    expect("two", Agent().ask(plumb(), [own_network(), own_network()]), "closed")
-    expect("the node's own network", Agent().ask(plumb(), [borrow(borrowed)[0]]), "not the caller's own")
+            expect(f"{what}, {ask}", asked(plumb(ask=ask), [descriptor]), "cannot be used", "could not")
+    expect("253 of them", asked(plumb(), [kinds["a file"]] * 253, closed=True), "closed")
+    expect("two", asked(plumb(), [own_network(), own_network()], closed=True), "closed")
+    expect("the node's own network", asked(plumb(), [borrow(borrowed)[0]]), "not the caller's own")
     expect("a network of a tenant's own", nested(False), "made inside the pod")
     expect("the same, called from inside", nested(True), "made inside the pod")
-    network, socket_of_the_node = borrow(borrowed)
+    answered = told(lambda: over_a_socket_of_the_node(*borrow(borrowed)))
+    expect("the same, over a socket of the node's", answered, "not the caller's own")
+
+
+def over_a_socket_of_the_node(network, socket_of_the_node):
     agent = Agent.over(socket.socket(fileno=socket_of_the_node))
     agent.socket.connect(AGENT)
-    expect("the same, over a socket of the node's", agent.ask(plumb(), [network]), "not the caller's own")
+    return agent.ask(plumb(), [network])
 
 
 def nested(inside):
@@ -235,16 +261,16 @@ def nested(inside):
             ours.send(b"not")
             os._exit(0)
         if inside:
-            theirs.send(Agent().ask(plumb(), [own_network()]).encode())
+            theirs.send(asked(plumb(), [own_network()]).encode())
         else:
             socket.send_fds(theirs, [b"descriptor"], [own_network()])
         os._exit(0)
-    ours.settimeout(PATIENCE)
+    ours.settimeout(4 * PATIENCE)
     said, received, _, _ = socket.recv_fds(ours, 4096, 1)
     os.waitpid(child, 0)
     if said == b"not":
         return "made inside the pod and not the caller's own, as far as none can be made here"
-    return said.decode() if inside else Agent().ask(plumb(), received)
+    return said.decode() if inside else asked(plumb(), received)
 
 
 def borrow(path):
@@ -283,7 +309,7 @@ def lingering():
             except (OSError, TimeoutError):
                 pass
     # An answer that does not come within the patience is `nothing`.
-    expect("is still answered", Agent().ask(report("x")), "another VirtualMachineInstance", "connections already", "no launcher")
+    expect("is still answered", asked(report("x")), "another VirtualMachineInstance", "connections already", "no launcher")
 
 
 peers = []
@@ -424,10 +450,10 @@ def crowd(uid, meeting):
             if tells(agent) == "closed":
                 held.remove(agent)
             time.sleep(0.1)
-    answered = sum(tells(agent) == "noted" for agent in held)
-    for agent in held:
+    answering = [agent for agent in held if tells(agent) == "noted"]
+    for agent in answering:
         agent.send(b'{"ask": "' + b"x" * 262_000)
-    leave(f"{meeting}/result.{name}", f"{answered} {noted}\n")
+    leave(f"{meeting}/result.{name}", f"{len(answering)} {noted}\n")
     sleep()
 
 
@@ -447,7 +473,7 @@ def deaths():
                 step(Agent())
                 os._exit(0)
             os.waitpid(child, 0)
-        expect(f"died after: {what}", Agent().ask(report("x")), "another VirtualMachineInstance", "connections already")
+        expect(f"died after: {what}", asked(report("x")), "another VirtualMachineInstance", "connections already")
     # The connection outlives the process that made it: nothing is made for it any more.
     ours, theirs = socket.socketpair()
     child = os.fork()
@@ -476,14 +502,29 @@ def gone(go, result):
 
 
 def late(uid, go, result):
-    """Goes on talking after its pod was deleted."""
-    agent = Agent()
-    first = agent.ask(report(uid))
-    with open(result + ".first", "w") as file:
-        file.write(first)
+    """Goes on talking after its pod was deleted. The agent hears of that as it hears of pods, and until then it may give."""
+    agents = []
+
+    def first():
+        agents.append(Agent())
+        return agents[-1].ask(report(uid))
+
+    leave(result + ".first", told(first))
+    agent = agents[-1]
     wait_for(go)
-    answered = agent.ask(plumb(), [own_network()])
+    end = time.monotonic() + PATIENCE
+    while True:
+        answered = agent.ask(plumb(), [own_network()])
+        if any(word in answered for word in GONE) or time.monotonic() > end:
+            break
+        if answered == "closed":
+            agent = Agent()
+        time.sleep(0.2)
     leave(result, answered)
+
+
+# Of a pod that is not there any more, on an older connection and on a new one.
+GONE = ("not there any more", "no launcher pod")
 
 
 def leave(path, text=""):

@@ -22,7 +22,7 @@ OWN = re.compile("|".join([
     r"/dev/(kvm|net/tun|vhost-net|null|urandom)",
     r"/sys/kernel/mm/ksm/run", r"/sys/fs/cgroup(/.*)?", r"/sys/class/misc/[\w-]+",
     # Its directories on the node, and what the API server gave it.
-    r"/run/garboard-agent/pod(/(agent\.sock|node\.json)(\.new)?)?",
+    r"/run/garboard-agent/pod(/((agent\.sock|node\.json)(\.new)?|agent\.new-\d+))?",
     r"/var/lib/kubelet/device-plugins(/(kubelet|garboard-[a-z-]+)\.sock)?",
     r"/var/run/secrets/kubernetes\.io/serviceaccount/.*",
     r"/run/garboard-facts/node\.json",
