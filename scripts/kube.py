@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -152,6 +153,12 @@ class Kube:
                     found.append(int(entry.name))
         return found
 
+    def kill(self, name, program):
+        """Kills a program's processes in the pod of a machine; those that have gone meanwhile are fine."""
+        for process in self.processes(name, program):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+
     def container(self, name, which):
         """What the kubelet says of a container of the machine's pod: the sidecar or `compute`."""
         status = self.pod(name)["status"]
@@ -177,8 +184,13 @@ class Kube:
         return self.ask_until(f"a page at {address} from {node}", lambda: self.inside(
             node, "timeout", "5", "curl", "-fsS", f"http://{address}/", check=False), seconds)
 
+    def told(self, name, field):
+        """What an instance's status has in a field, once it has something: not everything is known when its guest runs."""
+        return self.wait(f"{field} of {name}", lambda: ((self.there("vmi", name) or {}).get("status") or {}).get(field))
+
     def address(self, name):
-        return self.there("vmi", name)["status"]["interfaces"][0]["ipAddress"]
+        """Its pod's, which the kubelet may tell later than the agent that the guest runs."""
+        return self.wait(f"an address of {name}", lambda: self.told(name, "interfaces")[0].get("ipAddress"))
 
     # ---- the guest
 

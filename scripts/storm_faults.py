@@ -1,9 +1,11 @@
 """Faults of a test cluster, put right whatever happens."""
 
 import contextlib
+import datetime
 import json
 import os
 import signal
+import threading
 
 from kube import NAMESPACE, Failure
 
@@ -70,10 +72,31 @@ def node_is(kube, node, wanted):
 
 
 @contextlib.contextmanager
+def believed(kube, node):
+    """A node is not missed although its kubelet is away, however long that takes here: its Lease is renewed."""
+    over = threading.Event()
+
+    def renew():
+        while not over.wait(2):
+            now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            with contextlib.suppress(Failure):
+                kube.kubectl("patch", "lease", node, "--type=merge", "-p", json.dumps({"spec": {"renewTime": now}}), namespace="kube-node-lease")
+
+    renewing = threading.Thread(target=renew)
+    renewing.start()
+    try:
+        yield
+    finally:
+        over.set()
+        renewing.join()
+
+
+@contextlib.contextmanager
 def silent_agent(kube, node):
     """The node agent of a node stands still."""
     pods = json.loads(kube.kubectl("get", "pods", "-l", "app.kubernetes.io/component=node", "-o", "json", namespace="garboard"))["items"]
-    agent = next(pod["metadata"]["uid"] for pod in pods if pod["spec"]["nodeName"] == node)
+    agent = next(pod["metadata"]["uid"] for pod in pods
+                 if pod["spec"].get("nodeName") == node and "deletionTimestamp" not in pod["metadata"])
     processes = kube.processes_of(agent, "garboard-node")
     expect(processes, f"no agent on {node}")
     for process in processes:
