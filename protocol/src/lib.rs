@@ -30,8 +30,9 @@ pub mod testing;
 pub mod volumes;
 pub mod wire;
 
-/// The version of every message in this crate. It grows when a message changes its meaning; new fields and new words do not
-/// need it, because every reader ignores what it does not know.
+/// The version of every message in this crate. It grows when a message changes its meaning, or gets a word that readers of
+/// before cannot do without; new fields do not need it, because every reader ignores what it does not know, nor do new causes
+/// of an end and new messages between a supervisor and PID 1.
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// The oldest version that is still spoken. A supervisor is replaced while its PID 1 runs on, so this one grows only when

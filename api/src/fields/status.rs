@@ -24,6 +24,7 @@ pub(super) const INSTANCE: &[Line] = &[
     read("interfaces[]", "infoSource interfaceName ipAddress ipAddresses linkState mac name podInterfaceName", REPORT),
     read("", "machine.type memory.guestAtBoot memory.guestCurrent memory.guestRequested memory.memoryOverhead", REPORT),
     read("", "phase reason runtimeUser", REPORT),
+    read("", "evacuationNodeName", "controller/src/webhook/eviction/mod.rs"),
     read("phaseTransitionTimestamps[]", "phase phaseTransitionTimestamp", REPORT),
     read("volumeStatus[]", "name target", REPORT),
     both("volumeStatus[]", "persistentVolumeClaimInfo", Fate::Handed(REPORT)),
@@ -31,9 +32,8 @@ pub(super) const INSTANCE: &[Line] = &[
     never("interfaces[]", "queueCount"),
     never(
         "",
-        "VSOCKCID changedBlockTracking evacuationNodeName fsFreezeStatus kernelBootStatus launcherContainerImageVersion \
-         migratedVolumes migrationMethod migrationState migrationTransport selinuxContext topologyHints \
-         virtualMachineRevisionName",
+        "VSOCKCID changedBlockTracking fsFreezeStatus kernelBootStatus launcherContainerImageVersion migratedVolumes \
+         migrationMethod migrationState migrationTransport selinuxContext topologyHints virtualMachineRevisionName",
     ),
 ];
 

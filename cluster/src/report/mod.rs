@@ -14,7 +14,7 @@ use garboard_api::v1::{
     VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus, VolumeStatus,
 };
 use garboard_api::{Phase, Quantity};
-use garboard_plan::StoredMachine;
+use garboard_plan::{PLAN_VERSION, StoredMachine};
 use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
 use garboard_protocol::exit::ExitCause;
 use jiff::Timestamp;
@@ -114,6 +114,12 @@ fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp)
     }
 }
 
+/// Whoever took over a launcher may say anything, and what is kept is given to every later start, which refuses what it cannot
+/// read: so only what a plan of this version would read is kept. Of a newer launcher's that is not yet.
+fn is_plannable(said: &&serde_json::Value) -> bool {
+    serde_json::from_value::<StoredMachine>((*said).clone()).is_ok_and(|stored| stored.version <= PLAN_VERSION)
+}
+
 fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) {
     let report = seen.report;
     status.interfaces = report.interfaces.iter().map(|interface| network_interface(interface, seen)).collect();
@@ -122,9 +128,7 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
     let memory = status.memory.get_or_insert_default();
     set_memory(memory, &bytes);
     memory.memory_overhead = (report.overhead_bytes > 0).then(|| Quantity::from_bytes(report.overhead_bytes));
-    // Whoever took over a launcher may say anything: only what a plan would take is kept.
-    let is_stored = |said: &&serde_json::Value| serde_json::from_value::<StoredMachine>((*said).clone()).is_ok();
-    status.stored_machine = report.stored.as_ref().filter(is_stored).cloned().or(status.stored_machine.take());
+    status.stored_machine = report.stored.as_ref().filter(is_plannable).cloned().or(status.stored_machine.take());
     status.volume_status = report.disks.iter().map(|disk| volume(disk, seen)).collect();
     status.runtime_user = Some(RUNTIME_USER);
     let cpu = seen.vmi.spec.domain.cpu.as_ref();

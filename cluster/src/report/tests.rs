@@ -76,8 +76,12 @@ fn what_the_next_start_keeps_is_kept_if_a_plan_would_take_it() {
         "macs": {}, "diskSerials": {}});
     let running = next(&Status { stored: Some(stored.clone()), ..report(1) }, &vmi(scheduled())).unwrap();
     assert_eq!(running.stored_machine, Some(stored.clone()));
-    let lying = Status { stored: Some(json!({"machineType": 7})), ..report(2) };
-    assert_eq!(next(&lying, &with(vmi(scheduled()), running)), None, "what was stored stays");
+    let mut newer = stored.clone();
+    newer["version"] = json!(99);
+    for lie in [json!({"machineType": 7}), newer] {
+        let lying = Status { stored: Some(lie), ..report(2) };
+        assert_eq!(next(&lying, &with(vmi(scheduled()), running.clone())), None, "what was stored stays");
+    }
 }
 
 #[test]

@@ -8,11 +8,12 @@ use super::interface::{BindingPlan, InterfacePlan};
 
 /// Notes what the interface asks for and does not get.
 pub(super) fn note(draft: &mut Draft<'_>, interface: &Interface, plan: &InterfacePlan, field: &str) {
-    let (server, has_ports) = match &plan.binding {
+    let server = match &plan.binding {
         BindingPlan::Masquerade { .. } | BindingPlan::Bridge { .. } => return,
-        BindingPlan::Passt { .. } => ("passt", !interface.ports.is_empty()),
-        BindingPlan::User { .. } => ("QEMU's user-mode network", !interface.ports.is_empty()),
+        BindingPlan::Passt { .. } => "passt",
+        BindingPlan::User { .. } => "QEMU's user-mode network",
     };
+    let has_ports = !interface.ports.is_empty();
     let spec = draft.input.spec();
     let network = spec.networks.iter().position(|network| network.name == interface.name);
     let pod = network.and_then(|index| spec.networks[index].pod.as_ref());
