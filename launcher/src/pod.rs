@@ -23,7 +23,7 @@ use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::paths::Layout;
 use garboard_protocol::pod::{self, DiskImage, NodeFacts, PodOrder};
 use garboard_protocol::volumes::SCRATCH_VOLUME;
-use garboard_protocol::{PROTOCOL_VERSION, paths};
+use garboard_protocol::{PROTOCOL_VERSION, common_version, paths};
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Dir, OpenError};
 use serde::Serialize;
@@ -125,7 +125,7 @@ pub fn furnish(places: &PodPlaces) -> Result<(), PodError> {
         return Ok(());
     }
     let order: PodOrder = read(&places.order)?;
-    if order.version != PROTOCOL_VERSION {
+    if common_version(order.version, order.version).is_none() {
         return Err(PodError::Version { theirs: order.version });
     }
     let node: NodeFacts = read(&places.agent.join(pod::NODE_FACTS))?;

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-use garboard_agent::line_socket::{LineError, LineSocket};
+use garboard_agent::line_socket::{LineError, LineSocket, next_client};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::{FromInit, InitState, Launch, ToInit};
@@ -62,13 +62,7 @@ pub(crate) async fn wait(socket: &UnixListener, bench: &Bench) -> Option<Greeted
     let (away, mut pause) = (Instant::now(), FIRST_CHECK);
     loop {
         tokio::select! {
-            greeted = &mut greeting => match greeted {
-                Ok(greeted) => return Some(greeted),
-                Err(error) => {
-                    tracing::error!(error = %ErrorChain(&error), "the launch socket failed; PID 1 acts on its own from here");
-                    return None;
-                }
-            },
+            greeted = &mut greeting => return Some(greeted),
             () = tokio::time::sleep(pause) => {
                 if let Some(end) = end(bench, away.elapsed()).await {
                     let _ = bench.happened.send(end).await;
@@ -117,22 +111,22 @@ fn was_launched(journal: Option<Journal>) -> bool {
 }
 
 /// Hears those who connect, a few at the same time, so that none keeps PID 1 waiting.
-async fn greet(socket: &UnixListener, bench: &Bench) -> Result<Greeted, LineError> {
+async fn greet(socket: &UnixListener, bench: &Bench) -> Greeted {
     let mut introductions = JoinSet::new();
     let mut oldest = VecDeque::new();
     loop {
         tokio::select! {
-            connected = socket.accept() => {
+            stream = next_client(socket) => {
                 if oldest.len() == NEWCOMERS {
                     oldest.pop_front().inspect(AbortHandle::abort);
                 }
-                oldest.push_back(introductions.spawn(introduction(connected?.0)));
+                oldest.push_back(introductions.spawn(introduction(stream)));
             }
             Some(introduced) = introductions.join_next() => {
                 oldest.retain(|handle| !handle.is_finished());
                 let Ok(Some((socket, hello))) = introduced else { continue };
                 if let Some(greeted) = admitted(socket, hello, bench) {
-                    return Ok(greeted);
+                    return greeted;
                 }
             }
         }
