@@ -11,6 +11,12 @@ pub fn stamp(at: Timestamp) -> Time {
     Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
 }
 
+/// The last instant that a stamp can mean: what is within its second is cut off.
+#[must_use]
+pub fn at_latest(stamp: &Time) -> Timestamp {
+    stamp.0.checked_add(Duration::from_secs(1)).unwrap_or(stamp.0)
+}
+
 /// How long something is ago; nothing if it is yet to come.
 #[must_use]
 pub fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
@@ -27,6 +33,13 @@ pub fn spread(pause: Duration, chance: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stamp_has_no_less_than_its_whole_second() {
+        let made = Timestamp::from_millisecond(7_999).unwrap();
+        let [stamp, latest] = [stamp(made).0, at_latest(&stamp(made))].map(|at| at.as_millisecond());
+        assert_eq!((stamp, latest), (7_000, 8_000));
+    }
 
     #[test]
     fn a_pause_is_spread_by_a_quarter() {

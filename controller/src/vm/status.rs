@@ -10,7 +10,7 @@ use jiff::Timestamp;
 
 use super::decide::{World, carried, instance, wants_start};
 use crate::data_volumes::{self, Filling};
-use crate::time::{elapsed, stamp};
+use crate::time::{at_latest, elapsed, stamp};
 use crate::vmi::decide::QUICK;
 
 /// The words of `status.printableStatus` that this controller can say (KubeVirt's, first match wins).
@@ -83,7 +83,7 @@ pub(super) fn quiet_for(world: &World, starts: bool, status: &VirtualMachineStat
     if !was_calm || !begins || !may_forget || remembers(&before) != remembers(status) {
         return None;
     }
-    let created = world.vmi.as_ref().and_then(|vmi| vmi.metadata.creation_timestamp.as_ref()).map(|time| time.0);
+    let created = world.vmi.as_ref().and_then(|vmi| vmi.metadata.creation_timestamp.as_ref()).map(at_latest);
     let since = if starts { world.now } else { created? };
     Some(QUICK.saturating_sub(elapsed(since, world.now))).filter(|rest| !rest.is_zero())
 }
