@@ -1,14 +1,16 @@
 //! The two processes of a virtual machine: the supervisor and the PID 1 that executes QEMU.
 //!
 //! - [`init`]: PID 1, small and synchronous.
-//! - [`vm`]: the life of one machine and the task that owns it.
-//! - [`supervisor`]: everything the supervisor does around that task.
+//! - [`vm`]: the life of one machine, which only decides.
+//! - [`supervisor`]: the task that owns the machine, and everything around it.
+//! - [`clock`]: where clocks are read.
 //! - [`pod`]: what a supervisor finds in a launcher pod.
 //! - [`probe`]: a kubelet's question to the guest, put through the supervisor.
 //! - [`relay`]: the way of people's commands into a pod.
 //!
 //! Neither process links a Kubernetes client or TLS.
 
+pub mod clock;
 pub mod init;
 pub mod pod;
 pub mod probe;

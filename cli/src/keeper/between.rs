@@ -34,7 +34,7 @@ pub(crate) struct Between {
 impl Between {
     /// Seconds until the next run begins, rounded up.
     pub(crate) fn seconds_left(&self) -> i64 {
-        (self.again_at_ms - garboard_launcher::vm::now_ms() + 999).max(0) / 1000
+        (self.again_at_ms - garboard_launcher::clock::now_ms() + 999).max(0) / 1000
     }
 
     /// One line for a person.
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_sentence_says_what_was_and_what_will_be() {
-        let soon = garboard_launcher::vm::now_ms() + 60_000;
+        let soon = garboard_launcher::clock::now_ms() + 60_000;
         assert!(between(0, 0).sentence().ends_with("; it is started again"));
         assert!(between(0, soon).sentence().ends_with("again in 60 s"), "{}", between(0, soon).sentence());
         assert!(between(3, soon).sentence().ends_with("3 starts failed, the next try is in 60 s"));

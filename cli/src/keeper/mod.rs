@@ -154,7 +154,7 @@ async fn keep_running(mut order: Order, premises: &mut Premises, terminate: &mut
             tracing::error!(error = format!("{error:#}"), "the record of a run is lost");
         }
         let length = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
-        let again_at_ms = garboard_launcher::vm::now_ms().saturating_add(length);
+        let again_at_ms = garboard_launcher::clock::now_ms().saturating_add(length);
         tracing::info!(cause = ?end.cause, failures = history.failures(), ?pause, "the machine is started again");
         let ended = end.cause.sentence();
         between::announce(&order.machine, &Between { ended, failures: history.failures(), again_at_ms })?;

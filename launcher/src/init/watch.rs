@@ -23,8 +23,9 @@ use super::own::OwnDirectory;
 use super::{
     InitError, InitOptions, Isolation, NamespacesBy, confine, helper, isolate, last_resort, spawn, user_namespace,
 };
+use crate::supervisor::REQUEST_PATIENCE;
 use crate::sys::descriptors;
-use crate::vm::{QUIT_PATIENCE, REQUEST_PATIENCE};
+use crate::vm::QUIT_PATIENCE;
 
 /// How soon a lost supervisor is looked for, and how rarely at last. A new one knows nothing of QEMU until we have connected,
 /// and holds requests meanwhile.

@@ -20,12 +20,13 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use super::console::{self, Attach};
 use super::control::{Caller, Desks, QmpClient};
+use super::driver::{Input, Planned};
 use super::flood::{Flood, Line};
 use super::monitor::Unheard;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Bench, Setting};
 use super::{broker, guest_agent, monitor, network, qemu_log};
-use crate::vm::{Input, Planned, Request, Verdict};
+use crate::vm::{Request, Verdict};
 
 /// Bytes of QMP transcript kept, and as much again of the part before.
 const TRANSCRIPT_BYTES: u64 = 2 * 1024 * 1024;

@@ -8,8 +8,8 @@ use garboard_qmp::broker::{Access, Audit, AuditSink, Broker, PeerIdentity};
 use tokio::sync::{mpsc, watch};
 
 use super::control::QmpClient;
+use super::driver::Input;
 use super::run::Bench;
-use crate::vm::Input;
 
 /// Serves clients as they come, once the monitor is up.
 pub(crate) async fn serve(

@@ -16,8 +16,8 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::PowerDown;
+use super::driver::Input;
 use super::run::Bench;
-use crate::vm::Input;
 
 /// Name of the guest agent's port in the guest.
 const PORT: &str = "org.qemu.guest_agent.0";

@@ -15,10 +15,10 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 
+use super::driver::Input;
 use super::journal;
 use super::lost;
 use super::run::{Bench, Setting};
-use crate::vm::Input;
 
 /// While PID 1 is not connected, how soon it is looked for its last account, and how rarely at last.
 const FIRST_CHECK: Duration = Duration::from_millis(50);

@@ -12,8 +12,8 @@ use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Dir, Links};
 use tokio::net::UnixStream;
 
+use super::driver::Input;
 use super::journal;
-use crate::vm::Input;
 
 /// How long PID 1 may be away before it is asked whether QEMU is still there: it connects again within a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);

@@ -5,6 +5,7 @@ mod broker;
 mod confine;
 mod console;
 mod control;
+mod driver;
 mod flood;
 mod guest_agent;
 mod guest_events;
@@ -25,6 +26,7 @@ use std::future::Future;
 use std::pin::Pin;
 
 pub use confine::confine;
+pub(crate) use driver::REQUEST_PATIENCE;
 pub(crate) use monitor::query_state;
 pub use run::{Setting, SupervisorError, run};
 

@@ -13,11 +13,12 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
+use super::driver::{Heartbeat, Input};
 use super::flood::{Flood, Line};
 use super::guest_events::{run_state, translate};
 use super::lost;
 use super::run::Bench;
-use crate::vm::{Event, Heartbeat, Input, RunState};
+use crate::vm::{Event, RunState};
 
 /// How long PID 1 may take to tell that QEMU is gone, before its monitor alone is blamed.
 const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -20,6 +20,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
 use super::attach::{self, Stations};
+use super::driver::{Driver, DriverExit, Input, Inputs};
 use super::init_link::{self, Greeted, Line, ReadyLaunch};
 use super::lost;
 use super::monitor::Unheard;
@@ -27,7 +28,6 @@ use super::prepare::sockets::{SocketError, listen_async};
 use super::prepare::{self, Prepared};
 use super::seed::{self, Whose};
 use super::{control, journal, network, report};
-use crate::vm::{Driver, Input, Inputs, Left};
 
 /// Messages that may wait for PID 1.
 const INIT_BACKLOG: usize = 8;
@@ -118,21 +118,21 @@ pub async fn run(layout: &Layout, setting: Setting) -> Result<(), SupervisorErro
     tokio::pin!(driving);
     let left = tokio::select! {
         left = &mut driving => {
-            if left == Left::MachineEnded {
+            if left == DriverExit::MachineEnded {
                 // The last status stays readable until whoever started us has seen it.
                 terminate.recv().await;
             }
             left
         }
         _ = terminate.recv() => match last_look(layout, setting, &happened).await {
-            true => timeout(LAST_STEPS, driving).await.unwrap_or(Left::Asked),
-            false => Left::Asked,
+            true => timeout(LAST_STEPS, driving).await.unwrap_or(DriverExit::Detached),
+            false => DriverExit::Detached,
         },
     };
     match (left, reporter) {
-        (Left::MachineEnded, Some(reporter)) => reporter.finish().await,
-        (Left::MachineEnded, None) => {}
-        (Left::Asked, _) => tracing::info!("the supervisor goes; the machine runs on"),
+        (DriverExit::MachineEnded, Some(reporter)) => reporter.finish().await,
+        (DriverExit::MachineEnded, None) => {}
+        (DriverExit::Detached, _) => tracing::info!("the supervisor goes; the machine runs on"),
     }
     Ok(())
 }

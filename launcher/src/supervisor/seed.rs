@@ -8,8 +8,10 @@ use garboard_protocol::exit::EndHints;
 use garboard_protocol::journal::Journal;
 use garboard_protocol::paths::Layout;
 
+use super::driver::DriverSeed;
 use super::prepare::{Order, OrderError, read_plan};
-use crate::vm::{Asked, DriverSeed, Life, Memory, Now, OnReady, State, boot_id, now_ms};
+use crate::clock::{self, boot_id, now_ms};
+use crate::vm::{Asked, Life, Memory, OnReady, State};
 
 /// Grace period of a VMI that names none, seconds (KubeVirt's default).
 const DEFAULT_GRACE_SECONDS: i64 = 30;
@@ -109,7 +111,7 @@ pub(crate) fn from_journal(journal: &Journal, whose: &Whose, status: Status, sha
         paused_by_user: journal.paused == Some(PauseReason::PausedByUser),
         ..Memory::default()
     };
-    let now = Now::read();
+    let now = clock::now();
     let deadline_ms = now.on_boot_clock(journal.deadline.as_ref(), journal.stop_deadline_ms, &boot_id(), grace_ms);
     let life = Life { state: state(journal, deadline_ms), memory, grace_ms };
     let on_ready = if journal.started || whose.starts_paused { OnReady::Leave } else { OnReady::LetRun };

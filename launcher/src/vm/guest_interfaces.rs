@@ -11,7 +11,7 @@ const ADDRESSES: usize = 16;
 const NAME: usize = 128;
 
 /// The planned interfaces with what the guest says of them, then those that only the guest knows.
-pub(super) fn beside(planned: &[InterfaceStatus], said: Vec<InterfaceStatus>) -> Vec<InterfaceStatus> {
+pub(crate) fn beside(planned: &[InterfaceStatus], said: Vec<InterfaceStatus>) -> Vec<InterfaceStatus> {
     let mut all = planned.to_vec();
     for mut seen in said {
         seen.interface_name = seen.interface_name.map(|name| name.chars().take(NAME).collect());

@@ -18,24 +18,19 @@
 //!                                       └─────────┘
 //! ```
 //!
-//! [`step()`] is the only function that moves a [`State`]; its match has no wildcard. The driver executes the
-//! [`Effect`]s in order and feeds what comes of them back as events. When time itself is the next event, [`Life::wake_at_ms`]
+//! [`step()`] is the only function that moves a [`State`]; its match has no wildcard. The driver ([`crate::supervisor`])
+//! executes the [`Effect`]s in order and feeds what comes of them back as events. When time itself is the next event, [`Life::wake_at_ms`]
 //! says, from the state alone: no deadline can be forgotten. Deadlines are on the clock that starts at the host's boot.
 
-mod clock;
-mod driver;
-mod guest_interfaces;
-mod hands;
-mod held;
+pub(crate) mod guest_interfaces;
 mod io_retry;
-mod publish;
+mod now;
+pub(crate) mod publish;
 mod queue;
 mod step;
 
-pub use clock::{Now, boot_id, boot_ms, now_ms};
-pub use driver::{Driver, DriverSeed, Heartbeat, Input, Inputs, Left, Planned};
-pub(crate) use held::REQUEST_PATIENCE;
 pub use io_retry::{IoError, IoRetry};
+pub use now::Now;
 pub use queue::{Denial, Request, RequestQueue, Verdict, View};
 pub use step::{QUIT_PATIENCE, step};
 

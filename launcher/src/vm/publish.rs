@@ -5,7 +5,7 @@ use garboard_protocol::control::{PauseReason, Phase, Status};
 use super::{Life, State, Vcpus};
 
 /// Brings the derived fields of a status up to date.
-pub(super) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_ms: i64) {
+pub(crate) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_ms: i64) {
     let phase = phase(&life.state, status.phase);
     if status.phase != phase {
         status.phase = phase;
@@ -41,7 +41,7 @@ fn phase(state: &State, before: Phase) -> Phase {
 }
 
 /// Why vCPUs are stopped, if they are.
-pub(super) fn paused(state: &State) -> Option<PauseReason> {
+pub(crate) fn paused(state: &State) -> Option<PauseReason> {
     match state {
         State::Running { vcpus: Vcpus::Stopped(reason) } => Some(*reason),
         State::Running { vcpus: Vcpus::Running }
@@ -54,7 +54,7 @@ pub(super) fn paused(state: &State) -> Option<PauseReason> {
 }
 
 /// Whether two statuses differ in anything but their generation.
-pub(super) fn differs(left: &Status, right: &Status) -> bool {
+pub(crate) fn differs(left: &Status, right: &Status) -> bool {
     let mut same = right.clone();
     same.generation = left.generation;
     *left != same

@@ -5,8 +5,8 @@ use garboard_protocol::causes::ErrorChain;
 use garboard_qmp::{CallError, Monitor};
 use tokio::sync::mpsc;
 
-use super::{Event, RunState};
 use crate::supervisor::query_state;
+use crate::vm::{Event, RunState};
 
 /// Commands that may wait; more wait only for a QEMU that has stopped answering.
 const BACKLOG: usize = 16;
@@ -67,7 +67,7 @@ pub(super) fn quit(monitor: &Monitor) {
         match monitor.call_raw("quit", None, Vec::new()).await {
             Ok(_) | Err(CallError::Disconnected { .. }) => {}
             Err(error) => {
-                tracing::error!(command = "quit", error = %ErrorChain(&error), "QEMU did not do as it was told")
+                tracing::error!(command = "quit", error = %ErrorChain(&error), "QMP command failed")
             }
         }
     });
@@ -79,7 +79,7 @@ async fn perform(monitor: &Monitor, command: Command) -> Option<Event> {
         Ok(_) | Err(CallError::Disconnected { .. }) => return None,
         Err(error) => error,
     };
-    tracing::error!(command = command.name(), error = %ErrorChain(&error), "QEMU did not do as it was told");
+    tracing::error!(command = command.name(), error = %ErrorChain(&error), "QMP command failed");
     let found = query_state(monitor).await.ok();
     match (command, found) {
         (Command::Reset, _) => None,

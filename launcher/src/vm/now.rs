@@ -1,13 +1,7 @@
-//! The two clocks of a machine. Deadlines count on the one that nobody can set and that goes on while the host sleeps
-//! (`CLOCK_BOOTTIME`, `clock_gettime(2)`); what people read is the time of day.
-
-use std::time::{SystemTime, UNIX_EPOCH};
+//! One moment, as a value, and what a deadline of the journal comes to on its clocks. Deadlines count on the clock that nobody
+//! can set and that goes on while the host sleeps; what people read is the time of day.
 
 use garboard_protocol::journal::Deadline;
-use nix::time::{ClockId, clock_gettime};
-
-/// Where the kernel names the boot it is in (`proc_sys_kernel(5)`): clocks of two boots do not compare.
-const BOOT_ID: &str = "/proc/sys/kernel/random/boot_id";
 
 /// One moment on both clocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,12 +13,6 @@ pub struct Now {
 }
 
 impl Now {
-    /// This moment.
-    #[must_use]
-    pub fn read() -> Self {
-        Self { boot_ms: boot_ms(), wall_ms: now_ms() }
-    }
-
     /// A deadline of the journal on this boot's clock: where an earlier build wrote only the time of day, or the host was
     /// booted since, at most `longest_ms` from now.
     #[must_use]
@@ -43,29 +31,6 @@ impl Now {
             }
         }
     }
-}
-
-/// Milliseconds since the host was booted. Without that clock, which every kernel since 2.6.39 has, nothing would ever be
-/// due, so the time of day stands in.
-#[must_use]
-pub fn boot_ms() -> i64 {
-    match clock_gettime(ClockId::CLOCK_BOOTTIME) {
-        Ok(time) => time.tv_sec().saturating_mul(1000).saturating_add(time.tv_nsec() / 1_000_000),
-        Err(_) => now_ms(),
-    }
-}
-
-/// Milliseconds since 1970 by the host's clock.
-#[must_use]
-pub fn now_ms() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The boot this process runs in; empty where the kernel does not say.
-#[must_use]
-pub fn boot_id() -> String {
-    std::fs::read_to_string(BOOT_ID).map(|text| text.trim().to_owned()).unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -94,11 +59,5 @@ mod tests {
             assert_eq!(NOW.on_boot_clock(None, wall_ms, "here", 30_000), expected, "{wall_ms:?}");
             assert_eq!(NOW.on_boot_clock(Some(&deadline("before")), wall_ms, "here", 30_000), expected, "{wall_ms:?}");
         }
-    }
-
-    #[test]
-    fn the_clocks_go() {
-        assert!(boot_ms() > 0 && now_ms() > 1_700_000_000_000);
-        assert!(!boot_id().is_empty());
     }
 }

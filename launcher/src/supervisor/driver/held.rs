@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use super::{Request, State, Verdict};
+use crate::vm::{Request, State, Verdict};
 
 /// How long a supervisor that starts anew holds requests; after that it refuses them.
 pub(crate) const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
@@ -68,8 +68,9 @@ mod tests {
     use tokio::sync::{mpsc, watch};
     use tokio::time::timeout;
 
-    use super::super::{Denial, Driver, DriverSeed, Input, Inputs, Life, Memory, OnReady, RunState};
+    use super::super::{Driver, DriverSeed, Input, Inputs};
     use super::*;
+    use crate::vm::{Denial, Life, Memory, OnReady, RunState};
 
     /// Well below the patience. Time passes only while nothing else is left to do, however busy the machine.
     const SOON: Duration = Duration::from_millis(500);

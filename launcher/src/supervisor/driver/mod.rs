@@ -1,124 +1,33 @@
 //! The one task that owns the machine. It alone moves [`Life`], issues state-changing QMP commands and
 //! publishes; everybody else posts to one of two inboxes. What the guest did goes before what people ask.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_protocol::causes::ErrorChain;
-use garboard_protocol::control::{DiskStatus, GuestStatus, InterfaceStatus, Status};
+use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
 use garboard_protocol::journal::{Deadline, Journal};
 use garboard_protocol::launch::{FromInit, ToInit};
 use garboard_qmp::Monitor;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
-use super::hands::{self, Command, Hands};
-use super::held::{Held, Offer};
-use super::{
-    Effect, Event, Life, Now, OnReady, Request, RequestQueue, RunState, State, Verdict, View, Way, boot_id, boot_ms,
-    guest_interfaces, now_ms, publish, step,
+mod hands;
+mod held;
+mod input;
+
+pub(crate) use held::REQUEST_PATIENCE;
+pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Planned};
+
+use hands::{Command, Hands};
+use held::{Held, Offer};
+
+use super::{PowerDown, journal};
+use crate::clock::{self, boot_id, boot_ms, now_ms};
+use crate::vm::{
+    Effect, Event, OnReady, Request, RequestQueue, State, Verdict, View, Way, guest_interfaces, publish, step,
 };
-use crate::supervisor::{PowerDown, journal};
-
-/// What a plan says about the machine, for its status.
-#[derive(Clone, Debug)]
-pub struct Planned {
-    /// Whether vCPUs are interpreted.
-    pub software_emulation: bool,
-    /// Whether KVM interprets guest code here.
-    pub interpreted_by_kvm: bool,
-    /// Machine type.
-    pub machine: String,
-    /// Guest memory, bytes.
-    pub memory_bytes: u64,
-    /// Memory asked for beside it, bytes.
-    pub overhead_bytes: u64,
-    /// vCPUs.
-    pub vcpus: u32,
-    /// What the next start keeps.
-    pub stored: Option<serde_json::Value>,
-    /// Disks in the order of the manifest.
-    pub disks: Vec<DiskStatus>,
-    /// Interfaces with the addresses they will lease.
-    pub interfaces: Vec<InterfaceStatus>,
-}
-
-/// What reaches the driver beside people's requests.
-pub enum Input {
-    /// The machine was planned, or the plan of an earlier supervisor was found.
-    Planned(Box<Planned>),
-    /// A launch is about to be sent to PID 1; answered with whether the journal says so.
-    Launching(oneshot::Sender<bool>),
-    /// PID 1 said something.
-    Init(FromInit),
-    /// PID 1 runs a QEMU that an earlier supervisor launched.
-    Found,
-    /// QEMU stopped answering its monitor, or answers again.
-    Heartbeat(Heartbeat),
-    /// PID 1 and QEMU are gone, and neither has said why.
-    Lost,
-    /// QEMU's monitor answered and the machine is as planned.
-    MonitorUp {
-        /// The connection.
-        monitor: Monitor,
-        /// What QEMU said of itself.
-        run_state: RunState,
-    },
-    /// QEMU closed its monitor; everything it said there has been told.
-    MonitorGone,
-    /// QEMU said something that matters.
-    Guest(Event),
-    /// The guest agent came or went.
-    AgentUp(Option<Arc<dyn PowerDown>>),
-    /// The guest agent told something about the guest.
-    AgentSaid {
-        /// Names and versions.
-        guest: GuestStatus,
-        /// Addresses by MAC; nothing if it does not say (file systems are frozen, it is busy), which takes nothing back.
-        interfaces: Option<Vec<InterfaceStatus>>,
-    },
-    /// Somebody changed the machine by a QMP command of their own.
-    Tainted(String),
-    /// Preparation failed, with the sentence for the user.
-    PreparationFailed(String),
-    /// QEMU cannot be driven, with the sentence for the user.
-    MonitorFailed(String),
-    /// The supervisor itself should go; the machine stays.
-    Leave,
-}
-
-/// What asking QEMU now and then came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Heartbeat {
-    /// It answers.
-    Answers,
-    /// It did not answer in time.
-    Silent,
-}
-
-/// The driver's inboxes.
-pub struct Inputs {
-    /// What happened.
-    pub happened: mpsc::Receiver<Input>,
-    /// What people ask.
-    pub requests: mpsc::Receiver<(Request, oneshot::Sender<Verdict>)>,
-}
-
-/// What a driver starts from.
-pub struct DriverSeed {
-    /// The machine.
-    pub life: Life,
-    /// The journal so far.
-    pub journal: Journal,
-    /// The first status.
-    pub status: Status,
-    /// What to do once the monitor answers.
-    pub on_ready: OnReady,
-    /// The directory the journal is in.
-    pub shared: PathBuf,
-}
 
 /// How long QEMU's last events may take to arrive after PID 1 has told of its end.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
@@ -135,7 +44,7 @@ struct PendingEnd {
 }
 
 /// The driver.
-pub struct Driver {
+pub(super) struct Driver {
     seed: DriverSeed,
     /// What the file holds.
     written: Journal,
@@ -154,19 +63,10 @@ pub struct Driver {
     boot_id: String,
 }
 
-/// Why a driver returned.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
-    /// The run is over and told.
-    MachineEnded,
-    /// The supervisor was asked to leave; QEMU runs on.
-    Asked,
-}
-
 impl Driver {
     /// A driver that tells PID 1 through `init` and everybody else through `publish`. To be called inside a tokio runtime.
     #[must_use]
-    pub fn new(seed: DriverSeed, init: mpsc::Sender<ToInit>, publish: watch::Sender<Status>) -> Self {
+    pub(super) fn new(seed: DriverSeed, init: mpsc::Sender<ToInit>, publish: watch::Sender<Status>) -> Self {
         let (queue, written) = (RequestQueue::default(), seed.journal.clone());
         let (planned, pending_end, monitor, agent) = (seed.status.interfaces.clone(), None, None, None);
         let ((hands, contradictions), boot_id) = (Hands::new(), boot_id());
@@ -189,18 +89,18 @@ impl Driver {
     }
 
     /// Drives the machine until it has ended or the supervisor is to leave.
-    pub async fn run(mut self, mut inputs: Inputs) -> Left {
+    pub(super) async fn run(mut self, mut inputs: Inputs) -> DriverExit {
         self.publish_if_changed();
         loop {
             if let State::Ended(_) = self.seed.life.state {
-                return Left::MachineEnded;
+                return DriverExit::MachineEnded;
             }
             let (wake, end) = (self.wake_instant(), self.pending_end.as_ref().map(|pending| pending.until));
             let held = self.held.wake();
             tokio::select! {
                 biased;
                 input = inputs.happened.recv() => match input {
-                    None | Some(Input::Leave) => return Left::Asked,
+                    None => return DriverExit::Detached,
                     Some(input) => self.take(input).await,
                 },
                 Some(event) = self.contradictions.recv() => self.apply(event).await,
@@ -292,7 +192,6 @@ impl Driver {
                 self.apply(Event::PreparationFailed(message)).await;
             }
             Input::MonitorFailed(_) => {}
-            Input::Leave => {}
         }
     }
 
@@ -351,7 +250,7 @@ impl Driver {
 
     async fn apply(&mut self, event: Event) {
         let name = event_name(&event);
-        let effects = step(&mut self.seed.life, event, Now::read());
+        let effects = step(&mut self.seed.life, event, clock::now());
         tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
         // What must not be forgotten is written before anything irreversible is done.
         self.write_journal();
@@ -431,7 +330,7 @@ impl Driver {
         journal.resets = life.memory.resets;
         let deadline = deadline_ms.map(|at_ms| Deadline { boot_id: self.boot_id.clone(), at_ms });
         if journal.deadline != deadline {
-            let now = Now::read();
+            let now = clock::now();
             journal.stop_deadline_ms = deadline_ms.map(|at_ms| at_ms - now.boot_ms + now.wall_ms);
             journal.deadline = deadline;
         }

@@ -1,0 +1,118 @@
+//! What the driver starts from, what reaches it, and why it returns.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use garboard_protocol::control::{DiskStatus, GuestStatus, InterfaceStatus, Status};
+use garboard_protocol::journal::Journal;
+use garboard_protocol::launch::FromInit;
+use garboard_qmp::Monitor;
+use tokio::sync::{mpsc, oneshot};
+
+use super::PowerDown;
+use crate::vm::{Event, Life, OnReady, Request, RunState, Verdict};
+
+/// What a plan says about the machine, for its status.
+#[derive(Clone, Debug)]
+pub(crate) struct Planned {
+    /// Whether vCPUs are interpreted.
+    pub(crate) software_emulation: bool,
+    /// Whether KVM interprets guest code here.
+    pub(crate) interpreted_by_kvm: bool,
+    /// Machine type.
+    pub(crate) machine: String,
+    /// Guest memory, bytes.
+    pub(crate) memory_bytes: u64,
+    /// Memory asked for beside it, bytes.
+    pub(crate) overhead_bytes: u64,
+    /// vCPUs.
+    pub(crate) vcpus: u32,
+    /// What the next start keeps.
+    pub(crate) stored: Option<serde_json::Value>,
+    /// Disks in the order of the manifest.
+    pub(crate) disks: Vec<DiskStatus>,
+    /// Interfaces with the addresses they will lease.
+    pub(crate) interfaces: Vec<InterfaceStatus>,
+}
+
+/// What reaches the driver beside people's requests.
+pub(crate) enum Input {
+    /// The machine was planned, or the plan of an earlier supervisor was found.
+    Planned(Box<Planned>),
+    /// A launch is about to be sent to PID 1; answered with whether the journal says so.
+    Launching(oneshot::Sender<bool>),
+    /// PID 1 said something.
+    Init(FromInit),
+    /// PID 1 runs a QEMU that an earlier supervisor launched.
+    Found,
+    /// QEMU stopped answering its monitor, or answers again.
+    Heartbeat(Heartbeat),
+    /// PID 1 and QEMU are gone, and neither has said why.
+    Lost,
+    /// QEMU's monitor answered and the machine is as planned.
+    MonitorUp {
+        /// The connection.
+        monitor: Monitor,
+        /// What QEMU said of itself.
+        run_state: RunState,
+    },
+    /// QEMU closed its monitor; everything it said there has been told.
+    MonitorGone,
+    /// QEMU said something that matters.
+    Guest(Event),
+    /// The guest agent came or went.
+    AgentUp(Option<Arc<dyn PowerDown>>),
+    /// The guest agent told something about the guest.
+    AgentSaid {
+        /// Names and versions.
+        guest: GuestStatus,
+        /// Addresses by MAC; nothing if it does not say (file systems are frozen, it is busy), which takes nothing back.
+        interfaces: Option<Vec<InterfaceStatus>>,
+    },
+    /// Somebody changed the machine by a QMP command of their own.
+    Tainted(String),
+    /// Preparation failed, with the sentence for the user.
+    PreparationFailed(String),
+    /// QEMU cannot be driven, with the sentence for the user.
+    MonitorFailed(String),
+}
+
+/// What asking QEMU now and then came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heartbeat {
+    /// It answers.
+    Answers,
+    /// It did not answer in time.
+    Silent,
+}
+
+/// The driver's inboxes.
+pub(crate) struct Inputs {
+    /// What happened.
+    pub(crate) happened: mpsc::Receiver<Input>,
+    /// What people ask.
+    pub(crate) requests: mpsc::Receiver<(Request, oneshot::Sender<Verdict>)>,
+}
+
+/// What a driver starts from.
+pub(crate) struct DriverSeed {
+    /// The machine.
+    pub(crate) life: Life,
+    /// The journal so far.
+    pub(crate) journal: Journal,
+    /// The first status.
+    pub(crate) status: Status,
+    /// What to do once the monitor answers.
+    pub(crate) on_ready: OnReady,
+    /// The directory the journal is in.
+    pub(crate) shared: PathBuf,
+}
+
+/// Why a driver returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DriverExit {
+    /// The run is over and told.
+    MachineEnded,
+    /// The supervisor goes; QEMU runs on.
+    Detached,
+}
