@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::context::Context;
 use crate::reconciler::{self, Queue};
 use crate::stores::{DataVolumes, Instances, Kept, Kind, Known, Machines, Pods, UNSERVED, VolumeClaims, Waiting};
-use crate::vmi::memory::Memory;
+use crate::vmi::history::PodHistories;
 use crate::{vm, vmi};
 
 /// What both reconcilers work with while this replica leads.
@@ -33,7 +33,7 @@ pub struct Leader {
     /// Who waits for a claim, or for the DataVolume of its name.
     pub waiting: Waiting<Waiter>,
     /// What this leader remembers of pods.
-    pub memory: Memory,
+    pub histories: PodHistories,
 }
 
 /// Who waits: an object's namespace and name.
@@ -108,7 +108,7 @@ pub async fn run(context: Context) {
         data_volumes,
         claims,
         waiting: Waiting::default(),
-        memory: Memory::beginning(jiff::Timestamp::now()),
+        histories: PodHistories::beginning(jiff::Timestamp::now()),
     });
     let mut parts = JoinSet::new();
     let (to, api) = (queues.clone(), Api::all(client.clone()));

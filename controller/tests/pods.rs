@@ -1,6 +1,6 @@
-//! Our launcher pods against those the reference makes of the same instances.
+//! Our launcher pods against those KubeVirt makes of the same instances.
 //!
-//! `tests/conformance/corpus/pods.jsonl` has the reference's, as far as somebody outside may rely on them: metadata, the
+//! `tests/conformance/corpus/pods.jsonl` has KubeVirt's, as far as somebody outside may rely on them: metadata, the
 //! pod's own fields, and the resources, ports and probes of `compute`. Every difference stands in
 //! `tests/conformance/pod-differences.txt` with its reason. A difference that is not listed fails, and so does a line
 //! that is no longer needed.
@@ -90,7 +90,7 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-/// The instance that the reference's pod was made of, or nothing if we refuse the manifest.
+/// The instance that KubeVirt's pod was made of, or nothing if we refuse the manifest.
 fn instance(manifest: &Value, config: &ClusterConfig) -> Option<VirtualMachineInstance> {
     let mut vmi = match admit(manifest, config).object? {
         Object::VirtualMachineInstance(vmi) => *vmi,
@@ -109,7 +109,7 @@ fn claims(vmi: &VirtualMachineInstance) -> BTreeMap<String, PersistentVolumeClai
     names.map(|name| (name.to_owned(), PersistentVolumeClaim::default())).collect()
 }
 
-/// Our pod in the form in which the reference's was recorded.
+/// Our pod in the form in which KubeVirt's was recorded.
 fn recorded(pod: Value) -> Value {
     let mut pod = pod;
     let spec = pod["spec"].as_object_mut().expect("a specification");

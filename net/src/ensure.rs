@@ -9,7 +9,7 @@ use crate::error::NetError;
 use crate::names::{LinkName, MacAddr};
 use crate::observed::{Admin, Link, Observed, Origin, Route};
 use crate::plan::ruleset::Ruleset;
-use crate::seam::{LinkChange, Links, Nft, Setting};
+use crate::seam::{LinkChange, Links, Nft, Sysctl};
 use crate::undo::{UndoStack, UndoStep};
 
 /// What an `ensure` found and did.
@@ -210,7 +210,7 @@ pub(crate) enum Keep {
 /// Writes a setting; a kernel that does not have it has nothing to set.
 pub(crate) async fn ensure_setting<'a, N: Links>(
     namespace: &'a N,
-    setting: Setting,
+    setting: Sysctl,
     value: &str,
     keep: Keep,
     undo: &mut UndoStack<'a, N>,
@@ -235,15 +235,15 @@ pub(crate) async fn ensure_forwarding<'a, N: Links>(
     keep: Keep,
     undo: &mut UndoStack<'a, N>,
 ) -> Result<Ensured, NetError> {
-    let ipv4 = ensure_setting(namespace, Setting::Ipv4Forwarding, "1", keep, undo).await?;
+    let ipv4 = ensure_setting(namespace, Sysctl::Ipv4Forwarding, "1", keep, undo).await?;
     let advertised = seen.routes.iter().filter(|route| route.origin == Origin::Advertised);
     for link in advertised.filter_map(|route| route.link.parse::<LinkName>().ok()) {
-        let setting = Setting::AcceptRa(link);
+        let setting = Sysctl::AcceptRa(link);
         if namespace.setting(&setting).await?.as_deref() == Some("1") {
             ensure_setting(namespace, setting, "2", keep, undo).await?;
         }
     }
-    let ipv6 = ensure_setting(namespace, Setting::Ipv6Forwarding, "1", keep, undo).await?;
+    let ipv6 = ensure_setting(namespace, Sysctl::Ipv6Forwarding, "1", keep, undo).await?;
     Ok(ipv4.with(ipv6))
 }
 

@@ -42,7 +42,7 @@ pub enum NetError {
     },
     /// A network setting could not be read or written.
     #[error("could not access {path}")]
-    Setting {
+    Sysctl {
         /// The file below `/proc/sys/net`.
         path: PathBuf,
         /// Why not.

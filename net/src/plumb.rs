@@ -16,7 +16,7 @@ use crate::observed::{Link, Observed, Origin};
 use crate::plan::desired::{Desired, Uplink, desired};
 use crate::plan::guest::GuestAddresses;
 use crate::plan::{self, Binding, NetPlan, PlanError};
-use crate::seam::{Devices, LinkChange, Links, Namespace, Service, Setting};
+use crate::seam::{Devices, LinkChange, Links, Namespace, Service, Sysctl};
 use crate::undo::{UndoStack, UndoStep};
 
 /// What was made, in the order of the plans.
@@ -170,10 +170,10 @@ async fn settle_bridge<'a, N: Namespace>(
     let disabled = if desired.guest.ipv6.is_some() { "0" } else { "1" };
     let localnet = if desired.uplink == Uplink::Routed { "1" } else { "0" };
     let settings = [
-        (Setting::AcceptRa(bridge()), "0"),
-        (Setting::AcceptDad(bridge()), "0"),
-        (Setting::DisableIpv6(bridge()), disabled),
-        (Setting::RouteLocalnet(bridge()), localnet),
+        (Sysctl::AcceptRa(bridge()), "0"),
+        (Sysctl::AcceptDad(bridge()), "0"),
+        (Sysctl::DisableIpv6(bridge()), disabled),
+        (Sysctl::RouteLocalnet(bridge()), localnet),
     ];
     for (setting, value) in settings {
         ensure_setting(namespace, setting, value, Keep::UntilFailure, undo).await?;
@@ -199,7 +199,7 @@ async fn enslave<'a, N: Namespace>(
             delete_address(namespace, name, *address, undo).await?;
         }
     }
-    let no_ipv6 = Setting::DisableIpv6(name.clone());
+    let no_ipv6 = Sysctl::DisableIpv6(name.clone());
     let mut outcome = ensure_setting(namespace, no_ipv6, "1", Keep::UntilFailure, undo).await?;
     if let Some(new_mac) = new_mac {
         let before = seen.link(name.as_str()).and_then(|link| link.mac).map(LinkChange::Mac);
@@ -233,7 +233,7 @@ fn remember_routes<'a, N: Namespace>(
 
 async fn open_tap<N: Links + Devices>(namespace: &N, desired: &Desired) -> Result<Vec<OwnedFd>, NetError> {
     let taps = namespace.open_tap(&desired.tap, desired.queues).await?;
-    let no_ipv6 = Setting::DisableIpv6(desired.tap.clone());
+    let no_ipv6 = Sysctl::DisableIpv6(desired.tap.clone());
     if namespace.setting(&no_ipv6).await?.is_some_and(|value| value == "0") {
         namespace.change_setting(&no_ipv6, "1").await?;
     }

@@ -45,9 +45,9 @@ pub trait Links: Sync {
     /// Adds a route to the main table.
     fn add_route(&self, route: &Route) -> impl Future<Output = Result<(), NetError>> + Send;
     /// Reads a setting; none if this kernel or namespace does not have it (for example without IPv6).
-    fn setting(&self, setting: &Setting) -> impl Future<Output = Result<Option<String>, NetError>> + Send;
+    fn setting(&self, setting: &Sysctl) -> impl Future<Output = Result<Option<String>, NetError>> + Send;
     /// Writes a setting.
-    fn change_setting(&self, setting: &Setting, value: &str) -> impl Future<Output = Result<(), NetError>> + Send;
+    fn change_setting(&self, setting: &Sysctl, value: &str) -> impl Future<Output = Result<(), NetError>> + Send;
 
     /// Links, addresses and routes together.
     fn observe(&self) -> impl Future<Output = Result<Observed, NetError>> + Send {
@@ -81,7 +81,7 @@ pub enum LinkChange {
 
 /// A per-namespace setting below `/proc/sys/net`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Setting {
+pub enum Sysctl {
     /// Whether IPv4 packets are forwarded between links.
     Ipv4Forwarding,
     /// Whether IPv6 packets are forwarded between links.
@@ -96,7 +96,7 @@ pub enum Setting {
     RouteLocalnet(LinkName),
 }
 
-impl Setting {
+impl Sysctl {
     /// The file that holds it.
     pub fn path(&self) -> PathBuf {
         let path = match self {

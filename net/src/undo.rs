@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use crate::error::NetError;
 use crate::names::LinkName;
 use crate::observed::Route;
-use crate::seam::{LinkChange, Links, Setting};
+use crate::seam::{LinkChange, Links, Sysctl};
 
 /// What restores the state before one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum UndoStep {
     /// The step lost this route.
     AddRoute(Route),
     /// The step changed this setting; this is what it was.
-    ChangeSetting(Setting, String),
+    ChangeSetting(Sysctl, String),
 }
 
 impl fmt::Display for UndoStep {
@@ -97,7 +97,7 @@ impl<'a, N: Links> UndoStack<'a, N> {
 /// Whether the kernel says that there is nothing to take back: some steps are noted before they are done,
 /// and some take others back with them, as removing a link does with its addresses.
 fn already_so(error: &NetError) -> bool {
-    let kind = if let NetError::Netlink { source, .. } | NetError::Setting { source, .. } = error {
+    let kind = if let NetError::Netlink { source, .. } | NetError::Sysctl { source, .. } = error {
         Some(source.kind())
     } else {
         None

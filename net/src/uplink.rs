@@ -22,7 +22,7 @@ use crate::names::{LinkName, VmNetId};
 use crate::observed::{Link, Observed};
 use crate::plan::pool::{LinkNetwork, candidates};
 use crate::plan::uplink::{Families, Obstacle, families, mtu, obstacles, ruleset, taken, way_out};
-use crate::seam::{LinkChange, Namespace, Setting};
+use crate::seam::{LinkChange, Namespace, Sysctl};
 use crate::undo::{UndoStack, UndoStep};
 
 /// What is wanted.
@@ -188,8 +188,7 @@ impl<'a, N: Namespace> Joining<'a, '_, N> {
         let disabled = if families == Families::Both { "0" } else { "1" };
         let mut outcome = Ensured::AlreadySo;
         // What the VM's side advertises must not become a route of the host.
-        for (setting, value) in [(Setting::AcceptRa(name.clone()), "0"), (Setting::DisableIpv6(name.clone()), disabled)]
-        {
+        for (setting, value) in [(Sysctl::AcceptRa(name.clone()), "0"), (Sysctl::DisableIpv6(name.clone()), disabled)] {
             let set = ensure_setting(self.host, setting, value, Keep::UntilFailure, undo).await?;
             outcome = outcome.with(set);
         }
@@ -265,7 +264,7 @@ impl<'a, N: Namespace> Joining<'a, '_, N> {
             .flatten()
             .collect();
         let disabled = if both { "0" } else { "1" };
-        let no_ipv6 = Setting::DisableIpv6(uplink.clone());
+        let no_ipv6 = Sysctl::DisableIpv6(uplink.clone());
         ensure_setting(self.vm, no_ipv6, disabled, Keep::UntilFailure, undo).await?;
         let mut outcome = ensure_addresses(self.vm, &seen, uplink, &addresses, undo).await?;
         outcome = outcome.with(ensure_up(self.vm, &seen, uplink, undo).await?);

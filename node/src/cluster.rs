@@ -64,7 +64,7 @@ pub struct NodeMarks {
 
 /// An event on a VMI.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Happening {
+pub struct InstanceEvent {
     /// Whether it is a warning.
     pub kind: EventType,
     /// KubeVirt's reason: `Started`, `Stopped`.
@@ -100,7 +100,7 @@ pub trait Cluster: Send + Sync + 'static {
     /// Writes conditions of a pod: its readiness gate, its launcher's first report.
     fn mark_pod(&self, pod: &LauncherPod, news: &PodNews) -> impl Future<Output = Result<(), ClusterError>> + Send;
     /// Tells what happened to the VMI of a pod.
-    fn tell(&self, pod: &LauncherPod, happening: &Happening) -> impl Future<Output = Result<(), ClusterError>> + Send;
+    fn tell(&self, pod: &LauncherPod, event: &InstanceEvent) -> impl Future<Output = Result<(), ClusterError>> + Send;
 }
 
 /// The real one.
@@ -199,7 +199,7 @@ impl Cluster for ApiServer {
         soon(pods.patch_status(&pod.name, &parameters(), &Patch::Strategic(patch))).await.map(drop)
     }
 
-    async fn tell(&self, pod: &LauncherPod, happening: &Happening) -> Result<(), ClusterError> {
+    async fn tell(&self, pod: &LauncherPod, event: &InstanceEvent) -> Result<(), ClusterError> {
         let about = ObjectReference {
             api_version: Some(garboard_api::v1::API_VERSION.to_owned()),
             kind: Some("VirtualMachineInstance".to_owned()),
@@ -209,10 +209,10 @@ impl Cluster for ApiServer {
             ..ObjectReference::default()
         };
         let event = Event {
-            type_: happening.kind,
-            reason: happening.reason.to_owned(),
-            note: Some(happening.note.clone()),
-            action: happening.reason.to_owned(),
+            type_: event.kind,
+            reason: event.reason.to_owned(),
+            note: Some(event.note.clone()),
+            action: event.reason.to_owned(),
             secondary: None,
         };
         soon(self.recorder.publish(&event, &about)).await

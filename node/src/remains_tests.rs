@@ -5,7 +5,7 @@ use kube::runtime::watcher::Event;
 use serde_json::Value;
 
 use super::*;
-use crate::cluster::Happening;
+use crate::cluster::InstanceEvent;
 use crate::pods::tests::POD;
 use crate::status::tests::{pod, scheduled, vmi};
 
@@ -46,7 +46,7 @@ impl Cluster for Fake {
         Ok(())
     }
 
-    async fn tell(&self, _: &LauncherPod, _: &Happening) -> Result<(), ClusterError> {
+    async fn tell(&self, _: &LauncherPod, _: &InstanceEvent) -> Result<(), ClusterError> {
         Ok(())
     }
 }

@@ -35,7 +35,7 @@ use crate::remains::{self, Remains};
 use crate::server::Server;
 use crate::sighting::Sighting;
 use crate::socket::AgentSocket;
-use crate::writer::{Setting, Writer};
+use crate::writer::{Writer, WriterContext};
 use crate::{facts, heartbeat};
 
 /// Runs until it is told to leave. Leaving changes nothing: pods of this node run on, and the next agent goes on where
@@ -59,7 +59,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     parts.spawn(watch_vmis(client, args.node_name.clone(), vmis.clone()));
     parts.spawn(policy::until_known(api.clone(), args.node_name.clone(), is_bound));
 
-    let setting = Setting {
+    let setting = WriterContext {
         cluster: api.clone(),
         node: args.node_name.clone(),
         pods: Arc::clone(&pods),

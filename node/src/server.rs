@@ -26,10 +26,10 @@ use crate::identity::PodUid;
 use crate::launchers::{Found, Launchers};
 use crate::network;
 use crate::order::granted;
+use crate::pod_locks::PodLocks;
 use crate::pods::LauncherPod;
 use crate::socket::AgentSocket;
 use crate::status;
-use crate::turns::Turns;
 
 /// A caller's namespace, and nothing else, is waiting to be taken.
 const DESCRIPTORS: usize = 1;
@@ -52,7 +52,7 @@ pub struct Server<R> {
     budget: Mutex<Budget>,
     refusals: Mutex<AllRefusals>,
     /// When which pod has its network changed.
-    turns: Turns,
+    pod_locks: PodLocks,
 }
 
 /// Room that a connection takes, until it is closed.
@@ -76,7 +76,7 @@ impl<R: Reports> Server<R> {
             reports,
             budget: Mutex::default(),
             refusals: Mutex::default(),
-            turns: Turns::default(),
+            pod_locks: PodLocks::default(),
         })
     }
 
@@ -195,7 +195,7 @@ impl<R: Reports> Server<R> {
             AgentRequest::Plumb { interfaces } => network::Work::Plumb(granted(pod.order.as_deref(), &interfaces)?),
             AgentRequest::Sockets { interfaces } => network::Work::Sockets(granted(pod.order.as_deref(), &interfaces)?),
         };
-        let turn = self.turns.of(&pod.uid, |other| self.launchers.knows(other));
+        let turn = self.pod_locks.of(&pod.uid, |other| self.launchers.knows(other));
         // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
         let mut turn = turn.lock().await;
         // Its last report is still taken; nothing is made for it any more.

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::budget::{NodePace, Pace};
-use crate::cluster::{Cluster, ClusterError, Happening};
+use crate::cluster::{Cluster, ClusterError, InstanceEvent};
 
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
@@ -46,7 +46,7 @@ const MIRROR_PATIENCE: Duration = Duration::from_secs(15);
 const LONGEST_MIRROR_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What everybody who writes needs.
-pub struct Setting<C> {
+pub struct WriterContext<C> {
     /// Where it is written.
     pub cluster: C,
     /// This node.
@@ -61,14 +61,14 @@ pub struct Setting<C> {
 
 /// Takes reports and has them written.
 pub struct Writer<C> {
-    setting: Arc<Setting<C>>,
+    setting: Arc<WriterContext<C>>,
     tasks: Mutex<HashMap<String, watch::Sender<Status>>>,
 }
 
 impl<C: Cluster> Writer<C> {
     /// Nothing has been reported yet.
     #[must_use]
-    pub fn new(setting: Setting<C>) -> Self {
+    pub fn new(setting: WriterContext<C>) -> Self {
         Self { setting: Arc::new(setting), tasks: Mutex::default() }
     }
 }
@@ -116,7 +116,7 @@ enum Found {
 }
 
 struct Task<C> {
-    setting: Arc<Setting<C>>,
+    setting: Arc<WriterContext<C>>,
     pod: LauncherPod,
     reports: watch::Receiver<Status>,
     /// What the API server answered last, which the mirror may not have yet.
@@ -270,10 +270,10 @@ impl<C: Cluster> Task<C> {
     }
 
     async fn tell(&self, before: Phase, report: &Status) {
-        for happening in happenings(before, report) {
+        for event in happenings(before, report) {
             let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
-            tracing::info!(vmi, namespace, reason = happening.reason, note = happening.note, "a machine changed");
-            if let Err(error) = self.setting.cluster.tell(&self.pod, &happening).await {
+            tracing::info!(vmi, namespace, reason = event.reason, note = event.note, "a machine changed");
+            if let Err(error) = self.setting.cluster.tell(&self.pod, &event).await {
                 tracing::warn!(vmi, namespace, error = %ErrorChain(&error), "an event was not written");
             }
         }
@@ -339,19 +339,20 @@ fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineIn
 }
 
 /// What people are to be told, by what the VMI was before.
-fn happenings(before: Phase, report: &Status) -> Vec<Happening> {
+fn happenings(before: Phase, report: &Status) -> Vec<InstanceEvent> {
     match &report.ended {
         Some(ended) => {
             // A stop that was asked for, or the guest's own, is nothing to warn of.
             let expected = ended.cause.is_success() || ended.cause == ExitCause::GracePeriodExceeded;
             let kind = if expected { EventType::Normal } else { EventType::Warning };
-            vec![Happening { kind, reason: "Stopped", note: report::message(&ended.cause, &ended.sentence) }]
+            vec![InstanceEvent { kind, reason: "Stopped", note: report::message(&ended.cause, &ended.sentence) }]
         }
         None if report.phase == control::Phase::Running && before < Phase::Running => {
             let note = "the guest was started".to_owned();
-            let started = Happening { kind: EventType::Normal, reason: "Started", note };
+            let started = InstanceEvent { kind: EventType::Normal, reason: "Started", note };
             let slow = report::unasked_slowness(report);
-            let slow = slow.map(|(reason, note)| Happening { kind: EventType::Warning, reason, note: note.to_owned() });
+            let slow =
+                slow.map(|(reason, note)| InstanceEvent { kind: EventType::Warning, reason, note: note.to_owned() });
             [started].into_iter().chain(slow).collect()
         }
         None => Vec::new(),

@@ -14,7 +14,7 @@ struct FakeState {
     failures: Mutex<VecDeque<()>>,
     patches: watch::Sender<Vec<Value>>,
     marks: watch::Sender<Vec<PodNews>>,
-    told: watch::Sender<Vec<Happening>>,
+    told: watch::Sender<Vec<InstanceEvent>>,
     asked: AtomicUsize,
 }
 
@@ -48,7 +48,7 @@ impl Fake {
     }
 
     fn reasons(&self) -> Vec<&'static str> {
-        self.0.told.borrow().iter().map(|happening| happening.reason).collect()
+        self.0.told.borrow().iter().map(|event| event.reason).collect()
     }
 
     async fn patched(&self, times: usize) {
@@ -94,8 +94,8 @@ impl Cluster for Fake {
         Ok(())
     }
 
-    async fn tell(&self, _: &LauncherPod, happening: &Happening) -> Result<(), ClusterError> {
-        self.0.told.send_modify(|told| told.push(happening.clone()));
+    async fn tell(&self, _: &LauncherPod, event: &InstanceEvent) -> Result<(), ClusterError> {
+        self.0.told.send_modify(|told| told.push(event.clone()));
         Ok(())
     }
 }
@@ -111,8 +111,13 @@ fn writer(
     if let Some(vmi) = mirrored {
         vmis.insert(VMI, Arc::new(vmi));
     }
-    let setting =
-        Setting { cluster: fake.clone(), node: "node-1".into(), pods, vmis: Arc::clone(&vmis), pace: Arc::default() };
+    let setting = WriterContext {
+        cluster: fake.clone(),
+        node: "node-1".into(),
+        pods,
+        vmis: Arc::clone(&vmis),
+        pace: Arc::default(),
+    };
     (Writer::new(setting), vmis)
 }
 

@@ -1,6 +1,6 @@
 //! From raw JSON to an object that may be stored, or to everything that is wrong with it.
 //!
-//! Two readers ask in two ways. An API client wants the answer the reference gives ([`admit`]): what is structurally
+//! Two readers ask in two ways. An API client wants the answer KubeVirt gives ([`admit`]): what is structurally
 //! wrong comes alone, since the API server answers before any rule has looked. A person wants every mistake of a file
 //! at once ([`review`]): the rules judge what is left when the wrong parts are taken out.
 

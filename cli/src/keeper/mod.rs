@@ -1,12 +1,12 @@
 //! The keeper: the background process of one machine on a bare host. It plays kubelet and node agent.
 //!
 //! ```text
-//!   run ──order.json──► keeper ─┬─ premises: directory, network namespace, cgroup      (undone in reverse)
+//!   run ──order.json──► keeper ─┬─ resources: directory, network namespace, cgroup      (undone in reverse)
 //!                               ├─ agent.sock: opens volumes, plumbs interfaces
 //!                               ├─ supervisor   (started again whenever it dies, after a pause: `restarts`)
 //!                               └─ PID 1        (once; when it is gone the run is over)
 //!                                     │
-//!                     decide: again, when, or not ──► the same premises, the next run
+//!                     decide: again, when, or not ──► the same resources, the next run
 //! ```
 //!
 //! It holds no state of the machine: killed, it leaves the guest running, and [`clean_up_orphan`] removes
@@ -20,10 +20,10 @@ mod ending;
 pub(crate) mod identity;
 pub(crate) mod last_word;
 pub(crate) mod order;
-mod premises;
 pub(crate) mod processes;
 mod projected;
 mod record;
+mod resources;
 mod restarts;
 mod short_logs;
 pub(crate) mod spawn;
@@ -49,7 +49,7 @@ use between::Between;
 use decide::{History, Next, Wish};
 use last_word::MemoryPressure;
 use order::Order;
-use premises::Premises;
+use resources::HostResources;
 use restarts::Restarts;
 use spawn::Apart;
 
@@ -130,20 +130,20 @@ pub(crate) fn run(args: &KeeperArgs) -> anyhow::Result<u8> {
 async fn keep(order: &Order) -> anyhow::Result<()> {
     // From here on, so that none is missed between two runs.
     let mut terminate = signal(SignalKind::terminate())?;
-    let mut premises = Premises::make(order).await?;
-    let outcome = keep_running(order.clone(), &mut premises, &mut terminate).await;
-    let removed = premises.remove().await;
+    let mut resources = HostResources::make(order).await?;
+    let outcome = keep_running(order.clone(), &mut resources, &mut terminate).await;
+    let removed = resources.remove().await;
     outcome?;
     removed
 }
 
 /// Runs the machine as often as its strategy wants.
-async fn keep_running(mut order: Order, premises: &mut Premises, terminate: &mut Signals) -> anyhow::Result<()> {
+async fn keep_running(mut order: Order, resources: &mut HostResources, terminate: &mut Signals) -> anyhow::Result<()> {
     let mut history = History::default();
     loop {
-        let (begun, memory, before) = (Instant::now(), MemoryWitness::new(), premises.oom_kills());
-        let outcome = run_machine(&order, premises, terminate).await;
-        let own = premises.oom_kills().zip(before).map(|(after, before)| after.saturating_sub(before));
+        let (begun, memory, before) = (Instant::now(), MemoryWitness::new(), resources.oom_kills());
+        let outcome = run_machine(&order, resources, terminate).await;
+        let own = resources.oom_kills().zip(before).map(|(after, before)| after.saturating_sub(before));
         let end = ending::of(&order, &outcome, begun.elapsed(), pressure(own, &order, &memory));
         let kept = keep_record(&order);
         let Next::Again(pause) = history.follow(order.strategy, &end, chance()) else {
@@ -159,7 +159,7 @@ async fn keep_running(mut order: Order, premises: &mut Premises, terminate: &mut
         let ended = end.cause.sentence();
         between::announce(&order.machine, &Between { ended, failures: history.failures(), again_at_ms })?;
         order.stored = ending::stored(&order);
-        premises.end_run(&order)?;
+        resources.end_run(&order)?;
         let wish = tokio::select! {
             wish = between::pause(&order.machine, pause) => wish,
             _ = terminate.recv() => Wish::StayDown,
@@ -206,14 +206,14 @@ fn chance() -> u64 {
     std::hash::RandomState::new().build_hasher().finish()
 }
 
-async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Signals) -> anyhow::Result<()> {
+async fn run_machine(order: &Order, resources: &mut HostResources, terminate: &mut Signals) -> anyhow::Result<()> {
     let mut children = signal(SignalKind::child())?;
     let log = order.machine.join(crate::logs::SUPERVISOR_LOG);
     let layout = order.layout();
-    premises.begin_run(order).await?;
-    let (mut supervisor, mut born) = (Some(start_supervisor(order, premises, &log)?), Instant::now());
+    resources.begin_run(order).await?;
+    let (mut supervisor, mut born) = (Some(start_supervisor(order, resources, &log)?), Instant::now());
     between::withdraw(&order.machine);
-    let init = match start_init(order, premises, &log) {
+    let init = match start_init(order, resources, &log) {
         Ok(init) => init,
         Err(error) => {
             say_goodbye(supervisor, &layout).await;
@@ -232,7 +232,7 @@ async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Sig
             _ = terminate.recv() => ask_to_terminate(init),
             () = tokio::time::sleep_until(next.unwrap_or(look)), if next.is_some() => {
                 next = None;
-                (supervisor, born) = (next_supervisor(order, premises, &log), Instant::now());
+                (supervisor, born) = (next_supervisor(order, resources, &log), Instant::now());
             }
             _ = log_look.tick() => short_logs::cut_all(&order.machine),
             () = tokio::time::sleep_until(look), if !is_kept => {
@@ -261,37 +261,37 @@ async fn run_machine(order: &Order, premises: &mut Premises, terminate: &mut Sig
     }
 }
 
-fn start_supervisor(order: &Order, premises: &Premises, log: &Path) -> anyhow::Result<Pid> {
+fn start_supervisor(order: &Order, resources: &HostResources, log: &Path) -> anyhow::Result<Pid> {
     let supervisor = pid(spawn::supervisor(order, log)?.id())?;
-    premises.confine_supervisor(supervisor);
+    resources.confine_supervisor(supervisor);
     Ok(supervisor)
 }
 
 /// The guest runs on without one: where none can be started it is tried again.
-fn next_supervisor(order: &Order, premises: &Premises, log: &Path) -> Option<Pid> {
-    start_supervisor(order, premises, log)
+fn next_supervisor(order: &Order, resources: &HostResources, log: &Path) -> Option<Pid> {
+    start_supervisor(order, resources, log)
         .inspect_err(|error| tracing::error!(error = format!("{error:#}"), "the supervisor could not be started"))
         .ok()
 }
 
-fn start_init(order: &Order, premises: &Premises, log: &Path) -> anyhow::Result<Pid> {
-    if let Some(netns) = premises.namespace()? {
-        return pid(start_init_apart(order, premises, Apart::Keeper(netns), log)?.id());
+fn start_init(order: &Order, resources: &HostResources, log: &Path) -> anyhow::Result<Pid> {
+    if let Some(netns) = resources.namespace()? {
+        return pid(start_init_apart(order, resources, Apart::Keeper(netns), log)?.id());
     }
     // A user's PID 1 becomes our child when the process that made its namespaces leaves.
     nix::sys::prctl::set_child_subreaper(true).context("prepare to adopt PID 1")?;
-    match spawn::adopt(start_init_apart(order, premises, Apart::UserNamespace, log)?)? {
+    match spawn::adopt(start_init_apart(order, resources, Apart::UserNamespace, log)?)? {
         Ok(init) => Ok(init),
         Err(why) => {
             tracing::warn!(why, "the machine has no namespaces of its own");
-            pid(start_init_apart(order, premises, Apart::Nothing, log)?.id())
+            pid(start_init_apart(order, resources, Apart::Nothing, log)?.id())
         }
     }
 }
 
-fn start_init_apart(order: &Order, premises: &Premises, apart: Apart, log: &Path) -> anyhow::Result<Child> {
+fn start_init_apart(order: &Order, resources: &HostResources, apart: Apart, log: &Path) -> anyhow::Result<Child> {
     let child = spawn::init(order, apart, log)?;
-    let confined = pid(child.id()).and_then(|init| premises.confine(init));
+    let confined = pid(child.id()).and_then(|init| resources.confine(init));
     let mut child = ended_unless(confined, child)?;
     // Closing its standard input lets PID 1 go on.
     drop(child.stdin.take());
@@ -404,7 +404,7 @@ pub(crate) fn present_run(machine: &Path) -> Option<PathBuf> {
 
 /// Whether somebody holds the machine's lock.
 pub(crate) fn keeper_is_alive(machine: &Path) -> bool {
-    premises::is_locked(machine)
+    resources::is_locked(machine)
 }
 
 /// A wait between two looks at the file system, which cannot tell us when it changes without another crate.
@@ -442,7 +442,7 @@ pub(crate) fn clean_up_orphan(places: &Places, id: &MachineId) -> anyhow::Result
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         keep_record(&order)?;
-        Premises::adopt(&order).remove().await
+        HostResources::adopt(&order).remove().await
     })
 }
 

@@ -29,7 +29,7 @@ use serde_json::{Value, json};
 pub const ASK_AGAIN: Duration = Duration::from_secs(2);
 
 /// What is told where DataVolumes cannot be made.
-pub const NO_IMPORTER: &str = "this cluster has no Containerized Data Importer, which fills DataVolumes; install it, or make \
+pub const NO_IMPORTER: &str = "this cluster has no Containerized Data Importer, which fills ProgressByName; install it, or make \
                                a PersistentVolumeClaim of the same name";
 
 const GROUP: &str = "cdi.kubevirt.io";
@@ -38,7 +38,7 @@ const KIND: &str = "DataVolume";
 
 /// How far a DataVolume is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filling {
+pub enum DataVolumeProgress {
     /// There is neither a DataVolume nor a claim of the name.
     Missing,
     /// The claim may be used.
@@ -52,7 +52,7 @@ pub enum Filling {
 }
 
 /// By the DataVolume's name, which is its claim's.
-pub type Fillings = BTreeMap<String, Filling>;
+pub type ProgressByName = BTreeMap<String, DataVolumeProgress>;
 
 /// The DataVolumes that a machine names as its volumes.
 pub fn names(spec: &VirtualMachineInstanceSpec) -> impl Iterator<Item = &str> {
@@ -61,30 +61,30 @@ pub fn names(spec: &VirtualMachineInstanceSpec) -> impl Iterator<Item = &str> {
 
 /// What keeps a machine from its start, with how far it is: first what does not become better by waiting.
 #[must_use]
-pub fn obstacle(fillings: &Fillings) -> Option<(&str, &Filling)> {
-    let rank = |filling: &Filling| match filling {
-        Filling::Missing => Some(0),
-        Filling::Failed(_) => Some(1),
-        Filling::UnderWay(_) => Some(2),
-        Filling::WaitsForConsumer => Some(3),
-        Filling::Done => None,
+pub fn obstacle(data_volumes: &ProgressByName) -> Option<(&str, &DataVolumeProgress)> {
+    let rank = |progress: &DataVolumeProgress| match progress {
+        DataVolumeProgress::Missing => Some(0),
+        DataVolumeProgress::Failed(_) => Some(1),
+        DataVolumeProgress::UnderWay(_) => Some(2),
+        DataVolumeProgress::WaitsForConsumer => Some(3),
+        DataVolumeProgress::Done => None,
     };
-    let keeping = fillings.iter().filter_map(|(name, filling)| Some((rank(filling)?, name.as_str(), filling)));
-    keeping.min_by_key(|(rank, name, _)| (*rank, *name)).map(|(_, name, filling)| (name, filling))
+    let keeping = data_volumes.iter().filter_map(|(name, progress)| Some((rank(progress)?, name.as_str(), progress)));
+    keeping.min_by_key(|(rank, name, _)| (*rank, *name)).map(|(_, name, progress)| (name, progress))
 }
 
 /// One sentence about what keeps a machine from its start.
 #[must_use]
-pub fn sentence(name: &str, filling: &Filling) -> String {
-    match filling {
-        Filling::Missing => format!("the DataVolume {name} does not exist"),
-        Filling::Done => format!("the DataVolume {name} is filled"),
-        Filling::UnderWay(phase) => format!("the DataVolume {name} is being filled: {phase}"),
-        Filling::WaitsForConsumer => format!(
+pub fn sentence(name: &str, progress: &DataVolumeProgress) -> String {
+    match progress {
+        DataVolumeProgress::Missing => format!("the DataVolume {name} does not exist"),
+        DataVolumeProgress::Done => format!("the DataVolume {name} is filled"),
+        DataVolumeProgress::UnderWay(phase) => format!("the DataVolume {name} is being filled: {phase}"),
+        DataVolumeProgress::WaitsForConsumer => format!(
             "the DataVolume {name} waits for a first consumer, which a machine cannot be before it is filled; annotate it \
              with cdi.kubevirt.io/storage.bind.immediate.requested"
         ),
-        Filling::Failed(why) => format!("the DataVolume {name} cannot be filled: {why}"),
+        DataVolumeProgress::Failed(why) => format!("the DataVolume {name} cannot be filled: {why}"),
     }
 }
 
@@ -133,19 +133,21 @@ fn asks_for_claim(volume: Option<&Value>) -> bool {
 }
 
 /// How far one is; a claim without a DataVolume was filled by somebody else, or is one whose DataVolume was tidied away.
-fn filling(volume: Option<&Value>, claim: Option<&PersistentVolumeClaim>) -> Filling {
+fn progress(volume: Option<&Value>, claim: Option<&PersistentVolumeClaim>) -> DataVolumeProgress {
     let Some(volume) = volume else {
-        return if claim.is_some() { Filling::Done } else { Filling::Missing };
+        return if claim.is_some() { DataVolumeProgress::Done } else { DataVolumeProgress::Missing };
     };
     let phase = volume["status"]["phase"].as_str().unwrap_or("Pending");
     // With a volume populator the claim is bound when it is filled, so that its pod may wait for it.
     let is_populated = claim.and_then(|claim| claim.spec.as_ref()?.data_source_ref.as_ref()).is_some();
     match phase {
-        "Succeeded" => Filling::Done,
-        "Failed" => Filling::Failed(complaint(volume).unwrap_or_else(|| phase.to_owned())),
-        "WaitForFirstConsumer" | "PendingPopulation" if is_populated => Filling::Done,
-        "WaitForFirstConsumer" => Filling::WaitsForConsumer,
-        other => complaint(volume).map_or_else(|| Filling::UnderWay(other.to_owned()), Filling::Failed),
+        "Succeeded" => DataVolumeProgress::Done,
+        "Failed" => DataVolumeProgress::Failed(complaint(volume).unwrap_or_else(|| phase.to_owned())),
+        "WaitForFirstConsumer" | "PendingPopulation" if is_populated => DataVolumeProgress::Done,
+        "WaitForFirstConsumer" => DataVolumeProgress::WaitsForConsumer,
+        other => {
+            complaint(volume).map_or_else(|| DataVolumeProgress::UnderWay(other.to_owned()), DataVolumeProgress::Failed)
+        }
     }
 }
 
@@ -174,19 +176,19 @@ mod tests {
                 .unwrap();
         let error = json!({"type": "Running", "status": "False", "reason": "Error", "message": "404 of the server"});
         let calm = json!({"type": "Running", "status": "True", "reason": "Pod is running"});
-        assert_eq!(filling(None, None), Filling::Missing);
-        assert_eq!(filling(None, Some(&plain)), Filling::Done);
+        assert_eq!(progress(None, None), DataVolumeProgress::Missing);
+        assert_eq!(progress(None, Some(&plain)), DataVolumeProgress::Done);
         for (phase, running, claim, wanted) in [
-            ("Succeeded", &calm, &plain, Filling::Done),
-            ("ImportInProgress", &calm, &plain, Filling::UnderWay("ImportInProgress".to_owned())),
-            ("ImportInProgress", &error, &plain, Filling::Failed("404 of the server".to_owned())),
-            ("Failed", &calm, &plain, Filling::Failed("Failed".to_owned())),
-            ("WaitForFirstConsumer", &calm, &plain, Filling::WaitsForConsumer),
-            ("PendingPopulation", &calm, &populated, Filling::Done),
+            ("Succeeded", &calm, &plain, DataVolumeProgress::Done),
+            ("ImportInProgress", &calm, &plain, DataVolumeProgress::UnderWay("ImportInProgress".to_owned())),
+            ("ImportInProgress", &error, &plain, DataVolumeProgress::Failed("404 of the server".to_owned())),
+            ("Failed", &calm, &plain, DataVolumeProgress::Failed("Failed".to_owned())),
+            ("WaitForFirstConsumer", &calm, &plain, DataVolumeProgress::WaitsForConsumer),
+            ("PendingPopulation", &calm, &populated, DataVolumeProgress::Done),
         ] {
-            assert_eq!(filling(Some(&of(phase, running.clone())), Some(claim)), wanted, "{phase}");
+            assert_eq!(progress(Some(&of(phase, running.clone())), Some(claim)), wanted, "{phase}");
         }
-        assert_eq!(filling(Some(&json!({})), None), Filling::UnderWay("Pending".to_owned()));
+        assert_eq!(progress(Some(&json!({})), None), DataVolumeProgress::UnderWay("Pending".to_owned()));
     }
 
     #[test]

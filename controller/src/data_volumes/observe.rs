@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::PersistentVolumeClaim;
 use kube::{Api, Client};
 use serde_json::Value;
 
-use super::{Fillings, asks_for_claim, filling, is_absent};
+use super::{ProgressByName, asks_for_claim, is_absent, progress};
 use crate::context::{ReconcileError, while_trying};
 use crate::reconcilers::{Leader, Waiter};
 use crate::stores::{DataVolumes, Kept, VolumeClaims};
@@ -41,12 +41,12 @@ pub(crate) async fn claims(
 
 /// How far the DataVolumes of these names are. A claim is asked for only where it makes a difference. Who waits for one is
 /// looked at again when it changes.
-pub(crate) async fn fillings(
+pub(crate) async fn data_volumes(
     leader: &Leader,
     namespace: &str,
     names: BTreeSet<&str>,
     waiter: Waiter,
-) -> Result<Fillings, ReconcileError> {
+) -> Result<ProgressByName, ReconcileError> {
     let served = leader.data_volumes.borrow().clone();
     let mut volumes = BTreeMap::new();
     for name in names {
@@ -62,7 +62,7 @@ pub(crate) async fn fillings(
     let claims = claims(leader, namespace, asked, &waiter).await?;
     Ok(volumes
         .into_iter()
-        .map(|(name, volume)| (name.to_owned(), filling(volume.as_ref(), claims.get(name))))
+        .map(|(name, volume)| (name.to_owned(), progress(volume.as_ref(), claims.get(name))))
         .collect())
 }
 

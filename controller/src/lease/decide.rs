@@ -7,7 +7,7 @@ use k8s_openapi::api::coordination::v1::LeaseSpec;
 use super::DURATION;
 
 /// What a replica sees.
-pub struct Sight<'a> {
+pub struct Observation<'a> {
     /// The lease, if there is one.
     pub spec: Option<&'a LeaseSpec>,
     /// How long it has not changed under this replica's eyes, by its own clock.
@@ -27,20 +27,20 @@ pub enum Claim {
 
 /// Decides.
 #[must_use]
-pub fn decide(sight: &Sight<'_>) -> Claim {
-    let Some(spec) = sight.spec else { return claim(sight, &LeaseSpec::default()) };
+pub fn decide(observation: &Observation<'_>) -> Claim {
+    let Some(spec) = observation.spec else { return claim(observation, &LeaseSpec::default()) };
     let holder = spec.holder_identity.as_deref().unwrap_or_default();
-    if holder == sight.me {
+    if holder == observation.me {
         return Claim::Write(Box::new(LeaseSpec { lease_duration_seconds: Some(seconds()), ..spec.clone() }));
     }
     let lasts = spec.lease_duration_seconds.and_then(|seconds| u64::try_from(seconds).ok());
-    let is_over = sight.unchanged >= lasts.map_or(DURATION, Duration::from_secs);
-    if holder.is_empty() || is_over { claim(sight, spec) } else { Claim::Wait }
+    let is_over = observation.unchanged >= lasts.map_or(DURATION, Duration::from_secs);
+    if holder.is_empty() || is_over { claim(observation, spec) } else { Claim::Wait }
 }
 
-fn claim(sight: &Sight<'_>, before: &LeaseSpec) -> Claim {
+fn claim(observation: &Observation<'_>, before: &LeaseSpec) -> Claim {
     Claim::Write(Box::new(LeaseSpec {
-        holder_identity: Some(sight.me.to_owned()),
+        holder_identity: Some(observation.me.to_owned()),
         lease_duration_seconds: Some(seconds()),
         lease_transitions: Some(before.lease_transitions.map_or(0, |count| count.saturating_add(1))),
         acquire_time: None,
@@ -67,7 +67,7 @@ mod tests {
     }
 
     fn claimed(spec: Option<&LeaseSpec>, unchanged: u64) -> Option<(String, i32)> {
-        match decide(&Sight { spec, unchanged: Duration::from_secs(unchanged), me: "me" }) {
+        match decide(&Observation { spec, unchanged: Duration::from_secs(unchanged), me: "me" }) {
             Claim::Wait => None,
             Claim::Write(spec) => Some((spec.holder_identity.unwrap(), spec.lease_transitions.unwrap())),
         }

@@ -14,7 +14,7 @@ use kube::Api;
 use kube::api::{ObjectMeta, PostParams};
 
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
-use decide::{Claim, Sight, decide};
+use decide::{Claim, Observation, decide};
 
 /// Name of the Lease.
 pub const LEASE: &str = "garboard-controller";
@@ -100,7 +100,7 @@ impl Candidate {
             self.seen = spec.clone().map(|spec| (spec, Instant::now()));
         }
         let unchanged = self.seen.as_ref().map_or(Duration::ZERO, |(_, since)| since.elapsed());
-        match decide(&Sight { spec: spec.as_ref(), unchanged, me: &self.me }) {
+        match decide(&Observation { spec: spec.as_ref(), unchanged, me: &self.me }) {
             Claim::Wait => Ok(false),
             Claim::Write(spec) => self.write(lease, *spec).await,
         }

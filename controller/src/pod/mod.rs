@@ -34,7 +34,7 @@ use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, Pod, PodReadinessGate, PodSecurityContext, PodSpec, SeccompProfile,
 };
 
-use crate::data_volumes::{self, Filling};
+use crate::data_volumes::{self, DataVolumeProgress};
 
 /// The user and group of everything in the pod.
 pub const USER: i64 = 107;
@@ -91,12 +91,12 @@ pub enum PodRefusal {
         claim: String,
     },
     /// A claim that is not filled.
-    #[error("{}", data_volumes::sentence(name, filling))]
+    #[error("{}", data_volumes::sentence(name, progress))]
     DataVolume {
         /// Name of the DataVolume.
         name: String,
         /// How far it is.
-        filling: Filling,
+        progress: DataVolumeProgress,
     },
     /// What a launcher would refuse as well.
     #[error("{0}")]
@@ -126,8 +126,8 @@ impl PodRefusal {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NoClaim { .. } => "FailedPvcNotFound",
-            Self::DataVolume { filling: Filling::Missing, .. } => "FailedPvcNotFound",
-            Self::DataVolume { filling: Filling::Failed(_), .. } => "FailedDataVolumeImport",
+            Self::DataVolume { progress: DataVolumeProgress::Missing, .. } => "FailedPvcNotFound",
+            Self::DataVolume { progress: DataVolumeProgress::Failed(_), .. } => "FailedDataVolumeImport",
             Self::DataVolume { .. } => "NotAllDVsReady",
             Self::ClaimLeaves { .. } => "BackendStorageNotReady",
             Self::Plan(_) | Self::NotRealised(_) | Self::Invalid { .. } | Self::NotAdmitted(_) | Self::Order(_) => {
@@ -139,7 +139,10 @@ impl PodRefusal {
     /// Whether a claim is only not filled yet: that has a condition of its own, and nothing is warned of.
     #[must_use]
     pub fn is_unfilled(&self) -> bool {
-        matches!(self, Self::DataVolume { filling: Filling::UnderWay(_) | Filling::WaitsForConsumer, .. })
+        matches!(
+            self,
+            Self::DataVolume { progress: DataVolumeProgress::UnderWay(_) | DataVolumeProgress::WaitsForConsumer, .. }
+        )
     }
 }
 
@@ -217,7 +220,7 @@ fn judged_again(input: &PodInput<'_>) -> Result<Option<Fault>, serde_json::Error
     Ok(faults.find(|fault| fault.path.as_str().starts_with("spec")))
 }
 
-/// The host that a pod's resources are planned for: the reference, because only the manifest counts here, with whatever pages
+/// The host that a pod's resources are planned for: the reference host, because only the manifest counts here, with whatever pages
 /// a guest may want: which node has them is for the scheduler.
 static HOST: LazyLock<HostFacts> = LazyLock::new(|| HostFacts {
     hugepages: [2 << 20, 1 << 30]

@@ -23,7 +23,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 
 use super::status;
-use crate::data_volumes::{self, Filling, Fillings};
+use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
 use crate::time::stamp;
 use crate::vmi::eviction::EVICTION_REQUESTED;
 
@@ -38,7 +38,7 @@ pub struct World {
     /// The instance of its name, whoever made it.
     pub vmi: Option<VirtualMachineInstance>,
     /// How far the DataVolumes are that it names, those of its templates among them; asked only while there is no instance.
-    pub fillings: Fillings,
+    pub data_volumes: ProgressByName,
     /// When it was looked at.
     pub now: Timestamp,
     /// Any number: it spreads the pauses of machines that fail together.
@@ -259,17 +259,17 @@ fn bump(world: &World, vmi: &VirtualMachineInstance) -> Option<Step> {
 fn bring_data_volumes(world: &World, decision: &mut Decision) {
     for template in &world.vm.spec.data_volume_templates {
         let name = template.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
-        if world.fillings.get(&name) == Some(&Filling::Missing) {
+        if world.data_volumes.get(&name) == Some(&DataVolumeProgress::Missing) {
             let object = Box::new(data_volumes::of_template(&world.vm, template));
             decision.steps.push(Step::CreateDataVolume { name, object });
         }
     }
     // Also one that is not to run says how far they are.
-    decision.recheck = match data_volumes::obstacle(&world.fillings) {
-        Some((_, Filling::Failed(_) | Filling::WaitsForConsumer)) => Some(STUCK),
-        Some((_, Filling::UnderWay(_))) => Some(data_volumes::ASK_AGAIN),
-        Some((_, Filling::Missing | Filling::Done)) | None if decision.steps.is_empty() => None,
-        Some((_, Filling::Missing | Filling::Done)) | None => Some(data_volumes::ASK_AGAIN),
+    decision.recheck = match data_volumes::obstacle(&world.data_volumes) {
+        Some((_, DataVolumeProgress::Failed(_) | DataVolumeProgress::WaitsForConsumer)) => Some(STUCK),
+        Some((_, DataVolumeProgress::UnderWay(_))) => Some(data_volumes::ASK_AGAIN),
+        Some((_, DataVolumeProgress::Missing | DataVolumeProgress::Done)) | None if decision.steps.is_empty() => None,
+        Some((_, DataVolumeProgress::Missing | DataVolumeProgress::Done)) | None => Some(data_volumes::ASK_AGAIN),
     };
 }
 
@@ -322,7 +322,7 @@ pub(super) fn wants_start(world: &World, strategy: RunStrategy) -> bool {
 }
 
 fn start(world: &World, decision: &mut Decision) {
-    if data_volumes::obstacle(&world.fillings).is_some() {
+    if data_volumes::obstacle(&world.data_volumes).is_some() {
         decision.recheck = Some(data_volumes::ASK_AGAIN);
         return;
     }

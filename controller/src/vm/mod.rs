@@ -77,7 +77,7 @@ fn waiter((namespace, name): (String, String)) -> Waiter {
 /// What waits for storage asks less and less often; a DataVolume that changes is heard of in any case.
 fn pause(world: &World, decision: &Decision) -> Option<Pause> {
     let pause = decision.recheck?;
-    let waits = data_volumes::obstacle(&world.fillings).is_some();
+    let waits = data_volumes::obstacle(&world.data_volumes).is_some();
     Some(if waits { Pause::Growing { first: pause, longest: LONGEST_WAIT } } else { Pause::Until(pause) })
 }
 

@@ -6,7 +6,7 @@ use garboard_api::{VirtualMachine, VirtualMachineInstance};
 
 use super::decide::World;
 use crate::context::ReconcileError;
-use crate::data_volumes::{self, Fillings, observe};
+use crate::data_volumes::{self, ProgressByName, observe};
 use crate::reconcilers::{Leader, Waiter};
 
 pub(super) async fn observe(
@@ -16,11 +16,11 @@ pub(super) async fn observe(
 ) -> Result<World, ReconcileError> {
     // A machine that has an instance, or goes, must not be kept from its stop by a claim that cannot be read.
     let is_begun = vmi.is_some() || vm.metadata.deletion_timestamp.is_some();
-    let fillings = if is_begun { Fillings::new() } else { fillings(leader, vm).await? };
+    let data_volumes = if is_begun { ProgressByName::new() } else { data_volumes(leader, vm).await? };
     Ok(World {
         vm: vm.clone(),
         vmi,
-        fillings,
+        data_volumes,
         now: jiff::Timestamp::now(),
         chance: uuid::Uuid::new_v4().as_u64_pair().0,
         config: leader.context.settings.borrow().config.clone(),
@@ -28,7 +28,7 @@ pub(super) async fn observe(
 }
 
 /// How far the DataVolumes are that the machine names or brings along.
-async fn fillings(leader: &Leader, vm: &VirtualMachine) -> Result<Fillings, ReconcileError> {
+async fn data_volumes(leader: &Leader, vm: &VirtualMachine) -> Result<ProgressByName, ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vm.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = vm.metadata.name.as_deref().ok_or(missing("a name"))?;
@@ -37,5 +37,5 @@ async fn fillings(leader: &Leader, vm: &VirtualMachine) -> Result<Fillings, Reco
     let brought = vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
     let names: BTreeSet<&str> = named.chain(brought).collect();
     let waiter = Waiter::Machine(namespace.to_owned(), name.to_owned());
-    observe::fillings(leader, namespace, names, waiter).await
+    observe::data_volumes(leader, namespace, names, waiter).await
 }

@@ -9,7 +9,7 @@ use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use jiff::Timestamp;
 
 use super::decide::{World, carried, instance, wants_start};
-use crate::data_volumes::{self, Filling};
+use crate::data_volumes::{self, DataVolumeProgress};
 use crate::time::{at_latest, elapsed, stamp};
 use crate::vmi::decide::QUICK;
 
@@ -123,15 +123,15 @@ fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> &'st
 
 /// What a DataVolume keeps a machine from.
 fn obstacle(world: &World) -> Option<&'static str> {
-    let (name, filling) = data_volumes::obstacle(&world.fillings)?;
+    let (name, progress) = data_volumes::obstacle(&world.data_volumes)?;
     let mut brought =
         world.vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
-    match filling {
-        Filling::Missing if !brought.any(|each| each == name) => Some(word::NO_CLAIM),
-        Filling::Failed(_) => Some(word::DATA_VOLUME_ERROR),
-        Filling::WaitsForConsumer => Some(word::WAITS_FOR_BINDING),
-        Filling::Missing | Filling::UnderWay(_) => Some(word::PROVISIONING),
-        Filling::Done => None,
+    match progress {
+        DataVolumeProgress::Missing if !brought.any(|each| each == name) => Some(word::NO_CLAIM),
+        DataVolumeProgress::Failed(_) => Some(word::DATA_VOLUME_ERROR),
+        DataVolumeProgress::WaitsForConsumer => Some(word::WAITS_FOR_BINDING),
+        DataVolumeProgress::Missing | DataVolumeProgress::UnderWay(_) => Some(word::PROVISIONING),
+        DataVolumeProgress::Done => None,
     }
 }
 
@@ -196,13 +196,14 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
 
 /// What the machine waits for, of the DataVolumes it names.
 fn unfilled(world: &World, before: &[VirtualMachineCondition]) -> Option<VirtualMachineCondition> {
-    let (name, filling) = data_volumes::obstacle(&world.fillings)?;
-    let sentence = data_volumes::sentence(name, filling);
-    let (kind, reason) = match filling {
-        Filling::Failed(_) => ((FAILURE, "True"), "FailedDataVolumeImport"),
-        Filling::Missing | Filling::Done | Filling::UnderWay(_) | Filling::WaitsForConsumer => {
-            (("DataVolumesReady", "False"), "NotAllDVsReady")
-        }
+    let (name, progress) = data_volumes::obstacle(&world.data_volumes)?;
+    let sentence = data_volumes::sentence(name, progress);
+    let (kind, reason) = match progress {
+        DataVolumeProgress::Failed(_) => ((FAILURE, "True"), "FailedDataVolumeImport"),
+        DataVolumeProgress::Missing
+        | DataVolumeProgress::Done
+        | DataVolumeProgress::UnderWay(_)
+        | DataVolumeProgress::WaitsForConsumer => (("DataVolumesReady", "False"), "NotAllDVsReady"),
     };
     Some(keep_time(condition(world.now, kind, (reason, &sentence)), before))
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
 use super::status::{FAILED_CREATE, because, is_known};
-use crate::data_volumes::{Filling, Fillings};
+use crate::data_volumes::{DataVolumeProgress, ProgressByName};
 use crate::vmi::decide::QUICK;
 
 mod owners;
@@ -30,7 +30,7 @@ fn world(strategy: &str) -> World {
     World {
         vm: vm(strategy),
         vmi: None,
-        fillings: Fillings::new(),
+        data_volumes: ProgressByName::new(),
         now: Timestamp::UNIX_EPOCH,
         chance: 0,
         config: ClusterConfig::offline().into(),
@@ -182,18 +182,18 @@ fn the_status_in_words() {
 }
 
 /// A machine that brings a DataVolume along, which is so far.
-fn bringing(strategy: &str, filling: Filling) -> World {
+fn bringing(strategy: &str, progress: DataVolumeProgress) -> World {
     let mut world = world(strategy);
     let template = json!([{"metadata": {"name": "root"}, "spec": {"source": {"blank": {}}}}]);
     world.vm.spec.data_volume_templates = serde_json::from_value(template).unwrap();
-    world.fillings.insert("root".to_owned(), filling);
+    world.data_volumes.insert("root".to_owned(), progress);
     world
 }
 
 #[test]
 fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
-    use Filling::{Done, Failed, Missing, UnderWay, WaitsForConsumer};
-    let rows: [(&str, Filling, &[&str], &str); 11] = [
+    use DataVolumeProgress::{Done, Failed, Missing, UnderWay, WaitsForConsumer};
+    let rows: [(&str, DataVolumeProgress, &[&str], &str); 11] = [
         ("Always", Missing, &["bring"], "Provisioning"),
         ("Halted", Missing, &["bring"], "Provisioning"),
         ("Always", UnderWay("ImportInProgress".to_owned()), &[], "Provisioning"),
@@ -206,21 +206,21 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
         ("Always", Done, &["create"], "Starting"),
         ("Halted", Done, &[], "Stopped"),
     ];
-    for (strategy, filling, wanted, word) in rows {
-        let world = bringing(strategy, filling.clone());
+    for (strategy, progress, wanted, word) in rows {
+        let world = bringing(strategy, progress.clone());
         let decision = decide(&world);
-        assert_eq!(steps(&decision), wanted, "{strategy} {filling:?}");
+        assert_eq!(steps(&decision), wanted, "{strategy} {progress:?}");
         let printed = decision.status.printable_status.as_deref();
         // A quick start is told of once.
-        assert_eq!(printed.unwrap_or("Starting"), word, "{strategy} {filling:?}");
+        assert_eq!(printed.unwrap_or("Starting"), word, "{strategy} {progress:?}");
         let is_wanted = ["Always", "Once"].contains(&strategy);
-        let seconds = match &filling {
+        let seconds = match &progress {
             Done => None,
             Failed(_) | WaitsForConsumer if !is_wanted => Some(60),
             Missing | Failed(_) | WaitsForConsumer | UnderWay(_) => Some(2),
         };
-        if filling != Done || !is_wanted {
-            assert_eq!(decision.recheck.map(|pause| pause.as_secs()), seconds, "{strategy} {filling:?}");
+        if progress != Done || !is_wanted {
+            assert_eq!(decision.recheck.map(|pause| pause.as_secs()), seconds, "{strategy} {progress:?}");
         }
     }
     let said = decide(&bringing("Always", Failed("the server says 404".to_owned()))).status.conditions;
@@ -263,7 +263,7 @@ fn carry_out(world: &mut World, decision: Decision) {
     for step in decision.steps {
         match step {
             Step::CreateDataVolume { name, .. } => {
-                world.fillings.insert(name, Filling::UnderWay("Pending".to_owned()));
+                world.data_volumes.insert(name, DataVolumeProgress::UnderWay("Pending".to_owned()));
             }
             Step::Unhalt => world.vm.spec.run_strategy = Some("Always".to_owned()),
             Step::CreateVmi(vmi) => {
@@ -295,11 +295,11 @@ proptest! {
         phase in prop::option::of(prop::sample::select(Phase::ALL.to_vec())),
         is_deleted in any::<bool>(),
         is_owned in any::<bool>(),
-        filling in prop::option::of(prop::sample::select(vec![
-            Filling::Missing, Filling::Done, Filling::UnderWay("ImportInProgress".to_owned()), Filling::Failed("no".to_owned()),
+        progress in prop::option::of(prop::sample::select(vec![
+            DataVolumeProgress::Missing, DataVolumeProgress::Done, DataVolumeProgress::UnderWay("ImportInProgress".to_owned()), DataVolumeProgress::Failed("no".to_owned()),
         ])),
     ) {
-        let mut world = filling.map_or_else(|| world(strategy), |filling| bringing(strategy, filling));
+        let mut world = progress.map_or_else(|| world(strategy), |progress| bringing(strategy, progress));
         world.vmi = phase.map(|phase| instance(&world, phase));
         if let (false, Some(vmi)) = (is_owned, &mut world.vmi) {
             vmi.metadata.owner_references = None;

@@ -47,7 +47,7 @@ fn reason_of(step: &Step) -> Option<(&'static str, &'static str)> {
     match step {
         Step::CreatePod(_) => Some((FAILED_CREATE, "create the launcher pod")),
         Step::CreateClaim(_) => Some(("FailedBackendStorageCreate", "create the claim for the firmware's variables")),
-        Step::DeletePod { .. } | Step::TakeBackPod { .. } => Some(("FailedDelete", "remove the pod")),
+        Step::DeletePod { .. } | Step::ReplaceRejectedPod { .. } => Some(("FailedDelete", "remove the pod")),
         Step::RemoveFinalizer { .. } => Some(("FailedDelete", "remove the finalizers of the instance")),
         Step::Complain { .. } => None,
     }
@@ -72,7 +72,7 @@ async fn take(
         }
         Step::CreatePod(pod) => match unread::create(&context.client, namespace, &made_by_us(), pod.as_ref()).await {
             Ok(()) => {
-                leader.memory.made(uid, jiff::Timestamp::now());
+                leader.histories.made(uid, jiff::Timestamp::now());
                 let made = format!("created the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
                 context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulCreate", made));
             }
@@ -85,9 +85,9 @@ async fn take(
                 context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulDelete", note));
             }
         }
-        Step::TakeBackPod { name, uid: pod_uid, why } => {
+        Step::ReplaceRejectedPod { name, uid: pod_uid, why } => {
             // First: what is not remembered would be taken for a pod that somebody removed.
-            leader.memory.turned_away(uid);
+            leader.histories.rejected(uid);
             if delete(&pods, name, pod_uid).await? {
                 let note = format!("the kubelet rejected the pod {name}, and another one is created: {why}");
                 context.tell(&vmi.object_ref(&()), EventType::Warning, (FAILED_CREATE, note));
@@ -95,7 +95,7 @@ async fn take(
         }
         Step::RemoveFinalizer { rest } => {
             let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
-            leader.memory.forget(uid);
+            leader.histories.forget(uid);
             // The list is of this version: one that somebody else has taken away since may not be added again.
             let version = &vmi.metadata.resource_version;
             let metadata = json!({ "uid": vmi.metadata.uid, "resourceVersion": version, "finalizers": rest });
@@ -125,7 +125,7 @@ async fn is_this_one(leader: &Leader, pods: &Api<Pod>, wanted: &Pod, uid: &str) 
         let sentence = format!("there is a pod {name} that does not belong to this machine; delete it");
         return Err(ReconcileError::Refused { sentence });
     }
-    leader.memory.made(uid, jiff::Timestamp::now());
+    leader.histories.made(uid, jiff::Timestamp::now());
     Ok(())
 }
 
@@ -156,19 +156,19 @@ async fn write(
     if decision.is_reported {
         return write_report(client, vmi, decision, place).await;
     }
-    let voice = fields::voice(&before, &decision.status);
-    if gone || (is_labelled && fields::ours(&before, voice) == fields::ours(&decision.status, voice)) {
+    let ownership = fields::ownership(&before, &decision.status);
+    if gone || (is_labelled && fields::ours(&before, ownership) == fields::ours(&decision.status, ownership)) {
         return Ok(());
     }
     let mut metadata = json!({ "uid": vmi.metadata.uid, "labels": decision.labels });
-    if voice == fields::Voice::Phase {
+    if ownership == fields::FieldOwnership::Phase {
         metadata["resourceVersion"] = json!(vmi.metadata.resource_version);
     }
     let applied = json!({
         "apiVersion": garboard_api::v1::API_VERSION,
         "kind": "VirtualMachineInstance",
         "metadata": metadata,
-        "status": fields::ours(&decision.status, voice),
+        "status": fields::ours(&decision.status, ownership),
     });
     let params = PatchParams::apply(FIELD_MANAGER).force();
     settled(unread::patch::<Instances>(client, place, &params, &Patch::Apply(applied)).await)

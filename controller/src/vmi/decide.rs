@@ -23,9 +23,9 @@ use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachineInstance, defau
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
-use super::memory::Trace;
-use super::{remains, start, status, turned_away};
-use crate::data_volumes::{self, Fillings};
+use super::history::PodHistory;
+use super::{rejected, remains, start, status};
+use crate::data_volumes::{self, ProgressByName};
 use crate::pod::{self, LauncherImage, PodInput, PodRefusal};
 
 /// How long a pod that is over is given for the node agent's last report, before the pod alone is believed.
@@ -48,7 +48,7 @@ pub struct World {
     /// Its launcher pod.
     pub pod: Option<Pod>,
     /// What this leader remembers of that pod.
-    pub trace: Trace,
+    pub history: PodHistory,
     /// Whether the agent of the node lives that its last pod was on; looked at only while something of that may be left.
     pub agent_lives: bool,
     /// Since when this leader leads; pods that were made and taken away before are unknown to it.
@@ -56,7 +56,7 @@ pub struct World {
     /// The claims it names, as far as they exist; asked only while there is no pod.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
     /// How far the DataVolumes are that it names; asked only while there is no pod.
-    pub fillings: Fillings,
+    pub data_volumes: ProgressByName,
     /// When it was looked at.
     pub now: Timestamp,
     /// Image of a launcher pod's containers.
@@ -94,8 +94,8 @@ pub enum Step {
         /// Its UID.
         uid: String,
     },
-    /// Remove a pod that its kubelet would not have; another one follows.
-    TakeBackPod {
+    /// Remove a pod that its kubelet rejected; another one follows.
+    ReplaceRejectedPod {
         /// Its name.
         name: String,
         /// Its UID.
@@ -132,7 +132,7 @@ pub fn decide(world: &World) -> Decision {
     } else if !Phase::of(&world.vmi).is_final() && Phase::of(&world.vmi) != Phase::Unknown {
         match &world.pod {
             None => begin(world, &mut decision),
-            Some(pod) => decision.steps.extend(turned_away::step(world, pod)),
+            Some(pod) => decision.steps.extend(rejected::step(world, pod)),
         }
     }
     status::fill(world, &mut decision);
@@ -181,8 +181,8 @@ fn turn(world: &World) -> Turn {
     if world.vmi.metadata.deletion_timestamp.is_some() || phase.is_final() || phase == Phase::Unknown {
         return Turn::Never;
     }
-    let had_one = phase != Phase::Pending || world.trace.had_pod();
-    let gets_another = world.trace.turned_away && turned_away::pause(world).is_none();
+    let had_one = phase != Phase::Pending || world.history.had_pod();
+    let gets_another = world.history.rejected && rejected::pause(world).is_none();
     if world.pod.is_some() || (had_one && !gets_another) {
         return Turn::Never;
     }
@@ -193,7 +193,7 @@ fn turn(world: &World) -> Turn {
 /// Whether [`decide`] would make a pod, or say why there is none: what it is made of has to be as new as can be. Much cheaper
 /// than deciding.
 pub(super) fn makes_pod(world: &World) -> bool {
-    matches!(turn(world), Turn::Now) && data_volumes::obstacle(&world.fillings).is_none()
+    matches!(turn(world), Turn::Now) && data_volumes::obstacle(&world.data_volumes).is_none()
 }
 
 fn begin(world: &World, decision: &mut Decision) {
@@ -224,8 +224,8 @@ fn begin(world: &World, decision: &mut Decision) {
 
 /// The pod, and before it the claim for what the machine keeps beside its disks.
 fn made_for(vmi: &VirtualMachineInstance, world: &World) -> Result<Vec<Step>, PodRefusal> {
-    if let Some((name, filling)) = data_volumes::obstacle(&world.fillings) {
-        return Err(PodRefusal::DataVolume { name: name.to_owned(), filling: filling.clone() });
+    if let Some((name, progress)) = data_volumes::obstacle(&world.data_volumes) {
+        return Err(PodRefusal::DataVolume { name: name.to_owned(), progress: progress.clone() });
     }
     let claim = pod::state::missing(vmi, &world.claims, &world.config)?;
     let (claims, launcher_image, config) = (&world.claims, &world.launcher_image, &world.config);

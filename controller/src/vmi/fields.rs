@@ -17,7 +17,7 @@ const OURS: [&str; 6] =
 /// What a write of the controller is about. How a run ended is the agent's to say until it is over: then it is said again
 /// with the phase, by what the pod knows of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Voice {
+pub(super) enum FieldOwnership {
     /// The phase, and everything that goes with it.
     Phase,
     /// Only where the machine is, and whether it is ready.
@@ -25,15 +25,15 @@ pub(super) enum Voice {
 }
 
 /// What a change of the status is about.
-pub(super) fn voice(before: &VirtualMachineInstanceStatus, after: &VirtualMachineInstanceStatus) -> Voice {
+pub(super) fn ownership(before: &VirtualMachineInstanceStatus, after: &VirtualMachineInstanceStatus) -> FieldOwnership {
     let phase = Phase::of_status(after);
     let is_told = phase <= Phase::Scheduled || phase.is_final() || before.phase != after.phase;
-    if is_told { Voice::Phase } else { Voice::Place }
+    if is_told { FieldOwnership::Phase } else { FieldOwnership::Place }
 }
 
 /// The part of a status that is the controller's to say.
-pub(super) fn ours(status: &VirtualMachineInstanceStatus, voice: Voice) -> VirtualMachineInstanceStatus {
-    let is_over = voice == Voice::Phase && Phase::of_status(status).is_final();
+pub(super) fn ours(status: &VirtualMachineInstanceStatus, ownership: FieldOwnership) -> VirtualMachineInstanceStatus {
+    let is_over = ownership == FieldOwnership::Phase && Phase::of_status(status).is_final();
     let is_ours = |kind: &str| OURS.contains(&kind) || (is_over && kind == report::ENDED);
     let conditions = status.conditions.iter().filter(|each| is_ours(&each.r#type));
     let mut told = VirtualMachineInstanceStatus {
@@ -43,7 +43,7 @@ pub(super) fn ours(status: &VirtualMachineInstanceStatus, voice: Voice) -> Virtu
         conditions: conditions.cloned().collect(),
         ..VirtualMachineInstanceStatus::default()
     };
-    if voice == Voice::Phase {
+    if ownership == FieldOwnership::Phase {
         told.phase.clone_from(&status.phase);
         told.reason.clone_from(&status.reason);
         told.phase_transition_timestamps.clone_from(&status.phase_transition_timestamps);
@@ -66,15 +66,19 @@ mod tests {
 
     #[test]
     fn the_controller_speaks_about_the_phase_before_the_agent_does_and_when_it_changes_it() {
-        assert_eq!(voice(&status("Scheduling"), &status("Scheduled")), Voice::Phase);
-        assert_eq!(voice(&status("Running"), &status("Running")), Voice::Place);
-        assert_eq!(voice(&status("Running"), &status("Failed")), Voice::Phase);
-        assert_eq!(voice(&status("Failed"), &status("Failed")), Voice::Phase, "or the next apply would take it away");
+        assert_eq!(ownership(&status("Scheduling"), &status("Scheduled")), FieldOwnership::Phase);
+        assert_eq!(ownership(&status("Running"), &status("Running")), FieldOwnership::Place);
+        assert_eq!(ownership(&status("Running"), &status("Failed")), FieldOwnership::Phase);
+        assert_eq!(
+            ownership(&status("Failed"), &status("Failed")),
+            FieldOwnership::Phase,
+            "or the next apply would take it away"
+        );
     }
 
     #[test]
     fn what_the_agent_says_is_never_told_by_the_controller() {
-        let told = ours(&status("Running"), Voice::Place);
+        let told = ours(&status("Running"), FieldOwnership::Place);
         assert_eq!((told.phase, told.interfaces.len(), told.conditions.len()), (None, 0, 1));
         assert_eq!(told.node_name.as_deref(), Some("n"));
     }

@@ -4,14 +4,14 @@ mod apply;
 pub mod decide;
 pub(crate) mod eviction;
 mod fields;
-pub mod memory;
+pub mod history;
 mod observe;
 mod out_of_memory;
 mod readiness;
+mod rejected;
 pub mod remains;
 mod start;
 pub mod status;
-mod turned_away;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 
 use self::decide::{CLAIM_MAY_COME, Decision, Step, World, decide};
-use self::observe::Sight;
+use self::observe::PodLookup;
 use crate::context::{ReconcileError, while_trying};
 use crate::durations::Durations;
 use crate::reconciler::{Pause, Reconcile};
@@ -55,10 +55,10 @@ impl Reconcile for Reconciler {
             unreadable::take_back(&leader.context, object).await?;
             status.conditions.retain(|each| !unreadable::is_ours(each.reason.as_ref()));
         }
-        let pod = match observe::sight(leader, &vmi).await? {
-            Sight::There(pod) => Some(*pod),
-            Sight::Absent => None,
-            Sight::Expected => return Ok(Some(Pause::Until(SOON))),
+        let pod = match observe::look_up(leader, &vmi).await? {
+            PodLookup::There(pod) => Some(*pod),
+            PodLookup::Absent => None,
+            PodLookup::Expected => return Ok(Some(Pause::Until(SOON))),
         };
         let mut world = observe::observe(leader, &vmi, pod.clone()).await?;
         let mut is_fresh = false;
@@ -104,7 +104,7 @@ fn asks_afresh(decision: &Decision) -> bool {
         Step::CreateClaim(_)
         | Step::CreatePod(_)
         | Step::DeletePod { .. }
-        | Step::TakeBackPod { .. }
+        | Step::ReplaceRejectedPod { .. }
         | Step::RemoveFinalizer { .. } => true,
         Step::Complain { .. } => false,
     })

@@ -11,11 +11,11 @@ use kube::Api;
 use kube::api::ListParams;
 
 use super::decide::World;
-use super::memory::{Place, Trace};
+use super::history::{Place, PodHistory};
 use super::remains;
 use crate::context::{ReconcileError, while_trying};
 use crate::data_volumes::observe::{self, Claims};
-use crate::data_volumes::{self, Fillings};
+use crate::data_volumes::{self, ProgressByName};
 use crate::pod::{self, LauncherImage};
 use crate::reconcilers::{Leader, Waiter};
 use crate::stores::{Kept, Pods};
@@ -25,7 +25,7 @@ use crate::time::elapsed;
 const DELIVERY: Duration = Duration::from_secs(5);
 
 /// What is known of an instance's pod.
-pub(super) enum Sight {
+pub(super) enum PodLookup {
     /// It is there.
     There(Box<Pod>),
     /// There is none.
@@ -35,20 +35,20 @@ pub(super) enum Sight {
 }
 
 /// Looks for the pod that the instance owns, whatever its name.
-pub(super) async fn sight(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<Sight, ReconcileError> {
+pub(super) async fn look_up(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<PodLookup, ReconcileError> {
     let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
     if let Some(pod) = choose(vmi, &leader.pods.controlled_by(uid))? {
-        return Ok(Sight::There(Box::new(pod)));
+        return Ok(PodLookup::There(Box::new(pod)));
     }
-    let (phase, known) = (Phase::of(vmi), leader.memory.of(uid));
+    let (phase, known) = (Phase::of(vmi), leader.histories.of(uid));
     let had_pod = phase > Phase::Pending || known.had_pod();
     // A pod that was seen may have been listed, and not be delivered by the watch yet: the API server is asked.
     let concerns_nobody = phase.is_final() && vmi.metadata.deletion_timestamp.is_none();
     if !had_pod || concerns_nobody {
-        return Ok(Sight::Absent);
+        return Ok(PodLookup::Absent);
     }
     if known.made.is_some_and(|made| elapsed(made, jiff::Timestamp::now()) < DELIVERY) {
-        return Ok(Sight::Expected);
+        return Ok(PodLookup::Expected);
     }
     let namespace = vmi.metadata.namespace.as_deref().unwrap_or_default();
     let pods: Api<Kept<Pods>> = Api::namespaced(leader.context.client.clone(), namespace);
@@ -56,7 +56,7 @@ pub(super) async fn sight(leader: &Leader, vmi: &VirtualMachineInstance) -> Resu
     let found = pods.list(&of_vmi).await.map_err(while_trying("list the launcher pods of an instance"))?;
     let owned = found.items.into_iter().filter(|pod| pod.controller().is_some_and(|owner| owner.uid == uid));
     let owned: Vec<_> = owned.map(Arc::new).collect();
-    Ok(choose(vmi, &owned)?.map_or(Sight::Absent, |pod| Sight::There(Box::new(pod))))
+    Ok(choose(vmi, &owned)?.map_or(PodLookup::Absent, |pod| PodLookup::There(Box::new(pod))))
 }
 
 /// One of an instance's pods: one that is not over, and of several that with the name that this release gives.
@@ -73,21 +73,21 @@ pub(super) async fn observe(
 ) -> Result<World, ReconcileError> {
     // An instance that has had its pod, or goes, must not be kept from its end by a claim that cannot be read.
     let uid = vmi.metadata.uid.as_deref().unwrap_or_default();
-    let (phase, known) = (Phase::of(vmi), leader.memory.of(uid));
-    let had_pod = (phase > Phase::Pending || known.had_pod()) && !known.turned_away;
+    let (phase, known) = (Phase::of(vmi), leader.histories.of(uid));
+    let had_pod = (phase > Phase::Pending || known.had_pod()) && !known.rejected;
     let is_begun = pod.is_some() || had_pod || phase.is_final() || vmi.metadata.deletion_timestamp.is_some();
-    let (claims, fillings) = if is_begun { Default::default() } else { storage(leader, vmi).await? };
+    let (claims, data_volumes) = if is_begun { Default::default() } else { storage(leader, vmi).await? };
     let settings = leader.context.settings.borrow().clone();
     let now = jiff::Timestamp::now();
-    let trace = trace(leader, vmi, pod.as_ref(), now);
+    let history = history(leader, vmi, pod.as_ref(), now);
     Ok(World {
         vmi: vmi.clone(),
-        agent_lives: pod.is_none() && agent_lives(leader, vmi, &trace, now).await?,
-        trace,
-        leading_since: leader.memory.since(),
+        agent_lives: pod.is_none() && agent_lives(leader, vmi, &history, now).await?,
+        history,
+        leading_since: leader.histories.since(),
         pod,
         claims,
-        fillings,
+        data_volumes,
         now,
         launcher_image: LauncherImage {
             reference: leader.context.launcher_image.clone(),
@@ -107,11 +107,11 @@ fn place(pod: &Pod) -> Option<Place> {
 async fn agent_lives(
     leader: &Leader,
     vmi: &VirtualMachineInstance,
-    trace: &Trace,
+    history: &PodHistory,
     now: jiff::Timestamp,
 ) -> Result<bool, ReconcileError> {
-    let had_pod = Phase::of(vmi) > Phase::Pending || trace.had_pod() || remains::is_open(vmi.status.as_ref());
-    let place = remains::last_place(vmi.status.as_ref(), trace.place.as_ref());
+    let had_pod = Phase::of(vmi) > Phase::Pending || history.had_pod() || remains::is_open(vmi.status.as_ref());
+    let place = remains::last_place(vmi.status.as_ref(), history.place.as_ref());
     let Some(place) = place.filter(|_| had_pod && !Phase::of(vmi).is_final()) else { return Ok(false) };
     let nodes: Api<Node> = Api::all(leader.context.client.clone());
     match nodes.get_opt(&place.node).await {
@@ -123,34 +123,34 @@ async fn agent_lives(
 }
 
 /// What is remembered of the instance's pod with what was seen now. What its status says need not be remembered.
-fn trace(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: jiff::Timestamp) -> Trace {
-    let (memory, uid) = (&leader.memory, vmi.metadata.uid.as_deref().unwrap_or_default());
+fn history(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: jiff::Timestamp) -> PodHistory {
+    let (histories, uid) = (&leader.histories, vmi.metadata.uid.as_deref().unwrap_or_default());
     let phase = Phase::of(vmi);
     let over = pod.filter(|pod| super::status::is_over(pod)).map(|_| now);
     match pod {
-        _ if phase.is_final() => memory.forget(uid),
+        _ if phase.is_final() => histories.forget(uid),
         // Until then a kubelet may turn it away, and how often that was counts.
-        Some(_) if phase >= Phase::Running && over.is_none() => memory.forget(uid),
-        Some(pod) => return memory.seen(uid, place(pod), over),
-        None if phase > Phase::Pending || memory.of(uid).had_pod() || remains::is_open(vmi.status.as_ref()) => {
-            return memory.missing(uid, now);
+        Some(_) if phase >= Phase::Running && over.is_none() => histories.forget(uid),
+        Some(pod) => return histories.seen(uid, place(pod), over),
+        None if phase > Phase::Pending || histories.of(uid).had_pod() || remains::is_open(vmi.status.as_ref()) => {
+            return histories.missing(uid, now);
         }
         None => {}
     }
-    memory.of(uid)
+    histories.of(uid)
 }
 
 /// The claims the instance names, and how far those are that are filled first.
-async fn storage(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<(Claims, Fillings), ReconcileError> {
+async fn storage(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<(Claims, ProgressByName), ReconcileError> {
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = vmi.metadata.name.as_deref().ok_or(missing("a name"))?;
     let waiter = Waiter::Instance(namespace.to_owned(), name.to_owned());
     let named: BTreeSet<&str> = data_volumes::names(&vmi.spec).collect();
-    let fillings = observe::fillings(leader, namespace, named, waiter.clone()).await?;
+    let data_volumes = observe::data_volumes(leader, namespace, named, waiter.clone()).await?;
     // A machine that waits for its data asks for nothing else.
-    let waits = data_volumes::obstacle(&fillings).is_some();
+    let waits = data_volumes::obstacle(&data_volumes).is_some();
     let names = vmi.spec.claims(name).filter(|_| !waits);
     let claims = observe::claims(leader, namespace, names, &waiter).await?;
-    Ok((claims, fillings))
+    Ok((claims, data_volumes))
 }

@@ -21,7 +21,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
 use super::decide::{Decision, KILLED_BY_FORCE, World};
-use super::memory::Place;
+use super::history::Place;
 use crate::time::elapsed;
 
 /// How soon the node is looked at again while its agent has not answered; an answer is heard of at once.
@@ -71,17 +71,17 @@ pub(super) fn may_still_run(world: &World) -> Option<Duration> {
     if world.pod.is_some() || phase.is_final() {
         return None;
     }
-    if phase == Phase::Pending && !world.trace.had_pod() && !is_open(status) {
+    if phase == Phase::Pending && !world.history.had_pod() && !is_open(status) {
         return unknown_to_this_leader(world);
     }
-    if phase < Phase::Scheduled && world.trace.placed == Some(false) {
+    if phase < Phase::Scheduled && world.history.placed == Some(false) {
         return None;
     }
-    match last_place(status, world.trace.place.as_ref()) {
+    match last_place(status, world.history.place.as_ref()) {
         Some(place) if status.is_some_and(|status| is_nowhere(status, &place.pod_uid)) => None,
         Some(_) if world.agent_lives => Some(ASK_AGAIN),
         _ => {
-            let missing = world.trace.missing.unwrap_or(world.now);
+            let missing = world.history.missing.unwrap_or(world.now);
             Some(KILLED_BY_FORCE.saturating_sub(elapsed(missing, world.now))).filter(|left| !left.is_zero())
         }
     }
@@ -97,7 +97,7 @@ fn unknown_to_this_leader(world: &World) -> Option<Duration> {
 
 /// The node whose agent is to answer.
 pub(super) fn asked(world: &World) -> Option<Place> {
-    let place = last_place(world.vmi.status.as_ref(), world.trace.place.as_ref())?;
+    let place = last_place(world.vmi.status.as_ref(), world.history.place.as_ref())?;
     (world.agent_lives && may_still_run(world).is_some()).then_some(place)
 }
 

@@ -73,7 +73,7 @@ fn passed_through(world: &World, pod: &Pod, status: &mut VirtualMachineInstanceS
 /// For how long a start is left without a word: while the pod is young, was made by this very leader, and nothing is wrong.
 pub(super) fn quiet_for(world: &World, decision: &Decision) -> Option<Duration> {
     let makes_pod = decision.steps.iter().any(|step| matches!(step, Step::CreatePod(_)));
-    let made = if makes_pod { Some(world.now) } else { world.trace.made }?;
+    let made = if makes_pod { Some(world.now) } else { world.history.made }?;
     let phase = Phase::of_status(&decision.status);
     let is_on_its_way =
         Phase::of(&world.vmi) == Phase::Pending && (Phase::Scheduling..=Phase::Scheduled).contains(&phase);

@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
 
 use super::decide::{Decision, KILLED_BY_FORCE, LAST_REPORT, Step, World};
 use super::readiness::{forget, readiness, set};
+use super::rejected::{self, is_rejected};
 use super::remains::{self, may_still_run};
 use super::start::by_report;
-use super::turned_away::{self, is_turned_away};
 use super::{eviction, out_of_memory};
 use crate::pod::PodRefusal;
 use crate::time::{elapsed, stamp};
@@ -26,7 +26,7 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
         _ if before.is_final() || before == Phase::Unknown => before,
         Some(pod) => of_pod(world, pod, before, decision),
         None if makes_pod => before.max(Phase::Scheduling),
-        None if before > Phase::Pending || world.trace.had_pod() => without_pod(world, before, decision),
+        None if before > Phase::Pending || world.history.had_pod() => without_pod(world, before, decision),
         None => before,
     };
     synchronize(world, makes_pod, decision);
@@ -42,9 +42,9 @@ pub(super) fn fill(world: &World, decision: &mut Decision) {
 
 /// What keeps the instance from its pod, or the pod from running. It is said until a kubelet has taken a pod.
 fn synchronize(world: &World, makes_pod: bool, decision: &mut Decision) {
-    let refused = world.pod.as_ref().filter(|pod| is_turned_away(world, pod)).map(turned_away::why);
+    let refused = world.pod.as_ref().filter(|pod| is_rejected(world, pod)).map(rejected::why);
     let refused = refused.map(|why| (FAILED_CREATE.to_owned(), why));
-    let waits = world.trace.refusals > 0 && !world.pod.as_ref().is_some_and(sidecar_runs);
+    let waits = world.history.refusals > 0 && !world.pod.as_ref().is_some_and(sidecar_runs);
     match refused.or_else(|| world.pod.as_ref().and_then(unpullable)) {
         Some((reason, message)) if !decision.is_reported => {
             set(world.now, &mut decision.status, ("Synchronized", "False"), (&reason, &message));
@@ -70,7 +70,7 @@ fn of_pod(world: &World, pod: &Pod, before: Phase, decision: &mut Decision) -> P
     if let Some(phase) = by_report(world, pod, before, decision) {
         return phase;
     }
-    if is_turned_away(world, pod) {
+    if is_rejected(world, pod) {
         before
     } else if is_over(pod) {
         after_the_end(world, pod, before, decision)
@@ -89,9 +89,9 @@ pub(super) fn is_over(pod: &Pod) -> bool {
 
 /// The pod it had is gone.
 fn without_pod(world: &World, before: Phase, decision: &mut Decision) -> Phase {
-    if world.trace.turned_away {
+    if world.history.rejected {
         // Another one is made after a pause; what keeps it from being made has said when it is looked at again.
-        decision.recheck = turned_away::pause(world).or(decision.recheck);
+        decision.recheck = rejected::pause(world).or(decision.recheck);
         return before;
     }
     decision.recheck = may_still_run(world);
@@ -103,7 +103,7 @@ fn without_pod(world: &World, before: Phase, decision: &mut Decision) -> Phase {
 fn after_the_end(world: &World, pod: &Pod, before: Phase, decision: &mut Decision) -> Phase {
     let (ended, limit) = match ended_at(pod) {
         Some(ended) => (ended, LAST_REPORT),
-        None => (world.trace.over.unwrap_or(world.now), KILLED_BY_FORCE),
+        None => (world.history.over.unwrap_or(world.now), KILLED_BY_FORCE),
     };
     let patience = limit.saturating_sub(elapsed(ended, world.now));
     if before >= Phase::Scheduled && !patience.is_zero() {

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::decide::{Decision, Step, World, decide};
 use super::decide::{KILLED_BY_FORCE, QUICK};
-use super::memory::Trace;
+use super::history::PodHistory;
 use super::out_of_memory;
 use super::start::happenings;
 use crate::pod::LauncherImage;
@@ -42,8 +42,8 @@ fn world(volumes: Value) -> World {
         vmi: vmi(&volumes),
         pod: None,
         claims: BTreeMap::new(),
-        fillings: BTreeMap::new(),
-        trace: Trace::default(),
+        data_volumes: BTreeMap::new(),
+        history: PodHistory::default(),
         agent_lives: false,
         leading_since: Timestamp::UNIX_EPOCH,
         now: Timestamp::from_second(1000).unwrap(),
@@ -78,11 +78,13 @@ fn a_new_instance_gets_one_pod() {
     assert_eq!(made.metadata.name.as_deref(), Some("virt-launcher-vm-01234567"));
     assert_eq!((phase(&decision), decision.recheck), ("Pending", Some(QUICK)), "a quick start is told of once");
     // It is gone before anybody told of it.
-    world.trace = Trace { made: Some(world.now), placed: None, missing: Some(world.now), ..Trace::default() };
+    world.history =
+        PodHistory { made: Some(world.now), placed: None, missing: Some(world.now), ..PodHistory::default() };
     let waiting = decide(&world);
     assert_eq!((phase(&waiting), waiting.recheck), ("Pending", Some(KILLED_BY_FORCE)));
     assert_eq!(waiting.steps, []);
-    let never_on_a_node = World { trace: Trace { placed: Some(false), ..world.trace.clone() }, ..world.clone() };
+    let never_on_a_node =
+        World { history: PodHistory { placed: Some(false), ..world.history.clone() }, ..world.clone() };
     assert_eq!(phase(&decide(&never_on_a_node)), "Failed");
     world.now = Timestamp::from_second(1008).unwrap();
     let over = decide(&world);
@@ -93,32 +95,32 @@ fn a_new_instance_gets_one_pod() {
 #[test]
 fn a_pod_that_a_kubelet_would_not_have_is_made_again_when_nothing_of_it_can_run() {
     let mut world = world(json!([]));
-    world.trace = Trace { made: Some(world.now), placed: Some(true), ..Trace::default() };
+    world.history = PodHistory { made: Some(world.now), placed: Some(true), ..PodHistory::default() };
     let refused = json!({"phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no healthy devices"});
     world.pod = Some(pod(refused.clone()));
     let decision = decide(&world);
-    assert!(matches!(decision.steps.as_slice(), [Step::TakeBackPod { why, .. }] if why == "no healthy devices"));
+    assert!(matches!(decision.steps.as_slice(), [Step::ReplaceRejectedPod { why, .. }] if why == "no healthy devices"));
     assert_ne!(decision.status.phase.as_deref(), Some("Failed"));
     // It goes.
     world.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(world.now));
     assert_eq!(decide(&world).steps, []);
-    (world.trace.turned_away, world.trace.refusals) = (true, 1);
+    (world.history.rejected, world.history.refusals) = (true, 1);
     assert_eq!(condition(&decide(&world), "Synchronized"), Some(("False", "FailedCreate")), "in the kubelet's words");
-    (world.pod, world.trace.missing) = (None, Some(world.now));
+    (world.pod, world.history.missing) = (None, Some(world.now));
     assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(KILLED_BY_FORCE)), "it may have run");
     // Also one that an earlier leader had made.
-    world.trace.made = None;
+    world.history.made = None;
     assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(KILLED_BY_FORCE)));
     world.now = Timestamp::from_second(1008).unwrap();
     assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]));
     // Again and again.
-    world.trace.refusals = 3;
+    world.history.refusals = 3;
     assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(std::time::Duration::from_secs(32))));
     assert_ne!(phase(&decide(&world)), "Failed");
     // A guest that was heard of has had its run.
     world.pod = Some(pod(refused));
     world.vmi.status.get_or_insert_default().phase = Some("Running".to_owned());
-    assert!(!decide(&world).steps.iter().any(|step| matches!(step, Step::TakeBackPod { .. })));
+    assert!(!decide(&world).steps.iter().any(|step| matches!(step, Step::ReplaceRejectedPod { .. })));
 }
 
 #[test]
@@ -136,18 +138,18 @@ fn a_new_leader_makes_no_pod_until_one_that_it_does_not_know_of_is_surely_gone()
 
 #[test]
 fn an_instance_waits_for_a_data_volume_and_says_so() {
-    use crate::data_volumes::Filling;
+    use crate::data_volumes::DataVolumeProgress;
     let mut world = world(json!([]));
-    world.fillings.insert("root".to_owned(), Filling::UnderWay("ImportInProgress".to_owned()));
+    world.data_volumes.insert("root".to_owned(), DataVolumeProgress::UnderWay("ImportInProgress".to_owned()));
     let waiting = decide(&world);
     assert_eq!(waiting.steps, [], "nothing to warn of");
     assert_eq!(condition(&waiting, "DataVolumesReady"), Some(("False", "NotAllDVsReady")));
     assert!(waiting.recheck.is_some());
     world.vmi.status = Some(waiting.status);
-    world.fillings.insert("root".to_owned(), Filling::Done);
+    world.data_volumes.insert("root".to_owned(), DataVolumeProgress::Done);
     let filled = decide(&world);
     assert!(matches!(filled.steps.as_slice(), [Step::CreatePod(_)]));
-    world.fillings.insert("root".to_owned(), Filling::Failed("404".to_owned()));
+    world.data_volumes.insert("root".to_owned(), DataVolumeProgress::Failed("404".to_owned()));
     let failed = decide(&world);
     assert_eq!(condition(&failed, "Synchronized"), Some(("False", "FailedDataVolumeImport")));
     assert!(matches!(failed.steps.as_slice(), [Step::Complain { .. }]));
@@ -156,7 +158,7 @@ fn an_instance_waits_for_a_data_volume_and_says_so() {
 #[test]
 fn an_image_that_cannot_be_pulled_is_told_until_it_can() {
     let mut world = world(json!([]));
-    world.trace = Trace { made: Some(world.now), placed: Some(true), missing: None, ..Trace::default() };
+    world.history = PodHistory { made: Some(world.now), placed: Some(true), missing: None, ..PodHistory::default() };
     let waiting = |reason: &str| {
         let state = json!({"waiting": {"reason": reason, "message": "no such host"}});
         pod(json!({"phase": "Pending", "initContainerStatuses": [{"name": "launcher", "image": "", "imageID": "",
@@ -231,7 +233,7 @@ fn reporting() -> Value {
 #[test]
 fn a_quick_start_becomes_running_in_one_write() {
     let mut world = world(json!([]));
-    world.trace = Trace { made: Some(world.now), placed: Some(true), missing: None, ..Trace::default() };
+    world.history = PodHistory { made: Some(world.now), placed: Some(true), missing: None, ..PodHistory::default() };
     world.pod = Some(pod(json!({"phase": "Pending", "conditions": []})));
     assert_eq!((phase(&decide(&world)), decide(&world).recheck), ("Pending", Some(QUICK)));
     world.vmi.metadata.creation_timestamp = Some(Time(Timestamp::from_second(995).unwrap()));
@@ -260,13 +262,14 @@ fn a_quick_start_becomes_running_in_one_write() {
 #[test]
 fn a_start_that_takes_long_is_told_step_by_step() {
     let mut world = world(json!([]));
-    world.trace = Trace { made: Some(Timestamp::from_second(990).unwrap()), placed: Some(true), ..Trace::default() };
+    world.history =
+        PodHistory { made: Some(Timestamp::from_second(990).unwrap()), placed: Some(true), ..PodHistory::default() };
     world.pod = Some(pod(json!({"phase": "Pending", "conditions": []})));
     assert_eq!(phase(&decide(&world)), "Scheduling");
     // So is one that another leader began, and one that has no node.
-    world.trace = Trace::default();
+    world.history = PodHistory::default();
     assert_eq!(phase(&decide(&world)), "Scheduling");
-    world.trace.made = Some(world.now);
+    world.history.made = Some(world.now);
     world.pod =
         Some(pod(json!({"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]})));
     assert_eq!(condition(&decide(&world), "PodScheduled"), Some(("False", "Unschedulable")));
@@ -394,7 +397,7 @@ fn a_pod_that_does_not_say_when_it_ended_is_believed_some_time_after_it_was_seen
     let mut world = world(json!([]));
     world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
     world.pod = Some(pod(json!({"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"})));
-    world.trace.over = Some(world.now);
+    world.history.over = Some(world.now);
     let waiting = decide(&world);
     assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(KILLED_BY_FORCE)));
     world.now = Timestamp::from_second(1008).unwrap();
@@ -485,7 +488,7 @@ fn an_instance_in_a_phase_of_another_program_is_not_started() {
         assert_eq!((decision.steps.as_slice(), phase(&decision)), (&[] as &[Step], word));
     }
     world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
-    world.trace.missing = Some(Timestamp::UNIX_EPOCH);
+    world.history.missing = Some(Timestamp::UNIX_EPOCH);
     assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]));
 }
 

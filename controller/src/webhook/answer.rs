@@ -5,7 +5,7 @@ use kube::core::Status;
 use kube::core::admission::AdmissionResponse;
 use kube::core::response::{StatusCause, StatusDetails};
 
-/// The most faults that an answer tells, as in the reference.
+/// The most faults that an answer tells, as in KubeVirt.
 const MOST_CAUSES: usize = 10;
 /// HTTP's word for an object that was understood and is not right.
 const UNPROCESSABLE: u16 = 422;
@@ -36,7 +36,7 @@ pub(super) fn forbid(response: AdmissionResponse, sentence: &str) -> AdmissionRe
     denied(response, status)
 }
 
-/// kubectl shows a cause as `field: message`: the path is told where the field is spelt in the reference's own way.
+/// kubectl shows a cause as `field: message`: the path is told where the field is spelt in KubeVirt's own way.
 fn sentence(fault: &Fault) -> String {
     if fault.field == fault.path.as_str() {
         Fault { path: garboard_api::FieldPath::root(), ..fault.clone() }.to_string()

@@ -35,7 +35,7 @@ pub use validate::validate;
 pub type Request = AdmissionRequest<DynamicObject>;
 
 /// What an answer depends on beside the request.
-pub struct Premises<'a> {
+pub struct AdmissionContext<'a> {
     /// The cluster's settings.
     pub config: &'a ClusterConfig,
     /// The namespace of Garboard's own service accounts.
@@ -46,7 +46,7 @@ pub struct Premises<'a> {
     pub kubevirts: &'a [(String, String)],
 }
 
-impl Premises<'_> {
+impl AdmissionContext<'_> {
     /// Whether it is Garboard itself that asks.
     fn is_ours(&self, request: &Request) -> bool {
         let user = request.user_info.username.as_deref().unwrap_or_default();

@@ -10,25 +10,25 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::answer::{refuse, warn};
-use super::{Premises, Request};
+use super::{AdmissionContext, Request};
 
 /// Answers a request of `/mutate`; `now` is when.
 #[must_use]
-pub fn mutate(request: &Request, premises: &Premises<'_>, now: jiff::Timestamp) -> AdmissionResponse {
+pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Timestamp) -> AdmissionResponse {
     let response = AdmissionResponse::from(request);
     let Some(object) = &request.object else { return response };
     if object.metadata.deletion_timestamp.is_some() || is_untouched(request) {
         return response;
     }
     let written = serde_json::to_value(object).unwrap_or_default();
-    let admission = review(&written, premises.config);
+    let admission = review(&written, context.config);
     if !admission.faults.is_empty() {
         return warn(refuse(response, &admission.faults), &admission.warnings);
     }
     let changes = match admission.object {
-        Some(Object::VirtualMachine(_)) => machine(&written, premises, request),
+        Some(Object::VirtualMachine(_)) => machine(&written, context, request),
         Some(Object::VirtualMachineInstance(_)) if request.operation == Operation::Create => {
-            instance(&written, premises, request, now)
+            instance(&written, context, request, now)
         }
         Some(Object::VirtualMachineInstance(_) | Object::KubeVirt(_)) | None => Ok(None),
     };
@@ -52,14 +52,14 @@ fn is_untouched(request: &Request) -> bool {
 
 /// What defaults change, as a merge patch: what is compared is the typed object before and after, so that nothing the
 /// types write otherwise counts as a change.
-fn machine(written: &Value, premises: &Premises<'_>, request: &Request) -> serde_json::Result<Option<Value>> {
+fn machine(written: &Value, context: &AdmissionContext<'_>, request: &Request) -> serde_json::Result<Option<Value>> {
     let mut vm: VirtualMachine = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vm)?;
-    default_vm(&mut vm, premises.config);
+    default_vm(&mut vm, context.config);
     // What was stored while nobody judged may be unreadable, and is not kept from being put right.
     let old = request.old_object.as_ref().and_then(|old| serde_json::to_value(old).ok());
     let old: Option<VirtualMachine> = old.and_then(|old| serde_json::from_value(old).ok());
-    let fresh = (request.operation == Operation::Create).then_some(premises.fresh);
+    let fresh = (request.operation == Operation::Create).then_some(context.fresh);
     identify(&mut vm, old.as_ref(), fresh);
     let finalizers = vm.metadata.finalizers.get_or_insert_default();
     if !finalizers.iter().any(|name| name == finalizer::CONTROLLER) {
@@ -86,15 +86,15 @@ fn identify(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, fresh: Option
 
 fn instance(
     written: &Value,
-    premises: &Premises<'_>,
+    context: &AdmissionContext<'_>,
     request: &Request,
     now: jiff::Timestamp,
 ) -> serde_json::Result<Option<Value>> {
     let mut vmi: garboard_api::VirtualMachineInstance = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vmi)?;
     // How an instance does is nothing that its maker knows; what an earlier one was, the controller does.
-    let stored = vmi.status.take().filter(|_| premises.is_ours(request)).and_then(|status| status.stored_machine);
-    default_vmi(&mut vmi, premises.config, &Identity { firmware_uuid: premises.fresh });
+    let stored = vmi.status.take().filter(|_| context.is_ours(request)).and_then(|status| status.stored_machine);
+    default_vmi(&mut vmi, context.config, &Identity { firmware_uuid: context.fresh });
     vmi.status.get_or_insert_default().stored_machine = stored;
     let transitions = vmi.status.iter_mut().flat_map(|status| &mut status.phase_transition_timestamps);
     for transition in transitions {

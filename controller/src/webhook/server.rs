@@ -25,7 +25,7 @@ use uuid::Uuid;
 use super::bounds::{Limits, bounded};
 use super::door::{Door, Places};
 use super::paths::Paths;
-use super::{Premises, Request, eviction, mutate, validate};
+use super::{AdmissionContext, Request, eviction, mutate, validate};
 use crate::certificates::{CertificateError, Chain, SECRET};
 use crate::context::Context;
 
@@ -99,7 +99,7 @@ async fn answer_mutate(
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let now = jiff::Timestamp::now();
-    answer(&context, review, |request, premises| mutate(request, premises, now)).await
+    answer(&context, review, |request, context| mutate(request, context, now)).await
 }
 
 async fn answer_validate(
@@ -112,19 +112,19 @@ async fn answer_validate(
 async fn answer(
     context: &Context,
     review: AdmissionReview<DynamicObject>,
-    judge: impl FnOnce(&Request, &Premises<'_>) -> AdmissionResponse,
+    judge: impl FnOnce(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     let settings = context.settings.borrow().clone();
     let kubevirts: Vec<_> =
         settings.object.iter().map(|object| (object.namespace().unwrap_or_default(), object.name_any())).collect();
-    let premises = Premises {
+    let context = AdmissionContext {
         config: &settings.config,
         namespace: &context.namespace,
         fresh: Uuid::new_v4(),
         kubevirts: &kubevirts,
     };
-    let response = judged(|| judge(&request, &premises))?;
+    let response = judged(|| judge(&request, &context))?;
     log(&request, &response);
     Ok(Json(response.into_review()))
 }

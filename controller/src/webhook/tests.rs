@@ -5,7 +5,7 @@ use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, AdmissionReview};
 use serde_json::{Value, json};
 
-use super::{Premises, Request, mutate, validate};
+use super::{AdmissionContext, Request, mutate, validate};
 
 fn machine() -> Value {
     json!({
@@ -39,14 +39,18 @@ fn request(user: &str, object: &Value, old: Option<&Value>) -> Request {
 }
 
 fn ask(
-    judge: impl Fn(&Request, &Premises<'_>) -> AdmissionResponse,
+    judge: impl Fn(&Request, &AdmissionContext<'_>) -> AdmissionResponse,
     (user, object, old): (&str, &Value, Option<&Value>),
 ) -> AdmissionResponse {
     let config = ClusterConfig::offline();
     let kubevirts = [("kubevirt".to_owned(), "first".to_owned())];
-    let premises =
-        Premises { config: &config, namespace: "garboard", fresh: uuid::Uuid::from_u128(7), kubevirts: &kubevirts };
-    judge(&request(user, object, old), &premises)
+    let context = AdmissionContext {
+        config: &config,
+        namespace: "garboard",
+        fresh: uuid::Uuid::from_u128(7),
+        kubevirts: &kubevirts,
+    };
+    judge(&request(user, object, old), &context)
 }
 
 fn filled(object: &Value) -> Value {
@@ -59,7 +63,7 @@ fn filled_for(user: &str, object: &Value) -> Value {
 
 fn patched(user: &str, object: &Value, old: Option<&Value>) -> Value {
     let now = jiff::Timestamp::UNIX_EPOCH;
-    let response = ask(|request, premises| mutate(request, premises, now), (user, object, old));
+    let response = ask(|request, context| mutate(request, context, now), (user, object, old));
     assert!(response.allowed, "{}", response.result.message);
     let mut after = object.clone();
     let patch: json_patch::Patch = serde_json::from_slice(&response.patch.unwrap_or(b"[]".to_vec())).unwrap();
@@ -114,7 +118,7 @@ fn every_mistake_is_told_with_its_path_and_what_to_write() {
     bad["spec"]["template"]["spec"]["evictionStrategy"] = json!("Migrate");
     let now = jiff::Timestamp::UNIX_EPOCH;
     for response in
-        [ask(|request, premises| mutate(request, premises, now), ("me", &bad, None)), ask(validate, ("me", &bad, None))]
+        [ask(|request, context| mutate(request, context, now), ("me", &bad, None)), ask(validate, ("me", &bad, None))]
     {
         assert!(!response.allowed);
         assert_eq!((response.result.code, response.result.reason.as_str()), (422, "Invalid"));

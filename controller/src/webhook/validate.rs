@@ -5,14 +5,14 @@ use garboard_api::{Fault, FaultCode, FieldPath};
 use kube::core::admission::{AdmissionResponse, Operation};
 
 use super::answer::{forbid, refuse, warn};
-use super::{Premises, Request, change};
+use super::{AdmissionContext, Request, change};
 
 /// Answers a request of `/validate`.
 #[must_use]
-pub fn validate(request: &Request, premises: &Premises<'_>) -> AdmissionResponse {
+pub fn validate(request: &Request, context: &AdmissionContext<'_>) -> AdmissionResponse {
     let response = AdmissionResponse::from(request);
     let Some(object) = &request.object else { return response };
-    let is_ours = premises.is_ours(request);
+    let is_ours = context.is_ours(request);
     if let Some(old) = &request.old_object
         && request.operation == Operation::Update
         && request.kind.kind == "VirtualMachineInstance"
@@ -26,28 +26,28 @@ pub fn validate(request: &Request, premises: &Premises<'_>) -> AdmissionResponse
     if object.metadata.deletion_timestamp.is_some() || change::is_of_metadata_only(request) {
         return response;
     }
-    let admission = review(&serde_json::to_value(object).unwrap_or_default(), premises.config);
+    let admission = review(&serde_json::to_value(object).unwrap_or_default(), context.config);
     let mut faults = admission.faults;
     if matches!(admission.object, Some(Object::KubeVirt(_))) {
-        let stray = elsewhere(request, premises);
+        let stray = elsewhere(request, context);
         let is_new = stray.is_none() && request.operation == Operation::Create;
-        faults.extend(stray.or_else(|| second(premises).filter(|_| is_new)));
+        faults.extend(stray.or_else(|| second(context).filter(|_| is_new)));
     }
     let response = warn(response, &admission.warnings);
     if faults.is_empty() { response } else { refuse(response, &faults) }
 }
 
 /// Settings are the cluster's: who may write to any other namespace does not choose them.
-fn elsewhere(request: &Request, premises: &Premises<'_>) -> Option<Fault> {
-    let namespace = request.namespace.as_deref().filter(|namespace| *namespace != premises.namespace)?;
+fn elsewhere(request: &Request, context: &AdmissionContext<'_>) -> Option<Fault> {
+    let namespace = request.namespace.as_deref().filter(|namespace| *namespace != context.namespace)?;
     let message = format!("the settings of the cluster are in the namespace of Garboard, not in `{namespace}`");
     let fault = Fault::new(FieldPath::from("metadata.namespace"), FaultCode::NotSupported, message);
-    Some(fault.instead(format!("write `{}`", premises.namespace)))
+    Some(fault.instead(format!("write `{}`", context.namespace)))
 }
 
 /// A cluster has one object of settings.
-fn second(premises: &Premises<'_>) -> Option<Fault> {
-    let (namespace, name) = premises.kubevirts.first()?;
+fn second(context: &AdmissionContext<'_>) -> Option<Fault> {
+    let (namespace, name) = context.kubevirts.first()?;
     let message = format!("the cluster has its settings already, in the KubeVirt object {namespace}/{name}");
     Some(Fault::new(FieldPath::from("metadata.name"), FaultCode::Duplicate, message).instead("change that one"))
 }

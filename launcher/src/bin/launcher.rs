@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use garboard_launcher::pod::PodPlaces;
 use garboard_launcher::probe::{self, ProbeError};
 use garboard_launcher::relay;
-use garboard_launcher::supervisor::{self, Setting};
+use garboard_launcher::supervisor::{self, Environment};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths::Layout;
 use garboard_protocol::pod::{INIT_DIRECTORY, RUN_DIRECTORY};
@@ -26,9 +26,9 @@ fn main() -> ExitCode {
     if let ["--connect"] | ["--show", _] = words.as_slice() {
         return relay(words.get(1).copied());
     }
-    let (layout, setting) = match arguments.as_slice() {
-        [word] if word == "--pod" => (Layout::new(RUN_DIRECTORY), Setting::Pod),
-        [machine] => (Layout::new(machine), Setting::Host),
+    let (layout, environment) = match arguments.as_slice() {
+        [word] if word == "--pod" => (Layout::new(RUN_DIRECTORY), Environment::Pod),
+        [machine] => (Layout::new(machine), Environment::Host),
         _ => {
             complain(
                 "usage: garboard-launcher MACHINE_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT",
@@ -40,13 +40,13 @@ fn main() -> ExitCode {
     garboard_launcher::raise_descriptor_limit();
     let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(log_levels()).init();
-    if setting == Setting::Pod
+    if environment == Environment::Pod
         && let Err(error) = garboard_launcher::pod::furnish(&PodPlaces::real())
     {
         tracing::error!(error = %ErrorChain(&error), "the pod is not what a launcher needs");
         return ExitCode::FAILURE;
     }
-    if setting == Setting::Host
+    if environment == Environment::Host
         && let Err(error) = supervisor::confine(&layout)
     {
         tracing::error!(error = %ErrorChain(&error), "the supervisor cannot run");
@@ -59,7 +59,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(supervisor::run(&layout, setting)) {
+    match runtime.block_on(supervisor::run(&layout, environment)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %ErrorChain(&error), "the supervisor cannot run");

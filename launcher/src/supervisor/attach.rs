@@ -19,12 +19,12 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use super::console::{self, Attach};
-use super::control::{Caller, Desks, QmpClient};
+use super::control::{Caller, ControlSenders, QmpClient};
 use super::driver::{Input, Planned};
 use super::flood::{Flood, Line};
-use super::monitor::Unheard;
+use super::monitor::RetryPolicy;
 use super::prepare::sockets::{SocketError, listen_async};
-use super::run::{Bench, Setting};
+use super::run::{Context, Environment};
 use super::{broker, guest_agent, monitor, network, qemu_log};
 use crate::vm::{Request, Verdict};
 
@@ -35,32 +35,32 @@ const LINES_TOLD: u32 = 200;
 /// QEMU's listening sockets exist before QEMU; this is only for a machine under heavy load.
 const SERIAL_PATIENCE: Duration = Duration::from_secs(30);
 
-/// The receiving ends of [`Desks`].
-pub(crate) struct Stations {
+/// The receiving ends of [`ControlSenders`].
+pub(crate) struct ControlReceivers {
     console: mpsc::Receiver<Attach>,
     vnc: mpsc::Receiver<OwnedFd>,
     qmp: mpsc::Receiver<QmpClient>,
     agent: watch::Sender<Option<Agent>>,
 }
 
-/// Makes the desks and what stands behind them.
-pub(crate) fn open_desks(
+/// Makes the senders and what stands behind them.
+pub(crate) fn open_channels(
     requests: mpsc::Sender<(Request, oneshot::Sender<Verdict>)>,
     status: watch::Receiver<Status>,
-) -> (Desks, Stations) {
+) -> (ControlSenders, ControlReceivers) {
     let (console, console_station) = mpsc::channel(4);
     let (vnc, vnc_station) = mpsc::channel(4);
     let (qmp, qmp_station) = mpsc::channel(4);
     let (agent_up, agent) = watch::channel(None);
-    let desks = Desks { requests, status, console, vnc, qmp, agent };
-    (desks, Stations { console: console_station, vnc: vnc_station, qmp: qmp_station, agent: agent_up })
+    let senders = ControlSenders { requests, status, console, vnc, qmp, agent };
+    (senders, ControlReceivers { console: console_station, vnc: vnc_station, qmp: qmp_station, agent: agent_up })
 }
 
 /// The two sockets that speak a foreign protocol at once: standard QMP (read-only) and RFB.
-pub(crate) fn serve_public_sockets(directory: &Path, desks: &Desks) -> Result<(), SocketError> {
+pub(crate) fn serve_public_sockets(directory: &Path, senders: &ControlSenders) -> Result<(), SocketError> {
     let qmp = listen_async(directory, paths::QMP_USER_SOCKET)?;
     let vnc = listen_async(directory, paths::VNC_SOCKET)?;
-    let (qmp_desk, vnc_desk) = (desks.qmp.clone(), desks.vnc.clone());
+    let (qmp_desk, vnc_desk) = (senders.qmp.clone(), senders.vnc.clone());
     tokio::spawn(accept(qmp, move |stream| {
         let desk = qmp_desk.clone();
         async move {
@@ -92,35 +92,35 @@ where
 
 /// Attaches everything to a machine that was launched, by us or by an earlier supervisor.
 pub(crate) fn machine(
-    bench: &Bench,
+    context: &Context,
     plan: Arc<LaunchPlan>,
-    stations: Stations,
+    receivers: ControlReceivers,
     interfaces: Vec<Plumbed>,
-    unheard: Unheard,
+    retry: RetryPolicy,
 ) {
     let (monitor_up, monitor_seen) = watch::channel(None);
-    tell_plan(bench, &plan, &interfaces);
+    tell_plan(context, &plan, &interfaces);
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
-    tokio::spawn(qemu_log::run(bench.clone()));
+    tokio::spawn(qemu_log::run(context.clone()));
     if !plan.serials.is_empty() {
-        tokio::spawn(serve_console(bench.clone(), stations.console));
+        tokio::spawn(serve_console(context.clone(), receivers.console));
     }
     if plan.display == Display::Vnc {
-        tokio::spawn(serve_vnc(stations.vnc, monitor_seen.clone()));
+        tokio::spawn(serve_vnc(receivers.vnc, monitor_seen.clone()));
     }
-    tokio::spawn(broker::serve(stations.qmp, monitor_seen.clone(), bench.clone()));
-    tokio::spawn(guest_agent::run(bench.clone(), monitor_seen, stations.agent));
-    tokio::spawn(monitor::run(bench.clone(), plan, open_transcript(bench), monitor_up, unheard));
+    tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone()));
+    tokio::spawn(guest_agent::run(context.clone(), monitor_seen, receivers.agent));
+    tokio::spawn(monitor::run(context.clone(), plan, open_transcript(context), monitor_up, retry));
 }
 
-fn open_transcript(bench: &Bench) -> Option<Arc<dyn TranscriptSink>> {
-    let file = FileTranscript::open(bench.layout.supervisor().join(paths::TRANSCRIPT), TRANSCRIPT_BYTES)
+fn open_transcript(context: &Context) -> Option<Arc<dyn TranscriptSink>> {
+    let file = FileTranscript::open(context.layout.supervisor().join(paths::TRANSCRIPT), TRANSCRIPT_BYTES)
         .inspect_err(|error| tracing::warn!(%error, "the QMP transcript has no file"))
         .ok();
-    match bench.setting {
+    match context.environment {
         // What a pod tells, `kubectl logs` shows: the whole story in one place, in order.
-        Setting::Pod => Some(Arc::new(ToldTranscript { file, flood: Mutex::new(Flood::new(LINES_TOLD)) })),
-        Setting::Host => file.map(|file| Arc::new(file) as Arc<dyn TranscriptSink>),
+        Environment::Pod => Some(Arc::new(ToldTranscript { file, flood: Mutex::new(Flood::new(LINES_TOLD)) })),
+        Environment::Host => file.map(|file| Arc::new(file) as Arc<dyn TranscriptSink>),
     }
 }
 
@@ -146,7 +146,7 @@ impl TranscriptSink for ToldTranscript {
     }
 }
 
-fn tell_plan(bench: &Bench, plan: &LaunchPlan, interfaces: &[Plumbed]) {
+fn tell_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed]) {
     let leased = |plan: &InterfacePlan| {
         let plumbed = interfaces.iter().map(|plumbed| &plumbed.interface).find(|interface| interface.name == plan.name);
         let addresses = plumbed.map(|interface| &interface.addresses);
@@ -173,15 +173,15 @@ fn tell_plan(bench: &Bench, plan: &LaunchPlan, interfaces: &[Plumbed]) {
         disks: plan.disks.iter().map(disk).collect(),
         interfaces: interfaces.collect(),
     };
-    let _ = bench.happened.try_send(Input::Planned(Box::new(planned)));
+    let _ = context.happened.try_send(Input::Planned(Box::new(planned)));
 }
 
 fn disk(plan: &DiskPlan) -> DiskStatus {
     DiskStatus { volume: plan.volume.clone(), target: plan.target.clone() }
 }
 
-async fn serve_console(bench: Bench, station: mpsc::Receiver<Attach>) {
-    let directory = bench.layout.supervisor();
+async fn serve_console(context: Context, station: mpsc::Receiver<Attach>) {
+    let directory = context.layout.supervisor();
     let socket = directory.join(paths::serial_socket(0));
     match tokio::time::timeout(SERIAL_PATIENCE, UnixStream::connect(&socket)).await {
         Ok(Ok(serial)) => console::serve(serial, directory.join(paths::serial_log(0)), station).await,

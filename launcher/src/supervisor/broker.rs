@@ -9,21 +9,21 @@ use tokio::sync::{mpsc, watch};
 
 use super::control::QmpClient;
 use super::driver::Input;
-use super::run::Bench;
+use super::run::Context;
 
 /// Serves clients as they come, once the monitor is up.
 pub(crate) async fn serve(
     mut station: mpsc::Receiver<QmpClient>,
     mut monitor: watch::Receiver<Option<Monitor>>,
-    bench: Bench,
+    context: Context,
 ) {
     let Ok(seen) = monitor.wait_for(Option::is_some).await.map(|seen| seen.clone()) else { return };
     let Some(seen) = seen else { return };
-    let nobody = Arc::new(LogSink { claimed: None, happened: bench.happened.clone() });
-    let broker = Arc::new(Broker::new(seen, nobody).with_results_in(bench.layout.supervisor()));
+    let nobody = Arc::new(LogSink { claimed: None, happened: context.happened.clone() });
+    let broker = Arc::new(Broker::new(seen, nobody).with_results_in(context.layout.supervisor()));
     while let Some(client) = station.recv().await {
         let broker = Arc::clone(&broker);
-        let sink = Arc::new(LogSink { claimed: client.caller.claimed, happened: bench.happened.clone() });
+        let sink = Arc::new(LogSink { claimed: client.caller.claimed, happened: context.happened.clone() });
         tokio::spawn(async move {
             let peer = PeerIdentity { uid: client.caller.uid, pid: client.caller.pid };
             broker.serve_client_for(client.stream, access(client.access), peer, sink).await;

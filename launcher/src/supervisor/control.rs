@@ -54,7 +54,7 @@ pub(crate) struct QmpClient {
 
 /// Where the server posts what it is asked.
 #[derive(Clone)]
-pub(crate) struct Desks {
+pub(crate) struct ControlSenders {
     pub(crate) requests: mpsc::Sender<(Request, oneshot::Sender<Verdict>)>,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) console: mpsc::Sender<Attach>,
@@ -65,11 +65,11 @@ pub(crate) struct Desks {
 }
 
 /// Accepts connections for as long as the supervisor lives.
-pub(crate) async fn serve(listener: UnixListener, desks: Desks) {
+pub(crate) async fn serve(listener: UnixListener, senders: ControlSenders) {
     loop {
-        let (stream, desks) = (next_client(&listener).await, desks.clone());
+        let (stream, senders) = (next_client(&listener).await, senders.clone());
         tokio::spawn(async move {
-            if let Err(error) = converse(stream, desks).await {
+            if let Err(error) = converse(stream, senders).await {
                 tracing::debug!(%error, "a control connection ended");
             }
         });
@@ -77,40 +77,45 @@ pub(crate) async fn serve(listener: UnixListener, desks: Desks) {
 }
 
 /// Answers the probes of a kubelet, which run beside QEMU, and nothing else. A few at a time: the others wait in the socket.
-pub(crate) async fn serve_probes(listener: UnixListener, desks: Desks) {
+pub(crate) async fn serve_probes(listener: UnixListener, senders: ControlSenders) {
     let places = Arc::new(Semaphore::new(MAX_PROBES));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let (stream, desks) = (next_client(&listener).await, desks.clone());
+        let (stream, senders) = (next_client(&listener).await, senders.clone());
         tokio::spawn(async move {
             let _place = place;
-            if let Err(error) = probe(stream, &desks).await {
+            if let Err(error) = probe(stream, &senders).await {
                 tracing::debug!(%error, "a probe's connection ended");
             }
         });
     }
 }
 
-async fn probe(mut stream: UnixStream, desks: &Desks) -> io::Result<()> {
+async fn probe(mut stream: UnixStream, senders: &ControlSenders) -> io::Result<()> {
     let line = timeout(PROBE_LIMIT, read_line(&mut stream)).await.map_err(io::Error::other)??;
     match wire::decode::<Asked>(&line).map(|asked| asked.request) {
         Ok(ControlRequest::Probe { question, within_seconds }) => {
-            ask_guest(&mut stream, desks, question, within_seconds).await
+            ask_guest(&mut stream, senders, question, within_seconds).await
         }
         Ok(_) => answer(&mut stream, &denied("only probes are answered here; use the control socket")).await,
         Err(error) => answer(&mut stream, &denied(error.to_string())).await,
     }
 }
 
-async fn ask_guest(stream: &mut UnixStream, desks: &Desks, question: GuestQuestion, seconds: u32) -> io::Result<()> {
+async fn ask_guest(
+    stream: &mut UnixStream,
+    senders: &ControlSenders,
+    question: GuestQuestion,
+    seconds: u32,
+) -> io::Result<()> {
     let within = Duration::from_secs(seconds.into());
-    let reply = match guest_probe::ask(question, within, &desks.agent, &desks.status).await {
+    let reply = match guest_probe::ask(question, within, &senders.agent, &senders.status).await {
         Ok(()) => ControlReply::Healthy,
         Err(reason) => denied(reason),
     };
     answer(stream, &reply).await
 }
 
-async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
+async fn converse(mut stream: UnixStream, senders: ControlSenders) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let line = timeout(REQUEST_LIMIT, read_line(&mut stream)).await.map_err(io::Error::other)??;
     let asked = match wire::decode::<Asked>(&line) {
@@ -121,22 +126,22 @@ async fn converse(mut stream: UnixStream, desks: Desks) -> io::Result<()> {
     let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed };
     match asked.request {
         ControlRequest::Status => {
-            let status = desks.status.borrow().clone();
+            let status = senders.status.borrow().clone();
             answer(&mut stream, &ControlReply::Status(Box::new(status))).await
         }
-        ControlRequest::Watch => watch_status(stream, desks.status).await,
-        ControlRequest::Stop { mode } => ask(&mut stream, &desks, Request::Stop(mode), caller).await,
-        ControlRequest::Pause => ask(&mut stream, &desks, Request::Pause, caller).await,
-        ControlRequest::Unpause => ask(&mut stream, &desks, Request::Unpause, caller).await,
-        ControlRequest::Reset => ask(&mut stream, &desks, Request::Reset, caller).await,
+        ControlRequest::Watch => watch_status(stream, senders.status).await,
+        ControlRequest::Stop { mode } => ask(&mut stream, &senders, Request::Stop(mode), caller).await,
+        ControlRequest::Pause => ask(&mut stream, &senders, Request::Pause, caller).await,
+        ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, caller).await,
+        ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, caller).await,
         ControlRequest::Console { access } => {
             tracing::info!(?access, uid = caller.uid, claimed_user = caller.claimed, "console");
-            console(stream, &desks, access).await
+            console(stream, &senders, access).await
         }
-        ControlRequest::Vnc => vnc(stream, &desks).await,
-        ControlRequest::Qmp { access } => qmp(stream, &desks, access, caller).await,
+        ControlRequest::Vnc => vnc(stream, &senders).await,
+        ControlRequest::Qmp { access } => qmp(stream, &senders, access, caller).await,
         ControlRequest::Probe { question, within_seconds } => {
-            ask_guest(&mut stream, &desks, question, within_seconds).await
+            ask_guest(&mut stream, &senders, question, within_seconds).await
         }
     }
 }
@@ -165,9 +170,9 @@ async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io::Result<()>
     stream.write_all(&wire::encode(reply)?).await
 }
 
-async fn ask(stream: &mut UnixStream, desks: &Desks, request: Request, caller: Caller) -> io::Result<()> {
+async fn ask(stream: &mut UnixStream, senders: &ControlSenders, request: Request, caller: Caller) -> io::Result<()> {
     let (sender, verdict) = oneshot::channel();
-    let posted = desks.requests.send((request, sender)).await.is_ok();
+    let posted = senders.requests.send((request, sender)).await.is_ok();
     let verdict = if posted { verdict.await.ok() } else { None };
     let Caller { uid, pid, claimed } = caller;
     tracing::info!(?request, ?verdict, uid, pid, claimed_user = claimed, "request");
@@ -191,9 +196,9 @@ async fn watch_status(mut stream: UnixStream, mut status: watch::Receiver<Status
     }
 }
 
-async fn console(mut stream: UnixStream, desks: &Desks, access: ConsoleAccess) -> io::Result<()> {
+async fn console(mut stream: UnixStream, senders: &ControlSenders, access: ConsoleAccess) -> io::Result<()> {
     let (reply, attached) = oneshot::channel();
-    if desks.console.send(Attach { access, reply }).await.is_err() {
+    if senders.console.send(Attach { access, reply }).await.is_err() {
         return answer(&mut stream, &denied("this machine has no serial console, or it is gone")).await;
     }
     match attached.await {
@@ -236,20 +241,20 @@ async fn relay_console(stream: UnixStream, mut attached: Attached) -> io::Result
     }
 }
 
-async fn vnc(mut stream: UnixStream, desks: &Desks) -> io::Result<()> {
-    if desks.vnc.is_closed() {
+async fn vnc(mut stream: UnixStream, senders: &ControlSenders) -> io::Result<()> {
+    if senders.vnc.is_closed() {
         return answer(&mut stream, &denied("this machine has no graphics (autoattachGraphicsDevice: false)")).await;
     }
     answer(&mut stream, &ControlReply::Streaming).await?;
     let descriptor = stream.into_std().map(OwnedFd::from)?;
-    desks.vnc.send(descriptor).await.map_err(|_| io::Error::other("the machine has just ended"))
+    senders.vnc.send(descriptor).await.map_err(|_| io::Error::other("the machine has just ended"))
 }
 
-async fn qmp(mut stream: UnixStream, desks: &Desks, access: QmpAccess, caller: Caller) -> io::Result<()> {
-    if desks.qmp.is_closed() {
+async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess, caller: Caller) -> io::Result<()> {
+    if senders.qmp.is_closed() {
         return answer(&mut stream, &denied("QEMU's monitor is not connected")).await;
     }
     answer(&mut stream, &ControlReply::Streaming).await?;
     let client = QmpClient { stream, access, caller };
-    desks.qmp.send(client).await.map_err(|_| io::Error::other("the machine has just ended"))
+    senders.qmp.send(client).await.map_err(|_| io::Error::other("the machine has just ended"))
 }

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 
 use super::PowerDown;
 use super::driver::Input;
-use super::run::Bench;
+use super::run::Context;
 
 /// Name of the guest agent's port in the guest.
 const PORT: &str = "org.qemu.guest_agent.0";
@@ -28,7 +28,7 @@ const RETRY: Duration = Duration::from_secs(5);
 
 /// Follows the agent for as long as QEMU runs.
 pub(crate) async fn run(
-    bench: Bench,
+    context: Context,
     mut monitor: watch::Receiver<Option<Monitor>>,
     connected: watch::Sender<Option<Agent>>,
 ) {
@@ -37,9 +37,9 @@ pub(crate) async fn run(
     let mut port = monitor.subscribe(Interest::Named(&["VSERPORT_CHANGE"]));
     drop(monitor);
     loop {
-        if let Some(agent) = connect(&bench).await {
+        if let Some(agent) = connect(&context).await {
             connected.send_replace(Some(agent.clone()));
-            follow(&bench, Arc::new(agent), &mut port).await;
+            follow(&context, Arc::new(agent), &mut port).await;
             connected.send_replace(None);
         }
         if !wait_for_port(&mut port).await {
@@ -48,8 +48,8 @@ pub(crate) async fn run(
     }
 }
 
-async fn connect(bench: &Bench) -> Option<Agent> {
-    let socket = bench.layout.supervisor().join(paths::GUEST_AGENT_SOCKET);
+async fn connect(context: &Context) -> Option<Agent> {
+    let socket = context.layout.supervisor().join(paths::GUEST_AGENT_SOCKET);
     // The channel opens whether or not an agent listens in the guest; only an answer tells.
     let agent = Agent::connect(socket, AgentOptions::default()).await;
     let answered = match agent {
@@ -66,16 +66,16 @@ async fn connect(bench: &Bench) -> Option<Agent> {
 }
 
 /// Tells what the agent says until it stops answering.
-async fn follow(bench: &Bench, agent: Arc<Agent>, port: &mut Subscription) {
+async fn follow(context: &Context, agent: Arc<Agent>, port: &mut Subscription) {
     tracing::info!("the guest agent is connected");
     let hands: Arc<dyn PowerDown> = Arc::new(AgentHands { agent: Arc::clone(&agent) });
-    if bench.happened.send(Input::AgentUp(Some(hands))).await.is_err() {
+    if context.happened.send(Input::AgentUp(Some(hands))).await.is_err() {
         return;
     }
     loop {
         match ask(&agent).await {
             Ok((guest, interfaces)) => {
-                if bench.happened.send(Input::AgentSaid { guest, interfaces }).await.is_err() {
+                if context.happened.send(Input::AgentSaid { guest, interfaces }).await.is_err() {
                     return;
                 }
             }
@@ -89,7 +89,7 @@ async fn follow(bench: &Bench, agent: Arc<Agent>, port: &mut Subscription) {
             break;
         }
     }
-    let _ = bench.happened.send(Input::AgentUp(None)).await;
+    let _ = context.happened.send(Input::AgentUp(None)).await;
 }
 
 async fn ask(agent: &Agent) -> Result<(GuestStatus, Option<Vec<InterfaceStatus>>), String> {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, timeout};
 use super::driver::Input;
 use super::journal;
 use super::lost;
-use super::run::{Bench, Setting};
+use super::run::{Context, Environment};
 
 /// While PID 1 is not connected, how soon it is looked for its last account, and how rarely at last.
 const FIRST_CHECK: Duration = Duration::from_millis(50);
@@ -40,14 +40,14 @@ pub(crate) struct ReadyLaunch {
 }
 
 /// What PID 1 said when it connected first.
-pub(crate) struct Greeted {
+pub(crate) struct Handshake {
     socket: LineSocket,
     /// Whether QEMU runs already.
     pub(crate) state: InitState,
 }
 
 /// The launch socket and what is to be said on it.
-pub(crate) struct Line {
+pub(crate) struct InitChannel {
     /// Where PID 1 connects.
     pub(crate) socket: UnixListener,
     /// What the driver wants said.
@@ -56,16 +56,16 @@ pub(crate) struct Line {
 
 /// Waits for PID 1 to connect and introduce itself. `None` if it left its last account instead, or was killed together
 /// with QEMU: that is told to the driver.
-pub(crate) async fn wait(socket: &UnixListener, bench: &Bench) -> Option<Greeted> {
-    let greeting = greet(socket, bench);
+pub(crate) async fn wait(socket: &UnixListener, context: &Context) -> Option<Handshake> {
+    let greeting = greet(socket, context);
     tokio::pin!(greeting);
     let (away, mut pause) = (Instant::now(), FIRST_CHECK);
     loop {
         tokio::select! {
-            greeted = &mut greeting => return Some(greeted),
+            handshake = &mut greeting => return Some(handshake),
             () = tokio::time::sleep(pause) => {
-                if let Some(end) = end(bench, away.elapsed()).await {
-                    let _ = bench.happened.send(end).await;
+                if let Some(end) = end(context, away.elapsed()).await {
+                    let _ = context.happened.send(end).await;
                     return None;
                 }
                 pause = RAREST_CHECK.min(pause * 2);
@@ -75,19 +75,19 @@ pub(crate) async fn wait(socket: &UnixListener, bench: &Bench) -> Option<Greeted
 }
 
 /// How a machine ended whose PID 1 has been away for so long. On a bare host its keeper sees PID 1 go, and says so.
-async fn end(bench: &Bench, away: Duration) -> Option<Input> {
-    match bench.setting {
-        Setting::Pod if away >= lost::PATIENCE => lost::end(&bench.layout).await,
-        Setting::Pod | Setting::Host => {
-            lost::account(&bench.layout).map(|report| Input::Init(FromInit::Ended { report }))
+async fn end(context: &Context, away: Duration) -> Option<Input> {
+    match context.environment {
+        Environment::Pod if away >= lost::PATIENCE => lost::end(&context.layout).await,
+        Environment::Pod | Environment::Host => {
+            lost::account(&context.layout).map(|report| Input::Init(FromInit::Ended { report }))
         }
     }
 }
 
 /// Whether it is the PID 1 that was here first. Before the first one is known there is no QEMU that could pass for it, so it
 /// is believed, and its secret kept. A machine that was launched by a build without secrets has a PID 1 that says none.
-fn is_known(bench: &Bench, secret: &str) -> bool {
-    let directory = bench.layout.supervisor();
+fn is_known(context: &Context, secret: &str) -> bool {
+    let directory = context.layout.supervisor();
     let found = std::fs::read(directory.join(paths::LAUNCH_SECRET));
     match found {
         Ok(known) => known == secret.as_bytes(),
@@ -111,7 +111,7 @@ fn was_launched(journal: Option<Journal>) -> bool {
 }
 
 /// Hears those who connect, a few at the same time, so that none keeps PID 1 waiting.
-async fn greet(socket: &UnixListener, bench: &Bench) -> Greeted {
+async fn greet(socket: &UnixListener, context: &Context) -> Handshake {
     let mut introductions = JoinSet::new();
     let mut oldest = VecDeque::new();
     loop {
@@ -125,8 +125,8 @@ async fn greet(socket: &UnixListener, bench: &Bench) -> Greeted {
             Some(introduced) = introductions.join_next() => {
                 oldest.retain(|handle| !handle.is_finished());
                 let Ok(Some((socket, hello))) = introduced else { continue };
-                if let Some(greeted) = admitted(socket, hello, bench) {
-                    return greeted;
+                if let Some(handshake) = admitted(socket, hello, context) {
+                    return handshake;
                 }
             }
         }
@@ -146,7 +146,7 @@ async fn introduction(stream: UnixStream) -> Option<(LineSocket, FromInit)> {
 }
 
 /// PID 1, if that is who said this.
-fn admitted(socket: LineSocket, hello: FromInit, bench: &Bench) -> Option<Greeted> {
+fn admitted(socket: LineSocket, hello: FromInit, context: &Context) -> Option<Handshake> {
     let FromInit::Hello { version, oldest, state, secret } = hello else {
         tracing::error!(?hello, "PID 1 did not introduce itself");
         return None;
@@ -157,35 +157,40 @@ fn admitted(socket: LineSocket, hello: FromInit, bench: &Bench) -> Option<Greete
         tracing::error!(oldest, version, ours = PROTOCOL_VERSION, "PID 1 speaks another protocol; sent away");
         return None;
     }
-    if !is_known(bench, &secret) {
+    if !is_known(context, &secret) {
         tracing::warn!("another process than PID 1 connected to the launch socket; sent away");
         socket.put_away();
         return None;
     }
-    Some(Greeted { socket, state })
+    Some(Handshake { socket, state })
 }
 
 /// Talks to PID 1 until the end: sends the launch if there is one, then messages as they come.
-pub(crate) async fn serve(mut line: Line, first: Greeted, mut launch: Option<ReadyLaunch>, bench: Bench) {
+pub(crate) async fn serve(
+    mut channel: InitChannel,
+    first: Handshake,
+    mut launch: Option<ReadyLaunch>,
+    context: Context,
+) {
     let mut current = Some(first);
-    while let Some(greeted) = current {
-        if let Err(error) = converse(greeted, &mut launch, &mut line.outbox, &bench.happened).await {
+    while let Some(handshake) = current {
+        if let Err(error) = converse(handshake, &mut launch, &mut channel.outbox, &context.happened).await {
             tracing::debug!(error = %ErrorChain(&error), "the connection to PID 1 ended");
         }
-        if line.outbox.is_closed() {
+        if channel.outbox.is_closed() {
             return;
         }
-        current = wait(&line.socket, &bench).await;
+        current = wait(&channel.socket, &context).await;
     }
 }
 
 async fn converse(
-    greeted: Greeted,
+    handshake: Handshake,
     launch: &mut Option<ReadyLaunch>,
     messages: &mut mpsc::Receiver<ToInit>,
     happened: &mpsc::Sender<Input>,
 ) -> Result<(), LineError> {
-    let Greeted { mut socket, state } = greeted;
+    let Handshake { mut socket, state } = handshake;
     if let (InitState::Waiting, Some(ready)) = (state, launch.take()) {
         if write_down(happened).await {
             let descriptors: Vec<_> = ready.descriptors.iter().map(AsFd::as_fd).collect();
@@ -223,7 +228,7 @@ mod tests {
     use garboard_protocol::wire;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-    use super::super::run::Setting;
+    use super::super::run::Environment;
     use super::*;
 
     async fn hello(layout: &Layout, secret: &str) -> UnixStream {
@@ -236,7 +241,7 @@ mod tests {
     }
 
     /// The directories of a machine, whose launch socket listens.
-    fn room() -> (tempfile::TempDir, Bench, UnixListener, mpsc::Receiver<Input>) {
+    fn room() -> (tempfile::TempDir, Context, UnixListener, mpsc::Receiver<Input>) {
         let room = tempfile::tempdir().unwrap();
         let layout = Layout::new(room.path());
         for directory in [layout.supervisor(), layout.init()] {
@@ -244,21 +249,21 @@ mod tests {
         }
         let (happened, inbox) = mpsc::channel(4);
         let socket = UnixListener::bind(layout.init().join(paths::LAUNCH_SOCKET)).unwrap();
-        (room, Bench { layout, setting: Setting::Host, happened }, socket, inbox)
+        (room, Context { layout, environment: Environment::Host, happened }, socket, inbox)
     }
 
     #[tokio::test]
     async fn who_does_not_know_the_first_secret_is_not_pid_1() {
-        let (_room, bench, socket, _inbox) = room();
-        let layout = &bench.layout;
+        let (_room, context, socket, _inbox) = room();
+        let layout = &context.layout;
         let first = hello(layout, "first").await;
-        assert!(wait(&socket, &bench).await.is_some());
+        assert!(wait(&socket, &context).await.is_some());
         drop(first);
         // QEMU, after the supervisor was started again.
         let mut other = hello(layout, "guessed").await;
         let mut silent = hello(layout, "").await;
         let _again = hello(layout, "first").await;
-        assert!(wait(&socket, &bench).await.is_some());
+        assert!(wait(&socket, &context).await.is_some());
         for refused in [&mut other, &mut silent] {
             assert_eq!(refused.read(&mut [0]).await.unwrap_or(0), 0, "sent away");
         }
@@ -266,39 +271,39 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn those_who_say_nothing_do_not_keep_pid_1_waiting() {
-        let (_room, bench, socket, _inbox) = room();
-        let path = bench.layout.init().join(paths::LAUNCH_SOCKET);
+        let (_room, context, socket, _inbox) = room();
+        let path = context.layout.init().join(paths::LAUNCH_SOCKET);
         let silent = async {
             let mut silent = Vec::new();
             for _ in 0..4 * NEWCOMERS {
                 silent.push(UnixStream::connect(&path).await.unwrap());
             }
-            let pid1 = hello(&bench.layout, "first").await;
+            let pid1 = hello(&context.layout, "first").await;
             (silent, pid1)
         };
         let began = Instant::now();
-        let (greeted, _connected) = tokio::join!(wait(&socket, &bench), silent);
-        assert!(greeted.is_some());
+        let (handshake, _connected) = tokio::join!(wait(&socket, &context), silent);
+        assert!(handshake.is_some());
         assert!(began.elapsed() < INTRODUCTION, "{:?}", began.elapsed());
     }
 
     #[tokio::test]
     async fn nobody_is_believed_at_first_sight_once_qemu_was_executed() {
-        let (_room, bench, _socket, _inbox) = room();
-        let directory = bench.layout.supervisor();
+        let (_room, context, _socket, _inbox) = room();
+        let directory = context.layout.supervisor();
         let written = Journal { version: PROTOCOL_VERSION, launched: true, ..Journal::default() };
         assert!(journal::write(&directory, &written));
-        assert!(!is_known(&bench, "guessed"));
-        assert!(is_known(&bench, ""), "a build without secrets launched it");
-        assert!(!is_known(&bench, "guessed"));
+        assert!(!is_known(&context, "guessed"));
+        assert!(is_known(&context, ""), "a build without secrets launched it");
+        assert!(!is_known(&context, "guessed"));
     }
 
     #[tokio::test]
     async fn a_secret_that_cannot_be_read_is_not_replaced() {
-        let (_room, bench, _socket, _inbox) = room();
-        let secret = bench.layout.supervisor().join(paths::LAUNCH_SECRET);
+        let (_room, context, _socket, _inbox) = room();
+        let secret = context.layout.supervisor().join(paths::LAUNCH_SECRET);
         std::fs::create_dir(&secret).unwrap();
-        assert!(!is_known(&bench, "guessed"));
+        assert!(!is_known(&context, "guessed"));
         assert!(secret.is_dir());
     }
 }

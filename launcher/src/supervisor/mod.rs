@@ -28,7 +28,7 @@ use std::pin::Pin;
 pub use confine::confine;
 pub(crate) use driver::REQUEST_PATIENCE;
 pub(crate) use monitor::query_state;
-pub use run::{Setting, SupervisorError, run};
+pub use run::{Environment, SupervisorError, run};
 
 /// Something that can ask the guest to power down: the guest agent.
 pub trait PowerDown: Send + Sync {

@@ -17,7 +17,7 @@ use super::driver::{Heartbeat, Input};
 use super::flood::{Flood, Line};
 use super::guest_events::{run_state, translate};
 use super::lost;
-use super::run::Bench;
+use super::run::Context;
 use crate::vm::{Event, RunState};
 
 /// How long PID 1 may take to tell that QEMU is gone, before its monitor alone is blamed.
@@ -36,7 +36,7 @@ const HEARTBEAT_WHEN_SILENT: Duration = Duration::from_secs(5);
 
 /// What becomes of a machine whose monitor does not answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Unheard {
+pub(crate) enum RetryPolicy {
     /// Its guest never ran: the driver decides.
     GivenUp,
     /// Its guest runs; QEMU is busy and will answer again.
@@ -65,11 +65,11 @@ type Up = (Monitor, Subscription, RunState);
 
 /// Connects, verifies, then forwards events until QEMU closes the connection.
 pub(crate) async fn run(
-    bench: Bench,
+    context: Context,
     plan: Arc<LaunchPlan>,
     transcript: Option<Arc<dyn TranscriptSink>>,
     up: watch::Sender<Option<Monitor>>,
-    unheard: Unheard,
+    retry: RetryPolicy,
 ) {
     let options = ConnectOptions {
         name: format!("{}/{}", plan.identity.namespace, plan.identity.name),
@@ -77,9 +77,9 @@ pub(crate) async fn run(
         greeting_limit: greeting_limit(plan.resources.guest_memory_bytes),
         ..ConnectOptions::default()
     };
-    let Some((monitor, mut events, state)) = reach(&bench, &plan, options, unheard).await else { return };
+    let Some((monitor, mut events, state)) = reach(&context, &plan, options, retry).await else { return };
     drop(plan);
-    let happened = bench.happened;
+    let happened = context.happened;
     let observer = monitor.clone();
     up.send_replace(Some(monitor.clone()));
     if happened.send(Input::MonitorUp { monitor, run_state: state }).await.is_err() {
@@ -129,16 +129,16 @@ fn greeting_limit(guest_memory_bytes: u64) -> Duration {
 }
 
 /// Brings the connection up. Where there is none, the driver was told, or QEMU is gone.
-async fn reach(bench: &Bench, plan: &LaunchPlan, options: ConnectOptions, unheard: Unheard) -> Option<Up> {
-    let socket = bench.layout.supervisor().join(paths::MONITOR_SOCKET);
+async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, retry: RetryPolicy) -> Option<Up> {
+    let socket = context.layout.supervisor().join(paths::MONITOR_SOCKET);
     let mut was_told = false;
     loop {
         let error = match bring_up(socket.clone(), plan, options.clone()).await {
             Ok(up) => return Some(up),
             Err(error) => error,
         };
-        if unheard == Unheard::GivenUp || !is_passing(&error) {
-            give_up(bench, &error).await;
+        if retry == RetryPolicy::GivenUp || !is_passing(&error) {
+            give_up(context, &error).await;
             return None;
         }
         if !was_told {
@@ -146,7 +146,7 @@ async fn reach(bench: &Bench, plan: &LaunchPlan, options: ConnectOptions, unhear
             was_told = true;
         }
         // The driver goes when PID 1 has told of QEMU's end.
-        if tokio::time::timeout(RETRY, bench.happened.closed()).await.is_ok() {
+        if tokio::time::timeout(RETRY, context.happened.closed()).await.is_ok() {
             return None;
         }
     }
@@ -158,13 +158,13 @@ fn is_passing(error: &MonitorError) -> bool {
     matches!(error, MonitorError::Connect(_) | MonitorError::Call(TimedOut { .. } | Disconnected { .. }))
 }
 
-async fn give_up(bench: &Bench, error: &MonitorError) {
+async fn give_up(context: &Context, error: &MonitorError) {
     let sentence = ErrorChain(error).to_string();
     tracing::error!(error = sentence, "the machine cannot be driven");
     // If QEMU is dying, PID 1 says why, and better; this is for the case that it is not. The driver goes when it knows.
-    let wait = if lost::is_gone(&bench.layout).await { WORD_OF_THE_GONE } else { LAST_WORDS };
-    if tokio::time::timeout(wait, bench.happened.closed()).await.is_err() {
-        let _ = bench.happened.send(Input::MonitorFailed(sentence)).await;
+    let wait = if lost::is_gone(&context.layout).await { WORD_OF_THE_GONE } else { LAST_WORDS };
+    if tokio::time::timeout(wait, context.happened.closed()).await.is_err() {
+        let _ = context.happened.send(Input::MonitorFailed(sentence)).await;
     }
 }
 
@@ -297,7 +297,7 @@ mod tests {
     use garboard_qmp::testing::{Behaviour, FakeMonitor};
 
     use super::super::journal;
-    use super::super::run::Setting;
+    use super::super::run::Environment;
     use super::*;
 
     #[test]
@@ -334,11 +334,11 @@ mod tests {
         let listener = std::os::unix::net::UnixListener::bind(layout.supervisor().join(paths::MONITOR_SOCKET)).unwrap();
         let _alive = (!is_gone).then_some(listener);
         let (happened, mut inbox) = mpsc::channel(1);
-        let bench = Bench { layout, setting: Setting::Pod, happened };
+        let context = Context { layout, environment: Environment::Pod, happened };
         let began = tokio::time::Instant::now();
         let error =
             ConnectError::Open { path: "monitor.sock".into(), source: std::io::ErrorKind::ConnectionRefused.into() };
-        give_up(&bench, &MonitorError::Connect(error)).await;
+        give_up(&context, &MonitorError::Connect(error)).await;
         assert!(matches!(inbox.try_recv(), Ok(Input::MonitorFailed(_))));
         began.elapsed()
     }

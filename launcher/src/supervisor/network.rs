@@ -13,16 +13,16 @@ use garboard_protocol::agent::SocketKind;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths;
 
-use super::run::{Bench, Setting};
+use super::run::{Context, Environment};
 
 /// How long a running machine is not looked at because the node agent is away.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// The sockets again, for a supervisor that finds its machine running. A node agent that is away is waited for in the
 /// background.
-pub(crate) async fn regain(bench: &Bench, plan: &Arc<LaunchPlan>) -> Vec<Plumbed> {
-    let socket = bench.layout.order().join(paths::AGENT_SOCKET);
-    if bench.setting == Setting::Pod {
+pub(crate) async fn regain(context: &Context, plan: &Arc<LaunchPlan>) -> Vec<Plumbed> {
+    let socket = context.layout.order().join(paths::AGENT_SOCKET);
+    if context.environment == Environment::Pod {
         let answered = tokio::time::timeout(PATIENCE, until_answered(&socket, Ask::Sockets, &plan.interfaces));
         return match answered.await {
             Ok(regained) => regained.unwrap_or_else(not_served),
@@ -35,7 +35,7 @@ pub(crate) async fn regain(bench: &Bench, plan: &Arc<LaunchPlan>) -> Vec<Plumbed
     if !socket.exists() {
         return Vec::new();
     }
-    let regained = match AgentClient::connect(&socket, bench.setting.network_place()).await {
+    let regained = match AgentClient::connect(&socket, context.environment.network_place()).await {
         Ok(mut agent) => agent.sockets(&plan.interfaces).await,
         Err(error) => Err(error),
     };

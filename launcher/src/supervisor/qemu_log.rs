@@ -11,7 +11,7 @@ use std::time::Duration;
 use garboard_protocol::paths;
 use tokio::time::timeout;
 
-use super::run::Bench;
+use super::run::Context;
 use super::serial_log::read_tail;
 
 /// How often it is looked at.
@@ -24,9 +24,9 @@ const KEPT_BYTES: u64 = 64 * 1024;
 const NOTE: &[u8] = b"garboard: what was here was cut\n";
 
 /// Keeps the log short until the driver has gone.
-pub(super) async fn run(bench: Bench) {
-    let path = bench.layout.init().join(paths::QEMU_LOG);
-    while timeout(LOOK, bench.happened.closed()).await.is_err() {
+pub(super) async fn run(context: Context) {
+    let path = context.layout.init().join(paths::QEMU_LOG);
+    while timeout(LOOK, context.happened.closed()).await.is_err() {
         if let Err(error) = cut(&path) {
             tracing::debug!(path = %path.display(), %error, "could not cut QEMU's log");
         }

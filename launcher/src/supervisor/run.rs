@@ -19,11 +19,11 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tokio::time::timeout;
 
-use super::attach::{self, Stations};
+use super::attach::{self, ControlReceivers};
 use super::driver::{Driver, DriverExit, Input, Inputs};
-use super::init_link::{self, Greeted, Line, ReadyLaunch};
+use super::init_link::{self, Handshake, InitChannel, ReadyLaunch};
 use super::lost;
-use super::monitor::Unheard;
+use super::monitor::RetryPolicy;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::prepare::{self, Prepared};
 use super::seed::{self, Whose};
@@ -58,14 +58,14 @@ pub enum SupervisorError {
 
 /// Where a supervisor works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Setting {
+pub enum Environment {
     /// On a bare host: a keeper made the machine's directory, and looks after it itself.
     Host,
     /// In a launcher pod: a node agent plumbs inside the pod's network namespace and passes reports on.
     Pod,
 }
 
-impl Setting {
+impl Environment {
     pub(crate) fn network_place(self) -> NetworkPlace {
         match self {
             Self::Host => NetworkPlace::Agents,
@@ -76,9 +76,9 @@ impl Setting {
 
 /// Everything that is shared by the parts of one supervisor.
 #[derive(Clone)]
-pub(crate) struct Bench {
+pub(crate) struct Context {
     pub(crate) layout: Layout,
-    pub(crate) setting: Setting,
+    pub(crate) environment: Environment,
     pub(crate) happened: mpsc::Sender<Input>,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Bench {
 ///
 /// # Errors
 /// [`SupervisorError`] if it cannot begin; what happens to the machine is not an error but its status.
-pub async fn run(layout: &Layout, setting: Setting) -> Result<(), SupervisorError> {
+pub async fn run(layout: &Layout, environment: Environment) -> Result<(), SupervisorError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(SupervisorError::Signals)?;
     let own = layout.supervisor();
     let journal = journal::read(&own)?.unwrap_or_default();
@@ -99,20 +99,20 @@ pub async fn run(layout: &Layout, setting: Setting) -> Result<(), SupervisorErro
     let (to_init, init_outbox) = mpsc::channel(INIT_BACKLOG);
     let first = seed::first_status(&whose, &journal);
     let (publish, published) = watch::channel(first.clone());
-    let bench = Bench { layout: layout.clone(), setting, happened: happened.clone() };
-    let reporter = (setting == Setting::Pod).then(|| report::start(&layout.order(), published.clone()));
-    let (desks, stations) = attach::open_desks(requests, published);
-    tokio::spawn(control::serve(control_socket, desks.clone()));
-    attach::serve_public_sockets(&own, &desks)?;
-    if setting == Setting::Pod {
+    let context = Context { layout: layout.clone(), environment, happened: happened.clone() };
+    let reporter = (environment == Environment::Pod).then(|| report::start(&layout.order(), published.clone()));
+    let (senders, receivers) = attach::open_channels(requests, published);
+    tokio::spawn(control::serve(control_socket, senders.clone()));
+    attach::serve_public_sockets(&own, &senders)?;
+    if environment == Environment::Pod {
         // Its probes come from the container of PID 1 and QEMU, which the control socket is not in.
         let probes = listen_async(&layout.init(), paths::PROBE_SOCKET)?;
-        tokio::spawn(control::serve_probes(probes, desks.clone()));
+        tokio::spawn(control::serve_probes(probes, senders.clone()));
     }
 
     let driver = Driver::new(seed::from_journal(&journal, &whose, first, &own), to_init, publish);
-    let line = Line { socket: launch_socket, outbox: init_outbox };
-    tokio::spawn(bring_up(bench, journal, line, stations));
+    let channel = InitChannel { socket: launch_socket, outbox: init_outbox };
+    tokio::spawn(bring_up(context, journal, channel, receivers));
     let inputs = Inputs { happened: inbox, requests: request_inbox };
     let driving = driver.run(inputs);
     tokio::pin!(driving);
@@ -124,7 +124,7 @@ pub async fn run(layout: &Layout, setting: Setting) -> Result<(), SupervisorErro
             }
             left
         }
-        _ = terminate.recv() => match last_look(layout, setting, &happened).await {
+        _ = terminate.recv() => match last_look(layout, environment, &happened).await {
             true => timeout(LAST_STEPS, driving).await.unwrap_or(DriverExit::Detached),
             false => DriverExit::Detached,
         },
@@ -139,10 +139,10 @@ pub async fn run(layout: &Layout, setting: Setting) -> Result<(), SupervisorErro
 
 /// A kubelet ends the supervisor as soon as the container with QEMU has ended, however that was: whether it has is looked
 /// at once more, and told to the driver. Answers whether it has.
-async fn last_look(layout: &Layout, setting: Setting, happened: &mpsc::Sender<Input>) -> bool {
-    match setting {
-        Setting::Host => false,
-        Setting::Pod => match lost::end(layout).await {
+async fn last_look(layout: &Layout, environment: Environment, happened: &mpsc::Sender<Input>) -> bool {
+    match environment {
+        Environment::Host => false,
+        Environment::Pod => match lost::end(layout).await {
             Some(end) => happened.send(end).await.is_ok(),
             None => false,
         },
@@ -152,77 +152,77 @@ async fn last_look(layout: &Layout, setting: Setting, happened: &mpsc::Sender<In
 /// How the machine was found.
 enum Start {
     /// QEMU runs already.
-    Attach { plan: Arc<LaunchPlan>, greeted: Greeted },
+    Attach { plan: Arc<LaunchPlan>, handshake: Handshake },
     /// It is ready to be executed.
-    Launch { prepared: Box<Prepared>, greeted: Greeted },
+    Launch { prepared: Box<Prepared>, handshake: Handshake },
     /// It cannot be executed; PID 1 is to go.
-    Refuse { greeted: Greeted },
+    Refuse { handshake: Handshake },
 }
 
 /// Gets the machine from wherever it is to being driven, then talks to PID 1 until the end.
-async fn bring_up(bench: Bench, journal: Journal, line: Line, stations: Stations) {
+async fn bring_up(context: Context, journal: Journal, channel: InitChannel, receivers: ControlReceivers) {
     // Where an earlier supervisor has prepared, PID 1 is heard first: it knows better than a journal whether QEMU runs, and
     // preparing takes QEMU's sockets away.
-    let was_prepared = journal.launched || bench.layout.supervisor().join(paths::MONITOR_SOCKET).exists();
-    let start = if was_prepared { resume(&bench, &line).await } else { begin(&bench, &line).await };
+    let was_prepared = journal.launched || context.layout.supervisor().join(paths::MONITOR_SOCKET).exists();
+    let start = if was_prepared { resume(&context, &channel).await } else { begin(&context, &channel).await };
     let Some(start) = start else { return };
-    let (greeted, launch) = match start {
-        Start::Attach { plan, greeted } => {
+    let (handshake, launch) = match start {
+        Start::Attach { plan, handshake } => {
             tracing::info!("QEMU runs already; attaching");
-            let _ = bench.happened.send(Input::Found).await;
-            let interfaces = network::regain(&bench, &plan).await;
-            attach::machine(&bench, plan, stations, interfaces, Unheard::TriedAgain);
-            (greeted, None)
+            let _ = context.happened.send(Input::Found).await;
+            let interfaces = network::regain(&context, &plan).await;
+            attach::machine(&context, plan, receivers, interfaces, RetryPolicy::TriedAgain);
+            (handshake, None)
         }
-        Start::Launch { prepared, greeted } => {
+        Start::Launch { prepared, handshake } => {
             let Prepared { plan, launch, descriptors, interfaces } = *prepared;
-            attach::machine(&bench, Arc::new(plan), stations, interfaces, Unheard::GivenUp);
-            (greeted, Some(ReadyLaunch { launch: Box::new(launch), descriptors }))
+            attach::machine(&context, Arc::new(plan), receivers, interfaces, RetryPolicy::GivenUp);
+            (handshake, Some(ReadyLaunch { launch: Box::new(launch), descriptors }))
         }
-        Start::Refuse { greeted } => (greeted, None),
+        Start::Refuse { handshake } => (handshake, None),
     };
-    init_link::serve(line, greeted, launch, bench).await;
+    init_link::serve(channel, handshake, launch, context).await;
 }
 
 /// First start: prepare while PID 1 may still be on its way.
-async fn begin(bench: &Bench, line: &Line) -> Option<Start> {
-    let prepared = prepare_or_tell(bench).await;
-    let greeted = init_link::wait(&line.socket, bench).await?;
-    Some(launch_or_refuse(prepared, greeted))
+async fn begin(context: &Context, channel: &InitChannel) -> Option<Start> {
+    let prepared = prepare_or_tell(context).await;
+    let handshake = init_link::wait(&channel.socket, context).await?;
+    Some(launch_or_refuse(prepared, handshake))
 }
 
 /// Prepares; a failure is told to the driver, who tells everybody else.
-async fn prepare_or_tell(bench: &Bench) -> Option<Box<Prepared>> {
-    let sentence = match prepare::Order::read(&bench.layout.order()) {
-        Ok(order) => match prepare::prepare(bench, order).await {
+async fn prepare_or_tell(context: &Context) -> Option<Box<Prepared>> {
+    let sentence = match prepare::Order::read(&context.layout.order()) {
+        Ok(order) => match prepare::prepare(context, order).await {
             Ok(prepared) => return Some(Box::new(prepared)),
             Err(error) => ErrorChain(&error).to_string(),
         },
         Err(error) => ErrorChain(&error).to_string(),
     };
     tracing::error!(error = sentence, "the machine cannot be started");
-    let _ = bench.happened.send(Input::PreparationFailed(sentence)).await;
+    let _ = context.happened.send(Input::PreparationFailed(sentence)).await;
     None
 }
 
-fn launch_or_refuse(prepared: Option<Box<Prepared>>, greeted: Greeted) -> Start {
+fn launch_or_refuse(prepared: Option<Box<Prepared>>, handshake: Handshake) -> Start {
     match prepared {
-        Some(prepared) => Start::Launch { prepared, greeted },
-        None => Start::Refuse { greeted },
+        Some(prepared) => Start::Launch { prepared, handshake },
+        None => Start::Refuse { handshake },
     }
 }
 
 /// An earlier supervisor launched QEMU, or prepared to: PID 1 knows which.
-async fn resume(bench: &Bench, line: &Line) -> Option<Start> {
-    let greeted = init_link::wait(&line.socket, bench).await?;
-    match greeted.state {
-        InitState::Running { .. } => match prepare::read_plan(&bench.layout.supervisor()) {
-            Ok(plan) => Some(Start::Attach { plan: Arc::new(plan), greeted }),
+async fn resume(context: &Context, channel: &InitChannel) -> Option<Start> {
+    let handshake = init_link::wait(&channel.socket, context).await?;
+    match handshake.state {
+        InitState::Running { .. } => match prepare::read_plan(&context.layout.supervisor()) {
+            Ok(plan) => Some(Start::Attach { plan: Arc::new(plan), handshake }),
             Err(error) => {
                 tracing::error!(error = %ErrorChain(&error), "QEMU runs, but its plan is lost; only PID 1 can end it");
-                Some(Start::Refuse { greeted })
+                Some(Start::Refuse { handshake })
             }
         },
-        InitState::Waiting => Some(launch_or_refuse(prepare_or_tell(bench).await, greeted)),
+        InitState::Waiting => Some(launch_or_refuse(prepare_or_tell(context).await, handshake)),
     }
 }

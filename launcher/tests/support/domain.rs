@@ -1,4 +1,4 @@
-//! One vocabulary for two descriptions of a machine: the reference's domain XML, and our own machine. Each becomes a
+//! One vocabulary for two descriptions of a machine: KubeVirt's domain XML, and our own machine. Each becomes a
 //! list of short facts (`disk root: virtio disk vda`), which can be compared as text.
 //!
 //! Compared are kind, bus, model and number of devices, and what the guest sees of CPU, memory, firmware and clock.

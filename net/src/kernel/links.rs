@@ -20,7 +20,7 @@ use super::Kernel;
 use crate::error::NetError;
 use crate::names::{LinkName, MacAddr};
 use crate::observed::{Admin, Link, LinkAddress, Origin, Route};
-use crate::seam::{LinkChange, Links, Setting};
+use crate::seam::{LinkChange, Links, Sysctl};
 
 type Names = BTreeMap<u32, String>;
 
@@ -170,23 +170,23 @@ impl Links for Kernel<'_> {
         self.netlink.route().add(message).execute().await.map_err(|error| failed(&doing, error))
     }
 
-    async fn setting(&self, setting: &Setting) -> Result<Option<String>, NetError> {
+    async fn setting(&self, setting: &Sysctl) -> Result<Option<String>, NetError> {
         let path = setting.path();
         match self.namespace.run(|| std::fs::read_to_string(&path))? {
             Ok(value) => Ok(Some(value.trim().to_owned())),
             Err(source) if source.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(NetError::Setting { path, source }),
+            Err(source) => Err(NetError::Sysctl { path, source }),
         }
     }
 
-    async fn change_setting(&self, setting: &Setting, value: &str) -> Result<(), NetError> {
+    async fn change_setting(&self, setting: &Sysctl, value: &str) -> Result<(), NetError> {
         let path = setting.path();
         // Opened without creating: these files exist or the kernel does not have the setting.
         let write = || {
             use std::io::Write as _;
             std::fs::OpenOptions::new().write(true).open(&path)?.write_all(value.as_bytes())
         };
-        self.namespace.run(write)?.map_err(|source| NetError::Setting { path: path.clone(), source })
+        self.namespace.run(write)?.map_err(|source| NetError::Sysctl { path: path.clone(), source })
     }
 }
 

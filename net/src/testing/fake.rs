@@ -12,7 +12,7 @@ use crate::error::NetError;
 use crate::names::{LinkName, MacAddr};
 use crate::observed::{Link, LinkAddress, Route};
 use crate::plan::ruleset::Ruleset;
-use crate::seam::{Devices, LinkChange, Links, Nft, Outline, Service, Setting};
+use crate::seam::{Devices, LinkChange, Links, Nft, Outline, Service, Sysctl};
 
 /// A host in memory: its namespaces can be joined by veth pairs.
 #[derive(Clone, Debug, Default)]
@@ -115,13 +115,13 @@ impl Links for FakeNamespace {
         self.act(format!("add the route to {}", route.to), |state| state.add_route(route))
     }
 
-    async fn setting(&self, setting: &Setting) -> Result<Option<String>, NetError> {
+    async fn setting(&self, setting: &Sysctl) -> Result<Option<String>, NetError> {
         self.act("read a setting".to_owned(), |state| Ok(state.settings.get(setting).cloned()))
     }
 
-    async fn change_setting(&self, setting: &Setting, value: &str) -> Result<(), NetError> {
+    async fn change_setting(&self, setting: &Sysctl, value: &str) -> Result<(), NetError> {
         let changed = lock(&self.host).namespace(self.id).and_then(|state| state.change_setting(setting, value));
-        changed.map_err(|source| NetError::Setting { path: setting.path(), source })
+        changed.map_err(|source| NetError::Sysctl { path: setting.path(), source })
     }
 }
 

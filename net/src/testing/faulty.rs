@@ -11,7 +11,7 @@ use crate::error::NetError;
 use crate::names::{LinkName, MacAddr};
 use crate::observed::{Link, LinkAddress, Route};
 use crate::plan::ruleset::Ruleset;
-use crate::seam::{Devices, LinkChange, Links, Nft, Outline, Service, Setting};
+use crate::seam::{Devices, LinkChange, Links, Nft, Outline, Service, Sysctl};
 
 /// Wraps a namespace: looking always works, the n-th change fails (once: what is taken back afterwards
 /// works again). Clones of the counter may be shared between two namespaces.
@@ -90,11 +90,11 @@ impl<N: Links> Links for Faulty<N> {
         self.inner.add_route(route).await
     }
 
-    async fn setting(&self, setting: &Setting) -> Result<Option<String>, NetError> {
+    async fn setting(&self, setting: &Sysctl) -> Result<Option<String>, NetError> {
         self.inner.setting(setting).await
     }
 
-    async fn change_setting(&self, setting: &Setting, value: &str) -> Result<(), NetError> {
+    async fn change_setting(&self, setting: &Sysctl, value: &str) -> Result<(), NetError> {
         self.pass()?;
         self.inner.change_setting(setting, value).await
     }

@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use crate::names::MacAddr;
 use crate::observed::{Admin, Link, LinkAddress, Origin, Route};
-use crate::seam::{LinkChange, Outline, Setting};
+use crate::seam::{LinkChange, Outline, Sysctl};
 
 /// All namespaces of a fake host.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct State {
     pub(super) links: Vec<FakeLink>,
     pub(super) addresses: Vec<LinkAddress>,
     pub(super) routes: Vec<Route>,
-    pub(super) settings: BTreeMap<Setting, String>,
+    pub(super) settings: BTreeMap<Sysctl, String>,
     pub(super) tables: BTreeMap<String, Outline>,
     last_index: u32,
 }
@@ -42,8 +42,8 @@ impl Host {
     pub(super) fn add_namespace(&mut self) -> usize {
         let mut state = State::default();
         state.add_link("lo", None, None, 65536);
-        state.settings.insert(Setting::Ipv4Forwarding, "0".to_owned());
-        state.settings.insert(Setting::Ipv6Forwarding, "0".to_owned());
+        state.settings.insert(Sysctl::Ipv4Forwarding, "0".to_owned());
+        state.settings.insert(Sysctl::Ipv6Forwarding, "0".to_owned());
         self.namespaces.push(state);
         self.namespaces.len() - 1
     }
@@ -96,10 +96,10 @@ impl State {
         };
         if let Ok(name) = name.parse::<crate::LinkName>() {
             for (setting, value) in [
-                (Setting::AcceptRa(name.clone()), "1"),
-                (Setting::AcceptDad(name.clone()), "1"),
-                (Setting::DisableIpv6(name.clone()), "0"),
-                (Setting::RouteLocalnet(name), "0"),
+                (Sysctl::AcceptRa(name.clone()), "1"),
+                (Sysctl::AcceptDad(name.clone()), "1"),
+                (Sysctl::DisableIpv6(name.clone()), "0"),
+                (Sysctl::RouteLocalnet(name), "0"),
             ] {
                 self.settings.insert(setting, value.to_owned());
             }
@@ -202,7 +202,7 @@ impl State {
         if self.addresses_of(name).any(|present| present == address) {
             return Err(ErrorKind::AlreadyExists.into());
         }
-        let disabled = |setting: &Setting| matches!(setting, Setting::DisableIpv6(link) if link.as_str() == name);
+        let disabled = |setting: &Sysctl| matches!(setting, Sysctl::DisableIpv6(link) if link.as_str() == name);
         let no_ipv6 = self.settings.iter().any(|(setting, value)| disabled(setting) && value == "1");
         if no_ipv6 && address.addr().is_ipv6() {
             return Err(ErrorKind::PermissionDenied.into());
@@ -248,9 +248,9 @@ impl State {
         Ok(())
     }
 
-    pub(super) fn change_setting(&mut self, setting: &Setting, value: &str) -> io::Result<()> {
+    pub(super) fn change_setting(&mut self, setting: &Sysctl, value: &str) -> io::Result<()> {
         *self.settings.get_mut(setting).ok_or(ErrorKind::NotFound)? = value.to_owned();
-        if let Setting::DisableIpv6(link) = setting
+        if let Sysctl::DisableIpv6(link) = setting
             && value == "1"
         {
             let name = link.as_str();
@@ -261,13 +261,12 @@ impl State {
     }
 }
 
-fn link_of(setting: &Setting) -> Option<&crate::LinkName> {
+fn link_of(setting: &Sysctl) -> Option<&crate::LinkName> {
     match setting {
-        Setting::Ipv4Forwarding | Setting::Ipv6Forwarding => None,
-        Setting::AcceptRa(link)
-        | Setting::AcceptDad(link)
-        | Setting::DisableIpv6(link)
-        | Setting::RouteLocalnet(link) => Some(link),
+        Sysctl::Ipv4Forwarding | Sysctl::Ipv6Forwarding => None,
+        Sysctl::AcceptRa(link) | Sysctl::AcceptDad(link) | Sysctl::DisableIpv6(link) | Sysctl::RouteLocalnet(link) => {
+            Some(link)
+        }
     }
 }
 

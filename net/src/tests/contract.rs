@@ -7,7 +7,7 @@ use crate::error::NetError;
 use crate::names::LinkName;
 use crate::observed::{Admin, Origin, Route};
 use crate::plan::ruleset::{Chain, Hook, Rule, Ruleset};
-use crate::seam::{LinkChange, Namespace, Service, Setting};
+use crate::seam::{LinkChange, Namespace, Service, Sysctl};
 use crate::testing::{FakeHost, root_or_skip};
 
 fn name(text: &str) -> LinkName {
@@ -16,7 +16,7 @@ fn name(text: &str) -> LinkName {
 
 fn kind<T: std::fmt::Debug>(outcome: Result<T, NetError>) -> ErrorKind {
     let error = outcome.unwrap_err();
-    let (NetError::Netlink { source, .. } | NetError::Setting { source, .. }) = error else { panic!("{error:?}") };
+    let (NetError::Netlink { source, .. } | NetError::Sysctl { source, .. }) = error else { panic!("{error:?}") };
     source.kind()
 }
 
@@ -94,7 +94,7 @@ async fn a_link_set_down_loses_its_routes<N: Namespace>(here: &N, there: &N) {
     here.change_link(&near, &LinkChange::Up).await.unwrap();
     there.change_link(&far, &LinkChange::Up).await.unwrap();
     assert!(here.observe().await.unwrap().routes.iter().any(|route| route.to == "fd00::/64".parse().unwrap()));
-    here.change_setting(&Setting::DisableIpv6(near.clone()), "1").await.unwrap();
+    here.change_setting(&Sysctl::DisableIpv6(near.clone()), "1").await.unwrap();
     let seen = here.observe().await.unwrap();
     assert_eq!(seen.addresses_of("gb0").count(), 1, "no IPv6 is left");
     assert!(here.add_address(&near, "fd00::1/64".parse().unwrap()).await.is_err());
@@ -107,15 +107,15 @@ async fn a_link_set_down_loses_its_routes<N: Namespace>(here: &N, there: &N) {
 
 async fn settings_belong_to_links_and_go_with_them<N: Namespace>(here: &N) {
     let bridge = name("k6t-eth0");
-    let setting = Setting::AcceptRa(bridge.clone());
+    let setting = Sysctl::AcceptRa(bridge.clone());
     assert_eq!(here.setting(&setting).await.unwrap(), None);
     assert_eq!(kind(here.change_setting(&setting, "0").await), ErrorKind::NotFound);
     here.add_bridge(&bridge, "02:67:62:00:00:01".parse().unwrap(), 1500).await.unwrap();
     here.change_setting(&setting, "0").await.unwrap();
     assert_eq!(here.setting(&setting).await.unwrap().as_deref(), Some("0"));
     for value in ["1", "0"] {
-        here.change_setting(&Setting::Ipv4Forwarding, value).await.unwrap();
-        assert_eq!(here.setting(&Setting::Ipv4Forwarding).await.unwrap().as_deref(), Some(value));
+        here.change_setting(&Sysctl::Ipv4Forwarding, value).await.unwrap();
+        assert_eq!(here.setting(&Sysctl::Ipv4Forwarding).await.unwrap().as_deref(), Some(value));
     }
     here.delete_link(&bridge).await.unwrap();
     assert_eq!(here.setting(&setting).await.unwrap(), None);

@@ -12,7 +12,7 @@ use crate::observed::{Origin, Route};
 use crate::plan::masquerade::TABLE;
 use crate::plan::{Binding, Masquerade, NetPlan, PlanError};
 use crate::plumb::{Plumbed, plumb_in, sockets_in};
-use crate::seam::{LinkChange, Links, Namespace, Nft, Setting};
+use crate::seam::{LinkChange, Links, Namespace, Nft, Sysctl};
 use crate::testing::{FakeHost, root_or_skip};
 use crate::uplink::{HostUplink, Removed, UplinkRequest, ensure_in, remove_in};
 
@@ -266,10 +266,10 @@ async fn a_host_that_has_its_routes_from_advertisements_keeps_them_when_it_forwa
     };
     host.add_route(&advertised).await.unwrap();
     ensure_in(&host, &vm, &request("vm-1")).await.unwrap();
-    let accept = |link: &str| Setting::AcceptRa(link.parse().unwrap());
+    let accept = |link: &str| Sysctl::AcceptRa(link.parse().unwrap());
     assert_eq!(host.setting(&accept("eth0")).await.unwrap().as_deref(), Some("2"));
     assert_eq!(host.setting(&accept("lo")).await.unwrap().as_deref(), Some("1"), "others are left alone");
-    assert_eq!(host.setting(&Setting::Ipv6Forwarding).await.unwrap().as_deref(), Some("1"));
+    assert_eq!(host.setting(&Sysctl::Ipv6Forwarding).await.unwrap().as_deref(), Some("1"));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use garboard_node::mirror::Mirror;
 use garboard_node::pods::LauncherPod;
 use garboard_node::run::{Vmis, watch_pods, watch_vmis};
 use garboard_node::server::Reports;
-use garboard_node::writer::{Setting, Writer};
+use garboard_node::writer::{Writer, WriterContext};
 use k8s_openapi::api::authentication::v1::{BoundObjectReference, TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::{Pod, ServiceAccount};
 use kube::api::{ListParams, PostParams};
@@ -51,7 +51,8 @@ fn spawn(parts: &mut JoinSet<()>, client: &Client, node: String) {
     parts.spawn(watch_pods(client.clone(), node.clone(), pods.clone()));
     parts.spawn(watch_vmis(client.clone(), node.clone(), vmis.clone()));
     let cluster = ApiServer::new(client.clone(), &node);
-    let writer = Writer::new(Setting { cluster, node, pods: pods.clone(), vmis: vmis.whole, pace: Arc::default() });
+    let writer =
+        Writer::new(WriterContext { cluster, node, pods: pods.clone(), vmis: vmis.whole, pace: Arc::default() });
     parts.spawn(async move {
         let mut reported = HashSet::new();
         loop {

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::vmi::decide::{CLAIM_MAY_COME, makes_pod};
-use crate::vmi::memory::Place;
+use crate::vmi::history::Place;
 
 /// What a pod may say.
 fn shown() -> Vec<Value> {
@@ -30,17 +30,18 @@ fn carry_out(world: &mut World, decision: Decision) {
                 world.claims.insert(claim.metadata.name.clone().unwrap(), *claim);
             }
             Step::CreatePod(made) => {
-                world.trace = Trace { made: Some(world.now), refusals: world.trace.refusals, ..Trace::default() };
+                world.history =
+                    PodHistory { made: Some(world.now), refusals: world.history.refusals, ..PodHistory::default() };
                 world.pod =
                     Some(Pod { metadata: made.metadata.clone(), ..pod(json!({"phase": "Pending", "conditions": []})) });
             }
             Step::DeletePod { .. } => world.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(world.now)),
-            Step::TakeBackPod { .. } => {
+            Step::ReplaceRejectedPod { .. } => {
                 world.pod = None;
-                world.trace.turned_away = true;
-                world.agent_lives |= world.trace.place.is_some();
-                world.trace.refusals += 1;
-                world.trace.missing = Some(world.now);
+                world.history.rejected = true;
+                world.agent_lives |= world.history.place.is_some();
+                world.history.refusals += 1;
+                world.history.missing = Some(world.now);
             }
             Step::RemoveFinalizer { rest } => world.vmi.metadata.finalizers = Some(rest),
             Step::Complain { .. } => {}
@@ -67,8 +68,8 @@ proptest! {
         world.now = Timestamp::from_second(second).unwrap();
         world.vmi.status.as_mut().unwrap().phase = Some(phase.word().to_owned());
         world.vmi.metadata.deletion_timestamp = is_deleted.then_some(Time(world.now));
-        world.trace.made = had_pod.then_some(Timestamp::UNIX_EPOCH);
-        world.trace.place = place.map(|uid| Place { pod_uid: uid.to_owned(), node: "node-1".to_owned() });
+        world.history.made = had_pod.then_some(Timestamp::UNIX_EPOCH);
+        world.history.place = place.map(|uid| Place { pod_uid: uid.to_owned(), node: "node-1".to_owned() });
         world.vmi.status.as_mut().unwrap().active_pods = serde_json::from_value(active).unwrap();
         world.vmi.status.as_mut().unwrap().node_name = Some("node-1".to_owned());
         (world.pod, world.agent_lives) = (shown.map(pod), agent_lives);

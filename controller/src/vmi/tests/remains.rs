@@ -1,7 +1,7 @@
 //! A pod that is gone, and what may be left of it.
 
 use super::*;
-use crate::vmi::memory::Place;
+use crate::vmi::history::Place;
 use crate::vmi::remains::{ASK_AGAIN, lives};
 
 #[test]
@@ -16,7 +16,7 @@ fn a_pod_that_is_taken_away_by_force_is_waited_for() {
     assert_eq!(condition(&waiting, "Ready"), Some(("False", "PodNotExists")));
     // Nor does its object go: another instance would be made.
     world.vmi.status = Some(waiting.status);
-    world.trace.missing = Some(world.now);
+    world.history.missing = Some(world.now);
     world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
     world.now = Timestamp::from_second(1007).unwrap();
     assert_eq!((decide(&world).steps, phase(&decide(&world))), (vec![], "Running"));
@@ -37,7 +37,7 @@ fn placed(world: &mut World, phase: Phase, active: Value) {
 fn the_agent_of_a_living_node_is_heard_before_anything_follows_a_pod_that_is_gone() {
     let mut world = world(json!([]));
     placed(&mut world, Phase::Running, json!({"pod-uid": "node-1"}));
-    (world.agent_lives, world.trace.missing) = (true, Some(Timestamp::UNIX_EPOCH));
+    (world.agent_lives, world.history.missing) = (true, Some(Timestamp::UNIX_EPOCH));
     let waiting = decide(&world);
     assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(ASK_AGAIN)), "however long ago");
     assert_eq!(condition(&waiting, "Ready"), Some(("False", "PodNotExists")));
@@ -47,7 +47,7 @@ fn the_agent_of_a_living_node_is_heard_before_anything_follows_a_pod_that_is_gon
     assert_eq!(decide(&world).steps, [], "nor does its object go");
     // The answer.
     placed(&mut world, Phase::Running, json!({"pod-uid": ""}));
-    world.trace.missing = Some(world.now);
+    world.history.missing = Some(world.now);
     assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]), "at once");
     world.vmi.metadata.deletion_timestamp = None;
     assert_eq!(phase(&decide(&world)), "Failed");
@@ -55,7 +55,7 @@ fn the_agent_of_a_living_node_is_heard_before_anything_follows_a_pod_that_is_gon
     placed(&mut world, Phase::Running, json!({"pod-uid": "node-1"}));
     world.agent_lives = false;
     assert_eq!(decide(&world).recheck, Some(KILLED_BY_FORCE));
-    world.trace.missing = Some(Timestamp::UNIX_EPOCH);
+    world.history.missing = Some(Timestamp::UNIX_EPOCH);
     assert_eq!(phase(&decide(&world)), "Failed");
 }
 
@@ -63,8 +63,8 @@ fn the_agent_of_a_living_node_is_heard_before_anything_follows_a_pod_that_is_gon
 fn of_a_quick_start_the_node_is_written_so_that_its_agent_can_answer() {
     let mut world = world(json!([]));
     let place = Place { pod_uid: "pod-uid".to_owned(), node: "node-1".to_owned() };
-    let made = Trace { made: Some(world.now), placed: Some(true), place: Some(place), ..Trace::default() };
-    (world.trace, world.agent_lives) = (Trace { missing: Some(world.now), ..made }, true);
+    let made = PodHistory { made: Some(world.now), placed: Some(true), place: Some(place), ..PodHistory::default() };
+    (world.history, world.agent_lives) = (PodHistory { missing: Some(world.now), ..made }, true);
     // An answer about the pod before this one says nothing.
     placed(&mut world, Phase::Pending, json!({"pod-before": ""}));
     let asked = decide(&world);
@@ -75,7 +75,7 @@ fn of_a_quick_start_the_node_is_written_so_that_its_agent_can_answer() {
     placed(&mut world, Phase::Pending, json!({"pod-uid": ""}));
     assert_eq!(phase(&decide(&world)), "Failed");
     // One that a kubelet would not have gets another.
-    (world.trace.turned_away, world.trace.refusals) = (true, 1);
+    (world.history.rejected, world.history.refusals) = (true, 1);
     assert_eq!(decide(&world).recheck, Some(KILLED_BY_FORCE), "a kubelet that started again has no devices yet");
     world.now = Timestamp::from_second(1008).unwrap();
     assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]));
@@ -91,7 +91,7 @@ fn of_a_quick_start_the_node_is_written_so_that_its_agent_can_answer() {
 fn a_question_of_an_earlier_leader_is_answered_before_another_pod_is_made() {
     let mut world = world(json!([]));
     placed(&mut world, Phase::Pending, json!({"pod-uid": "node-1"}));
-    (world.agent_lives, world.trace.missing) = (true, Some(Timestamp::UNIX_EPOCH));
+    (world.agent_lives, world.history.missing) = (true, Some(Timestamp::UNIX_EPOCH));
     let waiting = decide(&world);
     assert_eq!((waiting.steps.as_slice(), waiting.recheck), (&[] as &[Step], Some(ASK_AGAIN)), "its QEMU may run");
     assert_eq!((phase(&waiting), waiting.labels.contains_key("kubevirt.io/nodeName")), ("Pending", true));
@@ -107,9 +107,9 @@ fn a_question_of_an_earlier_leader_is_answered_before_another_pod_is_made() {
     assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]), "nothing is left");
     // A node that is lost.
     placed(&mut world, Phase::Pending, json!({"pod-uid": "node-1"}));
-    (world.agent_lives, world.trace.missing) = (false, Some(world.now));
+    (world.agent_lives, world.history.missing) = (false, Some(world.now));
     assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(KILLED_BY_FORCE)));
-    world.trace.missing = Some(Timestamp::UNIX_EPOCH);
+    world.history.missing = Some(Timestamp::UNIX_EPOCH);
     assert!(matches!(decide(&world).steps.as_slice(), [Step::CreatePod(_)]));
 }
 

@@ -18,14 +18,14 @@ use super::descriptors::{Side, Stock};
 use super::order::Order;
 use super::survey::{Survey, io};
 use super::{PrepareError, VolumeError, seeds};
-use crate::supervisor::run::Setting;
+use crate::supervisor::run::Environment;
 
 /// Whose disks are opened, and where.
 #[derive(Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) order: &'a Order,
     pub(super) plan: &'a LaunchPlan,
-    pub(super) setting: Setting,
+    pub(super) environment: Environment,
 }
 
 /// Opens or makes every layer of every disk.
@@ -111,9 +111,9 @@ fn new_image(subject: Subject<'_>, disk: &DiskPlan, virtual_bytes: u64) -> Resul
     if let Room::Overcommitted { wanted_bytes, available_bytes } = room.map_err(SourceError::from)? {
         tracing::warn!(wanted_bytes, available_bytes, "the guest is paused when it has written all that is free");
     }
-    let file = match subject.setting {
-        Setting::Host => scratch_file(order)?,
-        Setting::Pod => named_file(&scratch(order)?.join(format!("{}.qcow2", disk.device)))?,
+    let file = match subject.environment {
+        Environment::Host => scratch_file(order)?,
+        Environment::Pod => named_file(&scratch(order)?.join(format!("{}.qcow2", disk.device)))?,
     };
     create_empty(&file, virtual_bytes)?;
     if let Some(bytes) = disk.room_bytes {

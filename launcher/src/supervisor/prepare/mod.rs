@@ -27,7 +27,7 @@ pub use order::OrderError;
 pub(crate) use order::{Order, read_plan};
 
 use super::journal;
-use super::run::{Bench, Setting};
+use super::run::{Context, Environment};
 use descriptors::{Stock, obtain};
 use garboard_agent::client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
 use garboard_plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
@@ -148,8 +148,8 @@ pub(crate) struct Prepared {
 }
 
 /// Prepares a machine.
-pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, PrepareError> {
-    let mut agent = keeper(bench).await?;
+pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared, PrepareError> {
+    let mut agent = keeper(context).await?;
     let survey = survey::survey(&order, agent.as_mut()).await?;
     let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
     let plan = plan(&order.vmi, &order.facts, &options, order.stored.as_ref())?;
@@ -157,18 +157,18 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
         tracing::info!(field = note.field, note = note.text, "plan");
     }
     tell(&plan);
-    let own = bench.layout.supervisor();
+    let own = context.layout.supervisor();
     keep(&own, &plan, &options)?;
     let mut stock = Stock::default();
-    disks::fill(disks::Subject { order: &order, plan: &plan, setting: bench.setting }, survey, &mut stock)?;
+    disks::fill(disks::Subject { order: &order, plan: &plan, environment: context.environment }, survey, &mut stock)?;
     firmware::fill(&order, &plan, agent.as_mut(), &mut stock).await?;
-    let plumbed = match (&mut agent, bench.setting) {
+    let plumbed = match (&mut agent, context.environment) {
         (Some(keeper), _) => keeper.plumb(&plan.interfaces).await?,
-        (None, Setting::Pod) => {
-            let socket = bench.layout.order().join(paths::AGENT_SOCKET);
+        (None, Environment::Pod) => {
+            let socket = context.layout.order().join(paths::AGENT_SOCKET);
             until_answered(&socket, Ask::Plumb, &plan.interfaces).await?
         }
-        (None, Setting::Host) => Vec::new(),
+        (None, Environment::Host) => Vec::new(),
     };
     for one in &plumbed {
         let PlumbedInterface { name, taps, vhosts, addresses, .. } = &one.interface;
@@ -176,7 +176,7 @@ pub(crate) async fn prepare(bench: &Bench, order: Order) -> Result<Prepared, Pre
     }
     stock.interfaces = plumbed.into_iter().map(|one| (one.interface.name.clone(), one)).collect();
     let for_helpers = helpers::fill(&plan, &mut stock)?;
-    let mut opened = vec![descriptors::append(&bench.layout.init(), paths::QEMU_LOG)?];
+    let mut opened = vec![descriptors::append(&context.layout.init(), paths::QEMU_LOG)?];
     for descriptor in &plan.descriptors {
         opened.push(obtain(descriptor, &own, &mut stock)?);
     }
@@ -199,12 +199,12 @@ fn tell(plan: &LaunchPlan) {
 }
 
 /// The keeper of a bare host, if it has a part in this machine. A node agent has none before the plan is made.
-async fn keeper(bench: &Bench) -> Result<Option<AgentClient>, AgentError> {
-    let socket = bench.layout.order().join(paths::AGENT_SOCKET);
-    if bench.setting == Setting::Pod || !socket.exists() {
+async fn keeper(context: &Context) -> Result<Option<AgentClient>, AgentError> {
+    let socket = context.layout.order().join(paths::AGENT_SOCKET);
+    if context.environment == Environment::Pod || !socket.exists() {
         return Ok(None);
     }
-    AgentClient::connect(&socket, bench.setting.network_place()).await.map(Some)
+    AgentClient::connect(&socket, context.environment.network_place()).await.map(Some)
 }
 
 /// The plan and the planner's last input, for restarts, for `explain` and for the record.

@@ -1,10 +1,10 @@
-//! Pods that a kubelet would not have. Pure.
+//! Pods that their kubelet rejected. Pure.
 //!
 //! A scheduler and a kubelet may disagree for a moment: a kubelet that has just started again does not have the devices of
 //! its node yet, and one that is shutting down takes nothing. The pod is over then although nothing was wrong with the
-//! machine, and a machine that is to run once would never run. So the pod is taken back and made again, in its name, when
+//! machine, and a machine that is to run once would never run. So the pod is removed and made again, in its name, when
 //! everything that may have run of it is surely gone (`remains::may_still_run`): a kubelet that starts again judges pods that
-//! run, too, and says the same words of those it ends. One that is turned away again and again waits longer each time, and
+//! run, too, and says the same words of those it ends. One that is rejected again and again waits longer each time, and
 //! the instance says in the kubelet's words what it waits for.
 
 use std::time::Duration;
@@ -25,8 +25,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(8);
 /// Beginning of its reasons for a lack of something that others took meanwhile.
 const OUT_OF: &str = "OutOf";
 
-/// Whether the pod was turned away before anybody heard of its guest.
-pub(super) fn is_turned_away(world: &World, pod: &Pod) -> bool {
+/// Whether the pod was rejected before anybody heard of its guest.
+pub(super) fn is_rejected(world: &World, pod: &Pod) -> bool {
     let Some(status) = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Failed")) else {
         return false;
     };
@@ -36,12 +36,12 @@ pub(super) fn is_turned_away(world: &World, pod: &Pod) -> bool {
     is_kubelets && Phase::of(&world.vmi) < Phase::Running && condition::reported(pod, uid).is_none()
 }
 
-/// Taking it back, if that was not done yet.
+/// Replacing it, if that was not begun yet.
 pub(super) fn step(world: &World, pod: &Pod) -> Option<Step> {
-    if pod.metadata.deletion_timestamp.is_some() || !is_turned_away(world, pod) {
+    if pod.metadata.deletion_timestamp.is_some() || !is_rejected(world, pod) {
         return None;
     }
-    Some(Step::TakeBackPod { name: pod.metadata.name.clone()?, uid: pod.metadata.uid.clone()?, why: why(pod) })
+    Some(Step::ReplaceRejectedPod { name: pod.metadata.name.clone()?, uid: pod.metadata.uid.clone()?, why: why(pod) })
 }
 
 /// What the kubelet said.
@@ -50,9 +50,9 @@ pub(super) fn why(pod: &Pod) -> String {
     said.unwrap_or_default()
 }
 
-/// For how long the next pod waits after one that was turned away.
+/// For how long the next pod waits after one that was rejected.
 pub(super) fn pause(world: &World) -> Option<Duration> {
-    let since = elapsed(world.trace.missing.unwrap_or(world.now), world.now);
-    let rest = backoff(world.trace.refusals.saturating_sub(1), 0).max(FIRST_PAUSE).saturating_sub(since);
+    let since = elapsed(world.history.missing.unwrap_or(world.now), world.now);
+    let rest = backoff(world.history.refusals.saturating_sub(1), 0).max(FIRST_PAUSE).saturating_sub(since);
     may_still_run(world).max(Some(rest).filter(|rest| !rest.is_zero()))
 }

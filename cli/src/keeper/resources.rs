@@ -32,7 +32,7 @@ const SUPERVISOR_MEMORY_BYTES: u64 = 256 << 20;
 const SUPERVISOR_THREADS: u32 = 128;
 
 /// What was made for one machine.
-pub(super) struct Premises {
+pub(super) struct HostResources {
     machine: PathBuf,
     scratch: PathBuf,
     id: Option<VmNetId>,
@@ -47,16 +47,16 @@ pub(super) struct Premises {
     _lock: Option<Flock<File>>,
 }
 
-impl Premises {
+impl HostResources {
     /// Makes everything; what was made before a failure is removed again. Without the lock nothing is touched.
     pub(super) async fn make(order: &Order) -> anyhow::Result<Self> {
         // Before anything is called ours: what another keeper holds is not to be removed.
         let lock = lock(&order.machine)?;
-        let mut premises = Self { _lock: Some(lock), ..Self::adopt(order) };
-        match premises.fill(order) {
-            Ok(()) => Ok(premises),
+        let mut resources = Self { _lock: Some(lock), ..Self::adopt(order) };
+        match resources.fill(order) {
+            Ok(()) => Ok(resources),
             Err(error) => {
-                let removed = premises.remove().await;
+                let removed = resources.remove().await;
                 match removed {
                     Ok(()) => Err(error),
                     Err(left) => Err(error.context(format!("and cleaning up failed: {left:#}"))),
@@ -65,7 +65,7 @@ impl Premises {
         }
     }
 
-    /// The premises of an order as they may be left over by a keeper that died.
+    /// The resources of an order as they may be left over by a keeper that died.
     pub(super) fn adopt(order: &Order) -> Self {
         // No name of Kubernetes has an underscore, so two machines never share a group.
         let name = format!("{}_{}", order.namespace, order.name);

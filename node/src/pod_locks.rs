@@ -1,4 +1,4 @@
-//! Whose turn it is to have its network changed: of each pod one request at a time, and not one after the other for ever.
+//! One lock for each pod: its network is changed by one request at a time, and only so often.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,12 +8,12 @@ use tokio::time::Instant;
 use crate::budget::Pace;
 use crate::identity::PodUid;
 
-/// The turns of all pods.
+/// The locks of all pods.
 #[derive(Default)]
-pub(crate) struct Turns(Mutex<HashMap<PodUid, Arc<tokio::sync::Mutex<Turn>>>>);
+pub(crate) struct PodLocks(Mutex<HashMap<PodUid, Arc<tokio::sync::Mutex<PodLock>>>>);
 
-/// How often a pod's interfaces are made: far more often than a supervisor dies before its guest runs. Whoever asks again
-/// and keeps what was made for the last time holds memory of the kernel's that counts for nobody.
+/// How often a pod's interfaces are made: far more often than a supervisor dies before its guest runs. A pod that asks again
+/// and keeps what was made before holds memory of the kernel that is not charged to it.
 const MADE: u32 = 64;
 
 /// It has been often enough.
@@ -21,8 +21,8 @@ const MADE: u32 = 64;
 #[error("the interfaces of this pod have been made {MADE} times; its machine has to start in another pod")]
 pub(crate) struct OftenEnough;
 
-/// The turn of one pod.
-pub(crate) struct Turn {
+/// The lock of one pod, and how often it was taken.
+pub(crate) struct PodLock {
     pace: Pace,
     /// How often its interfaces were made.
     made: u32,
@@ -30,20 +30,20 @@ pub(crate) struct Turn {
     next: Instant,
 }
 
-impl Turns {
+impl PodLocks {
     /// That of a pod. Pods that have rested are forgotten, unless something was made for them and they are there.
-    pub(crate) fn of(&self, pod: &PodUid, is_there: impl Fn(&PodUid) -> bool) -> Arc<tokio::sync::Mutex<Turn>> {
+    pub(crate) fn of(&self, pod: &PodUid, is_there: impl Fn(&PodUid) -> bool) -> Arc<tokio::sync::Mutex<PodLock>> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|pod, turn| {
-            let keeps = |turn: &Turn| !turn.has_rested(now) || (turn.made > 0 && is_there(pod));
-            Arc::strong_count(turn) > 1 || turn.try_lock().is_ok_and(|turn| keeps(&turn))
+        all.retain(|pod, lock| {
+            let keeps = |lock: &PodLock| !lock.has_rested(now) || (lock.made > 0 && is_there(pod));
+            Arc::strong_count(lock) > 1 || lock.try_lock().is_ok_and(|lock| keeps(&lock))
         });
-        Arc::clone(all.entry(pod.clone()).or_insert_with(|| Arc::new(tokio::sync::Mutex::new(Turn::new(now)))))
+        Arc::clone(all.entry(pod.clone()).or_insert_with(|| Arc::new(tokio::sync::Mutex::new(PodLock::new(now)))))
     }
 }
 
-impl Turn {
+impl PodLock {
     fn new(now: Instant) -> Self {
         Self { pace: Pace::of_plumbing(now.into_std()), made: 0, next: now }
     }
@@ -80,58 +80,58 @@ mod tests {
         PodUid::parse(&format!("{number:08x}-0000-0000-0000-000000000000")).unwrap()
     }
 
-    async fn take(turns: &Turns, number: u8) {
-        let turn = turns.of(&pod(number), |_| false);
-        turn.lock().await.come(false).await.unwrap();
+    async fn take(pod_locks: &PodLocks, number: u8) {
+        let lock = pod_locks.of(&pod(number), |_| false);
+        lock.lock().await.come(false).await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn interfaces_are_not_made_for_ever() {
-        let turns = Turns::default();
+        let pod_locks = PodLocks::default();
         let make = async || {
-            let turn = turns.of(&pod(1), |_| true);
-            let mut turn = turn.lock().await;
-            turn.come(true).await
+            let lock = pod_locks.of(&pod(1), |_| true);
+            let mut lock = lock.lock().await;
+            lock.come(true).await
         };
         for _ in 0..MADE {
             make().await.unwrap();
             tokio::time::advance(Duration::from_secs(60)).await;
         }
         assert_eq!(make().await, Err(OftenEnough));
-        take(&turns, 2).await;
+        take(&pod_locks, 2).await;
         tokio::time::advance(Duration::from_secs(60)).await;
-        take(&turns, 3).await;
-        assert_eq!(turns.0.lock().unwrap().len(), 1, "the pod is gone");
+        take(&pod_locks, 3).await;
+        assert_eq!(pod_locks.0.lock().unwrap().len(), 1, "the pod is gone");
         make().await.unwrap();
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_pod_that_asks_all_the_time_waits_and_no_other_does() {
-        let (turns, began) = (Turns::default(), Instant::now());
+        let (pod_locks, began) = (PodLocks::default(), Instant::now());
         for _ in 0..10 {
-            take(&turns, 1).await;
+            take(&pod_locks, 1).await;
         }
         assert_eq!(began.elapsed(), Duration::ZERO);
         for _ in 0..3 {
-            take(&turns, 1).await;
+            take(&pod_locks, 1).await;
         }
         let waited = began.elapsed();
         assert!(waited >= Duration::from_secs(6) && waited < Duration::from_secs(7), "{waited:?}");
-        take(&turns, 2).await;
+        take(&pod_locks, 2).await;
         assert_eq!(began.elapsed(), waited);
     }
 
     #[tokio::test(start_paused = true)]
     async fn pods_that_have_rested_are_forgotten_unless_it_is_their_turn() {
-        let turns = Turns::default();
+        let pod_locks = PodLocks::default();
         for number in 0..100 {
-            take(&turns, number).await;
+            take(&pod_locks, number).await;
         }
-        let held = turns.of(&pod(7), |_| false);
+        let held = pod_locks.of(&pod(7), |_| false);
         let _held = held.lock().await;
-        assert_eq!(turns.0.lock().unwrap().len(), 100);
+        assert_eq!(pod_locks.0.lock().unwrap().len(), 100);
         tokio::time::advance(Duration::from_secs(60)).await;
-        take(&turns, 100).await;
-        assert_eq!(turns.0.lock().unwrap().len(), 2);
+        take(&pod_locks, 100).await;
+        assert_eq!(pod_locks.0.lock().unwrap().len(), 2);
     }
 }
