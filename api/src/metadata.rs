@@ -3,6 +3,16 @@
 /// How the devices begin that the node agent offers. They carry rights, so no manifest asks for them by name.
 pub const OWN_DEVICES: &str = "devices.kubevirt.io/";
 
+/// The devices that the node agent offers, by KubeVirt's names.
+pub mod device {
+    /// The node's `/dev/kvm`.
+    pub const KVM: &str = "devices.kubevirt.io/kvm";
+    /// The node agent, which makes taps.
+    pub const TUN: &str = "devices.kubevirt.io/tun";
+    /// The node agent, which hands out vhost-net descriptors.
+    pub const VHOST_NET: &str = "devices.kubevirt.io/vhost-net";
+}
+
 /// Labels.
 pub mod label {
     /// On a pod: which component it is (`virt-launcher`).
@@ -38,7 +48,7 @@ pub mod node_label {
     }
 }
 
-/// Annotations that Garboard writes, or that need a gate. What becomes of every other one is in `crate::fields`.
+/// Annotations that Garboard reads or writes. What becomes of every other one is in `crate::fields`.
 pub mod annotation {
     /// On an instance: the layout of its PCI devices (`v3`), which must not change while the guest exists.
     pub const PCI_TOPOLOGY_VERSION: &str = "kubevirt.io/pci-topology-version";
@@ -48,6 +58,14 @@ pub mod annotation {
     pub const VM_GENERATION: &str = "kubevirt.io/vm-generation";
     /// On an instance: a list of hook sidecars.
     pub const HOOK_SIDECARS: &str = "hooks.kubevirt.io/hookSidecars";
+    /// On an instance, `true`: PCI devices are put on the root complex, and not behind ports.
+    pub const PCI_DEVICES_ON_ROOT_COMPLEX: &str = "kubevirt.io/placePCIDevicesOnRootComplex";
+    /// On an instance, `true`: no 64-bit PCI hole, for guests that do not start with one.
+    pub const DISABLE_PCI_HOLE_64: &str = "kubevirt.io/disablePCIHole64";
+    /// On an instance, `true`: a UEFI guest has a VGA display, and not the plain frame buffer.
+    pub const VGA_DISPLAY_EFI: &str = "kubevirt.io/vga-display-efi-x86";
+    /// On an instance, `true`: the guest does not give pages back that it does not use.
+    pub const FREE_PAGE_REPORTING_DISABLED: &str = "kubevirt.io/free-page-reporting-disabled";
     /// On an instance: what executes the guest's instructions, `kvm` or `tcg`, whatever the cluster's `useEmulation` says
     /// ([`crate::accelerator`]).
     pub const ACCELERATOR: &str = "garboard.dev/accelerator";

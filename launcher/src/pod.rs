@@ -19,7 +19,7 @@ use std::process::{Command, Stdio};
 use garboard_machine::facts::{HostFacts, KvmState};
 use garboard_machine::features::Accelerator;
 use garboard_plan::{AcceleratorChoice, InterfaceFacts, PlanOptions};
-use garboard_protocol::agent::{VolumePlace, VolumeTable};
+use garboard_protocol::agent::{UPLINK, VolumePlace, VolumeTable};
 use garboard_protocol::paths::Layout;
 use garboard_protocol::pod::{self, DiskImage, NodeFacts, PodOrder};
 use garboard_protocol::volumes::SCRATCH_VOLUME;
@@ -109,8 +109,8 @@ impl PodPlaces {
             layout: Layout::new(pod::RUN_DIRECTORY),
             scratch: pod::SCRATCH_DIRECTORY.into(),
             agent: pod::AGENT_DIRECTORY.into(),
-            facts: "/usr/bin/garboard-facts".into(),
-            link: "/sys/class/net/eth0".into(),
+            facts: pod::FACTS_PROGRAM.into(),
+            link: Path::new("/sys/class/net").join(UPLINK),
         }
     }
 }

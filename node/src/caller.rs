@@ -18,6 +18,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use garboard_api::defaults::RUNTIME_USER;
 use garboard_net::{NetError, NetNs};
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
@@ -29,8 +30,6 @@ use tokio::net::UnixStream;
 
 use crate::identity::{IdentityError, KubeletRoot, PodUid};
 
-/// User of launchers.
-pub const LAUNCHERS: u32 = 107;
 /// A file that each network namespace has of its own, below a process's directory.
 const OF_ITS_NETWORK: &str = "net/dev";
 
@@ -53,7 +52,7 @@ pub enum CallerError {
     #[error("the caller has ended, or is in no PID namespace that this process sees")]
     Gone,
     /// It runs as another user than launchers do.
-    #[error("the caller is user {0}, and launchers are user {wanted}", wanted = LAUNCHERS)]
+    #[error("the caller is user {0}, and launchers are user {wanted}", wanted = RUNTIME_USER)]
     User(u32),
     /// It is in no pod.
     #[error(transparent)]
@@ -103,7 +102,7 @@ impl Processes {
     /// # Errors
     /// [`CallerError::Own`], and [`CallerError::Identity`] for an account of this process that is not understood.
     pub fn of_this_node() -> Result<Self, CallerError> {
-        Ok(Self { user: LAUNCHERS, ..Self::below("/proc".as_ref())? })
+        Ok(Self { user: RUNTIME_USER, ..Self::below("/proc".as_ref())? })
     }
 
     /// Finds out who connected.

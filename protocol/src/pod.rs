@@ -9,6 +9,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::VolumeTable;
 
+/// The supervisor, in the launcher's image.
+pub const LAUNCHER_PROGRAM: &str = "/usr/bin/garboard-launcher";
+/// PID 1 of the container of QEMU, in the launcher's image.
+pub const INIT_PROGRAM: &str = "/usr/bin/garboard-init";
+/// What asks a host what it offers, in the images of launcher and node agent.
+pub const FACTS_PROGRAM: &str = "/usr/bin/garboard-facts";
 /// The annotation of the launcher pod that holds a [`PodOrder`] as JSON.
 pub const ORDER_ANNOTATION: &str = "garboard.dev/order";
 

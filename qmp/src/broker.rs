@@ -15,7 +15,7 @@
 //!
 //! Invariants: a client has one command in flight; whatever it does or leaves undone, the monitor and the other clients
 //! do not wait for it: events it does not read in time are dropped, and it is told how many
-//! (`__io.garboard_EVENTS_LOST`); one that takes nothing for half a minute is cut off. Descriptors sent by a client are
+//! (`__dev.garboard_EVENTS_LOST`); one that takes nothing for half a minute is cut off. Descriptors sent by a client are
 //! never received. Files that a command writes are named and opened by the broker.
 
 mod audit;
@@ -47,7 +47,7 @@ const CLIENT_LIMIT: usize = 16;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// Name of the event that tells a slow client about dropped events.
-pub const EVENTS_LOST: &str = "__io.garboard_EVENTS_LOST";
+pub const EVENTS_LOST: &str = "__dev.garboard_EVENTS_LOST";
 
 /// How much a connection may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -150,12 +150,12 @@ async fn a_client_may_ask_for_more_up_to_its_ceiling() {
     let fixture = Fixture::new().await;
     let grant = Grant { start: Access::ReadOnly, ceiling: Access::ReadWrite };
     let mut client = fixture.silent_client(grant);
-    assert_eq!(client.next().await["QMP"]["capabilities"], json!(["__io.garboard_write"]));
+    assert_eq!(client.next().await["QMP"]["capabilities"], json!(["__dev.garboard_write"]));
     let enable = |what: &str| json!({"execute": "qmp_capabilities", "arguments": {"enable": [what]}});
-    for beyond in ["__io.garboard_dangerous", "oob"] {
+    for beyond in ["__dev.garboard_dangerous", "oob"] {
         assert_eq!(client.ask(enable(beyond)).await["error"]["class"], "GenericError");
     }
-    assert_eq!(client.ask(enable("__io.garboard_write")).await, json!({"return": {}}));
+    assert_eq!(client.ask(enable("__dev.garboard_write")).await, json!({"return": {}}));
     client.write("{\"execute\": \"cont\"}").await;
     assert_eq!(client.next().await["event"], "RESUME");
     assert_eq!(client.next().await, json!({"return": {}}));

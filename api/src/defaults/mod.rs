@@ -19,8 +19,10 @@ use crate::v1::{VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSp
 
 pub use instance::vmi_of;
 
-/// The user QEMU runs as; KubeVirt's too.
-const RUNTIME_USER: u64 = 107;
+/// The user and group that supervisor, PID 1 and QEMU run as in a launcher pod, and that `status.runtimeUser` names; KubeVirt's too.
+pub const RUNTIME_USER: u32 = 107;
+/// How long a guest may take to power down where its manifest says nothing, seconds; Kubernetes' default for pods.
+pub const GRACE_PERIOD_SECONDS: u32 = 30;
 /// The layout of PCI devices that new guests get.
 const PCI_TOPOLOGY_VERSION: &str = "v3";
 
@@ -101,7 +103,7 @@ fn annotate_topology(metadata: &mut k8s_openapi::apimachinery::pkg::apis::meta::
 fn begin_status(vmi: &mut VirtualMachineInstance) {
     let status = vmi.status.get_or_insert_default();
     status.phase.get_or_insert_with(|| "Pending".to_owned());
-    status.runtime_user.get_or_insert(RUNTIME_USER);
+    status.runtime_user.get_or_insert(u64::from(RUNTIME_USER));
     if let Some(guest) = vmi.spec.domain.memory.as_ref().and_then(|memory| memory.guest.as_ref()) {
         status.memory.get_or_insert_with(|| crate::v1::MemoryStatus {
             guest_at_boot: Some(guest.clone()),

@@ -1,6 +1,7 @@
 //! Annotations of instances and templates that KubeVirt 1.9 reads, and what becomes of each.
 
 use super::{Fate, REMOVE, When, warned};
+use crate::metadata::annotation;
 
 /// An annotation that tunes a guest.
 #[derive(Clone, Copy, Debug)]
@@ -21,16 +22,16 @@ const fn told(key: &'static str, when: When, what: &'static str, instead: &'stat
 
 /// Every annotation.
 pub const ANNOTATIONS: &[Annotation] = &[
-    read("kubevirt.io/placePCIDevicesOnRootComplex", "launcher/plan/src/draft.rs"),
-    read("kubevirt.io/disablePCIHole64", "launcher/plan/src/assemble.rs"),
-    read("kubevirt.io/vga-display-efi-x86", "launcher/plan/src/screen.rs"),
-    read("kubevirt.io/free-page-reporting-disabled", "launcher/plan/src/devices.rs"),
+    read(annotation::PCI_DEVICES_ON_ROOT_COMPLEX, "launcher/plan/src/draft.rs"),
+    read(annotation::DISABLE_PCI_HOLE_64, "launcher/plan/src/assemble.rs"),
+    read(annotation::VGA_DISPLAY_EFI, "launcher/plan/src/screen.rs"),
+    read(annotation::FREE_PAGE_REPORTING_DISABLED, "launcher/plan/src/devices.rs"),
     Annotation {
-        key: "kubevirt.io/ignitiondata",
+        key: annotation::IGNITION,
         fate: Fate::Refused { when: When::Filled, why: super::NOT_YET, instead: "hand the data over by cloud-init" },
     },
     told(
-        "hooks.kubevirt.io/hookSidecars",
+        annotation::HOOK_SIDECARS,
         When::Filled,
         "hook sidecars change a libvirt domain, and there is none: they are not started",
         "remove the annotation, and write what the hooks changed into the specification",
@@ -43,7 +44,7 @@ pub const ANNOTATIONS: &[Annotation] = &[
     ),
     told("kubevirt.io/memfd", When::Is("false"), "memory of huge pages comes from a memfd, whatever this says", REMOVE),
     told(
-        "kubevirt.io/pci-topology-version",
+        annotation::PCI_TOPOLOGY_VERSION,
         When::OtherThan("v3"),
         "PCI devices are placed as KubeVirt's version 3 places them: a guest that has run with an older one finds them \
          at other places",

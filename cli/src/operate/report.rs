@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use garboard_api::metadata::device::{KVM, TUN};
 use garboard_api::metadata::node_annotation::HEARTBEAT;
 use garboard_api::metadata::node_label::SCHEDULABLE;
 use jiff::Timestamp;
@@ -15,8 +16,6 @@ use crate::plugin::{age, ready_of};
 
 /// An agent gives a sign every five minutes at most.
 const STALE_SECONDS: i64 = 540;
-const KVM: &str = "devices.kubevirt.io/kvm";
-const TUN: &str = "devices.kubevirt.io/tun";
 /// Machines that are in one of these states want to be looked at.
 const TROUBLED: [&str; 4] = ["CrashLoopBackOff", "ErrorUnschedulable", "Failed", "Unknown"];
 

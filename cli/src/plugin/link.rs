@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use garboard_protocol::probe::LAUNCHER;
+use garboard_protocol::pod::LAUNCHER_PROGRAM;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -44,7 +44,7 @@ impl Link {
         let (ours, theirs) = UnixStream::pair().context("make a pair of sockets")?;
         let theirs = OwnedFd::from(theirs);
         let mut command = kubectl.within(&place.namespace).command(&["exec", "-i", &place.pod, "-c", CONTAINER]);
-        command.args(["--", LAUNCHER, "--connect"]);
+        command.args(["--", LAUNCHER_PROGRAM, "--connect"]);
         command.stdin(Stdio::from(theirs.try_clone()?)).stdout(Stdio::from(theirs)).stderr(Stdio::piped());
         out_of_our_terminal(&mut command);
         let claimed_user = kubectl.who_am_i();

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use anyhow::Context;
 use garboard_protocol::paths;
-use garboard_protocol::probe::LAUNCHER;
+use garboard_protocol::pod::LAUNCHER_PROGRAM;
 
 use super::args::LogsArgs;
 use super::failure::Failure;
@@ -33,7 +33,7 @@ pub(super) fn run(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
 
 /// A file of a running machine's record.
 pub(super) fn shown(kubectl: &Kubectl, place: &Place, file: &str) -> Result<Vec<u8>, Failure> {
-    let launcher = ["exec", &place.pod, "-c", CONTAINER, "--", LAUNCHER, "--show", file];
+    let launcher = ["exec", &place.pod, "-c", CONTAINER, "--", LAUNCHER_PROGRAM, "--show", file];
     kubectl.within(&place.namespace).run(&launcher)
 }
 

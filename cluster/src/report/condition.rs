@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// The readiness gate of launcher pods: the guest's processors run (KubeVirt's name).
 pub const UNPAUSED: &str = "kubevirt.io/virtual-machine-unpaused";
 /// Not KubeVirt's: the launcher's first words, as JSON in the condition's message.
-pub const REPORTED: &str = "kubevirt.io/launcher-report";
+pub const REPORTED: &str = "garboard.dev/launcher-report";
 /// The longest message, in bytes; a longer report waits until the VMI is placed.
 const LONGEST: usize = 32 << 10;
 

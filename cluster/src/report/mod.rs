@@ -8,6 +8,7 @@
 pub mod claims;
 pub mod condition;
 
+use garboard_api::defaults::RUNTIME_USER;
 use garboard_api::v1::{
     CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, VirtualMachineInstance,
     VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface,
@@ -38,8 +39,6 @@ pub const ENDED: &str = "Ended";
 pub const MACHINE_KILLED: &str = "MachineKilled";
 /// The most characters of what QEMU said of an I/O error.
 const LONGEST_PAUSE_MESSAGE: usize = 400;
-/// The user QEMU runs as.
-const RUNTIME_USER: u64 = 107;
 /// The pod's link to its network.
 const POD_INTERFACE: &str = garboard_protocol::agent::UPLINK;
 
@@ -130,7 +129,7 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
     memory.memory_overhead = (report.overhead_bytes > 0).then(|| Quantity::from_bytes(report.overhead_bytes));
     status.stored_machine = report.stored.as_ref().filter(is_plannable).cloned().or(status.stored_machine.take());
     status.volume_status = report.disks.iter().map(|disk| volume(disk, seen)).collect();
-    status.runtime_user = Some(RUNTIME_USER);
+    status.runtime_user = Some(u64::from(RUNTIME_USER));
     let cpu = seen.vmi.spec.domain.cpu.as_ref();
     let topology = cpu.map(|cpu| (cpu.cores.unwrap_or(1), cpu.sockets.unwrap_or(1), cpu.threads.unwrap_or(1)));
     let (cores, sockets, threads) = topology.unwrap_or((1, 1, 1));

@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 
 use garboard_api::Quantity as Amount;
-use garboard_api::metadata::OWN_DEVICES;
+use garboard_api::metadata::{OWN_DEVICES, device};
 use garboard_plan::Resources;
-use garboard_protocol::pod::{INIT_DIRECTORY, LOGS_BYTES};
-use garboard_protocol::probe::LAUNCHER;
+use garboard_protocol::pod::{INIT_DIRECTORY, INIT_PROGRAM, LAUNCHER_PROGRAM, LOGS_BYTES};
 use k8s_openapi::api::core::v1::{
     Capabilities, Container, ContainerPort, ResourceRequirements, SecurityContext, VolumeMount,
 };
@@ -18,9 +17,6 @@ use super::{PodInput, probes};
 /// The sidecar: supervisor, and the probe of QEMU that runs once. Measured in its control group (docs/benchmarks.md): 2 MiB
 /// of its own and the kernel's; the rest is its programs and the seeds it makes.
 const SIDECAR: Share = Share { memory: "8Mi", cpu: "10m", bound_memory: "64Mi", bound_cpu: "100m" };
-/// The device whose allocation brings the agent's directory.
-const TUN: &str = "devices.kubevirt.io/tun";
-const KVM: &str = "devices.kubevirt.io/kvm";
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 /// Resources that follow from the plan.
 const PLANNED: [&str; 3] = ["cpu", "memory", EPHEMERAL_STORAGE];
@@ -63,11 +59,12 @@ impl Share {
 pub(super) fn launcher(input: &PodInput<'_>, machine: &Resources, mounted: &Mounted) -> Container {
     let mut resources = SIDECAR.requirements(machine);
     for amounts in [&mut resources.requests, &mut resources.limits] {
-        amounts.get_or_insert_default().insert(TUN.to_owned(), Quantity("1".to_owned()));
+        // Its allocation brings the agent's directory.
+        amounts.get_or_insert_default().insert(device::TUN.to_owned(), Quantity("1".to_owned()));
     }
     Container {
         name: "launcher".to_owned(),
-        command: Some(vec![LAUNCHER.to_owned(), "--pod".to_owned()]),
+        command: Some(vec![LAUNCHER_PROGRAM.to_owned(), "--pod".to_owned()]),
         restart_policy: Some("Always".to_owned()),
         resources: Some(resources),
         volume_mounts: Some(mounted.mounts.clone()),
@@ -81,7 +78,7 @@ pub(super) fn compute(input: &PodInput<'_>, machine: &Resources) -> Container {
     let spec = &input.vmi.spec;
     // The supervisor's own directory is not for QEMU: who is that container is not the machine.
     let init = VolumeMount { name: INIT.to_owned(), mount_path: INIT_DIRECTORY.to_owned(), ..VolumeMount::default() };
-    let command = ["/usr/bin/garboard-init", INIT_DIRECTORY, "--termination-log", TERMINATION_LOG];
+    let command = [INIT_PROGRAM, INIT_DIRECTORY, "--termination-log", TERMINATION_LOG];
     Container {
         name: "compute".to_owned(),
         command: Some(command.map(str::to_owned).to_vec()),
@@ -114,7 +111,7 @@ fn compute_resources(input: &PodInput<'_>, machine: &Resources) -> ResourceRequi
         limits.insert("cpu", format!("{millis}m"));
     }
     if !input.is_emulated() {
-        limits.insert(KVM, "1".to_owned());
+        limits.insert(device::KVM, "1".to_owned());
     }
     let pages = hugepages(input, machine);
     let written = input.vmi.spec.domain.resources.clone().unwrap_or_default();

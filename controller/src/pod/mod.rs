@@ -24,6 +24,7 @@ mod volumes;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use garboard_api::defaults::{GRACE_PERIOD_SECONDS, RUNTIME_USER};
 use garboard_api::fields::{self, Setting};
 use garboard_api::validate::review;
 use garboard_api::{ClusterConfig, Fault, VirtualMachineInstance};
@@ -36,10 +37,6 @@ use k8s_openapi::api::core::v1::{
 
 use crate::data_volumes::{self, DataVolumeProgress};
 
-/// The user and group of everything in the pod.
-pub const USER: i64 = 107;
-/// A guest that says nothing has this long to power down, seconds.
-const DEFAULT_GRACE_SECONDS: i64 = 30;
 /// What the pod has beyond the guest's grace, seconds: QEMU's own end, and the last report.
 const EXTRA_GRACE_SECONDS: i64 = 30;
 /// A name has at most this many bytes; room is left for prefix and suffix.
@@ -158,7 +155,7 @@ pub fn name(vmi: &VirtualMachineInstance) -> Option<String> {
 
 /// How long a pod has from the order to go until it is killed, seconds.
 fn grace_seconds(vmi: &VirtualMachineInstance) -> i64 {
-    let of_guest = vmi.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS);
+    let of_guest = vmi.spec.termination_grace_period_seconds.unwrap_or(i64::from(GRACE_PERIOD_SECONDS));
     of_guest.saturating_add(EXTRA_GRACE_SECONDS).max(0)
 }
 
@@ -247,10 +244,10 @@ fn filled(text: &Option<String>) -> Option<String> {
 
 fn security() -> PodSecurityContext {
     PodSecurityContext {
-        run_as_user: Some(USER),
-        run_as_group: Some(USER),
+        run_as_user: Some(i64::from(RUNTIME_USER)),
+        run_as_group: Some(i64::from(RUNTIME_USER)),
         run_as_non_root: Some(true),
-        fs_group: Some(USER),
+        fs_group: Some(i64::from(RUNTIME_USER)),
         fs_group_change_policy: Some("OnRootMismatch".to_owned()),
         seccomp_profile: Some(SeccompProfile { type_: "RuntimeDefault".to_owned(), localhost_profile: None }),
         ..PodSecurityContext::default()

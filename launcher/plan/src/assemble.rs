@@ -1,5 +1,7 @@
 //! From decided parts to a machine and a launch plan.
 
+use garboard_api::defaults::GRACE_PERIOD_SECONDS;
+use garboard_api::metadata::annotation;
 use std::collections::BTreeMap;
 
 use garboard_machine::board::{Accel, Board};
@@ -13,9 +15,6 @@ use super::draft::{Draft, Input, text};
 use super::launch::{Display, Identity, LaunchPlan, Lifecycle, PLAN_VERSION, RebootPolicy, StartState, StoredMachine};
 use super::resources::{self, Use};
 use super::{Parts, compute, firmware, passt};
-
-/// Seconds a guest may take to power down if the manifest does not say.
-const GRACE_PERIOD_SECONDS: u64 = 30;
 
 /// Namespace of a VMI that names none.
 const DEFAULT_NAMESPACE: &str = "default";
@@ -31,7 +30,7 @@ pub(super) fn machine(draft: &mut Draft<'_>, parts: &Parts, pci: &PciMap) -> Mac
     let ports = pci.ports.iter().map(|&port| Device::from(PcieRootPort::new(port)));
     let devices = ports.chain(draft.buses.drain(..)).chain(draft.devices.drain(..)).collect();
     let backend = parts.memory.backend.id.clone();
-    if input.is_annotated("kubevirt.io/disablePCIHole64") {
+    if input.is_annotated(annotation::DISABLE_PCI_HOLE_64) {
         let value = "0".to_owned();
         draft.globals.push(Global { driver: "q35-pcihost", property: "pci-hole64-size", value });
     }
@@ -151,7 +150,9 @@ fn serials(disks: &[super::disk::DiskPlan]) -> BTreeMap<String, String> {
 fn lifecycle(input: Input<'_>, machine: &Machine) -> Lifecycle {
     let grace = input.spec().termination_grace_period_seconds;
     Lifecycle {
-        grace_period_seconds: grace.and_then(|grace| u64::try_from(grace).ok()).unwrap_or(GRACE_PERIOD_SECONDS),
+        grace_period_seconds: grace
+            .and_then(|grace| u64::try_from(grace).ok())
+            .unwrap_or(u64::from(GRACE_PERIOD_SECONDS)),
         start: match text(&input.spec().start_strategy) {
             Some("Paused") => StartState::Paused,
             Some(_) | None => StartState::Running,

@@ -1,5 +1,6 @@
 //! Small devices: random numbers, balloon, watchdog, panic notifiers, sound.
 
+use garboard_api::metadata::annotation;
 use garboard_machine::device::{
     Ac97, HdaDuplex, I6300Esb, Ich9IntelHda, Pvpanic, PvpanicPci, VirtioBalloonPci, VirtioRngPci,
 };
@@ -35,7 +36,7 @@ pub(super) fn balloon(draft: &mut Draft<'_>, has_hugepages: bool) -> Result<(), 
         id,
         revision: input.virtio_revision(),
         at,
-        free_page_reporting: !has_hugepages && !input.is_annotated("kubevirt.io/free-page-reporting-disabled"),
+        free_page_reporting: !has_hugepages && !input.is_annotated(annotation::FREE_PAGE_REPORTING_DISABLED),
         // Nothing reads them, and each would wake the guest.
         stats_interval_seconds: 0,
     };

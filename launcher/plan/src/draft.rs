@@ -1,6 +1,7 @@
 //! A plan in the making: what all parts of the planner read, and where they put what they decide.
 
 use garboard_api::accelerator::Asked;
+use garboard_api::metadata::annotation;
 use garboard_api::v1::{Devices, DomainSpec, VirtualMachineInstance, VirtualMachineInstanceSpec};
 use garboard_machine::blockdev::Blockdev;
 use garboard_machine::chardev::{Monitor, SocketChardev};
@@ -170,7 +171,7 @@ impl<'a> Draft<'a> {
     }
 
     fn is_on_root_complex(&self) -> bool {
-        self.input.is_annotated("kubevirt.io/placePCIDevicesOnRootComplex")
+        self.input.is_annotated(annotation::PCI_DEVICES_ON_ROOT_COMPLEX)
     }
 
     pub(super) fn note(&mut self, field: Option<&str>, text: impl Into<String>) {

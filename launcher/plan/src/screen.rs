@@ -1,5 +1,6 @@
 //! Screen and pointer.
 
+use garboard_api::metadata::annotation;
 use garboard_machine::device::{Display as DisplayDevice, DisplayModel, UsbTablet, VirtioInput, VirtioInputModel};
 use garboard_machine::id::DeviceId;
 use garboard_machine::pci::Want;
@@ -19,7 +20,7 @@ pub(super) fn display(draft: &mut Draft<'_>) -> Result<Display, PlanError> {
         return Ok(Display::Absent);
     }
     // UEFI needs no legacy registers, and the fewer there are the less there is to attack.
-    let is_legacy_free = is_uefi(input) && !input.is_annotated("kubevirt.io/vga-display-efi-x86");
+    let is_legacy_free = is_uefi(input) && !input.is_annotated(annotation::VGA_DISPLAY_EFI);
     let default = if is_legacy_free { "bochs" } else { "vga" };
     let model = input.devices().video.as_ref().and_then(|video| text(&video.r#type)).unwrap_or(default);
     let id = DeviceId::constant("video0");

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use garboard_api::defaults::GRACE_PERIOD_SECONDS;
 use garboard_plan::{LaunchPlan, StartState};
 use garboard_protocol::control::{PauseReason, Phase, Status};
 use garboard_protocol::exit::EndHints;
@@ -12,9 +13,6 @@ use super::driver::DriverSeed;
 use super::prepare::{Order, OrderError, read_plan};
 use crate::clock::{self, boot_id, now_ms};
 use crate::vm::{Asked, Life, Memory, OnReady, State};
-
-/// Grace period of a VMI that names none, seconds (KubeVirt's default).
-const DEFAULT_GRACE_SECONDS: i64 = 30;
 
 /// Whose machine it is and how it is to be treated: from the plan of one that was launched, whatever build made that, or
 /// from the order of one that was not.
@@ -53,7 +51,7 @@ impl Whose {
             namespace: metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
-            grace_seconds: spec.termination_grace_period_seconds.unwrap_or(DEFAULT_GRACE_SECONDS).max(0),
+            grace_seconds: spec.termination_grace_period_seconds.unwrap_or(i64::from(GRACE_PERIOD_SECONDS)).max(0),
             starts_paused: spec.start_strategy.as_deref() == Some("Paused"),
         }
     }

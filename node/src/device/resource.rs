@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use garboard_api::metadata::device;
 use garboard_host::devices::{KVM, TUN, VHOST_NET};
 use garboard_protocol::pod::AGENT_DIRECTORY;
 
@@ -37,9 +38,9 @@ impl Resource {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Kvm => "devices.kubevirt.io/kvm",
-            Self::Tun => "devices.kubevirt.io/tun",
-            Self::VhostNet => "devices.kubevirt.io/vhost-net",
+            Self::Kvm => device::KVM,
+            Self::Tun => device::TUN,
+            Self::VhostNet => device::VHOST_NET,
         }
     }
 

@@ -55,8 +55,8 @@ impl Access {
     pub const fn capability(self) -> Option<&'static str> {
         match self {
             Self::ReadOnly => None,
-            Self::ReadWrite => Some("__io.garboard_write"),
-            Self::Dangerous => Some("__io.garboard_dangerous"),
+            Self::ReadWrite => Some("__dev.garboard_write"),
+            Self::Dangerous => Some("__dev.garboard_dangerous"),
         }
     }
 
@@ -254,7 +254,10 @@ mod tests {
         let Verdict::Denied { why, how } = Policy::default().judge(Access::ReadOnly, "set_link", &Value::Null) else {
             panic!("allowed");
         };
-        assert!(why.contains("cable") && how.contains("--allow-write") && how.contains("__io.garboard_write"), "{how}");
+        assert!(
+            why.contains("cable") && how.contains("--allow-write") && how.contains("__dev.garboard_write"),
+            "{how}"
+        );
         let Verdict::Denied { how, .. } = Policy::default().judge(Access::Dangerous, "getfd", &Value::Null) else {
             panic!("allowed");
         };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use garboard_api::metadata::OWN_DEVICES;
 use garboard_api::metadata::node_label::{CPU_FEATURE, CPU_MODEL, MACHINE_TYPE, SCHEDULABLE};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -11,7 +12,6 @@ use crate::operate::emulation::EmulationSetting;
 use crate::plugin::why::diagnosis::{Finding, Verdict, seen};
 use crate::plugin::why::facts::{Condition, Facts, of_pod};
 
-const DEVICE: &str = "devices.kubevirt.io/";
 /// What the controller asks of nodes by itself: beginning of the label, the field it comes from, and what it is.
 const OFFERS: [(&str, &str, &str); 3] = [
     (CPU_MODEL, "domain.cpu.model", "CPU model"),
@@ -77,7 +77,7 @@ fn of_cluster(facts: &Facts, words: &str) -> Option<Finding> {
 }
 
 fn of_devices(facts: &Facts, words: &str) -> Option<Finding> {
-    let (_, rest) = words.split_once(&format!("Insufficient {DEVICE}"))?;
+    let (_, rest) = words.split_once(&format!("Insufficient {OWN_DEVICES}"))?;
     let device: String = rest.chars().take_while(|one| one.is_alphanumeric() || *one == '-').collect();
     let finding = match device.as_str() {
         "kvm" => Finding::wrong(Verdict::NoDevice, "no node that it may run on has /dev/kvm to give")
