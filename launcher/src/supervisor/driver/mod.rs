@@ -1,4 +1,4 @@
-//! The one task that owns the machine. It alone moves [`Life`], issues state-changing QMP commands and
+//! The one task that owns the machine. It alone moves [`Life`](crate::vm::Life), issues state-changing QMP commands and
 //! publishes; everybody else posts to one of two inboxes. What the guest did goes before what people ask.
 
 use std::sync::Arc;
