@@ -62,7 +62,7 @@ async fn main() -> ExitCode {
     match run(Args::parse()).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
-            tracing::error!(problem, "the controller ends");
+            tracing::error!(problem, "the controller exits");
             ExitCode::FAILURE
         }
     }

@@ -135,7 +135,7 @@ fn failed<R: Reconcile>(object: Arc<Kept<R::Kind>>, error: &ReconcileError, runn
     let (namespace, name) = object.key();
     if error.is_abnormal() {
         let error = ErrorChain(error);
-        tracing::warn!(kind = R::Kind::KIND, namespace, name, %error, "an object is looked at again");
+        tracing::warn!(kind = R::Kind::KIND, namespace, name, %error, "reconcile failed; tried again");
     }
     let (first, longest) = error.pauses();
     Action::requeue(runner.attempts.next((namespace, name), first, longest))
@@ -147,7 +147,7 @@ pub async fn contained<F: Future<Output = ()>>(what: &'static str, begin: impl F
         if AssertUnwindSafe(begin()).catch_unwind().await.is_ok() {
             return;
         }
-        tracing::error!(what, "a panic; this part begins again");
+        tracing::error!(what, "a panic; the task is started again");
         tokio::time::sleep(grown(attempt, Duration::from_secs(1), Duration::from_secs(60))).await;
     }
 }

@@ -87,7 +87,7 @@ pub async fn follow(
             Ok(Event::InitDone) => known = std::mem::take(&mut listed),
             Ok(Event::Apply(object)) => known.extend(readable(object).map(|object| (uid(&object), object))),
             Ok(Event::Delete(object)) => drop(known.remove(object.meta().uid.as_deref().unwrap_or_default())),
-            Err(error) => tracing::warn!(%error, "the settings cannot be read; those that are known count"),
+            Err(error) => tracing::warn!(%error, "the settings cannot be read; the last ones that could be read apply"),
         }
         if is_complete {
             publish(&settings, Settings::of(known.values(), namespace, &unsaid));

@@ -86,7 +86,7 @@ impl<'a, N: Links> UndoStack<'a, N> {
             if let Err(source) = take_back(namespace, &step).await
                 && !already_so(&source)
             {
-                tracing::warn!(%step, error = &source as &dyn std::error::Error, "could not take back");
+                tracing::warn!(%step, error = &source as &dyn std::error::Error, "undo failed");
                 left.push(UndoFailure { step, source: Box::new(source) });
             }
         }

@@ -13,7 +13,7 @@ const LONGEST: usize = 400;
 /// What `work` borrows is seen again after a panic: locks here protect what is whole after every statement.
 pub(crate) fn contained<T>(doing: &'static str, work: impl FnOnce() -> T) -> Option<T> {
     let outcome = catch_unwind(AssertUnwindSafe(work));
-    outcome.inspect_err(|_| tracing::error!(doing, "given up after a panic; everything else goes on")).ok()
+    outcome.inspect_err(|_| tracing::error!(doing, "a task panicked and was stopped; the others go on")).ok()
 }
 
 /// Panics become lines of the log, like all else.

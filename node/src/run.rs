@@ -100,7 +100,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         _ = interrupt.recv() => {}
         _ = parts.join_next() => anyhow::bail!("a part of the agent has ended; the kubelet starts it anew"),
     }
-    tracing::info!("the agent leaves");
+    tracing::info!("the agent exits");
     Ok(())
 }
 

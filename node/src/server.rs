@@ -156,7 +156,13 @@ impl<R: Reports> Server<R> {
             Err(error) => {
                 let error = short(&ErrorChain(&error).to_string());
                 if let Some(silent) = self.answered(&pod.uid) {
-                    tracing::warn!(pod = pod.name, namespace = pod.namespace, silent, error, "a conversation broke");
+                    tracing::warn!(
+                        pod = pod.name,
+                        namespace = pod.namespace,
+                        silent,
+                        error,
+                        "connection to a launcher failed"
+                    );
                 }
             }
         }

@@ -70,7 +70,7 @@ impl AgentServer {
                 let (stream, server) = (next_client(&listener).await, Arc::clone(&self));
                 tokio::spawn(async move {
                     if let Err(error) = server.converse(stream).await {
-                        tracing::debug!(%error, "a conversation with the supervisor ended");
+                        tracing::debug!(%error, "the connection to the supervisor ended");
                     }
                 });
             }
@@ -80,7 +80,7 @@ impl AgentServer {
     async fn converse(&self, stream: UnixStream) -> Result<(), LineError> {
         let caller = stream.peer_cred()?.uid();
         if caller != 0 && Some(caller) != self.machine_uid && caller != nix::unistd::geteuid().as_raw() {
-            tracing::warn!(uid = caller, "somebody else called the agent socket and was not heard");
+            tracing::warn!(uid = caller, "agent socket: connection of another user rejected");
             return Ok(());
         }
         // No request comes with descriptors, and none is long.

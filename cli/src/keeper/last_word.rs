@@ -55,7 +55,7 @@ pub(super) fn complete(layout: &Layout, pressure: MemoryPressure) {
 /// The journal to go on with. One that cannot be read was made so by the machine's user, and its run ends all the same.
 fn believed(layout: &Layout) -> Journal {
     journal(layout).map(Option::unwrap_or_default).unwrap_or_else(|error| {
-        tracing::error!(%error, "the supervisor's journal is not believed");
+        tracing::error!(%error, "the supervisor's journal could not be read; the run is ended without it");
         Journal { launched: true, ..Journal::default() }
     })
 }

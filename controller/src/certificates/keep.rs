@@ -50,7 +50,7 @@ pub async fn run(context: Context) {
         let rest = match step(&context).await {
             Ok(rest) => rest,
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "the webhooks' certificates are looked at again");
+                tracing::warn!(error = %ErrorChain(&error), "reconcile of the webhooks' certificates failed; tried again");
                 PAUSE
             }
         };
@@ -81,7 +81,7 @@ where
             Ok(Event::Apply(_) | Event::Delete(_) | Event::InitDone) => Some(()),
             Ok(Event::Init | Event::InitApply(_)) => None,
             Err(error) => {
-                tracing::warn!(%error, "changes of the webhooks' certificates are not heard of");
+                tracing::warn!(%error, "watch of the webhooks' certificates failed");
                 None
             }
         }
@@ -109,7 +109,7 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
 fn read(secret: &Secret) -> Chain {
     let data = secret.data.clone().unwrap_or_default();
     Chain::read(&data).unwrap_or_else(|error| {
-        tracing::error!(error = %ErrorChain(&error), "the webhooks' certificates are made anew");
+        tracing::error!(error = %ErrorChain(&error), "the webhooks' certificates are issued again");
         Chain::default()
     })
 }

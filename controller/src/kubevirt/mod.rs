@@ -79,6 +79,6 @@ async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Res
 }
 
 fn failed(_: Arc<Kept<Installations>>, error: &ReconcileError, _: Arc<Context>) -> Action {
-    tracing::warn!(error = %ErrorChain(error), "a KubeVirt object is looked at again");
+    tracing::warn!(error = %ErrorChain(error), "reconcile of a KubeVirt object failed; tried again");
     Action::requeue(error.pause())
 }

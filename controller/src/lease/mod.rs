@@ -86,7 +86,7 @@ impl Candidate {
         match self.attempt().await {
             Ok(held) => held,
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "the lease is looked at again");
+                tracing::warn!(error = %ErrorChain(&error), "renewal of the lease failed; tried again");
                 false
             }
         }

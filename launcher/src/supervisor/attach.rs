@@ -136,7 +136,7 @@ impl TranscriptSink for ToldTranscript {
         let judged = self.flood.lock().unwrap_or_else(PoisonError::into_inner).judge(Instant::now());
         if let Line::Write { left_out } = judged {
             if left_out > 0 {
-                tracing::warn!(left_out, "more was said on QMP than is logged");
+                tracing::warn!(left_out, "QMP log: lines left out, too many at once");
             }
             tracing::info!(entry = line, "QMP");
         }

@@ -140,7 +140,7 @@ async fn introduction(stream: UnixStream) -> Option<(LineSocket, FromInit)> {
     match timeout(INTRODUCTION, socket.receive::<FromInit>()).await {
         Ok(Ok(hello)) => return Some((socket, hello)),
         Ok(Err(error)) => tracing::debug!(error = %ErrorChain(&error), "a connection to the launch socket was lost"),
-        Err(_) => tracing::warn!("somebody connected to the launch socket and said nothing; sent away"),
+        Err(_) => tracing::warn!("a connection to the launch socket sent nothing in time; closed"),
     }
     None
 }
@@ -154,11 +154,16 @@ fn admitted(socket: LineSocket, hello: FromInit, context: &Context) -> Option<Ha
     // Builds that named no oldest version spoke one.
     let oldest = if oldest == 0 { version } else { oldest };
     if common_version(oldest, version).is_none() {
-        tracing::error!(oldest, version, ours = PROTOCOL_VERSION, "PID 1 speaks another protocol; sent away");
+        tracing::error!(
+            oldest,
+            version,
+            ours = PROTOCOL_VERSION,
+            "PID 1 speaks another version of the launch protocol; its connection was closed"
+        );
         return None;
     }
     if !is_known(context, &secret) {
-        tracing::warn!("another process than PID 1 connected to the launch socket; sent away");
+        tracing::warn!("another process than PID 1 connected to the launch socket; its connection was closed");
         socket.put_away();
         return None;
     }

@@ -132,7 +132,7 @@ pub async fn run(layout: &Layout, environment: Environment) -> Result<(), Superv
     match (left, reporter) {
         (DriverExit::MachineEnded, Some(reporter)) => reporter.finish().await,
         (DriverExit::MachineEnded, None) => {}
-        (DriverExit::Detached, _) => tracing::info!("the supervisor goes; the machine runs on"),
+        (DriverExit::Detached, _) => tracing::info!("supervisor exits; the machine runs on"),
     }
     Ok(())
 }

@@ -61,7 +61,7 @@ pub async fn newcomer(root: HostRoot) {
     loop {
         ticks.tick().await;
         if let Some(come) = missing.iter().find(|resource| known(resource)) {
-            tracing::warn!(device = come.device(), "a device has come; the agent starts anew to have it");
+            tracing::warn!(device = come.device(), "a device appeared; the agent exits to be started again with it");
             return;
         }
     }

@@ -203,7 +203,7 @@ impl Driver {
                 self.apply(Event::Spawned).await;
             }
             FromInit::TerminationRequested => {
-                tracing::info!("PID 1 was told to terminate");
+                tracing::info!("PID 1 received SIGTERM");
                 let graceful = garboard_protocol::control::StopMode::Graceful { within_seconds: None };
                 let verdict = self.queue.offer(Request::Stop(graceful), View::from(&self.seed.life.state));
                 if let (Verdict::AlreadySo, Some(by_ms)) = (verdict, self.deadline_ms()) {
@@ -314,7 +314,7 @@ impl Driver {
 
     fn note_taint(&mut self, what: String) {
         const MOST_TAINTS: usize = 16;
-        tracing::warn!(command = what, "the machine is tainted: somebody changed it over QMP");
+        tracing::warn!(command = what, "machine tainted: changed by a QMP command of a person");
         if self.seed.journal.taints.len() < MOST_TAINTS && !self.seed.journal.taints.contains(&what) {
             self.seed.journal.taints.push(what);
             self.write_journal();
