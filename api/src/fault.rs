@@ -85,7 +85,7 @@ pub enum FaultCode {
     /// The value has another JSON type than the field.
     WrongType,
     /// The field is known and the value would be right, but Garboard cannot honour it yet.
-    NotRealised,
+    NotInThisVersion,
 }
 
 impl FaultCode {
@@ -94,7 +94,7 @@ impl FaultCode {
         match self {
             Self::Required => "FieldValueRequired",
             Self::Invalid | Self::UnknownField | Self::WrongType => "FieldValueInvalid",
-            Self::NotSupported | Self::NotRealised => "FieldValueNotSupported",
+            Self::NotSupported | Self::NotInThisVersion => "FieldValueNotSupported",
             Self::Duplicate => "FieldValueDuplicate",
             Self::NotFound => "FieldValueNotFound",
         }

@@ -29,7 +29,7 @@ pub enum RunStrategy {
 }
 
 impl RunStrategy {
-    /// Reads KubeVirt's word; `None` for one that is not realised (`WaitAsReceiver`) or unknown.
+    /// Reads KubeVirt's word; `None` for one that is not supported (`WaitAsReceiver`) or unknown.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         match word {

@@ -72,7 +72,7 @@ fn sentence(fate: Fate) -> String {
         Fate::Name => "a name, of which nothing follows".to_owned(),
         Fate::NeverWritten => "never written".to_owned(),
         Fate::Refused { when, why, instead } => {
-            let why = if why.ends_with("does not realise it yet") { "not realised yet" } else { why };
+            let why = if why.ends_with("does not support it") { "not supported in this version" } else { why };
             format!("**refused**{}: {why}; {instead}", condition(when))
         }
         Fate::Warned { when, what, instead } => format!("**warned of**{}: {what}; {instead}", condition(when)),

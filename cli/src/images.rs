@@ -19,7 +19,7 @@ use crate::keeper::order::VolumeOrder;
 use crate::output::note;
 use crate::places::Places;
 
-/// The guest's architecture, the only one this version realises.
+/// The guest's architecture, the only one this version supports.
 const ARCHITECTURE: &str = "amd64";
 
 /// Where images come from.

@@ -13,7 +13,7 @@ use crate::undo::UndoFailure;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
-    /// The plan cannot be realised in this namespace.
+    /// The plan cannot be carried out in this namespace.
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// Something with a network namespace itself.

@@ -55,7 +55,7 @@ impl Judgement {
             Fate::Read(_) | Fate::Handed(_) | Fate::Name | Fate::NeverWritten => return,
         };
         if speaks(when, value) {
-            list.push(Fault::new(at, FaultCode::NotRealised, message).instead(instead));
+            list.push(Fault::new(at, FaultCode::NotInThisVersion, message).instead(instead));
         }
     }
 }

@@ -171,7 +171,7 @@ pub const TABLES: [Table; 6] = [
 ];
 
 /// Why a field is refused that has no other reason.
-const NOT_YET: &str = "this is valid, but this version of Garboard does not realise it yet";
+const NOT_YET: &str = "this is valid, but this version of Garboard does not support it";
 const REMOVE: &str = "remove it";
 
 const fn both(under: &'static str, fields: &'static str, fate: Fate) -> Line {
@@ -183,7 +183,7 @@ const fn read(under: &'static str, fields: &'static str, file: &'static str) -> 
     both(under, fields, Fate::Read(file))
 }
 
-/// What is not realised anywhere.
+/// What is supported nowhere.
 const fn not_yet(under: &'static str, fields: &'static str, when: When, instead: &'static str) -> Line {
     both(under, fields, Fate::Refused { when, why: NOT_YET, instead })
 }

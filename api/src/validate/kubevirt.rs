@@ -37,7 +37,7 @@ pub(super) fn judge(spec: &Value) -> Judgement {
 fn switched_on(name: &str, at: FieldPath) -> Option<Fault> {
     match fields::gate(name) {
         Some(Behind::Switch | Behind::Always) => None,
-        Some(Behind::Nothing(why)) => Some(Fault::new(at, FaultCode::NotRealised, why).instead("remove it")),
+        Some(Behind::Nothing(why)) => Some(Fault::new(at, FaultCode::NotInThisVersion, why).instead("remove it")),
         None => {
             let fault =
                 unsupported(at, format!("KubeVirt 1.9 knows no feature gate `{name}`, and it switches nothing"));

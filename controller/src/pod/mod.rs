@@ -100,7 +100,7 @@ pub enum PodRefusal {
     Plan(#[from] PlanError),
     /// A field that cannot be honoured in a cluster.
     #[error("{0}")]
-    NotRealised(Fault),
+    NotInThisVersion(Fault),
     /// A field that makes no sense.
     #[error("{field} is not valid; {instead}")]
     Invalid {
@@ -127,9 +127,11 @@ impl PodRefusal {
             Self::DataVolume { progress: DataVolumeProgress::Failed(_), .. } => "FailedDataVolumeImport",
             Self::DataVolume { .. } => "NotAllDVsReady",
             Self::ClaimLeaves { .. } => "BackendStorageNotReady",
-            Self::Plan(_) | Self::NotRealised(_) | Self::Invalid { .. } | Self::NotAdmitted(_) | Self::Order(_) => {
-                "FailedCreate"
-            }
+            Self::Plan(_)
+            | Self::NotInThisVersion(_)
+            | Self::Invalid { .. }
+            | Self::NotAdmitted(_)
+            | Self::Order(_) => "FailedCreate",
         }
     }
 
@@ -166,7 +168,7 @@ fn grace_seconds(vmi: &VirtualMachineInstance) -> i64 {
 pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
     // Admission refuses it first, but there are clusters whose webhooks are switched off.
     if let Some(fault) = fields::refused(&input.vmi.spec, Setting::Cluster).into_iter().next() {
-        return Err(PodRefusal::NotRealised(fault));
+        return Err(PodRefusal::NotInThisVersion(fault));
     }
     if let Some(fault) = judged_again(input).map_err(PodRefusal::Order)? {
         return Err(PodRefusal::NotAdmitted(fault));

@@ -155,10 +155,16 @@ fn enter(world: &World, phase: Phase, status: &mut VirtualMachineInstanceStatus)
     status.phase = Some(word.to_owned());
     let known = status.phase_transition_timestamps.iter().any(|each| each.phase.as_deref() == Some(word));
     if !known {
-        status.phase_transition_timestamps.push(VirtualMachineInstancePhaseTransitionTimestamp {
-            phase: Some(word.to_owned()),
-            phase_transition_timestamp: Some(stamp(world.now)),
-        });
+        let transitions = &mut status.phase_transition_timestamps;
+        let entered = |phase: Phase, at| VirtualMachineInstancePhaseTransitionTimestamp {
+            phase: Some(phase.word().to_owned()),
+            phase_transition_timestamp: Some(at),
+        };
+        // A start is not told while it may be quick, and every instance begins as Pending.
+        if let (true, Some(created)) = (transitions.is_empty(), &world.vmi.metadata.creation_timestamp) {
+            transitions.extend((phase > Phase::Pending).then(|| entered(Phase::Pending, created.clone())));
+        }
+        transitions.push(entered(phase, stamp(world.now)));
     }
 }
 

@@ -231,6 +231,19 @@ fn reporting() -> Value {
 }
 
 #[test]
+fn a_start_that_is_told_late_was_pending_since_its_instance_was_made() {
+    let mut world = world(json!([]));
+    let at = |second| Time(Timestamp::from_second(second).unwrap());
+    world.vmi.metadata.creation_timestamp = Some(at(990));
+    world.history = PodHistory { made: Some(at(991).0), placed: Some(true), ..PodHistory::default() };
+    world.pod = Some(pod(json!({"phase": "Pending", "conditions": []})));
+    let transitions = decide(&world).status.phase_transition_timestamps;
+    let told: Vec<_> =
+        transitions.into_iter().map(|each| (each.phase.unwrap(), each.phase_transition_timestamp.unwrap())).collect();
+    assert_eq!(told, [("Pending".to_owned(), at(990)), ("Scheduling".to_owned(), Time(world.now))]);
+}
+
+#[test]
 fn a_quick_start_becomes_running_in_one_write() {
     let mut world = world(json!([]));
     world.history = PodHistory { made: Some(world.now), placed: Some(true), missing: None, ..PodHistory::default() };

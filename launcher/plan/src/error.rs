@@ -12,7 +12,7 @@ use super::lint::Finding;
 pub enum PlanError {
     /// A field Garboard knows and cannot honour yet.
     #[error("{field}: {why}; {instead}")]
-    NotRealised {
+    NotInThisVersion {
         /// Path of the field.
         field: String,
         /// Why it cannot be honoured.
@@ -130,7 +130,7 @@ impl PlanError {
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {
-            Self::NotRealised { .. }
+            Self::NotInThisVersion { .. }
             | Self::Invalid { .. }
             | Self::Name { .. }
             | Self::CpuWord { .. }
@@ -148,7 +148,7 @@ impl PlanError {
     #[must_use]
     pub fn field(&self) -> Option<&str> {
         match self {
-            Self::NotRealised { field, .. }
+            Self::NotInThisVersion { field, .. }
             | Self::Invalid { field, .. }
             | Self::Name { field, .. }
             | Self::CpuWord { field, .. }

@@ -39,8 +39,8 @@ mod screen;
 mod slots;
 #[cfg(test)]
 mod tests;
-mod unrealised;
 mod unserved;
+mod unsupported;
 mod usb;
 mod user_network;
 
@@ -92,7 +92,7 @@ pub fn plan_machine(
         return Err(PlanError::StoredVersion { found, known: PLAN_VERSION });
     }
     let input = Input { vmi, facts, options, stored };
-    unrealised::refuse(input)?;
+    unsupported::refuse(input)?;
     let mut draft = Draft::new(input, compute::accelerator(input.asked_accelerator(), facts, options)?);
     compute::note_emulation(&mut draft);
     let parts = Parts::of(&mut draft)?;

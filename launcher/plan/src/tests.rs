@@ -98,7 +98,7 @@ fn a_refusal_names_the_field_and_what_to_do() {
 }
 
 #[test]
-fn what_is_not_realised_is_refused_and_never_dropped() {
+fn what_is_not_supported_is_refused_and_never_dropped() {
     let table = [
         (json!({ "launchSecurity": {} }), json!({}), "spec.domain.launchSecurity"),
         (json!({ "cpu": { "dedicatedCpuPlacement": true } }), json!({}), "spec.domain.cpu.dedicatedCpuPlacement"),
@@ -124,7 +124,7 @@ fn what_is_not_realised_is_refused_and_never_dropped() {
     ];
     for (domain, devices, field) in table {
         let error = refusal(&vmi(&domain, &devices, &json!({})), &HostFacts::reference());
-        assert!(matches!(error, PlanError::NotRealised { .. }), "{error}");
+        assert!(matches!(error, PlanError::NotInThisVersion { .. }), "{error}");
         assert_eq!(error.field(), Some(field), "{error}");
     }
 }

@@ -24,7 +24,7 @@ pub const QUEUES_MAX: u16 = 256;
 /// Smallest MTU accepted for a link the guest uses, bytes: what every IPv4 host must take (RFC 791).
 pub const MTU_MIN: u16 = 576;
 
-/// A plan that cannot be realised.
+/// A plan that cannot be carried out.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The number of queues is out of range.

@@ -12,7 +12,7 @@ fn judged(spec: &Value, setting: Setting) -> Judgement {
 }
 
 #[test]
-fn what_is_not_realised_is_refused_by_its_path() {
+fn what_is_not_supported_is_refused_by_its_path() {
     let spec = json!({
         "architecture": "arm64",
         "domain": {

@@ -53,7 +53,7 @@ pub(crate) enum Verdict {
     ClaimUnbound,
     /// A DataVolume is not filled.
     DataVolume,
-    /// A field cannot be realised.
+    /// A field is not supported.
     FieldRefused,
     /// The namespace's Pod Security refuses the pod.
     PodSecurity,

@@ -303,10 +303,10 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
         ),
         (
             "field",
-            json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "spec.livenessProbe is not realised in a cluster yet"}]))}),
+            json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "spec.livenessProbe is not supported in a cluster yet"}]))}),
             Verdict::FieldRefused,
             Health::Wrong,
-            "spec.livenessProbe is not realised",
+            "spec.livenessProbe is not supported",
         ),
         (
             "pod security",

@@ -33,7 +33,7 @@ pub(crate) fn instance(facts: &Facts) -> Option<Finding> {
     Some(finding.shown_by(evidence).then(format!("kubectl edit vm {}", facts.name)))
 }
 
-/// The controller did not make a pod: a field that is not realised, or a claim that is not there.
+/// The controller did not make a pod: a field that is not supported, or a claim that is not there.
 pub(crate) fn field_or_claim(facts: &Facts) -> Option<Finding> {
     let condition = refusal(facts)?;
     let evidence = seen(

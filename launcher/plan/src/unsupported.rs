@@ -14,7 +14,7 @@ pub(super) fn refuse(input: Input<'_>) -> Result<(), PlanError> {
     let refused = fields::refused(input.spec(), Setting::BareHost);
     match refused.into_iter().find(|fault| !fault.path.as_str().starts_with(NETWORKS)) {
         None => Ok(()),
-        Some(fault) => Err(PlanError::NotRealised {
+        Some(fault) => Err(PlanError::NotInThisVersion {
             field: fault.path.to_string(),
             why: fault.message,
             instead: fault.instead.unwrap_or_default(),
