@@ -84,6 +84,12 @@ mod tests {
     }
 
     #[test]
+    fn the_agents_policy_lets_it_change_these_conditions() {
+        let policy = std::fs::read_to_string("../deploy/base/node-policy.yaml").unwrap();
+        assert!(policy.contains(&format!("['{UNPAUSED}', '{REPORTED}']")), "deploy/base/node-policy.yaml");
+    }
+
+    #[test]
     fn what_is_put_on_a_pod_is_found_there() {
         let news = PodNews { unpaused: Some(true), report: Some(Box::new(report(1))) };
         let pod = pod(&news);
