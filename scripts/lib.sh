@@ -109,6 +109,17 @@ need_rust() {
         die "Rust $have is installed, $wanted or newer is needed: rustup update stable"
 }
 
+# backports_source: apt's description of Debian 12's backports, on standard output.
+backports_source() {
+    cat <<SOURCES
+Types: deb
+URIs: ${GARBOARD_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+Suites: bookworm-backports
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+SOURCES
+}
+
 # Compiled code lies outside the tree, so that a fresh clone of the same state compiles next to nothing.
 use_target_directory() {
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
