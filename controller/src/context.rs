@@ -7,12 +7,11 @@ use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::api::PostParams;
-use kube::runtime::events::EventType;
 use kube::runtime::utils::Backoff;
 use tokio::sync::watch;
 
 use crate::durations::Reconciles;
-use crate::events::Events;
+use crate::events::{Events, NewEvent};
 use crate::settings::Settings;
 use crate::stores::Unreadable;
 
@@ -81,9 +80,9 @@ impl Context {
         (Self { client, events, launcher_image, settings, namespace, reconciles }, publishing)
     }
 
-    /// Tells people what was done about an object; does not wait.
-    pub fn tell(&self, regarding: &ObjectReference, kind: EventType, news: (&str, String)) {
-        self.events.tell(regarding, kind, news);
+    /// Has an event about an object written; does not wait.
+    pub fn tell(&self, regarding: &ObjectReference, event: NewEvent) {
+        self.events.tell(regarding, event);
     }
 }
 

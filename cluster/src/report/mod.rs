@@ -8,6 +8,9 @@
 pub mod claims;
 pub mod condition;
 
+use std::borrow::Cow;
+
+use garboard_api::conditions::{self, ConditionChange, ConditionStatus, NewCondition, Reason, VmiConditionType};
 use garboard_api::defaults::RUNTIME_USER;
 use garboard_api::v1::{
     CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, VirtualMachineInstance,
@@ -23,18 +26,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use self::claims::Claims;
 
-const PAUSED: &str = "Paused";
-const AGENT_CONNECTED: &str = "AgentConnected";
-/// The guest is many times slower than its node's processor.
-pub const SOFTWARE_EMULATION: &str = "SoftwareEmulation";
-/// Reason of [`SOFTWARE_EMULATION`] and of the event beside it: `/dev/kvm` is there, and slower than TCG.
-pub const INTERPRETED_BY_KVM: &str = "KVMInterpretsGuestCode";
-/// Not KubeVirt's: QEMU does not answer, so that nothing new is known of the guest.
-const UNRESPONSIVE: &str = "Unresponsive";
-/// Not KubeVirt's: a program that the guest's network needs has ended.
-const NETWORK_LOST: &str = "NetworkLost";
-/// Not KubeVirt's: how the run ended, in a word and a sentence, for `kubectl describe`.
-pub const ENDED: &str = "Ended";
 /// The word for an end that only the pod can explain ([`ExitCause::MachineKilled`]).
 pub const MACHINE_KILLED: &str = "MachineKilled";
 /// The most characters of what QEMU said of an I/O error.
@@ -191,74 +182,90 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
 }
 
 fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report: &Status, now: Timestamp) {
-    let running = report.ended.is_none();
-    let (word, sentence) = match report.paused {
-        Some(PauseReason::PausedIOError) => ("PausedIOError", "VMI was paused, low-level IO error detected"),
-        Some(PauseReason::PausedByUser) | None => ("PausedByUser", "VMI was paused by user"),
-    };
-    let sentence = match &report.pause_message {
-        Some(more) => format!("{sentence}: {}", more.chars().take(LONGEST_PAUSE_MESSAGE).collect::<String>()),
-        None => sentence.to_owned(),
-    };
-    let is_paused = running && report.paused.is_some();
-    set(conditions, PAUSED, is_paused.then_some((word, sentence.as_str())), now);
-    set(conditions, AGENT_CONNECTED, (running && report.guest.is_some()).then_some(("", "")), now);
-    set(conditions, SOFTWARE_EMULATION, slow(report).filter(|_| running), now);
-    let silent = (
-        "MonitorTimeout",
-        "QEMU does not answer on its monitor; the state of the guest is the last one that QEMU reported",
-    );
-    set(conditions, UNRESPONSIVE, (report.unresponsive && running).then_some(silent), now);
-    let helper = report.ended_helper.as_deref().filter(|_| running);
-    let lost = helper.map(|name| format!("the program {name} ended; the guest has no network until its next start"));
-    set(conditions, NETWORK_LOST, lost.as_deref().map(|sentence| ("HelperEnded", sentence)), now);
-    let message = report.ended.as_ref().map(|ended| message(&ended.cause, &ended.sentence)).unwrap_or_default();
-    let ended = report.ended.as_ref().map(|ended| (self::word(&ended.cause), message.as_str()));
-    set(conditions, ENDED, ended, now);
+    let kinds = [
+        (VmiConditionType::Paused, paused(report)),
+        (VmiConditionType::AgentConnected, agent_connected(report)),
+        (VmiConditionType::SoftwareEmulation, slow(report).map(|slow| slow.condition())),
+        (VmiConditionType::Unresponsive, unresponsive(report)),
+        (VmiConditionType::NetworkLost, network_lost(report)),
+    ];
+    // All but the last are about a guest that runs.
+    let of_guest = kinds.map(|(kind, new)| (kind, new.filter(|_| report.ended.is_none())));
+    let all = of_guest.into_iter().chain([(VmiConditionType::Ended, report.ended.as_ref().map(ended))]);
+    let changes = all.map(|(kind, new)| new.map_or(ConditionChange::Remove(kind), ConditionChange::Set));
+    conditions::change(conditions, changes, now);
 }
 
-/// The same for a guest whose owner expects the node's own speed: reason and message of an event.
+/// A condition that holds; one that does not is not there.
+type Holding<'a> = NewCondition<'a, VmiConditionType>;
+
+fn holding<'a>(kind: VmiConditionType, reason: Reason, message: impl Into<Cow<'a, str>>) -> Holding<'a> {
+    NewCondition::new(kind, true, reason, message)
+}
+
+fn paused(report: &Status) -> Option<Holding<'_>> {
+    let (reason, sentence) = match report.paused? {
+        PauseReason::PausedIOError => (Reason::PausedIoError, "VMI was paused, low-level IO error detected"),
+        PauseReason::PausedByUser => (Reason::PausedByUser, "VMI was paused by user"),
+    };
+    let bounded = |more: &String| more.chars().take(LONGEST_PAUSE_MESSAGE).collect::<String>();
+    let more = report.pause_message.as_ref().map(|more| format!("{sentence}: {}", bounded(more)));
+    Some(holding(VmiConditionType::Paused, reason, more.unwrap_or_else(|| sentence.to_owned())))
+}
+
+fn agent_connected(report: &Status) -> Option<Holding<'_>> {
+    report.guest.is_some().then(|| NewCondition::bare(VmiConditionType::AgentConnected, true))
+}
+
+fn unresponsive(report: &Status) -> Option<Holding<'_>> {
+    let sentence = "QEMU does not answer on its monitor; the state of the guest is the last one that QEMU reported";
+    report.unresponsive.then(|| holding(VmiConditionType::Unresponsive, Reason::MonitorTimeout, sentence))
+}
+
+fn network_lost(report: &Status) -> Option<Holding<'_>> {
+    let name = report.ended_helper.as_deref()?;
+    let sentence = format!("the program {name} ended; the guest has no network until its next start");
+    Some(holding(VmiConditionType::NetworkLost, Reason::HelperEnded, sentence))
+}
+
+fn ended(ended: &Ended) -> Holding<'_> {
+    NewCondition {
+        kind: VmiConditionType::Ended,
+        status: ConditionStatus::True,
+        reason: word(&ended.cause).into(),
+        message: message(&ended.cause, &ended.sentence).into(),
+    }
+}
+
+/// Why a guest is many times slower than its node's processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slowness {
+    /// Reason of the condition `SoftwareEmulation`, and of an event.
+    pub reason: Reason,
+    /// A sentence.
+    pub message: &'static str,
+}
+
+impl Slowness {
+    fn condition(self) -> Holding<'static> {
+        holding(VmiConditionType::SoftwareEmulation, self.reason, self.message)
+    }
+}
+
+/// That of a guest whose owner expects the node's own speed.
 #[must_use]
-pub fn unasked_slowness(report: &Status) -> Option<(&'static str, &'static str)> {
+pub fn unasked_slowness(report: &Status) -> Option<Slowness> {
     slow(report).filter(|_| report.interpreted_by_kvm)
 }
 
-/// Why the guest is many times slower than its node's processor, if it is: reason and message of a condition.
-fn slow(report: &Status) -> Option<(&'static str, &'static str)> {
+fn slow(report: &Status) -> Option<Slowness> {
     if report.software_emulation {
-        return Some(("NoKVM", "the guest's processors are emulated in software (TCG), which is slow"));
+        let message = "the guest's processors are emulated in software (TCG), which is slow";
+        return Some(Slowness { reason: Reason::NoKvm, message });
     }
-    let by_kvm = "KVM on this node interprets guest code instead of running it on the processor, which is slow; the node \
-                  is probably a virtual machine without nested virtualization";
-    report.interpreted_by_kvm.then_some((INTERPRETED_BY_KVM, by_kvm))
-}
-
-/// A condition is there and true, or not there.
-fn set(
-    conditions: &mut Vec<VirtualMachineInstanceCondition>,
-    kind: &str,
-    wanted: Option<(&str, &str)>,
-    now: Timestamp,
-) {
-    let Some((reason, message)) = wanted else {
-        conditions.retain(|one| one.r#type != kind);
-        return;
-    };
-    let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let place = match conditions.iter().position(|one| one.r#type == kind) {
-        Some(place) => place,
-        None => {
-            conditions.push(VirtualMachineInstanceCondition { r#type: kind.to_owned(), ..Default::default() });
-            conditions.len() - 1
-        }
-    };
-    let condition = &mut conditions[place];
-    if condition.status != "True" {
-        condition.last_transition_time = Some(Time(now));
-        "True".clone_into(&mut condition.status);
-    }
-    condition.reason = said(reason);
-    condition.message = said(message);
+    let message = "KVM on this node interprets guest code instead of running it on the processor, which is slow; the node \
+                   is probably a virtual machine without nested virtualization";
+    report.interpreted_by_kvm.then_some(Slowness { reason: Reason::KvmInterpretsGuestCode, message })
 }
 
 /// How a run ended, for people: a sentence about it, and what to do where that is known.

@@ -1,5 +1,6 @@
 //! The kinds that are watched, and what is kept of each.
 
+use garboard_api::conditions::PodConditionType;
 use garboard_api::v1::KubeVirt;
 use garboard_api::validate::review;
 use garboard_api::{ClusterConfig, VirtualMachine, VirtualMachineInstance, remnant_of_instance};
@@ -157,9 +158,13 @@ impl Kind for Pods {
         }
         if let Some(status) = part(object, "status") {
             // Steps of a start that a kubelet writes one by one, and nothing here waits for.
-            const STEPS: [&str; 3] = ["PodReadyToStartContainers", "Initialized", "ContainersReady"];
+            const STEPS: [PodConditionType; 3] = [
+                PodConditionType::PodReadyToStartContainers,
+                PodConditionType::Initialized,
+                PodConditionType::ContainersReady,
+            ];
             if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
-                conditions.retain(|each| !STEPS.iter().any(|step| each["type"] == *step));
+                conditions.retain(|each| !STEPS.iter().any(|step| each["type"] == step.word()));
             }
             for key in ["containerStatuses", "initContainerStatuses"] {
                 status.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().for_each(container);
