@@ -17,7 +17,7 @@ use garboard_api::v1::{
 use garboard_api::{Phase, Quantity};
 use garboard_plan::{PLAN_VERSION, StoredMachine};
 use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
-use garboard_protocol::exit::ExitCause;
+use garboard_protocol::exit::{CauseWord, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -36,7 +36,7 @@ const NETWORK_LOST: &str = "NetworkLost";
 /// Not KubeVirt's: how the run ended, in a word and a sentence, for `kubectl describe`.
 pub const ENDED: &str = "Ended";
 /// The word for an end that only the pod can explain ([`ExitCause::MachineKilled`]).
-pub const MACHINE_KILLED: &str = "MachineKilled";
+pub const MACHINE_KILLED: &str = CauseWord::MachineKilled.as_str();
 /// The most characters of what QEMU said of an I/O error.
 const LONGEST_PAUSE_MESSAGE: usize = 400;
 /// The pod's link to its network.
@@ -109,7 +109,7 @@ fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp)
         enter(status, Phase::Succeeded, ended.at_ms, now);
     } else {
         enter(status, Phase::Failed, ended.at_ms, now);
-        status.reason = Some(word(&ended.cause).to_owned());
+        status.reason = Some(ended.cause.word().to_string());
     }
 }
 
@@ -213,7 +213,7 @@ fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report:
     let lost = helper.map(|name| format!("the program {name} ended; the guest has no network until its next start"));
     set(conditions, NETWORK_LOST, lost.as_deref().map(|sentence| ("HelperEnded", sentence)), now);
     let message = report.ended.as_ref().map(|ended| message(&ended.cause, &ended.sentence)).unwrap_or_default();
-    let ended = report.ended.as_ref().map(|ended| (self::word(&ended.cause), message.as_str()));
+    let ended = report.ended.as_ref().map(|ended| (ended.cause.word().as_str(), message.as_str()));
     set(conditions, ENDED, ended, now);
 }
 
@@ -265,27 +265,6 @@ fn set(
 #[must_use]
 pub fn message(cause: &ExitCause, sentence: &str) -> String {
     cause.remedy().map_or_else(|| sentence.to_owned(), |remedy| format!("{sentence}; {remedy}"))
-}
-
-/// The cause in one word, for programs.
-#[must_use]
-pub fn word(cause: &ExitCause) -> &'static str {
-    match cause {
-        ExitCause::GuestShutdown => "GuestShutdown",
-        ExitCause::GuestReboot => "GuestReboot",
-        ExitCause::GuestPanic => "GuestPanic",
-        ExitCause::Watchdog => "Watchdog",
-        ExitCause::StoppedGracefully => "StoppedGracefully",
-        ExitCause::GracePeriodExceeded => "GracePeriodExceeded",
-        ExitCause::ForceStopped => "ForceStopped",
-        ExitCause::OutOfMemory { .. } => "OutOfMemory",
-        ExitCause::QemuFailed { .. } => "QemuFailed",
-        ExitCause::QemuKilled { .. } => "QemuKilled",
-        ExitCause::QemuCrashed { .. } => "QemuCrashed",
-        ExitCause::MachineKilled => MACHINE_KILLED,
-        ExitCause::Unknown => "Unknown",
-        ExitCause::NotStarted { .. } => "NotStarted",
-    }
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use garboard_api::v1::VirtualMachineInstanceStatus;
 use garboard_api::{Phase, Quantity, VirtualMachineInstance};
 use garboard_cluster::report::{self, MACHINE_KILLED};
-use garboard_protocol::exit::ExitCause;
+use garboard_protocol::exit::{CauseWord, ExitCause};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::events::EventType;
 
@@ -14,7 +14,7 @@ use super::readiness::set;
 /// The container QEMU is in.
 const COMPUTE: &str = "compute";
 /// The event's reason, and the condition's.
-const OUT_OF_MEMORY: &str = "OutOfMemory";
+const OUT_OF_MEMORY: &str = CauseWord::OutOfMemory.as_str();
 /// The kubelet's reason for a container that the OOM killer ended.
 const OOM_KILLED: &str = "OOMKilled";
 

@@ -1,5 +1,6 @@
 //! What is said of a machine.
 
+use garboard_protocol::exit::CauseWord;
 use jiff::Timestamp;
 use serde::Serialize;
 
@@ -25,7 +26,7 @@ pub(crate) enum Verdict {
     Starting,
     /// It is on its way out.
     Stopping,
-    /// Its vCPUs were stopped by somebody.
+    /// Its vCPUs were stopped on request.
     Paused,
     /// Its vCPUs were stopped because storage failed.
     StorageFailed,
@@ -35,7 +36,7 @@ pub(crate) enum Verdict {
     NoDevice,
     /// No node is what it asks for.
     NoNodeMatches,
-    /// Nodes turn it away by their taints.
+    /// Nodes do not take it because of their taints.
     Tainted,
     /// No node takes machines at all.
     NoSchedulableNode,
@@ -67,7 +68,7 @@ pub(crate) enum Verdict {
     BackOff,
     /// The kernel killed QEMU for its memory.
     OutOfMemory,
-    /// Somebody killed QEMU.
+    /// QEMU was killed.
     QemuKilled,
     /// QEMU crashed.
     QemuCrashed,
@@ -85,7 +86,7 @@ pub(crate) enum Verdict {
     NodeNotReady,
     /// Its node has no agent.
     AgentDown,
-    /// Nobody acts on machines.
+    /// No controller acts on machines.
     ControllerDown,
     /// It does not go away.
     DeletionStuck,
@@ -93,7 +94,28 @@ pub(crate) enum Verdict {
     Unknown,
 }
 
-/// Whether somebody has to do something.
+impl Verdict {
+    /// What a run comes to that ended badly for this cause.
+    pub(crate) fn of_bad_end(cause: CauseWord) -> Self {
+        match cause {
+            CauseWord::OutOfMemory => Self::OutOfMemory,
+            CauseWord::QemuKilled | CauseWord::MachineKilled => Self::QemuKilled,
+            CauseWord::QemuCrashed => Self::QemuCrashed,
+            CauseWord::QemuFailed => Self::QemuFailed,
+            CauseWord::GuestPanic => Self::GuestPanic,
+            CauseWord::NotStarted => Self::NotStarted,
+            CauseWord::Watchdog
+            | CauseWord::GracePeriodExceeded
+            | CauseWord::GuestShutdown
+            | CauseWord::GuestReboot
+            | CauseWord::StoppedGracefully
+            | CauseWord::ForceStopped
+            | CauseWord::Unknown => Self::RunFailed,
+        }
+    }
+}
+
+/// Whether a person has to do something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Health {
@@ -133,7 +155,7 @@ pub(crate) struct Finding {
 }
 
 impl Finding {
-    /// Somebody has to do something.
+    /// A person has to do something.
     pub(crate) fn wrong(verdict: Verdict, cause: impl Into<String>) -> Self {
         Self {
             verdict,

@@ -32,6 +32,8 @@ pub(crate) struct Facts {
     pub(crate) events: Vec<Event>,
     /// The claims it names, as far as they exist.
     pub(crate) claims: Vec<PersistentVolumeClaim>,
+    /// Its DataVolumes, as far as they exist.
+    pub(crate) data_volumes: Vec<Value>,
     /// The cluster's nodes, for who may see them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nodes: Option<Vec<Node>>,

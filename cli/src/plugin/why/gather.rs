@@ -41,6 +41,7 @@ pub(super) fn gather(kubectl: &Kubectl, name: &str, now: Timestamp) -> Result<Fa
     })?;
     facts.namespace = namespace(kubectl, &facts);
     claims_and_events(kubectl, &mut facts);
+    data_volumes(kubectl, &mut facts);
     if facts.vm.is_none() && facts.vmi.is_none() {
         let kinds = "virtualmachines.kubevirt.io,virtualmachineinstances.kubevirt.io";
         let others = kubectl.get(&[kinds]).unwrap_or_default();
@@ -112,6 +113,17 @@ fn claims_and_events(kubectl: &Kubectl, facts: &mut Facts) {
     facts.events = events;
 }
 
+/// The DataVolumes it names. Which they are is written where its claims are: each fills the claim of its name. A cluster need
+/// not have the kind.
+fn data_volumes(kubectl: &Kubectl, facts: &mut Facts) {
+    let claims = claims_of(facts);
+    if !claims.is_empty() {
+        let named: Vec<&str> =
+            ["datavolumes.cdi.kubevirt.io"].into_iter().chain(claims.iter().map(String::as_str)).collect();
+        facts.data_volumes = kubectl.get(&named).unwrap_or_default();
+    }
+}
+
 /// The claims that the instance, or else the machine, names.
 fn claims_of(facts: &Facts) -> Vec<String> {
     let of_vmi = facts.vmi.as_ref().map(|vmi| &vmi.spec);
@@ -155,10 +167,15 @@ fn strip(facts: &mut Facts) {
             status.images = None;
         }
     }
-    for object in &mut facts.kubevirts {
+    for object in facts.kubevirts.iter_mut().chain(&mut facts.data_volumes) {
         if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
             metadata.remove("managedFields");
+            metadata.remove("annotations");
         }
+    }
+    // Where a DataVolume comes from may have a password in it.
+    for object in &mut facts.data_volumes {
+        object["spec"] = Value::Null;
     }
 }
 

@@ -1,51 +1,77 @@
 //! Machines that wait for a DataVolume.
 
 use garboard_api::run_strategy::RunStrategy;
+use serde_json::Value;
 
 use super::refused::bounded;
 use crate::plugin::why::diagnosis::{Finding, Verdict, seen};
 use crate::plugin::why::facts::{Condition, Facts};
 
-/// How the controller begins where the API server does not take one.
-pub(super) const NOT_MADE: &str = "could not make the DataVolume ";
+/// The controller's reason, KubeVirt's, where the API server does not take a DataVolume.
+const NOT_CREATED: &str = "FailedDataVolumeCreate";
+/// The reason where one cannot be filled.
+const NOT_IMPORTED: &str = "FailedDataVolumeImport";
+/// CDI's phase of one that is filled only once a pod uses it.
+const WAITS_FOR_CONSUMER: &str = "WaitForFirstConsumer";
+/// CDI's phase of one that is filled.
+const FILLED: &str = "Succeeded";
 
 /// One of its DataVolumes is not there, not filled, or will never be.
 pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
     if facts.strategy() == Some(RunStrategy::Halted) {
         return None;
     }
-    let (object, condition, kind) = told(facts)?;
+    let Told { object, kind, condition } = told(facts)?;
     let message = bounded(&condition.message);
-    let name = message.split("DataVolume ").nth(1).and_then(|rest| rest.split([' ', ':']).next()).unwrap_or_default();
-    let is_under_way = condition.reason == "NotAllDVsReady" && !message.contains("first consumer");
+    let waits_for_consumer = facts.data_volumes.iter().any(|each| phase(each) == Some(WAITS_FOR_CONSUMER));
+    let is_under_way = kind == "DataVolumesReady" && !waits_for_consumer;
     let finding = if is_under_way {
         Finding::waiting(Verdict::DataVolume, message.clone())
     } else {
         Finding::wrong(Verdict::DataVolume, message.clone())
     };
-    let evidence = seen(object, format!("conditions[{kind}] {}", condition.reason), message.clone(), condition.since);
+    let evidence = seen(object, format!("conditions[{kind}] {}", condition.reason), message, condition.since);
     let finding = finding.since(condition.since).shown_by(evidence);
-    Some(if message.starts_with(NOT_MADE) {
+    Some(if condition.reason == NOT_CREATED {
         finding.then("kubectl api-resources --api-group=cdi.kubevirt.io").then("kubectl get pvc")
     } else {
-        finding.then(format!("kubectl describe datavolume {name}")).then("kubectl get pods,pvc")
+        finding.then(describe(facts)).then("kubectl get pods,pvc")
     })
 }
 
+/// How the one that is waited for is looked at; all of them, if which one it is was not seen.
+fn describe(facts: &Facts) -> String {
+    let unfilled = facts.data_volumes.iter().find(|each| phase(each) != Some(FILLED));
+    match unfilled.and_then(|each| each["metadata"]["name"].as_str()) {
+        Some(name) => format!("kubectl describe datavolume {name}"),
+        None => "kubectl describe datavolumes".to_owned(),
+    }
+}
+
+fn phase(data_volume: &Value) -> Option<&str> {
+    data_volume["status"]["phase"].as_str()
+}
+
+/// A condition that is about a DataVolume.
+struct Told {
+    /// Whose it is.
+    object: String,
+    /// Its type.
+    kind: &'static str,
+    condition: Condition,
+}
+
 /// What machine or instance say of it, the machine first: an instance comes after its DataVolumes.
-fn told(facts: &Facts) -> Option<(String, Condition, &'static str)> {
-    let is_about =
-        |condition: &Condition| condition.reason == "FailedDataVolumeImport" || condition.message.starts_with(NOT_MADE);
+fn told(facts: &Facts) -> Option<Told> {
+    let is_about = |condition: &Condition| [NOT_CREATED, NOT_IMPORTED].contains(&condition.reason.as_str());
     let waits = |condition: &Condition| condition.status == "False";
-    let of_vm = [
-        (facts.of_vm("Failure").filter(is_about), "Failure"),
-        (facts.of_vm("DataVolumesReady").filter(waits), "DataVolumesReady"),
+    let all = [
+        ("vm", "Failure", facts.of_vm("Failure").filter(is_about)),
+        ("vm", "DataVolumesReady", facts.of_vm("DataVolumesReady").filter(waits)),
+        ("vmi", "Synchronized", facts.of_vmi("Synchronized").filter(is_about)),
+        ("vmi", "DataVolumesReady", facts.of_vmi("DataVolumesReady").filter(waits)),
     ];
-    let of_vmi = [
-        (facts.of_vmi("Synchronized").filter(is_about), "Synchronized"),
-        (facts.of_vmi("DataVolumesReady").filter(waits), "DataVolumesReady"),
-    ];
-    let of = |kind: &'static str| move |(condition, name)| (format!("{kind}/{}", facts.name), condition, name);
-    let all = of_vm.into_iter().map(of("vm")).chain(of_vmi.into_iter().map(of("vmi")));
-    all.into_iter().find_map(|(object, condition, name): (_, Option<Condition>, _)| Some((object, condition?, name)))
+    all.into_iter().find_map(|(object, kind, condition)| {
+        Some(Told { object: format!("{object}/{}", facts.name), kind, condition: condition? })
+    })
 }

@@ -1,6 +1,7 @@
 //! Runs that are over, and how they ended.
 
 use garboard_api::run_strategy::RunStrategy;
+use garboard_protocol::exit::{Account, CauseWord, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event};
 
@@ -8,10 +9,10 @@ use super::refused::bounded;
 use crate::plugin::why::diagnosis::{Evidence, Finding, Verdict, seen};
 use crate::plugin::why::facts::{Condition, Facts, containers, when};
 
-/// How a run ended, by whoever knows it best.
+/// How a run ended, from the source that knows most of it.
 struct End {
-    /// The recorder's word, `""` if only a sentence is left.
-    word: String,
+    /// The cause; unknown where a version wrote only a sentence that has no word for it.
+    cause: CauseWord,
     sentence: String,
     at: Option<Timestamp>,
     evidence: Evidence,
@@ -78,14 +79,17 @@ pub(crate) fn failed(facts: &Facts) -> Option<Finding> {
     }
     let Some(end) = last_end(facts) else {
         let reason = facts.vmi.as_ref().and_then(|vmi| vmi.status.as_ref()?.reason.clone());
-        let cause =
-            format!("its run ended badly: {}", reason.as_deref().map_or("nobody noted how".to_owned(), bounded));
+        let cause = format!(
+            "its run ended badly: {}",
+            reason.as_deref().map_or("nothing was recorded of how".to_owned(), bounded)
+        );
         let evidence = seen(format!("vmi/{}", facts.name), "status.phase", "Failed", facts.phase_since());
         return Some(
             Finding::wrong(Verdict::RunFailed, cause).since(facts.phase_since()).shown_by(evidence).then(again(facts)),
         );
     };
-    let finding = Finding::wrong(verdict(&end), format!("its run ended badly: {}", end.sentence)).since(end.at);
+    let finding =
+        Finding::wrong(Verdict::of_bad_end(end.cause), format!("its run ended badly: {}", end.sentence)).since(end.at);
     let finding = advice(facts, &end).into_iter().fold(finding, Finding::then);
     Some(finding.shown_by(end.evidence))
 }
@@ -132,29 +136,32 @@ fn ended_badly(facts: &Facts) -> bool {
     stopped(facts).is_some_and(|event| event.type_.as_deref() == Some("Warning"))
 }
 
-/// What is known of the last end: the recorder's condition, PID 1's last words, or the event that outlives both.
+/// What is known of the last end: the condition, PID 1's termination message, or the event that outlives both.
 fn last_end(facts: &Facts) -> Option<End> {
-    of_condition(facts).or_else(|| of_last_words(facts)).or_else(|| of_event(facts))
+    of_condition(facts).or_else(|| of_termination_message(facts)).or_else(|| of_event(facts))
 }
 
 fn of_condition(facts: &Facts) -> Option<End> {
     let Condition { reason, message, since, .. } = facts.of_vmi("Ended").filter(|each| each.status == "True")?;
     let evidence = seen(format!("vmi/{}", facts.name), format!("conditions[Ended] {reason}"), bounded(&message), since);
-    let sentence = match of_last_words(facts).map(|end| end.sentence) {
+    let sentence = match of_termination_message(facts).map(|end| end.sentence) {
         // PID 1 has QEMU's own last words as well.
         Some(words) if words.starts_with(message.as_str()) => words,
         Some(_) | None => bounded(&message),
     };
-    Some(End { word: reason, sentence, at: since, evidence })
+    Some(End { cause: CauseWord::read(&reason), sentence, at: since, evidence })
 }
 
-fn of_last_words(facts: &Facts) -> Option<End> {
+fn of_termination_message(facts: &Facts) -> Option<End> {
     let (pod, end) = terminated(facts)?;
     let words = end.message.as_deref().map(str::trim).filter(|words| !words.is_empty());
     let at = end.finished_at.as_ref().map(|time| time.0);
-    let word = if end.reason.as_deref() == Some("OOMKilled") { "OutOfMemory" } else { "" };
-    let sentence = match words {
-        Some(words) => bounded(&words.replace('\n', ": ")),
+    let account = words.map(Account::read);
+    let told = account.map_or(CauseWord::Unknown, |account| account.word);
+    // The kubelet's reason: what PID 1 did not live to write.
+    let cause = if end.reason.as_deref() == Some("OOMKilled") { CauseWord::OutOfMemory } else { told };
+    let sentence = match account {
+        Some(account) => bounded(&account.text.replace('\n', ": ")),
         None => format!(
             "its container ended with code {} ({})",
             end.exit_code,
@@ -162,7 +169,7 @@ fn of_last_words(facts: &Facts) -> Option<End> {
         ),
     };
     let evidence = seen(format!("pod/{pod}"), "containers[compute] termination message", sentence.clone(), at);
-    Some(End { word: word.to_owned(), sentence, at, evidence })
+    Some(End { cause, sentence, at, evidence })
 }
 
 fn terminated(facts: &Facts) -> Option<(String, &ContainerStateTerminated)> {
@@ -174,46 +181,41 @@ fn terminated(facts: &Facts) -> Option<(String, &ContainerStateTerminated)> {
 
 fn of_event(facts: &Facts) -> Option<End> {
     let event = stopped(facts)?;
-    let sentence = bounded(event.message.as_deref().unwrap_or_default());
+    let account = Account::read(event.message.as_deref().unwrap_or_default());
+    let sentence = bounded(account.text);
     let evidence = seen(format!("vmi/{}", facts.name), "event Stopped", sentence.clone(), when(event));
-    Some(End { word: String::new(), sentence, at: when(event), evidence })
+    Some(End { cause: account.word, sentence, at: when(event), evidence })
 }
 
-/// The last word of a node agent about a run of this name.
+/// The event in which a node agent tells how the last run of this name ended.
 pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
     facts.events_of("VirtualMachineInstance").into_iter().find(|event| event.reason.as_deref() == Some("Stopped"))
-}
-
-fn verdict(end: &End) -> Verdict {
-    let has = |word: &str, words: &[&str]| end.word == word || words.iter().any(|each| end.sentence.contains(each));
-    let table: [(&str, &[&str], Verdict); 7] = [
-        ("OutOfMemory", &["more memory than its limit", "ran out of memory"], Verdict::OutOfMemory),
-        ("QemuKilled", &["killed QEMU with signal"], Verdict::QemuKilled),
-        ("MachineKilled", &["were killed at once"], Verdict::QemuKilled),
-        ("QemuCrashed", &["QEMU crashed with signal"], Verdict::QemuCrashed),
-        ("QemuFailed", &["QEMU gave up"], Verdict::QemuFailed),
-        ("GuestPanic", &["kernel panicked"], Verdict::GuestPanic),
-        ("NotStarted", &["was not started"], Verdict::NotStarted),
-    ];
-    table.into_iter().find(|(word, words, _)| has(word, words)).map_or(Verdict::RunFailed, |(_, _, verdict)| verdict)
 }
 
 fn advice(facts: &Facts, end: &End) -> Vec<String> {
     let name = &facts.name;
     let logs = facts.pod().map(|_| format!("kubectl garboard logs {name}"));
-    let verdict = verdict(end);
-    let specific = if verdict == Verdict::OutOfMemory {
-        Some("raise spec.domain.resources.limits.memory, or leave it out".to_owned())
-    } else if verdict == Verdict::QemuKilled {
-        facts.node_name().map(|node| format!("kubectl describe node {node}    # who killed it?"))
-    } else if verdict == Verdict::QemuCrashed {
-        Some("report it to QEMU, with what the log says".to_owned())
-    } else if matches!(verdict, Verdict::QemuFailed | Verdict::NotStarted) {
-        Some(format!("kubectl garboard explain {name}"))
-    } else {
-        None
-    };
-    logs.into_iter().chain(specific).chain([again(facts)]).collect()
+    logs.into_iter().chain(remedy(facts, end.cause)).chain([again(facts)]).collect()
+}
+
+/// What to do about a cause.
+fn remedy(facts: &Facts, cause: CauseWord) -> Option<String> {
+    match cause {
+        CauseWord::OutOfMemory => ExitCause::OutOfMemory { limit_bytes: Some(0) }.remedy().map(str::to_owned),
+        CauseWord::QemuKilled | CauseWord::MachineKilled => {
+            facts.node_name().map(|node| format!("kubectl describe node {node}    # what killed it?"))
+        }
+        CauseWord::QemuCrashed => Some("report it to QEMU, with what the log says".to_owned()),
+        CauseWord::QemuFailed | CauseWord::NotStarted => Some(format!("kubectl garboard explain {}", facts.name)),
+        CauseWord::GracePeriodExceeded => Some("give the guest ACPI or a guest agent, or more grace".to_owned()),
+        CauseWord::GuestPanic
+        | CauseWord::Watchdog
+        | CauseWord::GuestShutdown
+        | CauseWord::GuestReboot
+        | CauseWord::StoppedGracefully
+        | CauseWord::ForceStopped
+        | CauseWord::Unknown => None,
+    }
 }
 
 /// How it is started again.

@@ -50,7 +50,7 @@ pub(crate) fn deletion(facts: &Facts) -> Option<Finding> {
     let finalizers = metadata.finalizers.clone().unwrap_or_default();
     let evidence = seen(object.clone(), "metadata.finalizers", finalizers.join(", "), since);
     if let Some(foreign) = finalizers.iter().find(|name| !OURS.contains(&name.as_str())) {
-        let cause = format!("it is deleted as soon as whoever put the finalizer {foreign} on it takes it away");
+        let cause = format!("it is deleted as soon as the owner of its finalizer {foreign} removes it");
         let finding = Finding::wrong(Verdict::DeletionStuck, cause).since(since).shown_by(evidence);
         return Some(finding.then(format!("find out whose {foreign} is, and why it does not act")));
     }
@@ -76,7 +76,8 @@ pub(crate) fn stopping(facts: &Facts) -> Option<Finding> {
     }
     let since = vmi.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let object = format!("vmi/{}", facts.name);
-    let finding = Finding::waiting(Verdict::Stopping, "it is to stop, and its pod has not been told yet").since(since);
+    let finding =
+        Finding::waiting(Verdict::Stopping, "it is to stop, and its pod is not being deleted yet").since(since);
     Some(finding.shown_by(seen(object, "status.phase", facts.phase().unwrap_or_default(), facts.phase_since())))
 }
 
@@ -109,7 +110,7 @@ fn overdue(facts: &Facts, pod: &Pod, end: Timestamp) -> Finding {
             format!("its pod should have been gone {late} ago, but carries the finalizer {}", foreign.join(", "));
         return Finding::wrong(Verdict::DeletionStuck, text).then(format!("kubectl describe pod {name}"));
     }
-    let text = format!("its pod should have been gone {late} ago; the kubelet of {node} has not said that it is");
+    let text = format!("its pod should have been gone {late} ago; the kubelet of {node} has not reported that it is");
     Finding::wrong(Verdict::DeletionStuck, text)
         .then(format!("kubectl describe node {node}"))
         .then(format!("kubectl describe pod {name}"))

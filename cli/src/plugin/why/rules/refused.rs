@@ -5,8 +5,6 @@ use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 use crate::plugin::why::diagnosis::{Finding, Verdict, seen};
 use crate::plugin::why::facts::{Condition, Facts, when};
 
-/// How the controller begins where the API server does not take an instance.
-const NOT_MADE: &str = "could not make the VirtualMachineInstance: ";
 /// Of a message of the API server, this much is told.
 const LONGEST: usize = 400;
 
@@ -15,13 +13,9 @@ pub(crate) fn instance(facts: &Facts) -> Option<Finding> {
     if facts.vmi.is_some() {
         return None;
     }
-    let is_of_another = |each: &Condition| each.message.starts_with(super::data_volumes::NOT_MADE);
-    let told = facts.of_vm("Failure").filter(|each| each.reason == "FailedCreate" && !is_of_another(each));
+    let told = facts.of_vm("Failure").filter(|each| each.reason == "FailedCreate");
     let (place, message, since) = match told {
-        Some(condition) => {
-            let words = condition.message.strip_prefix(NOT_MADE).unwrap_or(&condition.message);
-            ("conditions[Failure] FailedCreate", bounded(words), condition.since)
-        }
+        Some(condition) => ("conditions[Failure] FailedCreate", bounded(&condition.message), condition.since),
         None => {
             let event = failure(facts, "VirtualMachine")?;
             ("event FailedCreate", message_of(event), when(event))
@@ -64,7 +58,7 @@ fn refusal(facts: &Facts) -> Option<Condition> {
     (!is_over && !is_of_the_server(&condition)).then_some(condition)
 }
 
-/// The API server refused the pod, and the controller passes its words on.
+/// The API server refused the pod: the controller passes on what it answered.
 fn is_of_the_server(condition: &Condition) -> bool {
     let words = ["is forbidden: ", "denied the request"];
     condition.reason == "FailedCreate" && words.iter().any(|word| condition.message.contains(word))
@@ -123,13 +117,10 @@ fn is_of_this_one(facts: &Facts, event: &Event, kind: &str) -> bool {
     uid.is_none() || event.involved_object.uid.is_none() || event.involved_object.uid.as_ref() == uid
 }
 
-/// The API server's own words, without those of our controller and its client before them.
+/// The event's message, without what the controller's client adds.
 fn message_of(event: &Event) -> String {
-    let message = event.message.as_deref().unwrap_or_default();
-    let own = ["could not make the pod: ", "ApiError: "]
-        .iter()
-        .fold(message, |text, prefix| text.strip_prefix(prefix).unwrap_or(text));
-    // The client adds its own view of the whole answer.
+    let own = event.message.as_deref().unwrap_or_default();
+    // Its own view of the whole answer.
     let own = own.split_once(": ApiError {").or_else(|| own.split_once(" (Status")).map_or(own, |(words, _)| words);
     bounded(own.trim_end_matches(": Forbidden"))
 }

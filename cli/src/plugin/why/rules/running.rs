@@ -1,5 +1,6 @@
 //! Machines whose guest runs, more or less.
 
+use garboard_protocol::exit::Account;
 use jiff::SignedDuration;
 
 use super::ending::stopped;
@@ -34,12 +35,12 @@ pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
     )
 }
 
-/// Somebody stopped the vCPUs.
+/// Its vCPUs were stopped on request.
 pub(crate) fn paused(facts: &Facts) -> Option<Finding> {
     let paused = facts.of_vmi("Paused").filter(|each| each.status == "True")?;
     let field = format!("conditions[Paused] {}", paused.reason);
     let evidence = seen(format!("vmi/{}", facts.name), field, paused.message, paused.since);
-    let finding = Finding::well(Verdict::Paused, "somebody has paused it; its memory is kept").since(paused.since);
+    let finding = Finding::well(Verdict::Paused, "it was paused on request; its memory is kept").since(paused.since);
     let name = &facts.name;
     let who = format!("kubectl garboard logs {name}    # who did it");
     Some(finding.shown_by(evidence).then(format!("kubectl garboard unpause {name}")).then(who))
@@ -117,6 +118,6 @@ pub(crate) fn started_again(facts: &Facts) -> Option<String> {
     }
     let event = stopped(facts).filter(|event| event.type_.as_deref() == Some("Warning"))?;
     let at = when(event).filter(|at| facts.now.duration_since(*at) < RECENT)?;
-    let words = bounded(event.message.as_deref().unwrap_or_default());
-    Some(format!("it was started again: its last run ended {} ago: {words}", age(at, facts.now)))
+    let sentence = bounded(Account::read(event.message.as_deref().unwrap_or_default()).text);
+    Some(format!("it was started again: its last run ended {} ago: {sentence}", age(at, facts.now)))
 }

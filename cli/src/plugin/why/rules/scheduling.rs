@@ -166,8 +166,8 @@ fn of_taints(words: &str) -> Option<Finding> {
     let (_, rest) = words.split_once("untolerated taint")?;
     let taint = rest.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(taint, _)| taint.trim());
     let cause = match taint {
-        Some(taint) => format!("nodes turn it away by their taint {}", taint.trim_end_matches(':')),
-        None => "nodes turn it away by a taint".to_owned(),
+        Some(taint) => format!("nodes do not take it because of their taint {}", taint.trim_end_matches(':')),
+        None => "nodes do not take it because of a taint".to_owned(),
     };
     let finding = Finding::wrong(Verdict::Tainted, cause);
     Some(

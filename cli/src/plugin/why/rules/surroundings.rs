@@ -56,7 +56,7 @@ pub(crate) fn controller_down(facts: &Facts) -> Option<Finding> {
     ignored(facts)
 }
 
-/// Nobody has touched it for longer than a controller takes.
+/// No controller has touched it for longer than one takes.
 fn ignored(facts: &Facts) -> Option<Finding> {
     let metadata = match (&facts.vm, &facts.vmi) {
         (_, Some(vmi)) if vmi.status.as_ref().is_none_or(|status| status.phase.is_none()) => &vmi.metadata,
@@ -67,7 +67,7 @@ fn ignored(facts: &Facts) -> Option<Finding> {
     if facts.now.duration_since(made).as_secs() < REACTION_SECONDS {
         return None;
     }
-    let cause = "nobody has acted on it since it was made: is Garboard's controller running?";
+    let cause = "no controller has acted on it since it was created: is Garboard's controller running?";
     let evidence = seen(format!("vm/{}", facts.name), "status", "empty", Some(made));
     Some(
         Finding::wrong(Verdict::ControllerDown, cause)
