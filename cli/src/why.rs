@@ -4,6 +4,7 @@
 //!   control socket, keeper's files, records ──look──► Seen ──diagnose (pure)──► Diagnosis ──► a person, or JSON
 //! ```
 
+use garboard_kubectl::{Diagnosis, Evidence, Finding, Health, Verdict, diagnosis_screen, nearest, seen};
 use garboard_protocol::control::{Ended, PauseReason, Phase, Status};
 use garboard_protocol::exit::ExitCause;
 use jiff::Timestamp;
@@ -14,7 +15,6 @@ use crate::keeper::{self, between};
 use crate::output::out;
 use crate::past;
 use crate::places::{MachineId, Places};
-use crate::plugin::{Diagnosis, Evidence, Finding, Health, Verdict, nearest, screen, seen};
 use crate::ps::state_word;
 
 /// Everything that is looked at.
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
     let places = args.here.places()?;
     let id = args.here.id(&args.machine)?;
     let diagnosis = diagnose(&look(&places, &id));
-    args.output.show(&diagnosis, || out!("{}", screen(&diagnosis, Timestamp::now())))?;
+    args.output.show(&diagnosis, || out!("{}", diagnosis_screen(&diagnosis, Timestamp::now())))?;
     Ok(diagnosis.exit_code(args.exit_code))
 }
 
