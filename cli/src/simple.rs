@@ -1,9 +1,10 @@
 //! Commands that are one request: pause, unpause, reset.
 
+use garboard_kubectl::line::Outcome;
 use garboard_protocol::control::{ControlRequest, PauseReason, Status};
 
 use crate::args::Machines;
-use crate::client::{self, Outcome};
+use crate::client;
 use crate::exit;
 use crate::output::outln;
 use crate::places::{MachineId, Places};

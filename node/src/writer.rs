@@ -24,7 +24,7 @@ use garboard_cluster::report::condition::PodNews;
 use garboard_cluster::report::{self, condition};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{self, Status};
-use garboard_protocol::exit::ExitCause;
+use garboard_protocol::exit::{Account, ExitCause};
 use jiff::Timestamp;
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
@@ -346,7 +346,9 @@ fn happenings(before: Phase, report: &Status) -> Vec<InstanceEvent> {
             // A stop that was asked for, or the guest's own, is nothing to warn of.
             let expected = ended.cause.is_success() || ended.cause == ExitCause::GracePeriodExceeded;
             let kind = if expected { EventType::Normal } else { EventType::Warning };
-            vec![InstanceEvent { kind, reason: Reason::Stopped, note: report::message(&ended.cause, &ended.sentence) }]
+            let message = report::message(&ended.cause, &ended.sentence);
+            let note = Account { word: ended.cause.word(), text: &message }.to_string();
+            vec![InstanceEvent { kind, reason: Reason::Stopped, note }]
         }
         None if report.phase == control::Phase::Running && before < Phase::Running => {
             let note = "the guest was started".to_owned();

@@ -22,7 +22,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use crate::connection::{Link, Monitor, Outcome, Outgoing};
 use crate::error::CallError;
 use crate::fd::DESCRIPTOR_LIMIT;
-use crate::limits::CommandClass;
+use garboard_qmp_commands::CommandClass;
 
 /// One command with everything that goes along.
 #[derive(Debug)]

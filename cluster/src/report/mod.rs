@@ -20,14 +20,14 @@ use garboard_api::v1::{
 use garboard_api::{Phase, Quantity};
 use garboard_plan::{PLAN_VERSION, StoredMachine};
 use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
-use garboard_protocol::exit::ExitCause;
+use garboard_protocol::exit::{CauseWord, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use self::claims::Claims;
 
 /// The word for an end that only the pod can explain ([`ExitCause::MachineKilled`]).
-pub const MACHINE_KILLED: &str = "MachineKilled";
+pub const MACHINE_KILLED: &str = CauseWord::MachineKilled.as_str();
 /// The most characters of what QEMU said of an I/O error.
 const LONGEST_PAUSE_MESSAGE: usize = 400;
 /// The pod's link to its network.
@@ -100,7 +100,7 @@ fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp)
         enter(status, Phase::Succeeded, ended.at_ms, now);
     } else {
         enter(status, Phase::Failed, ended.at_ms, now);
-        status.reason = Some(word(&ended.cause).to_owned());
+        status.reason = Some(ended.cause.word().to_string());
     }
 }
 
@@ -232,7 +232,7 @@ fn ended(ended: &Ended) -> Holding<'_> {
     NewCondition {
         kind: VmiConditionType::Ended,
         status: ConditionStatus::True,
-        reason: word(&ended.cause).into(),
+        reason: ended.cause.word().as_str().into(),
         message: message(&ended.cause, &ended.sentence).into(),
     }
 }
@@ -272,27 +272,6 @@ fn slow(report: &Status) -> Option<Slowness> {
 #[must_use]
 pub fn message(cause: &ExitCause, sentence: &str) -> String {
     cause.remedy().map_or_else(|| sentence.to_owned(), |remedy| format!("{sentence}; {remedy}"))
-}
-
-/// The cause in one word, for programs.
-#[must_use]
-pub fn word(cause: &ExitCause) -> &'static str {
-    match cause {
-        ExitCause::GuestShutdown => "GuestShutdown",
-        ExitCause::GuestReboot => "GuestReboot",
-        ExitCause::GuestPanic => "GuestPanic",
-        ExitCause::Watchdog => "Watchdog",
-        ExitCause::StoppedGracefully => "StoppedGracefully",
-        ExitCause::GracePeriodExceeded => "GracePeriodExceeded",
-        ExitCause::ForceStopped => "ForceStopped",
-        ExitCause::OutOfMemory { .. } => "OutOfMemory",
-        ExitCause::QemuFailed { .. } => "QemuFailed",
-        ExitCause::QemuKilled { .. } => "QemuKilled",
-        ExitCause::QemuCrashed { .. } => "QemuCrashed",
-        ExitCause::MachineKilled => MACHINE_KILLED,
-        ExitCause::Unknown => "Unknown",
-        ExitCause::NotStarted { .. } => "NotStarted",
-    }
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use garboard_protocol::exit::{EndHints, ExitReport, ProcessEnd, explain};
+use garboard_protocol::exit::{Account, EndHints, ExitReport, ProcessEnd, explain};
 use garboard_protocol::paths;
 
 use super::own::OwnDirectory;
@@ -150,7 +150,8 @@ pub(super) fn write(own: &OwnDirectory, log: &TerminationLog, report: &ExitRepor
         complain(&format!("could not write {}: {error}", paths::EXIT));
     }
     let cause = explain(report, EndHints::default());
-    log.say(&format!("{}\n{}\n", cause.sentence(), report.last_words));
+    let account = Account { word: cause.word(), text: &cause.sentence() }.to_string();
+    log.say(&format!("{account}\n{}\n", report.last_words));
 }
 
 fn write_report(own: &OwnDirectory, report: &ExitReport) -> std::io::Result<()> {
