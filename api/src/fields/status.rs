@@ -8,6 +8,7 @@ const POD: &str = "controller/src/vmi/status.rs";
 const VM: &str = "controller/src/vm/status.rs";
 const DECIDE: &str = "controller/src/vm/decide.rs";
 const KUBEVIRT: &str = "controller/src/kubevirt/decide.rs";
+const UPGRADE: &str = "controller/src/upgrade/apply.rs";
 
 const fn never(under: &'static str, fields: &'static str) -> Line {
     both(under, fields, Fate::NeverWritten)
@@ -55,11 +56,12 @@ pub(super) const MACHINE: &[Line] = &[
 pub(super) const SETTINGS: &[Line] = &[
     read("conditions[]", "lastTransitionTime message reason status type", KUBEVIRT),
     read("", "defaultArchitecture observedGeneration observedKubeVirtVersion operatorVersion phase", KUBEVIRT),
+    read("", "outdatedVirtualMachineInstanceWorkloads", UPGRADE),
     never("conditions[]", "lastProbeTime"),
     never(
         "",
         "generations observedDeploymentConfig observedDeploymentID observedKubeVirtRegistry \
-         outdatedVirtualMachineInstanceWorkloads synchronizationAddresses targetDeploymentConfig targetDeploymentID \
+         synchronizationAddresses targetDeploymentConfig targetDeploymentID \
          targetKubeVirtRegistry targetKubeVirtVersion",
     ),
 ];
