@@ -127,7 +127,9 @@ fn progress(launcher: &Launcher, underway: &Underway, view: Option<&InstanceView
             Progress::Failed("it runs, and its node agent has passed on no report of it".to_owned())
         }
         None if elapsed(underway.since, now) >= DEADLINE => {
-            Progress::Failed("its kubelet has not started it".to_owned())
+            // Of a sidecar that has ended well a kubelet does not say in the pod's status why it cannot start the next one.
+            let pod = format!("kubectl -n {} describe pod {}", launcher.namespace, launcher.pod);
+            Progress::Failed(format!("its kubelet has not started it; the events of the pod say why ({pod})"))
         }
         Some(_) | None => Progress::Waits,
     }
