@@ -120,10 +120,13 @@ Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
 SOURCES
 }
 
-# Compiled code lies outside the tree, so that a fresh clone of the same state compiles next to nothing.
+# Compiled code lies outside the tree, so that a fresh clone of the same state compiles next to nothing. Every call of cargo
+# from here on tells programs the same version, so that none of them is compiled twice.
 use_target_directory() {
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
     mkdir -p "$CARGO_TARGET_DIR"
+    GARBOARD_VERSION=$("$repository/scripts/version")
+    export GARBOARD_VERSION
 }
 
 # build_programs PROFILE [CRATE…]: the programs, in $programs; of the command and the launcher if no crate is named. `dev`

@@ -28,8 +28,8 @@ Environment: GARBOARD_RUNTIME_DIR, GARBOARD_STATE_DIR, GARBOARD_CACHE_DIR move w
 #[derive(Debug, Parser)]
 #[command(
     name = "garboard",
-    version,
-    long_version = crate::version::LONG,
+    version = crate::version::VERSION,
+    long_version = crate::version::LONG.as_str(),
     about = "Runs virtual machines from kubevirt.io manifests, on this host and on Kubernetes",
     after_help = EXIT_CODES,
     propagate_version = true

@@ -63,21 +63,24 @@ pub struct Context {
     pub settings: watch::Receiver<Settings>,
     /// The namespace Garboard is installed in.
     pub namespace: String,
+    /// The version of this program.
+    pub version: &'static str,
     /// How long reconciliations took.
     pub reconciles: Arc<Reconciles>,
 }
 
 impl Context {
-    /// A context that speaks as this controller. The future writes its events.
+    /// A context that speaks as this controller, of this version. The future writes its events.
     pub fn new(
         client: Client,
         launcher_image: String,
         settings: watch::Receiver<Settings>,
         namespace: String,
+        version: &'static str,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (events, publishing) = Events::new(client.clone());
         let reconciles = Arc::default();
-        (Self { client, events, launcher_image, settings, namespace, reconciles }, publishing)
+        (Self { client, events, launcher_image, settings, namespace, version, reconciles }, publishing)
     }
 
     /// Has an event about an object written; does not wait.

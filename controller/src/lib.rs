@@ -29,6 +29,7 @@ pub mod stores;
 pub mod time;
 pub mod unread;
 pub mod unreadable;
+pub mod upgrade;
 pub mod vm;
 pub mod vmi;
 pub mod webhook;

@@ -46,6 +46,7 @@ pub fn next_status(
 #[must_use]
 pub fn bounded(mut report: Status) -> Status {
     cut(&mut report.machine);
+    report.supervisor.iter_mut().for_each(|supervisor| cut(&mut supervisor.version));
     report.interfaces.truncate(INTERFACES);
     for interface in &mut report.interfaces {
         for text in [&mut interface.name, &mut interface.mac, &mut interface.info_source] {

@@ -10,6 +10,7 @@ const POD: &str = "controller/src/vmi/status.rs";
 const VM: &str = "controller/src/vm/status.rs";
 const DECIDE: &str = "controller/src/vm/decide.rs";
 const KUBEVIRT: &str = "controller/src/kubevirt/decide.rs";
+const UPGRADE: &str = "controller/src/upgrade/apply.rs";
 
 const fn never(under: &'static str, fields: &'static str) -> Line {
     both(under, fields, Fate::NeverWritten)
@@ -57,11 +58,12 @@ pub(super) const MACHINE: &[Line] = &[
 pub(super) const SETTINGS: &[Line] = &[
     read("conditions[]", "lastTransitionTime message reason status type", CONDITIONS),
     read("", "defaultArchitecture observedGeneration observedKubeVirtVersion operatorVersion phase", KUBEVIRT),
+    read("", "outdatedVirtualMachineInstanceWorkloads", UPGRADE),
     never("conditions[]", "lastProbeTime"),
     never(
         "",
         "generations observedDeploymentConfig observedDeploymentID observedKubeVirtRegistry \
-         outdatedVirtualMachineInstanceWorkloads synchronizationAddresses targetDeploymentConfig targetDeploymentID \
+         synchronizationAddresses targetDeploymentConfig targetDeploymentID \
          targetKubeVirtRegistry targetKubeVirtVersion",
     ),
 ];

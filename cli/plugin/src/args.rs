@@ -23,7 +23,7 @@ start, stop and restart need to patch virtualmachines and virtualmachines/status
 
 /// Starts, stops and looks into virtual machines on a Kubernetes cluster.
 #[derive(Debug, Parser)]
-#[command(name = "kubectl-garboard", bin_name = "kubectl garboard", version, propagate_version = true)]
+#[command(name = "kubectl-garboard", bin_name = "kubectl garboard", version = crate::VERSION, propagate_version = true)]
 pub struct Plugin {
     /// Everything on it.
     #[command(flatten)]

@@ -50,6 +50,9 @@ use kubectl::Kubectl;
 use link::Link;
 use moment::Moment;
 
+/// The version of this program; images of the same version belong to it.
+pub const VERSION: &str = garboard_protocol::version!();
+
 /// The name under which kubectl finds it.
 pub const PROGRAM: &str = "kubectl-garboard";
 

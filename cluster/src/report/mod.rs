@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use garboard_api::conditions::{self, ConditionChange, ConditionStatus, NewCondition, Reason, VmiConditionType};
 use garboard_api::defaults::RUNTIME_USER;
 use garboard_api::v1::{
-    CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, VirtualMachineInstance,
+    CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, SupervisorStatus, VirtualMachineInstance,
     VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface,
     VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus, VolumeStatus,
 };
@@ -110,6 +110,11 @@ fn is_plannable(said: &&serde_json::Value) -> bool {
     serde_json::from_value::<StoredMachine>((*said).clone()).is_ok_and(|stored| stored.version <= PLAN_VERSION)
 }
 
+fn supervisor(said: &control::SupervisorInfo) -> SupervisorStatus {
+    let started = Timestamp::from_millisecond(said.started_at_ms).and_then(|at| Timestamp::from_second(at.as_second()));
+    SupervisorStatus { started_at: started.ok().map(Time), version: Some(said.version.clone()) }
+}
+
 fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) {
     let report = seen.report;
     status.interfaces = report.interfaces.iter().map(|interface| network_interface(interface, seen)).collect();
@@ -120,6 +125,7 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
     memory.memory_overhead = (report.overhead_bytes > 0).then(|| Quantity::from_bytes(report.overhead_bytes));
     status.stored_machine = report.stored.as_ref().filter(is_plannable).cloned().or(status.stored_machine.take());
     status.volume_status = report.disks.iter().map(|disk| volume(disk, seen)).collect();
+    status.supervisor = report.supervisor.as_ref().map(supervisor);
     status.runtime_user = Some(u64::from(RUNTIME_USER));
     let cpu = seen.vmi.spec.domain.cpu.as_ref();
     let topology = cpu.map(|cpu| (cpu.cores.unwrap_or(1), cpu.sockets.unwrap_or(1), cpu.threads.unwrap_or(1)));

@@ -7,8 +7,6 @@ use garboard_api::conditions::{self, KubeVirtConditionType, NewCondition, Reason
 use garboard_api::v1::{KubeVirt, KubeVirtCondition, KubeVirtStatus};
 use jiff::Timestamp;
 
-/// The version that runs.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How many pods of a part there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +32,8 @@ pub struct World {
     pub nodes: Option<Part>,
     /// What counts in the cluster.
     pub config: Arc<ClusterConfig>,
+    /// The version that runs.
+    pub version: &'static str,
     /// When it was looked at.
     pub now: Timestamp,
 }
@@ -70,8 +70,9 @@ pub fn decide(world: &World) -> KubeVirtStatus {
         conditions: conditions(world, &Health { serves, rolls, is_degraded: !missing.is_empty(), why }),
         default_architecture: Some(world.config.default_architecture.clone()),
         observed_generation: world.object.metadata.generation,
-        observed_kube_virt_version: Some(VERSION.to_owned()),
-        operator_version: Some(VERSION.to_owned()),
+        observed_kube_virt_version: Some(world.version.to_owned()),
+        operator_version: Some(world.version.to_owned()),
+        outdated_virtual_machine_instance_workloads: None,
         phase: Some(if serves { "Deployed" } else { "Deploying" }.to_owned()),
     }
 }
@@ -137,6 +138,7 @@ mod tests {
             controller: part(controller),
             nodes: part(nodes),
             config: ClusterConfig::offline().into(),
+            version: "1.0.0",
             now: Timestamp::UNIX_EPOCH,
         }
     }

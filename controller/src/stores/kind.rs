@@ -177,12 +177,19 @@ fn part<'a>(object: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map
     object.get_mut(key)?.as_object_mut()
 }
 
+/// Containers of which it counts whose image they are: supervisor, and QEMU.
+const OF_LAUNCHER_IMAGE: [&str; 2] = ["launcher", "compute"];
+
 /// Of a container it counts whether its kubelet asks whether it is ready, and how much memory it may have.
 fn essentials(containers: &mut [Value]) {
     for each in containers {
         let is_probed = each.get("readinessProbe").is_some();
         let memory = each.pointer("/resources/limits/memory").cloned();
+        let image = each.get("image").filter(|_| OF_LAUNCHER_IMAGE.iter().any(|name| each["name"] == *name)).cloned();
         *each = json!({ "name": each["name"] });
+        if let Some(image) = image {
+            each["image"] = image;
+        }
         if is_probed {
             each["readinessProbe"] = json!({});
         }

@@ -5,6 +5,11 @@ use std::process::ExitCode;
 use garboard_launcher::init::{self, InitOptions};
 
 fn main() -> ExitCode {
+    if std::env::args().skip(1).eq(["--version"]) {
+        use std::io::Write;
+        let version = garboard_protocol::version!();
+        return ExitCode::from(u8::from(writeln!(std::io::stdout(), "garboard-init {version}").is_err()));
+    }
     garboard_launcher::close_inherited_on_exec();
     // First of all, because QEMU's descriptors are parked at high numbers; QEMU and its helpers inherit it.
     garboard_launcher::raise_descriptor_limit();

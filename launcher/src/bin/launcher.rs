@@ -17,12 +17,19 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// The version of this program.
+const VERSION: &str = garboard_protocol::version!();
+
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if arguments.first().is_some_and(|word| word == WORD) {
         return ask_guest(arguments);
     }
     let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    if words.as_slice() == ["--version"] {
+        use std::io::Write;
+        return ExitCode::from(u8::from(writeln!(std::io::stdout(), "garboard-launcher {VERSION}").is_err()));
+    }
     if let ["--connect"] | ["--show", _] = words.as_slice() {
         return relay(words.get(1).copied());
     }
@@ -31,7 +38,7 @@ fn main() -> ExitCode {
         [machine] => (Layout::new(machine), Environment::Host),
         _ => {
             complain(
-                "usage: garboard-launcher MACHINE_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT",
+                "usage: garboard-launcher MACHINE_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT | --version",
             );
             return ExitCode::from(64);
         }
@@ -59,7 +66,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(supervisor::run(&layout, environment)) {
+    match runtime.block_on(supervisor::run(&layout, environment, VERSION)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %ErrorChain(&error), "the supervisor cannot run");

@@ -1,5 +1,6 @@
 //! Looking at an installation.
 
+use garboard_api::metadata::label::OUTDATED_LAUNCHER_IMAGE;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::Value;
@@ -31,6 +32,10 @@ pub(super) struct Installation {
     pub(super) nodes: Vec<Node>,
     /// Whether vCPUs are interpreted where there is no KVM.
     pub(super) emulation: EmulationSetting,
+    /// How many instances say that their supervisor is of another image than that of new launcher pods.
+    pub(super) outdated: usize,
+    /// Why the controller replaces no supervisor, if it has stopped.
+    pub(super) stopped: Option<String>,
     /// `printableStatus` of every machine, or the phase of an instance without one.
     pub(super) machines: Vec<String>,
 }
@@ -53,10 +58,12 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
         let lost = |_| Err(Failure::Other("a question was lost".to_owned()));
         let definitions = definitions.join().unwrap_or_else(lost)?;
         let controller = controller.join().unwrap_or_else(lost)?;
+        let settings = settings.join().unwrap_or_else(lost)?;
         let mut found = Installation {
             namespace: kubectl.garboard().to_owned(),
             established: definitions.iter().filter(|each| is_established(each)).map(name).collect(),
-            emulation: EmulationSetting::of(&controller, &settings.join().unwrap_or_else(lost)?),
+            emulation: EmulationSetting::of(&controller, &settings),
+            stopped: settings.iter().find_map(stopped),
             controller: typed(controller).pop(),
             controllers: typed(controllers.join().unwrap_or_else(lost)?),
             agent: typed(agent.join().unwrap_or_else(lost)?).pop(),
@@ -65,7 +72,9 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
             ..Installation::default()
         };
         if !found.established.is_empty() {
-            found.machines = machines(kubectl)?;
+            let all = machines(kubectl)?;
+            found.outdated = all.iter().filter(|each| is_outdated(each)).count();
+            found.machines = states(&all);
         }
         found.wanted_definitions.clone_from(&wanted_definitions);
         Ok(found)
@@ -87,13 +96,29 @@ fn is_established(definition: &Value) -> bool {
     conditions.into_iter().flatten().any(|each| each["type"] == "Established" && each["status"] == "True")
 }
 
-/// An instance of a machine is told by its machine.
-fn machines(kubectl: &Kubectl) -> Result<Vec<String>, Failure> {
-    let all = match kubectl.get(&[MACHINES, "-A"]) {
+/// The sentence of a roll-out of supervisors that has stopped.
+fn stopped(kubevirt: &Value) -> Option<String> {
+    let conditions = kubevirt["status"]["conditions"].as_array()?;
+    let stopped =
+        conditions.iter().find(|each| each["type"] == "LaunchersUpdated" && each["reason"] == "UpdateStopped")?;
+    stopped["message"].as_str().map(str::to_owned)
+}
+
+fn is_outdated(object: &Value) -> bool {
+    !object["metadata"]["labels"][OUTDATED_LAUNCHER_IMAGE].is_null()
+}
+
+/// Every machine and every instance.
+fn machines(kubectl: &Kubectl) -> Result<Vec<Value>, Failure> {
+    match kubectl.get(&[MACHINES, "-A"]) {
         // Half installed, or half removed.
-        Err(Failure::NotInstalled(_)) => Vec::new(),
-        other => other?,
-    };
+        Err(Failure::NotInstalled(_)) => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+/// An instance of a machine is told by its machine.
+fn states(all: &[Value]) -> Vec<String> {
     let key = |each: &Value| (each["metadata"]["namespace"].clone(), each["metadata"]["name"].clone());
     let owners: Vec<(Value, Value)> = all.iter().filter(|each| each["kind"] == "VirtualMachine").map(key).collect();
     let counts = |each: &&Value| each["kind"] == "VirtualMachine" || !owners.contains(&key(each));
@@ -101,5 +126,21 @@ fn machines(kubectl: &Kubectl) -> Result<Vec<String>, Failure> {
         let status = &each["status"];
         status["printableStatus"].as_str().or(status["phase"].as_str()).unwrap_or("no state yet").to_owned()
     };
-    Ok(all.iter().filter(counts).map(word).collect())
+    all.iter().filter(counts).map(word).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn outdated_supervisors_are_counted_and_a_stopped_roll_out_has_its_sentence() {
+        let marked = json!({"metadata": {"labels": {"kubevirt.io/outdatedLauncherImage": ""}}});
+        assert!(is_outdated(&marked) && !is_outdated(&json!({"metadata": {}})));
+        let object = |reason: &str| json!({"status": {"conditions": [{"type": "LaunchersUpdated", "reason": reason, "message": "why"}]}});
+        assert_eq!(stopped(&object("UpdateStopped")).as_deref(), Some("why"));
+        assert_eq!(stopped(&object("UpdateInProgress")), None);
+    }
 }

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use super::NAMESPACE;
 
 const ALL: &str = include_str!("../../../../deploy/garboard.yaml");
-/// This release; the manifest names its images.
-pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// This version; the images that are installed are of it.
+pub(crate) use crate::VERSION;
 /// The registry in the names of images that are loaded on nodes. A pull policy of [`NEVER`] goes with it, so that a node
 /// without them says so instead of asking a stranger for a privileged image.
 pub(crate) const REGISTRY: &str = "registry.garboard.dev";

@@ -293,7 +293,10 @@ fn offers(node: &Node, name: &str) -> bool {
     allocatable.and_then(|all| all.get(name)).is_some_and(|quantity| quantity.0 != "0")
 }
 
-/// Machines are their users' business, and no reason for this command to fail.
+/// What to do about a roll-out of supervisors that has stopped; the sentence says where and why.
+const STOPPED_ADVICE: &str = "load the image or correct the node; or install the version of before";
+
+/// Machines are their users' business, and no reason for this command to fail; a roll-out that has stopped is.
 fn machines(found: &Installation) -> Part {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for state in &found.machines {
@@ -302,8 +305,13 @@ fn machines(found: &Installation) -> Part {
     let told: Vec<String> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let troubled: usize = counts.iter().filter(|(state, _)| TROUBLED.contains(*state)).map(|(_, count)| count).sum();
     let hint = if troubled > 0 { " (kubectl get vm,vmi -A; kubectl garboard why NAME)" } else { "" };
-    let summary = if told.is_empty() { "none".to_owned() } else { format!("{}{hint}", told.join(", ")) };
-    part("machines", summary, Vec::new())
+    let outdated = match found.outdated {
+        0 => String::new(),
+        number => format!("; {number} with a supervisor of another image"),
+    };
+    let summary = if told.is_empty() { "none".to_owned() } else { format!("{}{hint}{outdated}", told.join(", ")) };
+    let stopped = found.stopped.iter().map(|why| trouble(format!("no supervisor is replaced: {why}"), STOPPED_ADVICE));
+    part("machines", summary, stopped.collect())
 }
 
 #[cfg(test)]

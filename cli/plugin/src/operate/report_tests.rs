@@ -53,6 +53,8 @@ fn well() -> Installation {
         nodes: vec![node("node-1")],
         emulation: EmulationSetting::default(),
         machines: vec!["Running".to_owned(), "Stopped".to_owned(), "Running".to_owned()],
+        outdated: 0,
+        stopped: None,
     }
 }
 
@@ -79,6 +81,17 @@ fn a_healthy_installation_is_told_in_a_line_a_part() {
             "machines: 2 Running, 1 Stopped".to_owned(),
         ]
     );
+}
+
+#[test]
+fn outdated_supervisors_are_told_and_a_roll_out_that_has_stopped_is_trouble() {
+    let rolling = judge(&Installation { outdated: 2, ..well() }, now());
+    assert!(rolling.well);
+    let summary = &rolling.parts.last().unwrap().summary;
+    assert_eq!(summary, "2 Running, 1 Stopped; 2 with a supervisor of another image");
+    let stopped = judge(&Installation { outdated: 2, stopped: Some("ns/vm: why".into()), ..well() }, now());
+    assert!(!stopped.well && stopped.is_up(), "machines are served all the same");
+    assert!(stopped.troubles()[0].starts_with("no supervisor is replaced: ns/vm: why -> "), "{:?}", stopped.troubles());
 }
 
 #[test]
