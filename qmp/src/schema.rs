@@ -22,6 +22,7 @@ use serde_json::Value;
 use crate::command::Request;
 use crate::connection::Monitor;
 use crate::error::CallError;
+use crate::qmp;
 
 /// Nesting followed when types are shown or searched; QEMU's types refer to themselves.
 const DEPTH_LIMIT: usize = 12;
@@ -89,7 +90,7 @@ pub struct Member {
 impl Monitor {
     /// Asks QEMU for its schema. Costs half a megabyte of memory while it is kept.
     pub async fn schema(&self) -> Result<Schema, SchemaError> {
-        let reply = self.send(Request::new("query-qmp-schema")).await.map_err(SchemaError::Call)?;
+        let reply = self.send(Request::of(&qmp::query_qmp_schema {})).await.map_err(SchemaError::Call)?;
         Schema::parse(reply.get())
     }
 }

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 use garboard_plan::{LaunchPlan, LinkState, Tray};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths;
-use garboard_qmp::{CallError, ConnectError, ConnectOptions, Interest, Monitor, Notice, Subscription, TranscriptSink};
+use garboard_qmp::{
+    CallError, ConnectError, ConnectOptions, Interest, Monitor, Notice, Subscription, TranscriptSink, qmp,
+};
 use serde::Deserialize;
-use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::driver::{Heartbeat, Input};
@@ -205,8 +206,7 @@ async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -
 async fn make_ready(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError> {
     verify(monitor, plan).await?;
     for interface in plan.interfaces.iter().filter(|interface| interface.link == LinkState::Down) {
-        let arguments = json!({ "name": interface.device, "up": false });
-        monitor.call_raw("set_link", Some(arguments), Vec::new()).await?;
+        monitor.call(&qmp::set_link { name: interface.device.clone(), up: false }).await?;
     }
     open_trays(monitor, plan).await?;
     Ok(())
@@ -215,9 +215,14 @@ async fn make_ready(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorE
 /// Only before the guest runs: later its trays are as it, or somebody else, left them. One that is open stays open.
 async fn open_trays(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), CallError> {
     for disk in plan.disks.iter().filter(|disk| disk.tray == Some(Tray::Open)) {
-        monitor.call_raw("blockdev-open-tray", Some(json!({ "id": disk.device })), Vec::new()).await?;
+        monitor.call(&open_tray(&disk.device)).await?;
     }
     Ok(())
+}
+
+#[expect(deprecated, reason = "a literal has every field, the one that `id` replaces too")]
+fn open_tray(device: &str) -> qmp::blockdev_open_tray {
+    qmp::blockdev_open_tray { id: Some(device.to_owned()), force: None, device: None }
 }
 
 /// What QEMU says of itself.
@@ -226,7 +231,7 @@ pub(crate) async fn query_state(monitor: &Monitor) -> Result<RunState, CallError
     struct Reply {
         status: String,
     }
-    let reply: Reply = monitor.send_decoding(garboard_qmp::Request::new("query-status")).await?;
+    let reply: Reply = monitor.ask(&qmp::query_status {}).await?;
     Ok(run_state(&reply.status))
 }
 
@@ -237,8 +242,7 @@ async fn verify(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError
     struct Node {
         node_name: Option<String>,
     }
-    let request = garboard_qmp::Request::new("query-named-block-nodes").arguments(&json!({ "flat": true }));
-    let nodes: Vec<Node> = monitor.send_decoding(request).await?;
+    let nodes: Vec<Node> = monitor.ask(&qmp::query_named_block_nodes { flat: Some(true) }).await?;
     let held: BTreeSet<String> = nodes.into_iter().filter_map(|node| node.node_name).collect();
     let planned = plan.disks.iter().flat_map(|disk| {
         let nodes = &disk.nodes;
@@ -295,6 +299,7 @@ mod tests {
     use garboard_protocol::journal::Journal;
     use garboard_protocol::paths::Layout;
     use garboard_qmp::testing::{Behaviour, FakeMonitor};
+    use serde_json::json;
 
     use super::super::journal;
     use super::super::run::Environment;

@@ -2,7 +2,7 @@
 //! keeps nobody else waiting. What a command came to is told as an event if it is not what the state says.
 
 use garboard_protocol::causes::ErrorChain;
-use garboard_qmp::{CallError, Monitor};
+use garboard_qmp::{CallError, Monitor, qmp};
 use tokio::sync::mpsc;
 
 use crate::supervisor::query_state;
@@ -64,7 +64,7 @@ pub(super) fn quit(monitor: &Monitor) {
     let monitor = monitor.clone();
     tokio::spawn(async move {
         // It may cut the connection before its reply, and a dying QEMU answers nothing.
-        match monitor.call_raw("quit", None, Vec::new()).await {
+        match monitor.call(&qmp::quit {}).await {
             Ok(_) | Err(CallError::Disconnected { .. }) => {}
             Err(error) => {
                 tracing::error!(command = "quit", error = %ErrorChain(&error), "QMP command failed")
@@ -75,7 +75,12 @@ pub(super) fn quit(monitor: &Monitor) {
 
 /// The state says already that the command was followed. Where it was not, QEMU's own word is what the state goes back to.
 async fn perform(monitor: &Monitor, command: Command) -> Option<Event> {
-    let error = match monitor.call_raw(command.name(), None, Vec::new()).await {
+    let sent = match command {
+        Command::LetRun => monitor.call(&qmp::cont {}).await,
+        Command::StopVcpus => monitor.call(&qmp::stop {}).await,
+        Command::Reset => monitor.call(&qmp::system_reset {}).await,
+    };
+    let error = match sent {
         Ok(_) | Err(CallError::Disconnected { .. }) => return None,
         Err(error) => error,
     };

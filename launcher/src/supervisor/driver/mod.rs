@@ -9,7 +9,7 @@ use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
 use garboard_protocol::journal::{Deadline, Journal};
 use garboard_protocol::launch::{FromInit, ToInit};
-use garboard_qmp::Monitor;
+use garboard_qmp::{Monitor, qmp};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 
@@ -286,7 +286,7 @@ impl Driver {
                 }
             }
             let Some(monitor) = monitor else { return };
-            match monitor.call_raw("system_powerdown", None, Vec::new()).await {
+            match monitor.call(&qmp::system_powerdown {}).await {
                 Ok(_) => tracing::info!("the power button was pressed"),
                 Err(error) => tracing::warn!(error = %ErrorChain(&error), "the power button could not be pressed"),
             }
