@@ -6,6 +6,7 @@ use garboard_protocol::control::QmpAccess;
 use garboard_qmp::Monitor;
 use garboard_qmp::broker::{Access, Audit, AuditSink, Broker, PeerIdentity};
 use tokio::sync::{mpsc, watch};
+use tracing::Instrument;
 
 use super::control::QmpClient;
 use super::driver::Input;
@@ -19,15 +20,18 @@ pub(crate) async fn serve(
 ) {
     let Ok(seen) = monitor.wait_for(Option::is_some).await.map(|seen| seen.clone()) else { return };
     let Some(seen) = seen else { return };
-    let nobody = Arc::new(LogSink { claimed: None, happened: context.happened.clone() });
-    let broker = Arc::new(Broker::new(seen, nobody).with_results_in(context.layout.supervisor()));
+    let log = |claimed| LogSink { claimed, happened: context.happened.clone() };
+    let unclaimed = Arc::new(log(None));
+    let broker = Arc::new(Broker::new(seen, unclaimed).with_results_in(context.layout.supervisor()));
     while let Some(client) = station.recv().await {
         let broker = Arc::clone(&broker);
-        let sink = Arc::new(LogSink { claimed: client.caller.claimed, happened: context.happened.clone() });
-        tokio::spawn(async move {
+        let sink = Arc::new(log(client.caller.claimed));
+        let span = client.span;
+        let serving = async move {
             let peer = PeerIdentity { uid: client.caller.uid, pid: client.caller.pid };
             broker.serve_client_for(client.stream, access(client.access), peer, sink).await;
-        });
+        };
+        tokio::spawn(serving.instrument(span));
     }
 }
 
