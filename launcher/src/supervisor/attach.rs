@@ -23,7 +23,8 @@ use super::console::{self, Attach};
 use super::control::{Caller, ControlSenders, QmpClient};
 use super::driver::{Input, Offer, Planned};
 use super::flood::{Flood, Line};
-use super::monitor::RetryPolicy;
+use super::live::Live;
+use super::monitor::{RetryPolicy, Up};
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Context, Environment};
 use super::{broker, guest_agent, monitor, network, qemu_log};
@@ -99,6 +100,11 @@ pub(crate) fn machine(
     retry: RetryPolicy,
 ) {
     let (monitor_up, monitor_seen) = watch::channel(None);
+    let own = context.layout.supervisor();
+    let live = match retry {
+        RetryPolicy::GivenUp => Live::begin(&own, &plan),
+        RetryPolicy::TriedAgain => Live::resume(&own, &plan),
+    };
     tell_plan(context, &plan, &interfaces);
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
     tokio::spawn(qemu_log::run(context.clone()));
@@ -108,9 +114,10 @@ pub(crate) fn machine(
     if plan.display == Display::Vnc {
         tokio::spawn(serve_vnc(receivers.vnc, monitor_seen.clone()));
     }
-    tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone()));
+    tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone(), live.clone()));
     tokio::spawn(guest_agent::run(context.clone(), monitor_seen, receivers.agent));
-    tokio::spawn(monitor::run(context.clone(), plan, open_transcript(context), monitor_up, retry));
+    let up = Up { monitor: monitor_up, live };
+    tokio::spawn(monitor::run(context.clone(), plan, open_transcript(context), up, retry));
 }
 
 fn open_transcript(context: &Context) -> Option<Arc<dyn TranscriptSink>> {

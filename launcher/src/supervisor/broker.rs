@@ -1,7 +1,8 @@
 //! People's QMP clients: the debug broker of the QMP crate, with our log as its audit trail.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use garboard_plan::live::{Change, Outcome};
 use garboard_protocol::control::QmpAccess;
 use garboard_qmp::Monitor;
 use garboard_qmp::broker::{Access, Audit, AuditSink, Broker, PeerIdentity};
@@ -10,6 +11,7 @@ use tracing::Instrument;
 
 use super::control::QmpClient;
 use super::driver::Input;
+use super::live::Live;
 use super::run::Context;
 
 /// Serves clients as they come, once the monitor is up.
@@ -17,10 +19,12 @@ pub(crate) async fn serve(
     mut station: mpsc::Receiver<QmpClient>,
     mut monitor: watch::Receiver<Option<Monitor>>,
     context: Context,
+    live: Live,
 ) {
     let Ok(seen) = monitor.wait_for(Option::is_some).await.map(|seen| seen.clone()) else { return };
     let Some(seen) = seen else { return };
-    let log = |claimed| LogSink { claimed, happened: context.happened.clone() };
+    let log =
+        |claimed| LogSink { claimed, happened: context.happened.clone(), live: live.clone(), begun: Mutex::default() };
     let unclaimed = Arc::new(log(None));
     let broker = Arc::new(Broker::new(seen, unclaimed).with_results_in(context.layout.supervisor()));
     while let Some(client) = station.recv().await {
@@ -43,14 +47,29 @@ fn access(asked: QmpAccess) -> Access {
     }
 }
 
-/// One log line a call; a mutation also marks the machine.
+/// One log line a call; a mutation also marks the machine, and is in `live.json` before and after.
 struct LogSink {
     /// Who the client says it works for.
     claimed: Option<String>,
     happened: mpsc::Sender<Input>,
+    live: Live,
+    /// What this client has QEMU change just now.
+    begun: Mutex<Option<Change>>,
+}
+
+impl LogSink {
+    fn begun(&self) -> MutexGuard<'_, Option<Change>> {
+        self.begun.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl AuditSink for LogSink {
+    fn intent(&self, command: &str, arguments: &serde_json::Value) {
+        let change = Change::of(command, arguments);
+        self.live.intend(change.clone());
+        *self.begun() = Some(change);
+    }
+
     fn record(&self, audit: &Audit) {
         tracing::info!(
             uid = audit.uid,
@@ -61,6 +80,11 @@ impl AuditSink for LogSink {
             outcome = ?audit.outcome,
             "qmp audit"
         );
+        if let Some(change) = self.begun().take() {
+            // What may have been done counts as done, until QEMU says what it holds.
+            let outcome = if audit.tainted { Outcome::Done } else { Outcome::Refused };
+            self.live.settle(&change, outcome);
+        }
         if audit.tainted {
             let _ = self.happened.try_send(Input::Tainted(audit.command.to_string()));
         }

@@ -12,6 +12,7 @@ mod guest_events;
 mod guest_probe;
 mod init_link;
 pub mod journal;
+mod live;
 mod lost;
 mod monitor;
 mod network;

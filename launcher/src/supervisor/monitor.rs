@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, watch};
 use super::driver::{Heartbeat, Input};
 use super::flood::{Flood, Line};
 use super::guest_events::{run_state, translate};
+use super::live::Live;
 use super::lost;
 use super::run::Context;
 use crate::vm::{Event, RunState};
@@ -61,15 +62,23 @@ pub(crate) enum MonitorError {
     },
 }
 
+/// Who has a part in a connection that is up.
+pub(crate) struct Up {
+    /// Everything that sends commands.
+    pub(crate) monitor: watch::Sender<Option<Monitor>>,
+    /// What QEMU holds.
+    pub(crate) live: Live,
+}
+
 /// A monitor that answered, its events, and what QEMU said of itself.
-type Up = (Monitor, Subscription, RunState);
+type Reached = (Monitor, Subscription, RunState);
 
 /// Connects, verifies, then forwards events until QEMU closes the connection.
 pub(crate) async fn run(
     context: Context,
     plan: Arc<LaunchPlan>,
     transcript: Option<Arc<dyn TranscriptSink>>,
-    up: watch::Sender<Option<Monitor>>,
+    up: Up,
     retry: RetryPolicy,
 ) {
     let options = ConnectOptions {
@@ -82,11 +91,13 @@ pub(crate) async fn run(
     drop(plan);
     let happened = context.happened;
     let observer = monitor.clone();
-    up.send_replace(Some(monitor.clone()));
+    up.monitor.send_replace(Some(monitor.clone()));
     if happened.send(Input::MonitorUp { monitor, run_state: state }).await.is_err() {
         return;
     }
     let heart = tokio::spawn(beat(observer.clone(), happened.clone(), HEARTBEAT));
+    // Ends with the connection, as what is held by it does not matter any more then.
+    tokio::spawn(up.live.follow(observer.clone()));
     let mut flood = Flood::new(EVENTS_LOGGED);
     while let Some(notice) = events.next().await {
         log(&notice, &mut flood);
@@ -95,7 +106,7 @@ pub(crate) async fn run(
         }
     }
     heart.abort();
-    up.send_replace(None);
+    up.monitor.send_replace(None);
     let _ = happened.send(Input::MonitorGone).await;
 }
 
@@ -130,7 +141,7 @@ fn greeting_limit(guest_memory_bytes: u64) -> Duration {
 }
 
 /// Brings the connection up. Where there is none, the driver was told, or QEMU is gone.
-async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, retry: RetryPolicy) -> Option<Up> {
+async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, retry: RetryPolicy) -> Option<Reached> {
     let socket = context.layout.supervisor().join(paths::MONITOR_SOCKET);
     let mut was_told = false;
     loop {
@@ -169,7 +180,7 @@ async fn give_up(context: &Context, error: &MonitorError) {
     }
 }
 
-async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -> Result<Up, MonitorError> {
+async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -> Result<Reached, MonitorError> {
     let (monitor, greeting) = Monitor::connect(socket, options).await?;
     tracing::info!(qemu = %greeting.version, "QEMU's monitor answered");
     let events = monitor.subscribe(Interest::Named(&[
@@ -182,22 +193,10 @@ async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -
         "BLOCK_IO_ERROR",
     ]));
     let state = query_state(&monitor).await?;
-    match state {
-        RunState::Prelaunch => make_ready(&monitor, plan).await?,
-        // Jobs, ejected media and unplugged devices change what a guest that runs has; that is no reason to leave it alone.
-        RunState::Running
-        | RunState::Paused
-        | RunState::Other
-        | RunState::IoError
-        | RunState::GuestPanicked
-        | RunState::Watchdog
-        | RunState::Shutdown
-        | RunState::InternalError => match verify(&monitor, plan).await {
-            Err(error @ MonitorError::MissingNodes { .. }) => {
-                tracing::warn!(error = %ErrorChain(&error), "QEMU's disks have changed since the machine was started");
-            }
-            verified => verified?,
-        },
+    // Jobs, ejected media and unplugged devices change what a guest that runs has, which is no reason to leave it alone:
+    // what QEMU holds then is compared with what was written down last ([`Live`]).
+    if state == RunState::Prelaunch {
+        make_ready(&monitor, plan).await?;
     }
     Ok((monitor, events, state))
 }
