@@ -28,7 +28,7 @@ Environment: GARBOARD_RUNTIME_DIR, GARBOARD_STATE_DIR, GARBOARD_CACHE_DIR move w
 #[derive(Debug, Parser)]
 #[command(
     name = "garboard",
-    version = crate::version::VERSION,
+    version = garboard_kubectl::VERSION,
     long_version = crate::version::LONG.as_str(),
     about = "Runs virtual machines from kubevirt.io manifests, on this host and on Kubernetes",
     after_help = EXIT_CODES,

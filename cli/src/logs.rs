@@ -178,7 +178,8 @@ pub(crate) fn last_complaint(layout: &Layout) -> String {
     last.unwrap_or_else(|| "its supervisor died again and again".to_owned())
 }
 
-/// The supervisor's lines for a person: time, level, message, fields.
+/// The supervisor's lines for a person: time, level, message, fields, then the request and the QMP command that a line belongs
+/// to. Which machine it belongs to is known.
 fn events(run: &Run) -> anyhow::Result<String> {
     Ok(told(&run.text(SUPERVISOR_LOG)?))
 }

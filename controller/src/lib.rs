@@ -13,6 +13,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod captured;
 pub mod certificates;
 pub mod context;
 pub mod data_volumes;

@@ -57,7 +57,7 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().json().with_current_span(false).with_writer(std::io::stderr);
     let lines = lines.with_filter(garboard_cluster::log::discreet());
     tracing_subscriber::registry().with(lines).with(LevelFilter::INFO).init();
     // One provider for the whole process, before the first connection.

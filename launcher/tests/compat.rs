@@ -9,6 +9,7 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use garboard_machine::facts::HostFacts;
+use garboard_plan::live::LivePlan;
 use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
 use garboard_protocol::agent::{AgentRequest, VolumeTable};
 use garboard_protocol::control::{Asked, ControlReply, Ended, Status};
@@ -31,6 +32,7 @@ const KINDS: &[(&str, Check)] = &[
     ("exit.json", reads::<ExitReport>),
     ("facts.json", reads::<HostFacts>),
     ("journal.json", reads::<Journal>),
+    ("live.json", reads::<LivePlan>),
     ("node.json", reads::<NodeFacts>),
     ("options.json", reads::<PlanOptions>),
     ("order.json", reads::<PodOrder>),
@@ -50,9 +52,13 @@ const KINDS: &[(&str, Check)] = &[
     ("volumes.json", reads::<VolumeTable>),
 ];
 
+/// A build, and a kind of file that it did not write yet.
+const NOT_YET: &[(&str, &str)] = &[("8ee2679", "live.json")];
+
 /// Objects whose keys are names and not fields, by their own key; `""` is the whole file.
 const MAPS: &[(&str, &str)] = &[
     ("facts.json", "features"),
+    ("live.json", "drives"),
     ("plan.json", "devices"),
     ("stored.json", "devices"),
     ("order.json", "volumes"),
@@ -134,6 +140,12 @@ fn written() -> Vec<(&'static str, Value)> {
         ("exit.json", value(serde_json::to_value(report()))),
         ("facts.json", value(serde_json::to_value(&case.facts))),
         ("journal.json", value(serde_json::to_value(journal))),
+        (
+            "live.json",
+            json!({"version": 1, "held": {"blockNodes": ["root"], "devices": ["root"], "chardevs": ["monitor"],
+            "netdevs": ["net-default"], "drives": {"cd": {"isOpen": true, "medium": "cd"}}},
+            "pending": [{"command": "device_add", "subject": "d"}]}),
+        ),
         ("node.json", value(serde_json::to_value(NodeFacts { version: 1, tap: true, vhost_net: true, kvm: None }))),
         ("options.json", value(serde_json::to_value(&case.options))),
         (
@@ -197,6 +209,9 @@ fn what_earlier_builds_wrote_is_read() {
     for build in builds {
         for (name, check) in KINDS {
             let path = build.join(name);
+            if NOT_YET.iter().any(|(old, kind)| build.ends_with(old) && kind == name) {
+                continue;
+            }
             let Ok(bytes) = std::fs::read(&path) else { panic!("{} is missing", path.display()) };
             check(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }

@@ -24,7 +24,7 @@ fn main() -> ExitCode {
     };
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match args.log {
-        LogFormat::Json => lines.json().boxed(),
+        LogFormat::Json => lines.json().with_current_span(false).boxed(),
         LogFormat::Text => lines.boxed(),
     };
     tracing_subscriber::registry().with(lines.with_filter(garboard_cluster::log::discreet())).with(log_levels()).init();

@@ -29,6 +29,7 @@ use jiff::Timestamp;
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use crate::budget::{NodePace, Pace};
 use crate::cluster::{Cluster, ClusterError, InstanceEvent};
@@ -94,7 +95,8 @@ impl<C: Cluster> Reports for Writer<C> {
         let (setting, pace) = (Arc::clone(&self.setting), Pace::of_writes(now()));
         let pod = pod.clone();
         let task = Task { setting, pod, reports, latest: None, gate: None, told: None, pace, rest: Duration::ZERO };
-        tokio::spawn(task.run());
+        let span = task.pod.span();
+        tokio::spawn(task.run().instrument(span));
     }
 }
 

@@ -112,6 +112,8 @@ pub const TRANSCRIPT: &str = "qmp.jsonl";
 pub const VOLUMES: &str = "volumes.json";
 /// The plan that was executed.
 pub const PLAN: &str = "plan.json";
+/// What QEMU holds now: `garboard_plan::live::LivePlan`.
+pub const LIVE: &str = "live.json";
 
 /// The socket of serial port `index`; QEMU listens, the supervisor connects.
 #[must_use]

@@ -8,6 +8,7 @@ pub use garboard_qmp_commands::schema::{Malformed, Member, Schema};
 use crate::command::Request;
 use crate::connection::Monitor;
 use crate::error::CallError;
+use crate::qmp;
 
 /// Why a schema could not be had.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +24,7 @@ pub enum SchemaError {
 impl Monitor {
     /// Asks QEMU for its schema. Costs half a megabyte of memory while it is kept.
     pub async fn schema(&self) -> Result<Schema, SchemaError> {
-        let reply = self.send(Request::new("query-qmp-schema")).await.map_err(SchemaError::Call)?;
+        let reply = self.send(Request::of(&qmp::query_qmp_schema {})).await.map_err(SchemaError::Call)?;
         Ok(Schema::parse(reply.get())?)
     }
 }

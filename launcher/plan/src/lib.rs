@@ -27,6 +27,7 @@ mod interface;
 mod interfaces;
 mod launch;
 pub mod lint;
+pub mod live;
 mod mac;
 mod opening;
 mod options;

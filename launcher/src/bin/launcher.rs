@@ -45,7 +45,7 @@ fn main() -> ExitCode {
     };
     // Every descriptor of QEMU passes through here.
     garboard_launcher::raise_descriptor_limit();
-    let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
+    let lines = garboard_launcher::log::lines(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(log_levels()).init();
     if environment == Environment::Pod
         && let Err(error) = garboard_launcher::pod::furnish(&PodPlaces::real())
@@ -66,7 +66,11 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(supervisor::run(&layout, environment, VERSION)) {
+    let outcome = supervisor::span(&layout).and_then(|vm| {
+        let _vm = vm.entered();
+        runtime.block_on(supervisor::run(&layout, environment, VERSION))
+    });
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %ErrorChain(&error), "the supervisor cannot run");

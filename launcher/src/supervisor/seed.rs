@@ -35,6 +35,11 @@ impl Whose {
         }
     }
 
+    /// The span of its machine.
+    pub(crate) fn span(&self) -> tracing::Span {
+        tracing::info_span!("vm", namespace = self.namespace, vmi = self.name, vmi_uid = self.uid)
+    }
+
     fn of_plan(plan: &LaunchPlan) -> Self {
         Self {
             namespace: plan.identity.namespace.clone(),
