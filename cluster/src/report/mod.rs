@@ -18,7 +18,7 @@ use garboard_api::v1::{
     VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus, VolumeStatus,
 };
 use garboard_api::{Phase, Quantity};
-use garboard_plan::{PLAN_VERSION, StoredMachine};
+use garboard_plan::StoredMachine;
 use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
 use garboard_protocol::exit::{CauseWord, ExitCause};
 use jiff::Timestamp;
@@ -107,7 +107,7 @@ fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp)
 /// Whoever took over a launcher may say anything, and what is kept is given to every later start, which refuses what it cannot
 /// read: so only what a plan of this version would read is kept. Of a newer launcher's that is not yet.
 fn is_plannable(said: &&serde_json::Value) -> bool {
-    serde_json::from_value::<StoredMachine>((*said).clone()).is_ok_and(|stored| stored.version <= PLAN_VERSION)
+    serde_json::from_value::<StoredMachine>((*said).clone()).is_ok_and(|stored| stored.check().is_ok())
 }
 
 fn supervisor(said: &control::SupervisorInfo) -> SupervisorStatus {

@@ -50,6 +50,15 @@ pub(crate) enum PrepareError {
     /// No plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The kernel gives no memory to share.
+    #[error("could not make the guest's memory, a memfd of {bytes} bytes")]
+    GuestMemory {
+        /// Its size.
+        bytes: u64,
+        /// What the kernel said.
+        #[source]
+        source: nix::Error,
+    },
     /// A volume cannot be opened.
     #[error("volume `{volume}` cannot be used")]
     Volume {
@@ -180,6 +189,7 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
     for descriptor in &plan.descriptors {
         opened.push(obtain(descriptor, &own, &mut stock)?);
     }
+    opened.extend(plan.guest_memory.map(|memory| descriptors::guest_memory(memory.bytes)).transpose()?);
     opened.extend(for_helpers);
     let monitor = plan.descriptors.iter().any(|one| one.purpose == DescriptorPurpose::LastResortMonitorListener);
     if monitor {
@@ -237,7 +247,7 @@ fn launch(plan: &LaunchPlan, order: &Order) -> Launch {
     Launch {
         argv: plan.argv.clone(),
         environment: plan.environment.clone(),
-        descriptors: plan.descriptors.iter().map(|descriptor| descriptor.number).collect(),
+        descriptors: plan.descriptor_numbers().collect(),
         reopened: plan.descriptors.iter().filter(|one| is_reopened(&one.purpose)).map(|one| one.number).collect(),
         logs: plan.descriptors.iter().filter(|one| is_log(&one.purpose)).map(|one| one.number).collect(),
         identity: nix::unistd::getuid().ne(&nix::unistd::Uid::from_raw(0)).then(own_identity),
