@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 
 use garboard_protocol::control::{ConsoleAccess, ControlRequest};
+use garboard_shim_client::places::{MachineId, Places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -13,7 +14,6 @@ use crate::args::{ConsoleArgs, ConsoleMode};
 use crate::client::Line;
 use crate::exit;
 use crate::output::note;
-use crate::places::{MachineId, Places};
 
 /// Ctrl-], as telnet and virtctl have it.
 const ESCAPE: u8 = 0x1d;

@@ -13,12 +13,11 @@ mod doctor;
 mod downward;
 mod exit;
 mod explain;
-mod foreign;
 mod here;
 mod host;
+mod identity;
 mod image;
 mod images;
-mod keeper;
 mod kept;
 mod logs;
 mod manifest;
@@ -26,12 +25,9 @@ mod operate;
 mod output;
 mod passage;
 mod past;
-mod places;
 mod plugin;
 mod ports;
-mod private;
 mod ps;
-mod publish;
 mod qmp;
 mod resolve;
 mod run;
@@ -44,7 +40,6 @@ mod table;
 mod validate;
 mod version;
 mod vnc;
-mod volume_files;
 mod why;
 
 use std::process::ExitCode;
@@ -81,7 +76,6 @@ fn main() -> ExitCode {
         Command::Cluster(args) => operate::run(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => completions::man(&args),
-        Command::Keeper(args) => keeper::run(&args),
     };
     exit::report(outcome)
 }

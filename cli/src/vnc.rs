@@ -4,12 +4,12 @@ use std::os::unix::net::UnixStream;
 
 use garboard_protocol::control::{ControlReply, ControlRequest};
 use garboard_protocol::paths;
+use garboard_shim_client::places::{MachineId, Places};
 
 use crate::args::VncArgs;
 use crate::client;
 use crate::exit::{self, REFUSED, complaint};
 use crate::output::{note, outln};
-use crate::places::{MachineId, Places};
 use crate::screen::{self, Screen};
 
 /// `garboard vnc MACHINE`.

@@ -108,7 +108,7 @@ impl Link {
             match self.child.try_wait() {
                 Ok(Some(_)) | Err(_) => return true,
                 Ok(None) if Instant::now() >= deadline => return false,
-                Ok(None) => crate::keeper::pause_briefly(),
+                Ok(None) => garboard_shim_client::pause_briefly(),
             }
         }
     }

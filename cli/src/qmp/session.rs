@@ -3,6 +3,7 @@
 
 use anyhow::Context;
 use garboard_qmp::schema::Schema;
+use garboard_shim_client::places::Places;
 use rustyline::completion::Completer;
 use rustyline::error::ReadlineError;
 use rustyline::highlight::Highlighter;
@@ -15,7 +16,6 @@ use serde_json::Value;
 use super::{Connection, parse_arguments};
 use crate::exit;
 use crate::output::outln;
-use crate::places::Places;
 
 const HELP: &str = "COMMAND [JSON]   execute it, for example: query-block
 help             this text

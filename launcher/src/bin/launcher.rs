@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         }
     };
     // Every descriptor of QEMU passes through here.
-    garboard_launcher::raise_descriptor_limit();
+    garboard_common::raise_descriptor_limit();
     let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(log_levels()).init();
     if environment == Environment::Pod
