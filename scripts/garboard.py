@@ -18,7 +18,7 @@ CACHE = pathlib.Path(os.environ.get("GARBOARD_CACHE", "/var/cache/garboard-test"
 EXAMPLES = pathlib.Path(__file__).resolve().parent.parent / "examples"
 # From which the command makes the UID of a machine whose manifest has none (cli/src/subject.rs).
 IDENTITY_NAMESPACE = uuid.UUID("67617262-6f61-7264-8000-000000000001")
-# User IDs of machines, where they are all mapped (cli/src/keeper/identity.rs); the group has the same number.
+# User IDs of machines, where they are all mapped (cli/src/identity.rs); the group has the same number.
 MACHINE_IDS = range(2_000_000_000, 2_000_065_536)
 # Generous: checks run beside compilers, and guests are emulated.
 PATIENCE = int(os.environ.get("GARBOARD_PATIENCE", "240"))

@@ -22,10 +22,11 @@ PTRACE_ATTACH, PIDFD_OPEN, PIDFD_GETFD, NEW_USER = 16, 434, 438, 0x10000000
 # Connecting is enough: they answer everything.
 SOCKETS = ("supervisor/control.sock", "supervisor/monitor.sock", "supervisor/monitor-init.sock", "supervisor/qmp.sock",
            "supervisor/vnc.sock", "supervisor/guest-agent.sock", "supervisor/serial0.sock", "order/agent.sock")
-READABLE = ("order.json", "order/vmi.json", "order/volumes.json", "order/facts.json", "supervisor/journal.json",
-            "supervisor/plan.json", "supervisor/live.json", "supervisor/launch.secret", "supervisor/qmp.jsonl", "init/qemu.log", "init/exit.json",
-            "launcher.log", "keeper.log")
-WRITTEN = ("supervisor/journal.json", "supervisor/plan.json", "supervisor/live.json", "supervisor/launch.secret", "init/exit.json", "init/launch.sock",
+READABLE = ("launch-request.json", "order/vmi.json", "order/volumes.json", "order/facts.json", "supervisor/journal.json",
+            "supervisor/plan.json", "supervisor/live.json", "supervisor/launch.secret", "supervisor/qmp.jsonl", "init/qemu.log",
+            "init/exit.json", "launcher.log", "shim.log")
+WRITTEN = ("supervisor/journal.json", "supervisor/plan.json", "supervisor/live.json", "supervisor/launch.secret", "init/exit.json",
+           "init/launch.sock",
            "init/probe.sock", "init/qemu.log", "order/volumes.json", "order/agent.sock", "launcher.log")
 # What is asked of the socket for probes, which answers those of the guest alone.
 QUESTIONS = ({"ask": "status"}, {"ask": "watch"}, {"ask": "stop", "mode": {"mode": "force"}}, {"ask": "pause"},

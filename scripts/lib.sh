@@ -129,14 +129,14 @@ use_target_directory() {
     export GARBOARD_VERSION
 }
 
-# build_programs PROFILE [CRATE…]: the programs, in $programs; of the command and the launcher if no crate is named. `dev`
+# build_programs PROFILE [CRATE…]: the programs, in $programs; of the command, the shim and the launcher if no crate is named. `dev`
 # for what is only to run: `release` takes three times as long to compile and is for what is measured. In the open,
 # because cargo tells its progress better than `step` could.
 build_programs() {
     local profile=$1 directory=debug
     [ "$profile" = dev ] || directory=$profile
     shift
-    [ $# -gt 0 ] || set -- garboard-cli garboard-launcher
+    [ $# -gt 0 ] || set -- garboard-cli garboard-launcher garboard-shim
     say '==> building Garboard'
     (cd "$repository" && cargo build --locked --profile "$profile" "${@/#/--package=}" >&2)
     export programs=$CARGO_TARGET_DIR/$directory

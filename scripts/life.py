@@ -66,7 +66,7 @@ class Host(Garboard):
         return machines[0].get("status") if machines else None
 
     def circumstances(self):
-        programs = ("garboard", "garboard-launcher", "garboard-init", "qemu-system")
+        programs = ("garboard-shim", "garboard-launcher", "garboard-init", "qemu-system")
         alive = {program: [self.processor_time(each) for each in self.processes(program)] for program in programs}
         there = sorted(str(path.relative_to(self.machine)) for path in self.machine.glob("*/*"))
         return (f"the serial log ends with {self.serial()[-300:]!r}; processor seconds of its processes {alive}; "
@@ -113,7 +113,7 @@ class Host(Garboard):
             except OSError:
                 continue
             words = [word.decode(errors="replace") for word in words]
-            marks = [str(self.machine), str(self.init), f"{self.machine}/order.json", f"guest=default_{self.name}"]
+            marks = [str(self.machine), str(self.init), f"guest=default_{self.name}"]
             name = os.path.basename(words[0])
             runs_it = name == program or program == "qemu-system" and name.startswith(program)
             if runs_it and any(word.split(",")[0] in marks for word in words):
@@ -151,7 +151,7 @@ class Host(Garboard):
         return self.recorded_runs(self.id)
 
     def stop_everything(self):
-        for program in ("garboard-launcher", "garboard"):
+        for program in ("garboard-launcher", "garboard-shim"):
             self.kill(program, signal.SIGCONT)
         super().stop_everything()
 

@@ -82,9 +82,6 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write man pages into a directory.
     Man(ManArgs),
-    /// The background process of one machine; `run` starts it.
-    #[command(hide = true)]
-    Keeper(KeeperArgs),
 }
 
 /// Where manifests come from and what stands in for a cluster.
@@ -411,12 +408,6 @@ pub(crate) struct CompletionsArgs {
 pub(crate) struct ManArgs {
     /// The directory; it is created.
     pub(crate) directory: PathBuf,
-}
-
-#[derive(Args, Debug)]
-pub(crate) struct KeeperArgs {
-    /// The keeper's order: a JSON file that `run` wrote.
-    pub(crate) order: PathBuf,
 }
 
 fn parse_image(text: &str) -> Result<(String, PathBuf), String> {

@@ -7,13 +7,14 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use garboard_common::foreign;
 use garboard_kubectl::line::{self, Incoming, Line, Outcome};
 use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
 use garboard_protocol::{paths, wire};
+use garboard_shim_client::places::{MachineId, Places};
+use garboard_shim_client::{lock, pause_briefly, pending_restart};
 
 use crate::exit::{NOT_FOUND, REFUSED, complaint};
-use crate::foreign;
-use crate::places::{MachineId, Places};
 
 /// A supervisor that is alive answers at once; one that hangs must not hang the command.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -23,8 +24,8 @@ pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStr
     if !places.machine(id).exists() {
         return Err(complaint(NOT_FOUND, format!("there is no running machine {id}; `garboard ps` lists them")));
     }
-    if let Some(between) = crate::keeper::between::read(&places.machine(id)) {
-        return Err(complaint(REFUSED, format!("{id} is between two runs: {}", between.sentence())));
+    if let Some(pending) = pending_restart::read(&places.machine(id)) {
+        return Err(complaint(REFUSED, format!("{id} is between two runs: {}", pending.sentence())));
     }
     let directory = places.layout(id).supervisor();
     let stream = reach(&directory, &places.machine(id))
@@ -72,13 +73,13 @@ impl Drop for WritingEnd {
 }
 
 /// A supervisor that was just started, or started again, needs a moment until it listens; as long as the machine has
-/// a keeper it is waited for.
+/// a shim it is waited for.
 fn reach(directory: &Path, machine: &Path) -> std::io::Result<UnixStream> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match foreign::connect(directory, paths::CONTROL_SOCKET) {
-            Err(_) if Instant::now() < deadline && crate::keeper::keeper_is_alive(machine) => {
-                crate::keeper::pause_briefly();
+            Err(_) if Instant::now() < deadline && lock::is_held(machine) => {
+                pause_briefly();
             }
             other => return other,
         }
@@ -133,7 +134,7 @@ pub(crate) fn is_silence(error: &anyhow::Error) -> bool {
 }
 
 /// Follows the status until `until` says stop, the run is over or the machine is gone; answers with the last one seen.
-/// A supervisor that dies is followed by the next one, as long as there is a keeper to start it.
+/// A supervisor that dies is followed by the next one, as long as there is a shim to start it.
 pub(crate) fn watch(
     places: &Places,
     id: &MachineId,
@@ -143,7 +144,7 @@ pub(crate) fn watch(
     let mut stream = connect(places, id)?;
     let mut last: Option<Status> = None;
     loop {
-        if follow(&stream, &mut last, &mut until)? == Followed::Enough || !crate::keeper::keeper_is_alive(&machine) {
+        if follow(&stream, &mut last, &mut until)? == Followed::Enough || !lock::is_held(&machine) {
             return Ok(last);
         }
         stream = match connect(places, id) {

@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 pub(crate) use garboard_kubectl::console::Left;
 use garboard_kubectl::console::{ESCAPE, RawTerminal, access, tell};
 use garboard_protocol::control::{ConsoleAccess, ControlRequest};
+use garboard_shim_client::places::{MachineId, Places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -15,7 +16,6 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::args::ConsoleArgs;
 use crate::client;
 use crate::exit;
-use crate::places::{MachineId, Places};
 
 /// `garboard console MACHINE`.
 pub(crate) fn run(args: &ConsoleArgs) -> anyhow::Result<u8> {

@@ -5,13 +5,13 @@ use std::path::Path;
 use anyhow::Context;
 use garboard_machine::facts::HostFacts;
 use garboard_plan::PlanOptions;
+use garboard_shim_client::places::Places;
 
 use crate::accel::AccelChoice;
 use crate::args::{ExplainArgs, Output};
 use crate::exit;
 use crate::kept::Kept;
 use crate::output::note;
-use crate::places::Places;
 use crate::ports;
 use crate::subject::{self, Subject};
 

@@ -6,17 +6,17 @@ use std::io::{Read, Seek};
 use std::path::PathBuf;
 
 use anyhow::Context;
+use garboard_common::foreign;
 use garboard_kubectl::log_line::{argv_of, for_person};
 use garboard_protocol::paths::{self, Layout};
+use garboard_shim_client::logs::SUPERVISOR_LOG;
+use garboard_shim_client::pause_briefly;
+use garboard_shim_client::places::{MachineId, Places};
 
 use crate::args::{LogPart, LogsArgs};
 use crate::exit::{self, BAD_INPUT, NOT_FOUND, complaint};
-use crate::foreign;
 use crate::output::{self, Foreign, Reader, note};
-use crate::places::{MachineId, Places};
 
-/// The supervisor's own log, one JSON a line, in the machine's directory: the keeper opens it for every supervisor.
-pub(crate) const SUPERVISOR_LOG: &str = "launcher.log";
 /// Most of a file that is shown, bytes.
 const MAX_SHOWN_BYTES: u64 = 256 << 20;
 
@@ -90,7 +90,7 @@ fn follow(run: &Run, part: LogPart, tail: Option<usize>, goes_on: impl Fn() -> b
         if is_last {
             return shown.finish().map(|_| ());
         }
-        crate::keeper::pause_briefly();
+        pause_briefly();
     }
 }
 
@@ -116,7 +116,7 @@ enum Run {
 impl Run {
     fn directory_of(&self, name: &str) -> PathBuf {
         match self {
-            // The keeper's, like its own log.
+            // The shim's, like its own log.
             Self::Running(layout) if name == SUPERVISOR_LOG => layout.machine().to_owned(),
             Self::Running(layout) => layout.directory_of(name),
             Self::Ended(record) => record.clone(),
@@ -167,15 +167,6 @@ fn argv(run: &Run) -> anyhow::Result<Vec<u8>> {
     let plan = run.text(paths::PLAN)?;
     anyhow::ensure!(!plan.is_empty(), "this run has no plan: it ended before it was made");
     argv_of(plan.as_bytes())
-}
-
-/// The last thing a supervisor complained of before it died, for a machine that never came to run.
-pub(crate) fn last_complaint(layout: &Layout) -> String {
-    let text = Run::Running(layout.clone()).text(SUPERVISOR_LOG).unwrap_or_default();
-    let complaints = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let errors = complaints.filter(|event| event["level"] == "ERROR");
-    let last = errors.filter_map(|event| event["fields"]["error"].as_str().map(str::to_owned)).next_back();
-    last.unwrap_or_else(|| "its supervisor died again and again".to_owned())
 }
 
 /// The supervisor's lines for a person: time, level, message, fields, then the request and the QMP command that a line belongs

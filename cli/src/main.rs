@@ -12,22 +12,18 @@ mod console;
 mod doctor;
 mod downward;
 mod explain;
-mod foreign;
 mod here;
 mod host;
+mod identity;
 mod image;
 mod images;
-mod keeper;
 mod kept;
 mod logs;
 mod manifest;
 mod passage;
 mod past;
-mod places;
 mod ports;
-mod private;
 mod ps;
-mod publish;
 mod qmp;
 mod resolve;
 mod run;
@@ -37,7 +33,6 @@ mod subject;
 mod validate;
 mod version;
 mod vnc;
-mod volume_files;
 mod why;
 
 use std::process::ExitCode;
@@ -74,7 +69,6 @@ fn main() -> ExitCode {
         Command::Cluster(args) => garboard_kubectl::cluster(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => completions::man(&args),
-        Command::Keeper(args) => keeper::run(&args),
     };
     exit::report(outcome)
 }

@@ -2,12 +2,12 @@
 
 use garboard_protocol::control::ControlRequest;
 use garboard_protocol::paths;
+use garboard_shim_client::places::{MachineId, Places};
 
 use crate::args::VncArgs;
 use crate::client;
 use crate::exit;
 use crate::output::{note, outln};
-use crate::places::{MachineId, Places};
 use crate::screen::{self, Screen};
 
 /// `garboard vnc MACHINE`.

@@ -1,20 +1,20 @@
 //! `garboard why`: in one screen, how a machine of this host is, since when, why, and what to do.
 //!
 //! ```text
-//!   control socket, keeper's files, records ──look──► Seen ──diagnose (pure)──► Diagnosis ──► a person, or JSON
+//!   control socket, shim's files, records ──look──► Seen ──diagnose (pure)──► Diagnosis ──► a person, or JSON
 //! ```
 
 use garboard_kubectl::{Diagnosis, Evidence, Finding, Health, Verdict, diagnosis_screen, nearest, seen};
 use garboard_protocol::control::{Ended, PauseReason, Phase, Status};
 use garboard_protocol::exit::ExitCause;
+use garboard_shim_client::places::{MachineId, Places};
+use garboard_shim_client::{lock, pending_restart};
 use jiff::Timestamp;
 
 use crate::args::WhyArgs;
 use crate::client;
-use crate::keeper::{self, between};
 use crate::output::out;
 use crate::past;
-use crate::places::{MachineId, Places};
 use crate::ps::state_word;
 
 /// Everything that is looked at.
@@ -51,8 +51,8 @@ fn look(places: &Places, id: &MachineId) -> Seen {
     let mut seen = Seen {
         machine: id.to_string(),
         is_there: machine.exists(),
-        is_kept: keeper::keeper_is_alive(&machine),
-        between: between::read(&machine).map(|between| (between.failures, between.sentence())),
+        is_kept: lock::is_held(&machine),
+        between: pending_restart::read(&machine).map(|pending| (pending.failures, pending.sentence())),
         last: past::last(places, id).map(|run| run.ended),
         ..Seen::default()
     };
@@ -126,7 +126,7 @@ fn main(world: &Seen) -> (String, Finding) {
 }
 
 fn between_runs(name: &str, failures: u32, sentence: &str) -> (String, Finding) {
-    let evidence = seen("keeper", "between.json", sentence, None);
+    let evidence = seen("shim", "between.json", sentence, None);
     let logs = format!("garboard logs --last {name}");
     if failures == 0 {
         let finding = Finding::waiting(Verdict::Starting, sentence).shown_by(evidence).then(logs);

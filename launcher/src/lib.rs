@@ -20,5 +20,3 @@ pub mod relay;
 pub mod supervisor;
 mod sys;
 pub mod vm;
-
-pub use sys::descriptors::{close_inherited_on_exec, raise_descriptor_limit};

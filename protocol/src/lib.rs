@@ -22,6 +22,7 @@ pub mod exit;
 pub mod handed;
 pub mod journal;
 pub mod launch;
+pub mod namespaces;
 pub mod paths;
 pub mod pod;
 pub mod probe;

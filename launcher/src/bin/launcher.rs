@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         }
     };
     // Every descriptor of QEMU passes through here.
-    garboard_launcher::raise_descriptor_limit();
+    garboard_common::raise_descriptor_limit();
     let lines = garboard_launcher::log::lines(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(log_levels()).init();
     if environment == Environment::Pod

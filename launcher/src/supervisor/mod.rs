@@ -11,7 +11,6 @@ mod guest_agent;
 mod guest_events;
 mod guest_probe;
 mod init_link;
-pub mod journal;
 mod live;
 mod lost;
 mod monitor;
@@ -29,6 +28,7 @@ use std::pin::Pin;
 
 pub use confine::confine;
 pub(crate) use driver::REQUEST_PATIENCE;
+pub(crate) use garboard_common::journal;
 pub(crate) use monitor::query_state;
 pub use run::{Environment, SupervisorError, run};
 pub use trace::span;

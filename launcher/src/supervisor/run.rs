@@ -59,7 +59,7 @@ pub enum SupervisorError {
 /// Where a supervisor works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Environment {
-    /// On a bare host: a keeper made the machine's directory, and looks after it itself.
+    /// On a bare host: a shim made the machine's directory, and looks after it itself.
     Host,
     /// In a launcher pod: a node agent plumbs inside the pod's network namespace and passes reports on.
     Pod,

@@ -68,7 +68,7 @@ pub(crate) enum PrepareError {
         #[source]
         source: VolumeError,
     },
-    /// The keeper or node agent did not help.
+    /// The shim or node agent did not help.
     #[error("the host did not do its part")]
     Agent(#[from] AgentError),
     /// A socket could not be made.
@@ -107,7 +107,7 @@ pub(crate) enum PrepareError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeError {
     /// Nobody said where it is.
-    #[error("nobody said where it is; the pod or the keeper should have brought it")]
+    #[error("nobody said where it is; the pod or the shim should have brought it")]
     Nowhere,
     /// It cannot be opened.
     #[error(transparent)]
@@ -118,7 +118,7 @@ pub(crate) enum VolumeError {
     /// A new image cannot be made.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// The keeper or node agent did not open it.
+    /// The shim or node agent did not open it.
     #[error(transparent)]
     Agent(#[from] AgentError),
     /// Nobody in its own container opened it.
@@ -158,7 +158,7 @@ pub(crate) struct Prepared {
 
 /// Prepares a machine.
 pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared, PrepareError> {
-    let mut agent = keeper(context).await?;
+    let mut agent = shim(context).await?;
     let survey = survey::survey(&order, agent.as_mut()).await?;
     let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
     let plan = plan(&order.vmi, &order.facts, &options, order.stored.as_ref())?;
@@ -172,7 +172,7 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
     disks::fill(disks::Subject { order: &order, plan: &plan, environment: context.environment }, survey, &mut stock)?;
     firmware::fill(&order, &plan, agent.as_mut(), &mut stock).await?;
     let plumbed = match (&mut agent, context.environment) {
-        (Some(keeper), _) => keeper.plumb(&plan.interfaces).await?,
+        (Some(shim), _) => shim.plumb(&plan.interfaces).await?,
         (None, Environment::Pod) => {
             let socket = context.layout.order().join(paths::AGENT_SOCKET);
             until_answered(&socket, Ask::Plumb, &plan.interfaces).await?
@@ -208,8 +208,8 @@ fn tell(plan: &LaunchPlan) {
     }
 }
 
-/// The keeper of a bare host, if it has a part in this machine. A node agent has none before the plan is made.
-async fn keeper(context: &Context) -> Result<Option<AgentClient>, AgentError> {
+/// The shim of a bare host, if it has a part in this machine. A node agent has none before the plan is made.
+async fn shim(context: &Context) -> Result<Option<AgentClient>, AgentError> {
     let socket = context.layout.order().join(paths::AGENT_SOCKET);
     if context.environment == Environment::Pod || !socket.exists() {
         return Ok(None);
