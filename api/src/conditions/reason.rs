@@ -100,8 +100,22 @@ words! {
         AllResourcesCreated = "AllResourcesCreated",
         /// `Degraded`. Not KubeVirt's.
         PartsMissing = "PartsMissing",
-        /// `Progressing`.
+        /// `Progressing`; also of `LaunchersUpdated`: supervisors are being replaced.
         UpdateInProgress = "UpdateInProgress",
+
+        // `OutdatedLauncher` of an instance and `LaunchersUpdated` of a KubeVirt object, with their events. Not KubeVirt's.
+        /// The supervisor is replaced when its turn comes.
+        OtherImage = "OtherImage",
+        /// The new supervisor did not come up, and the image before it was put back.
+        LauncherUpdateFailed = "LauncherUpdateFailed",
+        /// The supervisor is the new one.
+        LauncherUpdated = "LauncherUpdated",
+        /// Node agents are being replaced first.
+        WaitingForNodeAgents = "WaitingForNodeAgents",
+        /// The KubeVirt object says that supervisors stay as they are.
+        UpdateDisabled = "UpdateDisabled",
+        /// One supervisor failed, and no other is touched.
+        UpdateStopped = "UpdateStopped",
 
         // Of a DataVolume.
         /// Filling it failed.

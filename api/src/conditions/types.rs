@@ -29,6 +29,9 @@ words! {
         NetworkLost = "NetworkLost",
         /// Not KubeVirt's: how the run ended, in a word and a sentence, for `kubectl describe`.
         Ended = "Ended",
+        /// Not KubeVirt's: the supervisor is of another image than new launcher pods get. KubeVirt has the label
+        /// [`crate::metadata::label::OUTDATED_LAUNCHER_IMAGE`] for it.
+        OutdatedLauncher = "OutdatedLauncher",
     }
 }
 
@@ -57,6 +60,8 @@ words! {
         Degraded = "Degraded",
         /// The installation changes its version.
         Progressing = "Progressing",
+        /// Not KubeVirt's: `False` while there are instances with `OutdatedLauncher`, and else not there.
+        LaunchersUpdated = "LaunchersUpdated",
     }
 }
 

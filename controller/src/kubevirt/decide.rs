@@ -7,7 +7,6 @@ use garboard_api::conditions::{self, KubeVirtConditionType, NewCondition, Reason
 use garboard_api::v1::{KubeVirt, KubeVirtCondition, KubeVirtStatus};
 use jiff::Timestamp;
 
-
 /// How many pods of a part there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {

@@ -12,9 +12,10 @@ use super::decide::Decision;
 use super::names::{FIRST_PAUSE, LAUNCHERS_UPDATED, OUTDATED_LAUNCHER, STOPPED, UPDATED};
 use super::world::{Launcher, Memory, Step, Stop, Told, World};
 use crate::context::{Context, FIELD_MANAGER};
+use crate::events::NewEvent;
 use crate::stores::{Installations, Instances};
 use crate::time::stamp;
-use crate::unread;
+use crate::unread::{self, NamespacedName};
 
 /// Labels and conditions are applied under a name of their own, so that they go again without anything else.
 const MANAGER: &str = "garboard-controller-upgrade";
@@ -74,7 +75,7 @@ async fn take(context: &Context, world: &World, step: &Step) -> kube::Result<()>
         Step::Tell { pod_uid, reason, note } => {
             let kind = if *reason == UPDATED { EventType::Normal } else { EventType::Warning };
             if let Some(launcher) = launcher(pod_uid) {
-                context.tell(&instance(launcher), kind, (reason, note.clone()));
+                context.tell(&instance(launcher), NewEvent { kind, reason, note: note.clone() });
             }
             Ok(())
         }
@@ -134,7 +135,7 @@ async fn mark(context: &Context, world: &World, launcher: &Launcher, why: Option
         applied["status"] = json!({"conditions": [{"type": OUTDATED_LAUNCHER, "status": "True", "reason": reason,
             "message": message, "lastTransitionTime": since}]});
     }
-    let place = (launcher.namespace.as_str(), launcher.instance.as_str());
+    let place = NamespacedName { namespace: &launcher.namespace, name: &launcher.instance };
     let params = PatchParams::apply(MANAGER).force();
     unless_gone(unread::patch::<Instances>(&context.client, place, &params, &Patch::Apply(applied)).await)
 }
@@ -155,11 +156,12 @@ async fn tell_all(context: &Context, world: &World, told: Option<&Told>, is_alar
                 "message": told.message, "lastTransitionTime": since}],
         });
         if is_alarm {
-            context.tell(&object.object_ref(&()), EventType::Warning, (STOPPED, told.message.clone()));
+            let event = NewEvent { kind: EventType::Warning, reason: STOPPED, note: told.message.clone() };
+            context.tell(&object.object_ref(&()), event);
         }
     }
     let params = PatchParams::apply(MANAGER).force();
-    let place = (namespace.as_str(), name.as_str());
+    let place = NamespacedName { namespace, name };
     unless_gone(unread::patch_status::<Installations>(&context.client, place, &params, &Patch::Apply(applied)).await)
 }
 

@@ -2,27 +2,27 @@
 
 use std::time::Duration;
 
-/// Not KubeVirt's: condition of an instance whose supervisor is of another image than new launcher pods get. KubeVirt has the
-/// label [`garboard_api::metadata::label::OUTDATED_LAUNCHER_IMAGE`] for it.
-pub const OUTDATED_LAUNCHER: &str = "OutdatedLauncher";
-/// Reason of [`OUTDATED_LAUNCHER`]: it is replaced when its turn comes.
-pub const OTHER_IMAGE: &str = "OtherImage";
-/// Reason of [`OUTDATED_LAUNCHER`], of an event on the instance, and of one on the KubeVirt object: the new supervisor did not
-/// come up, and the image before it was put back.
-pub const UPDATE_FAILED: &str = "LauncherUpdateFailed";
-/// Event on an instance: its supervisor is the new one.
-pub const UPDATED: &str = "LauncherUpdated";
+use garboard_api::conditions::{KubeVirtConditionType, Reason, VmiConditionType};
 
-/// Not KubeVirt's: condition of the KubeVirt object, `False` while there are instances with [`OUTDATED_LAUNCHER`], and else not there.
-pub const LAUNCHERS_UPDATED: &str = "LaunchersUpdated";
+/// Condition of an instance whose supervisor is to be replaced.
+pub const OUTDATED_LAUNCHER: &str = VmiConditionType::OutdatedLauncher.word();
+/// Reason of [`OUTDATED_LAUNCHER`]: it is replaced when its turn comes.
+pub const OTHER_IMAGE: &str = Reason::OtherImage.word();
+/// Reason of [`OUTDATED_LAUNCHER`], and of events on the instance and on the KubeVirt object.
+pub const UPDATE_FAILED: &str = Reason::LauncherUpdateFailed.word();
+/// Event on an instance: its supervisor is the new one.
+pub const UPDATED: &str = Reason::LauncherUpdated.word();
+
+/// Condition of the KubeVirt object.
+pub const LAUNCHERS_UPDATED: &str = KubeVirtConditionType::LaunchersUpdated.word();
 /// Reason of [`LAUNCHERS_UPDATED`]: supervisors are being replaced.
-pub const IN_PROGRESS: &str = "UpdateInProgress";
+pub const IN_PROGRESS: &str = Reason::UpdateInProgress.word();
 /// Reason of [`LAUNCHERS_UPDATED`]: node agents are being replaced first.
-pub const WAITS_FOR_AGENTS: &str = "WaitingForNodeAgents";
+pub const WAITS_FOR_AGENTS: &str = Reason::WaitingForNodeAgents.word();
 /// Reason of [`LAUNCHERS_UPDATED`]: the KubeVirt object says that supervisors stay as they are.
-pub const SWITCHED_OFF: &str = "UpdateDisabled";
+pub const SWITCHED_OFF: &str = Reason::UpdateDisabled.word();
 /// Reason of [`LAUNCHERS_UPDATED`]: one failed, and no other is touched.
-pub const STOPPED: &str = "UpdateStopped";
+pub const STOPPED: &str = Reason::UpdateStopped.word();
 
 /// How many supervisors are replaced at a time, once the first one of an image has come up; that one is alone.
 pub const AT_ONCE: usize = 10;
