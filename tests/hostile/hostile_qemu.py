@@ -1,7 +1,7 @@
 #!/usr/bin/python3 -B
 """A QEMU that was taken over: before it goes on as the real one it tries what an attacker in its place would. What it was
 refused it says on standard error, which is QEMU's log. Beside it lies attack.json: where it is, and the paths. For
-scripts/check-life on a bare host, and for scripts/check-hostile in a pod.
+tests/e2e/host/life on a bare host, and for scripts/check-hostile in a pod.
 
 Asked what it can do, or started for anything but a machine, it is just QEMU. QEMU's own seccomp filter is not there yet: it
 has more system calls than a QEMU that was taken over later."""
