@@ -21,7 +21,15 @@ QUIET, PATIENT = "cryptomgr.notests", "cryptomgr.notests no_timer_check"
 
 def layout(reference: str) -> pathlib.Path:
     """The OCI layout of a guest, made where it is not in the cache."""
-    script, *words = RECIPES[reference]
+    return made_by(*RECIPES[reference])
+
+
+def roms() -> pathlib.Path:
+    """The directory of the guests that are a firmware of their own."""
+    return made_by("guest-rom")
+
+
+def made_by(script: str, *words: str) -> pathlib.Path:
     made = subprocess.run([SCRIPTS / script, *words], stdout=subprocess.PIPE, text=True)
     if made.returncode != 0:
         raise Failure(f"scripts/{' '.join([script, *words])} ended with {made.returncode}")
