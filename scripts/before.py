@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 
-from garboard import CACHE
+from kube import CACHE
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
 # As `scripts/test` builds them.
@@ -85,7 +85,9 @@ def before(commit: str) -> Build:
         if not target.exists():
             borrow_dependencies(target)
         build = Build(source, target / "debug", "")
-        command = ["cargo", "build", "--locked", *(f"--package={name}" for name in PROGRAMS)]
+        # Earlier commits have the background process of a machine in the command.
+        programs = [*PROGRAMS, *(["garboard-shim"] if (source / "launcher/shim").exists() else [])]
+        command = ["cargo", "build", "--locked", *(f"--package={name}" for name in programs)]
         version = source / "scripts/version"
         told = {"GARBOARD_VERSION": output([version], build.environment())} if version.exists() else {}
         print(f"==> building Garboard of {commit[:12]}", file=sys.stderr)

@@ -15,13 +15,13 @@ import tempfile
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY / "tests/model"))
+sys.path[:0] = [str(REPOSITORY / "tests/model"), str(REPOSITORY / "tests/e2e")]
 
+from garboard_e2e.outcome import Failure, Skipped  # noqa: E402
+from garboard_e2e.places import CACHE, EXAMPLES  # noqa: E402, F401
 from history import findings  # noqa: E402
-from garboard import Skipped  # noqa: E402
-from report import Report  # noqa: E402
 from recorder import Recorder  # noqa: E402
-from terminal import Failure  # noqa: E402
+from report import Report  # noqa: E402
 
 NAMESPACE = "tenant"
 # Guests are interpreted, and the machine compiles.

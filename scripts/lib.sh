@@ -175,3 +175,18 @@ cached() {
     fi
     printf '%s\n' "$entry"
 }
+
+# e2e_python: prints the path of a Python that has what tests/e2e/requirements.txt names, installed once for its content. It
+# is Debian's own, whatever else PATH has.
+e2e_python() {
+    local requirements=$repository/tests/e2e/requirements.txt key made
+    need_packages python3 python3-venv ca-certificates
+    key=$({ /usr/bin/python3 --version && cat "$requirements"; } | sha256sum | cut -c1-16)
+    made=$(cached e2e-python "$key" make_e2e_python "$requirements")
+    printf '%s\n' "$made/bin/python"
+}
+
+make_e2e_python() {
+    step 'making an environment for tests/e2e' /usr/bin/python3 -m venv "$2"
+    step 'installing pytest, ruff and mypy' "$2/bin/python" -m pip install --disable-pip-version-check --no-deps --requirement "$1"
+}

@@ -4,7 +4,7 @@ use garboard_kubectl::qmp::{converse, history_in};
 
 use crate::args::QmpArgs;
 use crate::client;
-use crate::places::Places;
+use garboard_shim_client::places::Places;
 
 /// `garboard qmp MACHINE [COMMAND [JSON]]`.
 pub(crate) fn run(args: &QmpArgs) -> anyhow::Result<u8> {

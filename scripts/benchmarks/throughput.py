@@ -15,7 +15,7 @@ import time
 import figures
 from host import OUTSIDE, OUTSIDE_LINK, contains, output, wait_for
 from raw import Raw
-from terminal import Terminal
+from garboard_e2e.terminal import Terminal
 
 DISK_MIB = 192
 SECONDS = 2

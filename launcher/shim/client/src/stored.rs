@@ -35,22 +35,12 @@ pub fn write(file: &Path, machine: &StoredMachine) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use garboard_plan::PLAN_VERSION;
-
     use super::*;
 
     fn machine() -> StoredMachine {
-        StoredMachine {
-            version: PLAN_VERSION,
-            machine_type: "pc-q35-7.2".to_owned(),
-            cpu: "max".to_owned(),
-            pci: garboard_machine::pci::PciMap::default(),
-            macs: [("default".to_owned(), "02:00:00:00:00:01".to_owned())].into(),
-            disk_serials: std::collections::BTreeMap::new(),
-            cpu_asked: None,
-            mtus: std::collections::BTreeMap::new(),
-            places: Default::default(),
-        }
+        let machine = serde_json::json!({"version": 2, "machineType": "pc-q35-7.2", "cpu": "max",
+            "pci": {"ports": [], "devices": {}}, "macs": {"default": "02:00:00:00:00:01"}, "diskSerials": {}});
+        serde_json::from_value(machine).unwrap()
     }
 
     #[test]
