@@ -9,6 +9,7 @@
 //! The first supervisor of an image is replaced alone; once it has come up, some at a time. Guests notice nothing in either case:
 //! QEMU is in another container, whose image is never touched.
 
+use garboard_api::conditions::Reason;
 use garboard_api::v1::SupervisorStatus;
 use jiff::Timestamp;
 
@@ -21,9 +22,9 @@ use crate::time::elapsed;
 
 /// Reasons of a kubelet that do not pass by themselves soon enough: the guest has no supervisor meanwhile.
 const FATAL: [&str; 8] = [
-    "ErrImagePull",
-    "ImagePullBackOff",
-    "ErrImageNeverPull",
+    Reason::ErrImagePull.word(),
+    Reason::ImagePullBackOff.word(),
+    Reason::ErrImageNeverPull.word(),
     "InvalidImageName",
     "CrashLoopBackOff",
     "CreateContainerConfigError",

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use garboard_api::VirtualMachineInstance;
+use garboard_api::conditions::PodConditionType;
 use garboard_api::metadata::{installation_annotation, label};
 use garboard_api::v1::KubeVirt;
 use garboard_cluster::report::condition::{UNPAUSED, condition};
@@ -240,7 +241,7 @@ pub(super) fn current_agents(set: &DaemonSet, pods: &[Pod]) -> BTreeSet<String> 
         status.observed_generation == set.metadata.generation
             && status.updated_number_scheduled == Some(status.desired_number_scheduled)
     });
-    let is_ready = |pod: &Pod| condition(pod, "Ready").is_some_and(|each| each.status == "True");
+    let is_ready = |pod: &Pod| condition(pod, PodConditionType::Ready.word()).is_some_and(|each| each.status == "True");
     let current = pods.iter().filter(|pod| is_ready(pod) && pod.metadata.deletion_timestamp.is_none());
     let current = current.filter(|pod| is_whole || first(pod.spec.as_ref()) == wanted);
     current.filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect()
