@@ -88,7 +88,10 @@ class Qmp:
 def smaps(process):
     """MiB of large pages: of private memory, of shared memory."""
     text = pathlib.Path(f"/proc/{process}/smaps").read_text()
-    total = lambda word: sum(int(kib) for kib in re.findall(rf"{word}:\s*(\d+)", text)) / 1024
+
+    def total(word):
+        return sum(int(kib) for kib in re.findall(rf"{word}:\s*(\d+)", text)) / 1024
+
     return total("AnonHugePages") + total("ShmemPmdMapped")
 
 
@@ -162,7 +165,10 @@ class Console:
 def blob(layout, name, directory):
     """A file of the image, which has one layer."""
     manifest = layout / "index.json"
-    read = lambda digest: (layout / "blobs" / digest.replace(":", "/"))
+
+    def read(digest):
+        return layout / "blobs" / digest.replace(":", "/")
+
     index = json.loads(manifest.read_text())
     layers = json.loads(read(index["manifests"][0]["digest"]).read_text())["layers"]
     for layer in layers:

@@ -1,6 +1,6 @@
 //! `kubectl garboard`: what the command does for machines of this host, for machines of a cluster; and `garboard cluster`:
 //! Garboard itself on one. Supervisors, their protocol and their policy are the same; only the way to them is another
-//! ([`link`]).
+//! (`link`).
 //!
 //! Portable: no crate that only Linux has, and of the operating system only what the standard library and crossterm offer
 //! everywhere. The command `garboard` calls this crate, and takes from it what both write: [`output`], [`table`], [`exit`],
