@@ -46,6 +46,7 @@ mod version;
 mod vnc;
 mod volume_files;
 mod why;
+mod yaml;
 
 use std::process::ExitCode;
 
