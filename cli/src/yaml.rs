@@ -32,7 +32,8 @@ pub(crate) fn read(text: &str) -> Result<Vec<Value>, String> {
         underscored_numbers_as_strings: true,
         with_snippet: false,
     };
-    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| sentence(&error))
+    serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| sentence(&error) + &about_tabs(&error, text))
 }
 
 fn sentence(error: &Error) -> String {
@@ -51,6 +52,16 @@ fn sentence(error: &Error) -> String {
 
 fn place(error: &Error) -> String {
     error.location().map(|at| format!(" at line {} column {}", at.line(), at.column())).unwrap_or_default()
+}
+
+/// The reader names the beginning of what a tab breaks, which may be on the line before.
+fn about_tabs(error: &Error, text: &str) -> String {
+    let Some(line) = error.location().and_then(|at| usize::try_from(at.line()).ok()) else { return String::new() };
+    let by_tab = |line: &str| line.chars().take_while(|each| each.is_whitespace()).any(|each| each == '\t');
+    let mut near = text.lines().enumerate().skip(line.saturating_sub(1)).take(2);
+    near.find(|(_, text)| by_tab(text))
+        .map(|(index, _)| format!(" (line {} is indented with a tab; use spaces)", index + 1))
+        .unwrap_or_default()
 }
 
 /// One value as a document.
@@ -98,6 +109,7 @@ mod tests {
             ("a: *b", "line 1 column 4"),
             ("a: .inf", "line 1 column 4"),
             ("a:\n\tb: 1", "line 2 column"),
+            ("kind: A\n\tmetadata: {}", "line 2 is indented with a tab"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(sentence), "{text:?}: {error}");
