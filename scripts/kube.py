@@ -2,6 +2,7 @@
 the model of tests/model judges at the end."""
 
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -14,13 +15,13 @@ import tempfile
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(REPOSITORY / "tests/model"))
+sys.path[:0] = [str(REPOSITORY / "tests/model"), str(REPOSITORY / "tests/e2e")]
 
+from garboard_e2e.outcome import Failure, Skipped  # noqa: E402
+from garboard_e2e.places import CACHE, EXAMPLES  # noqa: E402, F401
 from history import findings  # noqa: E402
-from garboard import Skipped  # noqa: E402
-from report import Report  # noqa: E402
 from recorder import Recorder  # noqa: E402
-from terminal import Failure  # noqa: E402
+from report import Report  # noqa: E402
 
 NAMESPACE = "tenant"
 # Guests are interpreted, and the machine compiles.
@@ -268,7 +269,7 @@ class Kube:
             self.cluster("load", archive)
 
     def install(self):
-        self.kubectl("apply", "-f", REPOSITORY / "deploy/garboard.yaml", namespace=None)
+        self.kubectl("apply", "-f", manifest(), namespace=None)
         for what in "deployment/garboard-controller", "daemonset/garboard-node":
             self.kubectl("rollout", "status", what, f"--timeout={PATIENCE:.0f}s", namespace="garboard")
         self.apply(SETTINGS, namespace="garboard")
@@ -301,10 +302,38 @@ class Kube:
         return f"{len(history)} events, {kinds.count('processes')} changes of processes, no gap above {self.recorder.longest_gap:.1f} s"
 
 
+@functools.cache
 def images():
     """The directory of Garboard's images: GARBOARD_IMAGES, or those of this checkout."""
     build = [REPOSITORY / "deploy/images/build", "--dev"]
     return os.environ.get("GARBOARD_IMAGES") or subprocess.run(build, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def manifest():
+    """What installs these images."""
+    return pathlib.Path(images(), "garboard.yaml")
+
+
+@contextlib.contextmanager
+def launchers_stay(kube):
+    """The controller replaces no supervisor meanwhile."""
+    def annotate(word):
+        kube.kubectl("annotate", "kubevirt/kubevirt", word, "--overwrite", namespace="garboard")
+    annotate("garboard.dev/launcher-update=Disabled")
+    try:
+        yield
+    finally:
+        annotate("garboard.dev/launcher-update-")
+
+
+def version():
+    """That of this checkout, and of its images."""
+    return subprocess.run([REPOSITORY / "scripts/version"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def launcher_image():
+    """The name of the image of launcher pods that is installed."""
+    return re.search(r"--launcher-image=(\S+)", manifest().read_text())[1]
 
 
 @contextlib.contextmanager

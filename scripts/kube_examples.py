@@ -8,8 +8,7 @@ import pathlib
 import subprocess
 import tempfile
 
-from garboard import CACHE, EXAMPLES, Skipped
-from kube import NAMESPACE, TCG, Failure
+from kube import CACHE, EXAMPLES, NAMESPACE, TCG, Failure, Skipped
 
 QEMU_USER = 107
 FIRMWARE = "vmi-firmware"

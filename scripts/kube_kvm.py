@@ -4,8 +4,7 @@ with their supervisor killed. The guest is a boot sector, which runs also where 
 import json
 import os
 
-from garboard import Skipped
-from kube import NAMESPACE, Failure
+from kube import NAMESPACE, Failure, Skipped
 from kube_examples import load
 
 NODES = {"kvm-left": "node-1", "kvm-right": "node-2"}

@@ -6,8 +6,7 @@ import os
 import pathlib
 import tempfile
 
-from garboard import EXAMPLES
-from kube import HELLO, NAMESPACE, Failure, machine
+from kube import EXAMPLES, HELLO, NAMESPACE, Failure, machine
 from kube_examples import volume, with_accelerator
 from kube_volumes import QEMU_USER, WORDS
 

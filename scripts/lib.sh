@@ -109,20 +109,34 @@ need_rust() {
         die "Rust $have is installed, $wanted or newer is needed: rustup update stable"
 }
 
-# Compiled code lies outside the tree, so that a fresh clone of the same state compiles next to nothing.
+# backports_source: apt's description of Debian 12's backports, on standard output.
+backports_source() {
+    cat <<SOURCES
+Types: deb
+URIs: ${GARBOARD_DEBIAN_MIRROR:-http://deb.debian.org/debian}
+Suites: bookworm-backports
+Components: main
+Signed-By: /usr/share/keyrings/debian-archive-keyring.gpg
+SOURCES
+}
+
+# Compiled code lies outside the tree, so that a fresh clone of the same state compiles next to nothing. Every call of cargo
+# from here on tells programs the same version, so that none of them is compiled twice.
 use_target_directory() {
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
     mkdir -p "$CARGO_TARGET_DIR"
+    GARBOARD_VERSION=$("$repository/scripts/version")
+    export GARBOARD_VERSION
 }
 
-# build_programs PROFILE [CRATE…]: the programs, in $programs; of the command and the launcher if no crate is named. `dev`
+# build_programs PROFILE [CRATE…]: the programs, in $programs; of the command, the shim and the launcher if no crate is named. `dev`
 # for what is only to run: `release` takes three times as long to compile and is for what is measured. In the open,
 # because cargo tells its progress better than `step` could.
 build_programs() {
     local profile=$1 directory=debug
     [ "$profile" = dev ] || directory=$profile
     shift
-    [ $# -gt 0 ] || set -- garboard-cli garboard-launcher
+    [ $# -gt 0 ] || set -- garboard-cli garboard-launcher garboard-shim
     say '==> building Garboard'
     (cd "$repository" && cargo build --locked --profile "$profile" "${@/#/--package=}" >&2)
     export programs=$CARGO_TARGET_DIR/$directory
@@ -160,4 +174,19 @@ cached() {
             ! -name "${entry##*/}" -exec rm -rf {} +
     fi
     printf '%s\n' "$entry"
+}
+
+# e2e_python: prints the path of a Python that has what tests/e2e/requirements.txt names, installed once for its content. It
+# is Debian's own, whatever else PATH has.
+e2e_python() {
+    local requirements=$repository/tests/e2e/requirements.txt key made
+    need_packages python3 python3-venv ca-certificates
+    key=$({ /usr/bin/python3 --version && cat "$requirements"; } | sha256sum | cut -c1-16)
+    made=$(cached e2e-python "$key" make_e2e_python "$requirements")
+    printf '%s\n' "$made/bin/python"
+}
+
+make_e2e_python() {
+    step 'making an environment for tests/e2e' /usr/bin/python3 -m venv "$2"
+    step 'installing pytest, ruff and mypy' "$2/bin/python" -m pip install --disable-pip-version-check --no-deps --requirement "$1"
 }

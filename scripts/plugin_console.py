@@ -4,27 +4,31 @@
 """
 
 import os
+import pathlib
 import sys
 
-import terminal
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "tests/e2e"))
+
+from garboard_e2e.outcome import Failure  # noqa: E402
+from garboard_e2e.terminal import DETACH, Terminal  # noqa: E402
 
 
 def main(namespace, machine):
     command = ["kubectl", "garboard", "-n", namespace, "console", machine]
-    person = terminal.Terminal(command, os.environ)
+    person = Terminal(command, os.environ)
     # What was printed before is shown first; a prompt comes for every line.
     person.expect("hello", 60)
     person.type(b"\r")
     person.type(b"echo product-$((6*7))\r")
     person.expect("product-42", 60)
-    person.type(terminal.DETACH)
+    person.type(DETACH)
     person.expect(f"detached; {namespace}/{machine} runs on", 20)
     if (code := person.end(20)) != 0:
-        raise terminal.Failure(f"the command ended with {code}")
+        raise Failure(f"the command ended with {code}")
     print(f"{person.seconds():.1f} s")
 
 
 try:
     main(*sys.argv[1:])
-except terminal.Failure as failure:
+except Failure as failure:
     sys.exit(str(failure))

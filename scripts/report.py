@@ -1,12 +1,7 @@
-"""How checks are played, told and counted: a line for each, and `N passed, N failed, N skipped` at the end."""
+"""How scenes are told and counted: a line for each, and `N passed, N failed, N skipped` at the end."""
 
-import contextlib
-import os
-import subprocess
-import tempfile
 import time
 
-from garboard import Skipped
 
 class Report:
     """What was shown, one line each."""
@@ -33,30 +28,3 @@ class Report:
         """Prints them; the exit code."""
         print(f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped")
         return 1 if self.failed else 0
-
-
-@contextlib.contextmanager
-def room(prefix="gb-"):
-    """A directory that machines may be kept in."""
-    # Short: a socket's path has at most 107 bytes.
-    with tempfile.TemporaryDirectory(prefix=prefix) as directory:
-        os.chmod(directory, 0o755)  # the machine's own user must get through
-        yield directory
-
-
-def play(report, name, host, check):
-    """Plays one check with a Garboard, and looks what is left. What the check answered, or None when it did not pass.
-    GARBOARD_KEEP names a directory to which the files of one that failed go."""
-    report.began = time.monotonic()
-    try:
-        answer = check(host)
-        host.expect_clean()
-        return answer or ""
-    except Skipped as skipped:
-        report.skip(f"{name}: {skipped}")
-    except Exception as failure:  # whatever it is, the checks after this one are made
-        report.fail(name, f"{type(failure).__name__}: {failure}")
-        if keep := os.environ.get("GARBOARD_KEEP"):
-            subprocess.run(["cp", "-a", host.directory, f"{keep}/{name.replace(' ', '-')}"], check=False)
-        host.stop_everything()
-    return None

@@ -3,14 +3,12 @@ of it. Its virt-handler is played too; nobody plays virt-api, so nothing is admi
 
 import collections
 import contextlib
-import json
 import pathlib
 import re
 import shutil
 import ssl
 import subprocess
 import tempfile
-import time
 import urllib.request
 
 from audit import READS, WRITES
@@ -110,7 +108,7 @@ def measure(options):
 
 def one(kube, process, machines, options):
     prefix, number = machines
-    before, begin, seen, began = Usage(process), kube.mark(), histogram(), time.monotonic()
+    before, begin, seen = Usage(process), kube.mark(), histogram()
     times = kube.start_many(prefix, number, f"--in-flight={options.in_flight}", f"--writers={options.writers}")
     requests = kube.settled(begin, of_reference)
     after = Usage(process)

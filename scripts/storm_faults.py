@@ -78,7 +78,7 @@ def believed(kube, node):
 
     def renew():
         while not over.wait(2):
-            now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+            now = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
             with contextlib.suppress(Failure):
                 kube.kubectl("patch", "lease", node, "--type=merge", "-p", json.dumps({"spec": {"renewTime": now}}), namespace="kube-node-lease")
 

@@ -23,6 +23,8 @@ pub mod label {
     pub const PERSISTENT_STATE_FOR: &str = "persistent-state-for";
     /// On a pod and an instance: the node it runs on.
     pub const NODE_NAME: &str = "kubevirt.io/nodeName";
+    /// On an instance, empty: the supervisor in its launcher pod is of another image than the controller gives to new pods.
+    pub const OUTDATED_LAUNCHER_IMAGE: &str = "kubevirt.io/outdatedLauncherImage";
     /// On a pod and an instance: the name of the VirtualMachine, for selectors of services.
     pub const VM_NAME: &str = "vm.kubevirt.io/name";
 }
@@ -69,6 +71,14 @@ pub mod annotation {
     /// On an instance: what executes the guest's instructions, `kvm` or `tcg`, whatever the cluster's `useEmulation` says
     /// ([`crate::accelerator`]).
     pub const ACCELERATOR: &str = "garboard.dev/accelerator";
+}
+
+/// Annotations of the KubeVirt object.
+pub mod installation_annotation {
+    /// What becomes of supervisors in running pods when the launcher's image is another one: with [`DISABLED`] they stay as they are.
+    pub const LAUNCHER_UPDATE: &str = "garboard.dev/launcher-update";
+    /// The value that switches a feature off.
+    pub const DISABLED: &str = "Disabled";
 }
 
 /// Annotations of nodes.

@@ -2,13 +2,14 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
+use garboard_kubectl::options::ConsoleMode;
+pub(crate) use garboard_kubectl::options::{ListOutput, LogPart, Output, QmpTask};
+use garboard_kubectl::{ClusterCommandArgs, PluginArgs};
 
 use crate::accel::AccelChoice;
 use crate::doctor::DoctorArgs;
 use crate::here::{Here, MachineName};
-use crate::operate::args::ClusterCommandArgs;
-use crate::plugin::args::PluginArgs;
 
 const EXIT_CODES: &str = "\
 Exit codes:
@@ -27,8 +28,8 @@ Environment: GARBOARD_RUNTIME_DIR, GARBOARD_STATE_DIR, GARBOARD_CACHE_DIR move w
 #[derive(Debug, Parser)]
 #[command(
     name = "garboard",
-    version,
-    long_version = crate::version::LONG,
+    version = garboard_kubectl::VERSION,
+    long_version = crate::version::LONG.as_str(),
     about = "Runs virtual machines from kubevirt.io manifests, on this host and on Kubernetes",
     after_help = EXIT_CODES,
     propagate_version = true
@@ -81,9 +82,6 @@ pub(crate) enum Command {
     Completions(CompletionsArgs),
     /// Write man pages into a directory.
     Man(ManArgs),
-    /// The background process of one machine; `run` starts it.
-    #[command(hide = true)]
-    Keeper(KeeperArgs),
 }
 
 /// Where manifests come from and what stands in for a cluster.
@@ -153,31 +151,6 @@ pub(crate) struct PsArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = ListOutput::Text)]
     pub(crate) output: ListOutput,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Output {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
-    /// For programs, and easier to read.
-    Yaml,
-}
-
-/// How a list is printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ListOutput {
-    /// For people.
-    Text,
-    /// With more columns.
-    Wide,
-    /// Names only, one a line.
-    Name,
-    /// For programs.
-    Json,
-    /// For programs, and easier to read.
-    Yaml,
 }
 
 /// Machines by their names.
@@ -266,17 +239,6 @@ pub(crate) struct ConsoleArgs {
     pub(crate) mode: ConsoleMode,
 }
 
-/// What a viewer of a console may do.
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct ConsoleMode {
-    /// Look only.
-    #[arg(long, conflicts_with = "take_over")]
-    pub(crate) view: bool,
-    /// Take the keyboard from whoever has it.
-    #[arg(long)]
-    pub(crate) take_over: bool,
-}
-
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   garboard vnc hello
@@ -333,24 +295,6 @@ pub(crate) struct LogsArgs {
     pub(crate) tail: Option<usize>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum LogPart {
-    /// The supervisor's story in order, then how it ended.
-    Events,
-    /// QEMU's arguments, one a line.
-    Argv,
-    /// The plan as JSON.
-    Plan,
-    /// The QMP transcript, one JSON a line.
-    Qmp,
-    /// What QEMU itself printed.
-    Qemu,
-    /// The end of the serial output.
-    Serial,
-    /// How it ended, as JSON.
-    Exit,
-}
-
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:
   garboard qmp hello query-status
@@ -364,21 +308,6 @@ pub(crate) struct QmpArgs {
     pub(crate) machine: MachineName,
     #[command(flatten)]
     pub(crate) task: QmpTask,
-}
-
-/// What is said to QEMU.
-#[derive(Args, Debug)]
-pub(crate) struct QmpTask {
-    /// Command to execute; without it the session is interactive.
-    pub(crate) command: Option<String>,
-    /// Its arguments as a JSON object.
-    pub(crate) arguments: Option<String>,
-    /// Let commands through that change the machine; it is then marked as tainted.
-    #[arg(long)]
-    pub(crate) allow_write: bool,
-    /// Let dangerous commands through as well: quit, migrate, device_del, human-monitor-command and their like.
-    #[arg(long)]
-    pub(crate) allow_dangerous: bool,
 }
 
 #[derive(Args, Debug)]
@@ -481,12 +410,6 @@ pub(crate) struct ManArgs {
     pub(crate) directory: PathBuf,
 }
 
-#[derive(Args, Debug)]
-pub(crate) struct KeeperArgs {
-    /// The keeper's order: a JSON file that `run` wrote.
-    pub(crate) order: PathBuf,
-}
-
 fn parse_image(text: &str) -> Result<(String, PathBuf), String> {
     // A reference may hold `=` only in a digest's algorithm, which it never does, so the first one separates.
     let (reference, path) = text.split_once('=').ok_or("write REFERENCE=PATH")?;
@@ -494,4 +417,14 @@ fn parse_image(text: &str) -> Result<(String, PathBuf), String> {
         return Err("write REFERENCE=PATH".into());
     }
     Ok((reference.to_owned(), PathBuf::from(path)))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
 }

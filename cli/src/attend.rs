@@ -1,11 +1,15 @@
-//! What `garboard run` does once the keeper has begun: it waits for the guest, stays attached from run to run, and says
+//! What `garboard run` does once the shim has begun: it waits for the guest, stays attached from run to run, and says
 //! how it ended.
 
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use garboard_common::journal;
 use garboard_protocol::control::{ConsoleAccess, Ended, Phase, Status, StopMode};
+use garboard_shim_client::places::{MachineId, Places};
+use garboard_shim_client::request::LaunchRequest;
+use garboard_shim_client::{calls, lock, pending_restart};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
@@ -13,10 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use crate::client;
 use crate::console::{self, Left};
 use crate::exit::{self, FAILED, GUEST_FAILED, complaint};
-use crate::keeper::order::Order;
-use crate::keeper::{self, between};
 use crate::output::note;
-use crate::places::{MachineId, Places};
 
 /// How long a supervisor may call a machine running whose console is closed: QEMU's end is not noticed at once, and a
 /// supervisor that died needs a successor.
@@ -34,12 +35,12 @@ enum Found {
 }
 
 /// `--detach`: returns once the guest runs. `signals` are blocked by the caller.
-pub(crate) fn started(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<Started> {
-    let id = order.id();
-    match first_start(places, order, signals)? {
+pub(crate) fn started(places: &Places, request: &LaunchRequest, signals: &SigSet) -> anyhow::Result<Started> {
+    let id = request.id();
+    match first_start(places, request, signals)? {
         Found::Running => Ok(Started::Runs),
-        Found::Over(ended) => fail(&id, ended.or_else(|| recorded_end(order))).map(Started::Ended),
-        Found::Signalled => stop(places, order).map(Started::Ended),
+        Found::Over(ended) => fail(&id, ended.or_else(|| recorded_end(request))).map(Started::Ended),
+        Found::Signalled => stop(places, request).map(Started::Ended),
     }
 }
 
@@ -53,17 +54,17 @@ pub(crate) enum Started {
 }
 
 /// Attached until the machine ends for good, the user detaches, or a signal asks to power it down.
-pub(crate) fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<u8> {
-    let id = order.id();
-    match first_start(places, order, signals)? {
+pub(crate) fn attend(places: &Places, request: &LaunchRequest, signals: &SigSet) -> anyhow::Result<u8> {
+    let id = request.id();
+    match first_start(places, request, signals)? {
         Found::Running => {}
-        Found::Over(ended) => return fail(&id, ended.or_else(|| recorded_end(order))),
-        Found::Signalled => return stop(places, order),
+        Found::Over(ended) => return fail(&id, ended.or_else(|| recorded_end(request))),
+        Found::Signalled => return stop(places, request),
     }
     if std::io::stderr().is_terminal() {
         note!("{id} was started; Ctrl-] detaches\r");
     }
-    let mut run = Some(order.record.clone());
+    let mut run = Some(request.record.clone());
     loop {
         match console::attend(places, &id, ConsoleAccess::Write, signals) {
             Ok(Left::Detached) => {
@@ -72,35 +73,35 @@ pub(crate) fn attend(places: &Places, order: &Order, signals: &SigSet) -> anyhow
                 );
                 return Ok(exit::OK);
             }
-            Ok(Left::Signalled) => return stop(places, order),
+            Ok(Left::Signalled) => return stop(places, request),
             Ok(Left::MachineEnded) => {}
             // The run may end while we attach.
-            Err(error) if keeper_goes_on(places, &id) => tracing::debug!(error = format!("{error:#}"), "not attached"),
+            Err(error) if shim_lives(places, &id) => tracing::debug!(error = format!("{error:#}"), "not attached"),
             Err(error) => return Err(error),
         }
         match follow(places, &id, run.as_deref(), signals)? {
             Found::Running => run = tell_run(places, &id, run),
-            Found::Over(ended) => return conclude(order, ended.map(|ended| *ended)),
-            Found::Signalled => return stop(places, order),
+            Found::Over(ended) => return conclude(request, ended.map(|ended| *ended)),
+            Found::Signalled => return stop(places, request),
         }
     }
 }
 
 /// Waits until the guest runs, or has failed to.
-fn first_start(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Result<Found> {
-    let id = order.id();
+fn first_start(places: &Places, request: &LaunchRequest, signals: &SigSet) -> anyhow::Result<Found> {
+    let id = request.id();
     let status = match client::watch(places, &id, |status| status.phase != Phase::Scheduled) {
         // It can be over before anybody asked, or between two runs; then the record says why.
-        Err(_) if !keeper_goes_on(places, &id) || between::read(&order.machine).is_some() => None,
+        Err(_) if !shim_lives(places, &id) || pending_restart::read(&request.machine).is_some() => None,
         Err(error) => {
-            keeper::give_up(places, &id)?;
+            calls::give_up(&request.machine)?;
             return Err(error);
         }
         Ok(status) => status,
     };
     match status {
         Some(status) if status.phase == Phase::Running => Ok(Found::Running),
-        // It ended while we looked; the keeper knows whether that is all.
+        // It ended while we looked; the shim knows whether that is all.
         other => match follow(places, &id, None, signals)? {
             Found::Over(ended) => {
                 Ok(Found::Over(ended.or_else(|| other.and_then(|status: Status| status.ended).map(Box::new))))
@@ -113,7 +114,7 @@ fn first_start(places: &Places, order: &Order, signals: &SigSet) -> anyhow::Resu
 /// Says what the console is attached to now, and which run that is. The pause between two runs may have been too short to
 /// be seen, so how the last one ended is said here.
 fn tell_run(places: &Places, id: &MachineId, before: Option<PathBuf>) -> Option<PathBuf> {
-    let run = keeper::present_run(&places.machine(id));
+    let run = calls::present_run(&places.machine(id));
     let ended = before.as_deref().filter(|_| run != before).and_then(end_of);
     let what = match ended {
         Some(ended) => format!("runs again; {}", ended.sentence),
@@ -133,11 +134,11 @@ fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigS
     let mut told = None;
     let mut ended = None;
     while machine.exists() {
-        if !keeper::keeper_is_alive(&machine) {
-            keeper::wait_until_gone(places, id)?;
+        if !lock::is_held(&machine) {
+            calls::wait_until_gone(&machine)?;
             break;
         }
-        match between::read(&machine) {
+        match pending_restart::read(&machine) {
             Some(pause) => {
                 if told != Some(pause.again_at_ms) {
                     told = Some(pause.again_at_ms);
@@ -146,7 +147,7 @@ fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigS
             }
             None => match client::status_now(places, id) {
                 Some(status) if status.phase == Phase::Running => {
-                    let is_new = before.is_none() || keeper::present_run(&machine).as_deref() != before;
+                    let is_new = before.is_none() || calls::present_run(&machine).as_deref() != before;
                     if is_new || begun.elapsed() > LAST_WORDS {
                         return Ok(Found::Running);
                     }
@@ -172,16 +173,16 @@ fn signalled(signals: &SignalFd) -> anyhow::Result<bool> {
     }
 }
 
-fn keeper_goes_on(places: &Places, id: &MachineId) -> bool {
-    keeper::keeper_is_alive(&places.machine(id))
+fn shim_lives(places: &Places, id: &MachineId) -> bool {
+    lock::is_held(&places.machine(id))
 }
 
 /// Ends the machine for good, also between two runs.
-fn stop(places: &Places, order: &Order) -> anyhow::Result<u8> {
-    let id = order.id();
-    note!("\r\npowering {id} down, at most {} s", order.grace_seconds);
+fn stop(places: &Places, request: &LaunchRequest) -> anyhow::Result<u8> {
+    let id = request.id();
+    note!("\r\npowering {id} down, at most {} s", request.grace_seconds);
     crate::stop::stop_for_good(places, &id, StopMode::Graceful { within_seconds: None })?;
-    conclude(order, None)
+    conclude(request, None)
 }
 
 fn fail(id: &MachineId, ended: Option<impl Into<Box<Ended>>>) -> anyhow::Result<u8> {
@@ -197,32 +198,32 @@ fn fail(id: &MachineId, ended: Option<impl Into<Box<Ended>>>) -> anyhow::Result<
 }
 
 /// The machine is gone: says how its last run ended.
-fn conclude(order: &Order, ended: Option<Ended>) -> anyhow::Result<u8> {
-    let id = order.id();
-    match recorded_end(order).map(|ended| *ended).or(ended) {
+fn conclude(request: &LaunchRequest, ended: Option<Ended>) -> anyhow::Result<u8> {
+    let id = request.id();
+    match recorded_end(request).map(|ended| *ended).or(ended) {
         Some(ended) if ended.cause.is_success() => {
             note!("{id}: {}", ended.sentence);
             Ok(exit::OK)
         }
         Some(ended) => Err(complaint(GUEST_FAILED, format!("{id}: {}", ended.sentence))),
         None => {
-            let records = last_record(order).unwrap_or_else(|| order.record.clone());
+            let records = last_record(request).unwrap_or_else(|| request.record.clone());
             Err(complaint(FAILED, format!("{id} is gone and nobody wrote down why; see {}", records.display())))
         }
     }
 }
 
-fn recorded_end(order: &Order) -> Option<Box<Ended>> {
-    end_of(&last_record(order)?)
+fn recorded_end(request: &LaunchRequest) -> Option<Box<Ended>> {
+    end_of(&last_record(request)?)
 }
 
 /// How a recorded run ended.
 fn end_of(record: &Path) -> Option<Box<Ended>> {
-    garboard_launcher::supervisor::journal::read(record).ok().flatten()?.ended.map(Box::new)
+    journal::read(record).ok().flatten()?.ended.map(Box::new)
 }
 
-/// The record of the last run: the keeper began a new one with each.
-fn last_record(order: &Order) -> Option<PathBuf> {
-    let runs = std::fs::read_dir(order.record.parent()?).ok()?.flatten().map(|entry| entry.path());
-    runs.filter(|run| *run >= order.record).max()
+/// The record of the last run: the shim begins a new one with each.
+fn last_record(request: &LaunchRequest) -> Option<PathBuf> {
+    let runs = std::fs::read_dir(request.record.parent()?).ok()?.flatten().map(|entry| entry.path());
+    runs.filter(|run| *run >= request.record).max()
 }

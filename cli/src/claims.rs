@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use garboard_api::quantity::Quantity;
+use garboard_shim_client::volume_source::VolumeSource;
 use garboard_storage::open::{Dir, Direct};
 use garboard_storage::source::pvc::{self, Tolerance};
 use serde_json::Value;
 
-use crate::keeper::order::VolumeOrder;
 use crate::output::note;
 use crate::resolve::Surroundings;
 
@@ -34,7 +34,7 @@ pub(crate) fn open(
     namespace: &str,
     name: &str,
     usage: ClaimUse,
-) -> anyhow::Result<VolumeOrder> {
+) -> anyhow::Result<VolumeSource> {
     let manifest = around.find("PersistentVolumeClaim", namespace, name);
     let volume_name = manifest.and_then(|claim| claim.value["spec"]["volumeName"].as_str());
     let path = match volume_name {
@@ -47,7 +47,7 @@ pub(crate) fn open(
         let template = || data_volume_size(around, name);
         make(&image, request.and_then(size).or_else(template), namespace, name)?;
     }
-    Ok(VolumeOrder::Opened { path: image, writable: usage == ClaimUse::ReadWrite })
+    Ok(VolumeSource::Opened { path: image, writable: usage == ClaimUse::ReadWrite })
 }
 
 fn persistent_volume(around: &Surroundings<'_>, name: &str) -> anyhow::Result<PathBuf> {

@@ -1,17 +1,20 @@
 //! The client's side of a machine's control socket, blocking: commands are short-lived.
 
 use std::io::{BufRead, BufReader, Read, Write};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
+use garboard_common::foreign;
+use garboard_kubectl::line::{self, Incoming, Line, Outcome};
 use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
 use garboard_protocol::{paths, wire};
+use garboard_shim_client::places::{MachineId, Places};
+use garboard_shim_client::{lock, pause_briefly, pending_restart};
 
 use crate::exit::{NOT_FOUND, REFUSED, complaint};
-use crate::foreign;
-use crate::places::{MachineId, Places};
 
 /// A supervisor that is alive answers at once; one that hangs must not hang the command.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,8 +24,8 @@ pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStr
     if !places.machine(id).exists() {
         return Err(complaint(NOT_FOUND, format!("there is no running machine {id}; `garboard ps` lists them")));
     }
-    if let Some(between) = crate::keeper::between::read(&places.machine(id)) {
-        return Err(complaint(REFUSED, format!("{id} is between two runs: {}", between.sentence())));
+    if let Some(pending) = pending_restart::read(&places.machine(id)) {
+        return Err(complaint(REFUSED, format!("{id} is between two runs: {}", pending.sentence())));
     }
     let directory = places.layout(id).supervisor();
     let stream = reach(&directory, &places.machine(id))
@@ -32,89 +35,51 @@ pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStr
     Ok(stream)
 }
 
-/// An open way to a supervisor, on this host or in a pod.
-pub(crate) struct Line {
-    /// The connection.
-    pub(crate) stream: UnixStream,
-    /// The machine, for sentences.
-    pub(crate) machine: String,
-    /// Who is at our end, for the supervisor's log; on a bare host the kernel tells it.
-    pub(crate) claimed_user: Option<String>,
-    /// Whether the other end goes on talking when we have said that we say nothing more.
-    pub(crate) may_half_close: bool,
+/// A line to the supervisor of a machine on this host.
+pub(crate) fn line(places: &Places, id: &MachineId) -> anyhow::Result<Line> {
+    let stream = connect(places, id)?;
+    // Of the line it is the reading end that has a time limit.
+    stream.set_read_timeout(None)?;
+    let mut incoming = Incoming::of(stream.try_clone()?);
+    incoming.set_patience(Some(PATIENCE));
+    Ok(Line { incoming, outgoing: Box::new(WritingEnd(stream)), machine: id.to_string(), claimed_user: None })
 }
 
-impl Line {
-    /// The supervisor of a machine on this host.
-    pub(crate) fn to(places: &Places, id: &MachineId) -> anyhow::Result<Self> {
-        Ok(Self { stream: connect(places, id)?, machine: id.to_string(), claimed_user: None, may_half_close: true })
+/// Asks the supervisor for a stream; from then on the connection carries its bytes.
+pub(crate) fn stream(places: &Places, id: &MachineId, request: &ControlRequest) -> anyhow::Result<UnixStream> {
+    let stream = connect(places, id)?;
+    line::streaming(ask(&stream, request)?, &id.to_string())?;
+    stream.set_read_timeout(None)?;
+    Ok(stream)
+}
+
+/// The writing end of a socket, with which the connection ends.
+pub(crate) struct WritingEnd(pub(crate) UnixStream);
+
+impl Write for WritingEnd {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.write(bytes)
     }
 
-    /// Asks for something that is queued, is so already, or is denied.
-    pub(crate) fn request(&self, request: ControlRequest) -> anyhow::Result<Outcome> {
-        outcome(self.ask(request)?, &self.machine)
-    }
-
-    fn ask(&self, request: ControlRequest) -> anyhow::Result<ControlReply> {
-        converse(&self.stream, &Asked { request, claimed_user: self.claimed_user.clone() })
-    }
-
-    /// Asks for every status from now on; the present one comes first.
-    pub(crate) fn statuses(&self) -> anyhow::Result<Statuses> {
-        let asked = Asked { request: ControlRequest::Watch, claimed_user: self.claimed_user.clone() };
-        (&mut &self.stream).write_all(&wire::encode(&asked)?)?;
-        Ok(Statuses { reader: BufReader::new(self.stream.try_clone()?) })
-    }
-
-    /// Asks for a stream; from then on the connection carries its bytes.
-    pub(crate) fn open(&self, request: ControlRequest) -> anyhow::Result<()> {
-        match self.ask(request)? {
-            ControlReply::Streaming => Ok(()),
-            ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{}: {reason}", self.machine))),
-            other @ (ControlReply::Status(_)
-            | ControlReply::Queued
-            | ControlReply::AlreadySo
-            | ControlReply::Healthy) => {
-                anyhow::bail!("unexpected answer {other:?}")
-            }
-        }
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
     }
 }
 
-/// What a supervisor tells of its machine from now on.
-pub(crate) struct Statuses {
-    reader: BufReader<UnixStream>,
-}
-
-impl Statuses {
-    /// The next one; nothing if the supervisor hung up. It is an error if none comes until then.
-    pub(crate) fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Status>> {
-        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
-        self.reader.get_ref().set_read_timeout(Some(left))?;
-        let mut line = Vec::new();
-        self.reader.read_until(b'\n', &mut line).context("the supervisor said nothing more")?;
-        if line.is_empty() {
-            return Ok(None);
-        }
-        match wire::decode(&line)? {
-            ControlReply::Status(status) => Ok(Some(*status)),
-            other @ (ControlReply::Queued
-            | ControlReply::AlreadySo
-            | ControlReply::Streaming
-            | ControlReply::Healthy
-            | ControlReply::Denied { .. }) => anyhow::bail!("unexpected answer {other:?}"),
-        }
+impl Drop for WritingEnd {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
 /// A supervisor that was just started, or started again, needs a moment until it listens; as long as the machine has
-/// a keeper it is waited for.
+/// a shim it is waited for.
 fn reach(directory: &Path, machine: &Path) -> std::io::Result<UnixStream> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         match foreign::connect(directory, paths::CONTROL_SOCKET) {
-            Err(_) if Instant::now() < deadline && crate::keeper::keeper_is_alive(machine) => {
-                crate::keeper::pause_briefly();
+            Err(_) if Instant::now() < deadline && lock::is_held(machine) => {
+                pause_briefly();
             }
             other => return other,
         }
@@ -123,47 +88,13 @@ fn reach(directory: &Path, machine: &Path) -> std::io::Result<UnixStream> {
 
 /// Sends one request and reads one reply; the stream is then whatever the reply made of it.
 pub(crate) fn ask(stream: &UnixStream, request: &ControlRequest) -> anyhow::Result<ControlReply> {
-    converse(stream, &Asked { request: request.clone(), claimed_user: None })
-}
-
-fn converse(stream: &UnixStream, asked: &Asked) -> anyhow::Result<ControlReply> {
-    (&mut &*stream).write_all(&wire::encode(asked)?)?;
-    let mut line = Vec::new();
-    // Byte by byte: after `Streaming` the rest belongs to the stream.
-    let mut byte = [0];
-    while line.last() != Some(&b'\n') {
-        let read = (&mut &*stream).read(&mut byte).context("the supervisor did not answer")?;
-        if read == 0 {
-            anyhow::bail!("the supervisor hung up without an answer; `garboard logs` may say why");
-        }
-        line.extend_from_slice(&byte);
-        anyhow::ensure!(line.len() <= wire::MAX_LINE_BYTES, "the supervisor's answer has no end");
-    }
-    Ok(wire::decode(&line)?)
+    let asked = Asked { request: request.clone(), claimed_user: None };
+    line::converse(&mut &*stream, &mut &*stream, &asked)
 }
 
 /// Asks for something that is queued, is so already, or is denied.
 pub(crate) fn request(places: &Places, id: &MachineId, request: &ControlRequest) -> anyhow::Result<Outcome> {
-    outcome(ask(&connect(places, id)?, request)?, &id.to_string())
-}
-
-fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
-    match reply {
-        ControlReply::Queued | ControlReply::Streaming | ControlReply::Status(_) | ControlReply::Healthy => {
-            Ok(Outcome::Queued)
-        }
-        ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
-        ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{machine}: {reason}"))),
-    }
-}
-
-/// What became of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It will be done.
-    Queued,
-    /// There was nothing to do.
-    AlreadySo,
+    line::outcome(ask(&connect(places, id)?, request)?, &id.to_string())
 }
 
 /// The machine's current status.
@@ -203,7 +134,7 @@ pub(crate) fn is_silence(error: &anyhow::Error) -> bool {
 }
 
 /// Follows the status until `until` says stop, the run is over or the machine is gone; answers with the last one seen.
-/// A supervisor that dies is followed by the next one, as long as there is a keeper to start it.
+/// A supervisor that dies is followed by the next one, as long as there is a shim to start it.
 pub(crate) fn watch(
     places: &Places,
     id: &MachineId,
@@ -213,7 +144,7 @@ pub(crate) fn watch(
     let mut stream = connect(places, id)?;
     let mut last: Option<Status> = None;
     loop {
-        if follow(&stream, &mut last, &mut until)? == Followed::Enough || !crate::keeper::keeper_is_alive(&machine) {
+        if follow(&stream, &mut last, &mut until)? == Followed::Enough || !lock::is_held(&machine) {
             return Ok(last);
         }
         stream = match connect(places, id) {

@@ -2,15 +2,14 @@
 
 use anyhow::Context;
 use clap::CommandFactory;
+use garboard_kubectl::{PROGRAM, Plugin};
 
 use crate::args::{Cli, CompletionsArgs, ManArgs};
 use crate::exit;
-use crate::plugin::args::Plugin;
 
 /// `garboard completions SHELL`.
 pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<u8> {
-    let (mut command, name) =
-        if args.plugin { (Plugin::command(), crate::plugin::PROGRAM) } else { (Cli::command(), "garboard") };
+    let (mut command, name) = if args.plugin { (Plugin::command(), PROGRAM) } else { (Cli::command(), "garboard") };
     // Into memory first: it panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, name, &mut script);

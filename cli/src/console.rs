@@ -1,22 +1,21 @@
 //! `garboard console`: the terminal becomes the guest's serial port until Ctrl-].
 
-use std::io::{IsTerminal, Read, Write};
+use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 
+pub(crate) use garboard_kubectl::console::Left;
+use garboard_kubectl::console::{ESCAPE, RawTerminal, access, tell};
 use garboard_protocol::control::{ConsoleAccess, ControlRequest};
+use garboard_shim_client::places::{MachineId, Places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
-use crate::args::{ConsoleArgs, ConsoleMode};
-use crate::client::Line;
+use crate::args::ConsoleArgs;
+use crate::client;
 use crate::exit;
-use crate::output::note;
-use crate::places::{MachineId, Places};
-
-/// Ctrl-], as telnet and virtctl have it.
-const ESCAPE: u8 = 0x1d;
 
 /// `garboard console MACHINE`.
 pub(crate) fn run(args: &ConsoleArgs) -> anyhow::Result<u8> {
@@ -27,73 +26,15 @@ pub(crate) fn run(args: &ConsoleArgs) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-/// What was asked for on the command line.
-pub(crate) fn access(mode: ConsoleMode) -> ConsoleAccess {
-    match (mode.view, mode.take_over) {
-        (true, _) => ConsoleAccess::View,
-        (_, true) => ConsoleAccess::TakeOver,
-        _ => ConsoleAccess::Write,
-    }
-}
-
-/// Says how it ended.
-pub(crate) fn tell(left: Left, machine: &str) {
-    match left {
-        Left::Detached | Left::Signalled => note!("\r\ndetached; {machine} runs on"),
-        Left::MachineEnded => note!("\r\nthe console of {machine} is closed"),
-    }
-}
-
-/// How an attachment ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
-    /// The user pressed Ctrl-] or standard input ended.
-    Detached,
-    /// The machine ended, or the viewer was too slow.
-    MachineEnded,
-    /// One of the awaited signals came.
-    Signalled,
-}
-
 /// Attaches the terminal to a machine. `signals` are blocked by the caller and end the attachment.
 pub(crate) fn attend(places: &Places, id: &MachineId, access: ConsoleAccess, signals: &SigSet) -> anyhow::Result<Left> {
-    attend_on(&Line::to(places, id)?, access, signals)
-}
-
-/// The same over a connection that is there.
-pub(crate) fn attend_on(line: &Line, access: ConsoleAccess, signals: &SigSet) -> anyhow::Result<Left> {
-    line.open(ControlRequest::Console { access })?;
-    line.stream.set_read_timeout(None)?;
+    let stream = client::stream(places, id, &ControlRequest::Console { access })?;
     let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let _raw = RawTerminal::enter()?;
-    relay(line, &signals)
+    relay(&stream, &signals)
 }
 
-/// The terminal in raw mode for as long as this lives.
-struct RawTerminal {
-    active: bool,
-}
-
-impl RawTerminal {
-    fn enter() -> anyhow::Result<Self> {
-        let active = std::io::stdin().is_terminal();
-        if active {
-            crossterm::terminal::enable_raw_mode()?;
-        }
-        Ok(Self { active })
-    }
-}
-
-impl Drop for RawTerminal {
-    fn drop(&mut self) {
-        if self.active {
-            let _ = crossterm::terminal::disable_raw_mode();
-        }
-    }
-}
-
-fn relay(line: &Line, signals: &SignalFd) -> anyhow::Result<Left> {
-    let stream = &line.stream;
+fn relay(mut stream: &UnixStream, signals: &SignalFd) -> anyhow::Result<Left> {
     let stdin = std::io::stdin();
     let mut stdout = std::io::stdout();
     let mut buffer = [0; 4096];
@@ -114,7 +55,7 @@ fn relay(line: &Line, signals: &SignalFd) -> anyhow::Result<Left> {
             return Ok(Left::Signalled);
         }
         if guest_ready {
-            match (&mut &*stream).read(&mut buffer)? {
+            match stream.read(&mut buffer)? {
                 0 => return Ok(Left::MachineEnded),
                 count => {
                     stdout.write_all(&buffer[..count])?;
@@ -126,17 +67,15 @@ fn relay(line: &Line, signals: &SignalFd) -> anyhow::Result<Left> {
             let count = nix::unistd::read(stdin.as_fd(), &mut buffer)?;
             let typed = &buffer[..count];
             if let Some(at) = typed.iter().position(|byte| *byte == ESCAPE) {
-                (&mut &*stream).write_all(&typed[..at])?;
+                stream.write_all(&typed[..at])?;
                 return Ok(Left::Detached);
             }
             if count == 0 {
                 // Input from a pipe ended: keep showing output until the machine closes the console.
                 stdin_open = false;
-                if line.may_half_close {
-                    let _ = stream.shutdown(Shutdown::Write);
-                }
+                let _ = stream.shutdown(Shutdown::Write);
             } else {
-                (&mut &*stream).write_all(typed)?;
+                stream.write_all(typed)?;
             }
         }
     }

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use garboard_host::{Check, Freshness, GatherOptions, ProbeCache, Verdict, can_run, diagnose};
+use garboard_shim_client::places::Places;
 use serde::Serialize;
 
 use crate::args::Output;
 use crate::exit;
 use crate::output::{out, outln};
-use crate::places::Places;
 
 #[derive(Args, Debug)]
 #[command(after_help = "Exit codes: 0 machines can run here, if with less; 1 they cannot.

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use garboard_shim_client::places::{MachineId, Places};
 
 use crate::exit::{BAD_INPUT, complaint};
-use crate::places::{MachineId, Places};
 
 /// Options of commands about machines of this host.
 #[derive(Args, Clone, Debug, Default)]
@@ -40,7 +40,7 @@ impl FromStr for MachineName {
 impl Here {
     /// The directories that are meant.
     pub(crate) fn places(&self) -> anyhow::Result<Places> {
-        Places::of_caller(self.state_dir.as_deref())
+        Ok(Places::of_caller(self.state_dir.as_deref())?)
     }
 
     /// The machine that is meant.

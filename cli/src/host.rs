@@ -5,9 +5,9 @@ use std::path::Path;
 use anyhow::Context;
 use garboard_host::{GatherOptions, ProbeCache, gather};
 use garboard_machine::facts::HostFacts;
+use garboard_shim_client::places::Places;
 
 use crate::exit::{FAILED, complaint};
-use crate::places::Places;
 
 /// Gathers them; answers that cannot change are kept in the cache directory.
 pub(crate) fn facts(qemu: Option<&Path>) -> anyhow::Result<HostFacts> {

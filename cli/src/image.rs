@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use garboard_shim_client::places::Places;
 use garboard_storage::oci::{ImageSummary, Need};
 use serde::Serialize;
 
@@ -9,7 +10,6 @@ use crate::args::{ImageArgs, ImageCommand, ListOutput};
 use crate::exit;
 use crate::images::Images;
 use crate::output::{Listed, out, outln};
-use crate::places::Places;
 use crate::table;
 
 /// `garboard image list | pull | prune`.

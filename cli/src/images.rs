@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
+use garboard_shim_client::places::Places;
+use garboard_shim_client::volume_source::VolumeSource;
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::oci::{
     Cache, Credentials, ImageSource, Limits, Need, Progress, PullPolicy, Request, Retry, Tell, fetch,
@@ -15,9 +17,7 @@ use garboard_storage::source::container_disk;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::exit::{BAD_INPUT, complaint};
-use crate::keeper::order::VolumeOrder;
 use crate::output::note;
-use crate::places::Places;
 
 /// The guest's architecture, the only one this version supports.
 const ARCHITECTURE: &str = "amd64";
@@ -45,14 +45,14 @@ impl Images {
         reference: &str,
         path: Option<&str>,
         policy: Option<&str>,
-    ) -> anyhow::Result<VolumeOrder> {
+    ) -> anyhow::Result<VolumeSource> {
         let path = path.map(BeneathPath::parse).transpose()?;
         let paths = self.fetch(reference, &Need::Disk(path), policy)?;
         let path = paths.into_iter().next().context("the image has no disk")?;
         // The supervisor looks again at what it opens; here a damaged image is refused before anything is started.
         container_disk::open_file(&path, Direct::Off)
             .map_err(|error| complaint(BAD_INPUT, format!("image {reference}: {:#}", anyhow::Error::from(error))))?;
-        Ok(VolumeOrder::File { path })
+        Ok(VolumeSource::File { path })
     }
 
     /// Kernel and initial RAM disk of `kernelBoot`.

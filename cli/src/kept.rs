@@ -1,17 +1,14 @@
 //! The machine that a VirtualMachine keeps from one run to the next, as a cluster keeps it in `status.storedMachine`:
 //! machine type, places on PCI, MAC addresses. An instance is one run and keeps nothing.
 
-use std::fmt::Display;
-use std::fs::File;
-use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context;
 use garboard_machine::facts::HostFacts;
 use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine, plan};
+use garboard_shim_client::places::Places;
+use garboard_shim_client::stored;
 
 use crate::exit::{BAD_INPUT, complaint};
-use crate::places::Places;
 use crate::subject::Subject;
 
 /// What helps when the kept machine is of no use.
@@ -54,66 +51,15 @@ impl Kept {
 
 /// What is kept in a file, if it is there.
 pub(crate) fn read(file: &Path) -> anyhow::Result<Option<StoredMachine>> {
-    let useless = |why: &dyn Display| {
-        let text = format!("{}, the machine of the last run, cannot be read: {why}; {WAY_OUT}", file.display());
+    stored::read(file).map_err(|error| {
+        let text = format!("{}, the machine of the last run, cannot be read: {error}; {WAY_OUT}", file.display());
         complaint(BAD_INPUT, text)
-    };
-    match std::fs::read(file) {
-        Ok(bytes) => serde_json::from_slice(&bytes).map(Some).map_err(|error| useless(&error)),
-        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
-        Err(error) => Err(useless(&error)),
-    }
-}
-
-/// Keeps a machine, whole or not at all, also when the host loses its power.
-pub(crate) fn write(file: &Path, machine: &StoredMachine) -> anyhow::Result<()> {
-    let text = serde_json::to_vec_pretty(machine)?;
-    replace(file, &text).with_context(|| format!("keep the machine in {}", file.display()))
-}
-
-fn replace(file: &Path, text: &[u8]) -> std::io::Result<()> {
-    if let Some(directory) = file.parent() {
-        std::fs::create_dir_all(directory)?;
-    }
-    let unfinished = file.with_extension("json.new");
-    let mut out = File::create(&unfinished)?;
-    out.write_all(text)?;
-    out.sync_all()?;
-    std::fs::rename(&unfinished, file)
+    })
 }
 
 #[cfg(test)]
 mod tests {
-    use garboard_plan::PLAN_VERSION;
-
     use super::*;
-
-    fn machine() -> StoredMachine {
-        StoredMachine {
-            version: PLAN_VERSION,
-            machine_type: "pc-q35-7.2".to_owned(),
-            cpu: "max".to_owned(),
-            pci: garboard_machine::pci::PciMap::default(),
-            macs: [("default".to_owned(), "02:00:00:00:00:01".to_owned())].into(),
-            disk_serials: std::collections::BTreeMap::new(),
-            cpu_asked: None,
-            mtus: std::collections::BTreeMap::new(),
-            places: Default::default(),
-        }
-    }
-
-    #[test]
-    fn what_is_kept_is_found_and_replaced() {
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("machines/default/vm/stored.json");
-        assert_eq!(read(&file).unwrap(), None);
-        write(&file, &machine()).unwrap();
-        assert_eq!(read(&file).unwrap(), Some(machine()));
-        let other = StoredMachine { machine_type: "pc-q35-10.0".to_owned(), ..machine() };
-        write(&file, &other).unwrap();
-        assert_eq!(read(&file).unwrap(), Some(other));
-        assert_eq!(std::fs::read_dir(file.parent().unwrap()).unwrap().count(), 1);
-    }
 
     #[test]
     fn what_cannot_be_read_is_named_with_the_way_out() {

@@ -6,16 +6,17 @@ use std::io::{Read, Seek};
 use std::path::PathBuf;
 
 use anyhow::Context;
+use garboard_common::foreign;
+use garboard_kubectl::log_line::{argv_of, for_person};
 use garboard_protocol::paths::{self, Layout};
+use garboard_shim_client::logs::SUPERVISOR_LOG;
+use garboard_shim_client::pause_briefly;
+use garboard_shim_client::places::{MachineId, Places};
 
 use crate::args::{LogPart, LogsArgs};
 use crate::exit::{self, BAD_INPUT, NOT_FOUND, complaint};
-use crate::foreign;
 use crate::output::{self, Foreign, Reader, note};
-use crate::places::{MachineId, Places};
 
-/// The supervisor's own log, one JSON a line, in the machine's directory: the keeper opens it for every supervisor.
-pub(crate) const SUPERVISOR_LOG: &str = "launcher.log";
 /// Most of a file that is shown, bytes.
 const MAX_SHOWN_BYTES: u64 = 256 << 20;
 
@@ -89,7 +90,7 @@ fn follow(run: &Run, part: LogPart, tail: Option<usize>, goes_on: impl Fn() -> b
         if is_last {
             return shown.finish().map(|_| ());
         }
-        crate::keeper::pause_briefly();
+        pause_briefly();
     }
 }
 
@@ -115,7 +116,7 @@ enum Run {
 impl Run {
     fn directory_of(&self, name: &str) -> PathBuf {
         match self {
-            // The keeper's, like its own log.
+            // The shim's, like its own log.
             Self::Running(layout) if name == SUPERVISOR_LOG => layout.machine().to_owned(),
             Self::Running(layout) => layout.directory_of(name),
             Self::Ended(record) => record.clone(),
@@ -168,53 +169,14 @@ fn argv(run: &Run) -> anyhow::Result<Vec<u8>> {
     argv_of(plan.as_bytes())
 }
 
-/// The arguments of a plan, one a line.
-pub(crate) fn argv_of(plan: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let plan: serde_json::Value = serde_json::from_slice(plan)?;
-    let arguments = plan["argv"].as_array().into_iter().flatten();
-    Ok(arguments.flat_map(|argument| format!("{}\n", argument.as_str().unwrap_or_default()).into_bytes()).collect())
-}
-
-/// The last thing a supervisor complained of before it died, for a machine that never came to run.
-pub(crate) fn last_complaint(layout: &Layout) -> String {
-    let text = Run::Running(layout.clone()).text(SUPERVISOR_LOG).unwrap_or_default();
-    let complaints = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-    let errors = complaints.filter(|event| event["level"] == "ERROR");
-    let last = errors.filter_map(|event| event["fields"]["error"].as_str().map(str::to_owned)).next_back();
-    last.unwrap_or_else(|| "its supervisor died again and again".to_owned())
-}
-
-/// The supervisor's lines for a person: time, level, message, fields.
+/// The supervisor's lines for a person: time, level, message, fields, then the request and the QMP command that a line belongs
+/// to. Which machine it belongs to is known.
 fn events(run: &Run) -> anyhow::Result<String> {
     Ok(told(&run.text(SUPERVISOR_LOG)?))
 }
 
 fn told(text: &str) -> String {
     text.lines().map(|line| for_person(line) + "\n").collect()
-}
-
-/// One line of a supervisor's log. Whoever reads it sits at a terminal: control characters do not get there.
-pub(crate) fn for_person(line: &str) -> String {
-    let text = match serde_json::from_str::<serde_json::Value>(line) {
-        Ok(event) if event.is_object() => human(&event),
-        Ok(_) | Err(_) => line.to_owned(),
-    };
-    if !text.contains(char::is_control) {
-        return text;
-    }
-    text.chars().flat_map(|one| if one.is_control() { one.escape_default().collect() } else { vec![one] }).collect()
-}
-
-fn human(event: &serde_json::Value) -> String {
-    let text = |key: &str| event[key].as_str().unwrap_or_default().to_owned();
-    let mut line =
-        format!("{} {:5} {}", text("timestamp"), text("level"), event["fields"]["message"].as_str().unwrap_or(""));
-    for (key, value) in event["fields"].as_object().into_iter().flatten() {
-        if key != "message" {
-            line.push_str(&format!(" {key}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned)));
-        }
-    }
-    line
 }
 
 #[cfg(test)]
@@ -235,14 +197,5 @@ mod tests {
             assert_eq!(last_lines(text, Some(count)), expected, "{text:?} {count}");
         }
         assert_eq!(last_lines(b"a\nb", None), b"a\nb");
-    }
-
-    #[test]
-    fn a_line_is_told_in_order_and_cannot_drive_the_terminal() {
-        let line = r#"{"timestamp":"2026-01-01T00:00:00Z","level":"INFO","fields":{"message":"qmp audit","uid":107,"command":"stop"}}"#;
-        assert_eq!(for_person(line), "2026-01-01T00:00:00Z INFO  qmp audit uid=107 command=stop");
-        assert_eq!(for_person("garboard-init: no JSON"), "garboard-init: no JSON");
-        let evil = r#"{"timestamp":"","level":"INFO","fields":{"message":"\u001b[2Jx"}}"#;
-        assert_eq!(for_person(evil), " INFO  \\u{1b}[2Jx");
     }
 }

@@ -1,6 +1,6 @@
 //! `garboard`: virtual machines from `kubevirt.io` manifests, on a bare host. Wiring only.
 //!
-//! Results go to standard output, progress and complaints to standard error; exit codes are in [`exit`].
+//! Results go to standard output, progress and errors to standard error; exit codes are in [`exit`].
 
 mod accel;
 mod args;
@@ -11,53 +11,40 @@ mod completions;
 mod console;
 mod doctor;
 mod downward;
-mod exit;
 mod explain;
-mod foreign;
 mod here;
 mod host;
+mod identity;
 mod image;
 mod images;
-mod keeper;
 mod kept;
 mod logs;
 mod manifest;
-mod operate;
-mod output;
 mod passage;
 mod past;
-mod places;
-mod plugin;
 mod ports;
-mod private;
 mod ps;
-mod publish;
 mod qmp;
 mod resolve;
 mod run;
-mod screen;
-mod several;
 mod simple;
 mod stop;
 mod subject;
-mod table;
 mod validate;
 mod version;
 mod vnc;
-mod volume_files;
 mod why;
-mod yaml;
 
 use std::process::ExitCode;
 
 use args::{Cli, Command};
 use clap::Parser;
-use plugin::Called;
+use garboard_kubectl::{Called, exit, output, screen, several, table};
 
 fn main() -> ExitCode {
-    match plugin::called() {
-        Called::Plugin => return exit::report(plugin::run(&plugin::args::Plugin::parse().args)),
-        Called::Completer => return exit::report(plugin::complete::run()),
+    match garboard_kubectl::called() {
+        Called::Plugin => return garboard_kubectl::main(),
+        Called::Completer => return garboard_kubectl::complete(),
         Called::Garboard => {}
     }
     let cli = Cli::parse();
@@ -78,11 +65,10 @@ fn main() -> ExitCode {
         Command::Validate(args) => validate::run(&args),
         Command::Doctor(args) => doctor::run(&args),
         Command::Image(args) => image::run(&args),
-        Command::Kubectl(args) => plugin::run(&args),
-        Command::Cluster(args) => operate::run(&args),
+        Command::Kubectl(args) => garboard_kubectl::run(&args),
+        Command::Cluster(args) => garboard_kubectl::cluster(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Man(args) => completions::man(&args),
-        Command::Keeper(args) => keeper::run(&args),
     };
     exit::report(outcome)
 }

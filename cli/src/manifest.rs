@@ -7,7 +7,7 @@ use anyhow::Context;
 use serde_json::Value;
 
 use crate::exit::{BAD_INPUT, complaint};
-use crate::yaml;
+use garboard_kubectl::yaml;
 
 /// A manifest larger than this is not read: etcd takes no object over 1.5 MiB.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;

@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
+use garboard_common::journal;
 use garboard_protocol::control::Ended;
-
-use crate::places::{MachineId, Places};
+use garboard_shim_client::places::{MachineId, Places};
 
 /// The last run of a machine that has a record.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,6 @@ pub(crate) struct PastRun {
 pub(crate) fn last(places: &Places, id: &MachineId) -> Option<PastRun> {
     let runs = std::fs::read_dir(places.records(id)).ok()?.flatten().map(|entry| entry.path());
     let directory = runs.filter(|path| path.is_dir()).max()?;
-    let ended = garboard_launcher::supervisor::journal::read(&directory).ok().flatten().and_then(|one| one.ended);
+    let ended = journal::read(&directory).ok().flatten().and_then(|one| one.ended);
     Some(PastRun { directory, ended })
 }

@@ -1,15 +1,15 @@
 //! `garboard ps`: what runs here, and what has run.
 
 use garboard_protocol::control::{Ended, PauseReason, Phase, Status};
+use garboard_shim_client::pending_restart::{self, PendingRestart};
+use garboard_shim_client::places::{MachineId, Places};
 use serde::Serialize;
 
 use crate::args::PsArgs;
 use crate::client;
 use crate::exit;
-use crate::keeper::between::{self, Between};
 use crate::output::{Listed, note, out};
 use crate::past;
-use crate::places::{MachineId, Places};
 use crate::table;
 
 /// One line of the list.
@@ -97,8 +97,8 @@ fn row(places: &Places, id: &MachineId) -> Row {
         start_failure,
         ended: None,
     };
-    if let Some(between) = between::read(&places.machine(id)) {
-        return silent(waiting_word(&between), between.sentence(), start_failure(&between));
+    if let Some(pending) = pending_restart::read(&places.machine(id)) {
+        return silent(waiting_word(&pending), pending.sentence(), start_failure(&pending));
     }
     match client::status(places, id) {
         Ok(status) => {
@@ -109,14 +109,14 @@ fn row(places: &Places, id: &MachineId) -> Row {
 }
 
 /// KubeVirt's words for a machine that will be started again.
-fn waiting_word(between: &Between) -> &'static str {
-    if between.failures > 0 { "CrashLoopBackOff" } else { "Starting" }
+fn waiting_word(pending: &PendingRestart) -> &'static str {
+    if pending.failures > 0 { "CrashLoopBackOff" } else { "Starting" }
 }
 
-fn start_failure(between: &Between) -> Option<StartFailure> {
-    let retry_after = jiff::Timestamp::from_millisecond(between.again_at_ms).ok()?;
-    (between.failures > 0).then(|| StartFailure {
-        consecutive_fail_count: between.failures,
+fn start_failure(pending: &PendingRestart) -> Option<StartFailure> {
+    let retry_after = jiff::Timestamp::from_millisecond(pending.again_at_ms).ok()?;
+    (pending.failures > 0).then(|| StartFailure {
+        consecutive_fail_count: pending.failures,
         retry_after_timestamp: retry_after.to_string(),
     })
 }

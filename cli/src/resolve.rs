@@ -10,15 +10,15 @@ use base64::engine::general_purpose::STANDARD;
 use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume};
 use garboard_plan::is_opened_read_only;
 use garboard_protocol::volumes::SSH_KEYS_PREFIX;
+use garboard_shim_client::places::Places;
+use garboard_shim_client::volume_source::VolumeSource;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use serde_json::Value;
 
 use crate::claims::{self, ClaimUse};
 use crate::exit::{BAD_INPUT, complaint};
 use crate::images::Images;
-use crate::keeper::order::VolumeOrder;
 use crate::manifest::Document;
-use crate::places::Places;
 
 /// Where names are looked up.
 pub(crate) struct Surroundings<'a> {
@@ -37,7 +37,7 @@ type Files = BTreeMap<String, String>;
 pub(crate) fn volumes(
     vmi: &VirtualMachineInstance,
     around: &Surroundings<'_>,
-) -> anyhow::Result<BTreeMap<String, VolumeOrder>> {
+) -> anyhow::Result<BTreeMap<String, VolumeSource>> {
     let mut orders = BTreeMap::new();
     let mut problems = Vec::new();
     for (index, volume) in vmi.spec.volumes.iter().enumerate() {
@@ -51,7 +51,7 @@ pub(crate) fn volumes(
     for (index, secret) in ssh_secrets(vmi) {
         match around.secret(vmi, secret, Optional::No) {
             Ok(files) => {
-                orders.insert(ssh_volume(secret), VolumeOrder::Projected { files });
+                orders.insert(ssh_volume(secret), VolumeSource::Projected { files });
             }
             Err(error) => problems.push(format!("spec.accessCredentials[{index}]: {error:#}")),
         }
@@ -72,7 +72,7 @@ fn ssh_secrets(vmi: &VirtualMachineInstance) -> impl Iterator<Item = (usize, &st
     })
 }
 
-fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeOrder> {
+fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeSource> {
     let namespace = vmi.metadata.namespace.as_deref().unwrap_or("default");
     let usage = if is_opened_read_only(&vmi.spec, volume) { ClaimUse::ReadOnly } else { ClaimUse::ReadWrite };
     if let Some(disk) = &volume.container_disk {
@@ -88,7 +88,7 @@ fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>)
         return claims::open(around, namespace, &claim.claim_name, usage);
     }
     if let Some(disk) = &volume.host_disk {
-        return Ok(VolumeOrder::HostDisk { path: PathBuf::from(&disk.path) });
+        return Ok(VolumeSource::HostDisk { path: PathBuf::from(&disk.path) });
     }
     if let Some(seed) = &volume.cloud_init_no_cloud {
         return cloud_init(vmi, seed, around);
@@ -104,7 +104,7 @@ fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>)
     projected(vmi, volume, around)
 }
 
-fn projected(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeOrder> {
+fn projected(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeSource> {
     let files = if let Some(map) = &volume.config_map {
         around.config_map(vmi, map.name.as_deref().unwrap_or_default(), Optional::from(map.optional))?
     } else if let Some(secret) = &volume.secret {
@@ -120,9 +120,9 @@ fn projected(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surrounding
     } else if volume.service_account.is_some() {
         anyhow::bail!("a bare host has no service accounts; use a Secret, or run this machine on a cluster")
     } else {
-        return Ok(VolumeOrder::Made);
+        return Ok(VolumeSource::Made);
     };
-    Ok(VolumeOrder::Projected { files })
+    Ok(VolumeSource::Projected { files })
 }
 
 /// KubeVirt takes the keys in both spellings.
@@ -130,7 +130,7 @@ fn cloud_init(
     vmi: &VirtualMachineInstance,
     seed: &CloudInitNoCloudSource,
     around: &Surroundings<'_>,
-) -> anyhow::Result<VolumeOrder> {
+) -> anyhow::Result<VolumeSource> {
     let mut files = Files::new();
     let mut take = |reference: &Option<LocalObjectReference>, keys: [&str; 2]| -> anyhow::Result<()> {
         let Some(reference) = reference else { return Ok(()) };
@@ -144,7 +144,7 @@ fn cloud_init(
     take(&seed.secret_ref, ["userdata", "userData"])?;
     // The network may stand in the same Secret, then the key is optional.
     take(&seed.network_data_secret_ref, ["networkdata", "networkData"])?;
-    if files.is_empty() { Ok(VolumeOrder::Made) } else { Ok(VolumeOrder::Projected { files }) }
+    if files.is_empty() { Ok(VolumeSource::Made) } else { Ok(VolumeSource::Projected { files }) }
 }
 
 /// Whether an object may be missing.

@@ -1,12 +1,18 @@
-//! `garboard run`: resolve what the manifest names, start the machine's keeper, attach.
+//! `garboard run`: resolve what the manifest names, start the machine's shim, attach.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use garboard_api::RunStrategy;
 use garboard_api::accelerator::Asked;
+use garboard_common::private;
 use garboard_machine::facts::{CgroupVersion, HostFacts, KvmState};
 use garboard_plan::{FirmwarePlan, LaunchPlan, PlanOptions};
+use garboard_shim_client::directory::{self, Starting};
+use garboard_shim_client::places::{MachineId, Places};
+use garboard_shim_client::request::{FirmwareVars, LaunchRequest, record_name};
+use garboard_shim_client::{calls, lock, program};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::accel::AccelChoice;
@@ -14,16 +20,11 @@ use crate::args::RunArgs;
 use crate::attend::Started;
 use crate::exit::{self, BAD_INPUT, FAILED, REFUSED, complaint};
 use crate::images::Images;
-use crate::keeper::decide::RunStrategy;
-use crate::keeper::directory::{self, Starting};
-use crate::keeper::order::{Order, record_name};
-use crate::keeper::{self, identity};
 use crate::kept::Kept;
 use crate::output::{note, outln};
-use crate::places::{MachineId, Places};
 use crate::resolve::{self, Surroundings};
 use crate::subject::{self, Subject};
-use crate::{attend, passage, ports, private};
+use crate::{attend, identity, passage, ports};
 
 /// `garboard run FILE…`.
 pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
@@ -39,34 +40,34 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
         private::make_passage(passage)
             .with_context(|| format!("could not create {}; choose another place with {way_out}", passage.display()))?;
     }
-    let order = decide(args, &places, &subject)?;
-    refuse_closed_directories(&places, order.machine_uid)?;
+    let request = decide(args, &places, &subject)?;
+    refuse_closed_directories(&places, request.machine_uid)?;
     // From here on Ctrl-C and SIGTERM mean: power the guest down, then leave.
     let signals = block_signals()?;
-    start(&places, &order)?;
+    start(&places, &request)?;
     if !args.detach {
-        return attend::attend(&places, &order, &signals);
+        return attend::attend(&places, &request, &signals);
     }
-    match attend::started(&places, &order, &signals)? {
+    match attend::started(&places, &request, &signals)? {
         Started::Ended(code) => Ok(code),
         Started::Runs => outln!("{} was started", subject.id).map(|()| exit::OK),
     }
 }
 
-/// A machine has one QEMU. What a dead keeper left is cleared away first.
+/// A machine has one QEMU. What a dead shim left is cleared away first.
 fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
     let machine = places.machine(id);
     if !machine.exists() {
         return Ok(());
     }
-    // Held until nothing is left: whoever makes the directory anew meanwhile waits, and sees what became of it.
+    // Held until nothing is left: a process that makes the directory anew meanwhile waits, and sees what became of it.
     let Some(_right) = directory::leftover(&machine) else {
         return if machine.exists() { Err(runs_already(id)) } else { Ok(()) };
     };
-    if keeper::keeper_is_alive(&machine) || keeper::has_guest(&machine) {
+    if lock::is_held(&machine) || calls::has_guest(&machine) {
         return Err(runs_already(id));
     }
-    keeper::clear_away(places, id).with_context(|| format!("clear away what is left of an earlier {id}"))
+    calls::clear_away(&machine).with_context(|| format!("clear away what is left of an earlier {id}"))
 }
 
 fn runs_already(id: &MachineId) -> anyhow::Error {
@@ -74,40 +75,41 @@ fn runs_already(id: &MachineId) -> anyhow::Error {
     complaint(REFUSED, text)
 }
 
-/// Makes the machine's directory and starts its keeper there. Whoever was faster while we fetched images is left alone.
-fn start(places: &Places, order: &Order) -> anyhow::Result<()> {
-    let starting = make_directories(places, order)?;
-    let started = keeper::start(order);
-    if started.is_err() && !keeper::keeper_is_alive(&order.machine) {
-        let _ = std::fs::remove_dir_all(&order.machine);
+/// Makes the machine's directory and starts its shim there. A machine that another command has started
+/// while we fetched images is left alone.
+fn start(places: &Places, request: &LaunchRequest) -> anyhow::Result<()> {
+    let starting = make_directories(places, request)?;
+    let started = calls::start(request);
+    if started.is_err() && !lock::is_held(&request.machine) {
+        let _ = std::fs::remove_dir_all(&request.machine);
     }
-    // From now on it is the keeper's lock that counts.
+    // From now on it is the shim's lock that counts.
     drop(starting);
-    started
+    Ok(started?)
 }
 
-/// Starts a machine that was stopped with the order that it had. Its next record begins now, and what it keeps is what its last
+/// Starts a machine that was stopped with the launch request that it had. Its next record begins now, and what it keeps is what its last
 /// run has left.
-pub(crate) fn again(places: &Places, mut order: Order) -> anyhow::Result<()> {
+pub(crate) fn again(places: &Places, mut request: LaunchRequest) -> anyhow::Result<()> {
     private::by_default();
-    let id = order.id();
+    let id = request.id();
     refuse_second(places, &id)?;
-    let records = order.record.parent().map_or_else(|| places.records(&id), Path::to_path_buf);
-    order.record = records.join(record_name());
-    order.stored = match &order.kept {
+    let records = request.record.parent().map_or_else(|| places.records(&id), Path::to_path_buf);
+    request.record = records.join(record_name());
+    request.stored = match &request.kept {
         Some(file) => crate::kept::read(file)?,
-        None => order.stored,
+        None => request.stored,
     };
-    refuse_closed_directories(places, order.machine_uid)?;
+    refuse_closed_directories(places, request.machine_uid)?;
     let signals = block_signals()?;
-    start(places, &order)?;
-    match attend::started(places, &order, &signals)? {
+    start(places, &request)?;
+    match attend::started(places, &request, &signals)? {
         Started::Runs => Ok(()),
         Started::Ended(_) => Err(complaint(FAILED, format!("{id} was stopped again before its guest ran"))),
     }
 }
 
-fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<Order> {
+fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<LaunchRequest> {
     let facts = crate::host::facts(args.manifest.qemu.as_deref())?;
     if Asked::of(subject.vmi.metadata.annotations.as_ref()).is_none() {
         judge_accelerator(&facts, args.manifest.accel)?;
@@ -127,7 +129,7 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     let volumes = resolve::volumes(&subject.vmi, &around)?;
     let kernel_files = kernel_files(subject, &plan, &images)?;
     let id = &subject.id;
-    Ok(Order {
+    Ok(LaunchRequest {
         namespace: id.namespace.clone(),
         name: id.name.clone(),
         uid: subject.vmi.metadata.uid.clone().unwrap_or_default(),
@@ -208,10 +210,10 @@ fn kernel_files(subject: &Subject, plan: &LaunchPlan, images: &Images) -> anyhow
     Ok(names.into_iter().map(str::to_owned).zip(paths).collect())
 }
 
-fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<crate::keeper::order::FirmwareVars> {
+fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<FirmwareVars> {
     match &plan.firmware {
         FirmwarePlan::Uefi { persistent: true, vars_template, .. } => {
-            Some(crate::keeper::order::FirmwareVars { path: places.firmware_vars(id), template: vars_template.into() })
+            Some(FirmwareVars { path: places.firmware_vars(id), template: vars_template.into() })
         }
         FirmwarePlan::Uefi { .. } | FirmwarePlan::Bios { .. } => None,
     }
@@ -220,8 +222,8 @@ fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<c
 /// What helps when the place for running machines is of no use.
 const ELSEWHERE: &str = "choose another place with GARBOARD_RUNTIME_DIR";
 
-fn make_directories(places: &Places, order: &Order) -> anyhow::Result<Starting> {
-    let longest = order.layout().supervisor().join(garboard_protocol::paths::LAST_RESORT_MONITOR_SOCKET);
+fn make_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<Starting> {
+    let longest = request.layout().supervisor().join(garboard_protocol::paths::LAST_RESORT_MONITOR_SOCKET);
     if longest.as_os_str().len() > garboard_protocol::paths::MAX_SOCKET_PATH_BYTES {
         let text = format!("the path {} is too long for a socket; {ELSEWHERE}, or a shorter name", longest.display());
         return Err(complaint(BAD_INPUT, text));
@@ -231,11 +233,11 @@ fn make_directories(places: &Places, order: &Order) -> anyhow::Result<Starting> 
             .with_context(|| format!("could not create {}; {ELSEWHERE}", directory.display()))
     };
     create(&places.runtime)?;
-    create(order.machine.parent().unwrap_or(&places.runtime))?;
-    // Not like the others: whoever finds it there comes too late.
-    let made = directory::make(&order.machine)
-        .with_context(|| format!("could not create {}; {ELSEWHERE}", order.machine.display()))?;
-    made.ok_or_else(|| runs_already(&order.id()))
+    create(request.machine.parent().unwrap_or(&places.runtime))?;
+    // Not like the others: a process that finds it there comes too late.
+    let made = directory::make(&request.machine)
+        .with_context(|| format!("could not create {}; {ELSEWHERE}", request.machine.display()))?;
+    made.ok_or_else(|| runs_already(&request.id()))
 }
 
 /// As root the machine's processes are another user's, who must get to its files and to our programs.
@@ -243,7 +245,7 @@ fn refuse_closed_directories(places: &Places, machine_uid: Option<u32>) -> anyho
     let Some(uid) = machine_uid else { return Ok(()) };
     passage::check(&places.runtime, "the runtime directory", uid)?;
     passage::check(&places.state.join("scratch"), "the state directory", uid)?;
-    passage::check(&keeper::spawn::program("garboard-launcher")?, "the program", uid)
+    passage::check(&program::find(program::SUPERVISOR)?, "the program", uid)
 }
 
 fn block_signals() -> anyhow::Result<SigSet> {

@@ -1,12 +1,13 @@
 //! Commands that are one request: pause, unpause, reset.
 
+use garboard_kubectl::line::Outcome;
 use garboard_protocol::control::{ControlRequest, PauseReason, Status};
+use garboard_shim_client::places::{MachineId, Places};
 
 use crate::args::Machines;
-use crate::client::{self, Outcome};
+use crate::client;
 use crate::exit;
 use crate::output::outln;
-use crate::places::{MachineId, Places};
 use crate::several;
 
 /// `garboard pause MACHINE…`.

@@ -1,27 +1,28 @@
-//! `garboard stop` and `garboard restart`. A stop returns once the machine is gone and nothing of it is left, whoever of its processes is dead.
+//! `garboard stop` and `garboard restart`. A stop returns once the machine is gone and nothing of it is left, whichever of
+//! its processes are dead.
 //!
 //! ```text
-//!   keeper alive ── wish that no run follows, ask the supervisor (one that hangs is replaced)
-//!                                                     ──► the keeper clears everything away
-//!   keeper dead ─┬─ supervisor alive: ask it ──────────────────┐
-//!                └─ else PID 1: SIGTERM, it powers down alone ──┴─► we clear everything away
+//!   shim alive ── request that no run follows, ask the supervisor (one that hangs is replaced)
+//!                                                     ──► the shim clears everything away
+//!   shim dead ─┬─ supervisor alive: ask it ──────────────────┐
+//!              └─ else PID 1: SIGTERM, it powers down alone ──┴─► another shim clears everything away
 //! ```
 
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
 use garboard_protocol::control::{ControlRequest, StopMode};
+use garboard_shim_client::calls::{self, Reason};
+use garboard_shim_client::places::{MachineId, Places};
+use garboard_shim_client::processes::{self, Part};
+use garboard_shim_client::request::LaunchRequest;
+use garboard_shim_client::{lock, pause_briefly, pending_restart};
 use nix::sys::signal::Signal;
 
 use crate::args::{RestartArgs, StopArgs};
 use crate::client;
 use crate::exit::{self, FAILED, complaint};
-use crate::keeper::order::Order;
-use crate::keeper::processes::{self, Part};
-use crate::keeper::{self, between, last_word};
 use crate::output::{note, outln};
-use crate::places::{MachineId, Places};
 use crate::simple;
 
 /// A request that was accepted and is forgotten by a supervisor that dies at that moment is made again after this.
@@ -45,7 +46,7 @@ pub(crate) fn mode(force: bool, grace_period: Option<u64>) -> StopMode {
     if force { StopMode::Force } else { StopMode::Graceful { within_seconds: grace_period } }
 }
 
-/// `garboard restart MACHINE…`: each is stopped for good and started with the order that its keeper had.
+/// `garboard restart MACHINE…`: each is stopped for good and started with the launch request that it had.
 pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
     let mode = mode(args.force, args.grace_period);
     simple::each(&args.which, |places, id| {
@@ -54,18 +55,11 @@ pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
             let text = format!("there is no running machine {id}; start it with `garboard run FILE`");
             return Err(complaint(exit::NOT_FOUND, text));
         }
-        let order = order_of(&machine)?;
+        let request = LaunchRequest::read(&machine)?;
         stop_for_good(places, id, mode)?;
-        crate::run::again(places, order)?;
+        crate::run::again(places, request)?;
         outln!("{id} was started again")
     })
-}
-
-/// What a machine's keeper was ordered to do.
-fn order_of(machine: &Path) -> anyhow::Result<Order> {
-    let path = machine.join(keeper::ORDER);
-    let bytes = std::fs::read(&path).with_context(|| format!("read {}", path.display()))?;
-    serde_json::from_slice(&bytes).with_context(|| format!("{} is of another version of garboard", path.display()))
 }
 
 /// Ends a machine whatever its run strategy is; returns once nothing of it is left.
@@ -73,14 +67,14 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
     let machine = places.machine(id);
     let was_there = machine.exists();
     // First, so that a run that ends by itself just now is the last one.
-    between::wish_it_down(&machine)?;
+    pending_restart::request_stop(&machine)?;
     let mut asked = Asked::NotYet;
     for attempt in 0.. {
-        if wait_for_wish(&machine) == Heard::AndGone && was_there {
+        if wait_for_pause(&machine) == Found::Gone && was_there {
             return Ok(());
         }
         let outcome = ask(places, id, mode, asked);
-        if machine.exists() && !keeper::keeper_is_alive(&machine) {
+        if machine.exists() && !lock::is_held(&machine) {
             return stop_orphan(places, id, mode);
         }
         let hangs = outcome.as_ref().is_err_and(client::is_silence);
@@ -89,7 +83,7 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
             Ok(()) => asked = Asked::Yes,
             // Gone while we asked is what was wanted; never there is not.
             Err(error) if gone => return if attempt == 0 && !was_there { Err(error) } else { Ok(()) },
-            Err(_) if between::read(&machine).is_some() => {}
+            Err(_) if pending_restart::read(&machine).is_some() => {}
             Err(error) if attempt == ATTEMPTS || error.downcast_ref::<exit::Complaint>().is_some() => {
                 return Err(error);
             }
@@ -106,24 +100,24 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
     Ok(())
 }
 
-/// What became of the wish that no run follows.
+/// Where a machine is when no run follows its present one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    /// The machine was between two runs, or is gone for another reason.
-    AndGone,
+enum Found {
+    /// It was between two runs, or is gone for another reason.
+    Gone,
     /// A run is going, or was just about to begin: it has to be stopped.
-    DuringRun,
+    Running,
 }
 
-/// Between two runs it is the keeper that hears the wish.
-fn wait_for_wish(machine: &Path) -> Heard {
-    while between::read(machine).is_some() && keeper::keeper_is_alive(machine) {
-        keeper::pause_briefly();
+/// Between two runs it is the shim that sees the request.
+fn wait_for_pause(machine: &Path) -> Found {
+    while pending_restart::read(machine).is_some() && lock::is_held(machine) {
+        pause_briefly();
     }
-    if machine.exists() { Heard::DuringRun } else { Heard::AndGone }
+    if machine.exists() { Found::Running } else { Found::Gone }
 }
 
-/// Whether this command was heard before.
+/// Whether the supervisor has accepted the request of this command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asked {
     Yes,
@@ -143,30 +137,37 @@ fn ask(places: &Places, id: &MachineId, mode: StopMode, asked: Asked) -> anyhow:
 fn wait_a_while(places: &Places, id: &MachineId) -> bool {
     let machine = places.machine(id);
     let deadline = Instant::now() + FORGOTTEN_AFTER;
-    while machine.exists() && keeper::keeper_is_alive(&machine) && Instant::now() < deadline {
-        keeper::pause_briefly();
+    while machine.exists() && lock::is_held(&machine) && Instant::now() < deadline {
+        pause_briefly();
     }
     !machine.exists()
 }
 
+/// Ends a machine whose shim is dead.
 fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Result<()> {
     let machine = places.machine(id);
+    let mut reason = Reason::Left;
     if let Err(error) = stop_by_supervisor(places, id, mode) {
         tracing::debug!(%error, "no supervisor stops the machine");
         match mode {
-            StopMode::Force => last_word::note_force(&places.layout(id)),
+            StopMode::Force => reason = Reason::Forced,
             StopMode::Graceful { within_seconds } => {
-                let grace =
-                    within_seconds.map_or_else(|| keeper::grace(&machine), |seconds| Ok(Duration::from_secs(seconds)));
                 processes::send(&processes::find(&machine, Part::Init), Signal::SIGTERM);
-                processes::wait_for_end(&machine, Part::Init, grace? + MARGIN);
+                let grace = within_seconds.map_or_else(|| grace_seconds(&machine), Ok)?;
+                // One that goes on all the same is killed with the rest.
+                let _ = processes::wait_for_end(&machine, Part::Init, Duration::from_secs(grace) + MARGIN);
             }
         }
     }
-    keeper::clean_up_orphan(places, id)
+    Ok(calls::delete(&machine, reason)?)
 }
 
-/// The end of the run, by a supervisor whose keeper is dead.
+/// How long the guest of a machine may take to power down.
+fn grace_seconds(machine: &Path) -> anyhow::Result<u64> {
+    Ok(LaunchRequest::read(machine)?.grace_seconds)
+}
+
+/// The end of the run, by a supervisor whose shim is dead.
 fn stop_by_supervisor(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Result<()> {
     ask(places, id, mode, Asked::NotYet)?;
     let last = client::watch(places, id, |status| status.ended.is_some())?;

@@ -1,17 +1,17 @@
 //! Which machine a command line means, judged and defaulted.
 
+use garboard_api::RunStrategy;
 use garboard_api::cluster::ClusterConfig;
 use garboard_api::defaults::{Identity, default_vmi, vmi_of};
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_api::validate::{Object, review, validate_vmi};
+use garboard_shim_client::places::MachineId;
 use uuid::Uuid;
 
 use crate::args::ManifestArgs;
 use crate::exit::{BAD_INPUT, complaint};
-use crate::keeper::decide::RunStrategy;
 use crate::manifest::{self, Document};
 use crate::output::note;
-use crate::places::MachineId;
 
 /// Namespace of the identifiers that are made from names: an instance made twice from the same manifest is the
 /// same machine to its guest.

@@ -1,8 +1,13 @@
 //! Which program this is, for `--version`.
 
+use std::sync::LazyLock;
+
+use garboard_kubectl::VERSION;
+
 /// The version, and what it was built for.
-pub(crate) const LONG: &str = concat!(
-    env!("CARGO_PKG_VERSION"),
+pub(crate) static LONG: LazyLock<String> = LazyLock::new(|| format!("{VERSION}{BUILT_FOR}"));
+
+const BUILT_FOR: &str = concat!(
     "\nmanifests: kubevirt.io/v1, kubevirt.io/v1alpha3\nKubernetes: 1.33 or newer (`garboard cluster status`: what is \
      installed there)\nhost: ",
     "Linux x86_64, QEMU 7.2 or newer (`garboard doctor`)",

@@ -1,20 +1,20 @@
 //! `garboard why`: in one screen, how a machine of this host is, since when, why, and what to do.
 //!
 //! ```text
-//!   control socket, keeper's files, records ──look──► Seen ──diagnose (pure)──► Diagnosis ──► a person, or JSON
+//!   control socket, shim's files, records ──look──► Seen ──diagnose (pure)──► Diagnosis ──► a person, or JSON
 //! ```
 
+use garboard_kubectl::{Diagnosis, Evidence, Finding, Health, Verdict, diagnosis_screen, nearest, seen};
 use garboard_protocol::control::{Ended, PauseReason, Phase, Status};
 use garboard_protocol::exit::ExitCause;
+use garboard_shim_client::places::{MachineId, Places};
+use garboard_shim_client::{lock, pending_restart};
 use jiff::Timestamp;
 
 use crate::args::WhyArgs;
 use crate::client;
-use crate::keeper::{self, between};
 use crate::output::out;
 use crate::past;
-use crate::places::{MachineId, Places};
-use crate::plugin::{Diagnosis, Evidence, Finding, Health, Verdict, nearest, screen, seen};
 use crate::ps::state_word;
 
 /// Everything that is looked at.
@@ -42,7 +42,7 @@ pub(crate) fn run(args: &WhyArgs) -> anyhow::Result<u8> {
     let places = args.here.places()?;
     let id = args.here.id(&args.machine)?;
     let diagnosis = diagnose(&look(&places, &id));
-    args.output.show(&diagnosis, || out!("{}", screen(&diagnosis, Timestamp::now())))?;
+    args.output.show(&diagnosis, || out!("{}", diagnosis_screen(&diagnosis, Timestamp::now())))?;
     Ok(diagnosis.exit_code(args.exit_code))
 }
 
@@ -51,8 +51,8 @@ fn look(places: &Places, id: &MachineId) -> Seen {
     let mut seen = Seen {
         machine: id.to_string(),
         is_there: machine.exists(),
-        is_kept: keeper::keeper_is_alive(&machine),
-        between: between::read(&machine).map(|between| (between.failures, between.sentence())),
+        is_kept: lock::is_held(&machine),
+        between: pending_restart::read(&machine).map(|pending| (pending.failures, pending.sentence())),
         last: past::last(places, id).map(|run| run.ended),
         ..Seen::default()
     };
@@ -117,7 +117,7 @@ fn main(world: &Seen) -> (String, Finding) {
     match &world.last {
         Some(Some(ended)) => over(name, ended),
         Some(None) => {
-            let cause = "its last run is over, and nothing was written down of how it ended";
+            let cause = "its last run is over, and nothing was recorded of how it ended";
             let finding = Finding::wrong(Verdict::RunFailed, cause).then(format!("garboard logs --last {name}"));
             ("Stopped".to_owned(), finding)
         }
@@ -126,7 +126,7 @@ fn main(world: &Seen) -> (String, Finding) {
 }
 
 fn between_runs(name: &str, failures: u32, sentence: &str) -> (String, Finding) {
-    let evidence = seen("keeper", "between.json", sentence, None);
+    let evidence = seen("shim", "between.json", sentence, None);
     let logs = format!("garboard logs --last {name}");
     if failures == 0 {
         let finding = Finding::waiting(Verdict::Starting, sentence).shown_by(evidence).then(logs);
@@ -142,7 +142,7 @@ fn of_status(name: &str, status: &Status) -> Finding {
     let finding = match (status.phase, status.stopping, status.paused) {
         (Phase::Succeeded | Phase::Failed, ..) => match &status.ended {
             Some(ended) => over(name, ended).1,
-            None => Finding::waiting(Verdict::Stopping, "its run is over, and it is being cleared away"),
+            None => Finding::waiting(Verdict::Stopping, "its run is over, and its files are being removed"),
         },
         (_, true, _) => Finding::waiting(Verdict::Stopping, "its guest is being powered down")
             .then(format!("garboard stop --force {name}    # not to wait for it")),
@@ -183,7 +183,10 @@ fn over(name: &str, ended: &Ended) -> (String, Finding) {
     let (state, finding) = if ended.cause.is_success() {
         ("Succeeded", Finding::well(Verdict::RunOver, format!("its run is over: {}", ended.sentence)))
     } else {
-        ("Failed", Finding::wrong(verdict(&ended.cause), format!("its run ended badly: {}", ended.sentence)))
+        (
+            "Failed",
+            Finding::wrong(Verdict::of_bad_end(ended.cause.word()), format!("its run ended badly: {}", ended.sentence)),
+        )
     };
     let finding = finding.since(at).shown_by(evidence).then(format!("garboard logs --last {name}"));
     let finding = match advice(&ended.cause) {
@@ -193,29 +196,11 @@ fn over(name: &str, ended: &Ended) -> (String, Finding) {
     (state.to_owned(), finding.then("garboard run FILE    # with its manifest, to start it again"))
 }
 
-fn verdict(cause: &ExitCause) -> Verdict {
-    match cause {
-        ExitCause::OutOfMemory { .. } => Verdict::OutOfMemory,
-        ExitCause::QemuKilled { .. } | ExitCause::MachineKilled => Verdict::QemuKilled,
-        ExitCause::QemuCrashed { .. } => Verdict::QemuCrashed,
-        ExitCause::QemuFailed { .. } => Verdict::QemuFailed,
-        ExitCause::GuestPanic => Verdict::GuestPanic,
-        ExitCause::NotStarted { .. } => Verdict::NotStarted,
-        ExitCause::Watchdog
-        | ExitCause::GracePeriodExceeded
-        | ExitCause::GuestShutdown
-        | ExitCause::GuestReboot
-        | ExitCause::StoppedGracefully
-        | ExitCause::ForceStopped
-        | ExitCause::Unknown => Verdict::RunFailed,
-    }
-}
-
 fn advice(cause: &ExitCause) -> Option<&'static str> {
     match cause {
-        ExitCause::OutOfMemory { .. } => Some("raise spec.domain.resources.limits.memory, or leave it out"),
+        ExitCause::OutOfMemory { .. } => cause.remedy(),
         ExitCause::QemuKilled { .. } | ExitCause::MachineKilled => {
-            Some("look into the host's own logs: something sent QEMU a signal")
+            Some("look into the host's own logs: another process sent QEMU a signal")
         }
         ExitCause::QemuCrashed { .. } => Some("report it to QEMU, with what the log says"),
         ExitCause::NotStarted { .. } | ExitCause::QemuFailed { .. } => Some("garboard doctor"),
@@ -258,9 +243,8 @@ mod tests {
         Seen { machine: "default/hello".into(), is_there: true, is_kept: true, status, ..Seen::default() }
     }
 
-    fn ended(cause: serde_json::Value) -> Seen {
-        let cause: ExitCause = serde_json::from_value(cause).unwrap();
-        let ended = Ended { sentence: cause.sentence(), cause, report: None, at_ms: 0 };
+    fn ended(cause: &ExitCause) -> Seen {
+        let ended = Ended { sentence: cause.sentence(), cause: cause.clone(), report: None, at_ms: 0 };
         Seen { machine: "default/hello".into(), last: Some(Some(ended)), ..Seen::default() }
     }
 
@@ -282,15 +266,10 @@ mod tests {
                 Health::Wrong,
                 "does not answer",
             ),
-            (ended(json!({"cause": "guestShutdown"})), Verdict::RunOver, Health::Well, "powered itself off"),
-            (ended(json!({"cause": "qemuKilled", "signal": 9})), Verdict::QemuKilled, Health::Wrong, "signal 9"),
-            (
-                ended(json!({"cause": "outOfMemory", "limit_bytes": null})),
-                Verdict::OutOfMemory,
-                Health::Wrong,
-                "ran out of memory",
-            ),
-            (Seen { last: Some(None), ..gone.clone() }, Verdict::RunFailed, Health::Wrong, "nothing was written"),
+            (ended(&ExitCause::GuestShutdown), Verdict::RunOver, Health::Well, "its run is over"),
+            (ended(&ExitCause::QemuKilled { signal: 9 }), Verdict::QemuKilled, Health::Wrong, "signal 9"),
+            (ended(&ExitCause::OutOfMemory { limit_bytes: None }), Verdict::OutOfMemory, Health::Wrong, "ended badly"),
+            (Seen { last: Some(None), ..gone.clone() }, Verdict::RunFailed, Health::Wrong, "nothing was recorded"),
             (
                 Seen { near: vec!["default/helo".into()], ..gone.clone() },
                 Verdict::NotFound,
@@ -308,6 +287,15 @@ mod tests {
             assert_eq!((diagnosis.verdict, diagnosis.health), (verdict, health), "{diagnosis:#?}");
             assert!(diagnosis.cause.contains(cause), "{diagnosis:#?}");
             assert!(!diagnosis.next.is_empty(), "{diagnosis:#?}");
+        }
+    }
+
+    #[test]
+    fn every_bad_end_has_its_verdict_and_its_sentence() {
+        for cause in garboard_protocol::testing::causes().iter().filter(|cause| !cause.is_success()) {
+            let diagnosis = diagnose(&ended(cause));
+            assert_eq!(diagnosis.verdict, Verdict::of_bad_end(cause.word()), "{diagnosis:#?}");
+            assert!(diagnosis.cause.ends_with(&cause.sentence()), "{diagnosis:#?}");
         }
     }
 

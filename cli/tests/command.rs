@@ -72,7 +72,7 @@ fn explain_says_first_which_host_it_is_for() {
 
 /// Facts that `why -o facts` wrote on a cluster, changed a little where a test wants another situation.
 fn facts(name: &str, change: impl FnOnce(&mut serde_json::Value)) -> tempfile::NamedTempFile {
-    let path = format!("{}/src/plugin/why/situations/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/../tests/situations/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let mut facts = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     change(&mut facts);
     let file = tempfile::NamedTempFile::new().unwrap();

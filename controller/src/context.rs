@@ -7,12 +7,11 @@ use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::api::PostParams;
-use kube::runtime::events::EventType;
 use kube::runtime::utils::Backoff;
 use tokio::sync::watch;
 
 use crate::durations::Reconciles;
-use crate::events::Events;
+use crate::events::{Events, NewEvent};
 use crate::settings::Settings;
 use crate::stores::Unreadable;
 
@@ -64,26 +63,29 @@ pub struct Context {
     pub settings: watch::Receiver<Settings>,
     /// The namespace Garboard is installed in.
     pub namespace: String,
+    /// The version of this program.
+    pub version: &'static str,
     /// How long reconciliations took.
     pub reconciles: Arc<Reconciles>,
 }
 
 impl Context {
-    /// A context that speaks as this controller. The future writes its events.
+    /// A context that speaks as this controller, of this version. The future writes its events.
     pub fn new(
         client: Client,
         launcher_image: String,
         settings: watch::Receiver<Settings>,
         namespace: String,
+        version: &'static str,
     ) -> (Self, impl Future<Output = ()> + Send) {
         let (events, publishing) = Events::new(client.clone());
         let reconciles = Arc::default();
-        (Self { client, events, launcher_image, settings, namespace, reconciles }, publishing)
+        (Self { client, events, launcher_image, settings, namespace, version, reconciles }, publishing)
     }
 
-    /// Tells people what was done about an object; does not wait.
-    pub fn tell(&self, regarding: &ObjectReference, kind: EventType, news: (&str, String)) {
-        self.events.tell(regarding, kind, news);
+    /// Has an event about an object written; does not wait.
+    pub fn tell(&self, regarding: &ObjectReference, event: NewEvent) {
+        self.events.tell(regarding, event);
     }
 }
 

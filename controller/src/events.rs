@@ -7,6 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
+use garboard_api::conditions::Reason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -28,7 +29,30 @@ const WAITING: usize = 1024;
 /// The longest note that the API server takes, in bytes.
 const LONGEST: usize = 1024;
 
-/// One thing to tell.
+/// What happened to an object.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    /// Whether it is a warning.
+    pub kind: EventType,
+    /// A word for programs: of `garboard_api::conditions::Reason`, or why a run ended.
+    pub reason: &'static str,
+    /// A sentence for people.
+    pub note: String,
+}
+
+impl NewEvent {
+    /// That something was done.
+    pub fn normal(reason: Reason, note: impl Into<String>) -> Self {
+        Self { kind: EventType::Normal, reason: reason.word(), note: note.into() }
+    }
+
+    /// That something is wrong.
+    pub fn warning(reason: Reason, note: impl Into<String>) -> Self {
+        Self { kind: EventType::Warning, reason: reason.word(), note: note.into() }
+    }
+}
+
+/// One event on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct News {
     /// Namespace, name and UID of what it is about, and its kind.
@@ -49,8 +73,8 @@ impl Events {
         (Self(sender), publish(client, receiver))
     }
 
-    /// Tells people something about an object; does not wait.
-    pub fn tell(&self, regarding: &ObjectReference, kind: EventType, (reason, note): (&str, String)) {
+    /// Has an event written; does not wait.
+    pub fn tell(&self, regarding: &ObjectReference, event: NewEvent) {
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let about = [
             text(&regarding.namespace),
@@ -59,6 +83,7 @@ impl Events {
             text(&regarding.kind),
             text(&regarding.api_version),
         ];
+        let NewEvent { kind, reason, note } = event;
         let kind = match kind {
             EventType::Normal => "Normal",
             EventType::Warning => "Warning",
@@ -222,7 +247,7 @@ mod tests {
         });
         let (events, _never_run) = Events::new(Client::new(serve, "default"));
         for number in 0..2 * WAITING {
-            events.tell(&ObjectReference::default(), EventType::Normal, ("Reason", number.to_string()));
+            events.tell(&ObjectReference::default(), NewEvent::normal(Reason::Started, number.to_string()));
         }
     }
 

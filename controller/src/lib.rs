@@ -13,6 +13,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+mod captured;
 pub mod certificates;
 pub mod context;
 pub mod data_volumes;
@@ -29,6 +31,7 @@ pub mod stores;
 pub mod time;
 pub mod unread;
 pub mod unreadable;
+pub mod upgrade;
 pub mod vm;
 pub mod vmi;
 pub mod webhook;

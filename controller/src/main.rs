@@ -23,10 +23,13 @@ use tracing_subscriber::util::SubscriberInitExt;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// The version of this program.
+const VERSION: &str = garboard_protocol::version!();
+
 /// The controller of Garboard: admits what is written to its kinds, makes VirtualMachineInstances of VirtualMachines, and
 /// pods of them.
 #[derive(Parser)]
-#[command(version)]
+#[command(version = VERSION)]
 struct Args {
     /// Image of the two containers of each launcher pod.
     #[arg(long, env = "GARBOARD_LAUNCHER_IMAGE")]
@@ -54,7 +57,7 @@ struct Args {
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
+    let lines = tracing_subscriber::fmt::layer().json().with_current_span(false).with_writer(std::io::stderr);
     let lines = lines.with_filter(garboard_cluster::log::discreet());
     tracing_subscriber::registry().with(lines).with(LevelFilter::INFO).init();
     // One provider for the whole process, before the first connection.
@@ -81,12 +84,12 @@ async fn run(args: Args) -> Result<(), String> {
     let (sender, settings) = watch::channel(Settings::of([], &args.namespace, &unsaid));
     let (first, listed) = oneshot::channel();
     let following = settings::follow(client.clone(), &args.namespace, unsaid, sender, first);
-    let (context, publishing) = Context::new(client, args.launcher_image, settings, args.namespace.clone());
+    let (context, publishing) = Context::new(client, args.launcher_image, settings, args.namespace.clone(), VERSION);
     tokio::spawn(publishing);
     let (ready, gate) = watch::channel(false);
     let mut candidate = Candidate::new(&context, args.identity);
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("no signals: {error}"))?;
-    tracing::info!("the controller runs");
+    tracing::info!(version = VERSION, "the controller runs");
     let ended = tokio::select! {
         outcome = health::serve(args.health, gate, context.reconciles.clone()) => Err(format!("the kubelet cannot be answered: {outcome:?}")),
         outcome = webhook::run(context.clone(), args.webhooks, ready) => Err(format!("no webhooks: {outcome:?}")),

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 
 use futures::{FutureExt, StreamExt};
 use garboard_protocol::causes::ErrorChain;
+use kube::Resource;
 use kube::runtime::applier;
 use kube::runtime::controller::{self, Action, Config};
 use kube::runtime::reflector::ObjectRef;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tracing::{Instrument, Span};
 
 use crate::context::ReconcileError;
 use crate::durations::Durations;
@@ -110,12 +112,20 @@ struct Runner<R> {
     attempts: Attempts,
 }
 
+/// What is logged while an object is reconciled belongs here.
+fn span<K: Kind>(object: &Kept<K>, attempt: u32) -> Span {
+    let (namespace, object_name) = object.key();
+    let uid = object.meta().uid.as_deref();
+    tracing::info_span!("reconcile", kind = K::KIND, namespace, object = object_name, uid, attempt)
+}
+
 /// A panic ends the work on this object, and it is put aside like one that was refused.
 async fn one<R: Reconcile>(object: Arc<Kept<R::Kind>>, runner: Arc<Runner<R>>) -> Result<Action, ReconcileError> {
     let key = object.key();
     let attempt = runner.attempts.of(&key);
     let began = Instant::now();
-    let outcome = AssertUnwindSafe(runner.reconciler.reconcile(&object, attempt)).catch_unwind().await;
+    let reconciling = runner.reconciler.reconcile(&object, attempt).instrument(span(&object, attempt));
+    let outcome = AssertUnwindSafe(reconciling).catch_unwind().await;
     runner.reconciler.durations().add(began.elapsed());
     let pause = match outcome.unwrap_or(Err(ReconcileError::Panicked))? {
         Some(Pause::Growing { first, longest }) => runner.attempts.next(key, first, longest),
@@ -135,7 +145,10 @@ fn failed<R: Reconcile>(object: Arc<Kept<R::Kind>>, error: &ReconcileError, runn
     let (namespace, name) = object.key();
     if error.is_abnormal() {
         let error = ErrorChain(error);
-        tracing::warn!(kind = R::Kind::KIND, namespace, name, %error, "reconcile failed; tried again");
+        let span = span(&object, runner.attempts.of(&object.key()));
+        span.in_scope(|| {
+            tracing::warn!(kind = R::Kind::KIND, namespace, name, %error, "reconcile failed; tried again");
+        });
     }
     let (first, longest) = error.pauses();
     Action::requeue(runner.attempts.next((namespace, name), first, longest))
@@ -283,5 +296,41 @@ mod tests {
         // Those that panicked took their time, too.
         let counted: u64 = durations.seen().iter().map(|(_, count)| count).sum();
         assert!(counted >= u64::from(tried) + 2, "{counted} were counted");
+    }
+
+    /// Logs, and fails.
+    struct Failing(Durations);
+
+    impl Reconcile for Failing {
+        type Kind = Machines;
+
+        async fn reconcile(&self, _: &Kept<Machines>, _: u32) -> Result<Option<Pause>, ReconcileError> {
+            tracing::info!("a step");
+            Err(ReconcileError::Panicked)
+        }
+
+        fn gone(&self, _: &str, _: &str) {}
+
+        fn durations(&self) -> &Durations {
+            &self.0
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_logged_of_a_reconcile_names_its_object() {
+        let (log, _guard) = crate::captured::Captured::begin();
+        let object = json!({"metadata": {"name": "vm", "namespace": "ns", "uid": "u-1"}, "spec": {}});
+        let object: Arc<Kept<Machines>> = Arc::new(serde_json::from_value(object).unwrap());
+        let runner = Arc::new(Runner { reconciler: Failing(Durations::default()), attempts: Attempts::default() });
+        let error = one(object.clone(), runner.clone()).await.unwrap_err();
+        failed(object, &error, runner);
+        let lines = log.lines();
+        let messages: Vec<_> = lines.iter().map(|line| line["fields"]["message"].as_str().unwrap()).collect();
+        assert_eq!(messages, ["a step", "reconcile failed; tried again"]);
+        for line in lines {
+            let expected = json!([{"name": "reconcile", "kind": "VirtualMachine", "namespace": "ns", "object": "vm",
+                "uid": "u-1", "attempt": 0}]);
+            assert_eq!(line["spans"], expected, "{line}");
+        }
     }
 }

@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::reconciler::{self, Queue};
 use crate::stores::{DataVolumes, Instances, Kept, Kind, Known, Machines, Pods, UNSERVED, VolumeClaims, Waiting};
 use crate::vmi::history::PodHistories;
-use crate::{vm, vmi};
+use crate::{upgrade, vm, vmi};
 
 /// What both reconcilers work with while this replica leads.
 pub struct Leader {
@@ -53,6 +53,7 @@ const PAGE: u32 = 100;
 struct Queues {
     machines: Queue<Machines>,
     instances: Queue<Instances>,
+    launchers: upgrade::Changed,
 }
 
 impl Queues {
@@ -69,10 +70,12 @@ impl Queues {
     }
 
     fn pod_changed(&self, object: &Kept<Pods>) {
-        let (namespace, _) = object.key();
+        let (namespace, name) = object.key();
         if let Some(owner) = of_kind(object.controller(), "VirtualMachineInstance") {
             self.instances.push(&namespace, &owner.name);
         }
+        // It ends with the process; then nothing is left to be done.
+        let _ = self.launchers.send((namespace, name));
     }
 
     /// A claim, or the DataVolume that fills it.
@@ -97,7 +100,8 @@ pub async fn run(context: Context) {
     let ((machines, machine_filler), (instances, instance_filler), (pods, pod_filler)) =
         (Known::new(), Known::new(), Known::new());
     let ((machine_queue, queued_machines), (instance_queue, queued_instances)) = (Queue::new(), Queue::new());
-    let queues = Queues { machines: machine_queue, instances: instance_queue };
+    let (launchers, changed_launchers) = upgrade::changes();
+    let queues = Queues { machines: machine_queue, instances: instance_queue, launchers };
     let (claims, claim_filler) = Known::<VolumeClaims>::new();
     let (served, data_volumes) = watch::channel(None);
     let leader = Arc::new(Leader {
@@ -131,6 +135,11 @@ pub async fn run(context: Context) {
     parts.spawn(async move {
         ready.await;
         reconciler::run(reconciler, machines, queued_machines).await;
+    });
+    let (upgrading, ready) = (leader.clone(), listed.clone());
+    parts.spawn(async move {
+        ready.await;
+        upgrade::run(upgrading, changed_launchers).await;
     });
     let reconciler = vmi::Reconciler(leader);
     parts.spawn(async move {

@@ -5,11 +5,11 @@ use std::time::Duration;
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// An instant as Kubernetes writes it: whole seconds.
-#[must_use]
-pub fn stamp(at: Timestamp) -> Time {
-    Time(Timestamp::from_second(at.as_second()).unwrap_or(at))
-}
+pub use garboard_api::conditions::stamp;
+
+/// How long a start may take until something is written about it: one that is Running by then is written once
+/// (`docs/adr/0011-five-writes.md`).
+pub const QUICK: Duration = Duration::from_secs(5);
 
 /// The last instant that a stamp can mean: what is within its second is cut off.
 #[must_use]

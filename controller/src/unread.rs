@@ -1,5 +1,6 @@
 //! Requests whose answers are not read: an answer is the whole object again, and the watch brings it in any case.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::core::{NamespaceResourceScope, Request};
 use kube::{Client, Error, Resource};
@@ -7,10 +8,30 @@ use serde::Serialize;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 
+use crate::context::ReconcileError;
 use crate::stores::{Kept, Kind};
 
-/// An object's namespace and name.
-pub type Place<'a> = (&'a str, &'a str);
+/// Which object of its kind.
+#[derive(Clone, Copy, Debug)]
+pub struct NamespacedName<'a> {
+    /// Its namespace.
+    pub namespace: &'a str,
+    /// Its name.
+    pub name: &'a str,
+}
+
+impl<'a> NamespacedName<'a> {
+    /// That of an object.
+    ///
+    /// # Errors
+    /// [`ReconcileError::Incomplete`]: the API server sent it without one of the two.
+    pub fn of(metadata: &'a ObjectMeta) -> Result<Self, ReconcileError> {
+        let missing = |what| ReconcileError::Incomplete { what };
+        let namespace = metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
+        let name = metadata.name.as_deref().ok_or(missing("a name"))?;
+        Ok(Self { namespace, name })
+    }
+}
 
 /// Makes an object in a namespace.
 ///
@@ -31,11 +52,11 @@ where
 /// The API server refused, or could not be reached.
 pub async fn patch<K: Kind>(
     client: &Client,
-    (namespace, name): Place<'_>,
+    object: NamespacedName<'_>,
     params: &PatchParams,
     patch: &Patch<Value>,
 ) -> kube::Result<()> {
-    let request = Request::new(Kept::<K>::url_path(&(), Some(namespace))).patch(name, params, patch);
+    let request = Request::new(Kept::<K>::url_path(&(), Some(object.namespace))).patch(object.name, params, patch);
     send(client, request, "patch").await
 }
 
@@ -45,12 +66,12 @@ pub async fn patch<K: Kind>(
 /// The API server refused, or could not be reached.
 pub async fn patch_status<K: Kind>(
     client: &Client,
-    (namespace, name): Place<'_>,
+    object: NamespacedName<'_>,
     params: &PatchParams,
     patch: &Patch<Value>,
 ) -> kube::Result<()> {
-    let request = Request::new(Kept::<K>::url_path(&(), Some(namespace)));
-    send(client, request.patch_subresource("status", name, params, patch), "patch_status").await
+    let request = Request::new(Kept::<K>::url_path(&(), Some(object.namespace)));
+    send(client, request.patch_subresource("status", object.name, params, patch), "patch_status").await
 }
 
 async fn send(

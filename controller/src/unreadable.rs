@@ -3,40 +3,46 @@
 //!
 //! The condition is applied under a name of its own, so that it goes again without anything else of the status.
 
+use garboard_api::conditions::{ConditionStatus, KubeVirtConditionType, Reason, VmConditionType, VmiConditionType};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
 use crate::context::{Context, ReconcileError, while_trying};
+use crate::events::NewEvent;
 use crate::stores::{Kept, Kind, Unreadable};
 use crate::time::stamp;
 
 /// The reason of condition and event.
-pub const REASON: &str = "Unreadable";
+const REASON: Reason = Reason::Unreadable;
 const MANAGER: &str = "garboard-controller-unreadable";
 
 /// The condition in which a kind says that something could not be done, and where its status is written.
 pub trait Complains: Kind {
-    /// Type and status.
-    const CONDITION: (&'static str, &'static str);
+    /// The word of its type.
+    const CONDITION: &'static str;
+    /// The status that it has then.
+    const STATUS: ConditionStatus;
     /// Whether the status is a resource of its own.
     const HAS_STATUS: bool;
 }
 
 impl Complains for crate::stores::Machines {
-    const CONDITION: (&'static str, &'static str) = ("Failure", "True");
+    const CONDITION: &'static str = VmConditionType::Failure.word();
+    const STATUS: ConditionStatus = ConditionStatus::True;
     const HAS_STATUS: bool = true;
 }
 
 impl Complains for crate::stores::Instances {
-    const CONDITION: (&'static str, &'static str) = ("Synchronized", "False");
+    const CONDITION: &'static str = VmiConditionType::Synchronized.word();
+    const STATUS: ConditionStatus = ConditionStatus::False;
     const HAS_STATUS: bool = false;
 }
 
 impl Complains for crate::stores::Installations {
-    const CONDITION: (&'static str, &'static str) = ("Degraded", "True");
+    const CONDITION: &'static str = KubeVirtConditionType::Degraded.word();
+    const STATUS: ConditionStatus = ConditionStatus::True;
     const HAS_STATUS: bool = true;
 }
 
@@ -55,11 +61,9 @@ pub async fn say<K: Complains>(context: &Context, object: &Kept<K>, problem: &Un
         uid: kube::ResourceExt::uid(object),
         ..ObjectReference::default()
     };
-    context.tell(&regarding, EventType::Warning, (REASON, note.clone()));
-    let (kind, status) = K::CONDITION;
-    let now = stamp(jiff::Timestamp::now());
-    let condition =
-        json!({"type": kind, "status": status, "reason": REASON, "message": note, "lastTransitionTime": now});
+    context.tell(&regarding, NewEvent::warning(REASON, note.as_str()));
+    let condition = json!({"type": K::CONDITION, "status": K::STATUS.word(), "reason": REASON.word(), "message": note,
+        "lastTransitionTime": stamp(jiff::Timestamp::now())});
     if let Err(error) = apply(context, object, json!({ "conditions": [condition] })).await {
         tracing::warn!(%error, "the condition Unreadable could not be written");
     }
@@ -76,12 +80,12 @@ pub async fn take_back<K: Complains>(context: &Context, object: &Kept<K>) -> Res
 /// Whether a condition with this reason is from here.
 #[must_use]
 pub fn is_ours(reason: Option<&String>) -> bool {
-    reason.is_some_and(|reason| reason == REASON)
+    reason.is_some_and(|reason| reason == REASON.word())
 }
 
 fn is_said(object: &Value, note: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|each| each["reason"] == REASON && each["message"] == note)
+    conditions.into_iter().flatten().any(|each| each["reason"] == REASON.word() && each["message"] == note)
 }
 
 async fn apply<K: Complains>(context: &Context, object: &Kept<K>, status: Value) -> Result<(), ReconcileError> {

@@ -160,7 +160,7 @@ fn controller(server: &Server) -> (Context, watch::Sender<Settings>) {
     let client = Client::new(tower::service_fn(move |request| answering.clone().answer(request)), "ns");
     let unsaid = Unsaid { emulation: Emulation::Permitted, image_pull_policy: "Never".to_owned() };
     let (keeps, settings) = watch::channel(Settings::of([], "garboard", &unsaid));
-    let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned());
+    let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "1");
     (context, keeps)
 }
 

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use garboard_machine::cpu::is_feature;
 use garboard_machine::facts::KvmFacts;
 use garboard_machine::features::Accelerator;
 use kvm_ioctls::{Cap, Kvm};
@@ -14,26 +15,6 @@ use crate::kvm;
 use crate::qemu::{self, QemuBinary, QemuError};
 use crate::survey::{GatherError, GatherOptions, Survey};
 
-/// Properties of a CPU that are no feature of a processor, so that nobody asks for them by name.
-const NO_FEATURES: [&str; 17] = [
-    "check",
-    "cpuid-0xb",
-    "enforce",
-    "fill-mtrr-mask",
-    "full-cpuid-auto-level",
-    "host-cache-info",
-    "host-phys-bits",
-    "hotpluggable",
-    "hotplugged",
-    "kvm",
-    "l3-cache",
-    "legacy-cache",
-    "migratable",
-    "realized",
-    "start-powered-off",
-    "tcg-cpuid",
-    "vmware-cpuid-freq",
-];
 /// The planner switches it off in every model.
 const LEFT_OUT: &str = "mpx";
 
@@ -119,10 +100,6 @@ fn is_whole(lacks: &BTreeSet<String>) -> bool {
     lacks.iter().all(|feature| feature == LEFT_OUT)
 }
 
-fn is_feature(name: &str) -> bool {
-    !name.starts_with("x-") && !NO_FEATURES.contains(&name)
-}
-
 fn enlightenments() -> BTreeSet<String> {
     let Ok(kvm) = Kvm::new() else { return BTreeSet::new() };
     HYPERV.iter().filter(|(cap, _)| kvm.check_extension(*cap)).map(|(_, name)| (*name).to_owned()).collect()
@@ -150,13 +127,6 @@ impl Clock {
 mod tests {
     use super::*;
     use crate::cache::ProbeCache;
-
-    #[test]
-    fn what_is_no_feature_is_left_out() {
-        let names = ["avx2", "lahf-lm", "lahf_lm", "x-migrate-smi-count", "check", "kvm-pv-eoi"];
-        let kept: Vec<_> = names.into_iter().filter(|name| is_feature(name)).collect();
-        assert_eq!(kept, ["avx2", "lahf-lm", "lahf_lm", "kvm-pv-eoi"]);
-    }
 
     #[test]
     fn a_model_lacks_nothing_but_what_is_switched_off() {

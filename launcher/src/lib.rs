@@ -4,6 +4,7 @@
 //! - [`vm`]: the life of one machine, which only decides.
 //! - [`supervisor`]: the task that owns the machine, and everything around it.
 //! - [`clock`]: where clocks are read.
+//! - [`log`]: the form of a log line.
 //! - [`pod`]: what a supervisor finds in a launcher pod.
 //! - [`probe`]: a kubelet's question to the guest, put through the supervisor.
 //! - [`relay`]: the way of people's commands into a pod.
@@ -12,11 +13,10 @@
 
 pub mod clock;
 pub mod init;
+pub mod log;
 pub mod pod;
 pub mod probe;
 pub mod relay;
 pub mod supervisor;
 mod sys;
 pub mod vm;
-
-pub use sys::descriptors::{close_inherited_on_exec, raise_descriptor_limit};

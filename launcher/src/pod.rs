@@ -1,4 +1,4 @@
-//! What a keeper does for its supervisor on a bare host, done by the supervisor's own container in a pod: the machine's
+//! What a shim does for its supervisor on a bare host, done by the supervisor's own container in a pod: the machine's
 //! directory is filled from the pod's order, from what is mounted, and from what the node agent says of its node.
 //!
 //! ```text

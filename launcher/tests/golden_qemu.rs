@@ -14,13 +14,14 @@
 
 mod support;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use garboard_machine::features::Accelerator;
 use garboard_machine::pci::PciPlace;
+use garboard_plan::live::{Drive, LivePlan};
 use garboard_plan::{DescriptorPurpose, DiskPlan, LaunchPlan};
 use serde_json::{Value, json};
 use support::qmp::Qmp;
@@ -249,7 +250,33 @@ fn compare(plan: &LaunchPlan, running: &mut Running) -> Result<(), String> {
     chardevs(plan, qmp)?;
     places(plan, qmp)?;
     interfaces(plan, qmp)?;
+    live(plan, qmp)?;
     sets(plan, qmp)
+}
+
+/// What `live.json` begins with is what QEMU holds.
+fn live(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
+    let held = LivePlan::of(plan).held;
+    expect("nodes", names(&qmp.call("query-named-block-nodes", json!({}))?, "node-name"), held.block_nodes)?;
+    expect("character devices", names(&qmp.call("query-chardev", json!({}))?, "label"), held.chardevs)?;
+    let children = qmp.call("qom-list", json!({"path": "/machine/peripheral"}))?;
+    let is_device = |child: &&Value| child["type"].as_str().is_some_and(|kind| kind.starts_with("child<"));
+    let devices = children.as_array().into_iter().flatten().filter(is_device);
+    expect("devices", devices.filter_map(|one| one["name"].as_str()).map(str::to_owned).collect(), held.devices)?;
+    let netdevs: BTreeSet<_> = plan.interfaces.iter().map(|interface| interface.netdev.clone()).collect();
+    expect("network backends", netdevs, held.netdevs)?;
+    let blocks = qmp.call("query-block", json!({}))?;
+    let removable = blocks.as_array().into_iter().flatten().filter(|block| block["removable"] == true);
+    let drive = |block: &Value| {
+        let qdev = block["qdev"].as_str().unwrap_or_default();
+        let path = qdev.strip_prefix("/machine/peripheral/").unwrap_or(qdev);
+        let id = path.split('/').next().unwrap_or_default().to_owned();
+        let medium = block["inserted"]["node-name"].as_str().map(str::to_owned);
+        (id, Drive { is_open: block["tray_open"] == true, medium })
+    };
+    // The supervisor opens trays before the guest runs, which was not done here.
+    let closed = held.drives.into_iter().map(|(id, drive)| (id, Drive { is_open: false, ..drive }));
+    expect("drives", removable.map(drive).collect::<BTreeMap<_, _>>(), closed.collect())
 }
 
 /// What QEMU has for itself fits into the overhead; its guest has touched nothing yet. While it makes many devices, QEMU

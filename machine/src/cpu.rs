@@ -93,6 +93,39 @@ impl Cpu {
     }
 }
 
+/// Properties of a CPU that are no feature of a processor, so that nobody asks for them by name.
+const NO_FEATURES: [&str; 17] = [
+    "check",
+    "cpuid-0xb",
+    "enforce",
+    "fill-mtrr-mask",
+    "full-cpuid-auto-level",
+    "host-cache-info",
+    "host-phys-bits",
+    "hotpluggable",
+    "hotplugged",
+    "kvm",
+    "l3-cache",
+    "legacy-cache",
+    "migratable",
+    "realized",
+    "start-powered-off",
+    "tcg-cpuid",
+    "vmware-cpuid-freq",
+];
+
+/// Whether a property of a CPU, as `query-cpu-model-expansion` names it, is a feature of a processor.
+#[must_use]
+pub fn is_feature(name: &str) -> bool {
+    !name.starts_with("x-") && !NO_FEATURES.contains(&name)
+}
+
+/// One of the names that QEMU knows a feature by, always the same one: `lahf-lm` of `lahf_lm`, `sse4-1` of `sse4.1`.
+#[must_use]
+pub fn canonical_feature(name: &str) -> String {
+    name.replace(['_', '.'], "-")
+}
+
 /// `on` or `off`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
@@ -178,6 +211,13 @@ mod tests {
             assert_eq!(Cpu::parse(text).unwrap().to_string(), text);
         }
         assert!(Cpu::parse("").is_err() && Cpu::parse("max,").is_err());
+    }
+
+    #[test]
+    fn what_is_no_feature_is_left_out() {
+        let names = ["avx2", "lahf-lm", "lahf_lm", "x-migrate-smi-count", "check", "kvm-pv-eoi"];
+        let kept: Vec<_> = names.into_iter().filter(|name| is_feature(name)).collect();
+        assert_eq!(kept, ["avx2", "lahf-lm", "lahf_lm", "kvm-pv-eoi"]);
     }
 
     #[test]

@@ -152,7 +152,7 @@ pub enum UefiKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkFacts {
-    /// Somebody (keeper or node agent) can make taps for us: `/dev/net/tun` is there and so is the power to use it.
+    /// Somebody (shim or node agent) can make taps for us: `/dev/net/tun` is there and so is the power to use it.
     pub tap: bool,
     /// `/dev/vhost-net` can be opened.
     pub vhost_net: bool,

@@ -7,6 +7,9 @@ use crate::id::DeviceId;
 /// wants whole pages; MiB keep the numbers readable.
 pub const MEMORY_ALIGNMENT_BYTES: u64 = 1024 * 1024;
 
+/// What the kernel can map at once, bytes: memory that does not begin at a multiple of it has small pages only.
+const LARGE_PAGE_BYTES: u64 = 2 << 20;
+
 /// `-m`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
@@ -45,10 +48,13 @@ pub struct MemoryBackend {
 /// Where memory comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryKind {
-    /// Anonymous memory of this process only.
-    Private,
-    /// A memfd that other processes (vhost-user) can map.
-    Memfd,
+    /// A memfd that we made and that other processes can map: those of vhost-user, virtiofsd, and a later QEMU that takes the
+    /// guest over without a copy of its memory (`cpr-transfer`). One that QEMU makes itself (`memory-backend-memfd`) is not
+    /// aligned, so the kernel can never give it large pages.
+    Memfd {
+        /// Its number in QEMU, which opens it again.
+        fd: i32,
+    },
     /// A memfd of huge pages, all taken at the start so that a lack is an error then and not a SIGBUS later.
     MemfdHuge {
         /// Size of a page, bytes.
@@ -61,23 +67,19 @@ pub enum MemoryKind {
 
 impl Arg for MemoryBackend {
     fn argument(&self) -> Argument {
-        let (qom_type, is_shared, huge) = match self.kind {
-            MemoryKind::Private => ("memory-backend-ram", false, None),
-            MemoryKind::Memfd => ("memory-backend-memfd", true, None),
-            MemoryKind::MemfdHuge { page_bytes, threads } => {
-                ("memory-backend-memfd", true, Some((page_bytes, threads)))
-            }
+        let object = |qom_type: &str| {
+            Properties::new().set("qom-type", qom_type).set("id", &self.id).set("size", self.size).set("share", true)
         };
-        let page_bytes = huge.map(|(page_bytes, _)| page_bytes);
-        let properties = Properties::new()
-            .set("qom-type", qom_type)
-            .set("id", &self.id)
-            .set("size", self.size)
-            .set_some("share", is_shared.then_some(true))
-            .set_some("hugetlb", page_bytes.map(|_| true))
-            .set_some("hugetlbsize", page_bytes)
-            .set_some("prealloc", page_bytes.map(|_| true))
-            .set_some("prealloc-threads", huge.map(|(_, threads)| threads).filter(|&threads| threads > 1));
+        let properties = match self.kind {
+            MemoryKind::Memfd { fd } => object("memory-backend-file")
+                .set("mem-path", format!("/proc/self/fd/{fd}"))
+                .set("align", LARGE_PAGE_BYTES),
+            MemoryKind::MemfdHuge { page_bytes, threads } => object("memory-backend-memfd")
+                .set("hugetlb", true)
+                .set("hugetlbsize", page_bytes)
+                .set("prealloc", true)
+                .set_some("prealloc-threads", Some(threads).filter(|&threads| threads > 1)),
+        };
         Argument::json("-object", properties)
     }
 }

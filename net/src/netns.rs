@@ -1,6 +1,6 @@
 //! A network namespace as a value: a descriptor, never a path a tenant could have prepared.
 //!
-//! On a bare host the keeper makes one and *pins* it: bind-mounts it at a path of its own choosing, so that
+//! On a bare host the shim makes one and *pins* it: bind-mounts it at a path of its own choosing, so that
 //! it is found again, and removed, after a crash. In a cluster the node agent is given a descriptor.
 //! Work inside runs on a thread of its own that enters the namespace and ends with the work: the namespace
 //! is a property of the thread, and no thread of a runtime may come back changed.

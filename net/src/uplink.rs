@@ -2,7 +2,7 @@
 //! table for this VM, and the removal of all of it by the VM's id alone.
 //!
 //! Nothing is recorded anywhere but in the kernel: the link's name and alias say whose it is, its address
-//! says which network of the pool it has. Two keepers that start at once settle it without a lock: an address
+//! says which network of the pool it has. Two shims that start at once settle it without a lock: an address
 //! is put on the link first and looked for on other links afterwards, so of two that chose the same network
 //! at least one sees the other and moves on.
 //!

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
+use garboard_api::conditions::Reason;
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_cluster::report::condition::PodNews;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
@@ -67,8 +68,8 @@ pub struct NodeMarks {
 pub struct InstanceEvent {
     /// Whether it is a warning.
     pub kind: EventType,
-    /// KubeVirt's reason: `Started`, `Stopped`.
-    pub reason: &'static str,
+    /// Its reason.
+    pub reason: Reason,
     /// A sentence.
     pub note: String,
 }
@@ -210,9 +211,9 @@ impl Cluster for ApiServer {
         };
         let event = Event {
             type_: event.kind,
-            reason: event.reason.to_owned(),
+            reason: event.reason.word().to_owned(),
             note: Some(event.note.clone()),
-            action: event.reason.to_owned(),
+            action: event.reason.word().to_owned(),
             secondary: None,
         };
         soon(self.recorder.publish(&event, &about)).await

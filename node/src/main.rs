@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, FromArgMatches};
 use garboard_node::args::{Args, LogFormat};
 use garboard_node::confine::{Directories, Enforced, confine};
 use tracing::Level;
@@ -16,16 +16,22 @@ use tracing_subscriber::util::SubscriberInitExt;
 compile_error!("the agent is built with unwinding: cargo build --profile service --package garboard-node");
 
 fn main() -> ExitCode {
-    let args = Args::parse();
+    let version = garboard_protocol::version!();
+    let args = match Args::command().version(version).try_get_matches().and_then(|found| Args::from_arg_matches(&found))
+    {
+        Ok(args) => args,
+        Err(error) => error.exit(),
+    };
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = match args.log {
-        LogFormat::Json => lines.json().boxed(),
+        LogFormat::Json => lines.json().with_current_span(false).boxed(),
         LogFormat::Text => lines.boxed(),
     };
     tracing_subscriber::registry().with(lines.with_filter(garboard_cluster::log::discreet())).with(log_levels()).init();
     garboard_node::contain::log_panics();
     // Fails only if somebody else chose one, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    tracing::info!(version, "the agent starts");
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

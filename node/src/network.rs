@@ -8,6 +8,7 @@ use garboard_agent::plumbing::{self, PlumbingError, Reply};
 use garboard_net::resolv::Resolver;
 use garboard_net::{NetError, NetNs};
 use garboard_protocol::agent::InterfaceRequest;
+use tracing::{Instrument, Span};
 
 use crate::caller::{Caller, CallerError};
 
@@ -53,14 +54,15 @@ pub(crate) fn descriptor(socket: &mut LineSocket) -> Result<OwnedFd, NetworkErro
 
 /// Does it, on a thread that may take its time: the kernel's lock on all networks may be held by another tenant.
 pub(crate) async fn done(namespace: NetNs, work: Work) -> Result<Reply, NetworkError> {
-    let runtime = tokio::runtime::Handle::current();
+    let (runtime, span) = (tokio::runtime::Handle::current(), Span::current());
     let thread = tokio::task::spawn_blocking(move || {
-        runtime.block_on(async {
+        let working = async {
             match work {
                 Work::Plumb(requests) => plumb(&namespace, &requests).await,
                 Work::Sockets(requests) => sockets(&namespace, &requests).await,
             }
-        })
+        };
+        runtime.block_on(working.instrument(span))
     });
     thread.await.map_err(|_| NetworkError::Broken)?
 }

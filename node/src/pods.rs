@@ -49,6 +49,14 @@ pub struct LauncherPod {
     pub order: Option<Arc<str>>,
 }
 
+impl LauncherPod {
+    /// What is logged of it belongs here, whatever its caller is doing.
+    pub(crate) fn span(&self) -> tracing::Span {
+        let Self { name, namespace, vmi, vmi_uid, .. } = self;
+        tracing::info_span!(parent: None, "launcher", namespace, vmi, vmi_uid, pod = name)
+    }
+}
+
 /// Reads a pod; nothing if it is no launcher pod of the node.
 ///
 /// Where no admission policy keeps them from it, a tenant may make pods with any label and, in its own namespace, with any

@@ -18,6 +18,7 @@ use garboard_protocol::agent::{AgentReply, AgentRequest};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::Status;
 use tokio::net::UnixStream;
+use tracing::Instrument;
 
 use crate::budget::{AllRefusals, Budget, Exhausted};
 use crate::caller::{Caller, Processes};
@@ -151,7 +152,11 @@ impl<R: Reports> Server<R> {
                 return;
             }
         };
-        match self.converse(socket, Arc::new(caller), &pod).await {
+        self.serve_pod(socket, Arc::new(caller), &pod).instrument(pod.span()).await;
+    }
+
+    async fn serve_pod(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) {
+        match self.converse(socket, caller, pod).await {
             Ok(()) | Err(LineError::Closed) => {}
             Err(error) => {
                 let error = short(&ErrorChain(&error).to_string());
@@ -169,15 +174,27 @@ impl<R: Reports> Server<R> {
     }
 
     async fn converse(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) -> Result<(), LineError> {
-        loop {
+        for number in 1_u64.. {
             let request: AgentRequest = socket.receive().await?;
-            let (reply, descriptors) = match self.answer(socket, request, &caller, pod).await {
-                Ok(Some(reply)) => reply,
-                Ok(None) => return Ok(()),
-                Err(error) => (self.refusal(pod, &ErrorChain(&*error).to_string()), Vec::new()),
-            };
+            let span = tracing::info_span!("request", request = number, ask = word(&request));
+            let answering = self.answer_or_refuse(socket, request, &caller, pod).instrument(span);
+            let Some((reply, descriptors)) = answering.await else { return Ok(()) };
             let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             socket.send(&reply, &borrowed).await?;
+        }
+        Ok(())
+    }
+
+    async fn answer_or_refuse(
+        &self,
+        socket: &mut LineSocket,
+        request: AgentRequest,
+        caller: &Arc<Caller>,
+        pod: &LauncherPod,
+    ) -> Option<Reply> {
+        match self.answer(socket, request, caller, pod).await {
+            Ok(reply) => reply,
+            Err(error) => Some((self.refusal(pod, &ErrorChain(&*error).to_string()), Vec::new())),
         }
     }
 
@@ -252,6 +269,16 @@ impl<R: Reports> Server<R> {
         let pod = caller.map(|caller| caller.pod.to_string());
         tracing::warn!(pid, uid, pod, silent, reason, "the agent refused a connection");
         true
+    }
+}
+
+/// A request by its word on the wire.
+fn word(request: &AgentRequest) -> &'static str {
+    match request {
+        AgentRequest::Volume { .. } => "volume",
+        AgentRequest::Plumb { .. } => "plumb",
+        AgentRequest::Sockets { .. } => "sockets",
+        AgentRequest::Report { .. } => "report",
     }
 }
 

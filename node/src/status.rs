@@ -31,7 +31,8 @@ pub fn is_ours(pod: &LauncherPod, vmi: &VirtualMachineInstance, node: &str) -> b
 /// to write.
 #[must_use]
 pub fn next_status(
-    (report, pod): (&Status, &LauncherPod),
+    report: &Status,
+    pod: &LauncherPod,
     vmi: &VirtualMachineInstance,
     node: &str,
     now: Timestamp,
@@ -41,10 +42,11 @@ pub fn next_status(
 }
 
 /// A report with no more in it than a launcher that keeps to the rules would say: what it says is stored by the API server
-/// and shown to people, and whoever took over a launcher may say anything.
+/// and shown to people, and a launcher that a guest has taken over may report anything.
 #[must_use]
 pub fn bounded(mut report: Status) -> Status {
     cut(&mut report.machine);
+    report.supervisor.iter_mut().for_each(|supervisor| cut(&mut supervisor.version));
     report.interfaces.truncate(INTERFACES);
     for interface in &mut report.interfaces {
         for text in [&mut interface.name, &mut interface.mac, &mut interface.info_source] {

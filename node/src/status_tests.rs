@@ -32,7 +32,7 @@ pub(crate) fn ended(cause: ExitCause) -> Status {
 }
 
 fn next(report: &Status, vmi: &VirtualMachineInstance) -> Option<VirtualMachineInstanceStatus> {
-    next_status((report, &pod()), vmi, "node-1", Timestamp::from_second(60).unwrap())
+    next_status(report, &pod(), vmi, "node-1", Timestamp::from_second(60).unwrap())
 }
 
 #[test]

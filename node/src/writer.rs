@@ -18,16 +18,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use garboard_api::Phase;
+use garboard_api::conditions::{ConditionStatus, Reason};
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_cluster::report::condition::PodNews;
 use garboard_cluster::report::{self, condition};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{self, Status};
-use garboard_protocol::exit::ExitCause;
+use garboard_protocol::exit::{Account, ExitCause};
 use jiff::Timestamp;
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tracing::Instrument;
 
 use crate::budget::{NodePace, Pace};
 use crate::cluster::{Cluster, ClusterError, InstanceEvent};
@@ -93,7 +95,8 @@ impl<C: Cluster> Reports for Writer<C> {
         let (setting, pace) = (Arc::clone(&self.setting), Pace::of_writes(now()));
         let pod = pod.clone();
         let task = Task { setting, pod, reports, latest: None, gate: None, told: None, pace, rest: Duration::ZERO };
-        tokio::spawn(task.run());
+        let span = task.pod.span();
+        tokio::spawn(task.run().instrument(span));
     }
 }
 
@@ -256,7 +259,7 @@ impl<C: Cluster> Task<C> {
     /// What the readiness gate does not say yet.
     fn gate_to_write(&self, report: &Status) -> Option<bool> {
         let unpaused = report::unpaused(report)?;
-        let word = if unpaused { "True" } else { "False" };
+        let word = ConditionStatus::from(unpaused).word();
         let said = match self.gate {
             Some(written) => written == unpaused,
             None => self.pod.unpaused.as_deref() == Some(word),
@@ -266,13 +269,13 @@ impl<C: Cluster> Task<C> {
 
     /// What the VMI does not say yet.
     fn change(&self, vmi: &VirtualMachineInstance, report: &Status) -> Option<Value> {
-        patch(vmi, &status::next_status((report, &self.pod), vmi, &self.setting.node, Timestamp::now())?)
+        patch(vmi, &status::next_status(report, &self.pod, vmi, &self.setting.node, Timestamp::now())?)
     }
 
     async fn tell(&self, before: Phase, report: &Status) {
         for event in happenings(before, report) {
             let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
-            tracing::info!(vmi, namespace, reason = event.reason, note = event.note, "a machine changed");
+            tracing::info!(vmi, namespace, reason = event.reason.word(), note = event.note, "a machine changed");
             if let Err(error) = self.setting.cluster.tell(&self.pod, &event).await {
                 tracing::warn!(vmi, namespace, error = %ErrorChain(&error), "an event was not written");
             }
@@ -345,14 +348,19 @@ fn happenings(before: Phase, report: &Status) -> Vec<InstanceEvent> {
             // A stop that was asked for, or the guest's own, is nothing to warn of.
             let expected = ended.cause.is_success() || ended.cause == ExitCause::GracePeriodExceeded;
             let kind = if expected { EventType::Normal } else { EventType::Warning };
-            vec![InstanceEvent { kind, reason: "Stopped", note: report::message(&ended.cause, &ended.sentence) }]
+            let message = report::message(&ended.cause, &ended.sentence);
+            let note = Account { word: ended.cause.word(), text: &message }.to_string();
+            vec![InstanceEvent { kind, reason: Reason::Stopped, note }]
         }
         None if report.phase == control::Phase::Running && before < Phase::Running => {
             let note = "the guest was started".to_owned();
-            let started = InstanceEvent { kind: EventType::Normal, reason: "Started", note };
+            let started = InstanceEvent { kind: EventType::Normal, reason: Reason::Started, note };
             let slow = report::unasked_slowness(report);
-            let slow =
-                slow.map(|(reason, note)| InstanceEvent { kind: EventType::Warning, reason, note: note.to_owned() });
+            let slow = slow.map(|slow| InstanceEvent {
+                kind: EventType::Warning,
+                reason: slow.reason,
+                note: slow.message.to_owned(),
+            });
             [started].into_iter().chain(slow).collect()
         }
         None => Vec::new(),

@@ -48,7 +48,7 @@ impl Fake {
     }
 
     fn reasons(&self) -> Vec<&'static str> {
-        self.0.told.borrow().iter().map(|event| event.reason).collect()
+        self.0.told.borrow().iter().map(|event| event.reason.word()).collect()
     }
 
     async fn patched(&self, times: usize) {
@@ -271,13 +271,15 @@ async fn an_end_is_written_once_and_ends_the_task() {
         let (writer, _) = writer(&fake, Some(vmi(scheduled())));
         writer.note(&pod(), report(1));
         fake.patched(1).await;
+        let word = cause.word();
         writer.note(&pod(), ended(cause));
         fake.patched(2).await;
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(fake.phase().as_deref(), Some(phase));
         assert!(writer.tasks.lock().unwrap().values().all(watch::Sender::is_closed));
         let last = fake.0.told.borrow().last().cloned().unwrap();
-        assert_eq!((last.reason, last.kind), ("Stopped", kind));
+        assert_eq!((last.reason.word(), last.kind), ("Stopped", kind));
+        assert_eq!(Account::read(&last.note).word, word, "{}", last.note);
     }
 }
 

@@ -242,6 +242,28 @@ async fn a_pod_that_is_no_launcher_is_not_heard() {
 }
 
 #[tokio::test]
+async fn what_is_logged_of_a_launcher_names_its_instance_and_the_request() {
+    use tracing_subscriber::layer::SubscriberExt;
+
+    let stage = Stage::in_launcher_pod();
+    let path = stage.directory.path().join("log");
+    let file = Arc::new(std::fs::File::create(&path).unwrap());
+    let lines = tracing_subscriber::fmt::layer().json().with_current_span(false).with_writer(file);
+    let _log = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));
+    let mut socket = dial(&stage.path()).await;
+    assert_eq!(ask(&mut socket, &report(VMI, 1), &[]).await, Reply::Noted);
+    refusal(&mut socket, &report("99999999-2222-3333-4444-555555555555", 9), &[]).await;
+    let text = std::fs::read_to_string(path).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    let line = lines.into_iter().find(|line| line["fields"]["message"] == "a request was not done").unwrap();
+    let expected = serde_json::json!([
+        {"name": "launcher", "namespace": "default", "vmi": "vm", "vmi_uid": VMI, "pod": "virt-launcher-vm-abc"},
+        {"name": "request", "request": 2, "ask": "report"},
+    ]);
+    assert_eq!(line["spans"], expected, "{line}");
+}
+
+#[tokio::test]
 async fn a_launcher_that_lies_about_its_machine_is_refused() {
     let stage = Stage::in_launcher_pod();
     let mut socket = dial(&stage.path()).await;

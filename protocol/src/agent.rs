@@ -1,11 +1,11 @@
-//! The supervisor and whoever has power over the host: the keeper on a bare host, the node agent in a
+//! The supervisor and whoever has power over the host: the shim on a bare host, the node agent in a
 //! cluster. The supervisor connects and asks; who is calling is the connection, never the payload.
 
 use serde::{Deserialize, Serialize};
 
 use crate::control::Status;
 
-/// The link that leads out of a machine's namespace: what a keeper makes, and what CNI plugins make in a pod.
+/// The link that leads out of a machine's namespace: what a shim makes, and what CNI plugins make in a pod.
 pub const UPLINK: &str = "eth0";
 /// The bridge between it and the tap, KubeVirt's name.
 pub const BRIDGE: &str = "k6t-eth0";

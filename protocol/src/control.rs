@@ -214,10 +214,23 @@ pub struct Status {
     pub taints: Vec<String>,
     /// Process ID of the supervisor in its own PID namespace.
     pub supervisor_pid: u32,
+    /// The supervisor itself; nothing from one of a version before this field.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub supervisor: Option<SupervisorInfo>,
     /// How often the guest was reset or rebooted during this run.
     pub resets: u32,
     /// Set when the run is over.
     pub ended: Option<Ended>,
+}
+
+/// What a supervisor says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SupervisorInfo {
+    /// Its version.
+    pub version: String,
+    /// When it was started, milliseconds since 1970.
+    pub started_at_ms: i64,
 }
 
 /// One disk of the guest.

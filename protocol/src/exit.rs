@@ -1,4 +1,9 @@
 //! How a QEMU process ended, as PID 1 saw it and as the supervisor explains it.
+//!
+//! The one home of causes: [`ExitCause`] is the cause with its details, [`CauseWord`] is it in one word for programs,
+//! [`Account`] is word and sentence in one text, for where Kubernetes has room for a text only.
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
@@ -71,7 +76,129 @@ pub enum ExitCause {
     Unknown,
 }
 
+/// Defines the words, their list and their spelling in one place.
+macro_rules! cause_words {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A cause in one word, for programs. The words are stable: they are the reasons of the condition `Ended`, they begin
+        /// termination messages and events, and `why` goes by them. There may be more of them, and none goes.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum CauseWord {
+            $($(#[$doc])* $name,)*
+        }
+
+        impl CauseWord {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)*];
+
+            /// As it is written.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self {
+                    $(Self::$name => stringify!($name),)*
+                }
+            }
+        }
+    };
+}
+
+cause_words! {
+    /// [`ExitCause::GuestShutdown`].
+    GuestShutdown,
+    /// [`ExitCause::GuestReboot`].
+    GuestReboot,
+    /// [`ExitCause::GuestPanic`].
+    GuestPanic,
+    /// [`ExitCause::Watchdog`].
+    Watchdog,
+    /// [`ExitCause::StoppedGracefully`].
+    StoppedGracefully,
+    /// [`ExitCause::GracePeriodExceeded`].
+    GracePeriodExceeded,
+    /// [`ExitCause::ForceStopped`].
+    ForceStopped,
+    /// [`ExitCause::OutOfMemory`].
+    OutOfMemory,
+    /// [`ExitCause::QemuFailed`].
+    QemuFailed,
+    /// [`ExitCause::QemuKilled`].
+    QemuKilled,
+    /// [`ExitCause::QemuCrashed`].
+    QemuCrashed,
+    /// [`ExitCause::MachineKilled`].
+    MachineKilled,
+    /// [`ExitCause::NotStarted`].
+    NotStarted,
+    /// [`ExitCause::Unknown`], and what a reader makes of a word that is newer than it.
+    Unknown,
+}
+
+impl CauseWord {
+    /// The word that is written so; [`Self::Unknown`] if there is no such word.
+    #[must_use]
+    pub fn read(text: &str) -> Self {
+        Self::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(Self::Unknown)
+    }
+}
+
+impl fmt::Display for CauseWord {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.as_str())
+    }
+}
+
+/// How a run ended, as one text: `WORD: SENTENCE`. PID 1's termination message begins so (further lines are what QEMU
+/// printed last), and so does the event `Stopped`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Account<'a> {
+    /// The cause.
+    pub word: CauseWord,
+    /// What follows the word.
+    pub text: &'a str,
+}
+
+impl<'a> Account<'a> {
+    /// Reads what [`fmt::Display`] writes. Earlier versions wrote the sentence alone, and later ones may have words that are
+    /// not known here: the cause is unknown then, and all of the text is to be shown.
+    #[must_use]
+    pub fn read(text: &'a str) -> Self {
+        let unknown = Self { word: CauseWord::Unknown, text };
+        let Some((head, rest)) = text.split_once(": ") else { return unknown };
+        if CauseWord::ALL.iter().any(|word| word.as_str() == head) {
+            Self { word: CauseWord::read(head), text: rest }
+        } else {
+            unknown
+        }
+    }
+}
+
+impl fmt::Display for Account<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.word, self.text)
+    }
+}
+
 impl ExitCause {
+    /// It in one word.
+    #[must_use]
+    pub fn word(&self) -> CauseWord {
+        match self {
+            Self::GuestShutdown => CauseWord::GuestShutdown,
+            Self::GuestReboot => CauseWord::GuestReboot,
+            Self::GuestPanic => CauseWord::GuestPanic,
+            Self::Watchdog => CauseWord::Watchdog,
+            Self::StoppedGracefully => CauseWord::StoppedGracefully,
+            Self::GracePeriodExceeded => CauseWord::GracePeriodExceeded,
+            Self::ForceStopped => CauseWord::ForceStopped,
+            Self::OutOfMemory { .. } => CauseWord::OutOfMemory,
+            Self::QemuFailed { .. } => CauseWord::QemuFailed,
+            Self::QemuKilled { .. } => CauseWord::QemuKilled,
+            Self::QemuCrashed { .. } => CauseWord::QemuCrashed,
+            Self::MachineKilled => CauseWord::MachineKilled,
+            Self::NotStarted { .. } => CauseWord::NotStarted,
+            Self::Unknown => CauseWord::Unknown,
+        }
+    }
+
     /// Whether the VMI's phase is `Succeeded` (else `Failed`), inventory: shutdown and asked-for stops
     /// succeed, crashes and a stop that had to be forced do not.
     #[must_use]
@@ -298,6 +425,24 @@ mod tests {
         assert_eq!(read, ExitCause::Unknown);
         let ours = serde_json::to_string(&ExitCause::MachineKilled).unwrap();
         assert_eq!(serde_json::from_str::<ExitCause>(&ours).unwrap(), ExitCause::MachineKilled);
+    }
+
+    #[test]
+    fn each_cause_has_a_word_of_its_own_and_an_account_of_it_is_read_again() {
+        let words: Vec<CauseWord> = crate::testing::causes().iter().map(ExitCause::word).collect();
+        assert_eq!(words, CauseWord::ALL, "an example of each cause, in the order of the words");
+        for cause in crate::testing::causes() {
+            let sentence = cause.sentence();
+            let account = Account { word: cause.word(), text: &sentence };
+            assert_eq!(Account::read(&account.to_string()), account);
+            // An earlier PID 1 wrote the sentence alone.
+            assert_eq!(Account::read(&sentence), Account { word: CauseWord::Unknown, text: &sentence });
+            let shape = |one: char| one.is_ascii_alphanumeric();
+            assert!(cause.word().as_str().chars().all(shape), "{cause:?}: a condition's reason");
+            assert_eq!(CauseWord::read(cause.word().as_str()), cause.word());
+        }
+        let newer = "EatenByADog: the guest was eaten by a dog";
+        assert_eq!(Account::read(newer), Account { word: CauseWord::Unknown, text: newer });
     }
 
     #[test]

@@ -22,6 +22,7 @@ pub mod exit;
 pub mod handed;
 pub mod journal;
 pub mod launch;
+pub mod namespaces;
 pub mod paths;
 pub mod pod;
 pub mod probe;
@@ -46,9 +47,30 @@ pub fn common_version(oldest: u32, newest: u32) -> Option<u32> {
     (oldest <= newest).then_some(newest)
 }
 
+/// The version of the program that this is written in: what `scripts/version` printed when it was built, and otherwise that of
+/// `Cargo.toml` with `-dev`. A macro, so that only programs are compiled anew for each commit: write it in them, not in libraries.
+#[macro_export]
+macro_rules! version {
+    () => {
+        match option_env!("GARBOARD_VERSION") {
+            Some(version) => version,
+            None => concat!(env!("CARGO_PKG_VERSION"), "-dev"),
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_version_is_good_for_semver_and_for_a_tag_of_an_image() {
+        let version = version!();
+        assert!(version.starts_with(env!("CARGO_PKG_VERSION")), "{version}");
+        assert!(version.len() <= 63, "a label's value has no more: {version}");
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'.' || byte == b'-';
+        assert!(version.bytes().all(is_plain) && version.split(['.', '-']).all(|part| !part.is_empty()), "{version}");
+    }
 
     #[test]
     fn a_peer_of_another_age_is_understood_as_far_as_both_go() {

@@ -5,9 +5,9 @@
 //!
 //! | directory | written by | read by | bare host | pod |
 //! | --- | --- | --- | --- | --- |
-//! | `order` | keeper (a pod: the supervisor, once) | supervisor | root's, of the machine's group | sidecar |
-//! | `supervisor` | supervisor | commands, keeper | the machine's user's | sidecar |
-//! | `init` | PID 1; the supervisor makes its socket and QEMU's log there | supervisor, keeper | the machine's user's | both containers |
+//! | `order` | shim (a pod: the supervisor, once) | supervisor | root's, of the machine's group | sidecar |
+//! | `supervisor` | supervisor | commands, shim | the machine's user's | sidecar |
+//! | `init` | PID 1; the supervisor makes its socket and QEMU's log there | supervisor, shim | the machine's user's | both containers |
 //!
 //! Socket paths must stay below [`MAX_SOCKET_PATH_BYTES`].
 
@@ -87,7 +87,7 @@ pub const MONITOR_SOCKET: &str = "monitor.sock";
 pub const LAST_RESORT_MONITOR_SOCKET: &str = "monitor-init.sock";
 /// QEMU listens: the guest agent's channel.
 pub const GUEST_AGENT_SOCKET: &str = "guest-agent.sock";
-/// The keeper (bare host) or node agent listens, the supervisor connects: [`crate::agent`].
+/// The shim (bare host) or node agent listens, the supervisor connects: [`crate::agent`].
 pub const AGENT_SOCKET: &str = "agent.sock";
 /// What the supervisor must know after a restart: [`crate::journal`].
 pub const JOURNAL: &str = "journal.json";
@@ -112,6 +112,8 @@ pub const TRANSCRIPT: &str = "qmp.jsonl";
 pub const VOLUMES: &str = "volumes.json";
 /// The plan that was executed.
 pub const PLAN: &str = "plan.json";
+/// What QEMU holds now: `garboard_plan::live::LivePlan`.
+pub const LIVE: &str = "live.json";
 
 /// The socket of serial port `index`; QEMU listens, the supervisor connects.
 #[must_use]

@@ -1,6 +1,7 @@
 //! Examples for tests.
 
 use crate::control::Status;
+use crate::exit::ExitCause;
 
 /// UID of the instance that [`running`] is of.
 pub const INSTANCE: &str = "11111111-2222-3333-4444-555555555555";
@@ -22,4 +23,25 @@ pub fn running(generation: u64) -> Status {
         "guest": null, "taints": [], "supervisorPid": 7, "resets": 0, "ended": null,
     }))
     .expect("a status")
+}
+
+/// One example of each cause, in the order of [`crate::exit::CauseWord::ALL`].
+#[must_use]
+pub fn causes() -> Vec<ExitCause> {
+    vec![
+        ExitCause::GuestShutdown,
+        ExitCause::GuestReboot,
+        ExitCause::GuestPanic,
+        ExitCause::Watchdog,
+        ExitCause::StoppedGracefully,
+        ExitCause::GracePeriodExceeded,
+        ExitCause::ForceStopped,
+        ExitCause::OutOfMemory { limit_bytes: Some(1 << 30) },
+        ExitCause::QemuFailed { code: 1 },
+        ExitCause::QemuKilled { signal: 9 },
+        ExitCause::QemuCrashed { signal: 11 },
+        ExitCause::MachineKilled,
+        ExitCause::NotStarted { message: "no QEMU".to_owned() },
+        ExitCause::Unknown,
+    ]
 }

@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::JoinSet;
-use tracing::{info, warn};
+use tracing::{Instrument as _, info, info_span, warn};
 
 use crate::connection::Monitor;
 
@@ -130,11 +130,14 @@ impl Broker {
     ) {
         let number = self.clients.fetch_add(1, Ordering::Relaxed) + 1;
         let grant = grant.into();
-        info!(client = number, uid = peer.uid, pid = peer.pid, ceiling = ?grant.ceiling, "QMP client connected");
         let (monitor, results) = (self.monitor.clone(), self.results.clone());
         let client = client::Client { number, grant, peer, policy: self.policy, monitor, results, sink };
-        let ended = client.serve(&stream).await;
-        info!(client = number, ended = %ended, "QMP client gone");
+        let serving = async {
+            info!(client = number, uid = peer.uid, pid = peer.pid, ceiling = ?grant.ceiling, "QMP client connected");
+            let ended = client.serve(&stream).await;
+            info!(client = number, ended = %ended, "QMP client gone");
+        };
+        serving.instrument(info_span!("qmp_client", client = number)).await;
     }
 
     /// Accepts clients for ever. `admit` says what a peer may do; `None` turns it away. Dropping the future cuts all

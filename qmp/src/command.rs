@@ -1,13 +1,15 @@
 //! Sending commands.
 //!
-//! Three ways, from the most to the least checked: a generated type (`monitor.call(&qmp::query_status {})`), a name
-//! with a JSON value (`monitor.call_raw`), and a [`Request`] where descriptors, a time limit or somebody else's name go
-//! along. The reply of the last two is raw JSON: decode the few fields wanted with a small struct, which survives a
-//! newer QEMU.
+//! What we send is a generated type of `qapi-qmp`, so that a misspelt argument does not compile: [`Monitor::call`],
+//! [`Monitor::ask`], or [`Request::of`] where descriptors, a time limit or a requester go along. [`Request::new`] takes a
+//! command by name, for commands that are not ours: those of the broker's clients. One command of ours has arguments
+//! of its own, `qmp_capabilities` to a broker: its capabilities are no words of QEMU.
 //!
-//! The generated types are those of QEMU 9.1 (`qapi-qmp` 0.15). Where a reply of another version lacks a field they
-//! demand, the call ends in [`CallError::Undecodable`] although the command worked: `tests/contract/real.rs` lists what
-//! decodes and what does not.
+//! **What we read is a small struct of our own** with the few fields that are used, and words of QEMU are read as text:
+//! `monitor.ask::<Status>(&qmp::query_status {})`. The generated types are those of QEMU 9.1 (`qapi-qmp` 0.15). A reply
+//! of another version that lacks a field which they demand, or has a word which their enums do not know, ends in
+//! [`CallError::Undecodable`] although the command worked. So [`Monitor::call`], which reads the generated reply, is for
+//! commands whose reply is empty; `tests/contract/real.rs` also reads others with it, to see what decodes.
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
@@ -16,13 +18,12 @@ use std::time::Duration;
 use qapi_qmp::QmpCommand;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::connection::{Link, Monitor, Outcome, Outgoing};
 use crate::error::CallError;
 use crate::fd::DESCRIPTOR_LIMIT;
-use crate::limits::CommandClass;
+use garboard_qmp_commands::CommandClass;
 
 /// One command with everything that goes along.
 #[derive(Debug)]
@@ -36,7 +37,12 @@ pub struct Request {
 }
 
 impl Request {
-    /// A command without arguments, with the time limit of its class.
+    /// A command of a generated type, with the time limit of its class.
+    pub fn of<C: QmpCommand>(command: &C) -> Self {
+        Self::new(C::NAME).arguments(command)
+    }
+
+    /// A command by name, without arguments, with the time limit of its class.
     pub fn new(command: impl Into<Cow<'static, str>>) -> Self {
         let command = command.into();
         Self { command, arguments: Ok(None), descriptors: Vec::new(), limit: None, requester: None }
@@ -94,23 +100,14 @@ impl Drop for GivenUp<'_> {
 }
 
 impl Monitor {
-    /// Sends a command of a generated type and decodes its reply.
+    /// Sends a command of a generated type and decodes its reply as the generated type.
     pub async fn call<C: QmpCommand>(&self, command: &C) -> Result<C::Ok, CallError> {
-        self.send_decoding(Request::new(C::NAME).arguments(command)).await
+        self.send_decoding(Request::of(command)).await
     }
 
-    /// Sends a command by name and gives the reply as raw JSON.
-    pub async fn call_raw(
-        &self,
-        command: &str,
-        arguments: Option<Value>,
-        descriptors: Vec<OwnedFd>,
-    ) -> Result<Box<RawValue>, CallError> {
-        let mut request = Request::new(command.to_owned()).with_descriptors(descriptors);
-        if let Some(arguments) = arguments {
-            request = request.arguments(&arguments);
-        }
-        self.send(request).await
+    /// Sends a command of a generated type and reads of its reply what `T` has.
+    pub async fn ask<T: DeserializeOwned>(&self, command: &impl QmpCommand) -> Result<T, CallError> {
+        self.send_decoding(Request::of(command)).await
     }
 
     /// Sends a request and decodes its reply.

@@ -39,6 +39,7 @@ use crate::broker::Access;
 use crate::command::Request;
 use crate::error::{ConnectError, ShutdownReason};
 use crate::event::{Interest, Subscription};
+use crate::qmp;
 use crate::text::printable_bytes;
 use crate::transcript::{Transcript, TranscriptSink};
 use crate::wire::{LineSplitter, MONITOR_LINE_LIMIT, Message};
@@ -162,10 +163,7 @@ impl Monitor {
         let (outgoing, queue) = mpsc::channel(OUTGOING_QUEUE);
         let driver = tokio::spawn(stream::drive(stream, splitter, queue, Arc::clone(&router))).abort_handle();
         let monitor = Self { link: Arc::new(Link { router, outgoing, greeting: greeting.clone(), driver }) };
-        let mut negotiation = Request::new("qmp_capabilities").within(greeting_limit);
-        if let Some(capability) = access.capability() {
-            negotiation = negotiation.arguments(&serde_json::json!({ "enable": [capability] }));
-        }
+        let negotiation = negotiation(access).within(greeting_limit);
         monitor.send(negotiation).await.map_err(|source| ConnectError::Negotiation { monitor: name, source })?;
         Ok((monitor, greeting))
     }
@@ -188,6 +186,15 @@ impl Monitor {
     /// Whether the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.link.outgoing.is_closed()
+    }
+}
+
+/// The capability by which a broker is asked for a level is not one of QEMU's, which the generated type lists.
+fn negotiation(access: Access) -> Request {
+    let negotiation = Request::of(&qmp::qmp_capabilities { enable: None });
+    match access.capability() {
+        None => negotiation,
+        Some(capability) => negotiation.arguments(&serde_json::json!({ "enable": [capability] })),
     }
 }
 

@@ -14,7 +14,6 @@ use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
-use serde_json::json;
 use tokio::io::Interest;
 use tokio::net::UnixStream;
 use tracing::debug;
@@ -22,6 +21,7 @@ use tracing::debug;
 use crate::command::Request;
 use crate::connection::Monitor;
 use crate::error::CallError;
+use crate::qmp;
 
 /// Descriptors QEMU takes with one message.
 pub const DESCRIPTOR_LIMIT: usize = 16;
@@ -74,7 +74,7 @@ static NAMES: AtomicU64 = AtomicU64::new(0);
 impl Monitor {
     /// Gives QEMU a descriptor under a name (`getfd`). A descriptor of the same name is replaced.
     pub async fn pass_descriptor(&self, name: &str, descriptor: OwnedFd) -> Result<(), CallError> {
-        let request = Request::new("getfd").arguments(&json!({ "fdname": name })).with_descriptors(vec![descriptor]);
+        let request = Request::of(&qmp::getfd { fdname: name.to_owned() }).with_descriptors(vec![descriptor]);
         self.send(request).await.map(drop)
     }
 
@@ -86,12 +86,8 @@ impl Monitor {
         opaque: &str,
         descriptor: OwnedFd,
     ) -> Result<AddedDescriptor, CallError> {
-        let mut arguments = json!({ "opaque": opaque });
-        if let Some(set) = set {
-            arguments["fdset-id"] = set.into();
-        }
-        let request = Request::new("add-fd").arguments(&arguments).with_descriptors(vec![descriptor]);
-        self.send_decoding(request).await
+        let command = qmp::add_fd { fdset_id: set, opaque: Some(opaque.to_owned()) };
+        self.send_decoding(Request::of(&command).with_descriptors(vec![descriptor])).await
     }
 
     /// Makes a connected socket a client of QEMU's VNC server: no listening socket is needed then. Whoever holds the
@@ -99,11 +95,12 @@ impl Monitor {
     pub async fn add_vnc_client(&self, socket: OwnedFd) -> Result<(), CallError> {
         let name = format!("garboard-client-{}", NAMES.fetch_add(1, Ordering::Relaxed));
         self.pass_descriptor(&name, socket).await?;
-        let arguments = json!({ "protocol": "vnc", "fdname": name, "skipauth": true });
-        let added = self.send(Request::new("add_client").arguments(&arguments)).await;
+        let protocol = "vnc".to_owned();
+        let client = qmp::add_client { protocol, fdname: name.clone(), skipauth: Some(true), tls: None };
+        let added = self.call(&client).await;
         if added.is_err() {
             // QEMU keeps a descriptor that no command took.
-            let closed = self.send(Request::new("closefd").arguments(&json!({ "fdname": name }))).await;
+            let closed = self.call(&qmp::closefd { fdname: name }).await;
             debug!(closed = closed.is_ok(), "took back a descriptor that could not be used");
         }
         added.map(drop)

@@ -13,13 +13,12 @@
 //! Sources followed: `qapi/job.json`, `qapi/block-core.json` of QEMU 7.2 and 10.0.
 
 use serde::Deserialize;
-use serde_json::json;
 use tracing::debug;
 
-use crate::command::Request;
 use crate::connection::Monitor;
 use crate::error::{CallError, ShutdownReason};
 use crate::event::{Event, Interest, Notice, Subscription};
+use crate::qmp;
 use crate::text::printable;
 
 const EVENTS: Interest =
@@ -193,9 +192,8 @@ impl JobWatch {
         let mut error = self.block_job_error.take();
         if let Some(info) = self.query().await? {
             error = info.error.or(error);
-            let dismiss = Request::new("job-dismiss").arguments(&json!({ "id": self.job }));
             // A job that dismisses itself may do so between our question and this.
-            if let Err(error) = self.monitor.send(dismiss).await {
+            if let Err(error) = self.monitor.call(&qmp::job_dismiss { id: self.job.clone() }).await {
                 debug!(job = self.job, %error, "could not dismiss a concluded job");
             }
         }
@@ -206,7 +204,7 @@ impl JobWatch {
     }
 
     async fn query(&self) -> Result<Option<JobInfo>, JobError> {
-        let jobs: Result<Vec<JobInfo>, _> = self.monitor.send_decoding(Request::new("query-jobs")).await;
+        let jobs: Result<Vec<JobInfo>, _> = self.monitor.ask(&qmp::query_jobs {}).await;
         let jobs = jobs.map_err(|source| JobError::Call { job: self.job.clone(), source })?;
         Ok(jobs.into_iter().find(|info| info.id == self.job))
     }

@@ -37,7 +37,6 @@ mod error;
 mod event;
 mod fd;
 mod job;
-mod limits;
 pub mod redact;
 pub mod schema;
 #[cfg(feature = "testing")]
@@ -52,8 +51,8 @@ pub use connection::{ConnectOptions, Endpoint, Greeting, Monitor, QemuVersion};
 pub use error::{CallError, ConnectError, ShutdownCause, ShutdownReason};
 pub use event::{Event, Interest, Notice, Subscription};
 pub use fd::{AddedDescriptor, DESCRIPTOR_LIMIT};
+pub use garboard_qmp_commands::CommandClass;
 pub use job::{JobError, JobStatus, JobWatch};
-pub use limits::CommandClass;
 pub use transcript::{FileTranscript, TranscriptSink};
 pub use unplug::{UnplugError, Unplugged};
 

@@ -14,13 +14,12 @@
 use std::time::Duration;
 
 use serde::Deserialize;
-use serde_json::json;
 use tracing::debug;
 
-use crate::command::Request;
 use crate::connection::Monitor;
 use crate::error::{CallError, ShutdownReason};
 use crate::event::{Event, Interest, Notice, Subscription};
+use crate::qmp;
 use crate::text::printable;
 
 const EVENTS: Interest = Interest::Named(&["DEVICE_DELETED", "DEVICE_UNPLUG_GUEST_ERROR", "MEM_UNPLUG_ERROR"]);
@@ -100,7 +99,7 @@ impl Monitor {
     pub async fn unplug(&self, device: &str, limit: Duration) -> Result<Unplugged, UnplugError> {
         let mut events = self.subscribe(EVENTS);
         let called = |source| UnplugError::Call { device: device.to_owned(), source };
-        let ask = self.send(Request::new("device_del").arguments(&json!({ "id": device }))).await;
+        let ask = self.call(&qmp::device_del { id: device.to_owned() }).await;
         match ask {
             Ok(_) => {}
             Err(error) if error.is_refusal_of_class("DeviceNotFound") => return Ok(Unplugged::AlreadyGone),
@@ -123,8 +122,7 @@ impl Monitor {
         struct Property {
             name: String,
         }
-        let request = Request::new("qom-list").arguments(&json!({ "path": PERIPHERALS }));
-        let children: Vec<Property> = self.send_decoding(request).await?;
+        let children: Vec<Property> = self.ask(&qmp::qom_list { path: PERIPHERALS.to_owned() }).await?;
         Ok(children.iter().any(|child| child.name == device))
     }
 

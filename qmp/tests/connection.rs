@@ -44,7 +44,7 @@ async fn typed_and_raw_calls_give_their_replies() {
     let (monitor, fake) = connected().await;
     assert!(!monitor.call(&qmp::query_status {}).await.unwrap().running);
     monitor.call(&qmp::cont {}).await.unwrap();
-    let reply = monitor.call_raw("query-status", None, Vec::new()).await.unwrap();
+    let reply = monitor.send(Request::new("query-status")).await.unwrap();
     assert_eq!(serde_json::from_str::<Value>(reply.get()).unwrap()["status"], "running");
     let ids: Vec<_> = fake.received().into_iter().map(|received| received.command).collect();
     assert_eq!(ids, ["qmp_capabilities", "query-status", "cont", "query-status"]);
@@ -53,7 +53,7 @@ async fn typed_and_raw_calls_give_their_replies() {
 #[tokio::test]
 async fn a_refusal_has_class_and_sentence() {
     let (monitor, _fake) = connected().await;
-    let error = monitor.call_raw("bogus", Some(json!({"a": 1})), Vec::new()).await.unwrap_err();
+    let error = monitor.send(Request::new("bogus").arguments(&json!({"a": 1}))).await.unwrap_err();
     assert!(error.is_refusal_of_class("CommandNotFound"), "{error:?}");
     assert_eq!(error.to_string(), "QEMU refused `bogus`: The command bogus has not been found");
 }
@@ -78,7 +78,7 @@ async fn a_dropped_call_disturbs_no_other() {
     let (monitor, fake) = connected().await;
     fake.script("query-block", Behaviour::Hold);
     let caller = monitor.clone();
-    let dropped = tokio::spawn(async move { caller.call_raw("query-block", None, Vec::new()).await });
+    let dropped = tokio::spawn(async move { caller.send(Request::new("query-block")).await });
     fake.until_received("query-block", 1).await;
     dropped.abort();
     assert!(dropped.await.unwrap_err().is_cancelled());
@@ -125,7 +125,7 @@ async fn calls_of_many_tasks_get_their_own_replies() {
     let calls = (0..50).map(|number| {
         let monitor = monitor.clone();
         tokio::spawn(async move {
-            let reply = monitor.call_raw(&format!("x-number-{number}"), None, Vec::new()).await.unwrap();
+            let reply = monitor.send(Request::new(format!("x-number-{number}"))).await.unwrap();
             assert_eq!(reply.get(), number.to_string());
         })
     });
@@ -141,15 +141,15 @@ async fn replies_may_come_in_another_order() {
     fake.script("query-block", Behaviour::Refuse("GenericError", "second"));
     let first = tokio::spawn({
         let monitor = monitor.clone();
-        async move { monitor.call_raw("query-name", None, Vec::new()).await }
+        async move { monitor.send(Request::new("query-name")).await }
     });
     first.await.unwrap().unwrap();
     let held = tokio::spawn({
         let monitor = monitor.clone();
-        async move { monitor.call_raw("query-block", None, Vec::new()).await }
+        async move { monitor.send(Request::new("query-block")).await }
     });
     fake.until_received("query-block", 1).await;
-    let second = monitor.call_raw("query-block", None, Vec::new()).await.unwrap_err();
+    let second = monitor.send(Request::new("query-block")).await.unwrap_err();
     assert!(second.to_string().ends_with("second"));
     fake.release("query-block");
     // The fake does not know `query-block`: what matters is whose answer it is.
@@ -163,7 +163,7 @@ async fn a_disconnect_fails_every_waiting_call_and_closes_once() {
     fake.script("query-block", Behaviour::Silence);
     let waiting = tokio::spawn({
         let monitor = monitor.clone();
-        async move { monitor.call_raw("query-block", None, Vec::new()).await }
+        async move { monitor.send(Request::new("query-block")).await }
     });
     fake.until_received("query-block", 1).await;
     fake.hang_up();
@@ -234,7 +234,7 @@ async fn a_reply_beyond_the_limit_fails_its_call_only() {
     huge.resize(9 << 20, b'x');
     huge.extend_from_slice(b"\"}\n");
     fake.script("query-block", Behaviour::Raw(huge));
-    let error = monitor.call_raw("query-block", None, Vec::new()).await.unwrap_err();
+    let error = monitor.send(Request::new("query-block")).await.unwrap_err();
     assert!(matches!(error, CallError::ReplyTooLong { .. }), "{error:?}");
     monitor.call(&qmp::query_status {}).await.unwrap();
 }
@@ -260,7 +260,7 @@ async fn descriptors_arrive_with_their_commands() {
     assert_eq!(fake.machine(|machine| machine.named_descriptor("disk").unwrap().inode), inodes[0]);
     assert_eq!(fake.machine(|machine| machine.descriptor_set(7)[0].inode), inodes[1]);
     let too_many = (0..17).map(|_| tempfile::tempfile().unwrap().into()).collect();
-    let error = monitor.call_raw("getfd", None, too_many).await.unwrap_err();
+    let error = monitor.send(Request::new("getfd").with_descriptors(too_many)).await.unwrap_err();
     assert!(matches!(error, CallError::TooManyDescriptors { given: 17, limit: 16, .. }));
 }
 
@@ -278,7 +278,10 @@ async fn a_descriptor_that_could_not_be_used_is_taken_back() {
 async fn unplugging_waits_for_the_guest() {
     let (monitor, fake) = connected().await;
     for id in ["disk1", "disk10"] {
-        monitor.call_raw("device_add", Some(json!({"driver": "virtio-blk-pci", "id": id})), Vec::new()).await.unwrap();
+        monitor
+            .send(Request::new("device_add").arguments(&json!({"driver": "virtio-blk-pci", "id": id})))
+            .await
+            .unwrap();
     }
     fake.machine(|machine| machine.guest_unplug = GuestUnplug::Ignores);
     let waiting = tokio::spawn({
@@ -297,7 +300,7 @@ async fn unplugging_waits_for_the_guest() {
 #[tokio::test]
 async fn a_guest_may_refuse_to_unplug_or_never_answer() {
     let (monitor, fake) = connected().await;
-    monitor.call_raw("device_add", Some(json!({"driver": "x", "id": "nic"})), Vec::new()).await.unwrap();
+    monitor.send(Request::new("device_add").arguments(&json!({"driver": "x", "id": "nic"}))).await.unwrap();
     fake.machine(|machine| machine.guest_unplug = GuestUnplug::Refuses);
     assert!(matches!(monitor.unplug("nic", PATIENCE).await, Err(UnplugError::GuestRefused { .. })));
     fake.machine(|machine| machine.guest_unplug = GuestUnplug::Ignores);
@@ -311,7 +314,7 @@ async fn a_guest_may_refuse_to_unplug_or_never_answer() {
 #[tokio::test]
 async fn an_unplug_is_told_when_qemu_ends() {
     let (monitor, fake) = connected().await;
-    monitor.call_raw("device_add", Some(json!({"driver": "x", "id": "nic"})), Vec::new()).await.unwrap();
+    monitor.send(Request::new("device_add").arguments(&json!({"driver": "x", "id": "nic"}))).await.unwrap();
     fake.machine(|machine| machine.guest_unplug = GuestUnplug::Ignores);
     let waiting = tokio::spawn({
         let monitor = monitor.clone();
@@ -404,7 +407,7 @@ async fn a_reply_owed_to_the_client_before_us_is_not_taken_for_ours() {
         }
     });
     let (monitor, _) = Monitor::connect(ours, ConnectOptions::default()).await.unwrap();
-    let reply = monitor.call_raw("query-status", None, Vec::new()).await.unwrap();
+    let reply = monitor.send(Request::new("query-status")).await.unwrap();
     assert_eq!(reply.get(), r#"{"fresh":true}"#);
     peer.join().unwrap();
 }
@@ -417,7 +420,7 @@ async fn a_supervisor_may_connect_again_after_another() {
     for round in 1..4 {
         let (monitor, _) = Monitor::connect(path.as_path(), ConnectOptions::default()).await.unwrap();
         monitor
-            .call_raw("device_add", Some(json!({"driver": "x", "id": format!("d{round}")})), Vec::new())
+            .send(Request::new("device_add").arguments(&json!({"driver": "x", "id": format!("d{round}")})))
             .await
             .unwrap();
         assert_eq!(fake.machine(|machine| machine.devices.len()), round);
@@ -441,7 +444,7 @@ async fn the_transcript_tells_what_happened() {
     let (monitor, _) = Monitor::connect(stream, options).await.unwrap();
     let mut events = monitor.subscribe(Interest::All);
     let secret = json!({"qom-type": "secret", "id": "s", "data": "hunter2"});
-    monitor.call_raw("object-add", Some(secret), Vec::new()).await.unwrap();
+    monitor.send(Request::new("object-add").arguments(&secret)).await.unwrap();
     monitor.call(&qmp::query_status {}).await.unwrap();
     fake.say(b"garbage\x1b[31m\n");
     monitor.call(&qmp::query_status {}).await.unwrap();

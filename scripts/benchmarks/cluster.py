@@ -10,7 +10,6 @@ there, and it is Ready or Running; kubectl's own time is in neither.
 
 import argparse
 import collections
-import json
 import os
 import pathlib
 import subprocess

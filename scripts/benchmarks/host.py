@@ -92,13 +92,13 @@ class Garboard:
         wait_for("the machine's end", lambda: not self.machine.exists(), pause=0.02)
 
     def order(self):
-        return json.loads((self.machine / "order.json").read_text())
+        return json.loads((self.machine / "launch-request.json").read_text())
 
     def plan(self):
         return json.loads((self.supervisor / "plan.json").read_text())
 
     def processes(self):
-        """The process IDs of supervisor, PID 1, keeper and QEMU, by program."""
+        """The process IDs of supervisor, PID 1, shim and QEMU, by program."""
         found = {}
         for process in pathlib.Path("/proc").glob("[0-9]*"):
             try:
@@ -108,7 +108,7 @@ class Garboard:
             line = b" ".join(words).decode(errors="replace")
             program = words[0].decode(errors="replace").rsplit("/", 1)[-1]
             if str(self.directory) in line and program.startswith("garboard"):
-                found["keeper" if b"keeper" in words else program] = int(process.name)
+                found["shim" if program == "garboard-shim" else program] = int(process.name)
             elif f"guest={NAMESPACE}_{MACHINE}" in line and program.startswith("qemu"):
                 found["qemu"] = int(process.name)
         return found

@@ -104,7 +104,7 @@ class Libvirt:
         plan = self.plan
         argv = plan["argv"]
         (interface,) = plan["interfaces"]
-        graphics = "<graphics type='vnc' socket='{}/vnc.sock'/><video><model type='vga'/></video>".format(self.directory)
+        graphics = f"<graphics type='vnc' socket='{self.directory}/vnc.sock'/><video><model type='vga'/></video>"
         text = DOMAIN.format(
             name=MACHINE, memory=plan["resources"]["guestMemoryBytes"], vcpus=plan["resources"]["vcpuCount"],
             machine=plan["stored"]["machineType"], directory=self.directory, qemu=self.qemu, mac=interface["mac"], tap=tap,

@@ -11,7 +11,7 @@ import tempfile
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.append(str(REPOSITORY / "scripts"))
+sys.path.append(str(REPOSITORY / "tests/e2e"))
 
 import figures  # noqa: E402
 import memory  # noqa: E402

@@ -23,13 +23,14 @@ import threading
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(REPOSITORY / "scripts"))
+sys.path[:0] = [str(REPOSITORY / "scripts"), str(REPOSITORY / "tests/e2e")]
 
 import figures  # noqa: E402
-from life import IMAGE, Host  # noqa: E402
+from garboard_e2e.guests import HELLO  # noqa: E402
+from garboard_e2e.machine import Machine  # noqa: E402
+from garboard_e2e.outcome import Failure  # noqa: E402
+from garboard_e2e.rfb import Viewer  # noqa: E402
 from resident import beside_guest  # noqa: E402
-from rfb import Viewer  # noqa: E402
-from terminal import Failure  # noqa: E402
 
 VIEWERS, LOAD_SECONDS = 4, 10
 UEFI_PICTURE = (1280, 800)
@@ -118,7 +119,7 @@ def manifest(host, shape):
 def start(host, shape, dirty):
     # What is started from here inherits it.
     ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, int(shape.small_pages), 0, 0, 0)
-    images = [f"--image={IMAGE}={host.image}", f"--image={DIRTY}={dirty}"]
+    images = [f"--image={HELLO}={host.image}", f"--image={DIRTY}={dirty}"]
     host.run("run", "--detach", "--accel", shape.accelerator, *images, manifest(host, shape))
     if shape.is_linux:
         host.wait_for_shell()
@@ -149,7 +150,7 @@ def row(garboard, layouts, shape):
     hello, dirty = layouts
     with tempfile.TemporaryDirectory(prefix="gbo-") as directory:
         os.chmod(directory, 0o755)
-        host = Host(garboard, hello, directory)
+        host = Machine(pathlib.Path(garboard).parent, pathlib.Path(hello), pathlib.Path(directory))
         try:
             start(host, shape, dirty)
             process = host.qemu

@@ -78,6 +78,12 @@ class Raw:
             parked.append(fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, PARKING))
             os.close(opened)
             actions.append((os.POSIX_SPAWN_DUP2, parked[-1], descriptor["number"]))
+        if memory := self.plan.get("guestMemory"):
+            opened = os.memfd_create("guest-memory")
+            os.ftruncate(opened, memory["bytes"])
+            parked.append(fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, PARKING))
+            os.close(opened)
+            actions.append((os.POSIX_SPAWN_DUP2, parked[-1], memory["descriptor"]))
         opened = os.open(self.directory / "qemu.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         log = fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, PARKING)
         os.close(opened)

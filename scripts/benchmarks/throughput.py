@@ -1,6 +1,6 @@
 """Disk and network throughput inside the guest: garboard, then QEMU alone with the same argv in the same network.
 
-Both run in the very same network namespace, over the same bridge and the same nftables rules: garboard's keeper, which
+Both run in the very same network namespace, over the same bridge and the same nftables rules: garboard's shim, which
 would clear them away when its QEMU ends, is stopped (SIGSTOP) while QEMU runs alone, and goes on afterwards.
 """
 
@@ -15,7 +15,7 @@ import time
 import figures
 from host import OUTSIDE, OUTSIDE_LINK, contains, output, wait_for
 from raw import Raw
-from terminal import Terminal
+from garboard_e2e.terminal import Terminal
 
 DISK_MIB = 192
 SECONDS = 2
@@ -148,7 +148,7 @@ def alone_in_its_place(garboard, parts, outside):
     guest = re.search(r"garboard-hello: address ([\d.]+)", printed).group(1)
     address = ADDRESS.format(guest=guest, gateway=guest.rsplit(".", 1)[0] + ".1")
     (bridge,), (tap,) = links(namespace, "bridge"), links(namespace, "tun")
-    os.kill(processes["keeper"], signal.SIGSTOP)
+    os.kill(processes["shim"], signal.SIGSTOP)
     try:
         os.kill(processes["qemu"], signal.SIGKILL)
         # Its tap goes first, the locks of its disks may last a moment longer.
@@ -161,7 +161,7 @@ def alone_in_its_place(garboard, parts, outside):
         return run_parts(console, log, parts, outside.ports)
     finally:
         raw.stop()
-        os.kill(processes["keeper"], signal.SIGCONT)
+        os.kill(processes["shim"], signal.SIGCONT)
         wait_for("the machine's end", lambda: not garboard.machine.exists(), pause=0.02)
 
 

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
 # Checks of scripts/check-hostile: QEMU in a pod was taken over. On node-2 QEMU of the launcher's image is
-# scripts/hostile_qemu.py, which tries everything and then goes on as the real one. Machines there have the usual settings.
+# tests/hostile/hostile_qemu.py, which tries everything and then goes on as the real one. Machines there have the usual settings.
 
 # The attack's paths, as QEMU in `compute` would write them.
 attack_of_a_pod() {

@@ -1,5 +1,5 @@
 #!/usr/bin/python3 -B
-"""The launcher's image with a QEMU that was taken over: scripts/hostile_qemu.py at the place of QEMU, and the interpreter of
+"""The launcher's image with a QEMU that was taken over: tests/hostile/hostile_qemu.py at the place of QEMU, and the interpreter of
 this machine with the modules that it imports.
 
   taken_over.py LAUNCHER.tar ATTACK-JSON OUT.tar
@@ -42,7 +42,7 @@ def imported():
     """The files of every module that the attack imports."""
     code = ("import sys; sys.path.insert(0, sys.argv[1]); import hostile_qemu\n"
             "for module in list(sys.modules.values()): print(getattr(module, '__file__', None) or '')")
-    listed = subprocess.run([PYTHON, "-B", "-c", code, REPOSITORY / "scripts"], check=True, capture_output=True, text=True)
+    listed = subprocess.run([PYTHON, "-B", "-c", code, REPOSITORY / "tests/hostile"], check=True, capture_output=True, text=True)
     files = [pathlib.Path(line) for line in listed.stdout.splitlines() if line.startswith("/usr/lib/python3")]
     return files + list(pathlib.Path("/usr/lib").glob("python3.*/os.py"))
 
@@ -71,7 +71,7 @@ def main():
         root = pathlib.Path(work, "root")
         config, name = unpack(image, root)
         os.rename(root / QEMU, root / (QEMU + ".real"))
-        shutil.copy(REPOSITORY / "scripts/hostile_qemu.py", root / QEMU)
+        shutil.copy(REPOSITORY / "tests/hostile/hostile_qemu.py", root / QEMU)
         (root / QEMU).chmod(0o755)
         about = {**json.loads(attack), "real": f"/{QEMU}.real"}
         (root / QEMU).with_name("attack.json").write_text(json.dumps(about))

@@ -3,11 +3,14 @@
 
 use super::{Fate, Line, both, read};
 
+/// The only place that sets a condition.
+const CONDITIONS: &str = "api/src/conditions/mod.rs";
 const REPORT: &str = "cluster/src/report/mod.rs";
 const POD: &str = "controller/src/vmi/status.rs";
 const VM: &str = "controller/src/vm/status.rs";
 const DECIDE: &str = "controller/src/vm/decide.rs";
 const KUBEVIRT: &str = "controller/src/kubevirt/decide.rs";
+const UPGRADE: &str = "controller/src/upgrade/apply.rs";
 
 const fn never(under: &'static str, fields: &'static str) -> Line {
     both(under, fields, Fate::NeverWritten)
@@ -16,8 +19,8 @@ const fn never(under: &'static str, fields: &'static str) -> Line {
 /// `status` of a VirtualMachineInstance.
 pub(super) const INSTANCE: &[Line] = &[
     read("", "activePods nodeName qosClass", POD),
-    read("", "conditions[].message conditions[].reason conditions[].status conditions[].type", REPORT),
-    read("", "conditions[].lastTransitionTime", REPORT),
+    read("", "conditions[].message conditions[].reason conditions[].status conditions[].type", CONDITIONS),
+    read("", "conditions[].lastTransitionTime", CONDITIONS),
     never("conditions[]", "lastProbeTime"),
     read("currentCPUTopology", "cores sockets threads", REPORT),
     read("guestOSInfo", "id kernelRelease kernelVersion machine name prettyName version versionId", REPORT),
@@ -39,7 +42,7 @@ pub(super) const INSTANCE: &[Line] = &[
 
 /// `status` of a VirtualMachine.
 pub(super) const MACHINE: &[Line] = &[
-    read("conditions[]", "lastTransitionTime message reason status type", VM),
+    read("conditions[]", "lastTransitionTime message reason status type", CONDITIONS),
     never("conditions[]", "lastProbeTime"),
     read("", "created desiredGeneration observedGeneration printableStatus ready", VM),
     read("", "runStrategy", DECIDE),
@@ -53,13 +56,14 @@ pub(super) const MACHINE: &[Line] = &[
 
 /// `status` of a KubeVirt object.
 pub(super) const SETTINGS: &[Line] = &[
-    read("conditions[]", "lastTransitionTime message reason status type", KUBEVIRT),
+    read("conditions[]", "lastTransitionTime message reason status type", CONDITIONS),
     read("", "defaultArchitecture observedGeneration observedKubeVirtVersion operatorVersion phase", KUBEVIRT),
+    read("", "outdatedVirtualMachineInstanceWorkloads", UPGRADE),
     never("conditions[]", "lastProbeTime"),
     never(
         "",
         "generations observedDeploymentConfig observedDeploymentID observedKubeVirtRegistry \
-         outdatedVirtualMachineInstanceWorkloads synchronizationAddresses targetDeploymentConfig targetDeploymentID \
+         synchronizationAddresses targetDeploymentConfig targetDeploymentID \
          targetKubeVirtRegistry targetKubeVirtVersion",
     ),
 ];

@@ -204,6 +204,9 @@ pub struct KubeVirtStatus {
     /// The version of Garboard that runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_kube_virt_version: Option<String>,
+    /// Instances whose supervisor is of another image than that of new launcher pods; nothing while there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outdated_virtual_machine_instance_workloads: Option<i32>,
     /// The version of the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub operator_version: Option<String>,

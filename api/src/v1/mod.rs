@@ -47,7 +47,7 @@ pub use present::Present;
 pub use status::{
     CPUTopology, ChangedBlockTrackingStatus, ContainerDiskInfo, DomainMemoryDumpInfo, DowntimeTuningOptions,
     ExperimentalMigrationOptions, HotplugVolumeStatus, InitrdInfo, KernelBootStatus, KernelInfo, MemoryStatus,
-    PersistentVolumeClaimInfo, StallDetectorOptions, StorageMigratedVolumeInfo, TopologyHints,
+    PersistentVolumeClaimInfo, StallDetectorOptions, StorageMigratedVolumeInfo, SupervisorStatus, TopologyHints,
     VMIMConfigurationOptions, VirtualMachineInstanceBackupStatus, VirtualMachineInstanceBackupVolumeInfo,
     VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceMigrationSourceState,
     VirtualMachineInstanceMigrationState, VirtualMachineInstanceMigrationTargetState,

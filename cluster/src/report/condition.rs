@@ -4,15 +4,16 @@
 //! for that: the first report goes onto the pod, together with the readiness gate. Conditions of a pod are written by its
 //! kubelet and by the agent of its node, and by no tenant (`deploy/base/node-policy.yaml`).
 
+use garboard_api::conditions::{ConditionStatus, NewCondition, PodConditionType, Reason};
 use garboard_protocol::control::{self, Status};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use serde_json::{Value, json};
 
 /// The readiness gate of launcher pods: the guest's processors run (KubeVirt's name).
-pub const UNPAUSED: &str = "kubevirt.io/virtual-machine-unpaused";
-/// Not KubeVirt's: the launcher's first words, as JSON in the condition's message.
-pub const REPORTED: &str = "garboard.dev/launcher-report";
+pub const UNPAUSED: &str = PodConditionType::Unpaused.word();
+/// Not KubeVirt's: the launcher's first report, as JSON in the condition's message.
+pub const REPORTED: &str = PodConditionType::LauncherReport.word();
 /// The longest message, in bytes; a longer report waits until the VMI is placed.
 const LONGEST: usize = 32 << 10;
 
@@ -35,18 +36,28 @@ impl PodNews {
     /// The conditions, for a strategic merge patch: each is merged into the others by its type.
     #[must_use]
     pub fn conditions(&self, now: Timestamp) -> Vec<Value> {
-        let gate = self.unpaused.map(|unpaused| match unpaused {
-            true => (UNPAUSED, "True", "NotPaused", "the virtual machine is not paused".to_owned()),
-            false => (UNPAUSED, "False", "Paused", "the virtual machine is paused".to_owned()),
+        let gate = self.unpaused.map(|unpaused| {
+            let (reason, message) = match unpaused {
+                true => (Reason::NotPaused, "the virtual machine is not paused"),
+                false => (Reason::Paused, "the virtual machine is paused"),
+            };
+            NewCondition::new(PodConditionType::Unpaused, unpaused, reason, message)
         });
         let report = self.report.as_ref().and_then(|report| encode(report));
-        let told = report.map(|message| (REPORTED, "True", "Reported", message));
-        let write = |(kind, status, reason, message): (&str, &str, &str, String)| {
-            let since = format!("{now:.0}");
-            json!({"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since})
-        };
-        gate.into_iter().chain(told).map(write).collect()
+        let report =
+            report.map(|message| NewCondition::new(PodConditionType::LauncherReport, true, Reason::Reported, message));
+        gate.into_iter().chain(report).map(|new| json_of(&new, now)).collect()
     }
+}
+
+fn json_of(new: &NewCondition<'_, PodConditionType>, now: Timestamp) -> Value {
+    json!({
+        "type": new.kind.word(),
+        "status": new.status.word(),
+        "reason": new.reason,
+        "message": new.message,
+        "lastTransitionTime": format!("{now:.0}"),
+    })
 }
 
 /// Whether a report says what makes the controller write: the guest runs, or its run is over.
@@ -63,7 +74,8 @@ fn encode(report: &Status) -> Option<String> {
 /// What the launcher of a pod said first, if its agent has passed it on and it is about the VMI of this UID.
 #[must_use]
 pub fn reported(pod: &Pod, vmi_uid: &str) -> Option<Status> {
-    let message = condition(pod, REPORTED).filter(|each| each.status == "True")?.message.as_deref()?;
+    let message =
+        condition(pod, REPORTED).filter(|each| each.status == ConditionStatus::True.word())?.message.as_deref()?;
     serde_json::from_str::<Status>(message).ok().filter(|report| report.uid == vmi_uid)
 }
 

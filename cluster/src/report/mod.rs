@@ -8,35 +8,26 @@
 pub mod claims;
 pub mod condition;
 
+use std::borrow::Cow;
+
+use garboard_api::conditions::{self, ConditionChange, ConditionStatus, NewCondition, Reason, VmiConditionType};
 use garboard_api::defaults::RUNTIME_USER;
 use garboard_api::v1::{
-    CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, VirtualMachineInstance,
+    CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, SupervisorStatus, VirtualMachineInstance,
     VirtualMachineInstanceCondition, VirtualMachineInstanceGuestOSInfo, VirtualMachineInstanceNetworkInterface,
     VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus, VolumeStatus,
 };
 use garboard_api::{Phase, Quantity};
-use garboard_plan::{PLAN_VERSION, StoredMachine};
+use garboard_plan::StoredMachine;
 use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
-use garboard_protocol::exit::ExitCause;
+use garboard_protocol::exit::{CauseWord, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use self::claims::Claims;
 
-const PAUSED: &str = "Paused";
-const AGENT_CONNECTED: &str = "AgentConnected";
-/// The guest is many times slower than its node's processor.
-pub const SOFTWARE_EMULATION: &str = "SoftwareEmulation";
-/// Reason of [`SOFTWARE_EMULATION`] and of the event beside it: `/dev/kvm` is there, and slower than TCG.
-pub const INTERPRETED_BY_KVM: &str = "KVMInterpretsGuestCode";
-/// Not KubeVirt's: QEMU does not answer, so that nothing new is known of the guest.
-const UNRESPONSIVE: &str = "Unresponsive";
-/// Not KubeVirt's: a program that the guest's network needs has ended.
-const NETWORK_LOST: &str = "NetworkLost";
-/// Not KubeVirt's: how the run ended, in a word and a sentence, for `kubectl describe`.
-pub const ENDED: &str = "Ended";
 /// The word for an end that only the pod can explain ([`ExitCause::MachineKilled`]).
-pub const MACHINE_KILLED: &str = "MachineKilled";
+pub const MACHINE_KILLED: &str = CauseWord::MachineKilled.as_str();
 /// The most characters of what QEMU said of an I/O error.
 const LONGEST_PAUSE_MESSAGE: usize = 400;
 /// The pod's link to its network.
@@ -109,14 +100,19 @@ fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp)
         enter(status, Phase::Succeeded, ended.at_ms, now);
     } else {
         enter(status, Phase::Failed, ended.at_ms, now);
-        status.reason = Some(word(&ended.cause).to_owned());
+        status.reason = Some(ended.cause.word().to_string());
     }
 }
 
 /// Whoever took over a launcher may say anything, and what is kept is given to every later start, which refuses what it cannot
 /// read: so only what a plan of this version would read is kept. Of a newer launcher's that is not yet.
 fn is_plannable(said: &&serde_json::Value) -> bool {
-    serde_json::from_value::<StoredMachine>((*said).clone()).is_ok_and(|stored| stored.version <= PLAN_VERSION)
+    serde_json::from_value::<StoredMachine>((*said).clone()).is_ok_and(|stored| stored.check().is_ok())
+}
+
+fn supervisor(said: &control::SupervisorInfo) -> SupervisorStatus {
+    let started = Timestamp::from_millisecond(said.started_at_ms).and_then(|at| Timestamp::from_second(at.as_second()));
+    SupervisorStatus { started_at: started.ok().map(Time), version: Some(said.version.clone()) }
 }
 
 fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) {
@@ -129,6 +125,7 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
     memory.memory_overhead = (report.overhead_bytes > 0).then(|| Quantity::from_bytes(report.overhead_bytes));
     status.stored_machine = report.stored.as_ref().filter(is_plannable).cloned().or(status.stored_machine.take());
     status.volume_status = report.disks.iter().map(|disk| volume(disk, seen)).collect();
+    status.supervisor = report.supervisor.as_ref().map(supervisor);
     status.runtime_user = Some(u64::from(RUNTIME_USER));
     let cpu = seen.vmi.spec.domain.cpu.as_ref();
     let topology = cpu.map(|cpu| (cpu.cores.unwrap_or(1), cpu.sockets.unwrap_or(1), cpu.threads.unwrap_or(1)));
@@ -191,101 +188,96 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
 }
 
 fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report: &Status, now: Timestamp) {
-    let running = report.ended.is_none();
-    let (word, sentence) = match report.paused {
-        Some(PauseReason::PausedIOError) => ("PausedIOError", "VMI was paused, low-level IO error detected"),
-        Some(PauseReason::PausedByUser) | None => ("PausedByUser", "VMI was paused by user"),
-    };
-    let sentence = match &report.pause_message {
-        Some(more) => format!("{sentence}: {}", more.chars().take(LONGEST_PAUSE_MESSAGE).collect::<String>()),
-        None => sentence.to_owned(),
-    };
-    let is_paused = running && report.paused.is_some();
-    set(conditions, PAUSED, is_paused.then_some((word, sentence.as_str())), now);
-    set(conditions, AGENT_CONNECTED, (running && report.guest.is_some()).then_some(("", "")), now);
-    set(conditions, SOFTWARE_EMULATION, slow(report).filter(|_| running), now);
-    let silent = (
-        "MonitorTimeout",
-        "QEMU does not answer on its monitor; the state of the guest is the last one that QEMU reported",
-    );
-    set(conditions, UNRESPONSIVE, (report.unresponsive && running).then_some(silent), now);
-    let helper = report.ended_helper.as_deref().filter(|_| running);
-    let lost = helper.map(|name| format!("the program {name} ended; the guest has no network until its next start"));
-    set(conditions, NETWORK_LOST, lost.as_deref().map(|sentence| ("HelperEnded", sentence)), now);
-    let message = report.ended.as_ref().map(|ended| message(&ended.cause, &ended.sentence)).unwrap_or_default();
-    let ended = report.ended.as_ref().map(|ended| (self::word(&ended.cause), message.as_str()));
-    set(conditions, ENDED, ended, now);
+    let kinds = [
+        (VmiConditionType::Paused, paused(report)),
+        (VmiConditionType::AgentConnected, agent_connected(report)),
+        (VmiConditionType::SoftwareEmulation, slow(report).map(|slow| slow.condition())),
+        (VmiConditionType::Unresponsive, unresponsive(report)),
+        (VmiConditionType::NetworkLost, network_lost(report)),
+    ];
+    // All but the last are about a guest that runs.
+    let of_guest = kinds.map(|(kind, new)| (kind, new.filter(|_| report.ended.is_none())));
+    let all = of_guest.into_iter().chain([(VmiConditionType::Ended, report.ended.as_ref().map(ended))]);
+    let changes = all.map(|(kind, new)| new.map_or(ConditionChange::Remove(kind), ConditionChange::Set));
+    conditions::change(conditions, changes, now);
 }
 
-/// The same for a guest whose owner expects the node's own speed: reason and message of an event.
+/// A condition that holds; one that does not is not there.
+type Holding<'a> = NewCondition<'a, VmiConditionType>;
+
+fn holding<'a>(kind: VmiConditionType, reason: Reason, message: impl Into<Cow<'a, str>>) -> Holding<'a> {
+    NewCondition::new(kind, true, reason, message)
+}
+
+fn paused(report: &Status) -> Option<Holding<'_>> {
+    let (reason, sentence) = match report.paused? {
+        PauseReason::PausedIOError => (Reason::PausedIoError, "VMI was paused, low-level IO error detected"),
+        PauseReason::PausedByUser => (Reason::PausedByUser, "VMI was paused by user"),
+    };
+    let bounded = |more: &String| more.chars().take(LONGEST_PAUSE_MESSAGE).collect::<String>();
+    let more = report.pause_message.as_ref().map(|more| format!("{sentence}: {}", bounded(more)));
+    Some(holding(VmiConditionType::Paused, reason, more.unwrap_or_else(|| sentence.to_owned())))
+}
+
+fn agent_connected(report: &Status) -> Option<Holding<'_>> {
+    report.guest.is_some().then(|| NewCondition::bare(VmiConditionType::AgentConnected, true))
+}
+
+fn unresponsive(report: &Status) -> Option<Holding<'_>> {
+    let sentence = "QEMU does not answer on its monitor; the state of the guest is the last one that QEMU reported";
+    report.unresponsive.then(|| holding(VmiConditionType::Unresponsive, Reason::MonitorTimeout, sentence))
+}
+
+fn network_lost(report: &Status) -> Option<Holding<'_>> {
+    let name = report.ended_helper.as_deref()?;
+    let sentence = format!("the program {name} ended; the guest has no network until its next start");
+    Some(holding(VmiConditionType::NetworkLost, Reason::HelperEnded, sentence))
+}
+
+fn ended(ended: &Ended) -> Holding<'_> {
+    NewCondition {
+        kind: VmiConditionType::Ended,
+        status: ConditionStatus::True,
+        reason: ended.cause.word().as_str().into(),
+        message: message(&ended.cause, &ended.sentence).into(),
+    }
+}
+
+/// Why a guest is many times slower than its node's processor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slowness {
+    /// Reason of the condition `SoftwareEmulation`, and of an event.
+    pub reason: Reason,
+    /// A sentence.
+    pub message: &'static str,
+}
+
+impl Slowness {
+    fn condition(self) -> Holding<'static> {
+        holding(VmiConditionType::SoftwareEmulation, self.reason, self.message)
+    }
+}
+
+/// That of a guest whose owner expects the node's own speed.
 #[must_use]
-pub fn unasked_slowness(report: &Status) -> Option<(&'static str, &'static str)> {
+pub fn unasked_slowness(report: &Status) -> Option<Slowness> {
     slow(report).filter(|_| report.interpreted_by_kvm)
 }
 
-/// Why the guest is many times slower than its node's processor, if it is: reason and message of a condition.
-fn slow(report: &Status) -> Option<(&'static str, &'static str)> {
+fn slow(report: &Status) -> Option<Slowness> {
     if report.software_emulation {
-        return Some(("NoKVM", "the guest's processors are emulated in software (TCG), which is slow"));
+        let message = "the guest's processors are emulated in software (TCG), which is slow";
+        return Some(Slowness { reason: Reason::NoKvm, message });
     }
-    let by_kvm = "KVM on this node interprets guest code instead of running it on the processor, which is slow; the node \
-                  is probably a virtual machine without nested virtualization";
-    report.interpreted_by_kvm.then_some((INTERPRETED_BY_KVM, by_kvm))
-}
-
-/// A condition is there and true, or not there.
-fn set(
-    conditions: &mut Vec<VirtualMachineInstanceCondition>,
-    kind: &str,
-    wanted: Option<(&str, &str)>,
-    now: Timestamp,
-) {
-    let Some((reason, message)) = wanted else {
-        conditions.retain(|one| one.r#type != kind);
-        return;
-    };
-    let said = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let place = match conditions.iter().position(|one| one.r#type == kind) {
-        Some(place) => place,
-        None => {
-            conditions.push(VirtualMachineInstanceCondition { r#type: kind.to_owned(), ..Default::default() });
-            conditions.len() - 1
-        }
-    };
-    let condition = &mut conditions[place];
-    if condition.status != "True" {
-        condition.last_transition_time = Some(Time(now));
-        "True".clone_into(&mut condition.status);
-    }
-    condition.reason = said(reason);
-    condition.message = said(message);
+    let message = "KVM on this node interprets guest code instead of running it on the processor, which is slow; the node \
+                   is probably a virtual machine without nested virtualization";
+    report.interpreted_by_kvm.then_some(Slowness { reason: Reason::KvmInterpretsGuestCode, message })
 }
 
 /// How a run ended, for people: a sentence about it, and what to do where that is known.
 #[must_use]
 pub fn message(cause: &ExitCause, sentence: &str) -> String {
     cause.remedy().map_or_else(|| sentence.to_owned(), |remedy| format!("{sentence}; {remedy}"))
-}
-
-/// The cause in one word, for programs.
-#[must_use]
-pub fn word(cause: &ExitCause) -> &'static str {
-    match cause {
-        ExitCause::GuestShutdown => "GuestShutdown",
-        ExitCause::GuestReboot => "GuestReboot",
-        ExitCause::GuestPanic => "GuestPanic",
-        ExitCause::Watchdog => "Watchdog",
-        ExitCause::StoppedGracefully => "StoppedGracefully",
-        ExitCause::GracePeriodExceeded => "GracePeriodExceeded",
-        ExitCause::ForceStopped => "ForceStopped",
-        ExitCause::OutOfMemory { .. } => "OutOfMemory",
-        ExitCause::QemuFailed { .. } => "QemuFailed",
-        ExitCause::QemuKilled { .. } => "QemuKilled",
-        ExitCause::QemuCrashed { .. } => "QemuCrashed",
-        ExitCause::MachineKilled => MACHINE_KILLED,
-        ExitCause::Unknown => "Unknown",
-        ExitCause::NotStarted { .. } => "NotStarted",
-    }
 }
 
 #[cfg(test)]

@@ -85,6 +85,19 @@ fn what_the_next_start_keeps_is_kept_if_a_plan_would_take_it() {
 }
 
 #[test]
+fn a_supervisor_that_was_replaced_is_shown_and_one_that_says_nothing_of_itself_too() {
+    let of =
+        |version: &str, started_at_ms| Some(control::SupervisorInfo { version: version.to_owned(), started_at_ms });
+    let first = next(&Status { supervisor: of("1.0.0", 1999), ..report(1) }, &vmi(scheduled())).unwrap();
+    let written = serde_json::to_value(&first.supervisor).unwrap();
+    assert_eq!(written, json!({"version": "1.0.0", "startedAt": "1970-01-01T00:00:01Z"}));
+    let again = next(&Status { supervisor: of("1.0.0", 7000), ..report(2) }, &with(vmi(scheduled()), first)).unwrap();
+    assert_ne!(again.supervisor, None);
+    let older = next(&Status { supervisor: None, ..report(3) }, &with(vmi(scheduled()), again)).unwrap();
+    assert_eq!(older.supervisor, None, "what the one before it said is not true of it");
+}
+
+#[test]
 fn the_same_report_again_changes_nothing() {
     let before = vmi(scheduled());
     let status = next(&report(1), &before).unwrap();

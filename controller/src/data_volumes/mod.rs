@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use garboard_api::VirtualMachine;
+use garboard_api::conditions::{ConditionStatus, DataVolumeConditionType, Reason};
 use garboard_api::metadata::label;
 use garboard_api::v1::VirtualMachineInstanceSpec;
 use garboard_api::v1::cdi::DataVolumeTemplateSpec;
@@ -28,8 +29,11 @@ use serde_json::{Value, json};
 /// Until a claim is asked for again.
 pub const ASK_AGAIN: Duration = Duration::from_secs(2);
 
+/// The longest pause between two questions for a claim that an object waits for.
+pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
 /// What is told where DataVolumes cannot be made.
-pub const NO_IMPORTER: &str = "this cluster has no Containerized Data Importer, which fills ProgressByName; install it, or make \
+pub const NO_IMPORTER: &str = "this cluster has no Containerized Data Importer, which fills DataVolumes; install it, or make \
                                a PersistentVolumeClaim of the same name";
 
 const GROUP: &str = "cdi.kubevirt.io";
@@ -154,8 +158,10 @@ fn progress(volume: Option<&Value>, claim: Option<&PersistentVolumeClaim>) -> Da
 /// What its importer complains of, as the condition `Running` says.
 fn complaint(volume: &Value) -> Option<String> {
     let conditions = volume["status"]["conditions"].as_array()?;
-    let running = conditions.iter().find(|each| each["type"] == "Running" && each["status"] == "False")?;
-    let is_error = matches!(running["reason"].as_str(), Some("Error" | "ImagePullFailed"));
+    let (running, not) = (DataVolumeConditionType::Running.word(), ConditionStatus::False.word());
+    let running = conditions.iter().find(|each| each["type"] == running && each["status"] == not)?;
+    let reason = running["reason"].as_str().and_then(Reason::of_word);
+    let is_error = matches!(reason, Some(Reason::Error | Reason::ImagePullFailed));
     let words = running["message"].as_str().filter(|words| !words.is_empty()).or(running["reason"].as_str());
     words.filter(|_| is_error).map(str::to_owned)
 }

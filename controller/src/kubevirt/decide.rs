@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use garboard_api::ClusterConfig;
+use garboard_api::conditions::{self, KubeVirtConditionType, NewCondition, Reason};
 use garboard_api::v1::{KubeVirt, KubeVirtCondition, KubeVirtStatus};
 use jiff::Timestamp;
-
-use crate::time::stamp;
-
-/// The version that runs.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// How many pods of a part there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +31,8 @@ pub struct World {
     pub nodes: Option<Part>,
     /// What counts in the cluster.
     pub config: Arc<ClusterConfig>,
+    /// The version that runs.
+    pub version: &'static str,
     /// When it was looked at.
     pub now: Timestamp,
 }
@@ -67,31 +65,13 @@ pub fn decide(world: &World) -> KubeVirtStatus {
     let serves = world.controller.is_none_or(|part| part.ready > 0) && world.nodes.is_some_and(|part| part.ready > 0);
     let rolls = parts.iter().any(|(_, part)| part.is_some_and(|part| part.updated < part.wanted));
     let why = missing.join("; ");
-    let conditions = match world.stray {
-        None => vec![
-            condition(
-                world,
-                "Available",
-                serves,
-                if serves { ("AllComponentsReady", "") } else { ("NotServing", &why) },
-            ),
-            condition(world, "Created", true, ("AllResourcesCreated", "")),
-            condition(
-                world,
-                "Degraded",
-                !missing.is_empty(),
-                if missing.is_empty() { ("", "") } else { ("PartsMissing", &why) },
-            ),
-            condition(world, "Progressing", rolls, if rolls { ("UpdateInProgress", &why) } else { ("", "") }),
-        ],
-        Some(stray) => vec![condition(world, "Available", false, ("ExistingDeployment", stray.sentence()))],
-    };
     KubeVirtStatus {
-        conditions,
+        conditions: conditions(world, &Health { serves, rolls, is_degraded: !missing.is_empty(), why }),
         default_architecture: Some(world.config.default_architecture.clone()),
         observed_generation: world.object.metadata.generation,
-        observed_kube_virt_version: Some(VERSION.to_owned()),
-        operator_version: Some(VERSION.to_owned()),
+        observed_kube_virt_version: Some(world.version.to_owned()),
+        operator_version: Some(world.version.to_owned()),
+        outdated_virtual_machine_instance_workloads: None,
         phase: Some(if serves { "Deployed" } else { "Deploying" }.to_owned()),
     }
 }
@@ -105,21 +85,44 @@ fn lack(name: &str, part: Option<Part>) -> Option<String> {
     }
 }
 
-/// A condition keeps its time while it says the same.
-fn condition(world: &World, kind: &str, value: bool, (reason, message): (&str, &str)) -> KubeVirtCondition {
-    let status = if value { "True" } else { "False" };
-    let known = world.object.status.iter().flat_map(|status| &status.conditions);
-    let same = known.into_iter().find(|each| each.r#type == kind && each.status == status);
-    let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-    KubeVirtCondition {
-        last_transition_time: same
-            .and_then(|same| same.last_transition_time.clone())
-            .or_else(|| Some(stamp(world.now))),
-        message: text(message),
-        reason: text(reason),
-        status: status.to_owned(),
-        r#type: kind.to_owned(),
-    }
+/// How the installation does.
+struct Health {
+    /// Controller and node agents work.
+    serves: bool,
+    /// Pods of another version are being replaced.
+    rolls: bool,
+    /// Pods are missing.
+    is_degraded: bool,
+    /// Which ones.
+    why: String,
+}
+
+fn conditions(world: &World, health: &Health) -> Vec<KubeVirtCondition> {
+    let why = health.why.as_str();
+    let with = |kind, holds, reason| NewCondition::new(kind, holds, reason, why);
+    let new = match world.stray {
+        None => vec![
+            match health.serves {
+                true => NewCondition::new(KubeVirtConditionType::Available, true, Reason::AllComponentsReady, ""),
+                false => with(KubeVirtConditionType::Available, false, Reason::NotServing),
+            },
+            NewCondition::new(KubeVirtConditionType::Created, true, Reason::AllResourcesCreated, ""),
+            match health.is_degraded {
+                true => with(KubeVirtConditionType::Degraded, true, Reason::PartsMissing),
+                false => NewCondition::bare(KubeVirtConditionType::Degraded, false),
+            },
+            match health.rolls {
+                true => with(KubeVirtConditionType::Progressing, true, Reason::UpdateInProgress),
+                false => NewCondition::bare(KubeVirtConditionType::Progressing, false),
+            },
+        ],
+        Some(stray) => {
+            let (available, reason) = (KubeVirtConditionType::Available, Reason::ExistingDeployment);
+            vec![NewCondition::new(available, false, reason, stray.sentence())]
+        }
+    };
+    let before = world.object.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    new.iter().map(|new| conditions::made(new, before, world.now)).collect()
 }
 
 #[cfg(test)]
@@ -134,6 +137,7 @@ mod tests {
             controller: part(controller),
             nodes: part(nodes),
             config: ClusterConfig::offline().into(),
+            version: "1.0.0",
             now: Timestamp::UNIX_EPOCH,
         }
     }

@@ -19,7 +19,7 @@ use serde_json::json;
 
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 use crate::stores::{Installations, Kept};
-use crate::unreadable;
+use crate::{unreadable, upgrade};
 
 /// Name of the controller's Deployment.
 pub const CONTROLLER: &str = "garboard-controller";
@@ -62,6 +62,7 @@ async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Res
         unreadable::take_back(&context, &kept).await?;
         status.conditions.retain(|each| !unreadable::is_ours(each.reason.as_ref()));
     }
+    upgrade::leave_out(&mut object);
     let world = observe::observe(&context, &object).await?;
     let status = decide::decide(&world);
     if object.status.as_ref() != Some(&status) {

@@ -33,6 +33,7 @@ pub(super) async fn observe(context: &Context, object: &KubeVirt) -> Result<Worl
             ready: status.number_ready,
         }),
         config: settings.config,
+        version: context.version,
         now: jiff::Timestamp::now(),
     })
 }

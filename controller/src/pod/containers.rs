@@ -11,7 +11,8 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
-use super::volumes::{INIT, Mounted};
+use super::contribution::Mounted;
+use super::volumes::INIT;
 use super::{PodInput, probes};
 
 /// The sidecar: supervisor, and the probe of QEMU that runs once. Measured in its control group (docs/benchmarks.md): 2 MiB

@@ -6,15 +6,16 @@
 //!         └── socket in an emptyDir in memory ──► `launcher`: a descriptor
 //! ```
 
+use garboard_api::v1::{ContainerDiskSource, KernelBootContainer};
 use garboard_plan::Resources;
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::pod::{HELPER_DIRECTORY, HELPER_PROGRAM, HELPER_SOCKETS};
 use garboard_protocol::volumes::{KERNEL_BOOT_PREFIX, KERNEL_BOOT_VOLUME};
-use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, Volume, VolumeMount};
+use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, Volume};
 
 use super::PodInput;
 use super::containers::{Share, of_launcher_image, powerless};
-use super::volumes::{Mounted, Writable};
+use super::contribution::{Contribution, NamedPlace, Writable, mount};
 
 const PROGRAM: &str = "garboard-helper";
 const SOCKETS: &str = "garboard-disks";
@@ -23,52 +24,97 @@ const HELPER: Share = Share { memory: "1Mi", cpu: "1m", bound_memory: "16Mi", bo
 /// The name of a container is a DNS label.
 const LONGEST_NAME: usize = 63;
 
+/// Files of an image that a program of ours is to open.
+#[derive(Clone)]
+pub(super) struct ImageFiles {
+    /// Name of the volume, after which the container is called.
+    volume: String,
+    image: String,
+    pull_policy: Option<String>,
+    files: Vec<ImageFile>,
+}
+
+/// One of them.
+#[derive(Clone)]
+struct ImageFile {
+    /// The name by which the supervisor finds it.
+    name: String,
+    /// Its path in the image; an empty one is looked for.
+    path: String,
+}
+
+/// A container disk.
+pub(super) fn disk(name: &str, disk: &ContainerDiskSource) -> ImageFiles {
+    ImageFiles {
+        volume: name.to_owned(),
+        image: disk.image.clone(),
+        pull_policy: disk.image_pull_policy.clone(),
+        files: vec![ImageFile { name: name.to_owned(), path: disk.path.clone().unwrap_or_default() }],
+    }
+}
+
+/// The image of `kernelBoot`.
+pub(super) fn kernel(boot: &KernelBootContainer) -> ImageFiles {
+    let paths = [&boot.kernel_path, &boot.initrd_path].into_iter().flatten().filter(|path| !path.is_empty());
+    ImageFiles {
+        volume: KERNEL_BOOT_VOLUME.to_owned(),
+        image: boot.image.clone(),
+        pull_policy: boot.image_pull_policy.clone(),
+        files: paths
+            .map(|path| ImageFile { name: format!("{KERNEL_BOOT_PREFIX}{path}"), path: path.clone() })
+            .collect(),
+    }
+}
+
 /// An image that a program of ours opens files of.
-pub(super) struct Opened {
+pub(super) struct OpenedImage {
     /// Name of the container.
     container: String,
     image: String,
     pull_policy: Option<String>,
-    /// Socket, and the file in the image; an empty one is looked for.
-    files: Vec<(String, String)>,
+    files: Vec<OpenedFile>,
 }
 
-impl Mounted {
-    /// A container disk.
-    pub(super) fn helped_disk(&mut self, name: &str, disk: &garboard_api::v1::ContainerDiskSource) {
-        let file = disk.path.clone().unwrap_or_default();
-        let files = vec![self.hand_over(name, file)];
-        let (image, pull_policy) = (disk.image.clone(), disk.image_pull_policy.clone());
-        self.opened.push(Opened { container: container_name(name, self.opened.len()), image, pull_policy, files });
-    }
+/// A file, and the socket through which the supervisor gets it.
+struct OpenedFile {
+    socket: String,
+    /// Its path in the image; an empty one is looked for.
+    path: String,
+}
 
-    /// The image of `kernelBoot`.
-    pub(super) fn helped_kernel(&mut self, boot: &garboard_api::v1::KernelBootContainer) {
-        let paths = [&boot.kernel_path, &boot.initrd_path].into_iter().flatten().filter(|path| !path.is_empty());
-        let files = paths.map(|path| self.hand_over(&format!("{KERNEL_BOOT_PREFIX}{path}"), path.clone())).collect();
-        let (image, pull_policy) = (boot.image.clone(), boot.image_pull_policy.clone());
-        let container = container_name(KERNEL_BOOT_VOLUME, self.opened.len());
-        self.opened.push(Opened { container, image, pull_policy, files });
-    }
+/// All images that are opened in a pod.
+pub(super) struct OpenedImages {
+    /// In the order in which their containers are to start.
+    pub(super) images: Vec<OpenedImage>,
+    /// Where the supervisor finds the files.
+    pub(super) places: Vec<NamedPlace>,
+    /// The volumes of their containers, if there is one.
+    pub(super) volumes: Vec<Contribution>,
+}
 
-    fn hand_over(&mut self, place: &str, file: String) -> (String, String) {
-        self.handed += 1;
-        let socket = format!("{HELPER_SOCKETS}/{}.sock", self.handed);
-        self.table.places.insert(place.to_owned(), VolumePlace::Handed { socket: socket.clone() });
-        (socket, file)
-    }
-
-    /// The volumes of the helpers, if there is one.
-    pub(super) fn helpers_volumes(&mut self) {
-        if self.opened.is_empty() {
-            return;
+/// Gives containers and sockets their names.
+pub(super) fn open(all: Vec<ImageFiles>) -> OpenedImages {
+    let (mut images, mut places) = (Vec::new(), Vec::new());
+    for (index, of_image) in all.into_iter().enumerate() {
+        let mut files = Vec::new();
+        for ImageFile { name, path } in of_image.files {
+            let socket = format!("{HELPER_SOCKETS}/{}.sock", places.len() + 1);
+            places.push(NamedPlace { name, place: VolumePlace::Handed { socket: socket.clone() } });
+            files.push(OpenedFile { socket, path });
         }
-        let program = Volume { name: PROGRAM.to_owned(), empty_dir: Some(Default::default()), ..Volume::default() };
-        self.volumes.push(program);
-        let in_memory = EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() };
-        let sockets = Volume { name: SOCKETS.to_owned(), empty_dir: Some(in_memory), ..Volume::default() };
-        self.mount(sockets, HELPER_SOCKETS, Writable::No);
+        let container = container_name(&of_image.volume, index);
+        images.push(OpenedImage { container, image: of_image.image, pull_policy: of_image.pull_policy, files });
     }
+    let volumes = if images.is_empty() { Vec::new() } else { volumes().into() };
+    OpenedImages { images, places, volumes }
+}
+
+/// The program, and the sockets.
+fn volumes() -> [Contribution; 2] {
+    let program = Volume { name: PROGRAM.to_owned(), empty_dir: Some(Default::default()), ..Volume::default() };
+    let in_memory = EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() };
+    let sockets = Volume { name: SOCKETS.to_owned(), empty_dir: Some(in_memory), ..Volume::default() };
+    [Contribution::beside(program), Contribution::mounted(sockets, HELPER_SOCKETS, Writable::No)]
 }
 
 /// What `volume<NAME>` is called where tools look for it, unless that is too long.
@@ -79,12 +125,12 @@ fn container_name(volume: &str, index: usize) -> String {
 }
 
 /// In the order in which they are to start; none where every image is a volume.
-pub(super) fn containers(input: &PodInput<'_>, machine: &Resources, mounted: &Mounted) -> Vec<Container> {
-    if mounted.opened.is_empty() {
+pub(super) fn containers(input: &PodInput<'_>, machine: &Resources, opened: &[OpenedImage]) -> Vec<Container> {
+    if opened.is_empty() {
         return Vec::new();
     }
     let mut all = vec![installer(input, machine)];
-    all.extend(mounted.opened.iter().map(|opened| helper(opened, machine)));
+    all.extend(opened.iter().map(|each| helper(each, machine)));
     all
 }
 
@@ -99,9 +145,9 @@ fn installer(input: &PodInput<'_>, machine: &Resources) -> Container {
     }
 }
 
-fn helper(opened: &Opened, machine: &Resources) -> Container {
+fn helper(opened: &OpenedImage, machine: &Resources) -> Container {
     let program = format!("{HELPER_DIRECTORY}/{HELPER_PROGRAM}");
-    let files = opened.files.iter().flat_map(|(socket, file)| [socket.clone(), file.clone()]);
+    let files = opened.files.iter().flat_map(|file| [file.socket.clone(), file.path.clone()]);
     Container {
         name: opened.container.clone(),
         image: Some(opened.image.clone()),
@@ -114,14 +160,5 @@ fn helper(opened: &Opened, machine: &Resources) -> Container {
             mount(SOCKETS, HELPER_SOCKETS, Writable::Yes),
         ]),
         ..powerless()
-    }
-}
-
-fn mount(name: &str, path: &str, writable: Writable) -> VolumeMount {
-    VolumeMount {
-        name: name.to_owned(),
-        mount_path: path.to_owned(),
-        read_only: (writable == Writable::No).then_some(true),
-        ..VolumeMount::default()
     }
 }

@@ -11,6 +11,7 @@
 
 mod claims;
 mod containers;
+mod contribution;
 mod helpers;
 mod host_disk;
 mod metadata;
@@ -24,6 +25,7 @@ mod volumes;
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
+use garboard_api::conditions::Reason;
 use garboard_api::defaults::{GRACE_PERIOD_SECONDS, RUNTIME_USER};
 use garboard_api::fields::{self, Setting};
 use garboard_api::validate::review;
@@ -120,18 +122,19 @@ pub enum PodRefusal {
 impl PodRefusal {
     /// KubeVirt's reason of the condition `Synchronized` and of the event.
     #[must_use]
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> Reason {
         match self {
-            Self::NoClaim { .. } => "FailedPvcNotFound",
-            Self::DataVolume { progress: DataVolumeProgress::Missing, .. } => "FailedPvcNotFound",
-            Self::DataVolume { progress: DataVolumeProgress::Failed(_), .. } => "FailedDataVolumeImport",
-            Self::DataVolume { .. } => "NotAllDVsReady",
-            Self::ClaimLeaves { .. } => "BackendStorageNotReady",
+            Self::NoClaim { .. } | Self::DataVolume { progress: DataVolumeProgress::Missing, .. } => {
+                Reason::FailedPvcNotFound
+            }
+            Self::DataVolume { progress: DataVolumeProgress::Failed(_), .. } => Reason::FailedDataVolumeImport,
+            Self::DataVolume { .. } => Reason::NotAllDataVolumesReady,
+            Self::ClaimLeaves { .. } => Reason::BackendStorageNotReady,
             Self::Plan(_)
             | Self::NotInThisVersion(_)
             | Self::Invalid { .. }
             | Self::NotAdmitted(_)
-            | Self::Order(_) => "FailedCreate",
+            | Self::Order(_) => Reason::FailedCreate,
         }
     }
 
@@ -174,10 +177,10 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
         return Err(PodRefusal::NotAdmitted(fault));
     }
     let resources = resources(input)?;
-    let mounted = volumes::of(input, &resources)?;
+    let mounted = volumes::mounted(input, &resources)?;
     let spec = &input.vmi.spec;
     let order = order::render(input, &mounted).map_err(PodRefusal::Order)?;
-    let mut init_containers = helpers::containers(input, &resources, &mounted);
+    let mut init_containers = helpers::containers(input, &resources, &mounted.opened);
     init_containers.push(containers::launcher(input, &resources, &mounted));
     let account = projected::account(input.vmi).or(spec.service_account_name.as_deref());
     Ok(Pod {

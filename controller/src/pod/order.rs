@@ -4,7 +4,7 @@ use garboard_protocol::PROTOCOL_VERSION;
 use garboard_protocol::pod::PodOrder;
 
 use super::PodInput;
-use super::volumes::Mounted;
+use super::contribution::Mounted;
 
 /// The instance as it is now, where its volumes are, and what the cluster decided.
 pub(super) fn render(input: &PodInput<'_>, mounted: &Mounted) -> Result<String, serde_json::Error> {

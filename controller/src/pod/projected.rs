@@ -9,7 +9,7 @@ use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::core::v1::Volume;
 
-use super::volumes::Mounted;
+use super::contribution::Contribution;
 
 /// How long a token of a service account is good, seconds: what Kubernetes gives a container that asks for nothing, and
 /// what it makes last for a year for readers that do not look again, as a guest does not.
@@ -106,27 +106,25 @@ pub(super) fn account(vmi: &VirtualMachineInstance) -> Option<&str> {
     vmi.spec.volumes.iter().find_map(|volume| volume.service_account.as_ref()?.service_account_name.as_deref())
 }
 
-impl Mounted {
-    /// The Secret of a cloud-init volume's network, beside that of its user: both may have any key.
-    pub(super) fn network_data(&mut self, index: usize, volume: &VmiVolume) {
-        let no_cloud = volume.cloud_init_no_cloud.as_ref().and_then(|source| source.network_data_secret_ref.as_ref());
-        let config_drive = volume.cloud_init_config_drive.as_ref();
-        let config_drive = config_drive.and_then(|source| source.network_data_secret_ref.as_ref());
-        let Some(reference) = no_cloud.or(config_drive) else { return };
-        let source = Volume { name: format!("garboard-network-data-{index}"), ..secret_named(&reference.name) };
-        let path = format!("{NETWORK_DATA_DIRECTORY}/{}", volume.name);
-        self.directory(source, &format!("{NETWORK_DATA_PREFIX}{}", volume.name), &path);
-    }
+/// The Secret of a cloud-init volume's network, beside that of its user: both may have any key.
+pub(super) fn network_data(index: usize, volume: &VmiVolume) -> Option<Contribution> {
+    let no_cloud = volume.cloud_init_no_cloud.as_ref().and_then(|source| source.network_data_secret_ref.as_ref());
+    let config_drive = volume.cloud_init_config_drive.as_ref();
+    let config_drive = config_drive.and_then(|source| source.network_data_secret_ref.as_ref());
+    let reference = no_cloud.or(config_drive)?;
+    let source = Volume { name: format!("garboard-network-data-{index}"), ..secret_named(&reference.name) };
+    let path = format!("{NETWORK_DATA_DIRECTORY}/{}", volume.name);
+    Some(Contribution::directory(source, &format!("{NETWORK_DATA_PREFIX}{}", volume.name), &path))
+}
 
-    /// The Secrets with keys for cloud-init, each once.
-    pub(super) fn credentials(&mut self, vmi: &VirtualMachineInstance) {
-        let keys = vmi.spec.access_credentials.iter().filter_map(|credential| credential.ssh_public_key.as_ref());
-        let secrets: BTreeSet<&str> =
-            keys.filter_map(|key| key.source.secret.as_ref()).map(|secret| secret.secret_name.as_str()).collect();
-        for (index, secret) in secrets.into_iter().enumerate() {
-            let source = Volume { name: format!("garboard-ssh-keys-{index}"), ..secret_named(secret) };
-            let path = format!("{SSH_KEYS_DIRECTORY}/{secret}");
-            self.directory(source, &format!("{SSH_KEYS_PREFIX}{secret}"), &path);
-        }
-    }
+/// The Secrets with keys for cloud-init, each once.
+pub(super) fn credentials(vmi: &VirtualMachineInstance) -> impl Iterator<Item = Contribution> {
+    let keys = vmi.spec.access_credentials.iter().filter_map(|credential| credential.ssh_public_key.as_ref());
+    let secrets: BTreeSet<&str> =
+        keys.filter_map(|key| key.source.secret.as_ref()).map(|secret| secret.secret_name.as_str()).collect();
+    secrets.into_iter().enumerate().map(|(index, secret)| {
+        let source = Volume { name: format!("garboard-ssh-keys-{index}"), ..secret_named(secret) };
+        let path = format!("{SSH_KEYS_DIRECTORY}/{secret}");
+        Contribution::directory(source, &format!("{SSH_KEYS_PREFIX}{secret}"), &path)
+    })
 }

@@ -1,13 +1,15 @@
 //! The claim for what a machine keeps beside its disks: the variables of its firmware (`efi.persistent`). Pure.
 //!
-//! It has KubeVirt's name and label, belongs to the VirtualMachine and goes with it; an instance that nobody owns has its
-//! own. Whoever made one of that name before is believed, so that an administrator may choose the volume.
+//! It has KubeVirt's name and label, belongs to the VirtualMachine and goes with it; an instance without an owner has its
+//! own. A claim of that name that is there already is used, so that an administrator may choose the volume.
 
 use std::collections::BTreeMap;
 
 use garboard_api::metadata::label;
 use garboard_api::{ClusterConfig, VirtualMachineInstance};
+use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::pod::STATE_DIRECTORY;
+use garboard_protocol::volumes::FIRMWARE_VARS_VOLUME;
 use k8s_openapi::api::core::v1::{
     PersistentVolumeClaim, PersistentVolumeClaimSpec, PersistentVolumeClaimVolumeSource, Volume,
     VolumeResourceRequirements,
@@ -16,7 +18,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::PodRefusal;
-use super::volumes::{Mounted, Writable};
+use super::contribution::{Contribution, Writable};
 
 /// Room for a few such files; the variables of one firmware are half a MiB.
 const SIZE: &str = "10Mi";
@@ -84,19 +86,16 @@ fn owner(vmi: &VirtualMachineInstance) -> Option<OwnerReference> {
             ..OwnerReference::default()
         })
     };
-    // It blocks nothing: whoever may make machines need not be allowed to keep their owners.
+    // It blocks nothing: a user who may make machines need not be allowed to keep their owners.
     let plain =
         |owner: &OwnerReference| OwnerReference { block_owner_deletion: None, controller: None, ..owner.clone() };
     controller.map(plain).or_else(itself)
 }
 
-impl Mounted {
-    /// The claim, where the supervisor finds it.
-    pub(super) fn state(&mut self, vmi: &VirtualMachineInstance) {
-        let Some(name) = claim_name(vmi) else { return };
-        let source = PersistentVolumeClaimVolumeSource { claim_name: name, read_only: None };
-        let volume = Volume { name: NAME.to_owned(), persistent_volume_claim: Some(source), ..Volume::default() };
-        self.mount(volume, STATE_DIRECTORY, Writable::Yes);
-        self.place(garboard_protocol::volumes::FIRMWARE_VARS_VOLUME, STATE_DIRECTORY);
-    }
+/// The claim, where the supervisor finds it.
+pub(super) fn volume(vmi: &VirtualMachineInstance) -> Option<Contribution> {
+    let source = PersistentVolumeClaimVolumeSource { claim_name: claim_name(vmi)?, read_only: None };
+    let volume = Volume { name: NAME.to_owned(), persistent_volume_claim: Some(source), ..Volume::default() };
+    let place = VolumePlace::Directory { path: STATE_DIRECTORY.to_owned() };
+    Some(Contribution::mounted(volume, STATE_DIRECTORY, Writable::Yes).found_as(FIRMWARE_VARS_VOLUME, place))
 }

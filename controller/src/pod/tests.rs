@@ -348,7 +348,7 @@ fn a_gate_that_was_closed_after_admission_is_closed_for_the_pod() {
     let refusal = made_with(&ClusterConfig::offline().without(Gate::HostDisk), &disk, &json!({})).unwrap_err();
     assert!(matches!(refusal, PodRefusal::NotAdmitted(_)), "{refusal}");
     assert!(refusal.to_string().starts_with("spec.volumes[0]"), "{refusal}");
-    assert_eq!(refusal.reason(), "FailedCreate");
+    assert_eq!(refusal.reason().word(), "FailedCreate");
 }
 
 #[test]

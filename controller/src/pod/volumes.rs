@@ -3,22 +3,20 @@
 use std::collections::BTreeSet;
 
 use garboard_api::cluster::Gate;
-use garboard_api::v1::Volume as VmiVolume;
+use garboard_api::v1::{ContainerDiskSource, Volume as VmiVolume};
 use garboard_api::{Quantity, VirtualMachineInstance};
 use garboard_plan::Resources;
-use garboard_protocol::agent::{VolumePlace, VolumeTable};
+use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::pod::{self, DISK_IMAGE, DiskImage};
 use garboard_protocol::volumes::KERNEL_BOOT_VOLUME;
 use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeFile, DownwardAPIVolumeSource, EmptyDirVolumeSource, ImageVolumeSource, LocalObjectReference,
     ObjectFieldSelector, PersistentVolumeClaim, PersistentVolumeClaimVolumeSource, ResourceFieldSelector, Volume,
-    VolumeDevice, VolumeMount,
 };
-
 use k8s_openapi::apimachinery::pkg::api::resource as quantity;
 
-use super::helpers::Opened;
-use super::{PodInput, PodRefusal, projected};
+use super::contribution::{Contribution, Mounted, Writable, fold};
+use super::{PodInput, PodRefusal, helpers, host_disk, projected, state};
 
 /// Name of the volume with the machine's directory.
 const RUN: &str = "garboard-run";
@@ -42,160 +40,108 @@ fn bytes(bytes: u64) -> quantity::Quantity {
     quantity::Quantity(bytes.to_string())
 }
 
-/// Volumes, mounts, and the table that says what is where.
-#[derive(Default)]
-pub(super) struct Mounted {
-    pub(super) volumes: Vec<Volume>,
-    /// Of the sidecar.
-    pub(super) mounts: Vec<VolumeMount>,
-    /// Of the sidecar.
-    pub(super) devices: Vec<VolumeDevice>,
-    pub(super) table: VolumeTable,
-    pub(super) images: Vec<DiskImage>,
-    /// Images whose files a program in a container of their own opens.
-    pub(super) opened: Vec<Opened>,
-    /// How many files these are.
-    pub(super) handed: usize,
-}
-
 /// Everything that is mounted into the sidecar.
-pub(super) fn of(input: &PodInput<'_>, machine: &Resources) -> Result<Mounted, PodRefusal> {
-    let mut mounted = Mounted::default();
-    mounted.own(machine);
-    for (index, volume) in input.vmi.spec.volumes.iter().enumerate() {
-        mounted.add(input, index, volume)?;
-    }
-    mounted.credentials(input.vmi);
-    mounted.kernel(input);
-    mounted.state(input.vmi);
-    mounted.helpers_volumes();
-    Ok(mounted)
+pub(super) fn mounted(input: &PodInput<'_>, machine: &Resources) -> Result<Mounted, PodRefusal> {
+    let volumes = input.vmi.spec.volumes.iter().enumerate();
+    let of_instance: Vec<_> =
+        volumes.map(|(index, volume)| of_volume(input, index, volume)).collect::<Result<_, _>>()?;
+    let own = own(machine).into_iter().chain(of_instance.into_iter().flatten());
+    Ok(fold(own.chain(projected::credentials(input.vmi)).chain(kernel(input)).chain(state::volume(input.vmi))))
 }
 
-impl Mounted {
-    /// What every pod has.
-    fn own(&mut self, machine: &Resources) {
-        for (name, path) in [(RUN, pod::RUN_DIRECTORY), (INIT, pod::INIT_DIRECTORY)] {
-            let size_limit = Some(bytes(RUN_BYTES));
-            let in_memory = EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit };
-            let volume = Volume { name: name.to_owned(), empty_dir: Some(in_memory), ..Default::default() };
-            self.mount(volume, path, Writable::Yes);
-        }
-        let size_limit = Some(bytes(machine.scratch_bytes.saturating_add(SCRATCH_RESERVE_BYTES)));
-        let on_disk = EmptyDirVolumeSource { medium: None, size_limit };
-        let scratch = Volume { name: SCRATCH.to_owned(), empty_dir: Some(on_disk), ..Default::default() };
-        self.mount(scratch, pod::SCRATCH_DIRECTORY, Writable::Yes);
-        let field = format!("metadata.annotations['{}']", pod::ORDER_ANNOTATION);
-        let file = DownwardAPIVolumeFile {
-            path: pod::ORDER_FILE.to_owned(),
-            field_ref: Some(ObjectFieldSelector { field_path: field, api_version: None }),
-            ..Default::default()
-        };
-        let limit = ResourceFieldSelector {
-            container_name: Some("compute".to_owned()),
-            resource: "limits.ephemeral-storage".to_owned(),
-            divisor: None,
-        };
-        let storage = DownwardAPIVolumeFile {
-            path: pod::STORAGE_LIMIT_FILE.to_owned(),
-            resource_field_ref: Some(limit),
-            ..Default::default()
-        };
-        let downward = DownwardAPIVolumeSource { items: Some(vec![file, storage]), ..Default::default() };
-        let order = Volume { name: ORDER.to_owned(), downward_api: Some(downward), ..Default::default() };
-        self.mount(order, pod::ORDER_DIRECTORY, Writable::No);
-    }
-
-    fn add(&mut self, input: &PodInput<'_>, index: usize, volume: &VmiVolume) -> Result<(), PodRefusal> {
-        if let Some(disk) = &volume.container_disk {
-            self.container_disk(input, &volume.name, disk);
-        } else if let Some(claim) = volume.claim() {
-            self.claim(input, volume, claim)?;
-        } else if let Some(disk) = &volume.host_disk {
-            self.host_disk(index, &volume.name, disk)?;
-        } else if let Some(source) = projected::of(volume) {
-            self.directory(source, &volume.name, &path_of(&volume.name));
-        }
-        // What is left (emptyDisk, inline cloud-init) the supervisor makes.
-        self.network_data(index, volume);
-        Ok(())
-    }
-
-    fn container_disk(&mut self, input: &PodInput<'_>, name: &str, disk: &garboard_api::v1::ContainerDiskSource) {
-        if !input.config.has(Gate::ImageVolume) {
-            return self.helped_disk(name, disk);
-        }
-        let source =
-            ImageVolumeSource { reference: Some(disk.image.clone()), pull_policy: disk.image_pull_policy.clone() };
-        self.directory(Volume { image: Some(source), ..named(name) }, name, &path_of(name));
-    }
-
-    fn claim(&mut self, input: &PodInput<'_>, volume: &VmiVolume, name: &str) -> Result<(), PodRefusal> {
-        let claim = input.claims.get(name).ok_or_else(|| PodRefusal::NoClaim { claim: name.to_owned() })?;
-        let is_read_only = volume.ephemeral.is_some()
-            || volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
-        let source =
-            PersistentVolumeClaimVolumeSource { claim_name: name.to_owned(), read_only: is_read_only.then_some(true) };
-        let of_pod = Volume { persistent_volume_claim: Some(source), ..named(&volume.name) };
-        if is_block(claim) {
-            let path = format!("{}/{}", pod::BLOCK_DIRECTORY, volume.name);
-            self.devices.push(VolumeDevice { name: of_pod.name.clone(), device_path: path.clone() });
-            self.volumes.push(of_pod);
-            self.table.places.insert(volume.name.clone(), VolumePlace::File { path });
-            return Ok(());
-        }
-        let path = path_of(&volume.name);
-        let writable = if is_read_only { Writable::No } else { Writable::Yes };
-        self.mount(of_pod, &path, writable);
-        self.table.places.insert(volume.name.clone(), VolumePlace::Directory { path });
-        if let (false, Some(bytes)) = (is_read_only, image_bytes(claim)) {
-            self.images.push(DiskImage { volume: volume.name.clone(), file: DISK_IMAGE.to_owned(), bytes });
-        }
-        Ok(())
-    }
-
-    fn kernel(&mut self, input: &PodInput<'_>) {
-        let boot = input.vmi.spec.domain.firmware.as_ref().and_then(|firmware| firmware.kernel_boot.as_ref());
-        let Some(container) = boot.and_then(|boot| boot.container.as_ref()) else { return };
-        if !input.config.has(Gate::ImageVolume) {
-            return self.helped_kernel(container);
-        }
-        let source = ImageVolumeSource {
-            reference: Some(container.image.clone()),
-            pull_policy: container.image_pull_policy.clone(),
-        };
-        let volume = Volume { name: KERNEL.to_owned(), image: Some(source), ..Default::default() };
-        self.mount(volume, pod::KERNEL_DIRECTORY, Writable::No);
-        let place = VolumePlace::Directory { path: pod::KERNEL_DIRECTORY.to_owned() };
-        self.table.places.insert(KERNEL_BOOT_VOLUME.to_owned(), place);
-    }
-
-    /// A directory that the supervisor reads.
-    pub(super) fn directory(&mut self, volume: Volume, name: &str, path: &str) {
-        self.mount(volume, path, Writable::No);
-        self.place(name, path);
-    }
-
-    /// Where the supervisor finds a directory.
-    pub(super) fn place(&mut self, name: &str, path: &str) {
-        self.table.places.insert(name.to_owned(), VolumePlace::Directory { path: path.to_owned() });
-    }
-
-    pub(super) fn mount(&mut self, volume: Volume, path: &str, writable: Writable) {
-        self.mounts.push(VolumeMount {
-            name: volume.name.clone(),
-            mount_path: path.to_owned(),
-            read_only: (writable == Writable::No).then_some(true),
-            ..VolumeMount::default()
-        });
-        self.volumes.push(volume);
-    }
+/// What every pod has.
+fn own(machine: &Resources) -> [Contribution; 4] {
+    let in_memory = |name: &str, path| {
+        let size_limit = Some(bytes(RUN_BYTES));
+        let source = EmptyDirVolumeSource { medium: Some("Memory".to_owned()), size_limit };
+        Contribution::mounted(Volume { empty_dir: Some(source), ..named(name) }, path, Writable::Yes)
+    };
+    let size_limit = Some(bytes(machine.scratch_bytes.saturating_add(SCRATCH_RESERVE_BYTES)));
+    let on_disk = EmptyDirVolumeSource { medium: None, size_limit };
+    let scratch = Volume { empty_dir: Some(on_disk), ..named(SCRATCH) };
+    [
+        in_memory(RUN, pod::RUN_DIRECTORY),
+        in_memory(INIT, pod::INIT_DIRECTORY),
+        Contribution::mounted(scratch, pod::SCRATCH_DIRECTORY, Writable::Yes),
+        Contribution::mounted(order(), pod::ORDER_DIRECTORY, Writable::No),
+    ]
 }
 
-#[derive(Clone, Copy, PartialEq)]
-pub(super) enum Writable {
-    Yes,
-    No,
+/// What the supervisor is given through the downward API.
+fn order() -> Volume {
+    let field = format!("metadata.annotations['{}']", pod::ORDER_ANNOTATION);
+    let file = DownwardAPIVolumeFile {
+        path: pod::ORDER_FILE.to_owned(),
+        field_ref: Some(ObjectFieldSelector { field_path: field, api_version: None }),
+        ..Default::default()
+    };
+    let limit = ResourceFieldSelector {
+        container_name: Some("compute".to_owned()),
+        resource: "limits.ephemeral-storage".to_owned(),
+        divisor: None,
+    };
+    let storage = DownwardAPIVolumeFile {
+        path: pod::STORAGE_LIMIT_FILE.to_owned(),
+        resource_field_ref: Some(limit),
+        ..Default::default()
+    };
+    let downward = DownwardAPIVolumeSource { items: Some(vec![file, storage]), ..Default::default() };
+    Volume { downward_api: Some(downward), ..named(ORDER) }
+}
+
+/// What a volume of the instance brings. What is left out here (emptyDisk, inline cloud-init) the supervisor makes.
+fn of_volume(input: &PodInput<'_>, index: usize, volume: &VmiVolume) -> Result<Vec<Contribution>, PodRefusal> {
+    let name = &volume.name;
+    let source = if let Some(disk) = &volume.container_disk {
+        Some(container_disk(input, name, disk))
+    } else if let Some(name) = volume.claim() {
+        Some(claim(input, volume, name)?)
+    } else if let Some(disk) = &volume.host_disk {
+        Some(host_disk::contribution(index, name, disk)?)
+    } else {
+        projected::of(volume).map(|source| Contribution::directory(source, name, &path_of(name)))
+    };
+    Ok(source.into_iter().chain(projected::network_data(index, volume)).collect())
+}
+
+fn container_disk(input: &PodInput<'_>, name: &str, disk: &ContainerDiskSource) -> Contribution {
+    if !input.config.has(Gate::ImageVolume) {
+        return Contribution::opened(helpers::disk(name, disk));
+    }
+    let source = ImageVolumeSource { reference: Some(disk.image.clone()), pull_policy: disk.image_pull_policy.clone() };
+    Contribution::directory(Volume { image: Some(source), ..named(name) }, name, &path_of(name))
+}
+
+fn claim(input: &PodInput<'_>, volume: &VmiVolume, name: &str) -> Result<Contribution, PodRefusal> {
+    let claim = input.claims.get(name).ok_or_else(|| PodRefusal::NoClaim { claim: name.to_owned() })?;
+    let is_read_only = volume.ephemeral.is_some()
+        || volume.persistent_volume_claim.as_ref().is_some_and(|claim| claim.read_only == Some(true));
+    let source =
+        PersistentVolumeClaimVolumeSource { claim_name: name.to_owned(), read_only: is_read_only.then_some(true) };
+    let of_pod = Volume { persistent_volume_claim: Some(source), ..named(&volume.name) };
+    if is_block(claim) {
+        return Ok(Contribution::device(of_pod, &volume.name, format!("{}/{}", pod::BLOCK_DIRECTORY, volume.name)));
+    }
+    let path = path_of(&volume.name);
+    let writable = if is_read_only { Writable::No } else { Writable::Yes };
+    let image = image_bytes(claim).filter(|_| !is_read_only);
+    let image = image.map(|bytes| DiskImage { volume: volume.name.clone(), file: DISK_IMAGE.to_owned(), bytes });
+    let mounted = Contribution::mounted(of_pod, &path, writable);
+    Ok(mounted.found_as(&volume.name, VolumePlace::Directory { path }).with_image(image))
+}
+
+fn kernel(input: &PodInput<'_>) -> Option<Contribution> {
+    let boot = input.vmi.spec.domain.firmware.as_ref()?.kernel_boot.as_ref()?;
+    let container = boot.container.as_ref()?;
+    if !input.config.has(Gate::ImageVolume) {
+        return Some(Contribution::opened(helpers::kernel(container)));
+    }
+    let source = ImageVolumeSource {
+        reference: Some(container.image.clone()),
+        pull_policy: container.image_pull_policy.clone(),
+    };
+    let volume = Volume { image: Some(source), ..named(KERNEL) };
+    Some(Contribution::directory(volume, KERNEL_BOOT_VOLUME, pod::KERNEL_DIRECTORY))
 }
 
 /// Where a volume of the instance is in the sidecar.

@@ -94,6 +94,12 @@ impl<K: Kind> Kept<K> {
         serde_json::from_str(&self.text).unwrap_or_default()
     }
 
+    /// Whether a text occurs in it, as a key or a value: much cheaper than reading it.
+    #[must_use]
+    pub fn mentions(&self, text: &str) -> bool {
+        self.text.contains(text)
+    }
+
     /// Namespace and name.
     #[must_use]
     pub fn key(&self) -> (String, String) {

@@ -1,5 +1,6 @@
 //! The kinds that are watched, and what is kept of each.
 
+use garboard_api::conditions::PodConditionType;
 use garboard_api::v1::KubeVirt;
 use garboard_api::validate::review;
 use garboard_api::{ClusterConfig, VirtualMachine, VirtualMachineInstance, remnant_of_instance};
@@ -157,9 +158,13 @@ impl Kind for Pods {
         }
         if let Some(status) = part(object, "status") {
             // Steps of a start that a kubelet writes one by one, and nothing here waits for.
-            const STEPS: [&str; 3] = ["PodReadyToStartContainers", "Initialized", "ContainersReady"];
+            const STEPS: [PodConditionType; 3] = [
+                PodConditionType::PodReadyToStartContainers,
+                PodConditionType::Initialized,
+                PodConditionType::ContainersReady,
+            ];
             if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
-                conditions.retain(|each| !STEPS.iter().any(|step| each["type"] == *step));
+                conditions.retain(|each| !STEPS.iter().any(|step| each["type"] == step.word()));
             }
             for key in ["containerStatuses", "initContainerStatuses"] {
                 status.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().for_each(container);
@@ -172,12 +177,19 @@ fn part<'a>(object: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map
     object.get_mut(key)?.as_object_mut()
 }
 
+/// Containers of which it counts whose image they are: supervisor, and QEMU.
+const OF_LAUNCHER_IMAGE: [&str; 2] = ["launcher", "compute"];
+
 /// Of a container it counts whether its kubelet asks whether it is ready, and how much memory it may have.
 fn essentials(containers: &mut [Value]) {
     for each in containers {
         let is_probed = each.get("readinessProbe").is_some();
         let memory = each.pointer("/resources/limits/memory").cloned();
+        let image = each.get("image").filter(|_| OF_LAUNCHER_IMAGE.iter().any(|name| each["name"] == *name)).cloned();
         *each = json!({ "name": each["name"] });
+        if let Some(image) = image {
+            each["image"] = image;
+        }
         if is_probed {
             each["readinessProbe"] = json!({});
         }

@@ -82,8 +82,9 @@ fn of_a_pod_only_what_decisions_need_is_kept() {
     let object: Value = json!({
         "metadata": {"name": "p", "namespace": "ns", "labels": {"a": padding},
             "annotations": {"garboard.dev/order": padding, claims: "{}"}},
-        "spec": {"nodeName": "n", "containers": [{"name": "compute", "image": padding, "readinessProbe": {"exec": {}},
-            "resources": {"limits": {"memory": "1Gi", "cpu": "1"}, "requests": {"memory": padding}}}],
+        "spec": {"nodeName": "n", "containers": [{"name": "compute", "image": "launcher:1", "readinessProbe": {"exec": {}},
+            "resources": {"limits": {"memory": "1Gi", "cpu": "1"}, "requests": {"memory": padding}}},
+            {"name": "other", "image": padding}],
             "volumes": [{"name": padding}]},
         "status": {"phase": "Running", "podIPs": [{"ip": "10.0.0.1"}], "conditions": [{"type": "Ready", "status": "True"}],
             "hostIP": padding, "initContainerStatuses": [{"name": "launcher", "image": padding, "imageID": padding, "ready": true,
@@ -95,6 +96,7 @@ fn of_a_pod_only_what_decisions_need_is_kept() {
     assert!(pod.metadata.annotations.unwrap().contains_key(claims));
     let compute = &pod.spec.unwrap().containers[0];
     assert!(compute.readiness_probe.is_some());
+    assert_eq!(compute.image.as_deref(), Some("launcher:1"), "an upgrade compares it");
     let limits = compute.resources.as_ref().unwrap().limits.as_ref().unwrap();
     assert_eq!(limits["memory"].0, "1Gi", "an end without memory names it");
     let status = pod.status.unwrap();

@@ -1,10 +1,10 @@
 //! Doing what was decided about a VirtualMachine. Every step may be repeated, and any may be the last.
 
 use garboard_api::VirtualMachine;
+use garboard_api::conditions::Reason;
 use garboard_api::v1::VirtualMachineStatus;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::DynamicObject;
-use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 use serde_json::json;
 
@@ -12,24 +12,24 @@ use super::decide::{Decision, Step, World};
 use super::status;
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::data_volumes;
+use crate::events::NewEvent;
 use crate::stores::{Instances, Kept, Machines};
-use crate::unread;
+use crate::unread::{self, NamespacedName};
 
 pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
     let vm = &world.vm;
-    let missing = |what| ReconcileError::Incomplete { what };
-    let namespace = vm.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
-    let name = vm.metadata.name.as_deref().ok_or(missing("a name"))?;
+    let object = NamespacedName::of(&vm.metadata)?;
     // How an instance ended is only known while it is there; that one was made follows from the instance.
     let remembers = decision.steps.iter().any(|step| matches!(step, Step::DeleteVmi { .. }));
     if remembers {
         write_status(context, vm, decision).await?;
     }
     for step in &decision.steps {
-        if let Err(error) = take(context, vm, step, (namespace, name)).await {
+        if let Err(error) = take(context, vm, step, object).await {
             if let Some(sentence) = error.sentence() {
-                let (reason, what) = reason_of(step);
-                confess(context, world, reason, &format!("could not {what}: {sentence}")).await?;
+                let failure = failure_of(step);
+                report_failure(context, world, failure.reason, &format!("could not {}: {sentence}", failure.action))
+                    .await?;
             }
             return Err(error);
         }
@@ -37,26 +37,36 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
     if remembers { Ok(()) } else { write_status(context, vm, decision).await }
 }
 
-/// The reason of the event where a step fails, KubeVirt's where it has one, and what could not be done.
-fn reason_of(step: &Step) -> (&'static str, String) {
-    match step {
-        Step::CreateVmi(_) => (status::FAILED_CREATE, "make the VirtualMachineInstance".to_owned()),
-        Step::CreateDataVolume { name, .. } => ("FailedDataVolumeCreate", format!("create the DataVolume {name}")),
-        Step::DeleteVmi { .. } => ("FailedDelete", "stop the VirtualMachineInstance".to_owned()),
-        Step::AdoptVmi { .. } => ("FailedAdopt", "adopt the VirtualMachineInstance".to_owned()),
-        Step::Unhalt => ("FailedUpdate", "start the machine".to_owned()),
-        Step::BumpGeneration { .. } => ("FailedUpdate", "write to the VirtualMachineInstance".to_owned()),
-        Step::RemoveFinalizer { .. } => ("FailedDelete", "remove the finalizer of the machine".to_owned()),
-    }
+/// What is said where a step fails.
+struct Failure {
+    /// KubeVirt's reason where it has one.
+    reason: Reason,
+    /// What could not be done.
+    action: String,
 }
 
-/// What the API server refused is told in the status, for an event is soon forgotten; and once as an event.
-async fn confess(context: &Context, world: &World, reason: &'static str, note: &str) -> Result<(), ReconcileError> {
+fn failure_of(step: &Step) -> Failure {
+    let (reason, action) = match step {
+        Step::CreateVmi(_) => (Reason::FailedCreate, "make the VirtualMachineInstance".to_owned()),
+        Step::CreateDataVolume { name, .. } => {
+            (Reason::FailedDataVolumeCreate, format!("create the DataVolume {name}"))
+        }
+        Step::DeleteVmi { .. } => (Reason::FailedDelete, "stop the VirtualMachineInstance".to_owned()),
+        Step::AdoptVmi { .. } => (Reason::FailedAdopt, "adopt the VirtualMachineInstance".to_owned()),
+        Step::Unhalt => (Reason::FailedUpdate, "start the machine".to_owned()),
+        Step::BumpGeneration { .. } => (Reason::FailedUpdate, "write to the VirtualMachineInstance".to_owned()),
+        Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizer of the machine".to_owned()),
+    };
+    Failure { reason, action }
+}
+
+/// What the API server refused is written in the status, for an event is soon forgotten; and once as an event.
+async fn report_failure(context: &Context, world: &World, reason: Reason, note: &str) -> Result<(), ReconcileError> {
     let vm = &world.vm;
     if !status::is_known(vm, note) {
-        context.tell(&vm.object_ref(&()), EventType::Warning, (reason, note.to_owned()));
+        context.tell(&vm.object_ref(&()), NewEvent::warning(reason, note));
     }
-    let told = Decision { steps: Vec::new(), status: status::because(world, (reason, note)), recheck: None };
+    let told = Decision { steps: Vec::new(), status: status::because(world, reason, note), recheck: None };
     write_status(context, vm, &told).await
 }
 
@@ -64,16 +74,17 @@ async fn take(
     context: &Context,
     vm: &VirtualMachine,
     step: &Step,
-    (namespace, name): (&str, &str),
+    object: NamespacedName<'_>,
 ) -> Result<(), ReconcileError> {
+    let NamespacedName { namespace, name } = object;
     // As it is stored: the answer to a change of one that cannot be read cannot be read either.
     let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
     match step {
-        Step::CreateDataVolume { name, object } => make_data_volume(context, vm, (name, object)).await?,
+        Step::CreateDataVolume { name, object } => make_data_volume(context, vm, name, object).await?,
         Step::CreateVmi(vmi) => match unread::create(&context.client, namespace, &made_by_us(), vmi.as_ref()).await {
             Ok(()) => {
                 let note = format!("created the VirtualMachineInstance {name}");
-                context.tell(&vm.object_ref(&()), EventType::Normal, ("SuccessfulCreate", note));
+                context.tell(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, note));
             }
             // It may be another's: what was asked for is crossed out once the watch has shown whose it is.
             Err(kube::Error::Api(status)) if status.is_already_exists() => return Err(ReconcileError::Overtaken),
@@ -85,7 +96,7 @@ async fn take(
             match instances.delete(name, &params).await {
                 Ok(_) => {
                     let note = format!("deleted the VirtualMachineInstance {name} to stop the machine");
-                    context.tell(&vm.object_ref(&()), EventType::Normal, ("SuccessfulDelete", note));
+                    context.tell(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulDelete, note));
                 }
                 Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
                 Err(error) => return Err(while_trying("delete the VirtualMachineInstance")(error)),
@@ -114,13 +125,11 @@ async fn take(
                 if vm.spec.running.is_some() { json!({"running": true}) } else { json!({"runStrategy": "Always"}) };
             let patch = json!({"metadata": {"resourceVersion": vm.metadata.resource_version}, "spec": spec});
             let params = PatchParams::default();
-            settled(
-                unread::patch::<Machines>(&context.client, (namespace, name), &params, &Patch::Merge(patch)).await,
-            )?;
+            settled(unread::patch::<Machines>(&context.client, object, &params, &Patch::Merge(patch)).await)?;
         }
         Step::RemoveFinalizer { rest } => {
             let machines: Api<Kept<Machines>> = Api::namespaced(context.client.clone(), namespace);
-            // The list is of this version: one that somebody else has taken away since may not be added again.
+            // The list is of this version: one that another program has removed since may not be added again.
             let version = &vm.metadata.resource_version;
             let metadata = json!({ "uid": vm.metadata.uid, "resourceVersion": version, "finalizers": rest });
             let patch = json!({ "metadata": metadata });
@@ -138,12 +147,13 @@ async fn take(
 async fn make_data_volume(
     context: &Context,
     vm: &VirtualMachine,
-    (name, object): (&str, &DynamicObject),
+    name: &str,
+    object: &DynamicObject,
 ) -> Result<(), ReconcileError> {
     match data_volumes::make::make(&context.client, &context.namespace, object).await {
         Ok(_) => {
             let note = format!("created the DataVolume {name}");
-            context.tell(&vm.object_ref(&()), EventType::Normal, ("SuccessfulDataVolumeCreate", note));
+            context.tell(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulDataVolumeCreate, note));
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
@@ -156,10 +166,9 @@ async fn make_data_volume(
 }
 
 /// Only what says something else than before. What this controller decides it applies as its own; requests that others
-/// have made are crossed out of a list that is theirs, and only if nobody has made another meanwhile.
+/// have made are crossed out of a list that is theirs, and only if no other was made meanwhile.
 async fn write_status(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
-    let name = vm.metadata.name.as_deref().unwrap_or_default();
-    let place = (vm.metadata.namespace.as_deref().unwrap_or_default(), name);
+    let object = NamespacedName::of(&vm.metadata)?;
     let before = vm.status.clone().unwrap_or_default();
     if before == decision.status || is_leaving(decision) {
         return Ok(());
@@ -170,7 +179,7 @@ async fn write_status(context: &Context, vm: &VirtualMachine, decision: &Decisio
             "status": { "stateChangeRequests": decision.status.state_change_requests },
         });
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
-        settled(unread::patch_status::<Machines>(&context.client, place, &params, &Patch::Merge(patch)).await)?;
+        settled(unread::patch_status::<Machines>(&context.client, object, &params, &Patch::Merge(patch)).await)?;
     }
     if ours(&before) != ours(&decision.status) {
         let applied = json!({
@@ -180,7 +189,7 @@ async fn write_status(context: &Context, vm: &VirtualMachine, decision: &Decisio
             "status": ours(&decision.status),
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
-        settled(unread::patch_status::<Machines>(&context.client, place, &params, &Patch::Apply(applied)).await)?;
+        settled(unread::patch_status::<Machines>(&context.client, object, &params, &Patch::Apply(applied)).await)?;
     }
     Ok(())
 }

@@ -14,6 +14,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use garboard_api::conditions::{Reason, VmiConditionType};
 use garboard_api::metadata::finalizer;
 use garboard_api::run_strategy::{RunStrategy, backoff};
 use garboard_api::v1::{VirtualMachineStartFailure, VirtualMachineStateChangeRequest, VirtualMachineStatus};
@@ -25,7 +26,6 @@ use kube::core::DynamicObject;
 use super::status;
 use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
 use crate::time::stamp;
-use crate::vmi::eviction::EVICTION_REQUESTED;
 
 /// How often a DataVolume is looked at that waiting does not help, while its machine is not to run.
 const STUCK: Duration = Duration::from_secs(60);
@@ -138,7 +138,7 @@ fn beside_another(world: &World) -> VirtualMachineStatus {
             "the VirtualMachineInstance {name} belongs to another controller and not to this machine; delete it there"
         ),
     };
-    status::because(&alone, (status::FAILED_CREATE, &sentence))
+    status::because(&alone, Reason::FailedCreate, &sentence)
 }
 
 /// The status with what this controller remembers in it.
@@ -296,9 +296,7 @@ fn wants_end(world: &World, strategy: RunStrategy, vmi: &VirtualMachineInstance)
 /// Once the instance is gone nobody can tell any more how it ended: under `RerunOnFailure` a start is asked for here. A guest that
 /// was powered down because the cluster evicted its pod did not end by itself.
 fn remember_failure(strategy: RunStrategy, vmi: &VirtualMachineInstance, status: &mut VirtualMachineStatus) {
-    let conditions = vmi.status.iter().flat_map(|status| &status.conditions);
-    let is_evicted = conditions.into_iter().any(|each| each.r#type == EVICTION_REQUESTED && each.status == "True");
-    let failed = Phase::of(vmi) == Phase::Failed || is_evicted;
+    let failed = Phase::of(vmi) == Phase::Failed || status::has(vmi, VmiConditionType::EvictionRequested);
     let is_due = strategy == RunStrategy::RerunOnFailure && failed;
     let is_asked = status.state_change_requests.iter().any(|request| request.action == "Start");
     let stops = status.state_change_requests.iter().any(|request| request.action == "Stop");

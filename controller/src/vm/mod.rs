@@ -3,10 +3,9 @@
 mod apply;
 pub mod decide;
 mod observe;
-pub mod status;
+mod status;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use kube::Api;
@@ -19,9 +18,6 @@ use crate::reconcilers::{Leader, Waiter};
 use crate::stores::{Instances, Kept, Machines};
 use crate::unreadable;
 use decide::{Decision, Step, World, decide};
-
-/// How long a claim is not asked for at most, for which a machine waits.
-pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// Reconciles VirtualMachines.
 pub struct Reconciler(pub Arc<Leader>);
@@ -78,7 +74,7 @@ fn waiter((namespace, name): (String, String)) -> Waiter {
 fn pause(world: &World, decision: &Decision) -> Option<Pause> {
     let pause = decision.recheck?;
     let waits = data_volumes::obstacle(&world.data_volumes).is_some();
-    Some(if waits { Pause::Growing { first: pause, longest: LONGEST_WAIT } } else { Pause::Until(pause) })
+    Some(if waits { Pause::Growing { first: pause, longest: data_volumes::LONGEST_WAIT } } else { Pause::Until(pause) })
 }
 
 /// The instance that has the machine's name: any other is not its own, whatever owner it names. One that cannot be read can be

@@ -2,62 +2,22 @@
 
 use std::time::Duration;
 
+use garboard_api::conditions::{self, ConditionStatus, NewCondition, Reason, VmConditionType, VmiConditionType};
 use garboard_api::metadata::annotation;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition, VirtualMachineStatus};
-use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
-use jiff::Timestamp;
+use garboard_api::{Phase, PrintableStatus, VirtualMachine, VirtualMachineInstance};
 
 use super::decide::{World, carried, instance, wants_start};
 use crate::data_volumes::{self, DataVolumeProgress};
-use crate::time::{at_latest, elapsed, stamp};
-use crate::vmi::decide::QUICK;
-
-/// The words of `status.printableStatus` that this controller can say (KubeVirt's, first match wins).
-pub mod word {
-    /// It is being deleted.
-    pub const TERMINATING: &str = "Terminating";
-    /// Its guest is being shut down.
-    pub const STOPPING: &str = "Stopping";
-    /// Its vCPUs are stopped.
-    pub const PAUSED: &str = "Paused";
-    /// Its guest runs.
-    pub const RUNNING: &str = "Running";
-    /// Its instance says what this release does not know.
-    pub const UNKNOWN: &str = "Unknown";
-    /// A claim it names does not exist.
-    pub const NO_CLAIM: &str = "ErrorPvcNotFound";
-    /// A DataVolume cannot be filled.
-    pub const DATA_VOLUME_ERROR: &str = "DataVolumeError";
-    /// A DataVolume is being filled.
-    pub const PROVISIONING: &str = "Provisioning";
-    /// A DataVolume waits for a first consumer.
-    pub const WAITS_FOR_BINDING: &str = "WaitingForVolumeBinding";
-    /// An image cannot be pulled.
-    pub const IMAGE_PULL: &str = "ErrImagePull";
-    /// An image could not be pulled several times.
-    pub const IMAGE_BACK_OFF: &str = "ImagePullBackOff";
-    /// No node can take it.
-    pub const UNSCHEDULABLE: &str = "ErrorUnschedulable";
-    /// It is on its way.
-    pub const STARTING: &str = "Starting";
-    /// It failed to start and is tried again.
-    pub const CRASH_LOOP: &str = "CrashLoopBackOff";
-    /// It does not run and is not meant to.
-    pub const STOPPED: &str = "Stopped";
-}
-
-/// KubeVirt's condition for what could not be done.
-const FAILURE: &str = "Failure";
-/// KubeVirt's reason for an instance, or a pod, that could not be made.
-pub(crate) const FAILED_CREATE: &str = "FailedCreate";
+use crate::time::{QUICK, at_latest, elapsed};
 
 /// Fills in what follows from the world; `starts` says that an instance is made with this decision.
 pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatus) {
     let vmi = world.vmi.as_ref();
     status.created = (vmi.is_some() || starts).then_some(true);
     status.ready = vmi.is_some_and(is_ready).then_some(true);
-    status.printable_status = Some(printable(world, starts, status).to_owned());
+    status.printable_status = Some(printable(world, starts, status).word().to_owned());
     status.desired_generation = world.vm.metadata.generation;
     if let Some(stored) = vmi.and_then(|vmi| vmi.status.as_ref()?.stored_machine.as_ref()) {
         status.stored_machine = Some(stored.clone());
@@ -72,14 +32,15 @@ pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatu
 /// remembered whatever comes is written at once, and so is a start that follows upon a failure.
 pub(super) fn quiet_for(world: &World, starts: bool, status: &VirtualMachineStatus) -> Option<Duration> {
     let before = world.vm.status.clone().unwrap_or_default();
-    let was_calm = matches!(before.printable_status.as_deref(), None | Some(word::STOPPED))
+    let printed = |status: &VirtualMachineStatus| status.printable_status.as_deref().map(PrintableStatus::of_word);
+    let was_calm = matches!(printed(&before), None | Some(Some(PrintableStatus::Stopped)))
         && before.start_failure.is_none()
-        && before.conditions.iter().all(|each| each.r#type != FAILURE);
+        && conditions::find(&before.conditions, VmConditionType::Failure).is_none();
     // This strategy looks at what was started before.
     let may_forget = RunStrategy::of(&world.vm) != Some(RunStrategy::RerunOnFailure);
     let remembers =
         |status: &VirtualMachineStatus| (status.state_change_requests.clone(), status.start_failure.clone());
-    let begins = status.printable_status.as_deref() == Some(word::STARTING);
+    let begins = printed(status) == Some(Some(PrintableStatus::Starting));
     if !was_calm || !begins || !may_forget || remembers(&before) != remembers(status) {
         return None;
     }
@@ -88,62 +49,66 @@ pub(super) fn quiet_for(world: &World, starts: bool, status: &VirtualMachineStat
     Some(QUICK.saturating_sub(elapsed(since, world.now))).filter(|rest| !rest.is_zero())
 }
 
-fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> &'static str {
+fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> PrintableStatus {
     if world.vm.metadata.deletion_timestamp.is_some() {
-        return word::TERMINATING;
+        return PrintableStatus::Terminating;
     }
     let Some(vmi) = &world.vmi else {
         let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| wants_start(world, strategy));
-        let counts = |word: &&str| is_wanted || ![word::NO_CLAIM, word::WAITS_FOR_BINDING].contains(word);
+        let counts = |word: &PrintableStatus| {
+            is_wanted || !matches!(word, PrintableStatus::ErrorPvcNotFound | PrintableStatus::WaitingForVolumeBinding)
+        };
         if let Some(word) = obstacle(world).filter(counts) {
             return word;
         }
         return match (starts, has_failed(status), wants_to_run(world)) {
-            (true, false, _) => word::STARTING,
-            (_, true, true) => word::CRASH_LOOP,
-            (true, true, false) | (false, ..) => word::STOPPED,
+            (true, false, _) => PrintableStatus::Starting,
+            (_, true, true) => PrintableStatus::CrashLoopBackOff,
+            (true, true, false) | (false, ..) => PrintableStatus::Stopped,
         };
     };
     let phase = Phase::of(vmi);
     let leaves = vmi.metadata.deletion_timestamp.is_some() || RunStrategy::of(&world.vm) == Some(RunStrategy::Halted);
     match phase {
-        _ if !phase.is_final() && leaves => word::STOPPING,
-        Phase::Running if has(vmi, "Paused") => word::PAUSED,
-        Phase::Running => word::RUNNING,
-        Phase::Unknown => word::UNKNOWN,
+        _ if !phase.is_final() && leaves => PrintableStatus::Stopping,
+        Phase::Running if has(vmi, VmiConditionType::Paused) => PrintableStatus::Paused,
+        Phase::Running => PrintableStatus::Running,
+        Phase::Unknown => PrintableStatus::Unknown,
         Phase::Pending | Phase::Scheduling | Phase::Scheduled if unsynchronized(vmi).is_some() => {
-            unsynchronized(vmi).unwrap_or(word::STARTING)
+            unsynchronized(vmi).unwrap_or(PrintableStatus::Starting)
         }
-        _ if is_unschedulable(vmi) => word::UNSCHEDULABLE,
-        Phase::Pending | Phase::Scheduling | Phase::Scheduled => word::STARTING,
-        Phase::Succeeded | Phase::Failed if has_failed(status) => word::CRASH_LOOP,
-        Phase::Succeeded | Phase::Failed => word::STOPPED,
+        _ if is_unschedulable(vmi) => PrintableStatus::ErrorUnschedulable,
+        Phase::Pending | Phase::Scheduling | Phase::Scheduled => PrintableStatus::Starting,
+        Phase::Succeeded | Phase::Failed if has_failed(status) => PrintableStatus::CrashLoopBackOff,
+        Phase::Succeeded | Phase::Failed => PrintableStatus::Stopped,
     }
 }
 
 /// What a DataVolume keeps a machine from.
-fn obstacle(world: &World) -> Option<&'static str> {
+fn obstacle(world: &World) -> Option<PrintableStatus> {
     let (name, progress) = data_volumes::obstacle(&world.data_volumes)?;
     let mut brought =
         world.vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
     match progress {
-        DataVolumeProgress::Missing if !brought.any(|each| each == name) => Some(word::NO_CLAIM),
-        DataVolumeProgress::Failed(_) => Some(word::DATA_VOLUME_ERROR),
-        DataVolumeProgress::WaitsForConsumer => Some(word::WAITS_FOR_BINDING),
-        DataVolumeProgress::Missing | DataVolumeProgress::UnderWay(_) => Some(word::PROVISIONING),
+        DataVolumeProgress::Missing if !brought.any(|each| each == name) => Some(PrintableStatus::ErrorPvcNotFound),
+        DataVolumeProgress::Failed(_) => Some(PrintableStatus::DataVolumeError),
+        DataVolumeProgress::WaitsForConsumer => Some(PrintableStatus::WaitingForVolumeBinding),
+        DataVolumeProgress::Missing | DataVolumeProgress::UnderWay(_) => Some(PrintableStatus::Provisioning),
         DataVolumeProgress::Done => None,
     }
 }
 
 /// What keeps an instance from its pod, or the pod from its images.
-fn unsynchronized(vmi: &VirtualMachineInstance) -> Option<&'static str> {
-    let is_false = |kind| conditions_of(vmi).find(|each| each.r#type == kind && each.status == "False");
-    match is_false("Synchronized").and_then(|found| found.reason.as_deref()) {
-        Some("FailedPvcNotFound") => Some(word::NO_CLAIM),
-        Some("FailedDataVolumeImport") => Some(word::DATA_VOLUME_ERROR),
-        Some("ErrImagePull") => Some(word::IMAGE_PULL),
-        Some("ImagePullBackOff") => Some(word::IMAGE_BACK_OFF),
-        _ => is_false("DataVolumesReady").map(|_| word::PROVISIONING),
+fn unsynchronized(vmi: &VirtualMachineInstance) -> Option<PrintableStatus> {
+    let is_false = |kind| conditions::find_with(conditions_of(vmi), kind, ConditionStatus::False);
+    let reason = is_false(VmiConditionType::Synchronized).and_then(|found| found.reason.as_deref());
+    let reason = reason.and_then(Reason::of_word);
+    match reason {
+        Some(Reason::FailedPvcNotFound) => Some(PrintableStatus::ErrorPvcNotFound),
+        Some(Reason::FailedDataVolumeImport) => Some(PrintableStatus::DataVolumeError),
+        Some(Reason::ErrImagePull) => Some(PrintableStatus::ErrImagePull),
+        Some(Reason::ImagePullBackOff) => Some(PrintableStatus::ImagePullBackOff),
+        _ => is_false(VmiConditionType::DataVolumesReady).map(|_| PrintableStatus::Provisioning),
     }
 }
 
@@ -157,40 +122,40 @@ fn wants_to_run(world: &World) -> bool {
 }
 
 fn is_ready(vmi: &VirtualMachineInstance) -> bool {
-    has(vmi, "Ready")
+    has(vmi, VmiConditionType::Ready)
 }
 
-fn has(vmi: &VirtualMachineInstance, condition: &str) -> bool {
-    conditions_of(vmi).any(|each| each.r#type == condition && each.status == "True")
+/// Whether one of an instance's conditions holds.
+pub(super) fn has(vmi: &VirtualMachineInstance, kind: VmiConditionType) -> bool {
+    conditions::find_with(conditions_of(vmi), kind, ConditionStatus::True).is_some()
 }
 
 fn is_unschedulable(vmi: &VirtualMachineInstance) -> bool {
-    conditions_of(vmi).any(|each| {
-        each.r#type == "PodScheduled" && each.status == "False" && each.reason.as_deref() == Some("Unschedulable")
-    })
+    let found = conditions::find_with(conditions_of(vmi), VmiConditionType::PodScheduled, ConditionStatus::False);
+    found.is_some_and(|each| each.reason.as_deref() == Some(Reason::Unschedulable.word()))
 }
 
-fn conditions_of(vmi: &VirtualMachineInstance) -> impl Iterator<Item = &VirtualMachineInstanceCondition> {
-    vmi.status.iter().flat_map(|status| &status.conditions)
+fn conditions_of(vmi: &VirtualMachineInstance) -> &[VirtualMachineInstanceCondition] {
+    vmi.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
 /// The instance's conditions, mirrored; without an instance only `Ready` is left, and it says why it is not.
 fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualMachineCondition> {
     let Some(vmi) = &world.vmi else {
-        let missing = not_ready(world, before, "VMINotExists", "there is no VirtualMachineInstance");
+        let missing = not_ready(world, before, Reason::VmiNotExists, "there is no VirtualMachineInstance");
         return std::iter::once(missing).chain(unfilled(world, before)).collect();
     };
-    let mut mirrored: Vec<_> = conditions_of(vmi).map(mirror).collect();
+    let mut mirrored: Vec<_> = conditions_of(vmi).iter().map(mirror).collect();
     if needs_restart(world, vmi) {
         let message = "the template has changed since the machine was started; restart it for the change to count";
-        let condition = condition(world.now, ("RestartRequired", "True"), ("TemplateChanged", message));
-        mirrored.push(keep_time(condition, before));
+        let new = NewCondition::new(VmConditionType::RestartRequired, true, Reason::TemplateChanged, message);
+        mirrored.push(conditions::made(&new, before, world.now));
     }
-    if mirrored.iter().any(|condition| condition.r#type == "Ready") {
+    if conditions::find(&mirrored, VmConditionType::Ready).is_some() {
         return mirrored;
     }
-    let missing =
-        not_ready(world, before, "VMIConditionMissing", "the VirtualMachineInstance has no Ready condition yet");
+    let message = "the VirtualMachineInstance has no Ready condition yet";
+    let missing = not_ready(world, before, Reason::VmiConditionMissing, message);
     std::iter::once(missing).chain(mirrored).collect()
 }
 
@@ -198,14 +163,18 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
 fn unfilled(world: &World, before: &[VirtualMachineCondition]) -> Option<VirtualMachineCondition> {
     let (name, progress) = data_volumes::obstacle(&world.data_volumes)?;
     let sentence = data_volumes::sentence(name, progress);
-    let (kind, reason) = match progress {
-        DataVolumeProgress::Failed(_) => ((FAILURE, "True"), "FailedDataVolumeImport"),
+    let new = match progress {
+        DataVolumeProgress::Failed(_) => {
+            NewCondition::new(VmConditionType::Failure, true, Reason::FailedDataVolumeImport, sentence)
+        }
         DataVolumeProgress::Missing
         | DataVolumeProgress::Done
         | DataVolumeProgress::UnderWay(_)
-        | DataVolumeProgress::WaitsForConsumer => (("DataVolumesReady", "False"), "NotAllDVsReady"),
+        | DataVolumeProgress::WaitsForConsumer => {
+            NewCondition::new(VmConditionType::DataVolumesReady, false, Reason::NotAllDataVolumesReady, sentence)
+        }
     };
-    Some(keep_time(condition(world.now, kind, (reason, &sentence)), before))
+    Some(conditions::made(&new, before, world.now))
 }
 
 /// Whether the machine was changed since its instance was made.
@@ -234,24 +203,25 @@ fn made_from(vmi: &VirtualMachineInstance) -> Option<i64> {
 }
 
 /// Says what could not be done, with KubeVirt's reason: a machine that is to run is on its way all the same.
-pub(super) fn because(world: &World, reason: (&str, &str)) -> VirtualMachineStatus {
+pub(super) fn because(world: &World, reason: Reason, message: &str) -> VirtualMachineStatus {
     let mut status = carried(world);
     let before = status.conditions.clone();
     fill(world, false, &mut status);
     let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| wants_start(world, strategy));
-    if is_wanted && status.printable_status.as_deref() == Some(word::STOPPED) {
-        status.printable_status = Some(word::STARTING.to_owned());
+    if is_wanted && status.printable_status.as_deref() == Some(PrintableStatus::Stopped.word()) {
+        status.printable_status = Some(PrintableStatus::Starting.word().to_owned());
     }
-    let failure = keep_time(condition(world.now, (FAILURE, "True"), reason), &before);
-    status.conditions.retain(|each| each.r#type != FAILURE);
-    status.conditions.push(failure);
+    let new = NewCondition::new(VmConditionType::Failure, true, reason, message);
+    conditions::remove(&mut status.conditions, VmConditionType::Failure);
+    status.conditions.push(conditions::made(&new, &before, world.now));
     status
 }
 
 /// Whether the machine says already why it has no instance.
 pub(super) fn is_known(vm: &VirtualMachine, sentence: &str) -> bool {
-    let conditions = vm.status.iter().flat_map(|status| &status.conditions);
-    conditions.into_iter().any(|each| each.r#type == FAILURE && each.message.as_deref() == Some(sentence))
+    let conditions = vm.status.as_ref().map_or(&[][..], |status| &status.conditions);
+    let failure = conditions::find(conditions, VmConditionType::Failure);
+    failure.is_some_and(|each| each.message.as_deref() == Some(sentence))
 }
 
 /// With the instance's own time.
@@ -269,28 +239,8 @@ fn mirror(condition: &VirtualMachineInstanceCondition) -> VirtualMachineConditio
 fn not_ready(
     world: &World,
     before: &[VirtualMachineCondition],
-    reason: &str,
-    message: &str,
+    reason: Reason,
+    message: &'static str,
 ) -> VirtualMachineCondition {
-    keep_time(condition(world.now, ("Ready", "False"), (reason, message)), before)
-}
-
-fn condition(now: Timestamp, (kind, value): (&str, &str), (reason, message): (&str, &str)) -> VirtualMachineCondition {
-    VirtualMachineCondition {
-        last_probe_time: None,
-        last_transition_time: Some(stamp(now)),
-        message: Some(message.to_owned()),
-        reason: Some(reason.to_owned()),
-        status: value.to_owned(),
-        r#type: kind.to_owned(),
-    }
-}
-
-/// A transition is one of the status, whatever the reason is (Kubernetes' rule).
-fn keep_time(mut condition: VirtualMachineCondition, before: &[VirtualMachineCondition]) -> VirtualMachineCondition {
-    let same = before.iter().find(|old| old.r#type == condition.r#type && old.status == condition.status);
-    if let Some(old) = same {
-        condition.last_transition_time.clone_from(&old.last_transition_time);
-    }
-    condition
+    conditions::made(&NewCondition::new(VmConditionType::Ready, false, reason, message), before, world.now)
 }

@@ -1,5 +1,6 @@
 //! The table of run strategies, and that a decision that was carried out leaves nothing to do.
 
+use garboard_api::conditions::Reason;
 use garboard_api::v1::{VirtualMachineInstanceStatus, VirtualMachineStatus};
 use garboard_api::{ClusterConfig, Phase, VirtualMachine, VirtualMachineInstance};
 use jiff::Timestamp;
@@ -8,9 +9,9 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
-use super::status::{FAILED_CREATE, because, is_known};
+use super::status::{because, is_known};
 use crate::data_volumes::{DataVolumeProgress, ProgressByName};
-use crate::vmi::decide::QUICK;
+use crate::time::QUICK;
 
 mod owners;
 
@@ -371,13 +372,13 @@ fn an_instance_that_is_refused_is_told_once_and_again_at_another_time_only_if_th
     let mut world = world("Always");
     let at = |second| Timestamp::from_second(second).unwrap();
     world.now = at(1);
-    let said = because(&world, (FAILED_CREATE, "no quota"));
+    let said = because(&world, Reason::FailedCreate, "no quota");
     assert_eq!((said.printable_status.as_deref(), said.created), (Some("Starting"), None));
     assert!(said.conditions.iter().any(|each| each.reason.as_deref() == Some("VMINotExists")));
     world.vm.status = Some(said);
     assert!(is_known(&world.vm, "no quota") && !is_known(&world.vm, "no right"));
     world.now = at(9);
-    assert_eq!(Some(because(&world, (FAILED_CREATE, "no quota"))), world.vm.status);
+    assert_eq!(Some(because(&world, Reason::FailedCreate, "no quota")), world.vm.status);
     let steps = steps(&decide(&world));
     assert_eq!(steps, ["create"], "it is tried again");
     assert!(

@@ -1,6 +1,7 @@
 //! Doing what was decided about a VirtualMachineInstance. Every step may be repeated, and any may be the last.
 
 use garboard_api::VirtualMachineInstance;
+use garboard_api::conditions::Reason;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::runtime::events::EventType;
@@ -10,54 +11,61 @@ use serde_json::json;
 use super::decide::{Decision, Step, World};
 use super::{fields, out_of_memory, start, status};
 use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
+use crate::events::NewEvent;
 use crate::reconcilers::Leader;
 use crate::stores::{Instances, Kept};
-use crate::unread::{self, Place};
-use crate::vm::status::FAILED_CREATE;
+use crate::unread::{self, NamespacedName};
+
+const CREATE_CLAIM: &str = "create the claim for the firmware's variables";
 
 pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
     let (context, vmi) = (&leader.context, &world.vmi);
-    let missing = |what| ReconcileError::Incomplete { what };
-    let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
-    let name = vmi.metadata.name.as_deref().ok_or(missing("a name"))?;
-    let place = (namespace, name);
+    let object = NamespacedName::of(&vmi.metadata)?;
     for step in &decision.steps {
-        if let Err(error) = take(leader, vmi, step, place).await {
-            // What could not be done is told in the status, for an event is soon forgotten; and once as an event.
-            if let (Some((reason, what)), Some(sentence)) = (reason_of(step), error.sentence()) {
-                if !status::is_known(vmi, reason, &sentence) {
-                    let note = format!("could not {what}: {sentence}");
-                    context.tell(&vmi.object_ref(&()), EventType::Warning, (reason, note));
+        if let Err(error) = take(leader, vmi, step, object).await {
+            // What could not be done is written in the status, for an event is soon forgotten; and once as an event.
+            if let (Some(failure), Some(sentence)) = (failure_of(step), error.sentence()) {
+                if !status::is_known(vmi, failure.reason.word(), &sentence) {
+                    let note = format!("could not {}: {sentence}", failure.action);
+                    context.tell(&vmi.object_ref(&()), NewEvent::warning(failure.reason, note));
                 }
-                let told = status::because(world, (reason, &sentence));
-                write(&context.client, vmi, &told, place).await?;
+                let told = status::because(world, failure.reason, sentence);
+                write(&context.client, vmi, &told, object).await?;
             }
             return Err(error);
         }
     }
-    write(&context.client, vmi, decision, place).await?;
+    write(&context.client, vmi, decision, object).await?;
     for (kind, reason, note) in start::happenings(decision).into_iter().chain(out_of_memory::happening(vmi, decision)) {
-        context.tell(&vmi.object_ref(&()), kind, (reason, note));
+        context.tell(&vmi.object_ref(&()), NewEvent { kind, reason, note });
     }
     Ok(())
 }
 
-/// The reason that is told where a step fails, KubeVirt's where it has one, and what could not be done.
-fn reason_of(step: &Step) -> Option<(&'static str, &'static str)> {
-    match step {
-        Step::CreatePod(_) => Some((FAILED_CREATE, "create the launcher pod")),
-        Step::CreateClaim(_) => Some(("FailedBackendStorageCreate", "create the claim for the firmware's variables")),
-        Step::DeletePod { .. } | Step::ReplaceRejectedPod { .. } => Some(("FailedDelete", "remove the pod")),
-        Step::RemoveFinalizer { .. } => Some(("FailedDelete", "remove the finalizers of the instance")),
-        Step::Complain { .. } => None,
-    }
+/// What is said where a step fails.
+struct Failure {
+    /// KubeVirt's reason where it has one.
+    reason: Reason,
+    /// What could not be done.
+    action: &'static str,
+}
+
+fn failure_of(step: &Step) -> Option<Failure> {
+    let (reason, action) = match step {
+        Step::CreatePod(_) => (Reason::FailedCreate, "create the launcher pod"),
+        Step::CreateClaim(_) => (Reason::FailedBackendStorageCreate, CREATE_CLAIM),
+        Step::DeletePod { .. } | Step::ReplaceRejectedPod { .. } => (Reason::FailedDelete, "remove the pod"),
+        Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizers of the instance"),
+        Step::Complain { .. } => return None,
+    };
+    Some(Failure { reason, action })
 }
 
 async fn take(
     leader: &Leader,
     vmi: &VirtualMachineInstance,
     step: &Step,
-    (namespace, name): (&str, &str),
+    NamespacedName { namespace, name }: NamespacedName<'_>,
 ) -> Result<(), ReconcileError> {
     let (context, uid) = (&leader.context, vmi.metadata.uid.as_deref().unwrap_or_default());
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
@@ -67,14 +75,14 @@ async fn take(
             match claims.create(&made_by_us(), claim).await {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.is_already_exists() => {}
-                Err(error) => return Err(while_trying("create the claim for the firmware's variables")(error)),
+                Err(error) => return Err(while_trying(CREATE_CLAIM)(error)),
             }
         }
         Step::CreatePod(pod) => match unread::create(&context.client, namespace, &made_by_us(), pod.as_ref()).await {
             Ok(()) => {
                 leader.histories.made(uid, jiff::Timestamp::now());
                 let made = format!("created the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
-                context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulCreate", made));
+                context.tell(&vmi.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, made));
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => is_this_one(leader, &pods, pod, uid).await?,
             Err(error) => return Err(while_trying("create the launcher pod")(error)),
@@ -82,21 +90,21 @@ async fn take(
         Step::DeletePod { name, uid } => {
             if delete(&pods, name, uid).await? {
                 let note = format!("deleted the pod {name}");
-                context.tell(&vmi.object_ref(&()), EventType::Normal, ("SuccessfulDelete", note));
+                context.tell(&vmi.object_ref(&()), NewEvent::normal(Reason::SuccessfulDelete, note));
             }
         }
         Step::ReplaceRejectedPod { name, uid: pod_uid, why } => {
-            // First: what is not remembered would be taken for a pod that somebody removed.
+            // First: without it the pod would pass for one that a user removed.
             leader.histories.rejected(uid);
             if delete(&pods, name, pod_uid).await? {
                 let note = format!("the kubelet rejected the pod {name}, and another one is created: {why}");
-                context.tell(&vmi.object_ref(&()), EventType::Warning, (FAILED_CREATE, note));
+                context.tell(&vmi.object_ref(&()), NewEvent::warning(Reason::FailedCreate, note));
             }
         }
         Step::RemoveFinalizer { rest } => {
             let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
             leader.histories.forget(uid);
-            // The list is of this version: one that somebody else has taken away since may not be added again.
+            // The list is of this version: one that another program has removed since may not be added again.
             let version = &vmi.metadata.resource_version;
             let metadata = json!({ "uid": vmi.metadata.uid, "resourceVersion": version, "finalizers": rest });
             let patch = json!({ "metadata": metadata });
@@ -108,14 +116,15 @@ async fn take(
             }
         }
         Step::Complain { reason, message } => {
-            context.tell(&vmi.object_ref(&()), EventType::Warning, (reason, message.clone()));
+            let event = NewEvent { kind: EventType::Warning, reason, note: message.clone() };
+            context.tell(&vmi.object_ref(&()), event);
         }
     }
     Ok(())
 }
 
-/// An answer was lost on the way, and the question was sent again: then the pod of this name is this one. It may also be
-/// somebody else's.
+/// An answer was lost on the way, and the question was sent again: then the pod of this name is this one. It may also belong
+/// to another object.
 async fn is_this_one(leader: &Leader, pods: &Api<Pod>, wanted: &Pod, uid: &str) -> Result<(), ReconcileError> {
     let name = wanted.metadata.name.as_deref().unwrap_or_default();
     let found = pods.get_opt(name).await.map_err(while_trying("get the launcher pod"))?;
@@ -129,7 +138,7 @@ async fn is_this_one(leader: &Leader, pods: &Api<Pod>, wanted: &Pod, uid: &str) 
     Ok(())
 }
 
-/// Deletes this very pod; tells whether it was there.
+/// Deletes this very pod; returns whether it was there.
 async fn delete(pods: &Api<Pod>, name: &str, uid: &str) -> Result<bool, ReconcileError> {
     let only_this = Preconditions { uid: Some(uid.to_owned()), resource_version: None };
     let params = DeleteParams { preconditions: Some(only_this), ..DeleteParams::default() };
@@ -147,14 +156,14 @@ async fn write(
     client: &Client,
     vmi: &VirtualMachineInstance,
     decision: &Decision,
-    place: Place<'_>,
+    object: NamespacedName<'_>,
 ) -> Result<(), ReconcileError> {
     let labels = vmi.metadata.labels.clone().unwrap_or_default();
     let is_labelled = decision.labels.iter().all(|(key, value)| labels.get(key) == Some(value));
     let before = vmi.status.clone().unwrap_or_default();
     let gone = decision.steps.iter().any(|step| matches!(step, Step::RemoveFinalizer { .. }));
     if decision.is_reported {
-        return write_report(client, vmi, decision, place).await;
+        return write_report(client, vmi, decision, object).await;
     }
     let ownership = fields::ownership(&before, &decision.status);
     if gone || (is_labelled && fields::ours(&before, ownership) == fields::ours(&decision.status, ownership)) {
@@ -171,7 +180,7 @@ async fn write(
         "status": fields::ours(&decision.status, ownership),
     });
     let params = PatchParams::apply(FIELD_MANAGER).force();
-    settled(unread::patch::<Instances>(client, place, &params, &Patch::Apply(applied)).await)
+    settled(unread::patch::<Instances>(client, object, &params, &Patch::Apply(applied)).await)
 }
 
 /// What a launcher reported through its pod, and where it runs, in one write. It is merged and not applied: what is applied
@@ -180,7 +189,7 @@ async fn write_report(
     client: &Client,
     vmi: &VirtualMachineInstance,
     decision: &Decision,
-    place: Place<'_>,
+    object: NamespacedName<'_>,
 ) -> Result<(), ReconcileError> {
     let json = |status: &_| serde_json::to_value(status).unwrap_or_default();
     let before = vmi.status.as_ref().map_or_else(|| json!({}), json);
@@ -192,7 +201,7 @@ async fn write_report(
     });
     let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     let merged = json!({ "metadata": metadata, "status": changes });
-    settled(unread::patch::<Instances>(client, place, &params, &Patch::Merge(merged)).await)
+    settled(unread::patch::<Instances>(client, object, &params, &Patch::Merge(merged)).await)
 }
 
 fn settled(written: kube::Result<()>) -> Result<(), ReconcileError> {

@@ -7,7 +7,7 @@
 //!
 //! A start that is quick is written once: while a pod of this leader is young, Scheduling and Scheduled are not told, and the
 //! first report of the launcher, which the node agent puts on the pod, makes Running of Pending
-//! (`garboard_cluster::report::condition`). What takes longer than [`QUICK`] is told step by step.
+//! (`garboard_cluster::report::condition`). What takes longer than [`crate::time::QUICK`] is written step by step.
 //!
 //! From `Scheduled` on the node agent writes what the guest does; the controller has the last word only when the pod is
 //! over and the agent has said nothing. An instance that is deleted keeps its finalizer until its pod is gone, and until the
@@ -19,14 +19,16 @@ use std::time::Duration;
 
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::VirtualMachineInstanceStatus;
-use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachineInstance, default_vmi};
+use garboard_api::{ClusterConfig, Phase, VirtualMachineInstance};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 
 use super::history::PodHistory;
-use super::{rejected, remains, start, status};
+use super::situation::{Case, Situation, is_due};
+use super::status::Parts;
+use super::{place, readiness, start, status};
 use crate::data_volumes::{self, ProgressByName};
-use crate::pod::{self, LauncherImage, PodInput, PodRefusal};
+use crate::pod::{LauncherImage, PodRefusal};
 
 /// How long a pod that is over is given for the node agent's last report, before the pod alone is believed.
 pub const LAST_REPORT: Duration = Duration::from_secs(5);
@@ -36,9 +38,6 @@ pub const KILLED_BY_FORCE: Duration = Duration::from_secs(8);
 
 /// How long a claim that is missing is not asked for at first.
 pub const CLAIM_MAY_COME: Duration = Duration::from_secs(4);
-
-/// How long a start may take without a word on the way.
-pub const QUICK: Duration = Duration::from_secs(5);
 
 /// Everything a decision depends on.
 #[derive(Clone, Debug)]
@@ -120,116 +119,124 @@ pub enum Step {
 /// Decides.
 #[must_use]
 pub fn decide(world: &World) -> Decision {
-    let mut decision = Decision {
-        steps: Vec::new(),
-        status: world.vmi.status.clone().unwrap_or_default(),
-        labels: BTreeMap::new(),
-        recheck: None,
-        is_reported: false,
-    };
-    if world.vmi.metadata.deletion_timestamp.is_some() {
-        leave(world, &mut decision);
-    } else if !Phase::of(&world.vmi).is_final() && Phase::of(&world.vmi) != Phase::Unknown {
-        match &world.pod {
-            None => begin(world, &mut decision),
-            Some(pod) => decision.steps.extend(rejected::step(world, pod)),
-        }
+    let case = Case::of(world);
+    let phase = phase(&case);
+    let readiness = readiness::of(&case, phase);
+    let placement = place::of(&case, phase);
+    let status = status::of(&case, phase, &Parts { readiness: &readiness, placement: &placement });
+    let is_reported = case.is_reported();
+    match start::quiet_for(&case, phase, &status) {
+        Some(rest) => Decision {
+            steps: steps(case),
+            status: world.vmi.status.clone().unwrap_or_default(),
+            labels: BTreeMap::new(),
+            recheck: Some(rest),
+            is_reported,
+        },
+        None => Decision {
+            // Nothing is delivered of a kubelet that never looks.
+            recheck: [recheck(&case), readiness.foreseen_for].into_iter().flatten().min(),
+            steps: steps(case),
+            status,
+            labels: placement.labels,
+            is_reported,
+        },
     }
-    status::fill(world, &mut decision);
-    if let Some(rest) = start::quiet_for(world, &decision) {
-        decision.status = world.vmi.status.clone().unwrap_or_default();
-        decision.labels.clear();
-        decision.recheck = Some(rest);
-    }
-    decision
-}
-
-/// The pod first, the object after it.
-fn leave(world: &World, decision: &mut Decision) {
-    if let Some(pod) = &world.pod {
-        if let (None, Some(name), Some(uid)) = (&pod.metadata.deletion_timestamp, &pod.metadata.name, &pod.metadata.uid)
-        {
-            decision.steps.push(Step::DeletePod { name: name.clone(), uid: uid.clone() });
-        }
-        return;
-    }
-    if let Some(rest) = remains::may_still_run(world) {
-        decision.recheck = Some(rest);
-        return;
-    }
-    let finalizers = world.vmi.metadata.finalizers.clone().unwrap_or_default();
-    let is_ours = |name: &String| name == finalizer::FOREGROUND_DELETE || name == finalizer::CONTROLLER;
-    if finalizers.iter().any(is_ours) {
-        let rest = finalizers.into_iter().filter(|name| !is_ours(name)).collect();
-        decision.steps.push(Step::RemoveFinalizer { rest });
-    }
-}
-
-/// Whether an instance gets a pod.
-enum Turn {
-    /// Not any more: it had one, or is over.
-    Never,
-    /// After this time.
-    Later(Duration),
-    /// Now, if one can be made.
-    Now,
-}
-
-/// An instance has one pod in its life, except one that a kubelet would not have.
-fn turn(world: &World) -> Turn {
-    let phase = Phase::of(&world.vmi);
-    if world.vmi.metadata.deletion_timestamp.is_some() || phase.is_final() || phase == Phase::Unknown {
-        return Turn::Never;
-    }
-    let had_one = phase != Phase::Pending || world.history.had_pod();
-    let gets_another = world.history.rejected && rejected::pause(world).is_none();
-    if world.pod.is_some() || (had_one && !gets_another) {
-        return Turn::Never;
-    }
-    // Of one that this leader does not remember.
-    remains::may_still_run(world).map_or(Turn::Now, Turn::Later)
 }
 
 /// Whether [`decide`] would make a pod, or say why there is none: what it is made of has to be as new as can be. Much cheaper
 /// than deciding.
 pub(super) fn makes_pod(world: &World) -> bool {
-    matches!(turn(world), Turn::Now) && data_volumes::obstacle(&world.data_volumes).is_none()
+    is_due(world) && data_volumes::obstacle(&world.data_volumes).is_none()
 }
 
-fn begin(world: &World, decision: &mut Decision) {
-    match turn(world) {
-        Turn::Never => return,
-        Turn::Later(rest) => {
-            decision.recheck = Some(rest);
-            return;
-        }
-        Turn::Now => {}
+/// What is done.
+fn steps(case: Case<'_>) -> Vec<Step> {
+    if case.leaves {
+        return leave(&case).into_iter().collect();
     }
-    // The webhooks have filled it in; one that was made while somebody had switched them off is filled in here.
-    let mut vmi = world.vmi.clone();
-    let firmware_uuid = vmi.metadata.uid.as_deref().and_then(|uid| uid.parse().ok()).unwrap_or_default();
-    default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid });
-    match made_for(&vmi, world) {
-        Ok(steps) => decision.steps.extend(steps),
-        Err(refusal) => {
-            status::refuse(world, &refusal, &mut decision.status);
-            let (reason, message) = (refusal.reason(), refusal.to_string());
-            if !refusal.is_unfilled() && !status::is_known(&world.vmi, reason, &message) {
-                decision.steps.push(Step::Complain { reason, message });
-            }
-            decision.recheck = Some(CLAIM_MAY_COME);
-        }
+    match case.situation {
+        Situation::Starting(steps) => steps,
+        Situation::Obstructed(refusal) => complaint(case.world, &refusal).into_iter().collect(),
+        Situation::Rejected { why } => replacement(case.world, why).into_iter().collect(),
+        Situation::Settled
+        | Situation::NoPodYet { .. }
+        | Situation::Retrying { .. }
+        | Situation::Vanished { .. }
+        | Situation::Reported(_)
+        | Situation::Ending { .. }
+        | Situation::Over { .. }
+        | Situation::OnItsWay { .. }
+        | Situation::AgentsTurn => Vec::new(),
     }
 }
 
-/// The pod, and before it the claim for what the machine keeps beside its disks.
-fn made_for(vmi: &VirtualMachineInstance, world: &World) -> Result<Vec<Step>, PodRefusal> {
-    if let Some((name, progress)) = data_volumes::obstacle(&world.data_volumes) {
-        return Err(PodRefusal::DataVolume { name: name.to_owned(), progress: progress.clone() });
+/// The pod first, the object after it.
+fn leave(case: &Case<'_>) -> Option<Step> {
+    if let Some(pod) = &case.world.pod {
+        let (name, uid) = of_living(pod)?;
+        return Some(Step::DeletePod { name, uid });
     }
-    let claim = pod::state::missing(vmi, &world.claims, &world.config)?;
-    let (claims, launcher_image, config) = (&world.claims, &world.launcher_image, &world.config);
-    let pod = pod::launcher_pod(&PodInput { vmi, claims, launcher_image, config })?;
-    let claim = claim.map(|claim| Step::CreateClaim(Box::new(claim)));
-    Ok(claim.into_iter().chain([Step::CreatePod(Box::new(pod))]).collect())
+    let finalizers = case.world.vmi.metadata.finalizers.clone().unwrap_or_default();
+    let is_ours = |name: &String| name == finalizer::FOREGROUND_DELETE || name == finalizer::CONTROLLER;
+    if case.may_run_for.is_some() || !finalizers.iter().any(is_ours) {
+        return None;
+    }
+    Some(Step::RemoveFinalizer { rest: finalizers.into_iter().filter(|name| !is_ours(name)).collect() })
+}
+
+/// Name and UID of a pod that is not being deleted yet.
+fn of_living(pod: &Pod) -> Option<(String, String)> {
+    let metadata = Some(&pod.metadata).filter(|metadata| metadata.deletion_timestamp.is_none())?;
+    Some((metadata.name.clone()?, metadata.uid.clone()?))
+}
+
+/// The removal of a pod that its kubelet rejected, if that was not begun yet.
+fn replacement(world: &World, why: String) -> Option<Step> {
+    let (name, uid) = of_living(world.pod.as_ref()?)?;
+    Some(Step::ReplaceRejectedPod { name, uid, why })
+}
+
+/// The event for a pod that cannot be made, unless the instance says so already.
+fn complaint(world: &World, refusal: &PodRefusal) -> Option<Step> {
+    let (reason, message) = (refusal.reason().word(), refusal.to_string());
+    let is_new = !refusal.is_unfilled() && !status::is_known(&world.vmi, reason, &message);
+    is_new.then_some(Step::Complain { reason, message })
+}
+
+/// The phase it is in now.
+fn phase(case: &Case<'_>) -> Phase {
+    match &case.situation {
+        Situation::Starting(_) => case.before.max(Phase::Scheduling),
+        Situation::OnItsWay { is_scheduled: true } => Phase::Scheduled,
+        Situation::OnItsWay { is_scheduled: false } => Phase::Scheduling,
+        Situation::Reported(status) => Phase::of_status(status),
+        Situation::Over { is_success: true, .. } => Phase::Succeeded,
+        Situation::Over { is_success: false, .. } | Situation::Vanished { may_run_for: None } => Phase::Failed,
+        Situation::Settled
+        | Situation::NoPodYet { .. }
+        | Situation::Obstructed(_)
+        | Situation::Retrying { .. }
+        | Situation::Vanished { may_run_for: Some(_) }
+        | Situation::Rejected { .. }
+        | Situation::Ending { .. }
+        | Situation::AgentsTurn => case.before,
+    }
+}
+
+/// When to look again although nothing happened.
+fn recheck(case: &Case<'_>) -> Option<Duration> {
+    match &case.situation {
+        Situation::Settled => case.may_run_for.filter(|_| case.leaves),
+        Situation::NoPodYet { may_run_for } | Situation::Vanished { may_run_for } => *may_run_for,
+        Situation::Obstructed(_) => Some(CLAIM_MAY_COME),
+        Situation::Retrying { pause } => *pause,
+        Situation::Ending { patience } => Some(*patience),
+        Situation::Starting(_)
+        | Situation::Reported(_)
+        | Situation::Rejected { .. }
+        | Situation::Over { .. }
+        | Situation::OnItsWay { .. }
+        | Situation::AgentsTurn => None,
+    }
 }

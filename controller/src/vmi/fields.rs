@@ -5,14 +5,18 @@
 //! leaves it out, and an instance without a phase would be started.
 
 use garboard_api::Phase;
+use garboard_api::conditions::VmiConditionType;
 use garboard_api::v1::VirtualMachineInstanceStatus;
-use garboard_cluster::report;
 
-use super::eviction::{EVICTION_REQUESTED, LIVE_MIGRATABLE};
-
-/// Conditions that the controller sets and takes away.
-const OURS: [&str; 6] =
-    ["Ready", "PodScheduled", "Synchronized", super::status::DATA_VOLUMES, LIVE_MIGRATABLE, EVICTION_REQUESTED];
+/// Conditions that the controller sets and removes.
+const OURS: [VmiConditionType; 6] = [
+    VmiConditionType::Ready,
+    VmiConditionType::PodScheduled,
+    VmiConditionType::Synchronized,
+    VmiConditionType::DataVolumesReady,
+    VmiConditionType::LiveMigratable,
+    VmiConditionType::EvictionRequested,
+];
 
 /// What a write of the controller is about. How a run ended is the agent's to say until it is over: then it is said again
 /// with the phase, by what the pod knows of it.
@@ -34,8 +38,9 @@ pub(super) fn ownership(before: &VirtualMachineInstanceStatus, after: &VirtualMa
 /// The part of a status that is the controller's to say.
 pub(super) fn ours(status: &VirtualMachineInstanceStatus, ownership: FieldOwnership) -> VirtualMachineInstanceStatus {
     let is_over = ownership == FieldOwnership::Phase && Phase::of_status(status).is_final();
-    let is_ours = |kind: &str| OURS.contains(&kind) || (is_over && kind == report::ENDED);
-    let conditions = status.conditions.iter().filter(|each| is_ours(&each.r#type));
+    let is_ours = |kind| OURS.contains(&kind) || (is_over && kind == VmiConditionType::Ended);
+    let conditions = status.conditions.iter();
+    let conditions = conditions.filter(|each| VmiConditionType::of_word(&each.r#type).is_some_and(is_ours));
     let mut told = VirtualMachineInstanceStatus {
         active_pods: status.active_pods.clone(),
         node_name: status.node_name.clone(),

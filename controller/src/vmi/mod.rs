@@ -2,16 +2,19 @@
 
 mod apply;
 pub mod decide;
-pub(crate) mod eviction;
+mod eviction;
 mod fields;
 pub mod history;
 mod observe;
 mod out_of_memory;
+mod place;
+mod pod_status;
 mod readiness;
 mod rejected;
 pub mod remains;
+mod situation;
 mod start;
-pub mod status;
+mod status;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,12 +26,12 @@ use kube::Api;
 use self::decide::{CLAIM_MAY_COME, Decision, Step, World, decide};
 use self::observe::PodLookup;
 use crate::context::{ReconcileError, while_trying};
+use crate::data_volumes::LONGEST_WAIT;
 use crate::durations::Durations;
 use crate::reconciler::{Pause, Reconcile};
 use crate::reconcilers::{Leader, Waiter};
 use crate::stores::{Instances, Kept};
 use crate::unreadable;
-use crate::vm::LONGEST_WAIT;
 
 /// How soon is looked for a pod that the watch is about to deliver; it wakes the reconciler earlier.
 const SOON: Duration = Duration::from_secs(1);

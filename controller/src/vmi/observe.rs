@@ -12,7 +12,7 @@ use kube::api::ListParams;
 
 use super::decide::World;
 use super::history::{Place, PodHistory};
-use super::remains;
+use super::{pod_status, remains};
 use crate::context::{ReconcileError, while_trying};
 use crate::data_volumes::observe::{self, Claims};
 use crate::data_volumes::{self, ProgressByName};
@@ -63,7 +63,7 @@ pub(super) async fn look_up(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
 fn choose(vmi: &VirtualMachineInstance, pods: &[Arc<Kept<Pods>>]) -> Result<Option<Pod>, ReconcileError> {
     let pods: Vec<Pod> = pods.iter().map(|pod| pod.read()).collect::<Result<_, _>>()?;
     let name = pod::name(vmi);
-    Ok(pods.into_iter().min_by_key(|pod| (super::status::is_over(pod), pod.metadata.name != name)))
+    Ok(pods.into_iter().min_by_key(|pod| (pod_status::is_over(pod), pod.metadata.name != name)))
 }
 
 pub(super) async fn observe(
@@ -99,7 +99,7 @@ pub(super) async fn observe(
 
 /// Where a pod is.
 fn place(pod: &Pod) -> Option<Place> {
-    let node = super::status::node(pod)?.to_owned();
+    let node = pod_status::node(pod)?.to_owned();
     Some(Place { pod_uid: pod.metadata.uid.clone()?, node })
 }
 
@@ -126,10 +126,10 @@ async fn agent_lives(
 fn history(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: jiff::Timestamp) -> PodHistory {
     let (histories, uid) = (&leader.histories, vmi.metadata.uid.as_deref().unwrap_or_default());
     let phase = Phase::of(vmi);
-    let over = pod.filter(|pod| super::status::is_over(pod)).map(|_| now);
+    let over = pod.filter(|pod| pod_status::is_over(pod)).map(|_| now);
     match pod {
         _ if phase.is_final() => histories.forget(uid),
-        // Until then a kubelet may turn it away, and how often that was counts.
+        // Until then a kubelet may reject it, and how often that was counts.
         Some(_) if phase >= Phase::Running && over.is_none() => histories.forget(uid),
         Some(pod) => return histories.seen(uid, place(pod), over),
         None if phase > Phase::Pending || histories.of(uid).had_pod() || remains::is_open(vmi.status.as_ref()) => {

@@ -1,34 +1,47 @@
 //! An end that only the kubelet can explain. On cgroup v2 the kernel kills every process of a container that is out of memory
 //! at once, PID 1 included: the launcher knows that its machine was killed, the pod's status knows why. Pure.
 
+use garboard_api::conditions::{self, ConditionStatus, NewCondition, VmiConditionType};
 use garboard_api::v1::VirtualMachineInstanceStatus;
 use garboard_api::{Phase, Quantity, VirtualMachineInstance};
 use garboard_cluster::report::{self, MACHINE_KILLED};
-use garboard_protocol::exit::ExitCause;
+use garboard_protocol::exit::{CauseWord, ExitCause};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::events::EventType;
 
-use super::decide::{Decision, World};
-use super::readiness::set;
+use super::decide::Decision;
+use super::pod_status::COMPUTE;
+use super::situation::Case;
 
-/// The container QEMU is in.
-const COMPUTE: &str = "compute";
-/// The event's reason, and the condition's.
-const OUT_OF_MEMORY: &str = "OutOfMemory";
 /// The kubelet's reason for a container that the OOM killer ended.
 const OOM_KILLED: &str = "OOMKilled";
 
-/// Names the cause of an end that is not explained yet, if the pod knows it.
-pub(super) fn explain(world: &World, phase: Phase, status: &mut VirtualMachineInstanceStatus) {
-    let said =
-        status.conditions.iter().find(|each| each.r#type == report::ENDED).and_then(|each| each.reason.as_deref());
-    let is_open = matches!(said, None | Some(MACHINE_KILLED));
-    let Some(pod) = world.pod.as_ref().filter(|pod| phase == Phase::Failed && is_open && is_oom_killed(pod)) else {
-        return;
-    };
-    let cause = ExitCause::OutOfMemory { limit_bytes: limit_bytes(pod) };
-    status.reason = Some(OUT_OF_MEMORY.to_owned());
-    set(world.now, status, (report::ENDED, "True"), (OUT_OF_MEMORY, &report::message(&cause, &cause.sentence())));
+/// An end that the kernel made because a limit was exceeded.
+pub(super) struct Killed(ExitCause);
+
+impl Killed {
+    /// The reason of the status, and of condition and event.
+    pub(super) fn reason(&self) -> &'static str {
+        self.0.word().as_str()
+    }
+
+    /// How the run ended.
+    pub(super) fn condition(&self) -> NewCondition<'static, VmiConditionType> {
+        NewCondition {
+            kind: VmiConditionType::Ended,
+            status: ConditionStatus::True,
+            reason: self.reason().into(),
+            message: report::message(&self.0, &self.0.sentence()).into(),
+        }
+    }
+}
+
+/// The cause of an end that is not explained yet, if the pod knows it.
+pub(super) fn killed(case: &Case<'_>, phase: Phase, status: &VirtualMachineInstanceStatus) -> Option<Killed> {
+    let known = conditions::find(&status.conditions, VmiConditionType::Ended).and_then(|each| each.reason.as_deref());
+    let is_open = matches!(known, None | Some(MACHINE_KILLED));
+    let pod = case.world.pod.as_ref().filter(|pod| phase == Phase::Failed && is_open && is_oom_killed(pod))?;
+    Some(Killed(ExitCause::OutOfMemory { limit_bytes: limit_bytes(pod) }))
 }
 
 /// The event for an end that was named here: the agent has told at most that the machine was killed.
@@ -36,13 +49,14 @@ pub(super) fn happening(
     vmi: &VirtualMachineInstance,
     decision: &Decision,
 ) -> Option<(EventType, &'static str, String)> {
+    let reason = CauseWord::OutOfMemory.as_str();
     let ended = |status: &VirtualMachineInstanceStatus| {
-        let ended = status.conditions.iter().find(|each| each.r#type == report::ENDED);
-        ended.filter(|each| each.reason.as_deref() == Some(OUT_OF_MEMORY)).cloned()
+        let ended = conditions::find(&status.conditions, VmiConditionType::Ended);
+        ended.filter(|each| each.reason.as_deref() == Some(reason)).cloned()
     };
     let is_known = decision.is_reported || vmi.status.as_ref().and_then(ended).is_some();
     let told = ended(&decision.status).filter(|_| !is_known)?;
-    Some((EventType::Warning, OUT_OF_MEMORY, told.message.unwrap_or_default()))
+    Some((EventType::Warning, reason, told.message.unwrap_or_default()))
 }
 
 fn is_oom_killed(pod: &Pod) -> bool {

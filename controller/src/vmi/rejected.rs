@@ -14,8 +14,7 @@ use garboard_api::run_strategy::backoff;
 use garboard_cluster::report::condition;
 use k8s_openapi::api::core::v1::Pod;
 
-use super::decide::{Step, World};
-use super::remains::may_still_run;
+use super::decide::World;
 use crate::time::elapsed;
 
 /// Reasons of a kubelet that has nothing against the machine.
@@ -25,7 +24,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(8);
 /// Beginning of its reasons for a lack of something that others took meanwhile.
 const OUT_OF: &str = "OutOf";
 
-/// Whether the pod was rejected before anybody heard of its guest.
+/// Whether the pod was rejected before its launcher reported anything.
 pub(super) fn is_rejected(world: &World, pod: &Pod) -> bool {
     let Some(status) = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Failed")) else {
         return false;
@@ -36,23 +35,15 @@ pub(super) fn is_rejected(world: &World, pod: &Pod) -> bool {
     is_kubelets && Phase::of(&world.vmi) < Phase::Running && condition::reported(pod, uid).is_none()
 }
 
-/// Replacing it, if that was not begun yet.
-pub(super) fn step(world: &World, pod: &Pod) -> Option<Step> {
-    if pod.metadata.deletion_timestamp.is_some() || !is_rejected(world, pod) {
-        return None;
-    }
-    Some(Step::ReplaceRejectedPod { name: pod.metadata.name.clone()?, uid: pod.metadata.uid.clone()?, why: why(pod) })
-}
-
 /// What the kubelet said.
 pub(super) fn why(pod: &Pod) -> String {
     let said = pod.status.as_ref().and_then(|status| status.message.clone().or(status.reason.clone()));
     said.unwrap_or_default()
 }
 
-/// For how long the next pod waits after one that was rejected.
-pub(super) fn pause(world: &World) -> Option<Duration> {
+/// For how long the next pod waits after one that was rejected, whose QEMU may run on for so long.
+pub(super) fn pause(world: &World, may_run_for: Option<Duration>) -> Option<Duration> {
     let since = elapsed(world.history.missing.unwrap_or(world.now), world.now);
     let rest = backoff(world.history.refusals.saturating_sub(1), 0).max(FIRST_PAUSE).saturating_sub(since);
-    may_still_run(world).max(Some(rest).filter(|rest| !rest.is_zero()))
+    may_run_for.max(Some(rest).filter(|rest| !rest.is_zero()))
 }

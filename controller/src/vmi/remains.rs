@@ -12,15 +12,17 @@
 //! A running machine's status has the question already. A node that is lost answers nothing: then the pod's object is
 //! believed after a while, as the operator who removed it asked for.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use garboard_api::Phase;
-use garboard_api::metadata::{label, node_annotation};
+use garboard_api::conditions::{ConditionStatus, NodeConditionType};
+use garboard_api::metadata::node_annotation;
 use garboard_api::v1::VirtualMachineInstanceStatus;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 
-use super::decide::{Decision, KILLED_BY_FORCE, World};
+use super::decide::{KILLED_BY_FORCE, World};
 use super::history::Place;
 use crate::time::elapsed;
 
@@ -37,7 +39,8 @@ const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 #[must_use]
 pub fn lives(node: &Node, now: Timestamp) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let is_ready = conditions.into_iter().any(|each| each.type_ == "Ready" && each.status == "True");
+    let mut ready = conditions.filter(|each| each.type_ == NodeConditionType::Ready.word());
+    let is_ready = ready.any(|each| each.status == ConditionStatus::True.word());
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let is_off = taints.into_iter().any(|taint| taint.key == OUT_OF_SERVICE);
     let sign = node.metadata.annotations.as_ref().and_then(|all| all.get(node_annotation::HEARTBEAT));
@@ -55,8 +58,8 @@ pub fn last_place(status: Option<&VirtualMachineInstanceStatus>, remembered: Opt
 }
 
 /// Whether the agent has said that nothing of a pod is left.
-pub(super) fn is_nowhere(status: &VirtualMachineInstanceStatus, pod_uid: &str) -> bool {
-    status.active_pods.get(pod_uid).is_some_and(String::is_empty)
+pub(super) fn is_nowhere(active_pods: &BTreeMap<String, String>, pod_uid: &str) -> bool {
+    active_pods.get(pod_uid).is_some_and(String::is_empty)
 }
 
 /// Whether a question is open: then there was a pod, also where no leader of now remembers it.
@@ -78,7 +81,7 @@ pub(super) fn may_still_run(world: &World) -> Option<Duration> {
         return None;
     }
     match last_place(status, world.history.place.as_ref()) {
-        Some(place) if status.is_some_and(|status| is_nowhere(status, &place.pod_uid)) => None,
+        Some(place) if status.is_some_and(|status| is_nowhere(&status.active_pods, &place.pod_uid)) => None,
         Some(_) if world.agent_lives => Some(ASK_AGAIN),
         _ => {
             let missing = world.history.missing.unwrap_or(world.now);
@@ -95,23 +98,15 @@ fn unknown_to_this_leader(world: &World) -> Option<Duration> {
     Some(left).filter(|left| created.is_some_and(|created| created < world.leading_since) && !left.is_zero())
 }
 
-/// The node whose agent is to answer.
-pub(super) fn asked(world: &World) -> Option<Place> {
+/// The node whose agent is to answer, while a QEMU may still run.
+pub(super) fn asked(world: &World, may_run_for: Option<Duration>) -> Option<Place> {
     let place = last_place(world.vmi.status.as_ref(), world.history.place.as_ref())?;
-    (world.agent_lives && may_still_run(world).is_some()).then_some(place)
+    (world.agent_lives && may_run_for.is_some()).then_some(place)
 }
 
-/// Puts the question into the status, where a quick start has left it out.
-pub(super) fn ask(world: &World, phase: Phase, decision: &mut Decision) {
-    let Some(Place { pod_uid, node }) = asked(world).filter(|_| !phase.is_final()) else { return };
-    decision.labels.insert(label::NODE_NAME.to_owned(), node.clone());
-    decision.status.node_name = Some(node.clone());
-    decision.status.active_pods = [(pod_uid, node)].into();
-}
-
-/// What is said of an instance without a pod.
-pub(super) fn sentence(world: &World) -> String {
-    match asked(world) {
+/// What is said of an instance without a pod; `asked` is the node whose agent is to answer.
+pub(super) fn sentence(asked: Option<&Place>) -> String {
+    match asked {
         Some(Place { node, .. }) => {
             format!("the launcher pod was removed; the agent of node {node} has not said yet that nothing of it runs")
         }

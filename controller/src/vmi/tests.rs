@@ -11,15 +11,17 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 
+use super::decide::KILLED_BY_FORCE;
 use super::decide::{Decision, Step, World, decide};
-use super::decide::{KILLED_BY_FORCE, QUICK};
 use super::history::PodHistory;
 use super::out_of_memory;
 use super::start::happenings;
 use crate::pod::LauncherImage;
+use crate::time::QUICK;
 
 mod fixpoint;
 mod remains;
+mod worlds;
 
 fn vmi(volumes: &Value) -> VirtualMachineInstance {
     let mut vmi: VirtualMachineInstance = serde_json::from_value(json!({

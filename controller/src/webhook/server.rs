@@ -20,6 +20,7 @@ use kube::{Api, ResourceExt};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::watch;
+use tracing::{Instrument, Span};
 use uuid::Uuid;
 
 use super::bounds::{Limits, bounded};
@@ -89,8 +90,12 @@ async fn answer_evict(
     Json(review): Json<AdmissionReview<DynamicObject>>,
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
-    let response = eviction::evict(&context, &request).await;
-    log(&request, &response);
+    let judging = async {
+        let response = eviction::evict(&context, &request).await;
+        log(&request, &response);
+        response
+    };
+    let response = judging.instrument(span(&request)).await;
     Ok(Json(response.into_review()))
 }
 
@@ -124,9 +129,25 @@ async fn answer(
         fresh: Uuid::new_v4(),
         kubevirts: &kubevirts,
     };
-    let response = judged(|| judge(&request, &context))?;
-    log(&request, &response);
+    let response = span(&request).in_scope(|| {
+        let response = judged(|| judge(&request, &context))?;
+        log(&request, &response);
+        Ok::<_, StatusCode>(response)
+    })?;
     Ok(Json(response.into_review()))
+}
+
+/// What is logged of a request belongs here. Its UID is also in the API server's audit log.
+fn span(request: &Request) -> Span {
+    tracing::info_span!(
+        "admission",
+        uid = request.uid,
+        operation = ?request.operation,
+        resource = request.resource.resource,
+        namespace = request.namespace,
+        object = request.name,
+        user = request.user_info.username,
+    )
 }
 
 fn log(request: &Request, response: &AdmissionResponse) {
@@ -203,6 +224,31 @@ mod tests {
         assert_eq!(judged(|| panic!("on purpose")).unwrap_err(), StatusCode::INTERNAL_SERVER_ERROR);
         assert!(judged(|| AdmissionResponse::invalid("no")).is_ok());
     }
+
+    #[test]
+    fn what_is_logged_of_a_request_names_it() {
+        let review: AdmissionReview<DynamicObject> = serde_json::from_value(serde_json::json!({
+            "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+            "request": {
+                "uid": "u-2", "kind": {"group": "kubevirt.io", "version": "v1", "kind": "VirtualMachine"},
+                "resource": {"group": "kubevirt.io", "version": "v1", "resource": "virtualmachines"},
+                "name": "vm", "namespace": "ns", "operation": "UPDATE", "userInfo": {"username": "ada"}, "dryRun": false,
+            },
+        }))
+        .unwrap();
+        let request: Request = review.try_into().unwrap();
+        let (log, _guard) = crate::captured::Captured::begin();
+        span(&request).in_scope(|| log_answer(&request));
+        let lines = log.lines();
+        let spans = serde_json::json!([{"name": "admission", "uid": "u-2", "operation": "Update",
+            "resource": "virtualmachines", "namespace": "ns", "object": "vm", "user": "ada"}]);
+        assert_eq!((&lines[0]["fields"]["message"], &lines[0]["spans"]), (&"refused".into(), &spans));
+    }
+
+    fn log_answer(request: &Request) {
+        super::log(request, &AdmissionResponse::from(request).deny("no"));
+    }
+
     #[tokio::test]
     async fn without_the_path_nothing_is_read_and_none_is_the_old_one() {
         use tower::ServiceExt;

@@ -21,9 +21,13 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     match (words.next(), words.next(), words.next()) {
         (None, ..) => print_facts(&options),
+        (Some(word), None, None) if word == OsStr::new("--version") => {
+            let version = garboard_protocol::version!();
+            ExitCode::from(u8::from(writeln!(std::io::stdout(), "garboard-facts {version}").is_err()))
+        }
         (Some(word), Some(file), None) if word == OsStr::new("--node") => write_offer(&options, file.as_ref()),
         _ => {
-            let _ = writeln!(std::io::stderr(), "usage: garboard-facts [--node FILE]");
+            let _ = writeln!(std::io::stderr(), "usage: garboard-facts [--node FILE | --version]");
             ExitCode::from(64)
         }
     }

@@ -6,12 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use garboard_machine::features::{Accelerator, Feature, MachineType, QemuFeatures, QemuVersion};
+use garboard_qmp::qmp;
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::locate::QemuBinary;
 use super::schema::SchemaAnswers;
-use super::session::{NOTHING, Session, SessionError, TIME_LIMIT};
+use super::session::{Session, SessionError, TIME_LIMIT};
 
 /// What a build can do, and which CPU features it gives a guest under the accelerator it was asked with.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,7 +56,7 @@ fn version(session: &mut Session) -> Result<QemuVersion, SessionError> {
         minor: u32,
         micro: u32,
     }
-    let Reply { qemu, package } = session.ask("query-version", NOTHING)?;
+    let Reply { qemu, package } = session.ask(&qmp::query_version {})?;
     Ok(QemuVersion { major: qemu.major, minor: qemu.minor, micro: qemu.micro, package })
 }
 
@@ -76,7 +76,7 @@ fn machines(session: &mut Session) -> Result<Vec<MachineType>, SessionError> {
         #[serde(default)]
         deprecated: bool,
     }
-    let listed: Vec<Machine> = session.ask("query-machines", NOTHING)?;
+    let listed: Vec<Machine> = session.ask(&qmp::query_machines { compat_props: None })?;
     let mut machines: Vec<MachineType> = listed
         .into_iter()
         .map(|Machine { name, alias, cpu_max, deprecated }| MachineType { name, alias, max_vcpus: cpu_max, deprecated })
@@ -98,7 +98,7 @@ pub(super) fn ask_models(
         unavailable_features: BTreeSet<String>,
     }
     let mut session = Session::start(binary, &[accelerator.as_str()], TIME_LIMIT)?;
-    let listed: Vec<Model> = session.ask("query-cpu-definitions", NOTHING)?;
+    let listed: Vec<Model> = session.ask(&qmp::query_cpu_definitions {})?;
     Ok(listed.into_iter().map(|model| (model.name, model.unavailable_features)).collect())
 }
 
@@ -108,19 +108,19 @@ struct Named {
 }
 
 fn types(session: &mut Session, implements: &str) -> Result<BTreeSet<String>, SessionError> {
-    let arguments = json!({"implements": implements, "abstract": false});
-    let listed: Vec<Named> = session.ask("qom-list-types", Some(arguments))?;
+    let question = qmp::qom_list_types { implements: Some(implements.to_owned()), abstract_: Some(false) };
+    let listed: Vec<Named> = session.ask(&question)?;
     Ok(listed.into_iter().map(|entry| entry.name).collect())
 }
 
 fn cpu_models(session: &mut Session) -> Result<BTreeSet<String>, SessionError> {
-    let listed: Vec<Named> = session.ask("query-cpu-definitions", NOTHING)?;
+    let listed: Vec<Named> = session.ask(&qmp::query_cpu_definitions {})?;
     Ok(listed.into_iter().map(|entry| entry.name).collect())
 }
 
 /// Everything that is found in the schema, the option groups or the properties of a type.
 fn abilities(session: &mut Session) -> Result<QemuFeatures, SessionError> {
-    let schema = session.ask_raw("query-qmp-schema", NOTHING, SchemaAnswers::read)?;
+    let schema = session.ask_raw(&qmp::query_qmp_schema {}, SchemaAnswers::read)?;
     let groups = option_groups(session)?;
     let mut options = BTreeSet::new();
     let mut found = |present: bool, feature: Feature| {
@@ -149,13 +149,13 @@ fn option_groups(session: &mut Session) -> Result<BTreeSet<String>, SessionError
     struct Group {
         option: String,
     }
-    let listed: Vec<Group> = session.ask("query-command-line-options", NOTHING)?;
+    let listed: Vec<Group> = session.ask(&qmp::query_command_line_options { option: None })?;
     Ok(listed.into_iter().map(|group| group.option).collect())
 }
 
 /// A build without the type has no such property; that is an answer, not an error.
 fn has_property(session: &mut Session, typename: &str, property: &str) -> Result<bool, SessionError> {
-    let listed = session.ask::<Vec<Named>>("device-list-properties", Some(json!({"typename": typename})));
+    let listed = session.ask::<Vec<Named>>(&qmp::device_list_properties { typename: typename.to_owned() });
     match listed {
         Ok(listed) => Ok(listed.iter().any(|entry| entry.name == property)),
         Err(SessionError::Refused { .. }) => Ok(false),
@@ -172,8 +172,11 @@ fn cpu_features(session: &mut Session) -> Result<BTreeSet<String>, SessionError>
     struct Model {
         props: BTreeMap<String, serde_json::Value>,
     }
-    let arguments = json!({"type": "full", "model": {"name": "max"}});
-    let Reply { model } = session.ask("query-cpu-model-expansion", Some(arguments))?;
+    let question = qmp::query_cpu_model_expansion {
+        type_: qmp::CpuModelExpansionType::full,
+        model: qmp::CpuModelInfo { name: "max".to_owned(), props: None },
+    };
+    let Reply { model } = session.ask(&question)?;
     let on = |(name, value): (String, serde_json::Value)| (value == true).then_some(name);
     Ok(model.props.into_iter().filter_map(on).collect())
 }

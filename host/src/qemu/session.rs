@@ -9,6 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use garboard_qmp::qmp::{self, QmpCommand};
 use garboard_qmp::wire::{LineSplitter, MONITOR_LINE_LIMIT, Message};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -91,15 +92,11 @@ pub(super) struct Session {
 }
 
 #[derive(Serialize)]
-struct Question<'a, A> {
+struct Question<'a, C> {
     execute: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    arguments: Option<A>,
+    arguments: &'a C,
     id: u64,
 }
-
-/// For questions without arguments.
-pub(super) const NOTHING: Option<()> = None;
 
 impl Session {
     /// Starts QEMU with the first of `accelerators` that works, and negotiates. Everything together may take `limit`.
@@ -129,30 +126,26 @@ impl Session {
             deadline: Instant::now() + limit,
             next_id: 0,
         };
-        session.ask_raw("qmp_capabilities", NOTHING, |_| Ok(()))?;
+        session.ask_raw(&qmp::qmp_capabilities { enable: None }, |_| Ok(()))?;
         Ok(session)
     }
 
-    /// Puts a question and reads its answer as a `T`.
-    pub(super) fn ask<T: DeserializeOwned>(
-        &mut self,
-        command: &'static str,
-        arguments: Option<impl Serialize>,
-    ) -> Result<T, SessionError> {
-        self.ask_raw(command, arguments, |answer| serde_json::from_str(answer.get()))
+    /// Puts a question and reads of its answer what `T` has.
+    pub(super) fn ask<T: DeserializeOwned>(&mut self, question: &impl QmpCommand) -> Result<T, SessionError> {
+        self.ask_raw(question, |answer| serde_json::from_str(answer.get()))
     }
 
     /// Puts a question and lets `read` make what it wants of the answer's text, which is not kept.
-    pub(super) fn ask_raw<T>(
+    pub(super) fn ask_raw<C: QmpCommand, T>(
         &mut self,
-        command: &'static str,
-        arguments: Option<impl Serialize>,
+        question: &C,
         read: impl FnOnce(&RawValue) -> serde_json::Result<T>,
     ) -> Result<T, SessionError> {
         self.next_id += 1;
-        let id = self.next_id;
+        let (id, command) = (self.next_id, C::NAME);
         let undecodable = |source| SessionError::Undecodable { command, source };
-        let mut line = serde_json::to_vec(&Question { execute: command, arguments, id }).map_err(undecodable)?;
+        let question = Question { execute: command, arguments: question, id };
+        let mut line = serde_json::to_vec(&question).map_err(undecodable)?;
         line.push(b'\n');
         // A QEMU that is gone already is reported below, with what it said.
         let _ = self.stdin.write_all(&line);

@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// It is not there.
-    #[error("nobody answers at {path}; the keeper (or node agent) is gone")]
+    #[error("neither shim nor node agent answers at {path}; it is gone")]
     Absent {
         /// The socket.
         path: String,
@@ -31,7 +31,7 @@ pub enum AgentError {
         source: std::io::Error,
     },
     /// The conversation broke.
-    #[error("the conversation with the keeper (or node agent) broke")]
+    #[error("the connection to the shim (or node agent) broke")]
     Conversation(#[from] LineError),
     /// It said no.
     #[error("{reason}")]
@@ -40,14 +40,14 @@ pub enum AgentError {
         reason: String,
     },
     /// It answered something else.
-    #[error("the keeper (or node agent) answered a question that was not asked")]
+    #[error("the shim (or node agent) sent another answer than was asked for")]
     Unexpected,
 }
 
 /// Where the agent makes interfaces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NetworkPlace {
-    /// In a namespace that it made for this machine: a keeper.
+    /// In a namespace that it made for this machine: a shim.
     Agents,
     /// In the namespace of this process, which it is given a descriptor of: a node agent.
     Ours,

@@ -1,5 +1,5 @@
 //! The agent's protocol, both ends: what a supervisor asks of whoever has power over the host, a node agent on a cluster and the
-//! keeper on a bare host. The messages themselves are in [`garboard_protocol::agent`].
+//! shim on a bare host. The messages themselves are in [`garboard_protocol::agent`].
 //!
 //! - [`line_socket`]: lines of JSON with descriptors over a unix socket, for every conversation of a machine's parties.
 //! - [`client`]: the supervisor's end.

@@ -1,4 +1,4 @@
-//! The other end of a request for interfaces: what a keeper on a bare host and a node agent on a cluster do alike,
+//! The other end of a request for interfaces: what a shim on a bare host and a node agent on a cluster do alike,
 //! whoever's namespace it is.
 
 use std::error::Error;

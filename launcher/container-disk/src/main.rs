@@ -27,8 +27,12 @@ fn main() -> ExitCode {
         ["--install", directory] => {
             install(Path::new(directory)).map_err(|error| format!("could not install: {error}"))
         }
+        ["--version"] => {
+            let version = garboard_protocol::version!();
+            writeln!(std::io::stdout(), "garboard-container-disk {version}").map_err(|error| error.to_string())
+        }
         ["--open", pairs @ ..] if !pairs.is_empty() && pairs.len() % 2 == 0 => open(pairs),
-        _ => Err("usage: garboard-container-disk --install DIRECTORY | --open SOCKET FILE …".to_owned()),
+        _ => Err("usage: garboard-container-disk --install DIRECTORY | --open SOCKET FILE … | --version".to_owned()),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

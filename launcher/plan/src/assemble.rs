@@ -8,12 +8,17 @@ use garboard_machine::board::{Accel, Board};
 use garboard_machine::clock::Global;
 use garboard_machine::device::{Device, PcieRootPort};
 use garboard_machine::machine::{Machine, Vnc};
+use garboard_machine::memory::MemoryKind;
 use garboard_machine::pci::PciMap;
 use garboard_machine::process::{Name, RebootAction};
 
 use super::draft::{Draft, Input, text};
-use super::launch::{Display, Identity, LaunchPlan, Lifecycle, PLAN_VERSION, RebootPolicy, StartState, StoredMachine};
+use super::interface::InterfacePlan;
+use super::launch::{
+    Display, GuestMemoryPlan, Identity, LaunchPlan, Lifecycle, PLAN_VERSION, RebootPolicy, StartState,
+};
 use super::resources::{self, Use};
+use super::stored::{RamKind, STORED_VERSION, StoredMachine};
 use super::{Parts, compute, firmware, passt};
 
 /// Namespace of a VMI that names none.
@@ -29,7 +34,7 @@ pub(super) fn machine(draft: &mut Draft<'_>, parts: &Parts, pci: &PciMap) -> Mac
     let input = draft.input;
     let ports = pci.ports.iter().map(|&port| Device::from(PcieRootPort::new(port)));
     let devices = ports.chain(draft.buses.drain(..)).chain(draft.devices.drain(..)).collect();
-    let backend = parts.memory.backend.id.clone();
+    let backend = parts.backend.id.clone();
     if input.is_annotated(annotation::DISABLE_PCI_HOLE_64) {
         let value = "0".to_owned();
         draft.globals.push(Global { driver: "q35-pcihost", property: "pci-hole64-size", value });
@@ -56,7 +61,7 @@ pub(super) fn machine(draft: &mut Draft<'_>, parts: &Parts, pci: &PciMap) -> Mac
         cpu: parts.cpu.cpu.clone(),
         smp: parts.smp,
         memory: parts.memory.memory,
-        memory_backend: parts.memory.backend.clone(),
+        memory_backend: parts.backend.clone(),
         numa: parts.memory.numa.clone(),
         objects: std::mem::take(&mut draft.objects),
         uuid: firmware::uuid(input),
@@ -106,16 +111,10 @@ pub(super) fn launch_plan(draft: Draft<'_>, parts: Parts, machine: &Machine, pci
     argv.extend(machine.argv(&qemu.features));
     let zone = parts.clock.zone.iter().map(|zone| ("TZ".to_owned(), zone.clone()));
     let modules = qemu.module_dir.iter().map(|dir| ("QEMU_MODULE_DIR".to_owned(), dir.clone()));
-    let stored = StoredMachine {
-        version: PLAN_VERSION,
-        machine_type: parts.machine_type,
-        cpu: parts.cpu.cpu.to_string(),
-        cpu_asked: Some(parts.cpu.asked),
-        pci,
-        macs: parts.interfaces.iter().map(|one| (one.name.clone(), one.mac.clone())).collect(),
-        disk_serials: serials(&parts.disks),
-        mtus: parts.interfaces.iter().filter_map(|one| Some((one.name.clone(), one.mtu?))).collect(),
-        places: parts.places,
+    let stored = stored(&draft, &parts, pci);
+    let guest_memory = match parts.backend.kind {
+        MemoryKind::Memfd { fd } => Some(GuestMemoryPlan { descriptor: fd, bytes: parts.backend.size }),
+        MemoryKind::MemfdHuge { .. } => None,
     };
     LaunchPlan {
         version: PLAN_VERSION,
@@ -130,6 +129,7 @@ pub(super) fn launch_plan(draft: Draft<'_>, parts: Parts, machine: &Machine, pci
         argv,
         environment: modules.chain(zone).collect(),
         descriptors: draft.descriptors,
+        guest_memory,
         helpers: parts.interfaces.iter().filter_map(|one| passt::helper(one, input.facts)).collect(),
         firmware: parts.firmware.plan,
         disks: parts.disks,
@@ -141,6 +141,37 @@ pub(super) fn launch_plan(draft: Draft<'_>, parts: Parts, machine: &Machine, pci
         stored,
         notes: draft.notes,
     }
+}
+
+/// What the next start is to find again.
+fn stored(draft: &Draft<'_>, parts: &Parts, pci: PciMap) -> StoredMachine {
+    StoredMachine {
+        version: STORED_VERSION,
+        rules: draft.input.rules(),
+        machine_type: parts.machine_type.clone(),
+        accelerator: Some(draft.accelerator),
+        cpu: parts.cpu.decided.to_string(),
+        cpu_asked: Some(parts.cpu.asked.clone()),
+        cpu_features: parts.cpu.features.clone(),
+        pci,
+        places: parts.kept.places.clone(),
+        macs: parts.interfaces.iter().map(|one| (one.name.clone(), one.mac.clone())).collect(),
+        mtus: parts.interfaces.iter().filter_map(|one| mtu(draft, one)).collect(),
+        disk_serials: serials(&parts.disks),
+        disks: parts.kept.disks.clone(),
+        queues: parts.kept.queues.clone(),
+        firmware: parts.firmware.stored.clone(),
+        ram: Some(match parts.backend.kind {
+            MemoryKind::Memfd { .. } => RamKind::Memfd,
+            MemoryKind::MemfdHuge { .. } => RamKind::MemfdHugepages,
+        }),
+    }
+}
+
+/// The MTU of the first start, which a link that carries less does not change.
+fn mtu(draft: &Draft<'_>, interface: &InterfacePlan) -> Option<(String, u16)> {
+    let kept = draft.input.stored.and_then(|stored| stored.mtus.get(&interface.name).copied());
+    interface.mtu.map(|mtu| (interface.name.clone(), kept.unwrap_or(mtu)))
 }
 
 fn serials(disks: &[super::disk::DiskPlan]) -> BTreeMap<String, String> {

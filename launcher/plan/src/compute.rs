@@ -153,9 +153,25 @@ fn topology_fits(sockets: u32, cores: u32, threads: u32, max_vcpus: u32) -> bool
 #[derive(Clone, Debug)]
 pub(super) struct GuestMemory {
     pub(super) memory: Memory,
-    pub(super) backend: MemoryBackend,
     pub(super) numa: Option<NumaNode>,
-    pub(super) has_hugepages: bool,
+    /// Size of the huge pages it is made of, bytes.
+    pub(super) hugepage_bytes: Option<u64>,
+}
+
+/// ID of the object that is the guest's memory.
+fn backend_id() -> DeviceId {
+    DeviceId::constant("ram0")
+}
+
+/// Where the guest's memory comes from. To be asked last: its descriptor is not in the plan's list, which earlier versions
+/// would not understand then, but comes after it.
+pub(super) fn backend(draft: &Draft<'_>, guest: &GuestMemory, smp: Smp) -> MemoryBackend {
+    let kind = match guest.hugepage_bytes {
+        // The vCPUs do not run yet, so their share of the processors is free.
+        Some(page_bytes) => MemoryKind::MemfdHuge { page_bytes, threads: smp.cpus.clamp(1, MOST_PREALLOC_THREADS) },
+        None => MemoryKind::Memfd { fd: draft.next_descriptor() },
+    };
+    MemoryBackend { id: backend_id(), size: guest.memory.size, kind }
 }
 
 /// The guest's memory.
@@ -172,19 +188,8 @@ pub(super) fn memory(draft: &mut Draft<'_>, smp: Smp) -> Result<GuestMemory, Pla
     let max_guest = input.domain().memory.as_ref().and_then(|memory| memory.max_guest.as_ref());
     let maxmem = max_guest.and_then(Quantity::to_bytes).and_then(|max| align(max, alignment)).filter(|&max| max > size);
     let maxmem = near(draft, maxmem, size);
-    let kind = match page_bytes {
-        // The vCPUs do not run yet, so their share of the processors is free.
-        Some(page_bytes) => MemoryKind::MemfdHuge { page_bytes, threads: smp.cpus.clamp(1, MOST_PREALLOC_THREADS) },
-        None => MemoryKind::Private,
-    };
-    let id = DeviceId::constant("ram0");
-    let numa = maxmem.map(|_| NumaNode { nodeid: 0, vcpu_count: smp.maxcpus, memdev: id.clone() });
-    Ok(GuestMemory {
-        memory: Memory { size, maxmem },
-        backend: MemoryBackend { id, size, kind },
-        numa,
-        has_hugepages: page_bytes.is_some(),
-    })
+    let numa = maxmem.map(|_| NumaNode { nodeid: 0, vcpu_count: smp.maxcpus, memdev: backend_id() });
+    Ok(GuestMemory { memory: Memory { size, maxmem }, numa, hugepage_bytes: page_bytes })
 }
 
 /// The room for memory that may come, as far as TCG can address it.

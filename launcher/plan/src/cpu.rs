@@ -6,6 +6,7 @@ use garboard_machine::features::Accelerator;
 use garboard_machine::id::fnv1a_64;
 use garboard_machine::memory::Memory;
 
+use super::baseline;
 use super::draft::{Draft, invalid, text};
 use super::error::PlanError;
 use super::hyperv;
@@ -24,16 +25,35 @@ const ABORTING: [&str; 1] = ["arch-capabilities"];
 pub(super) fn cpu(draft: &mut Draft<'_>, memory: Memory) -> Result<CpuPlan, PlanError> {
     let asked = asked(draft, memory);
     let decided = decide(draft, memory)?;
-    // The host's own CPU is what it is on this host, with what is left out for its sake.
+    // The host's own CPU has switches for the sake of this host.
     let is_hosts = decided.model.as_str() == "host";
-    let stored = stored(draft, &asked).filter(|_| !is_hosts);
-    Ok(CpuPlan { cpu: stored.unwrap_or(decided), asked })
+    let decided = stored(draft, &asked).filter(|_| !is_hosts).unwrap_or(decided);
+    let mut cpu = decided.clone();
+    let features = if baseline::is_open(&cpu) {
+        let stored = draft.input.stored.filter(|stored| stored.cpu_asked.as_ref() == Some(&asked));
+        // Passing the host's processor through means: whatever it is.
+        let kept = stored.filter(|_| !is_passed_through(draft)).and_then(|stored| stored.cpu_features.as_deref());
+        baseline::pin(draft, &mut cpu, kept, MODEL_FIELD)?
+    } else {
+        None
+    };
+    Ok(CpuPlan { cpu, decided, features, asked })
+}
+
+fn is_passed_through(draft: &Draft<'_>) -> bool {
+    let cpu = draft.input.domain().cpu.as_ref();
+    cpu.and_then(|cpu| text(&cpu.model)) == Some("host-passthrough")
 }
 
 /// A CPU, and what it was decided from.
 pub(super) struct CpuPlan {
+    /// The guest's.
     pub(super) cpu: Cpu,
-    /// For the next start: [`super::launch::StoredMachine::cpu_asked`].
+    /// The same without what this host and this QEMU have more than those of the first start.
+    pub(super) decided: Cpu,
+    /// For the next start: [`super::stored::StoredMachine::cpu_features`].
+    pub(super) features: Option<String>,
+    /// For the next start: [`super::stored::StoredMachine::cpu_asked`].
     pub(super) asked: String,
 }
 

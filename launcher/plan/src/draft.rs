@@ -16,9 +16,10 @@ use garboard_machine::pci::{PciAddress, PciAllocator, PciPlace, Want};
 use garboard_machine::process::AddFd;
 
 use super::error::PlanError;
-use super::launch::{Descriptor, DescriptorPurpose, FIRST_DESCRIPTOR, Note, StoredMachine};
+use super::launch::{Descriptor, DescriptorPurpose, FIRST_DESCRIPTOR, Note};
 use super::options::PlanOptions;
 use super::scratch::Rooms;
+use super::stored::{STORED_VERSION, StoredMachine};
 
 /// What a plan is made of.
 #[derive(Clone, Copy)]
@@ -45,6 +46,11 @@ impl<'a> Input<'a> {
     /// What the instance asks to have its instructions executed by.
     pub(super) fn asked_accelerator(self) -> Option<Asked> {
         Asked::of(self.vmi.metadata.annotations.as_ref())
+    }
+
+    /// The version of the planner by whose rules the machine is made: that of its first plan.
+    pub(super) fn rules(self) -> u32 {
+        self.stored.map_or(STORED_VERSION, |stored| stored.rules)
     }
 
     /// Whether the annotation is set to `true`.
@@ -124,10 +130,14 @@ impl<'a> Draft<'a> {
         }
     }
 
+    /// The number that the next descriptor gets.
+    pub(super) fn next_descriptor(&self) -> i32 {
+        self.descriptors.last().map_or(FIRST_DESCRIPTOR, |descriptor| descriptor.number + 1)
+    }
+
     /// The next descriptor number, for `purpose`.
     pub(super) fn descriptor(&mut self, purpose: DescriptorPurpose) -> i32 {
-        let last = self.descriptors.last().map_or(FIRST_DESCRIPTOR - 1, |descriptor| descriptor.number);
-        let number = last + 1;
+        let number = self.next_descriptor();
         self.descriptors.push(Descriptor { number, purpose });
         number
     }

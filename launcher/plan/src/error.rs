@@ -97,13 +97,13 @@ pub enum PlanError {
     },
     /// A newer Garboard stored the machine.
     #[error(
-        "a newer Garboard has stored what this machine must keep (plan version {found}, this one knows {known}); start \
-         it with that version or a later one"
+        "a newer Garboard has stored what this machine must keep (version {found} of a stored machine, this one knows {known}); \
+         start it with that version or a later one"
     )]
     StoredVersion {
         /// Version in the stored machine.
         found: u32,
-        /// [`super::PLAN_VERSION`].
+        /// [`super::STORED_VERSION`].
         known: u32,
     },
     /// The plan contradicts itself: a defect of Garboard.

@@ -10,6 +10,7 @@ use garboard_machine::id::NodeName;
 use super::draft::{Draft, Input, node_name, text};
 use super::error::PlanError;
 use super::launch::{DescriptorPurpose, FirmwarePlan, KernelBootPlan};
+use super::stored::StoredFirmware;
 
 const FIELD: &str = "spec.domain.firmware";
 
@@ -26,6 +27,8 @@ pub(super) struct Firmware {
     pub(super) graphics: Option<Switch>,
     /// Size of the flash images together, bytes.
     pub(super) flash_bytes: u64,
+    /// For the next start.
+    pub(super) stored: Option<StoredFirmware>,
 }
 
 /// Whether a VMI boots by UEFI.
@@ -52,17 +55,25 @@ pub(super) fn firmware(draft: &mut Draft<'_>) -> Result<Firmware, PlanError> {
             smm: asked_smm.map(Switch::from),
             graphics: speaks_serial.then_some(Switch::Off),
             flash_bytes: 0,
+            stored: None,
         });
     };
     let is_secure = efi.secure_boot.unwrap_or(true);
-    let pair = uefi_pair(draft.input, is_secure)?.clone();
+    let is_persistent = efi.persistent == Some(true);
+    let pair = uefi_pair(draft.input, is_secure, is_persistent)?.clone();
     let pflash = plan_flash(draft, is_secure)?;
     Ok(Firmware {
+        stored: Some(StoredFirmware {
+            kind: pair.kind,
+            code: pair.code.clone(),
+            code_bytes: pair.code_bytes,
+            vars_bytes: pair.vars_bytes,
+        }),
         plan: FirmwarePlan::Uefi {
             code: pair.code,
             vars_template: pair.vars_template,
             vars_bytes: pair.vars_bytes,
-            persistent: efi.persistent == Some(true),
+            persistent: is_persistent,
             kernel_boot,
         },
         kernel,
@@ -74,13 +85,32 @@ pub(super) fn firmware(draft: &mut Draft<'_>) -> Result<Firmware, PlanError> {
     })
 }
 
-fn uefi_pair(input: Input<'_>, is_secure: bool) -> Result<&UefiPair, PlanError> {
+/// The build that the guest has always booted by, else the one that is most like it, else the best for what is asked for. The
+/// variables that a guest left are of no use to a build that wants them larger or smaller.
+fn uefi_pair(input: Input<'_>, is_secure: bool, is_persistent: bool) -> Result<&UefiPair, PlanError> {
     let kinds: &[UefiKind] =
         if is_secure { &[UefiKind::SecureBootEnrolled, UefiKind::SecureBoot] } else { &[UefiKind::Plain] };
-    kinds
-        .iter()
-        .find_map(|&kind| input.facts.uefi.iter().find(|pair| pair.kind == kind))
-        .ok_or_else(|| PlanError::NoUefi { field: format!("{FIELD}.bootloader.efi"), kind: kinds[0] })
+    let field = format!("{FIELD}.bootloader.efi");
+    let of_kind = |kind: UefiKind| input.facts.uefi.iter().filter(move |pair| pair.kind == kind);
+    let mut found = kinds.iter().flat_map(|&kind| of_kind(kind));
+    let kept = input.stored.and_then(|stored| stored.firmware.as_ref()).filter(|kept| kinds.contains(&kept.kind));
+    let Some(kept) = kept else {
+        return found.next().ok_or_else(|| PlanError::NoUefi { field, kind: kinds[0] });
+    };
+    let fits = |pair: &UefiPair| pair.vars_bytes == kept.vars_bytes && pair.code_bytes == kept.code_bytes;
+    let unlike = |pair: &&UefiPair| (pair.kind != kept.kind, !fits(pair), pair.code != kept.code);
+    let best = found.min_by_key(unlike).ok_or_else(|| PlanError::NoUefi { field: field.clone(), kind: kinds[0] })?;
+    if is_persistent && best.vars_bytes != kept.vars_bytes {
+        let (kept, kib) = (&kept.code, kept.vars_bytes >> 10);
+        return Err(PlanError::HostLacks {
+            field,
+            message: format!(
+                "the guest has UEFI variables of {kib} KiB, for {kept}, and no UEFI build here takes them"
+            ),
+            instead: "install that build (package ovmf), or use another host".to_owned(),
+        });
+    }
+    Ok(best)
 }
 
 fn plan_flash(draft: &mut Draft<'_>, is_secure: bool) -> Result<[NodeName; 2], PlanError> {

@@ -80,7 +80,7 @@ fn plan_interface(
     let name = interface.name.as_str();
     let model = nic_model(interface, &field)?;
     let binding = binding(draft, (interface, index), forwards, &field)?;
-    let mtu = mtu(draft, name, model, &binding);
+    let mtu = mtu(draft, (name, &field), model, &binding);
     let plan = InterfacePlan {
         name: name.to_owned(),
         mtu,
@@ -104,13 +104,20 @@ fn plan_interface(
 /// Least and most that virtio-net takes as `host_mtu` (`ETH_MIN_MTU`, and what an IPv4 packet can be).
 const MTU_RANGE: std::ops::RangeInclusive<u16> = 68..=65535;
 
-/// What a virtio device tells of its network: the link's MTU as it is found, else that of the last start. DHCP tells it too,
-/// but not every guest listens (Windows), nor does every guest ask (static addresses).
-fn mtu(draft: &Draft<'_>, name: &str, model: NicModel, binding: &BindingPlan) -> Option<u16> {
+/// What a virtio device tells of its network: the MTU of its first start, less if the link carries less now. DHCP tells it
+/// too, but not every guest listens (Windows), nor does every guest ask (static addresses).
+fn mtu(draft: &mut Draft<'_>, (name, field): (&str, &str), model: NicModel, binding: &BindingPlan) -> Option<u16> {
     let has_tap = matches!(binding, BindingPlan::Masquerade { .. } | BindingPlan::Bridge { .. });
-    let found = draft.input.options.interfaces.get(name).and_then(|facts| facts.mtu);
-    let stored = draft.input.stored.and_then(|stored| stored.mtus.get(name).copied());
-    found.or(stored).filter(|mtu| has_tap && model == NicModel::Virtio && MTU_RANGE.contains(mtu))
+    let is_told = |mtu: &u16| has_tap && model == NicModel::Virtio && MTU_RANGE.contains(mtu);
+    let found = draft.input.options.interfaces.get(name).and_then(|facts| facts.mtu).filter(is_told);
+    let kept = draft.input.stored.and_then(|stored| stored.mtus.get(name).copied()).filter(is_told);
+    if let (Some(found), Some(kept)) = (found, kept)
+        && found != kept
+    {
+        let text = format!("the link carries packets of {found} bytes; at its first start the guest was told {kept}");
+        draft.note(Some(field), text);
+    }
+    found.into_iter().chain(kept).min()
 }
 
 fn nic_model(interface: &Interface, field: &str) -> Result<NicModel, PlanError> {

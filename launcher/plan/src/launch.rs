@@ -1,19 +1,17 @@
 //! The launch plan: everything about one start of a virtual machine, decided. Whoever executes it opens, makes and
 //! passes exactly what stands here; there is nothing left to choose.
 
-use std::collections::BTreeMap;
-
 #[cfg(doc)]
 use garboard_machine::facts::KvmState;
 use garboard_machine::features::Accelerator;
 use garboard_machine::overhead::Overhead;
-use garboard_machine::pci::PciMap;
 use serde::{Deserialize, Serialize};
 
 use super::disk::DiskPlan;
 use super::interface::InterfacePlan;
+use super::stored::StoredMachine;
 
-/// Version of [`LaunchPlan`] and [`StoredMachine`]. A plan of another version is not executed but made anew.
+/// Version of [`LaunchPlan`]. A plan of another version is not executed but made anew.
 pub const PLAN_VERSION: u32 = 1;
 
 /// The first descriptor number a plan gives away. Below it are the standard streams and what PID 1 may need itself.
@@ -38,6 +36,9 @@ pub struct LaunchPlan {
     pub environment: Vec<(String, String)>,
     /// What must be open in QEMU, by number, ascending from [`FIRST_DESCRIPTOR`].
     pub descriptors: Vec<Descriptor>,
+    /// The guest's memory, where it is a memfd that is made before QEMU runs. It comes after [`LaunchPlan::descriptors`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_memory: Option<GuestMemoryPlan>,
     /// Programs that run beside QEMU and end with it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub helpers: Vec<HelperPlan>,
@@ -86,6 +87,24 @@ pub struct Descriptor {
     pub number: i32,
     /// What has to be behind it.
     pub purpose: DescriptorPurpose,
+}
+
+/// The guest's memory: a memfd. QEMU opens `/proc/self/fd/N` again, which no rule of Landlock's forbids: a memfd has no path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct GuestMemoryPlan {
+    /// Its number in QEMU.
+    pub descriptor: i32,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl LaunchPlan {
+    /// The numbers of all descriptors of QEMU, in the order in which they are handed over.
+    pub fn descriptor_numbers(&self) -> impl Iterator<Item = i32> {
+        let listed = self.descriptors.iter().map(|descriptor| descriptor.number);
+        listed.chain(self.guest_memory.map(|memory| memory.descriptor))
+    }
 }
 
 /// A program beside QEMU: today passt, one for each interface it serves.
@@ -159,6 +178,9 @@ pub enum DescriptorPurpose {
     Kernel,
     /// The initrd of `kernelBoot`, as [`DescriptorPurpose::Kernel`].
     Initrd,
+    /// What only a later version knows. A plan with it can be attached to, but not executed.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Layers of a disk.
@@ -303,56 +325,6 @@ pub struct Resources {
     /// Most bytes QEMU may lock; `None`: the default of the system.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memlock_bytes: Option<u64>,
-}
-
-/// What is decided once and kept: written to the VMI at its first start, given back at every later one.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct StoredMachine {
-    /// [`PLAN_VERSION`] of the plan that decided.
-    pub version: u32,
-    /// Versioned machine type, for example `pc-q35-7.2`.
-    pub machine_type: String,
-    /// Value of `-cpu`, for example `max` or `Haswell,vmx=on`.
-    pub cpu: String,
-    /// Where each PCI device is.
-    pub pci: PciMap,
-    /// MAC address of each interface. A guest in the place of its pod gets that of each new pod instead.
-    pub macs: BTreeMap<String, String>,
-    /// Serial number of each disk that has one.
-    pub disk_serials: BTreeMap<String, String>,
-    /// What the manifest said of the CPU when [`StoredMachine::cpu`] was decided: while it says the same, the guest gets
-    /// the same CPU. A hash.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cpu_asked: Option<String>,
-    /// MTU of each interface that tells one, bytes. A link's own counts where it is known.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub mtus: BTreeMap<String, u16>,
-    /// Where the devices are that hang on no PCI bus.
-    #[serde(default, skip_serializing_if = "BusPlaces::is_empty")]
-    pub places: BusPlaces,
-}
-
-/// Numbers of devices on their buses, by ID of the device. A device keeps its number while it is in the manifest,
-/// whatever comes or goes before it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct BusPlaces {
-    /// Logical units of the SCSI controller.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub scsi_luns: BTreeMap<String, u32>,
-    /// SATA ports, counted through the controllers.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub sata_ports: BTreeMap<String, u32>,
-    /// USB ports, counted through the controllers, from 0.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub usb_ports: BTreeMap<String, u32>,
-}
-
-impl BusPlaces {
-    fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
 }
 
 /// Something the user should know although nothing is wrong.

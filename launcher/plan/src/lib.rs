@@ -11,6 +11,7 @@
 //! is a [`PlanError`] that names the field, never a line in a log.
 
 mod assemble;
+mod baseline;
 mod boot;
 mod channels;
 mod clock;
@@ -27,6 +28,7 @@ mod interface;
 mod interfaces;
 mod launch;
 pub mod lint;
+pub mod live;
 mod mac;
 mod opening;
 mod options;
@@ -37,6 +39,7 @@ mod resources;
 mod scratch;
 mod screen;
 mod slots;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod unserved;
@@ -51,6 +54,7 @@ pub use launch::*;
 pub use opening::{has_overlay, is_opened_read_only};
 pub use options::*;
 pub use ordered::{OrderedInterface, ordered_interfaces};
+pub use stored::*;
 
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_machine::facts::HostFacts;
@@ -59,6 +63,7 @@ use garboard_machine::pci::{PciAllocator, spare_ports};
 use garboard_machine::process::{Action, RebootAction};
 
 use self::boot::BootOrder;
+use self::disks::Kept;
 use self::draft::{Draft, Input, text};
 use self::usb::UsbPorts;
 
@@ -87,10 +92,7 @@ pub fn plan_machine(
     options: &PlanOptions,
     stored: Option<&StoredMachine>,
 ) -> Result<(LaunchPlan, Machine), PlanError> {
-    // What an older version stored is taken as it is: each field that came later has a default that means "as it was before".
-    if let Some(found) = stored.map(|stored| stored.version).filter(|&found| found > PLAN_VERSION) {
-        return Err(PlanError::StoredVersion { found, known: PLAN_VERSION });
-    }
+    stored.map_or(Ok(()), StoredMachine::check)?;
     let input = Input { vmi, facts, options, stored };
     unsupported::refuse(input)?;
     let mut draft = Draft::new(input, compute::accelerator(input.asked_accelerator(), facts, options)?);
@@ -115,13 +117,14 @@ struct Parts {
     smp: garboard_machine::cpu::Smp,
     cpu: cpu::CpuPlan,
     memory: compute::GuestMemory,
+    backend: garboard_machine::memory::MemoryBackend,
     clock: clock::ClockPlan,
     firmware: firmware::Firmware,
     display: Display,
     serials: Vec<SerialPlan>,
     disks: Vec<DiskPlan>,
     interfaces: Vec<InterfacePlan>,
-    places: BusPlaces,
+    kept: Kept,
     action: Action,
 }
 
@@ -143,12 +146,13 @@ impl Parts {
         let display = screen::display(draft)?;
         let interfaces = interfaces::interfaces(draft, &mut boot, smp.cpus)?;
         channels::agent(draft)?;
-        let (disks, mut places) = disks::disks(draft, &mut boot, &mut usb, smp.cpus)?;
+        let (disks, mut kept) = disks::disks(draft, &mut boot, &mut usb, smp.cpus)?;
         let firmware = firmware::firmware(draft)?;
         devices::rng(draft)?;
-        devices::balloon(draft, memory.has_hugepages)?;
+        devices::balloon(draft, memory.hugepage_bytes.is_some())?;
         screen::inputs(draft, &mut usb)?;
-        places.usb_ports = usb.into_given();
+        kept.places.usb_ports = usb.into_given();
+        kept.queues.extend(interfaces.iter().map(|one| (one.device.clone(), one.queues)));
         devices::panic_devices(draft)?;
         devices::sound(draft)?;
         let watchdog = devices::watchdog(draft)?;
@@ -157,18 +161,20 @@ impl Parts {
             RebootPolicy::Terminate => RebootAction::Shutdown,
         };
         let action = Action { reboot, watchdog };
+        let backend = compute::backend(draft, &memory, smp);
         Ok(Self {
             machine_type: machine_type.name.clone(),
             smp,
             cpu,
             memory,
+            backend,
             clock,
             firmware,
             display,
             serials,
             disks,
             interfaces,
-            places,
+            kept,
             action,
         })
     }

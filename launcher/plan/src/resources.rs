@@ -126,7 +126,7 @@ fn needs_memlock(input: Input<'_>) -> bool {
 /// overhead only.
 fn memory(input: Input<'_>, guest: &GuestMemory, overhead: u64) -> (u64, Option<u64>) {
     let resources = input.domain().resources.as_ref();
-    let in_hugepages = if guest.has_hugepages { guest.memory.size } else { 0 };
+    let in_hugepages = if guest.hugepage_bytes.is_some() { guest.memory.size } else { 0 };
     // As in a container, a limit alone is also the request.
     let asked = request(input, "memory").or_else(|| limit(input, "memory")).and_then(Quantity::to_bytes);
     let asked = asked.unwrap_or_else(|| usual_memory(input, guest.memory.size));

@@ -331,7 +331,7 @@ fn the_stored_machine_is_kept() {
     stored.version = 0;
     let older = plan(&vmi, &HostFacts::reference(), &PlanOptions::default(), Some(&stored)).unwrap();
     assert_eq!(older.stored, second.stored, "what an older version stored is kept, in the form of this one");
-    stored.version = PLAN_VERSION + 1;
+    stored.version = STORED_VERSION + 1;
     let error = plan(&vmi, &HostFacts::reference(), &PlanOptions::default(), Some(&stored)).unwrap_err();
     assert!(matches!(error, PlanError::StoredVersion { .. }), "{error}");
 }

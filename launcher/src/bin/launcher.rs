@@ -17,12 +17,19 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
+/// The version of this program.
+const VERSION: &str = garboard_protocol::version!();
+
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     if arguments.first().is_some_and(|word| word == WORD) {
         return ask_guest(arguments);
     }
     let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    if words.as_slice() == ["--version"] {
+        use std::io::Write;
+        return ExitCode::from(u8::from(writeln!(std::io::stdout(), "garboard-launcher {VERSION}").is_err()));
+    }
     if let ["--connect"] | ["--show", _] = words.as_slice() {
         return relay(words.get(1).copied());
     }
@@ -31,14 +38,14 @@ fn main() -> ExitCode {
         [machine] => (Layout::new(machine), Environment::Host),
         _ => {
             complain(
-                "usage: garboard-launcher MACHINE_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT",
+                "usage: garboard-launcher MACHINE_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT | --version",
             );
             return ExitCode::from(64);
         }
     };
     // Every descriptor of QEMU passes through here.
-    garboard_launcher::raise_descriptor_limit();
-    let lines = tracing_subscriber::fmt::layer().json().with_writer(std::io::stderr);
+    garboard_common::raise_descriptor_limit();
+    let lines = garboard_launcher::log::lines(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(log_levels()).init();
     if environment == Environment::Pod
         && let Err(error) = garboard_launcher::pod::furnish(&PodPlaces::real())
@@ -59,7 +66,11 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    match runtime.block_on(supervisor::run(&layout, environment)) {
+    let outcome = supervisor::span(&layout).and_then(|vm| {
+        let _vm = vm.entered();
+        runtime.block_on(supervisor::run(&layout, environment, VERSION))
+    });
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             tracing::error!(error = %ErrorChain(&error), "the supervisor cannot run");

@@ -1,7 +1,7 @@
 //! On a bare host PID 1 builds what a container runtime gives it in a pod: a root file system that holds
 //! QEMU and its libraries read-only, a few devices, its own /proc, and nothing else: no file of ours is in it.
 //!
-//! It runs in mount, PID, IPC, UTS and network namespaces that the keeper made for it, or without the last in those that
+//! It runs in mount, PID, IPC, UTS and network namespaces that the shim made for it, or without the last in those that
 //! it made in a user namespace (`mount_namespaces(7)`, `pivot_root(2)`).
 
 use std::fs;
@@ -37,17 +37,17 @@ pub(super) struct Devices<'a> {
     pub(super) owner: Option<u32>,
 }
 
-/// Waits until the keeper has put this process where it belongs (its cgroup): it closes our standard input.
+/// Waits until the shim has put this process where it belongs (its cgroup): it closes our standard input.
 ///
 /// # Errors
 /// When standard input cannot be read.
-pub(super) fn wait_for_keeper() -> Result<(), InitError> {
+pub(super) fn wait_for_shim() -> Result<(), InitError> {
     let mut ignored = Vec::new();
     std::io::stdin()
         .take(64)
         .read_to_end(&mut ignored)
         .map(|_| ())
-        .map_err(|error| InitError::system("wait for the keeper", error))
+        .map_err(|error| InitError::system("wait for the shim", error))
 }
 
 /// Builds the new root at `root`, beside the directory shared with the supervisor, and moves into it.

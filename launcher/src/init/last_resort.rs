@@ -5,6 +5,9 @@
 //!
 //! Follows QEMU's `docs/interop/qmp-spec.rst`: greeting, `qmp_capabilities`, then the command. Replies are
 //! read only to keep the order; what they say does not change what PID 1 does next (the grace period runs).
+//!
+//! Three commands without arguments are text here: generated types would add serde's JSON to what PID 1 runs at its end, and
+//! there is no argument to misspell.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -23,13 +23,10 @@ mod spawn;
 mod user_namespace;
 mod watch;
 
-pub use account::MemoryWitness;
-
 use std::path::PathBuf;
 
 use garboard_protocol::causes::ErrorChain;
 
-pub use user_namespace::Report;
 pub use watch::run;
 
 /// How PID 1 was called.
@@ -65,9 +62,10 @@ pub enum Isolation {
 /// Who makes the namespaces of PID 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespacesBy {
-    /// The keeper is root and has made them.
-    Keeper,
-    /// The keeper is an ordinary user: PID 1 makes them in a user namespace of its own and tells a [`Report`].
+    /// The shim is root and has made them.
+    Shim,
+    /// The shim is an ordinary user: PID 1 makes them in a user namespace of its own and writes
+    /// [`garboard_protocol::namespaces::NamespaceReport`]s.
     UserNamespace,
 }
 
@@ -125,7 +123,7 @@ impl InitOptions {
                 "--device-owner" => {
                     device_owner = Some(value()?.parse().map_err(|_| "--device-owner needs a user ID")?)
                 }
-                "--own-root" => own_root = Some(NamespacesBy::Keeper),
+                "--own-root" => own_root = Some(NamespacesBy::Shim),
                 "--user-namespace" => own_root = Some(NamespacesBy::UserNamespace),
                 other if other.starts_with('-') => return Err(format!("unknown option {other}")),
                 other => directory = Some(PathBuf::from(other)),

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
+use garboard_common::memory::MemoryWitness;
 use garboard_protocol::exit::{ExitReport, ProcessEnd};
 use garboard_protocol::launch::{FromInit, InitState, Launch, ToInit};
 use garboard_protocol::paths;
@@ -16,7 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::account::{self, MemoryWitness, TerminationLog, complain};
+use super::account::{self, TerminationLog, complain};
 use super::link::{Link, Received};
 use super::logs::Logs;
 use super::own::OwnDirectory;
@@ -142,13 +143,13 @@ impl Init {
             self.witness = Some(MemoryWitness::new());
             return Ok(());
         };
-        isolate::wait_for_keeper()?;
+        isolate::wait_for_shim()?;
         // While there are paths to the control groups.
         self.witness = Some(MemoryWitness::new());
         let devices = isolate::Devices { paths: devices, owner: *device_owner };
         let build = || isolate::own_root(&options.directory, readable, &devices);
         match by {
-            NamespacesBy::Keeper => build()?,
+            NamespacesBy::Shim => build()?,
             NamespacesBy::UserNamespace => user_namespace::enter(build),
         }
         Ok(())

@@ -16,17 +16,18 @@ use garboard_protocol::paths;
 use garboard_qmp::agent::Agent;
 use garboard_qmp::{FileTranscript, Monitor, TranscriptSink};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, watch};
+use tracing::Span;
 
 use super::console::{self, Attach};
 use super::control::{Caller, ControlSenders, QmpClient};
-use super::driver::{Input, Planned};
+use super::driver::{Input, Offer, Planned};
 use super::flood::{Flood, Line};
-use super::monitor::RetryPolicy;
+use super::live::Live;
+use super::monitor::{RetryPolicy, Up};
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Context, Environment};
 use super::{broker, guest_agent, monitor, network, qemu_log};
-use crate::vm::{Request, Verdict};
 
 /// Bytes of QMP transcript kept, and as much again of the part before.
 const TRANSCRIPT_BYTES: u64 = 2 * 1024 * 1024;
@@ -45,7 +46,7 @@ pub(crate) struct ControlReceivers {
 
 /// Makes the senders and what stands behind them.
 pub(crate) fn open_channels(
-    requests: mpsc::Sender<(Request, oneshot::Sender<Verdict>)>,
+    requests: mpsc::Sender<Offer>,
     status: watch::Receiver<Status>,
 ) -> (ControlSenders, ControlReceivers) {
     let (console, console_station) = mpsc::channel(4);
@@ -66,7 +67,7 @@ pub(crate) fn serve_public_sockets(directory: &Path, senders: &ControlSenders) -
         async move {
             let Ok(credentials) = stream.peer_cred() else { return };
             let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None };
-            let _ = desk.send(QmpClient { stream, access: QmpAccess::ReadOnly, caller }).await;
+            let _ = desk.send(QmpClient { stream, access: QmpAccess::ReadOnly, caller, span: Span::current() }).await;
         }
     }));
     tokio::spawn(accept(vnc, move |stream| {
@@ -99,6 +100,11 @@ pub(crate) fn machine(
     retry: RetryPolicy,
 ) {
     let (monitor_up, monitor_seen) = watch::channel(None);
+    let own = context.layout.supervisor();
+    let live = match retry {
+        RetryPolicy::GivenUp => Live::begin(&own, &plan),
+        RetryPolicy::TriedAgain => Live::resume(&own, &plan),
+    };
     tell_plan(context, &plan, &interfaces);
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
     tokio::spawn(qemu_log::run(context.clone()));
@@ -108,9 +114,10 @@ pub(crate) fn machine(
     if plan.display == Display::Vnc {
         tokio::spawn(serve_vnc(receivers.vnc, monitor_seen.clone()));
     }
-    tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone()));
+    tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone(), live.clone()));
     tokio::spawn(guest_agent::run(context.clone(), monitor_seen, receivers.agent));
-    tokio::spawn(monitor::run(context.clone(), plan, open_transcript(context), monitor_up, retry));
+    let up = Up { monitor: monitor_up, live };
+    tokio::spawn(monitor::run(context.clone(), plan, open_transcript(context), up, retry));
 }
 
 fn open_transcript(context: &Context) -> Option<Arc<dyn TranscriptSink>> {
@@ -119,15 +126,22 @@ fn open_transcript(context: &Context) -> Option<Arc<dyn TranscriptSink>> {
         .ok();
     match context.environment {
         // What a pod tells, `kubectl logs` shows: the whole story in one place, in order.
-        Environment::Pod => Some(Arc::new(ToldTranscript { file, flood: Mutex::new(Flood::new(LINES_TOLD)) })),
+        Environment::Pod => Some(Arc::new(ToldTranscript::beside(file))),
         Environment::Host => file.map(|file| Arc::new(file) as Arc<dyn TranscriptSink>),
     }
 }
 
 /// The transcript in the log, beside its file. Its lines are redacted, bounded and printable already.
-struct ToldTranscript {
+pub(super) struct ToldTranscript {
     file: Option<FileTranscript>,
     flood: Mutex<Flood>,
+}
+
+impl ToldTranscript {
+    /// In the log, beside a file if there is one.
+    pub(super) fn beside(file: Option<FileTranscript>) -> Self {
+        Self { file, flood: Mutex::new(Flood::new(LINES_TOLD)) }
+    }
 }
 
 impl TranscriptSink for ToldTranscript {

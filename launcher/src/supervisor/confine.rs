@@ -2,7 +2,7 @@
 //! that; here it runs among the host's files, and a guest's bytes reach it by many ways.
 //!
 //! Set before the first thread is made, because Landlock holds for a thread and those that it makes. What it needs power
-//! for comes as a descriptor from the keeper, which no rule concerns.
+//! for comes as a descriptor from the shim, which no rule concerns.
 
 use std::path::{Path, PathBuf};
 

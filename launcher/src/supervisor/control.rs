@@ -16,9 +16,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
+use tracing::{Instrument, Span};
 
 use super::console::{Attach, Attached, Keys};
+use super::driver::Offer;
 use super::guest_probe;
+use super::trace::Cause;
 use crate::vm::{Request, Verdict};
 
 /// A request line of a person is short; a probe's command may be a script.
@@ -50,12 +53,14 @@ pub(crate) struct QmpClient {
     pub(crate) stream: UnixStream,
     pub(crate) access: QmpAccess,
     pub(crate) caller: Caller,
+    /// Of the request by which it came.
+    pub(crate) span: Span,
 }
 
 /// Where the server posts what it is asked.
 #[derive(Clone)]
 pub(crate) struct ControlSenders {
-    pub(crate) requests: mpsc::Sender<(Request, oneshot::Sender<Verdict>)>,
+    pub(crate) requests: mpsc::Sender<Offer>,
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) console: mpsc::Sender<Attach>,
     pub(crate) vnc: mpsc::Sender<OwnedFd>,
@@ -124,22 +129,55 @@ async fn converse(mut stream: UnixStream, senders: ControlSenders) -> io::Result
     };
     let claimed = asked.claimed_user.as_deref().map(printable);
     let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed };
-    match asked.request {
+    let cause = Cause::request(word(&asked.request), &caller);
+    let span = cause.span();
+    serve_request(stream, senders, asked.request, Asker { caller, cause }).instrument(span).await
+}
+
+/// Who asks, and where what is done for it belongs.
+struct Asker {
+    caller: Caller,
+    cause: Cause,
+}
+
+/// A request by its word on the wire.
+fn word(request: &ControlRequest) -> &'static str {
+    match request {
+        ControlRequest::Status => "status",
+        ControlRequest::Watch => "watch",
+        ControlRequest::Stop { .. } => "stop",
+        ControlRequest::Pause => "pause",
+        ControlRequest::Unpause => "unpause",
+        ControlRequest::Reset => "reset",
+        ControlRequest::Console { .. } => "console",
+        ControlRequest::Vnc => "vnc",
+        ControlRequest::Qmp { .. } => "qmp",
+        ControlRequest::Probe { .. } => "probe",
+    }
+}
+
+async fn serve_request(
+    mut stream: UnixStream,
+    senders: ControlSenders,
+    request: ControlRequest,
+    asker: Asker,
+) -> io::Result<()> {
+    match request {
         ControlRequest::Status => {
             let status = senders.status.borrow().clone();
             answer(&mut stream, &ControlReply::Status(Box::new(status))).await
         }
         ControlRequest::Watch => watch_status(stream, senders.status).await,
-        ControlRequest::Stop { mode } => ask(&mut stream, &senders, Request::Stop(mode), caller).await,
-        ControlRequest::Pause => ask(&mut stream, &senders, Request::Pause, caller).await,
-        ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, caller).await,
-        ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, caller).await,
+        ControlRequest::Stop { mode } => ask(&mut stream, &senders, Request::Stop(mode), asker).await,
+        ControlRequest::Pause => ask(&mut stream, &senders, Request::Pause, asker).await,
+        ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, asker).await,
+        ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, asker).await,
         ControlRequest::Console { access } => {
-            tracing::info!(?access, uid = caller.uid, claimed_user = caller.claimed, "console");
+            tracing::info!(?access, uid = asker.caller.uid, claimed_user = asker.caller.claimed, "console");
             console(stream, &senders, access).await
         }
         ControlRequest::Vnc => vnc(stream, &senders).await,
-        ControlRequest::Qmp { access } => qmp(stream, &senders, access, caller).await,
+        ControlRequest::Qmp { access } => qmp(stream, &senders, access, asker.caller).await,
         ControlRequest::Probe { question, within_seconds } => {
             ask_guest(&mut stream, &senders, question, within_seconds).await
         }
@@ -170,11 +208,11 @@ async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io::Result<()>
     stream.write_all(&wire::encode(reply)?).await
 }
 
-async fn ask(stream: &mut UnixStream, senders: &ControlSenders, request: Request, caller: Caller) -> io::Result<()> {
-    let (sender, verdict) = oneshot::channel();
-    let posted = senders.requests.send((request, sender)).await.is_ok();
+async fn ask(stream: &mut UnixStream, senders: &ControlSenders, request: Request, asker: Asker) -> io::Result<()> {
+    let (reply, verdict) = oneshot::channel();
+    let posted = senders.requests.send(Offer { request, reply, cause: asker.cause }).await.is_ok();
     let verdict = if posted { verdict.await.ok() } else { None };
-    let Caller { uid, pid, claimed } = caller;
+    let Caller { uid, pid, claimed } = asker.caller;
     tracing::info!(?request, ?verdict, uid, pid, claimed_user = claimed, "request");
     let reply = match verdict {
         Some(Verdict::Queued) => ControlReply::Queued,
@@ -255,6 +293,6 @@ async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess
         return answer(&mut stream, &denied("QEMU's monitor is not connected")).await;
     }
     answer(&mut stream, &ControlReply::Streaming).await?;
-    let client = QmpClient { stream, access, caller };
+    let client = QmpClient { stream, access, caller, span: Span::current() };
     senders.qmp.send(client).await.map_err(|_| io::Error::other("the machine has just ended"))
 }

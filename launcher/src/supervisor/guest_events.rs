@@ -2,13 +2,15 @@
 
 use serde::Deserialize;
 
-use crate::vm::{Event, IoError, RunState, ShutdownReason};
+use garboard_qmp::{ShutdownCause, ShutdownReason};
+
+use crate::vm::{Event, IoError, RunState, ShutdownKind};
 
 /// Translates one QMP event (`qapi/run-state.json`, `qapi/block-core.json`).
 #[must_use]
 pub(crate) fn translate(name: &str, data: &str) -> Option<Event> {
     match name {
-        "SHUTDOWN" => Some(Event::Shutdown { reason: shutdown_reason(data) }),
+        "SHUTDOWN" => Some(Event::Shutdown { kind: shutdown_kind(&ShutdownReason::from_event_data(data)) }),
         "RESET" => Some(Event::WasReset),
         // Why is not in it; whoever can ask QEMU does.
         "STOP" => Some(Event::VcpusStopped { run_state: RunState::Paused }),
@@ -20,19 +22,22 @@ pub(crate) fn translate(name: &str, data: &str) -> Option<Event> {
     }
 }
 
-fn shutdown_reason(data: &str) -> ShutdownReason {
-    #[derive(Deserialize, Default)]
-    #[serde(default)]
-    struct Data {
-        guest: bool,
-        reason: String,
-    }
-    let data: Data = serde_json::from_str(data).unwrap_or_default();
-    match (data.reason.as_str(), data.guest) {
-        ("guest-reset", _) => ShutdownReason::GuestReset,
-        ("guest-panic", _) => ShutdownReason::GuestPanic,
-        ("guest-shutdown", _) | (_, true) => ShutdownReason::Guest,
-        (_, false) => ShutdownReason::Host,
+fn shutdown_kind(reason: &ShutdownReason) -> ShutdownKind {
+    match reason.cause {
+        ShutdownCause::GuestReset => ShutdownKind::GuestReset,
+        ShutdownCause::GuestPanic => ShutdownKind::GuestPanic,
+        ShutdownCause::GuestShutdown => ShutdownKind::Guest,
+        ShutdownCause::HostError
+        | ShutdownCause::HostQmpQuit
+        | ShutdownCause::HostQmpSystemReset
+        | ShutdownCause::HostSignal
+        | ShutdownCause::HostUi
+        | ShutdownCause::SubsystemReset
+        | ShutdownCause::SnapshotLoad
+        | ShutdownCause::Other(_) => match reason.by_guest {
+            true => ShutdownKind::Guest,
+            false => ShutdownKind::Host,
+        },
     }
 }
 
@@ -98,19 +103,19 @@ mod tests {
             (
                 "SHUTDOWN",
                 r#"{"guest":true,"reason":"guest-shutdown"}"#,
-                Some(Event::Shutdown { reason: ShutdownReason::Guest }),
+                Some(Event::Shutdown { kind: ShutdownKind::Guest }),
             ),
             (
                 "SHUTDOWN",
                 r#"{"guest":true,"reason":"guest-reset"}"#,
-                Some(Event::Shutdown { reason: ShutdownReason::GuestReset }),
+                Some(Event::Shutdown { kind: ShutdownKind::GuestReset }),
             ),
             (
                 "SHUTDOWN",
                 r#"{"guest":false,"reason":"host-qmp-quit"}"#,
-                Some(Event::Shutdown { reason: ShutdownReason::Host }),
+                Some(Event::Shutdown { kind: ShutdownKind::Host }),
             ),
-            ("SHUTDOWN", "garbage", Some(Event::Shutdown { reason: ShutdownReason::Host })),
+            ("SHUTDOWN", "garbage", Some(Event::Shutdown { kind: ShutdownKind::Host })),
             ("WATCHDOG", r#"{"action":"reset"}"#, None),
             ("WATCHDOG", r#"{"action":"pause"}"#, Some(Event::WatchdogFired)),
             ("BLOCK_IO_ERROR", r#"{"action":"report"}"#, None),

@@ -74,7 +74,7 @@ pub(crate) async fn wait(socket: &UnixListener, context: &Context) -> Option<Han
     }
 }
 
-/// How a machine ended whose PID 1 has been away for so long. On a bare host its keeper sees PID 1 go, and says so.
+/// How a machine ended whose PID 1 has been away for so long. On a bare host its shim sees PID 1 go, and says so.
 async fn end(context: &Context, away: Duration) -> Option<Input> {
     match context.environment {
         Environment::Pod if away >= lost::PATIENCE => lost::end(&context.layout).await,

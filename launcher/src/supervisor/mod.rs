@@ -11,7 +11,7 @@ mod guest_agent;
 mod guest_events;
 mod guest_probe;
 mod init_link;
-pub mod journal;
+mod live;
 mod lost;
 mod monitor;
 mod network;
@@ -21,14 +21,17 @@ mod report;
 mod run;
 mod seed;
 mod serial_log;
+mod trace;
 
 use std::future::Future;
 use std::pin::Pin;
 
 pub use confine::confine;
 pub(crate) use driver::REQUEST_PATIENCE;
+pub(crate) use garboard_common::journal;
 pub(crate) use monitor::query_state;
 pub use run::{Environment, SupervisorError, run};
+pub use trace::span;
 
 /// Something that can ask the guest to power down: the guest agent.
 pub trait PowerDown: Send + Sync {

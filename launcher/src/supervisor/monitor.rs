@@ -8,14 +8,16 @@ use std::time::{Duration, Instant};
 use garboard_plan::{LaunchPlan, LinkState, Tray};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths;
-use garboard_qmp::{CallError, ConnectError, ConnectOptions, Interest, Monitor, Notice, Subscription, TranscriptSink};
+use garboard_qmp::{
+    CallError, ConnectError, ConnectOptions, Interest, Monitor, Notice, Subscription, TranscriptSink, qmp,
+};
 use serde::Deserialize;
-use serde_json::json;
 use tokio::sync::{mpsc, watch};
 
 use super::driver::{Heartbeat, Input};
 use super::flood::{Flood, Line};
 use super::guest_events::{run_state, translate};
+use super::live::Live;
 use super::lost;
 use super::run::Context;
 use crate::vm::{Event, RunState};
@@ -60,15 +62,23 @@ pub(crate) enum MonitorError {
     },
 }
 
+/// Who has a part in a connection that is up.
+pub(crate) struct Up {
+    /// Everything that sends commands.
+    pub(crate) monitor: watch::Sender<Option<Monitor>>,
+    /// What QEMU holds.
+    pub(crate) live: Live,
+}
+
 /// A monitor that answered, its events, and what QEMU said of itself.
-type Up = (Monitor, Subscription, RunState);
+type Reached = (Monitor, Subscription, RunState);
 
 /// Connects, verifies, then forwards events until QEMU closes the connection.
 pub(crate) async fn run(
     context: Context,
     plan: Arc<LaunchPlan>,
     transcript: Option<Arc<dyn TranscriptSink>>,
-    up: watch::Sender<Option<Monitor>>,
+    up: Up,
     retry: RetryPolicy,
 ) {
     let options = ConnectOptions {
@@ -81,11 +91,13 @@ pub(crate) async fn run(
     drop(plan);
     let happened = context.happened;
     let observer = monitor.clone();
-    up.send_replace(Some(monitor.clone()));
+    up.monitor.send_replace(Some(monitor.clone()));
     if happened.send(Input::MonitorUp { monitor, run_state: state }).await.is_err() {
         return;
     }
     let heart = tokio::spawn(beat(observer.clone(), happened.clone(), HEARTBEAT));
+    // Ends with the connection, as what is held by it does not matter any more then.
+    tokio::spawn(up.live.follow(observer.clone()));
     let mut flood = Flood::new(EVENTS_LOGGED);
     while let Some(notice) = events.next().await {
         log(&notice, &mut flood);
@@ -94,7 +106,7 @@ pub(crate) async fn run(
         }
     }
     heart.abort();
-    up.send_replace(None);
+    up.monitor.send_replace(None);
     let _ = happened.send(Input::MonitorGone).await;
 }
 
@@ -129,7 +141,7 @@ fn greeting_limit(guest_memory_bytes: u64) -> Duration {
 }
 
 /// Brings the connection up. Where there is none, the driver was told, or QEMU is gone.
-async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, retry: RetryPolicy) -> Option<Up> {
+async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, retry: RetryPolicy) -> Option<Reached> {
     let socket = context.layout.supervisor().join(paths::MONITOR_SOCKET);
     let mut was_told = false;
     loop {
@@ -168,7 +180,7 @@ async fn give_up(context: &Context, error: &MonitorError) {
     }
 }
 
-async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -> Result<Up, MonitorError> {
+async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -> Result<Reached, MonitorError> {
     let (monitor, greeting) = Monitor::connect(socket, options).await?;
     tracing::info!(qemu = %greeting.version, "QEMU's monitor answered");
     let events = monitor.subscribe(Interest::Named(&[
@@ -181,22 +193,10 @@ async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -
         "BLOCK_IO_ERROR",
     ]));
     let state = query_state(&monitor).await?;
-    match state {
-        RunState::Prelaunch => make_ready(&monitor, plan).await?,
-        // Jobs, ejected media and unplugged devices change what a guest that runs has; that is no reason to leave it alone.
-        RunState::Running
-        | RunState::Paused
-        | RunState::Other
-        | RunState::IoError
-        | RunState::GuestPanicked
-        | RunState::Watchdog
-        | RunState::Shutdown
-        | RunState::InternalError => match verify(&monitor, plan).await {
-            Err(error @ MonitorError::MissingNodes { .. }) => {
-                tracing::warn!(error = %ErrorChain(&error), "QEMU's disks have changed since the machine was started");
-            }
-            verified => verified?,
-        },
+    // Jobs, ejected media and unplugged devices change what a guest that runs has, which is no reason to leave it alone:
+    // what QEMU holds then is compared with what was written down last ([`Live`]).
+    if state == RunState::Prelaunch {
+        make_ready(&monitor, plan).await?;
     }
     Ok((monitor, events, state))
 }
@@ -205,8 +205,7 @@ async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -
 async fn make_ready(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError> {
     verify(monitor, plan).await?;
     for interface in plan.interfaces.iter().filter(|interface| interface.link == LinkState::Down) {
-        let arguments = json!({ "name": interface.device, "up": false });
-        monitor.call_raw("set_link", Some(arguments), Vec::new()).await?;
+        monitor.call(&qmp::set_link { name: interface.device.clone(), up: false }).await?;
     }
     open_trays(monitor, plan).await?;
     Ok(())
@@ -215,9 +214,14 @@ async fn make_ready(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorE
 /// Only before the guest runs: later its trays are as it, or somebody else, left them. One that is open stays open.
 async fn open_trays(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), CallError> {
     for disk in plan.disks.iter().filter(|disk| disk.tray == Some(Tray::Open)) {
-        monitor.call_raw("blockdev-open-tray", Some(json!({ "id": disk.device })), Vec::new()).await?;
+        monitor.call(&open_tray(&disk.device)).await?;
     }
     Ok(())
+}
+
+#[expect(deprecated, reason = "a literal has every field, the one that `id` replaces too")]
+fn open_tray(device: &str) -> qmp::blockdev_open_tray {
+    qmp::blockdev_open_tray { id: Some(device.to_owned()), force: None, device: None }
 }
 
 /// What QEMU says of itself.
@@ -226,7 +230,7 @@ pub(crate) async fn query_state(monitor: &Monitor) -> Result<RunState, CallError
     struct Reply {
         status: String,
     }
-    let reply: Reply = monitor.send_decoding(garboard_qmp::Request::new("query-status")).await?;
+    let reply: Reply = monitor.ask(&qmp::query_status {}).await?;
     Ok(run_state(&reply.status))
 }
 
@@ -237,8 +241,7 @@ async fn verify(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError
     struct Node {
         node_name: Option<String>,
     }
-    let request = garboard_qmp::Request::new("query-named-block-nodes").arguments(&json!({ "flat": true }));
-    let nodes: Vec<Node> = monitor.send_decoding(request).await?;
+    let nodes: Vec<Node> = monitor.ask(&qmp::query_named_block_nodes { flat: Some(true) }).await?;
     let held: BTreeSet<String> = nodes.into_iter().filter_map(|node| node.node_name).collect();
     let planned = plan.disks.iter().flat_map(|disk| {
         let nodes = &disk.nodes;
@@ -295,6 +298,7 @@ mod tests {
     use garboard_protocol::journal::Journal;
     use garboard_protocol::paths::Layout;
     use garboard_qmp::testing::{Behaviour, FakeMonitor};
+    use serde_json::json;
 
     use super::super::journal;
     use super::super::run::Environment;

@@ -59,7 +59,7 @@ pub enum SupervisorError {
 /// Where a supervisor works.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Environment {
-    /// On a bare host: a keeper made the machine's directory, and looks after it itself.
+    /// On a bare host: a shim made the machine's directory, and looks after it itself.
     Host,
     /// In a launcher pod: a node agent plumbs inside the pod's network namespace and passes reports on.
     Pod,
@@ -82,11 +82,11 @@ pub(crate) struct Context {
     pub(crate) happened: mpsc::Sender<Input>,
 }
 
-/// Supervises a machine until it is told to go (SIGTERM).
+/// Supervises a machine until it is told to go (SIGTERM); `version` is that of this program.
 ///
 /// # Errors
 /// [`SupervisorError`] if it cannot begin; what happens to the machine is not an error but its status.
-pub async fn run(layout: &Layout, environment: Environment) -> Result<(), SupervisorError> {
+pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Result<(), SupervisorError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(SupervisorError::Signals)?;
     let own = layout.supervisor();
     let journal = journal::read(&own)?.unwrap_or_default();
@@ -97,7 +97,7 @@ pub async fn run(layout: &Layout, environment: Environment) -> Result<(), Superv
     let (happened, inbox) = mpsc::channel(EVENT_BACKLOG);
     let (requests, request_inbox) = mpsc::channel(16);
     let (to_init, init_outbox) = mpsc::channel(INIT_BACKLOG);
-    let first = seed::first_status(&whose, &journal);
+    let first = seed::first_status(&whose, &journal, version);
     let (publish, published) = watch::channel(first.clone());
     let context = Context { layout: layout.clone(), environment, happened: happened.clone() };
     let reporter = (environment == Environment::Pod).then(|| report::start(&layout.order(), published.clone()));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use garboard_api::defaults::GRACE_PERIOD_SECONDS;
 use garboard_plan::{LaunchPlan, StartState};
-use garboard_protocol::control::{PauseReason, Phase, Status};
+use garboard_protocol::control::{PauseReason, Phase, Status, SupervisorInfo};
 use garboard_protocol::exit::EndHints;
 use garboard_protocol::journal::Journal;
 use garboard_protocol::paths::Layout;
@@ -35,6 +35,11 @@ impl Whose {
         }
     }
 
+    /// The span of its machine.
+    pub(crate) fn span(&self) -> tracing::Span {
+        tracing::info_span!("vm", namespace = self.namespace, vmi = self.name, vmi_uid = self.uid)
+    }
+
     fn of_plan(plan: &LaunchPlan) -> Self {
         Self {
             namespace: plan.identity.namespace.clone(),
@@ -58,7 +63,7 @@ impl Whose {
 }
 
 /// The status before anything is known.
-pub(crate) fn first_status(whose: &Whose, journal: &Journal) -> Status {
+pub(crate) fn first_status(whose: &Whose, journal: &Journal, version: &str) -> Status {
     let runs = journal.launched && journal.started && journal.ended.is_none();
     Status {
         generation: first_generation(journal, now_ms()),
@@ -85,6 +90,7 @@ pub(crate) fn first_status(whose: &Whose, journal: &Journal) -> Status {
         guest: None,
         taints: journal.taints.clone(),
         supervisor_pid: std::process::id(),
+        supervisor: Some(SupervisorInfo { version: version.to_owned(), started_at_ms: now_ms() }),
         resets: journal.resets,
         ended: journal.ended.clone(),
     }
@@ -163,7 +169,7 @@ mod tests {
         let whose = Whose::read(&layout, &launched).unwrap();
         assert_eq!((whose.namespace.as_str(), whose.name.as_str()), ("golden", "paused"));
         assert!(whose.starts_paused);
-        assert_eq!(first_status(&whose, &launched).name, "paused");
+        assert_eq!(first_status(&whose, &launched, "1").name, "paused");
         assert!(Whose::read(&layout, &Journal::default()).is_err(), "what is to be prepared needs its order");
     }
 

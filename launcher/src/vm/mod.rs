@@ -101,7 +101,7 @@ pub enum Event {
     /// QEMU reported `SHUTDOWN`.
     Shutdown {
         /// QEMU's reason.
-        reason: ShutdownReason,
+        kind: ShutdownKind,
     },
     /// QEMU reported `RESET`, asked for by the guest or by us.
     WasReset,
@@ -165,7 +165,7 @@ pub enum RunState {
 
 /// QEMU's `ShutdownCause` (`qapi/run-state.json`), grouped by who caused it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShutdownReason {
+pub enum ShutdownKind {
     /// `guest-shutdown`.
     Guest,
     /// `guest-reset` under `rebootPolicy: Terminate`.

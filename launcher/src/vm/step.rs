@@ -5,7 +5,7 @@ use std::time::Duration;
 use garboard_protocol::control::{Ended, PauseReason, StopMode};
 use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, told};
 
-use super::{Asked, Effect, Event, Life, Now, OnReady, Request, RunState, ShutdownReason, State, Vcpus, Way};
+use super::{Asked, Effect, Event, Life, Now, OnReady, Request, RunState, ShutdownKind, State, Vcpus, Way};
 
 /// How long QEMU may take to follow `quit` before PID 1 kills it: it flushes disks on the way out. PID 1's own patience
 /// (`init/watch.rs`) is longer.
@@ -39,8 +39,8 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
             }
             held(life, state, RunState::IoError, now)
         }
-        Event::Shutdown { reason } => {
-            note_shutdown(life, reason);
+        Event::Shutdown { kind } => {
+            note_shutdown(life, kind);
             (state, Vec::new())
         }
         Event::Panicked => held(life, state, RunState::GuestPanicked, now),
@@ -50,13 +50,13 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
     effects
 }
 
-fn note_shutdown(life: &mut Life, reason: ShutdownReason) {
+fn note_shutdown(life: &mut Life, kind: ShutdownKind) {
     let hints = &mut life.memory.hints;
-    match reason {
-        ShutdownReason::Guest => hints.guest_shutdown = true,
-        ShutdownReason::GuestReset => hints.guest_reboot = true,
-        ShutdownReason::GuestPanic => hints.guest_panicked = true,
-        ShutdownReason::Host => {}
+    match kind {
+        ShutdownKind::Guest => hints.guest_shutdown = true,
+        ShutdownKind::GuestReset => hints.guest_reboot = true,
+        ShutdownKind::GuestPanic => hints.guest_panicked = true,
+        ShutdownKind::Host => {}
     }
 }
 

@@ -454,7 +454,7 @@ fn compute_facts(plan: &LaunchPlan, machine: &Machine, facts: &mut Facts) {
     if let garboard_machine::memory::MemoryKind::MemfdHuge { .. } = machine.memory_backend.kind {
         facts.insert("memory hugepages".to_owned());
     }
-    if machine.memory_backend.kind == garboard_machine::memory::MemoryKind::Memfd {
+    if let garboard_machine::memory::MemoryKind::Memfd { .. } = machine.memory_backend.kind {
         facts.insert("memory shared".to_owned());
     }
     let is_thread = |object: &&garboard_machine::object::Object| object.id().as_str().starts_with("iothread");

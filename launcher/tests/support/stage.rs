@@ -45,6 +45,12 @@ pub(crate) fn become_qemu(plan: &LaunchPlan, dir: &Path) -> String {
             Err(error) => return format!("{:?}: {error}", descriptor.purpose),
         }
     }
+    if let Some(memory) = plan.guest_memory {
+        match guest_memory(memory.bytes) {
+            Ok(fd) => open.push((memory.descriptor, fd)),
+            Err(error) => return format!("guest memory: {error}"),
+        }
+    }
     drop(fillers);
     for (number, fd) in &open {
         match fcntl(fd.as_fd(), FcntlArg::F_DUPFD(*number)) {
@@ -56,6 +62,12 @@ pub(crate) fn become_qemu(plan: &LaunchPlan, dir: &Path) -> String {
     let binary = std::env::var(QEMU_VARIABLE).unwrap_or_else(|_| plan.argv[0].clone());
     let environment = plan.environment.iter().cloned();
     Command::new(binary).args(&plan.argv[1..]).envs(environment).exec().to_string()
+}
+
+fn guest_memory(bytes: u64) -> std::io::Result<OwnedFd> {
+    let memory = nix::sys::memfd::memfd_create(c"guest-memory", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
+    File::from(memory.try_clone()?).set_len(bytes)?;
+    Ok(memory)
 }
 
 /// Opens one descriptor.
@@ -96,6 +108,7 @@ fn open_one(plan: &LaunchPlan, purpose: &DescriptorPurpose, dir: &Path) -> std::
             std::fs::write(&path, [0_u8; 512])?;
             File::open(path)?.into()
         }
+        DescriptorPurpose::Unknown => panic!("a plan of a later version"),
     };
     Ok(fd)
 }

@@ -77,6 +77,10 @@ impl Audit {
 
 /// Takes audits. Called from the client's task: return quickly.
 pub trait AuditSink: Send + Sync {
+    /// A command that taints is about to be sent, with the arguments that QEMU gets. What must be on disk before is written
+    /// before this returns. Its audit follows, and no other of this client comes between.
+    fn intent(&self, _command: &str, _arguments: &serde_json::Value) {}
+
     /// Keeps one audit, and the taint if it has one.
     fn record(&self, audit: &Audit);
 }

@@ -183,9 +183,12 @@ impl Client {
             tainted,
         };
         let audit = OpenAudit::new(audit, Arc::clone(&self.sink));
-        if let Verdict::Denied { why, how } = verdict {
+        if let Verdict::Denied { why, how } = &verdict {
             let desc = format!("Garboard does not let `{}` through: {why}; {how}", printable(name, 64));
             return message::failure("GenericError", &desc, id);
+        }
+        if verdict == (Verdict::Allowed { taints: true }) {
+            self.sink.intent(name, &arguments);
         }
         let (result, answer) = self.run(name, arguments).await;
         audit.close(&result);

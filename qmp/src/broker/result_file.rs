@@ -16,9 +16,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::command::Request;
 use crate::connection::Monitor;
 use crate::error::CallError;
+use crate::qmp;
 
 /// Why a result cannot have a file.
 #[derive(Debug, thiserror::Error)]
@@ -106,8 +106,7 @@ impl ResultFile {
 }
 
 async fn remove_set(monitor: &Monitor, set: i64) {
-    let request = Request::new("remove-fd").arguments(&json!({ "fdset-id": set }));
-    if let Err(error) = monitor.send(request).await {
+    if let Err(error) = monitor.call(&qmp::remove_fd { fd: None, fdset_id: set }).await {
         tracing::debug!(%error, set, "could not take a result's descriptor back");
     }
 }
@@ -131,7 +130,7 @@ async fn results_held(monitor: &Monitor) -> Result<Vec<i64>, CallError> {
     struct Held {
         opaque: Option<String>,
     }
-    let sets: Vec<Set> = monitor.send_decoding(Request::new("query-fdsets")).await?;
+    let sets: Vec<Set> = monitor.ask(&qmp::query_fdsets {}).await?;
     let is_result = |set: &Set| set.fds.iter().any(|held| held.opaque.as_deref() == Some(LABEL));
     Ok(sets.into_iter().filter(is_result).map(|set| set.id).collect())
 }

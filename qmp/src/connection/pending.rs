@@ -17,6 +17,7 @@ use std::collections::VecDeque;
 
 use serde_json::value::RawValue;
 use tokio::sync::oneshot;
+use tracing::{Span, info_span};
 
 /// Sent commands remembered at most. Only a QEMU that has stopped answering can get there.
 const SENT_LIMIT: usize = 1_024;
@@ -34,6 +35,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Entry {
     pub(crate) id: u64,
     pub(crate) command: Cow<'static, str>,
+    /// What is logged of it belongs here; it is inside the span of the sender.
+    pub(crate) span: Span,
     /// `None` when the caller gave up.
     waiting: Option<oneshot::Sender<Outcome>>,
 }
@@ -68,20 +71,22 @@ impl Pending {
         }
         let (sender, receiver) = oneshot::channel();
         self.next_id += 1;
-        self.unsent.push(Entry { id: self.next_id, command, waiting: Some(sender) });
+        let span = info_span!("qmp", command = %command, id = self.next_id);
+        self.unsent.push(Entry { id: self.next_id, command, span, waiting: Some(sender) });
         Some((self.next_id, receiver))
     }
 
-    /// The command is about to be written; false when its caller gave up and it must not be.
-    pub(crate) fn mark_sent(&mut self, id: u64) -> bool {
-        let Some(position) = self.unsent.iter().position(|entry| entry.id == id) else { return false };
+    /// The command is about to be written: its span. `None` when its caller gave up and it must not be.
+    pub(crate) fn mark_sent(&mut self, id: u64) -> Option<Span> {
+        let position = self.unsent.iter().position(|entry| entry.id == id)?;
         if self.sent.len() >= SENT_LIMIT {
             let forgotten = self.sent.iter().position(|entry| entry.waiting.is_none()).unwrap_or(0);
             self.sent.remove(forgotten);
         }
         let entry = self.unsent.swap_remove(position);
+        let span = entry.span.clone();
         self.sent.push_back(entry);
-        true
+        Some(span)
     }
 
     /// The caller of `id` no longer waits.
@@ -130,7 +135,7 @@ mod tests {
         let mut pending = Pending::new(1);
         let (id, _receiver) = pending.begin("quit".into()).unwrap();
         pending.abandon(id);
-        assert!(!pending.mark_sent(id));
+        assert!(pending.mark_sent(id).is_none());
         assert_eq!(pending.on_their_way(), 0);
     }
 
@@ -138,11 +143,11 @@ mod tests {
     fn a_late_reply_finds_its_abandoned_command_and_nobody_else() {
         let mut pending = Pending::new(1);
         let (late, receiver) = pending.begin("query-block".into()).unwrap();
-        assert!(pending.mark_sent(late));
+        assert!(pending.mark_sent(late).is_some());
         drop(receiver);
         pending.abandon(late);
         let (next, mut next_receiver) = pending.begin("query-status".into()).unwrap();
-        assert!(pending.mark_sent(next));
+        assert!(pending.mark_sent(next).is_some());
         assert!(!pending.answered(late).unwrap().finish(raw("1")));
         assert!(pending.answered(next).unwrap().finish(raw("2")));
         assert!(matches!(next_receiver.try_recv(), Ok(Outcome::Returned(body)) if body.get() == "2"));

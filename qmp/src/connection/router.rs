@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use tokio::sync::oneshot;
-use tracing::{debug, warn};
+use tracing::{Span, debug, warn};
 
 use super::pending::{Entry, Outcome, Pending};
 use crate::error::ShutdownReason;
@@ -52,7 +52,7 @@ impl Router {
         lock(&self.pending).begin(command)
     }
 
-    pub(crate) fn mark_sent(&self, id: u64) -> bool {
+    pub(crate) fn mark_sent(&self, id: u64) -> Option<Span> {
         lock(&self.pending).mark_sent(id)
     }
 
@@ -121,7 +121,7 @@ impl Router {
             debug!(monitor = %self.name, id, "QEMU answered a command nobody here sent; dropped");
             return;
         };
-        self.write_down(&entry, &outcome);
+        entry.span.in_scope(|| self.write_down(&entry, &outcome));
         let (id, command) = (entry.id, entry.command.clone());
         if !entry.finish(outcome) {
             debug!(monitor = %self.name, id, %command, "late reply, nobody waits for it any more; dropped");

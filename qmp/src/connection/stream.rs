@@ -72,12 +72,12 @@ async fn read_all(stream: &UnixStream, mut splitter: LineSplitter, router: &Rout
 
 async fn write_all(stream: &UnixStream, mut queue: mpsc::Receiver<Outgoing>, router: &Router) {
     while let Some(Outgoing { id, line, descriptors, command, requester, arguments }) = queue.recv().await {
-        if !router.mark_sent(id) {
+        let Some(span) = router.mark_sent(id) else {
             debug!(id, "a command was given up before it was written; not sent");
             continue;
-        }
+        };
         let arguments = arguments.as_ref().map_or("{}", |arguments| arguments.get());
-        router.transcript.command(&command, id, requester.as_deref(), arguments);
+        span.in_scope(|| router.transcript.command(&command, id, requester.as_deref(), arguments));
         if let Err(error) = fd::write_with_descriptors(stream, &line, &descriptors).await {
             debug!(id, %error, "could not write to QEMU");
             return;

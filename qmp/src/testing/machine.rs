@@ -161,6 +161,8 @@ impl FakeMachine {
             "query-qmp-schema" => Effect::reply(schema()),
             "query-named-block-nodes" => Effect::reply(self.block_nodes.values().cloned().collect()),
             "query-jobs" => Effect::reply(self.jobs.values().cloned().collect()),
+            // A machine without drives and backends of its own.
+            "query-block" | "query-chardev" => Effect::reply(json!([])),
             "query-fdsets" => Effect::reply(self.query_descriptor_sets()),
             "query-balloon" => Effect::refuse("DeviceNotActive", "No balloon device has been activated"),
             "qom-list" => self.list_objects(&text("path")),
@@ -369,6 +371,8 @@ const COMMANDS: &[&str] = &[
     "object-del",
     "qom-list",
     "query-balloon",
+    "query-block",
+    "query-chardev",
     "query-commands",
     "query-fdsets",
     "query-jobs",

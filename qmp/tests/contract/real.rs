@@ -98,11 +98,11 @@ async fn a_picture_of_the_screen_is_written_where_the_broker_says() {
 
     let elsewhere = results.path().join("journal.json");
     let named = json!({"filename": elsewhere});
-    let error = client.call_raw("screendump", Some(named), Vec::new()).await.unwrap_err();
+    let error = client.send(Request::new("screendump").arguments(&named)).await.unwrap_err();
     assert!(error.to_string().contains("leave `filename` out"), "{error}");
     assert!(!elsewhere.exists());
     for _ in 0..3 {
-        let reply = client.call_raw("screendump", None, Vec::new()).await.unwrap();
+        let reply = client.send(Request::new("screendump")).await.unwrap();
         let path = results.path().join("screendump.ppm");
         assert_eq!(serde_json::from_str::<Value>(reply.get()).unwrap(), json!({"filename": path}));
         assert!(std::fs::read(&path).unwrap().starts_with(b"P6"), "a picture");
@@ -110,13 +110,13 @@ async fn a_picture_of_the_screen_is_written_where_the_broker_says() {
     // While a guest is paused QEMU 7.2 gives nothing back: a client cannot use up its descriptors by that.
     let mut refused = None;
     for _ in 0..10 {
-        refused = client.call_raw("screendump", None, Vec::new()).await.err().or(refused);
+        refused = client.send(Request::new("screendump")).await.err().or(refused);
     }
     assert!(refused.is_none_or(|error| error.to_string().contains("let it run first")));
-    let held = || async { backend.monitor.call_raw("query-fdsets", None, Vec::new()).await.unwrap() };
+    let held = || async { backend.monitor.send(Request::new("query-fdsets")).await.unwrap() };
     assert!(held().await.get().matches("opaque").count() <= 8);
     backend.monitor.call(&qmp::cont {}).await.unwrap();
-    client.call_raw("screendump", None, Vec::new()).await.unwrap();
+    client.send(Request::new("screendump")).await.unwrap();
     assert_eq!(held().await.get(), "[]", "no descriptor stays behind");
 }
 
@@ -160,7 +160,7 @@ async fn typed_replies_decode() {
     let Some(backend) = Backend::qemu().await else { return };
     let monitor = &backend.monitor;
     let node = json!({"driver": "null-co", "node-name": "node0", "size": 4096});
-    monitor.call_raw("blockdev-add", Some(node), Vec::new()).await.unwrap();
+    monitor.send(Request::new("blockdev-add").arguments(&node)).await.unwrap();
     let mut failed = Vec::new();
     macro_rules! decodes {
         ($($command:ident),* $(,)?) => {
@@ -230,10 +230,11 @@ async fn a_broken_command_of_another_writer_fails_no_call_of_ours() {
     let Some(backend) = Backend::qemu().await else { return };
     // Non-ASCII, quotes and long strings arrive as they were sent.
     for text in ["ä\u{1f600}\"\\\u{7}", &"x".repeat(100_000)] {
-        let error = backend.monitor.call_raw("device_del", Some(json!({ "id": text })), Vec::new()).await.unwrap_err();
+        let error =
+            backend.monitor.send(Request::new("device_del").arguments(&json!({ "id": text }))).await.unwrap_err();
         assert!(error.is_refusal_of_class("DeviceNotFound"), "{error:?}");
     }
-    let wrong = backend.monitor.call_raw("query-status", Some(json!([1])), Vec::new()).await.unwrap_err();
+    let wrong = backend.monitor.send(Request::new("query-status").arguments(&json!([1]))).await.unwrap_err();
     assert!(matches!(wrong, CallError::Refused { .. }), "{wrong:?}");
     backend.monitor.call(&qmp::query_status {}).await.unwrap();
 }

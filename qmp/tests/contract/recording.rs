@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::thread::JoinHandle;
 
-use garboard_qmp::{ConnectOptions, Interest, Monitor, Notice, ShutdownCause};
+use garboard_qmp::{ConnectOptions, Interest, Monitor, Notice, Request, ShutdownCause};
 use serde_json::{Value, json};
 
 use crate::backend::start_qemu;
@@ -75,8 +75,11 @@ async fn replay(path: &Path) {
             Line::Client(_) => None,
         });
         let said = said.expect("every recorded command has its answer");
-        let arguments = command.get("arguments").cloned();
-        match monitor.call_raw(name, arguments, Vec::new()).await {
+        let mut request = Request::new(name.to_owned());
+        if let Some(arguments) = command.get("arguments") {
+            request = request.arguments(arguments);
+        }
+        match monitor.send(request).await {
             Ok(reply) => assert_eq!(serde_json::from_str::<Value>(reply.get()).unwrap(), said["return"], "{name}"),
             Err(error) => {
                 assert!(error.is_refusal_of_class(said["error"]["class"].as_str().unwrap()), "{name}: {error:?}")

@@ -7,7 +7,7 @@ use std::time::Duration;
 use garboard_qmp::broker::{Access, Audit, AuditSink, Broker, PeerIdentity};
 use garboard_qmp::testing::DescriptorIdentity;
 use garboard_qmp::{
-    CallError, ConnectOptions, Interest, JobError, Monitor, Notice, ShutdownCause, Subscription, UnplugError,
+    CallError, ConnectOptions, Interest, JobError, Monitor, Notice, Request, ShutdownCause, Subscription, UnplugError,
     Unplugged, qmp,
 };
 use serde::Deserialize;
@@ -30,7 +30,7 @@ async fn until_event(events: &mut Subscription, name: &str) -> Value {
 }
 
 async fn ask(monitor: &Monitor, command: &str, arguments: Value) -> Result<Value, CallError> {
-    let reply = monitor.call_raw(command, Some(arguments), Vec::new()).await?;
+    let reply = monitor.send(Request::new(command.to_owned()).arguments(&arguments)).await?;
     Ok(serde_json::from_str(reply.get()).unwrap())
 }
 
@@ -179,7 +179,7 @@ pub(crate) async fn serves_one_supervisor_after_the_other(backend: Backend) {
     let socket = backend.socket();
     // The first supervisor dies with a command on its way.
     let waiting = backend.monitor.clone();
-    let call = tokio::spawn(async move { waiting.call_raw("query-named-block-nodes", None, Vec::new()).await });
+    let call = tokio::spawn(async move { waiting.send(Request::new("query-named-block-nodes")).await });
     call.abort();
     let _ = call.await;
     let (greeting, kind) = (backend.monitor.greeting().clone(), backend);

@@ -111,6 +111,9 @@ pub struct VirtualMachineInstanceStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "free_object")]
     pub stored_machine: Option<serde_json::Value>,
+    /// The supervisor in the launcher pod, as it describes itself. Not KubeVirt's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub supervisor: Option<SupervisorStatus>,
     /// What a node must offer for the guest to move there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_hints: Option<TopologyHints>,
@@ -120,6 +123,18 @@ pub struct VirtualMachineInstanceStatus {
     /// State of each volume.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volume_status: Vec<VolumeStatus>,
+}
+
+/// `status.supervisor`. Not KubeVirt's.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SupervisorStatus {
+    /// When it was started; another time says that it was replaced.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<meta::Time>,
+    /// Its version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub version: Option<String>,
 }
 
 /// Any object: what is in it is somebody else's to know.

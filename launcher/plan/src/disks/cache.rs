@@ -19,11 +19,14 @@ pub(super) struct CachePlan {
     pub(super) aio: Aio,
     /// What the guest sees.
     pub(super) guest: WriteCache,
+    /// The manifest says nothing of it.
+    is_open: bool,
 }
 
 impl CachePlan {
     /// What the manifest says, else: around the page cache where that works. Where it does not, what must survive is
-    /// written through, and what is dropped at the stop need not be.
+    /// written through, and what is dropped at the stop need not be. A guest that has seen a write cache, or none, at its
+    /// first start sees the same at every other one: with one it says itself when data must be safe.
     pub(super) fn of(asked: Asked<'_>, source: &Source, read_only: bool) -> Result<Self, PlanError> {
         let works = source.facts.direct_io == DirectIo::Works;
         let field = format!("{}.cache", asked.field);
@@ -56,13 +59,29 @@ impl CachePlan {
                 "write `cache: none`, on a volume that takes direct I/O",
             ));
         }
-        let guest = if read_only { WriteCache::Auto } else { guest };
-        Ok(Self { host, aio: aio(asked, source, host)?, guest })
+        let is_open = text(&asked.disk.cache).is_none();
+        let guest = match asked.kept.write_cache.filter(|_| is_open) {
+            _ if read_only => WriteCache::Auto,
+            Some(true) => WriteCache::On,
+            Some(false) => WriteCache::Off,
+            None => guest,
+        };
+        Ok(Self { host, aio: aio(asked, source, host)?, guest, is_open })
     }
 
     /// For what lies under an overlay.
     pub(super) const fn shared_base() -> Self {
-        Self { host: Cache::Page, aio: Aio::Threads, guest: WriteCache::Auto }
+        Self { host: Cache::Page, aio: Aio::Threads, guest: WriteCache::Auto, is_open: false }
+    }
+
+    /// Whether the guest sees a write cache, for the next start; nothing where the manifest says it.
+    pub(super) fn kept(self) -> Option<bool> {
+        match self.guest {
+            WriteCache::On => Some(true),
+            WriteCache::Off => Some(false),
+            WriteCache::Auto => None,
+        }
+        .filter(|_| self.is_open)
     }
 
     pub(super) fn is_direct(self) -> bool {

@@ -10,15 +10,16 @@ use garboard_machine::device::{
 use garboard_machine::id::{DeviceId, NodeName};
 use garboard_machine::pci::Want;
 
-use super::Asked;
 use super::cache::CachePlan;
 use super::iothreads::IothreadPool;
 use super::source::Source;
+use super::{Asked, Kept};
 use crate::disk::{DiskSource, Frontend, Medium, Tray};
-use crate::draft::{Draft, invalid, text};
+use crate::draft::{Draft, Input, invalid, text};
 use crate::error::PlanError;
-use crate::launch::BusPlaces;
+use crate::options::BlockSizes as FoundSizes;
 use crate::slots::Slots;
+use crate::stored::{BusPlaces, StoredDisk};
 use crate::usb::UsbPorts;
 
 /// ID of the SCSI controller.
@@ -167,9 +168,7 @@ fn sizes(asked: Asked<'_>, source: &Source) -> Result<BlockSizes, PlanError> {
         }
         return Ok(BlockSizes { logical, physical, discard_granularity: custom.discard_granularity });
     }
-    let matches = size.match_volume.as_ref().is_some_and(|state| state.enabled != Some(false));
-    let found = source.facts.block_sizes.filter(|_| matches);
-    Ok(found.map_or_else(BlockSizes::default, |found| BlockSizes {
+    Ok(matched_sizes(asked, source).map_or_else(BlockSizes::default, |found| BlockSizes {
         // QEMU's ATA drives have sectors of 512 bytes and no others; it reads what lies around them itself.
         logical: (bus(asked.disk) != "sata").then_some(found.logical),
         physical: Some(found.physical),
@@ -177,11 +176,19 @@ fn sizes(asked: Asked<'_>, source: &Source) -> Result<BlockSizes, PlanError> {
     }))
 }
 
+/// The sizes of the volume that the disk takes: those that it took at its first start. Partitions are counted in them.
+pub(super) fn matched_sizes(asked: Asked<'_>, source: &Source) -> Option<FoundSizes> {
+    let size = asked.disk.block_size.as_ref().filter(|size| size.custom.is_none())?;
+    let matches = size.match_volume.as_ref().is_some_and(|state| state.enabled != Some(false));
+    asked.kept.block_sizes.or(source.facts.block_sizes).filter(|_| matches)
+}
+
 /// Gives disks their places on the buses.
 pub(super) struct Frontends<'a> {
     usb: &'a mut UsbPorts,
     pool: IothreadPool,
     vcpu_count: u32,
+    kept: Kept,
     scsi_luns: Slots,
     sata_ports: Slots,
     sata_controllers: BTreeSet<u32>,
@@ -196,6 +203,7 @@ impl<'a> Frontends<'a> {
             usb,
             pool,
             vcpu_count,
+            kept: Kept::default(),
             scsi_luns: Slots::new(stored.map(|places| &places.scsi_luns)),
             sata_ports: Slots::new(stored.map(|places| &places.sata_ports)),
             // The first is part of the chipset.
@@ -205,14 +213,27 @@ impl<'a> Frontends<'a> {
         }
     }
 
-    /// What was given on SCSI and SATA, for the next start.
-    pub(super) fn into_places(self) -> BusPlaces {
+    /// What was decided, for the next start.
+    pub(super) fn into_kept(self) -> Kept {
         let (scsi_luns, sata_ports) = (self.scsi_luns.into_given(), self.sata_ports.into_given());
-        BusPlaces { scsi_luns, sata_ports, ..BusPlaces::default() }
+        Kept { places: BusPlaces { scsi_luns, sata_ports, ..BusPlaces::default() }, ..self.kept }
     }
 
-    pub(super) const fn vcpu_count(&self) -> u32 {
-        self.vcpu_count
+    /// Keeps what was decided of a disk, if there was anything to decide.
+    pub(super) fn keep(&mut self, disk: &Disk, decided: StoredDisk) {
+        if decided != StoredDisk::default() {
+            self.kept.disks.insert(disk.name.clone(), decided);
+        }
+    }
+
+    /// Request queues of a device: one for each vCPU at the start. QEMU chooses the same by itself, but counts the vCPUs that
+    /// there are when it starts, which a migration's target has more of if some were plugged in. A machine of the first rules
+    /// is left as it was: an old machine type has one queue.
+    pub(super) fn queues(&mut self, input: Input<'_>, device: &DeviceId) -> Option<u32> {
+        let is_asked = input.devices().block_multi_queue == Some(true);
+        let queues = (is_asked || input.rules() >= 2).then_some(self.vcpu_count);
+        self.kept.queues.extend(queues.map(|queues| (device.to_string(), queues)));
+        queues
     }
 
     pub(super) fn scsi_iothread(&mut self, disks: &[Disk]) -> Option<DeviceId> {
@@ -227,7 +248,7 @@ impl<'a> Frontends<'a> {
         (shape, id): (Shape, DeviceId),
         block: BlockFrontend,
     ) -> Result<String, PlanError> {
-        let Asked { disk, field } = asked;
+        let Asked { disk, field, .. } = asked;
         if disk.dedicated_io_thread == Some(true) && !matches!(bus(disk), "virtio" | "scsi") {
             let field = format!("{field}.dedicatedIOThread");
             return Err(invalid(field, format!("bus {} has no I/O threads", bus(disk)), "use bus virtio or scsi"));
@@ -274,7 +295,7 @@ impl<'a> Frontends<'a> {
                 draft.place_virtio(&id, want, asked.field)?
             }
         };
-        let num_queues = (draft.input.devices().block_multi_queue == Some(true)).then_some(self.vcpu_count);
+        let num_queues = self.queues(draft.input, &id);
         let iothread = self.pool.of_disk(asked.disk);
         let revision = draft.input.virtio_revision();
         Ok(VirtioBlkPci { id, revision, at, block, iothread, num_queues }.into())

@@ -5,6 +5,8 @@ mod frontend;
 mod iothreads;
 mod source;
 
+use std::collections::BTreeMap;
+
 use garboard_api::v1::Disk;
 use garboard_machine::blockdev::{Backing, Blockdev, Discard, FileDriver, FileNode, ImageNode};
 use garboard_machine::device::VirtioScsiPci;
@@ -19,8 +21,9 @@ use super::boot::BootOrder;
 use super::disk::{DiskNodes, DiskPlan, DiskSource, ImageFormat, Medium};
 use super::draft::{Draft, device_id, node_name, text};
 use super::error::PlanError;
-use super::launch::{Access, BusPlaces, DescriptorPurpose, Layer};
+use super::launch::{Access, DescriptorPurpose, Layer};
 use super::opening;
+use super::stored::{BusPlaces, StoredDisk};
 use super::usb::UsbPorts;
 
 const LIST: &str = "spec.domain.devices.disks";
@@ -30,15 +33,28 @@ const LIST: &str = "spec.domain.devices.disks";
 struct Asked<'a> {
     disk: &'a Disk,
     field: &'a str,
+    /// What an earlier start decided of it.
+    kept: StoredDisk,
 }
 
-/// The disks of a VMI, in its order, and where those on SCSI and SATA are.
+/// What of the disks is decided once.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Where they are on buses that are not PCI.
+    pub(super) places: BusPlaces,
+    /// What their guest sees of each.
+    pub(super) disks: BTreeMap<String, StoredDisk>,
+    /// Request queues, by ID of the device.
+    pub(super) queues: BTreeMap<String, u32>,
+}
+
+/// The disks of a VMI, in its order, and what of them the next start is to find again.
 pub(super) fn disks(
     draft: &mut Draft<'_>,
     boot: &mut BootOrder,
     usb: &mut UsbPorts,
     vcpu_count: u32,
-) -> Result<(Vec<DiskPlan>, BusPlaces), PlanError> {
+) -> Result<(Vec<DiskPlan>, Kept), PlanError> {
     let input = draft.input;
     let pool = IothreadPool::new(draft, vcpu_count)?;
     let mut frontends = Frontends::new(draft, usb, pool, vcpu_count);
@@ -46,9 +62,10 @@ pub(super) fn disks(
     let mut plans = Vec::new();
     for (index, disk) in input.devices().disks.iter().enumerate() {
         let field = format!("{LIST}[{index}]");
-        plans.push(plan_disk(draft, boot, &mut frontends, Asked { disk, field: &field })?);
+        let kept = input.stored.and_then(|stored| stored.disks.get(&disk.name).copied()).unwrap_or_default();
+        plans.push(plan_disk(draft, boot, &mut frontends, Asked { disk, field: &field, kept })?);
     }
-    Ok((plans, frontends.into_places()))
+    Ok((plans, frontends.into_kept()))
 }
 
 /// The SCSI controller: for disks that hang on it, and for those that will be plugged in later.
@@ -61,7 +78,7 @@ fn scsi_controller(draft: &mut Draft<'_>, frontends: &mut Frontends<'_>) -> Resu
     let id = DeviceId::constant(frontend::SCSI_CONTROLLER);
     let at = draft.place_virtio(&id, Want::Port, LIST)?;
     let revision = draft.input.virtio_revision();
-    let num_queues = (devices.block_multi_queue == Some(true)).then_some(frontends.vcpu_count());
+    let num_queues = frontends.queues(draft.input, &id);
     let iothread = frontends.scsi_iothread(&devices.disks);
     draft.buses.push(VirtioScsiPci { id, revision, at, iothread, num_queues }.into());
     Ok(())
@@ -73,7 +90,7 @@ fn plan_disk(
     frontends: &mut Frontends<'_>,
     asked: Asked<'_>,
 ) -> Result<DiskPlan, PlanError> {
-    let Asked { disk, field } = asked;
+    let Asked { disk, field, .. } = asked;
     let source = source::of(draft, asked)?;
     let shape = Shape::of(disk, field)?;
     let read_only = source.read_only || opening::is_read_only(disk);
@@ -93,6 +110,8 @@ fn plan_disk(
     let image = nodes.image.as_ref().map(|_| node_name("image", &disk.name, field)).transpose()?;
     let block = frontend::block(draft, asked, &source, (image, boot.of_disk(disk.boot_order)), cache)?;
     let serial = block.serial.clone();
+    let write_cache = cache.kept();
+    frontends.keep(disk, StoredDisk { write_cache, block_sizes: frontend::matched_sizes(asked, &source) });
     let target = frontends.add(draft, asked, (shape, id.clone()), block)?;
     let tag = text(&disk.tag).map(str::to_owned);
     if tag.is_some() && shape != Shape::Virtio {

@@ -94,7 +94,10 @@ fn a_virtio_device_tells_the_mtu_of_its_network() {
     let (mtu, stored) = told(bridge(), Some(1450), None);
     assert_eq!(mtu, Some(1450));
     assert_eq!(told(bridge(), None, Some(&stored)).0, Some(1450), "as at the last start");
-    assert_eq!(told(bridge(), Some(9000), Some(&stored)).0, Some(9000), "the link has been changed");
+    let wider = told(bridge(), Some(9000), Some(&stored));
+    assert_eq!((wider.0, wider.1.mtus["a"]), (Some(1450), 1450), "what the guest was told first");
+    let narrower = told(bridge(), Some(1400), Some(&stored));
+    assert_eq!((narrower.0, narrower.1.mtus["a"]), (Some(1400), 1450), "a link is not made wider by a wish");
     assert_eq!(told(bridge(), None, None).0, None);
     assert_eq!(told(json!({ "name": "a", "masquerade": {}, "model": "e1000e" }), Some(1450), None).0, None);
     assert_eq!(told(json!({ "name": "a", "passtBinding": {} }), Some(1450), None).0, None);
@@ -169,4 +172,182 @@ fn memory_beyond_forty_address_bits_is_reached_or_left_out() {
     assert_eq!((named.cpu.get("host-phys-bits"), named.memory.maxmem), (Some("on"), Some(1 << 40)));
     assert_eq!(plan("host-model", KvmState::Native).cpu.get("host-phys-bits"), None, "it has them anyway");
     assert_eq!(plan("Haswell", KvmState::Missing).memory.maxmem, Some(960 << 30));
+}
+
+/// Plans `vmi` once more, on other facts.
+fn again(
+    vmi: &VirtualMachineInstance,
+    facts: &HostFacts,
+    options: &PlanOptions,
+    stored: &StoredMachine,
+) -> (LaunchPlan, Machine) {
+    plan_machine(vmi, facts, options, Some(stored)).unwrap()
+}
+
+fn property(machine: &Machine, id: &str, key: &str) -> Option<garboard_machine::argv::Property> {
+    let device = machine.devices.iter().find(|device| device.id().as_str() == id)?;
+    device.properties().get(key).cloned()
+}
+
+#[test]
+fn a_cpu_that_is_the_hosts_keeps_its_features_on_another_one() {
+    let offering = |names: &[&str]| {
+        let mut facts = HostFacts::reference();
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        facts.cpu.features.insert(garboard_machine::features::Accelerator::Kvm, names);
+        facts
+    };
+    let with = |model: &str| vmi(&json!({ "cpu": { "model": model } }), &json!({}), &json!({}));
+    let old =
+        offering(&["sse2", "avx2", "lahf-lm", "lahf_lm", "arch-capabilities", "x-vendor-cpuid-only", "migratable"]);
+    let new = offering(&["sse2", "lahf-lm", "lahf_lm", "arch-capabilities", "amx-tile", "x-other", "check"]);
+    let (first, machine) = try_plan(&with("host-model"), &old).unwrap();
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on");
+    assert_eq!(first.stored.cpu_features.as_deref(), Some("arch-capabilities avx2 lahf-lm sse2"));
+    let (second, machine) = again(&with("host-model"), &new, &PlanOptions::default(), &first.stored);
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on,amx-tile=off");
+    assert_eq!(second.stored, first.stored, "the weaker host is not remembered");
+    assert!(
+        second.notes.iter().any(|note| note.text.contains("1 features that cannot be had here: avx2")),
+        "{:?}",
+        second.notes
+    );
+    let (_, machine) = again(&with("host-model"), &old, &PlanOptions::default(), &second.stored);
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on");
+    // Whose processor is passed through is the host's, whichever it is.
+    let (first, _) = try_plan(&with("host-passthrough"), &old).unwrap();
+    let (second, machine) = again(&with("host-passthrough"), &new, &PlanOptions::default(), &first.stored);
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on");
+    assert_eq!(second.stored.cpu_features.as_deref(), Some("amx-tile arch-capabilities lahf-lm sse2"));
+    // A manifest that says another thing gets another CPU.
+    let asked = vmi(&json!({ "cpu": { "features": [{ "name": "amx-tile" }] } }), &json!({}), &json!({}));
+    let (_, machine) = again(&asked, &new, &PlanOptions::default(), &second.stored);
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on,amx-tile=on");
+    // Where QEMU could not be asked nothing is known, and nothing is forgotten.
+    let (third, machine) = again(
+        &with("host-model"),
+        &HostFacts::reference(),
+        &PlanOptions::default(),
+        &try_plan(&with("host-model"), &old).unwrap().0.stored,
+    );
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on");
+    assert_eq!(third.stored.cpu_features.as_deref(), Some("arch-capabilities avx2 lahf-lm sse2"));
+}
+
+#[test]
+fn qemus_own_cpu_keeps_its_features_under_another_qemu() {
+    let bare = vmi(&json!({}), &json!({}), &json!({}));
+    let mut facts = HostFacts { kvm: KvmState::Missing, ..HostFacts::reference() };
+    let (first, machine) = try_plan(&bare, &facts).unwrap();
+    assert_eq!(machine.cpu.to_string(), "max");
+    let features = facts.cpu.features.get_mut(&garboard_machine::features::Accelerator::Tcg).unwrap();
+    features.extend(["fsrm".to_owned(), "x-l1-cache-per-thread".to_owned()]);
+    for _ in 0..2 {
+        let (second, machine) = again(&bare, &facts, &PlanOptions::default(), &first.stored);
+        assert_eq!((machine.cpu.to_string(), &second.stored), ("max,fsrm=off".to_owned(), &first.stored));
+    }
+}
+
+#[test]
+fn a_guest_keeps_its_write_cache_and_its_block_sizes_on_another_volume() {
+    let with = |more: Value| {
+        let mut whole = json!({ "disk": { "bus": "virtio" }, "blockSize": { "matchVolume": {} } });
+        merge(&mut whole, &more);
+        let (devices, rest) = disk(&whole);
+        vmi(&json!({}), &devices, &rest)
+    };
+    let on = |direct_io: DirectIo, logical: u32| {
+        let sizes = BlockSizes { logical, physical: 4096, discard_granularity: None };
+        let facts = VolumeFacts { direct_io, block_sizes: Some(sizes), ..VolumeFacts::assumed(ImageFormat::Raw) };
+        PlanOptions { volumes: [("root".to_owned(), facts)].into(), ..PlanOptions::default() }
+    };
+    let facts = HostFacts::reference();
+    let seen = |machine: &Machine| ["write-cache", "logical_block_size"].map(|key| property(machine, "disk-root", key));
+    let (here, there) = (on(DirectIo::Works, 512), on(DirectIo::Refused, 4096));
+    for (first, second) in [(&here, &there), (&there, &here)] {
+        let (plan, machine) = plan_machine(&with(json!({})), &facts, first, None).unwrap();
+        let (later, other) = again(&with(json!({})), &facts, second, &plan.stored);
+        assert_eq!(seen(&other), seen(&machine));
+        assert_eq!(later.stored, plan.stored);
+    }
+    let (plan, machine) = plan_machine(&with(json!({})), &facts, &here, None).unwrap();
+    let asked = json!({ "cache": "writethrough", "blockSize": { "custom": { "logical": 4096, "physical": 4096 } } });
+    let (later, other) = again(&with(asked), &facts, &here, &plan.stored);
+    assert_ne!(seen(&other), seen(&machine));
+    assert_eq!(later.stored.disks.get("root"), None, "it is in the manifest");
+}
+
+#[test]
+fn a_guest_keeps_its_uefi_build() {
+    use garboard_machine::facts::{UefiKind, UefiPair};
+    let with = |persistent: bool| {
+        let efi = json!({ "secureBoot": false, "persistent": persistent });
+        vmi(&json!({ "firmware": { "bootloader": { "efi": efi } } }), &json!({}), &json!({}))
+    };
+    let build = |name: &str, vars_bytes: u64| UefiPair {
+        code: name.to_owned(),
+        vars_template: format!("{name}.vars"),
+        kind: UefiKind::Plain,
+        code_bytes: 3 << 20,
+        vars_bytes,
+    };
+    let (large, small, other) = (build("4m", 528 << 10), build("2m", 128 << 10), build("other", 128 << 10));
+    let on = |builds: &[&UefiPair]| HostFacts {
+        uefi: builds.iter().map(|&build| build.clone()).collect(),
+        ..HostFacts::reference()
+    };
+    let code = |plan: &LaunchPlan| match &plan.firmware {
+        FirmwarePlan::Uefi { code, .. } => code.clone(),
+        other @ FirmwarePlan::Bios { .. } => panic!("{other:?}"),
+    };
+    let (first, _) = try_plan(&with(true), &on(&[&small])).unwrap();
+    let start = |persistent, builds: &[&UefiPair]| {
+        plan(&with(persistent), &on(builds), &PlanOptions::default(), Some(&first.stored))
+    };
+    assert_eq!(code(&start(true, &[&large, &other, &small]).unwrap()), "2m");
+    assert_eq!(code(&start(true, &[&large, &other]).unwrap()), "other");
+    let error = start(true, &[&large]).unwrap_err();
+    assert_eq!((error.field(), error.fault()), (Some("spec.domain.firmware.bootloader.efi"), Fault::Host), "{error}");
+    assert_eq!(code(&start(false, &[&large]).unwrap()), "4m", "without variables of its own");
+    let secure = json!({ "firmware": { "bootloader": { "efi": {} } }, "features": { "smm": {} } });
+    let (secure, _) = plan_machine(
+        &vmi(&secure, &json!({}), &json!({})),
+        &HostFacts::reference(),
+        &PlanOptions::default(),
+        Some(&first.stored),
+    )
+    .unwrap();
+    assert_ne!(secure.stored.firmware.unwrap().kind, UefiKind::Plain, "the manifest wins");
+}
+
+#[test]
+fn queues_are_said_and_stay_what_they_were() {
+    let (devices, rest) = disk(&json!({ "disk": { "bus": "virtio" } }));
+    let with = |cores: u32| vmi(&json!({ "cpu": { "cores": cores } }), &devices, &rest);
+    let queues =
+        |machine: &Machine| [property(machine, "disk-root", "num-queues"), property(machine, "scsi0", "num_queues")];
+    let said = |count: u32| Some(garboard_machine::argv::Property::from(count));
+    let (first, machine) = planned(&with(2));
+    assert_eq!(queues(&machine), [said(2), said(2)]);
+    assert_eq!((first.stored.queues["disk-root"], first.stored.queues["scsi0"]), (2, 2));
+    let (_, machine) = again(&with(4), &HostFacts::reference(), &PlanOptions::default(), &first.stored);
+    assert_eq!(queues(&machine), [said(4), said(4)], "the manifest wins");
+    // A machine of the first rules has as many as QEMU's machine type gives it.
+    let of_old = StoredMachine { version: 1, rules: 1, queues: Default::default(), ..first.stored };
+    let (second, machine) = again(&with(2), &HostFacts::reference(), &PlanOptions::default(), &of_old);
+    assert_eq!((queues(&machine), second.stored.rules, second.stored.version), ([None, None], 1, STORED_VERSION));
+}
+
+#[test]
+fn memory_is_shared_also_where_it_was_not() {
+    let bare = vmi(&json!({}), &json!({}), &json!({}));
+    let (first, machine) = planned(&bare);
+    let memory = first.guest_memory.unwrap();
+    let last = first.descriptors.last().unwrap().number;
+    assert_eq!((memory.descriptor, memory.bytes), (last + 1, 64 << 20));
+    let kind = garboard_machine::memory::MemoryKind::Memfd { fd: memory.descriptor };
+    assert_eq!(machine.memory_backend.kind, kind);
+    let of_old = StoredMachine { version: 1, rules: 1, ram: None, ..first.stored };
+    let (second, _) = again(&bare, &HostFacts::reference(), &PlanOptions::default(), &of_old);
+    assert_eq!(second.stored.ram, Some(RamKind::Memfd));
 }

@@ -2,10 +2,12 @@
 //! keeps nobody else waiting. What a command came to is told as an event if it is not what the state says.
 
 use garboard_protocol::causes::ErrorChain;
-use garboard_qmp::{CallError, Monitor};
+use garboard_qmp::{CallError, Monitor, qmp};
 use tokio::sync::mpsc;
+use tracing::Instrument;
 
 use crate::supervisor::query_state;
+use crate::supervisor::trace::Cause;
 use crate::vm::{Event, RunState};
 
 /// Commands that may wait; more wait only for a QEMU that has stopped answering.
@@ -32,17 +34,25 @@ impl Command {
     }
 }
 
+/// One of them, and whom it is done for.
+struct Task {
+    monitor: Monitor,
+    command: Command,
+    cause: Cause,
+}
+
 /// Where commands go in.
-pub(super) struct Hands(mpsc::Sender<(Monitor, Command)>);
+pub(super) struct Hands(mpsc::Sender<Task>);
 
 impl Hands {
     /// Hands, and where they tell what is not as the state says.
     pub(super) fn new() -> (Self, mpsc::Receiver<Event>) {
-        let (todo, mut commands) = mpsc::channel::<(Monitor, Command)>(BACKLOG);
+        let (todo, mut commands) = mpsc::channel::<Task>(BACKLOG);
         let (tell, told) = mpsc::channel(BACKLOG);
         tokio::spawn(async move {
-            while let Some((monitor, command)) = commands.recv().await {
-                let Some(contradiction) = perform(&monitor, command).await else { continue };
+            while let Some(task) = commands.recv().await {
+                let span = task.cause.span();
+                let Some(contradiction) = perform(&task).instrument(span).await else { continue };
                 if tell.send(contradiction).await.is_err() {
                     return;
                 }
@@ -52,30 +62,37 @@ impl Hands {
     }
 
     /// Has a command done.
-    pub(super) fn begin(&self, monitor: &Monitor, command: Command) {
-        if self.0.try_send((monitor.clone(), command)).is_err() {
+    pub(super) fn begin(&self, monitor: &Monitor, command: Command, cause: &Cause) {
+        if self.0.try_send(Task { monitor: monitor.clone(), command, cause: cause.clone() }).is_err() {
             tracing::error!(command = command.name(), "QEMU has not answered the commands before this one; left out");
         }
     }
 }
 
 /// Tells QEMU to leave, without waiting for what is being done: it may never be done.
-pub(super) fn quit(monitor: &Monitor) {
-    let monitor = monitor.clone();
-    tokio::spawn(async move {
+pub(super) fn quit(monitor: &Monitor, cause: &Cause) {
+    let (monitor, cause) = (monitor.clone(), cause.clone());
+    let span = cause.span();
+    let quitting = async move {
         // It may cut the connection before its reply, and a dying QEMU answers nothing.
-        match monitor.call_raw("quit", None, Vec::new()).await {
+        match monitor.send(cause.command(&qmp::quit {})).await {
             Ok(_) | Err(CallError::Disconnected { .. }) => {}
             Err(error) => {
                 tracing::error!(command = "quit", error = %ErrorChain(&error), "QMP command failed")
             }
         }
-    });
+    };
+    tokio::spawn(quitting.instrument(span));
 }
 
 /// The state says already that the command was followed. Where it was not, QEMU's own word is what the state goes back to.
-async fn perform(monitor: &Monitor, command: Command) -> Option<Event> {
-    let error = match monitor.call_raw(command.name(), None, Vec::new()).await {
+async fn perform(Task { monitor, command, cause }: &Task) -> Option<Event> {
+    let sent = match command {
+        Command::LetRun => cause.command(&qmp::cont {}),
+        Command::StopVcpus => cause.command(&qmp::stop {}),
+        Command::Reset => cause.command(&qmp::system_reset {}),
+    };
+    let error = match monitor.send(sent).await {
         Ok(_) | Err(CallError::Disconnected { .. }) => return None,
         Err(error) => error,
     };
@@ -106,16 +123,20 @@ mod tests {
         (fake, monitor)
     }
 
+    fn task(monitor: &Monitor, command: Command) -> Task {
+        Task { monitor: monitor.clone(), command, cause: Cause::supervisor() }
+    }
+
     #[tokio::test]
     async fn a_pause_that_qemu_refuses_is_taken_back() {
         let (fake, monitor) = monitor().await;
         fake.script("stop", Behaviour::Refuse("GenericError", "not now"));
         fake.script("query-status", Behaviour::Reply(serde_json::json!({"status": "running", "running": true})));
-        assert_eq!(perform(&monitor, Command::StopVcpus).await, Some(Event::VcpusResumed));
+        assert_eq!(perform(&task(&monitor, Command::StopVcpus)).await, Some(Event::VcpusResumed));
         fake.script("cont", Behaviour::Refuse("GenericError", "not now"));
         fake.script("query-status", Behaviour::Reply(serde_json::json!({"status": "io-error", "running": false})));
         let held = Event::VcpusStopped { run_state: RunState::IoError };
-        assert_eq!(perform(&monitor, Command::LetRun).await, Some(held));
+        assert_eq!(perform(&task(&monitor, Command::LetRun)).await, Some(held));
     }
 
     #[tokio::test]
@@ -123,9 +144,9 @@ mod tests {
         let (fake, monitor) = monitor().await;
         fake.script("stop", Behaviour::Silence);
         let (hands, _told) = Hands::new();
-        hands.begin(&monitor, Command::StopVcpus);
+        hands.begin(&monitor, Command::StopVcpus, &Cause::supervisor());
         fake.until_received("stop", 1).await;
-        quit(&monitor);
+        quit(&monitor, &Cause::supervisor());
         fake.until_received("quit", 1).await;
     }
 }

@@ -3,18 +3,15 @@
 
 use std::time::Duration;
 
-use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-use crate::vm::{Request, State, Verdict};
+use super::Offer;
+use crate::vm::{Request, State};
 
 /// How long a supervisor that starts anew holds requests; after that it refuses them.
 pub(crate) const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
 /// Requests that are held at most; one more is refused at once.
 const MOST: usize = 16;
-
-/// A request, and where its answer goes.
-pub(super) type Offer = (Request, oneshot::Sender<Verdict>);
 
 /// The requests that are held.
 #[derive(Default)]
@@ -32,7 +29,7 @@ impl Held {
 
     /// Holds a request, or gives it back to be answered now. A stop needs nothing of the machine but its process.
     pub(super) fn hold(&mut self, offer: Offer, state: &State) -> Option<Offer> {
-        let is_stop = matches!(offer.0, Request::Stop(_));
+        let is_stop = matches!(offer.request, Request::Stop(_));
         if is_stop || self.is_over(state) || self.offers.len() >= MOST {
             return Some(offer);
         }
@@ -65,12 +62,13 @@ mod tests {
     use garboard_protocol::journal::Journal;
     use garboard_qmp::testing::{Behaviour, FakeMonitor};
     use garboard_qmp::{ConnectOptions, Monitor};
-    use tokio::sync::{mpsc, watch};
+    use tokio::sync::{mpsc, oneshot, watch};
     use tokio::time::timeout;
 
     use super::super::{Driver, DriverSeed, Input, Inputs};
     use super::*;
-    use crate::vm::{Denial, Life, Memory, OnReady, RunState};
+    use crate::supervisor::trace::Cause;
+    use crate::vm::{Denial, Life, Memory, OnReady, RunState, Verdict};
 
     /// Well below the patience. Time passes only while nothing else is left to do, however busy the machine.
     const SOON: Duration = Duration::from_millis(500);
@@ -108,7 +106,7 @@ mod tests {
 
         async fn ask(&self, request: Request) -> oneshot::Receiver<Verdict> {
             let (reply, verdict) = oneshot::channel();
-            self.requests.send((request, reply)).await.unwrap();
+            self.requests.send(Offer { request, reply, cause: Cause::supervisor() }).await.ok().unwrap();
             verdict
         }
     }

@@ -10,6 +10,7 @@ use garboard_qmp::Monitor;
 use tokio::sync::{mpsc, oneshot};
 
 use super::PowerDown;
+use crate::supervisor::trace::Cause;
 use crate::vm::{Event, Life, OnReady, Request, RunState, Verdict};
 
 /// What a plan says about the machine, for its status.
@@ -91,7 +92,17 @@ pub(crate) struct Inputs {
     /// What happened.
     pub(crate) happened: mpsc::Receiver<Input>,
     /// What people ask.
-    pub(crate) requests: mpsc::Receiver<(Request, oneshot::Sender<Verdict>)>,
+    pub(crate) requests: mpsc::Receiver<Offer>,
+}
+
+/// A request of a person.
+pub(crate) struct Offer {
+    /// What is asked for.
+    pub(crate) request: Request,
+    /// Where the verdict goes.
+    pub(crate) reply: oneshot::Sender<Verdict>,
+    /// What is done for it belongs here.
+    pub(crate) cause: Cause,
 }
 
 /// What a driver starts from.

@@ -9,20 +9,22 @@ use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
 use garboard_protocol::journal::{Deadline, Journal};
 use garboard_protocol::launch::{FromInit, ToInit};
-use garboard_qmp::Monitor;
+use garboard_qmp::{Monitor, qmp};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
+use tracing::Instrument;
 
 mod hands;
 mod held;
 mod input;
 
 pub(crate) use held::REQUEST_PATIENCE;
-pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Planned};
+pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, Planned};
 
 use hands::{Command, Hands};
-use held::{Held, Offer};
+use held::Held;
 
+use super::trace::Cause;
 use super::{PowerDown, journal};
 use crate::clock::{self, boot_id, boot_ms, now_ms};
 use crate::vm::{
@@ -61,6 +63,10 @@ pub(super) struct Driver {
     /// What the hands found not to be as the state says.
     contradictions: mpsc::Receiver<Event>,
     boot_id: String,
+    /// Whom the driver works for just now.
+    cause: Cause,
+    /// Whom a stop that is under way is done for: its deadline is part of it.
+    stop: Cause,
 }
 
 impl Driver {
@@ -85,6 +91,8 @@ impl Driver {
             hands,
             contradictions,
             boot_id,
+            cause: Cause::supervisor(),
+            stop: Cause::supervisor(),
         }
     }
 
@@ -105,21 +113,20 @@ impl Driver {
                 },
                 Some(event) = self.contradictions.recv() => self.apply(event).await,
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
-                    self.apply(Event::TimePassed).await;
+                    self.time_passed().await;
                 }
                 () = sleep_until(end.unwrap_or_else(Instant::now)), if end.is_some() => self.finish_pending_end().await,
                 () = sleep_until(held.unwrap_or_else(Instant::now)), if held.is_some() => {}
                 Some(offer) = inputs.requests.recv() => {
                     if let Some(offer) = self.held.hold(offer, &self.seed.life.state) {
-                        self.answer(offer);
+                        self.serve(offer).await;
                     }
                 }
             }
             self.do_accepted().await;
             for offer in self.held.due(&self.seed.life.state) {
-                self.answer(offer);
+                self.serve(offer).await;
             }
-            self.do_accepted().await;
             self.publish_if_changed();
         }
     }
@@ -130,9 +137,26 @@ impl Driver {
         }
     }
 
-    fn answer(&mut self, (request, reply): Offer) {
+    /// Answers a request, and does it if it is accepted.
+    async fn serve(&mut self, Offer { request, reply, cause }: Offer) {
         let verdict = self.queue.offer(request, View::from(&self.seed.life.state));
         let _ = reply.send(verdict);
+        if verdict == Verdict::Queued && matches!(request, Request::Stop(_)) {
+            self.stop = cause.clone();
+        }
+        let span = cause.span();
+        self.cause = cause;
+        self.do_accepted().instrument(span).await;
+        self.cause = Cause::supervisor();
+    }
+
+    /// A deadline has come. While a stop is under way it is the stop's.
+    async fn time_passed(&mut self) {
+        let cause = if self.deadline_ms().is_some() { self.stop.clone() } else { Cause::supervisor() };
+        let span = cause.span();
+        self.cause = cause;
+        self.apply(Event::TimePassed).instrument(span).await;
+        self.cause = Cause::supervisor();
     }
 
     fn wake_instant(&self) -> Option<Instant> {
@@ -263,12 +287,12 @@ impl Driver {
     /// Does what is to be done, or has it done. Nothing here waits for QEMU.
     fn execute(&mut self, effect: Effect) {
         match (effect, &self.monitor) {
-            (Effect::LetRun, Some(monitor)) => self.hands.begin(monitor, Command::LetRun),
-            (Effect::StopVcpus, Some(monitor)) => self.hands.begin(monitor, Command::StopVcpus),
-            (Effect::Reset, Some(monitor)) => self.hands.begin(monitor, Command::Reset),
+            (Effect::LetRun, Some(monitor)) => self.hands.begin(monitor, Command::LetRun, &self.cause),
+            (Effect::StopVcpus, Some(monitor)) => self.hands.begin(monitor, Command::StopVcpus, &self.cause),
+            (Effect::Reset, Some(monitor)) => self.hands.begin(monitor, Command::Reset, &self.cause),
             (Effect::LetRun | Effect::StopVcpus | Effect::Reset, None) => {}
             (Effect::AskGuest(way), _) => self.ask_guest(way),
-            (Effect::Quit, Some(monitor)) => hands::quit(monitor),
+            (Effect::Quit, Some(monitor)) => hands::quit(monitor, &self.cause),
             (Effect::Quit, None) | (Effect::Kill, _) => self.tell_init(ToInit::Kill),
             (Effect::TellInit { by_ms }, _) => self.tell_init_of_deadline(by_ms),
             (Effect::Finish, _) => self.log_end(),
@@ -278,7 +302,9 @@ impl Driver {
     /// Beside the driver, because a guest may be slow.
     fn ask_guest(&self, way: Way) {
         let (agent, monitor) = (self.agent.clone().filter(|_| way == Way::AgentFirst), self.monitor.clone());
-        tokio::spawn(async move {
+        let cause = self.cause.clone();
+        let span = cause.span();
+        let asking = async move {
             if let Some(agent) = agent {
                 match agent.power_down().await {
                     Ok(()) => return tracing::info!("the guest agent was asked to power down"),
@@ -286,11 +312,12 @@ impl Driver {
                 }
             }
             let Some(monitor) = monitor else { return };
-            match monitor.call_raw("system_powerdown", None, Vec::new()).await {
+            match monitor.send(cause.command(&qmp::system_powerdown {})).await {
                 Ok(_) => tracing::info!("the power button was pressed"),
                 Err(error) => tracing::warn!(error = %ErrorChain(&error), "the power button could not be pressed"),
             }
-        });
+        };
+        tokio::spawn(asking.instrument(span));
     }
 
     /// By when a stop that is under way is enforced, milliseconds since boot.

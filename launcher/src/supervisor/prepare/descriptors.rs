@@ -10,6 +10,10 @@ use std::path::Path;
 use garboard_agent::client::Plumbed;
 use garboard_plan::{Descriptor, DescriptorPurpose, Layer};
 use garboard_protocol::paths;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, SealFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::ftruncate;
 
 use super::PrepareError;
 use super::sockets::listen;
@@ -78,7 +82,21 @@ pub(crate) fn obtain(descriptor: &Descriptor, directory: &Path, stock: &mut Stoc
         DescriptorPurpose::FirmwareVars => stock.firmware_vars.take().ok_or_else(missing),
         DescriptorPurpose::Kernel => stock.kernel.take().ok_or_else(missing),
         DescriptorPurpose::Initrd => stock.initrd.take().ok_or_else(missing),
+        DescriptorPurpose::Unknown => Err(missing()),
     }
+}
+
+/// The guest's memory: nothing of it is taken before somebody writes to it. Whoever maps it, none of them can change its size
+/// under the others.
+pub(crate) fn guest_memory(bytes: u64) -> Result<OwnedFd, PrepareError> {
+    let made = || {
+        let memory = memfd_create(c"guest-memory", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
+        ftruncate(&memory, i64::try_from(bytes).map_err(|_| Errno::EFBIG)?)?;
+        let seals = SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
+        fcntl(&memory, FcntlArg::F_ADD_SEALS(seals))?;
+        Ok(memory)
+    };
+    made().map_err(|source| PrepareError::GuestMemory { bytes, source })
 }
 
 /// A log file that only grows at its end, so that it can be cut while QEMU holds it. A link at its name is refused.

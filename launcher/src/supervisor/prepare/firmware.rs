@@ -47,7 +47,7 @@ pub(super) async fn fill(
     Ok(())
 }
 
-/// Variables that stay: in a volume of the pod, or where the keeper has them.
+/// Variables that stay: in a volume of the pod, or where the shim has them.
 async fn kept_vars(order: &Order, template: &str, agent: Option<&mut AgentClient>) -> Result<OwnedFd, VolumeError> {
     if let Some(VolumePlace::Directory { path }) = order.volumes.places.get(FIRMWARE_VARS_VOLUME) {
         return Ok(firmware_vars::open_or_copy(&Dir::open(Path::new(path))?, Path::new(template))?);

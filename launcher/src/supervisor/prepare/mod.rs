@@ -50,6 +50,15 @@ pub(crate) enum PrepareError {
     /// No plan.
     #[error(transparent)]
     Plan(#[from] PlanError),
+    /// The kernel gives no memory to share.
+    #[error("could not make the guest's memory, a memfd of {bytes} bytes")]
+    GuestMemory {
+        /// Its size.
+        bytes: u64,
+        /// What the kernel said.
+        #[source]
+        source: nix::Error,
+    },
     /// A volume cannot be opened.
     #[error("volume `{volume}` cannot be used")]
     Volume {
@@ -59,7 +68,7 @@ pub(crate) enum PrepareError {
         #[source]
         source: VolumeError,
     },
-    /// The keeper or node agent did not help.
+    /// The shim or node agent did not help.
     #[error("the host did not do its part")]
     Agent(#[from] AgentError),
     /// A socket could not be made.
@@ -98,7 +107,7 @@ pub(crate) enum PrepareError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeError {
     /// Nobody said where it is.
-    #[error("nobody said where it is; the pod or the keeper should have brought it")]
+    #[error("nobody said where it is; the pod or the shim should have brought it")]
     Nowhere,
     /// It cannot be opened.
     #[error(transparent)]
@@ -109,7 +118,7 @@ pub(crate) enum VolumeError {
     /// A new image cannot be made.
     #[error(transparent)]
     Create(#[from] CreateError),
-    /// The keeper or node agent did not open it.
+    /// The shim or node agent did not open it.
     #[error(transparent)]
     Agent(#[from] AgentError),
     /// Nobody in its own container opened it.
@@ -149,7 +158,7 @@ pub(crate) struct Prepared {
 
 /// Prepares a machine.
 pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared, PrepareError> {
-    let mut agent = keeper(context).await?;
+    let mut agent = shim(context).await?;
     let survey = survey::survey(&order, agent.as_mut()).await?;
     let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
     let plan = plan(&order.vmi, &order.facts, &options, order.stored.as_ref())?;
@@ -163,7 +172,7 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
     disks::fill(disks::Subject { order: &order, plan: &plan, environment: context.environment }, survey, &mut stock)?;
     firmware::fill(&order, &plan, agent.as_mut(), &mut stock).await?;
     let plumbed = match (&mut agent, context.environment) {
-        (Some(keeper), _) => keeper.plumb(&plan.interfaces).await?,
+        (Some(shim), _) => shim.plumb(&plan.interfaces).await?,
         (None, Environment::Pod) => {
             let socket = context.layout.order().join(paths::AGENT_SOCKET);
             until_answered(&socket, Ask::Plumb, &plan.interfaces).await?
@@ -180,6 +189,7 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
     for descriptor in &plan.descriptors {
         opened.push(obtain(descriptor, &own, &mut stock)?);
     }
+    opened.extend(plan.guest_memory.map(|memory| descriptors::guest_memory(memory.bytes)).transpose()?);
     opened.extend(for_helpers);
     let monitor = plan.descriptors.iter().any(|one| one.purpose == DescriptorPurpose::LastResortMonitorListener);
     if monitor {
@@ -198,8 +208,8 @@ fn tell(plan: &LaunchPlan) {
     }
 }
 
-/// The keeper of a bare host, if it has a part in this machine. A node agent has none before the plan is made.
-async fn keeper(context: &Context) -> Result<Option<AgentClient>, AgentError> {
+/// The shim of a bare host, if it has a part in this machine. A node agent has none before the plan is made.
+async fn shim(context: &Context) -> Result<Option<AgentClient>, AgentError> {
     let socket = context.layout.order().join(paths::AGENT_SOCKET);
     if context.environment == Environment::Pod || !socket.exists() {
         return Ok(None);
@@ -237,7 +247,7 @@ fn launch(plan: &LaunchPlan, order: &Order) -> Launch {
     Launch {
         argv: plan.argv.clone(),
         environment: plan.environment.clone(),
-        descriptors: plan.descriptors.iter().map(|descriptor| descriptor.number).collect(),
+        descriptors: plan.descriptor_numbers().collect(),
         reopened: plan.descriptors.iter().filter(|one| is_reopened(&one.purpose)).map(|one| one.number).collect(),
         logs: plan.descriptors.iter().filter(|one| is_log(&one.purpose)).map(|one| one.number).collect(),
         identity: nix::unistd::getuid().ne(&nix::unistd::Uid::from_raw(0)).then(own_identity),

@@ -74,9 +74,8 @@ fn all_events() -> Vec<Event> {
         Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: None })),
         Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: Some(0) })),
     ];
-    for reason in [ShutdownReason::Guest, ShutdownReason::GuestReset, ShutdownReason::GuestPanic, ShutdownReason::Host]
-    {
-        events.push(Event::Shutdown { reason });
+    for kind in [ShutdownKind::Guest, ShutdownKind::GuestReset, ShutdownKind::GuestPanic, ShutdownKind::Host] {
+        events.push(Event::Shutdown { kind });
     }
     for run_state in [
         RunState::Running,

@@ -1,0 +1,138 @@
+//! Reasons of conditions and of events. Many are both: what a condition says is also told in an event, with the same word.
+
+use crate::words::words;
+
+words! {
+    /// The reason of a condition or of an event. How a run ended is another list (`ExitCause` of `garboard-protocol`).
+    Reason {
+        // `Ready` of an instance.
+        /// There is no launcher pod.
+        PodNotExists = "PodNotExists",
+        /// The launcher pod is being removed.
+        PodTerminating = "PodTerminating",
+        /// The guest does not run.
+        GuestNotRunning = "GuestNotRunning",
+        /// The launcher pod does not have the condition yet.
+        PodConditionMissing = "PodConditionMissing",
+
+        // `Ready` of a machine.
+        /// There is no VirtualMachineInstance.
+        VmiNotExists = "VMINotExists",
+        /// The VirtualMachineInstance does not have the condition yet.
+        VmiConditionMissing = "VMIConditionMissing",
+        /// The template of a machine has changed (`RestartRequired`).
+        TemplateChanged = "TemplateChanged",
+
+        // `DataVolumesReady`.
+        /// At least one of the DataVolumes is not filled.
+        NotAllDataVolumesReady = "NotAllDVsReady",
+        /// All DataVolumes are filled.
+        AllDataVolumesReady = "AllDVsReady",
+
+        // `Synchronized` of an instance, `Failure` of a machine, and their events.
+        /// A pod, or an instance, could not be created.
+        FailedCreate = "FailedCreate",
+        /// Something could not be removed.
+        FailedDelete = "FailedDelete",
+        /// A PersistentVolumeClaim does not exist.
+        FailedPvcNotFound = "FailedPvcNotFound",
+        /// A DataVolume cannot be filled.
+        FailedDataVolumeImport = "FailedDataVolumeImport",
+        /// A DataVolume could not be created.
+        FailedDataVolumeCreate = "FailedDataVolumeCreate",
+        /// The claim for the firmware's variables cannot be used yet.
+        BackendStorageNotReady = "BackendStorageNotReady",
+        /// The claim for the firmware's variables could not be created.
+        FailedBackendStorageCreate = "FailedBackendStorageCreate",
+        /// An image could not be pulled.
+        ErrImagePull = "ErrImagePull",
+        /// An image could not be pulled several times.
+        ImagePullBackOff = "ImagePullBackOff",
+        /// An image is not on the node, and is not to be pulled.
+        ErrImageNeverPull = "ErrImageNeverPull",
+        /// No node can take the pod.
+        Unschedulable = "Unschedulable",
+        /// An instance could not be adopted.
+        FailedAdopt = "FailedAdopt",
+        /// An object could not be changed.
+        FailedUpdate = "FailedUpdate",
+        /// Not KubeVirt's: the object cannot be read by this release.
+        Unreadable = "Unreadable",
+
+        // `Paused`, and the readiness gate of the pod.
+        /// A user paused the guest.
+        PausedByUser = "PausedByUser",
+        /// QEMU paused the guest because of a failed read or write.
+        PausedIoError = "PausedIOError",
+        /// The guest is paused.
+        Paused = "Paused",
+        /// The guest is not paused.
+        NotPaused = "NotPaused",
+        /// The launcher has reported.
+        Reported = "Reported",
+
+        // `LiveMigratable`.
+        /// A disk belongs to its node.
+        DisksNotLiveMigratable = "DisksNotLiveMigratable",
+        /// An interface belongs to its pod.
+        InterfaceNotLiveMigratable = "InterfaceNotLiveMigratable",
+        /// Nothing can be moved.
+        NotMigratable = "NotMigratable",
+
+        // `SoftwareEmulation`, `Unresponsive`, `NetworkLost`. Not KubeVirt's.
+        /// The node has no KVM.
+        NoKvm = "NoKVM",
+        /// KVM of the node is slower than emulation.
+        KvmInterpretsGuestCode = "KVMInterpretsGuestCode",
+        /// QEMU does not answer on its monitor.
+        MonitorTimeout = "MonitorTimeout",
+        /// A program beside QEMU has ended.
+        HelperEnded = "HelperEnded",
+
+        // Conditions of a KubeVirt object.
+        /// `Available`.
+        AllComponentsReady = "AllComponentsReady",
+        /// Not `Available`. Not KubeVirt's.
+        NotServing = "NotServing",
+        /// Not `Available`: another KubeVirt object is the one that is read.
+        ExistingDeployment = "ExistingDeployment",
+        /// `Created`.
+        AllResourcesCreated = "AllResourcesCreated",
+        /// `Degraded`. Not KubeVirt's.
+        PartsMissing = "PartsMissing",
+        /// `Progressing`; also of `LaunchersUpdated`: supervisors are being replaced.
+        UpdateInProgress = "UpdateInProgress",
+
+        // `OutdatedLauncher` of an instance and `LaunchersUpdated` of a KubeVirt object, with their events. Not KubeVirt's.
+        /// The supervisor is replaced when its turn comes.
+        OtherImage = "OtherImage",
+        /// The new supervisor did not come up, and the image before it was put back.
+        LauncherUpdateFailed = "LauncherUpdateFailed",
+        /// The supervisor is the new one.
+        LauncherUpdated = "LauncherUpdated",
+        /// Node agents are being replaced first.
+        WaitingForNodeAgents = "WaitingForNodeAgents",
+        /// The KubeVirt object says that supervisors stay as they are.
+        UpdateDisabled = "UpdateDisabled",
+        /// One supervisor failed, and no other is touched.
+        UpdateStopped = "UpdateStopped",
+
+        // Of a DataVolume.
+        /// Filling it failed.
+        Error = "Error",
+        /// The image to fill it with could not be pulled.
+        ImagePullFailed = "ImagePullFailed",
+
+        // Events.
+        /// An object was created.
+        SuccessfulCreate = "SuccessfulCreate",
+        /// An object was deleted.
+        SuccessfulDelete = "SuccessfulDelete",
+        /// A DataVolume was created.
+        SuccessfulDataVolumeCreate = "SuccessfulDataVolumeCreate",
+        /// The guest was started.
+        Started = "Started",
+        /// The guest's run is over.
+        Stopped = "Stopped",
+    }
+}

@@ -1,0 +1,104 @@
+//! The types of conditions, by the object that has them. KubeVirt's and Kubernetes' words, unless the comment says otherwise.
+
+use crate::words::words;
+
+words! {
+    /// Of a VirtualMachineInstance.
+    VmiConditionType {
+        /// The pod is ready, and its guest runs.
+        Ready = "Ready",
+        /// The pod's own, mirrored while it is false.
+        PodScheduled = "PodScheduled",
+        /// False while something keeps the instance from its pod, or the pod from running.
+        Synchronized = "Synchronized",
+        /// The DataVolumes that the instance names are filled.
+        DataVolumesReady = "DataVolumesReady",
+        /// The guest's processors are stopped.
+        Paused = "Paused",
+        /// The guest agent is connected.
+        AgentConnected = "AgentConnected",
+        /// The guest can be moved to another node while it runs.
+        LiveMigratable = "LiveMigratable",
+        /// The cluster has the machine leave its node.
+        EvictionRequested = "EvictionRequested",
+        /// The guest is many times slower than its node's processor.
+        SoftwareEmulation = "SoftwareEmulation",
+        /// Not KubeVirt's: QEMU does not answer, so that nothing new is known of the guest.
+        Unresponsive = "Unresponsive",
+        /// Not KubeVirt's: a program that the guest's network needs has ended.
+        NetworkLost = "NetworkLost",
+        /// Not KubeVirt's: how the run ended, in a word and a sentence, for `kubectl describe`.
+        Ended = "Ended",
+        /// Not KubeVirt's: the supervisor is of another image than new launcher pods get. KubeVirt has the label
+        /// [`crate::metadata::label::OUTDATED_LAUNCHER_IMAGE`] for it.
+        OutdatedLauncher = "OutdatedLauncher",
+    }
+}
+
+words! {
+    /// Of a VirtualMachine, beside those of its instance, which are mirrored.
+    VmConditionType {
+        /// Its instance is ready.
+        Ready = "Ready",
+        /// Something could not be done.
+        Failure = "Failure",
+        /// The DataVolumes that the machine names are filled.
+        DataVolumesReady = "DataVolumesReady",
+        /// The template has changed since the machine was started.
+        RestartRequired = "RestartRequired",
+    }
+}
+
+words! {
+    /// Of a KubeVirt object.
+    KubeVirtConditionType {
+        /// The installation serves.
+        Available = "Available",
+        /// Everything that the installation consists of was created.
+        Created = "Created",
+        /// Something of the installation is missing.
+        Degraded = "Degraded",
+        /// The installation changes its version.
+        Progressing = "Progressing",
+        /// Not KubeVirt's: `False` while there are instances with `OutdatedLauncher`, and else not there.
+        LaunchersUpdated = "LaunchersUpdated",
+    }
+}
+
+words! {
+    /// Of a launcher pod.
+    PodConditionType {
+        /// Every container is ready, and every readiness gate is open.
+        Ready = "Ready",
+        /// It has a node.
+        PodScheduled = "PodScheduled",
+        /// It has its network.
+        PodReadyToStartContainers = "PodReadyToStartContainers",
+        /// Its init containers have run, or run beside the others.
+        Initialized = "Initialized",
+        /// Every container is ready.
+        ContainersReady = "ContainersReady",
+        /// It goes because of the cluster, not because of its user: drained, preempted, or ended with its node.
+        DisruptionTarget = "DisruptionTarget",
+        /// The readiness gate of launcher pods: the guest's processors run.
+        Unpaused = "kubevirt.io/virtual-machine-unpaused",
+        /// Not KubeVirt's: the launcher's first report, as JSON in the condition's message.
+        LauncherReport = "garboard.dev/launcher-report",
+    }
+}
+
+words! {
+    /// Of a node.
+    NodeConditionType {
+        /// Its kubelet takes pods.
+        Ready = "Ready",
+    }
+}
+
+words! {
+    /// Of a DataVolume of the Containerized Data Importer.
+    DataVolumeConditionType {
+        /// The pod that fills it runs.
+        Running = "Running",
+    }
+}

@@ -1,0 +1,39 @@
+//! The words of a VirtualMachine's `status.printableStatus` that this version can say.
+
+use crate::words::words;
+
+words! {
+    /// What `kubectl get vm` shows (KubeVirt's words; where several fit, the first one).
+    PrintableStatus {
+        /// It is being deleted.
+        Terminating = "Terminating",
+        /// Its guest is being shut down.
+        Stopping = "Stopping",
+        /// Its vCPUs are stopped.
+        Paused = "Paused",
+        /// Its guest runs.
+        Running = "Running",
+        /// Its instance is in a phase that this version does not know.
+        Unknown = "Unknown",
+        /// A claim it names does not exist.
+        ErrorPvcNotFound = "ErrorPvcNotFound",
+        /// A DataVolume cannot be filled.
+        DataVolumeError = "DataVolumeError",
+        /// A DataVolume is being filled.
+        Provisioning = "Provisioning",
+        /// A DataVolume waits for a first consumer.
+        WaitingForVolumeBinding = "WaitingForVolumeBinding",
+        /// An image cannot be pulled.
+        ErrImagePull = "ErrImagePull",
+        /// An image could not be pulled several times.
+        ImagePullBackOff = "ImagePullBackOff",
+        /// No node can take it.
+        ErrorUnschedulable = "ErrorUnschedulable",
+        /// It is on its way.
+        Starting = "Starting",
+        /// It failed to start and is tried again.
+        CrashLoopBackOff = "CrashLoopBackOff",
+        /// It does not run and is not meant to.
+        Stopped = "Stopped",
+    }
+}

@@ -1,0 +1,341 @@
+//! The command line of `kubectl garboard`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::operate::args::ClusterCommand;
+use crate::options::{ConsoleMode, LogPart, Output, QmpTask};
+
+const EXIT_CODES: &str = "\
+Exit codes:
+  0  done
+  1  tried and failed; standard error says why
+  2  a manifest, file or option is wrong
+  3  there is no such machine
+  4  the machine's state, or your rights, do not allow it
+  6  why --exit-code: something is wrong with the machine
+  7  why --exit-code: the machine gets to where it is meant to be by itself
+
+It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
+console, qmp, vnc, pause, unpause, reset and logs --part go through `kubectl exec` and need the right to create pods/exec;
+start, stop and restart need to patch virtualmachines and virtualmachines/status, as the roles admin and edit may.";
+
+/// Starts, stops and looks into virtual machines on a Kubernetes cluster.
+#[derive(Debug, Parser)]
+#[command(name = "kubectl-garboard", bin_name = "kubectl garboard", version = crate::VERSION, propagate_version = true)]
+pub struct Plugin {
+    /// Everything on it.
+    #[command(flatten)]
+    pub args: PluginArgs,
+}
+
+/// What `kubectl garboard` and `garboard kubectl` have after their names.
+#[derive(Args, Debug)]
+#[command(after_help = EXIT_CODES)]
+pub struct PluginArgs {
+    #[command(flatten)]
+    pub(crate) cluster: ClusterArgs,
+    /// The namespace, instead of the context's.
+    #[arg(short, long, global = true, value_name = "NAMESPACE", help_heading = "Cluster")]
+    pub(crate) namespace: Option<String>,
+    #[command(subcommand)]
+    pub(crate) command: PluginCommand,
+}
+
+/// Options of `kubectl` that are passed on.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Cluster")]
+pub(crate) struct ClusterArgs {
+    /// The file with clusters and users, instead of KUBECONFIG.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+    /// The context of the kubeconfig.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// The cluster of the kubeconfig.
+    #[arg(long = "cluster", global = true, value_name = "NAME")]
+    pub(crate) cluster_name: Option<String>,
+    /// The user of the kubeconfig.
+    #[arg(long, global = true, value_name = "NAME")]
+    pub(crate) user: Option<String>,
+    /// Act as this user.
+    #[arg(long = "as", global = true, value_name = "USER")]
+    pub(crate) impersonate: Option<String>,
+    /// Act as a member of this group; may be given several times.
+    #[arg(long, global = true, value_name = "GROUP")]
+    pub(crate) as_group: Vec<String>,
+    /// The namespace Garboard is installed in; GARBOARD_NAMESPACE says it, too.
+    #[arg(long, global = true, value_name = "NAMESPACE")]
+    pub(crate) garboard_namespace: Option<String>,
+    /// Act as the user with this UID.
+    #[arg(long, global = true, value_name = "UID")]
+    pub(crate) as_uid: Option<String>,
+    /// The API server's address, instead of the kubeconfig's.
+    #[arg(short, long, global = true, value_name = "URL")]
+    pub(crate) server: Option<String>,
+    /// A bearer token for the API server.
+    #[arg(long, global = true, value_name = "TOKEN")]
+    pub(crate) token: Option<String>,
+    /// The file with the certificates of authorities that the API server's is checked by.
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) certificate_authority: Option<PathBuf>,
+    /// How long one request to the API server may take: 30s, 2m; 0 is for ever.
+    #[arg(long, global = true, value_name = "DURATION")]
+    pub(crate) request_timeout: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum PluginCommand {
+    /// Start machines, and wait until their guests run.
+    Start(PowerArgs),
+    /// Power machines down; they stay down.
+    Stop(StopArgs),
+    /// Stop machines and start them again, with what was changed in them meanwhile.
+    Restart(PowerArgs),
+    /// Stop the vCPUs of machines.
+    Pause(MomentArgs),
+    /// Let paused machines run again.
+    Unpause(MomentArgs),
+    /// Press the reset button of machines.
+    Reset(MomentArgs),
+    /// Show a machine's screen: a viewer if there is one here, else a port for one.
+    Vnc(VncArgs),
+    /// Attach to a machine's serial console; Ctrl-] detaches.
+    Console(ConsoleArgs),
+    /// Talk QMP to a machine's QEMU; read-only unless --allow-write.
+    Qmp(QmpArgs),
+    /// Show the log of a machine's launcher, or a part of its record.
+    Logs(LogsArgs),
+    /// Show in one screen how a machine is, since when, why, and what to do.
+    Why(WhyArgs),
+    /// Show what is executed for a machine: QEMU's arguments, plumbing, disks, limits.
+    Explain(ExplainArgs),
+    /// Install Garboard on the cluster, remove it, show how it is; also `garboard cluster`.
+    Cluster {
+        /// What to do.
+        #[command(subcommand)]
+        command: ClusterCommand,
+    },
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard start hello
+  kubectl garboard restart hello web
+  kubectl garboard -n tenant start vm/hello --no-wait
+
+A machine of runStrategy Manual or RerunOnFailure is started by a request in its status, which its strategy does not
+change; one that is Halted becomes Always. Restart: Always, RerunOnFailure and Manual.")]
+pub(crate) struct PowerArgs {
+    /// VirtualMachines.
+    #[arg(required = true, value_name = "MACHINE", value_parser = parse_name)]
+    pub(crate) machines: Vec<String>,
+    /// How long to wait until it is so, seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) timeout: u64,
+    /// Ask for it, and do not wait.
+    #[arg(long)]
+    pub(crate) no_wait: bool,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard stop hello
+  kubectl garboard stop hello web --grace-period 5
+  kubectl garboard stop --force hello
+
+A machine of runStrategy Always or Once becomes Halted; one of Manual or RerunOnFailure stays what it is.
+--force and --grace-period go through `kubectl exec` and need the right to create pods/exec.")]
+pub(crate) struct StopArgs {
+    #[command(flatten)]
+    pub(crate) power: PowerArgs,
+    /// End it at once, as if the power failed.
+    #[arg(long, conflicts_with = "grace_period")]
+    pub(crate) force: bool,
+    /// Seconds the guest may take, instead of its terminationGracePeriodSeconds.
+    #[arg(long, value_name = "SECONDS")]
+    pub(crate) grace_period: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard pause hello
+  kubectl garboard unpause hello web
+  kubectl garboard reset hello")]
+pub(crate) struct MomentArgs {
+    /// VirtualMachines or VirtualMachineInstances.
+    #[arg(required = true, value_name = "MACHINE", value_parser = parse_name)]
+    pub(crate) machines: Vec<String>,
+    /// How long to wait until it is so, seconds.
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    pub(crate) timeout: u64,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard vnc hello                              # starts remote-viewer, vncviewer, gvncviewer or krdc
+  kubectl garboard vnc hello --proxy-only                 # prints the address and serves it until Ctrl-C
+  kubectl garboard vnc hello --proxy-only --listen 127.0.0.1:5900")]
+pub(crate) struct VncArgs {
+    /// The VirtualMachine or VirtualMachineInstance.
+    #[arg(value_parser = parse_name)]
+    pub(crate) machine: String,
+    /// Start no viewer; print the address.
+    #[arg(long)]
+    pub(crate) proxy_only: bool,
+    /// Where viewers connect; port 0 is any that is free. Everyone who reaches it sees and controls the machine.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    pub(crate) listen: std::net::SocketAddr,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard console hello
+  kubectl garboard -n tenant console --view hello > serial.txt
+  echo reboot | kubectl garboard console hello")]
+pub(crate) struct ConsoleArgs {
+    /// The VirtualMachine or VirtualMachineInstance.
+    #[arg(value_parser = parse_name)]
+    pub(crate) machine: String,
+    #[command(flatten)]
+    pub(crate) mode: ConsoleMode,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard qmp hello query-status
+  kubectl garboard qmp hello query-block | jq .
+  kubectl garboard qmp hello --allow-write stop
+  kubectl garboard qmp hello                  # interactive: history, completion, help COMMAND")]
+pub(crate) struct QmpArgs {
+    /// The VirtualMachine or VirtualMachineInstance.
+    #[arg(value_parser = parse_name)]
+    pub(crate) machine: String,
+    #[command(flatten)]
+    pub(crate) task: QmpTask,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard logs hello
+  kubectl garboard logs hello -f --tail 20
+  kubectl garboard logs hello --previous        # of a supervisor that was started again
+  kubectl garboard logs hello --part qmp | jq . # while the pod runs")]
+pub(crate) struct LogsArgs {
+    /// The VirtualMachine or VirtualMachineInstance.
+    #[arg(value_parser = parse_name)]
+    pub(crate) machine: String,
+    /// Go on with what is logged from now on.
+    #[arg(short, long)]
+    pub(crate) follow: bool,
+    /// Only so many lines from the end.
+    #[arg(long, value_name = "LINES")]
+    pub(crate) tail: Option<u32>,
+    /// Of the supervisor before the present one.
+    #[arg(long)]
+    pub(crate) previous: bool,
+    /// The log's own lines, one JSON object each.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What to show.
+    #[arg(long, value_enum, default_value_t = LogPart::Events, conflicts_with_all = ["follow", "tail", "previous", "json"])]
+    pub(crate) part: LogPart,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard why hello
+  kubectl garboard why hello -o json | jq -r .verdict
+  kubectl garboard why --exit-code hello > /dev/null || echo trouble
+  kubectl garboard why hello -o facts > facts.json   # what was looked at, for a report
+  kubectl garboard why --facts facts.json")]
+pub(crate) struct WhyArgs {
+    /// The VirtualMachine or VirtualMachineInstance.
+    #[arg(value_parser = parse_name, required_unless_present = "facts")]
+    pub(crate) machine: Option<String>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = WhyOutput::Text)]
+    pub(crate) output: WhyOutput,
+    /// Judge what `-o facts` wrote, and ask no cluster.
+    #[arg(long, value_name = "FILE", conflicts_with = "machine")]
+    pub(crate) facts: Option<PathBuf>,
+    /// Exit with 0 if it is as it is meant to be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
+    /// machine.
+    #[arg(long)]
+    pub(crate) exit_code: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WhyOutput {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+    /// Everything that was looked at, as JSON.
+    Facts,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard explain hello
+  kubectl garboard explain --shell hello > qemu.sh
+  kubectl garboard explain -f vm.yaml")]
+pub(crate) struct ExplainArgs {
+    /// The VirtualMachine or VirtualMachineInstance.
+    #[arg(value_parser = parse_name, required_unless_present = "file", conflicts_with = "file")]
+    pub(crate) machine: Option<String>,
+    /// A manifest, as the cluster would take it (a dry run: nothing is stored).
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value_t = Output::Text)]
+    pub(crate) output: Output,
+    /// Print only the command line, quoted for a shell.
+    #[arg(long)]
+    pub(crate) shell: bool,
+}
+
+/// A name, also as `vm/NAME` and `vmi/NAME`: machines and instances share theirs.
+fn parse_name(text: &str) -> Result<String, String> {
+    let name = match text.split_once('/') {
+        None => text,
+        Some(("vm" | "vms" | "virtualmachine" | "vmi" | "vmis" | "virtualmachineinstance", name)) => name,
+        Some(_) => return Err(format!("`{text}` is not NAME, vm/NAME or vmi/NAME; the namespace is given with -n")),
+    };
+    let allowed = |one: u8| one.is_ascii_lowercase() || one.is_ascii_digit() || one == b'-' || one == b'.';
+    if name.is_empty() || name.len() > 253 || !name.bytes().all(allowed) || name.starts_with(['-', '.']) {
+        return Err(format!("`{name}` is not a name of lower-case letters, digits, `-` and `.`"));
+    }
+    Ok(name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Plugin::command().debug_assert();
+    }
+
+    #[test]
+    fn options_of_kubectl_may_stand_anywhere() {
+        let line = ["kubectl-garboard", "console", "vm/hello", "-n", "tenant", "--context=lab", "--as", "ada"];
+        let plugin = Plugin::try_parse_from(line).unwrap();
+        assert_eq!(plugin.args.namespace.as_deref(), Some("tenant"));
+        assert_eq!(plugin.args.cluster.context.as_deref(), Some("lab"));
+        let PluginCommand::Console(console) = plugin.args.command else { panic!("not a console") };
+        assert_eq!(console.machine, "hello");
+    }
+
+    #[test]
+    fn what_is_no_name_never_reaches_kubectl() {
+        for text in ["pod/x", "-x", "--all", "", "A", "a b", "vm/"] {
+            assert!(parse_name(text).is_err(), "{text}");
+        }
+        assert_eq!(parse_name("vmi/a-1.b").unwrap(), "a-1.b");
+    }
+}

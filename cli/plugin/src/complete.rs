@@ -1,0 +1,274 @@
+//! Completion as kubectl asks plugins for it: it executes `kubectl_complete-garboard` with the words so far, the last of which
+//! is the one to be completed, and reads one candidate a line, then a directive: Cobra's protocol
+//! (<https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/>).
+//!
+//! ```text
+//!   words ──wanted (pure, from the definitions of --help)──► Wanted ──kubectl, for names of the cluster──► candidates
+//! ```
+
+use std::ffi::OsString;
+
+use clap::{Arg, Command, CommandFactory, FromArgMatches, ValueHint};
+
+use crate::args::{ClusterArgs, Plugin};
+use crate::exit;
+use crate::kubectl::Kubectl;
+use crate::output::outln;
+
+/// Cobra's `ShellCompDirectiveDefault`: where there are no candidates, the shell completes names of files.
+const FILES: &str = ":0";
+/// Cobra's `ShellCompDirectiveNoFileComp`: names of files are no candidates.
+const NO_FILES: &str = ":4";
+/// A shell is waiting: longer than this no request to the API server may take.
+const REQUEST_TIMEOUT: &str = "3s";
+/// Both kinds of machines.
+const MACHINES: &str = "virtualmachines.kubevirt.io,virtualmachineinstances.kubevirt.io";
+
+/// Answers kubectl.
+pub(crate) fn run() -> anyhow::Result<u8> {
+    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let (typed, before) = words.split_last().map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
+    let Place { wanted, begun } = place(before, typed);
+    let directive = if wanted == Wanted::Files { FILES } else { NO_FILES };
+    for candidate in candidates(wanted, before).iter().filter(|one| one.word.starts_with(begun)) {
+        // What the cluster names may be anything; a line is one candidate.
+        match candidate.about.as_str() {
+            "" => outln!("{}", plain(&candidate.word))?,
+            about => outln!("{}\t{}", plain(&candidate.word), plain(about))?,
+        }
+    }
+    outln!("{directive}")?;
+    Ok(exit::OK)
+}
+
+fn plain(text: &str) -> String {
+    text.chars().filter(|one| !one.is_control()).collect()
+}
+
+/// Something that may stand at a place, and what it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Candidate {
+    word: String,
+    about: String,
+}
+
+impl Candidate {
+    fn word(word: impl Into<String>) -> Self {
+        Self { word: word.into(), about: String::new() }
+    }
+}
+
+/// What may stand at a place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// One of these.
+    These(Vec<Candidate>),
+    /// Machines or instances, but for those that are named already.
+    Machines(Vec<String>),
+    /// Namespaces of the cluster.
+    Namespaces,
+    /// What the kubeconfig has under this key.
+    OfConfig(&'static str),
+    /// Names of files.
+    Files,
+}
+
+/// A place on the command line.
+#[derive(Debug, PartialEq, Eq)]
+struct Place<'a> {
+    wanted: Wanted,
+    /// What there is of it.
+    begun: &'a str,
+}
+
+/// By the same definitions as `--help`. Pure.
+fn place<'a>(before: &[String], typed: &'a str) -> Place<'a> {
+    let program = Plugin::command();
+    let Line { command, option, named } = read(&program, before);
+    if let Some(option) = option {
+        return Place { wanted: value_of(option), begun: typed };
+    }
+    // Of `--option=value` the shell takes the value.
+    if let Some((name, value)) = typed.split_once('=')
+        && let Some(option) = option_of(&program, command, name)
+    {
+        return Place { wanted: value_of(option), begun: value };
+    }
+    let wanted = if typed.starts_with('-') {
+        let of_command = command.get_arguments().filter(|one| !std::ptr::eq(command, &program) || !one.is_positional());
+        let all = program.get_arguments().filter(|_| !std::ptr::eq(command, &program)).chain(of_command);
+        Wanted::These(all.filter_map(option_candidate).collect())
+    } else if command.has_subcommands() {
+        Wanted::These(command.get_subcommands().filter(|one| !one.is_hide_set()).map(command_candidate).collect())
+    } else {
+        positional(command, named)
+    };
+    Place { wanted, begun: typed }
+}
+
+/// What stands before the place.
+struct Line<'a> {
+    /// The innermost subcommand.
+    command: &'a Command,
+    /// An option whose value is to come.
+    option: Option<&'a Arg>,
+    /// Words that are neither options nor commands.
+    named: Vec<String>,
+}
+
+fn read<'a>(program: &'a Command, before: &[String]) -> Line<'a> {
+    let mut line = Line { command: program, option: None, named: Vec::new() };
+    for word in before {
+        if line.option.take().is_some() {
+            continue;
+        }
+        if word.starts_with('-') {
+            line.option = option_of(program, line.command, word);
+        } else if let Some(command) = line.command.find_subcommand(word) {
+            line.command = command;
+        } else {
+            line.named.push(word.clone());
+        }
+    }
+    line
+}
+
+/// The option that is written so and takes a value, which may be the next word.
+fn option_of<'a>(program: &'a Command, command: &'a Command, word: &str) -> Option<&'a Arg> {
+    let is_it = |option: &&Arg| {
+        let is_long = option.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long));
+        let is_short = option.get_short().is_some_and(|short| word.strip_prefix('-') == Some(&short.to_string()));
+        is_long || is_short
+    };
+    let found = command.get_arguments().chain(program.get_arguments()).find(is_it)?;
+    (found.get_action().takes_values() && !found.is_require_equals_set()).then_some(found)
+}
+
+fn option_candidate(option: &Arg) -> Option<Candidate> {
+    let about = option.get_help().map(ToString::to_string).unwrap_or_default();
+    option.get_long().filter(|_| !option.is_hide_set()).map(|long| Candidate { word: format!("--{long}"), about })
+}
+
+fn command_candidate(command: &Command) -> Candidate {
+    let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+    Candidate { word: command.get_name().to_owned(), about }
+}
+
+/// What an option takes.
+fn value_of(option: &Arg) -> Wanted {
+    match option.get_id().as_str() {
+        "namespace" | "garboard_namespace" => Wanted::Namespaces,
+        "context" => Wanted::OfConfig("contexts"),
+        "cluster_name" => Wanted::OfConfig("clusters"),
+        "user" => Wanted::OfConfig("users"),
+        _ if option.get_value_hint() == ValueHint::AnyPath => Wanted::Files,
+        _ => Wanted::These(choices(option)),
+    }
+}
+
+fn choices(option: &Arg) -> Vec<Candidate> {
+    let all = option.get_possible_values();
+    let about = |help: Option<&clap::builder::StyledStr>| help.map(ToString::to_string).unwrap_or_default();
+    all.iter().map(|one| Candidate { word: one.get_name().to_owned(), about: about(one.get_help()) }).collect()
+}
+
+/// A machine where one more may be named.
+fn positional(command: &Command, named: Vec<String>) -> Wanted {
+    let mut positionals = command.get_positionals();
+    match positionals.find(|one| matches!(one.get_id().as_str(), "machine" | "machines")) {
+        Some(machines) if machines.get_id() == "machines" || named.is_empty() => Wanted::Machines(named),
+        Some(_) | None => Wanted::These(Vec::new()),
+    }
+}
+
+/// Asks the cluster, or the kubeconfig, for names. What cannot be asked has none.
+fn candidates(wanted: Wanted, before: &[String]) -> Vec<Candidate> {
+    let kubectl = || chosen(before);
+    let mut names: Vec<String> = match wanted {
+        Wanted::These(all) => return all,
+        Wanted::Files => return Vec::new(),
+        Wanted::Machines(named) => {
+            names(&kubectl(), MACHINES).into_iter().filter(|name| !named.contains(name)).collect()
+        }
+        Wanted::Namespaces => names(&kubectl(), "namespaces"),
+        Wanted::OfConfig(key) => of_config(&kubectl(), key),
+    };
+    names.sort();
+    names.dedup();
+    names.into_iter().map(Candidate::word).collect()
+}
+
+fn names(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
+    let objects = kubectl.get(&[kinds]).unwrap_or_default();
+    objects.iter().filter_map(|object| object["metadata"]["name"].as_str().map(str::to_owned)).collect()
+}
+
+fn of_config(kubectl: &Kubectl, key: &str) -> Vec<String> {
+    let bytes = kubectl.run(&["config", "view", "-o", "json"]).unwrap_or_default();
+    let config: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let all = config[key].as_array().into_iter().flatten();
+    all.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
+}
+
+/// kubectl with the cluster and namespace that the words so far choose, as far as they can be read.
+fn chosen(before: &[String]) -> Kubectl {
+    let line = [OsString::from(crate::PROGRAM)].into_iter().chain(before.iter().map(OsString::from));
+    let matches = Plugin::command().ignore_errors(true).try_get_matches_from(line).ok();
+    let cluster = matches.as_ref().and_then(|matches| ClusterArgs::from_arg_matches(matches).ok()).unwrap_or_default();
+    let namespace = matches.and_then(|matches| matches.try_get_one::<String>("namespace").ok().flatten().cloned());
+    let request_timeout = cluster.request_timeout.clone().or_else(|| Some(REQUEST_TIMEOUT.to_owned()));
+    Kubectl::new(&ClusterArgs { request_timeout, ..cluster }, namespace.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(line: &str, typed: &'static str) -> Place<'static> {
+        let before: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        place(&before, typed)
+    }
+
+    fn words(wanted: Wanted) -> Vec<String> {
+        let Wanted::These(all) = wanted else { panic!("no words: {wanted:?}") };
+        all.into_iter().map(|one| one.word).collect()
+    }
+
+    #[test]
+    fn commands_are_completed_with_what_they_do() {
+        let Wanted::These(all) = at("", "").wanted else { panic!("no commands") };
+        let why = all.iter().find(|one| one.word == "why").unwrap();
+        assert!(why.about.contains("why"), "{why:?}");
+        assert_eq!(words(at("-n tenant cluster", "").wanted), ["install", "uninstall", "status"]);
+    }
+
+    #[test]
+    fn options_of_the_command_and_of_kubectl_are_completed() {
+        let all = words(at("stop hello", "--").wanted);
+        for option in ["--force", "--context", "--namespace"] {
+            assert_eq!(all.iter().filter(|one| *one == option).count(), 1, "{option}: {all:?}");
+        }
+        assert!(words(at("", "--").wanted).contains(&"--kubeconfig".to_owned()));
+    }
+
+    #[test]
+    fn values_are_completed_where_an_option_waits_for_one() {
+        assert_eq!(at("console -n", "te"), Place { wanted: Wanted::Namespaces, begun: "te" });
+        assert_eq!(at("console", "--namespace=te"), Place { wanted: Wanted::Namespaces, begun: "te" });
+        assert_eq!(at("--context", "").wanted, Wanted::OfConfig("contexts"));
+        assert_eq!(at("--kubeconfig", "").wanted, Wanted::Files);
+        assert_eq!(at("explain -f", "").wanted, Wanted::Files);
+        assert_eq!(words(at("why hello -o", "").wanted), ["text", "json", "facts"]);
+        assert!(words(at("logs hello --part", "").wanted).contains(&"qmp".to_owned()));
+        assert_eq!(at("start --timeout", "").wanted, Wanted::These(Vec::new()), "a number");
+    }
+
+    #[test]
+    fn machines_are_completed_where_one_more_may_be_named() {
+        let machines = |named: &[&str]| Wanted::Machines(named.iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(at("console", "").wanted, machines(&[]));
+        assert_eq!(at("-n tenant restart hello", "").wanted, machines(&["hello"]));
+        assert_eq!(at("console hello", "").wanted, Wanted::These(Vec::new()), "one console, one machine");
+        assert_eq!(at("start --no-wait", "").wanted, machines(&[]), "an option without a value");
+    }
+}

@@ -1,0 +1,207 @@
+//! A guest's serial port at this terminal until Ctrl-]. Here for a machine of a cluster; `garboard console` has its own
+//! loop, which ends for signals and lets another run's console follow on the same terminal.
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+
+use garboard_protocol::control::{ConsoleAccess, ControlRequest};
+
+use crate::line::{Line, Outgoing};
+use crate::options::ConsoleMode;
+use crate::output::note;
+
+/// Ctrl-], as telnet and virtctl have it.
+pub const ESCAPE: u8 = 0x1d;
+/// Bytes that are taken at once.
+const CHUNK_BYTES: usize = 4096;
+
+/// What was asked for on the command line.
+#[must_use]
+pub fn access(mode: ConsoleMode) -> ConsoleAccess {
+    match (mode.view, mode.take_over) {
+        (true, _) => ConsoleAccess::View,
+        (_, true) => ConsoleAccess::TakeOver,
+        _ => ConsoleAccess::Write,
+    }
+}
+
+/// How an attachment ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// The user pressed Ctrl-].
+    Detached,
+    /// The machine ended, or the viewer was too slow.
+    MachineEnded,
+    /// One of the awaited signals came.
+    Signalled,
+}
+
+/// Says how it ended.
+pub fn tell(left: Left, machine: &str) {
+    match left {
+        Left::Detached | Left::Signalled => note!("\r\ndetached; {machine} runs on"),
+        Left::MachineEnded => note!("\r\nthe console of {machine} is closed"),
+    }
+}
+
+/// The terminal in raw mode for as long as this lives.
+pub struct RawTerminal {
+    active: bool,
+}
+
+impl RawTerminal {
+    /// Enters raw mode, if standard input is a terminal.
+    pub fn enter() -> anyhow::Result<Self> {
+        let active = io::stdin().is_terminal();
+        if active {
+            crossterm::terminal::enable_raw_mode()?;
+        }
+        Ok(Self { active })
+    }
+}
+
+impl Drop for RawTerminal {
+    fn drop(&mut self) {
+        if self.active {
+            let _ = crossterm::terminal::disable_raw_mode();
+        }
+    }
+}
+
+/// Attaches the terminal to a machine until one side leaves.
+pub(crate) fn attend(mut line: Line, access: ConsoleAccess) -> anyhow::Result<Left> {
+    line.open(ControlRequest::Console { access })?;
+    line.incoming.set_patience(None);
+    let _raw = RawTerminal::enter()?;
+    relay(line, io::stdin(), io::stdout())
+}
+
+/// What happened at one of the two ends.
+enum Happened {
+    Printed(Vec<u8>),
+    GuestEnded(io::Result<()>),
+    Typed(Vec<u8>),
+    /// Input from a pipe ended.
+    TypedAll,
+}
+
+fn relay(line: Line, keyboard: impl Read + Send + 'static, screen: impl Write) -> anyhow::Result<Left> {
+    let Line { incoming, outgoing, .. } = line;
+    // One of each in flight: a slow terminal slows the guest's output down, as a serial port would.
+    let (sender, happened) = sync_channel(2);
+    let of_guest = sender.clone();
+    std::thread::spawn(move || {
+        let ended = forward(incoming, &of_guest, Happened::Printed);
+        let _ = of_guest.send(Happened::GuestEnded(ended));
+    });
+    std::thread::spawn(move || {
+        let _ = forward(keyboard, &sender, Happened::Typed);
+        let _ = sender.send(Happened::TypedAll);
+    });
+    serve(&happened, outgoing, screen)
+}
+
+/// Until the reader has no more, or what it reads is of no interest any more.
+fn forward(
+    mut reader: impl Read,
+    happened: &SyncSender<Happened>,
+    as_what: impl Fn(Vec<u8>) -> Happened,
+) -> io::Result<()> {
+    let mut buffer = [0; CHUNK_BYTES];
+    loop {
+        let count = match reader.read(&mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        if happened.send(as_what(buffer[..count].to_vec())).is_err() {
+            return Ok(());
+        }
+    }
+}
+
+fn serve(happened: &Receiver<Happened>, mut guest: Outgoing, mut screen: impl Write) -> anyhow::Result<Left> {
+    loop {
+        match happened.recv()? {
+            Happened::Printed(bytes) => {
+                screen.write_all(&bytes)?;
+                screen.flush()?;
+            }
+            Happened::GuestEnded(ended) => {
+                ended?;
+                return Ok(Left::MachineEnded);
+            }
+            Happened::Typed(bytes) => {
+                let escape = bytes.iter().position(|byte| *byte == ESCAPE);
+                guest.write_all(&bytes[..escape.unwrap_or(bytes.len())])?;
+                guest.flush()?;
+                if escape.is_some() {
+                    return Ok(Left::Detached);
+                }
+            }
+            // Output is shown on until the machine closes the console. The way through kubectl cannot be closed in one
+            // direction only.
+            Happened::TypedAll => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::line::Incoming;
+
+    /// A keyboard that stays silent after these bytes, so that nothing ends by it.
+    struct Keyboard(io::Cursor<Vec<u8>>, std::io::PipeReader);
+
+    impl Read for Keyboard {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            match self.0.read(buffer)? {
+                0 => self.1.read(buffer),
+                count => Ok(count),
+            }
+        }
+    }
+
+    fn line(guest: impl Read + Send + 'static) -> (Line, std::io::PipeReader) {
+        let (typed, outgoing) = std::io::pipe().unwrap();
+        let line = Line {
+            incoming: Incoming::of(guest),
+            outgoing: Box::new(outgoing),
+            machine: "default/hello".into(),
+            claimed_user: None,
+        };
+        (line, typed)
+    }
+
+    #[test]
+    fn the_escape_detaches_and_what_was_typed_before_it_arrives() {
+        let (guest, _guest_runs) = std::io::pipe().unwrap();
+        let (silent, _held) = std::io::pipe().unwrap();
+        let (line, mut typed) = line(guest);
+        let keyboard = Keyboard(io::Cursor::new(b"ls\r\x1dnever".to_vec()), silent);
+        assert_eq!(relay(line, keyboard, io::sink()).unwrap(), Left::Detached);
+        let mut arrived = String::new();
+        typed.read_to_string(&mut arrived).unwrap();
+        assert_eq!(arrived, "ls\r");
+    }
+
+    #[test]
+    fn input_that_ends_leaves_the_console_open_until_the_machine_closes_it() {
+        let (mut guest, guest_writes) = (io::Cursor::new(b"bye".to_vec()), std::io::pipe().unwrap());
+        let mut out = Vec::new();
+        // The guest answers only when it has been told to.
+        let (line, mut typed) = line(guest_writes.0);
+        let mut writer = guest_writes.1;
+        let machine = std::thread::spawn(move || {
+            let mut order = [0; 8];
+            typed.read_exact(&mut order).unwrap();
+            io::copy(&mut guest, &mut writer).unwrap();
+            order
+        });
+        let left = relay(line, io::Cursor::new(b"poweroff".to_vec()), &mut out).unwrap();
+        assert_eq!((left, out.as_slice()), (Left::MachineEnded, &b"bye"[..]));
+        assert_eq!(&machine.join().unwrap(), b"poweroff");
+    }
+}

@@ -1,0 +1,52 @@
+//! Exit codes, the contract with scripts. They are listed in `garboard --help`.
+
+use crate::output::{self, note};
+use std::process::ExitCode;
+
+/// Everything asked for was done.
+pub const OK: u8 = 0;
+/// It was tried and failed; standard error says why.
+pub const FAILED: u8 = 1;
+/// A manifest, file or option is wrong; nothing was started.
+pub const BAD_INPUT: u8 = 2;
+/// There is no such machine.
+pub const NOT_FOUND: u8 = 3;
+/// The machine's state does not allow it.
+pub const REFUSED: u8 = 4;
+/// `run` without `--detach`: the guest's run ended badly (crash, out of memory, panic).
+pub const GUEST_FAILED: u8 = 5;
+/// `why --exit-code`: something is wrong with the machine.
+pub const UNHEALTHY: u8 = 6;
+/// `why --exit-code`: the machine is not as it is meant to be yet, and gets there by itself.
+pub const WAITING: u8 = 7;
+
+/// An error that has an exit code of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Complaint {
+    /// One of the codes above.
+    pub code: u8,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+/// A complaint with a code.
+pub fn complaint(code: u8, message: impl Into<String>) -> anyhow::Error {
+    Complaint { code, message: message.into() }.into()
+}
+
+/// Prints an error with its whole chain and picks the code.
+pub fn report(outcome: anyhow::Result<u8>) -> ExitCode {
+    match outcome {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => {
+            note!("garboard: {}", output::harmless(format!("{error:#}").as_bytes()));
+            ExitCode::from(code_of(&error))
+        }
+    }
+}
+
+/// The code of an error.
+pub fn code_of(error: &anyhow::Error) -> u8 {
+    error.downcast_ref::<Complaint>().map_or(FAILED, |complaint| complaint.code)
+}

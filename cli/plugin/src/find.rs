@@ -1,0 +1,288 @@
+//! A machine on the cluster: its objects, and the pod it runs in.
+
+use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::Value;
+
+use crate::exit::{NOT_FOUND, REFUSED, complaint};
+use crate::failure::Failure;
+use crate::kubectl::{Kubectl, failed, typed};
+
+/// KubeVirt's label of launcher pods.
+pub(crate) const LAUNCHER: &str = "kubevirt.io=virt-launcher";
+/// The container people's commands go to.
+pub(crate) const CONTAINER: &str = "launcher";
+/// How different a name may be that is suggested, 0 to 1.
+const LIKENESS: f64 = 0.75;
+/// Names that are suggested.
+const SUGGESTIONS: usize = 3;
+
+/// What the cluster has of a machine.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Machine {
+    /// The machine.
+    pub(crate) vm: Option<VirtualMachine>,
+    /// Its instance.
+    pub(crate) vmi: Option<VirtualMachineInstance>,
+    /// Launcher pods of its name.
+    pub(crate) pods: Vec<Pod>,
+}
+
+/// Looks a machine up.
+pub(crate) fn machine(kubectl: &Kubectl, name: &str) -> Result<Machine, Failure> {
+    let (objects, pods) = std::thread::scope(|scope| {
+        let pods = scope.spawn(|| pods(kubectl, name));
+        let objects = objects(kubectl, name);
+        let pods = pods.join().unwrap_or_else(|_| Err(Failure::Other("looking for pods failed".to_owned())));
+        (objects, pods)
+    });
+    let (vm, vmi) = objects?;
+    Ok(Machine { vm, vmi, pods: pods? })
+}
+
+/// The machine and its instance, as far as there are such.
+pub(crate) fn objects(
+    kubectl: &Kubectl,
+    name: &str,
+) -> Result<(Option<VirtualMachine>, Option<VirtualMachineInstance>), Failure> {
+    let (mut vm, mut vmi) = (None, None);
+    let objects = kubectl
+        .get(&[&format!("virtualmachines.kubevirt.io/{name}"), &format!("virtualmachineinstances.kubevirt.io/{name}")]);
+    for object in objects? {
+        match object["kind"].as_str() {
+            Some("VirtualMachine") => vm = read(object)?,
+            Some("VirtualMachineInstance") => vmi = read(object)?,
+            Some(_) | None => {}
+        }
+    }
+    Ok((vm, vmi))
+}
+
+fn read<T: serde::de::DeserializeOwned>(object: Value) -> Result<Option<T>, Failure> {
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    serde_json::from_value(object)
+        .map(Some)
+        .map_err(|error| Failure::Other(format!("the {kind} is not what this version of garboard knows: {error}")))
+}
+
+/// Launcher pods of a name, the newest first.
+pub(crate) fn pods(kubectl: &Kubectl, name: &str) -> Result<Vec<Pod>, Failure> {
+    let mut pods: Vec<Pod> = typed(kubectl.get(&["pods", "-l", LAUNCHER])?);
+    pods.retain(|pod| belongs_to(pod, name));
+    pods.sort_by_key(|pod| std::cmp::Reverse(pod.metadata.creation_timestamp.as_ref().map(|time| time.0)));
+    Ok(pods)
+}
+
+/// Whether a pod was made for an instance of this name. No label says that: `web` and `web.prod` have the same one of
+/// `vm.kubevirt.io/name`, and a long name does not fit into any.
+fn belongs_to(pod: &Pod, name: &str) -> bool {
+    let mut owners = pod.metadata.owner_references.iter().flatten();
+    owners.any(|owner| owner.controller == Some(true) && owner.kind == "VirtualMachineInstance" && owner.name == name)
+}
+
+/// Where a machine's supervisor is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// `NAMESPACE/NAME`, for sentences.
+    pub(crate) machine: String,
+    /// The pod's namespace.
+    pub(crate) namespace: String,
+    /// The pod.
+    pub(crate) pod: String,
+}
+
+/// The pod of a machine that runs, or what to do instead.
+pub(crate) fn place(kubectl: &Kubectl, name: &str) -> anyhow::Result<Place> {
+    let machine = machine(kubectl, name).map_err(failed)?;
+    match choose(&machine, name) {
+        Choice::Pod(place) => Ok(place),
+        Choice::Refused(sentence) => Err(complaint(REFUSED, sentence)),
+        Choice::Unknown => Err(complaint(NOT_FOUND, unknown(kubectl, name))),
+    }
+}
+
+/// What `place` comes to. Pure.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Choice {
+    Pod(Place),
+    Refused(String),
+    Unknown,
+}
+
+fn choose(machine: &Machine, name: &str) -> Choice {
+    let Some(vmi) = &machine.vmi else {
+        return match &machine.vm {
+            Some(vm) => Choice::Refused(halted(vm, name)),
+            None => Choice::Unknown,
+        };
+    };
+    let phase = vmi.status.as_ref().and_then(|status| status.phase.clone()).unwrap_or_else(|| "Pending".to_owned());
+    let uid = vmi.metadata.uid.clone().unwrap_or_default();
+    let ours = machine.pods.iter().find(|pod| {
+        let labels = pod.metadata.labels.iter().flatten();
+        labels.into_iter().any(|(key, value)| key == "kubevirt.io/created-by" && *value == uid)
+    });
+    let Some(pod) = ours else {
+        let text = format!("{name} has no pod (phase {phase}); `kubectl garboard why {name}` says what it waits for");
+        return Choice::Refused(text);
+    };
+    if !has_launcher(pod) {
+        let text = format!("the pod of {name} has no container `{CONTAINER}`: it was not made by Garboard");
+        return Choice::Refused(text);
+    }
+    if !launcher_runs(pod) {
+        let over = matches!(phase.as_str(), "Succeeded" | "Failed");
+        let state = if over { "its run is over" } else { "its launcher does not run yet" };
+        return Choice::Refused(format!("{name}: {state} (phase {phase}); `kubectl garboard why {name}` says why"));
+    }
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    Choice::Pod(Place {
+        machine: format!("{namespace}/{name}"),
+        namespace,
+        pod: pod.metadata.name.clone().unwrap_or_default(),
+    })
+}
+
+fn halted(vm: &VirtualMachine, name: &str) -> String {
+    let state = vm.status.as_ref().and_then(|status| status.printable_status.clone());
+    let state = state.unwrap_or_else(|| "no state yet".to_owned());
+    format!("{name} does not run ({state}); `kubectl garboard why {name}` says why, and how to start it")
+}
+
+fn has_launcher(pod: &Pod) -> bool {
+    let containers = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten().chain(&spec.containers));
+    containers.into_iter().any(|container| container.name == CONTAINER)
+}
+
+fn launcher_runs(pod: &Pod) -> bool {
+    let statuses = pod.status.iter().flat_map(|status| {
+        status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten())
+    });
+    let mut ours = statuses.filter(|status| status.name == CONTAINER);
+    ours.any(|status| status.state.as_ref().is_some_and(|state| state.running.is_some()))
+}
+
+/// There is no such machine; perhaps one of a similar name, or one in another namespace, was meant.
+pub(crate) fn unknown(kubectl: &Kubectl, name: &str) -> String {
+    let listed = |arguments: &[&str]| -> Vec<(String, String)> {
+        let objects = kubectl.get(arguments).unwrap_or_default();
+        let text = |object: &Value, key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+        objects.iter().map(|object| (text(object, "namespace"), text(object, "name"))).collect()
+    };
+    let kinds = "virtualmachines.kubevirt.io,virtualmachineinstances.kubevirt.io";
+    let here = listed(&[kinds]);
+    // Who may not look everywhere gets no hint.
+    let elsewhere = if here.iter().any(|(_, other)| other == name) { Vec::new() } else { listed(&[kinds, "-A"]) };
+    not_found(name, &here, &elsewhere)
+}
+
+/// The sentence. Pure.
+fn not_found(name: &str, here: &[(String, String)], elsewhere: &[(String, String)]) -> String {
+    let near = nearest(name, here.iter().map(|(_, other)| other.as_str()));
+    if !near.is_empty() {
+        return format!("there is no machine `{name}` in this namespace; did you mean {}?", near.join(" or "));
+    }
+    let same: Vec<&str> =
+        elsewhere.iter().filter(|(_, other)| other == name).map(|(namespace, _)| namespace.as_str()).collect();
+    match same.first() {
+        Some(namespace) => {
+            format!("there is no machine `{name}` in this namespace, but in {namespace}: add -n {namespace}")
+        }
+        None => {
+            format!("there is no machine `{name}` in this namespace; `kubectl get vm,vmi -A` lists those you may see")
+        }
+    }
+}
+
+/// Names that are almost the one that was written, the nearest first.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let mut near: Vec<(f64, &str)> =
+        known.map(|other| (strsim::jaro_winkler(name, other), other)).filter(|(like, _)| *like >= LIKENESS).collect();
+    near.sort_by(|(one, first), (other, second)| other.total_cmp(one).then(first.cmp(second)));
+    near.dedup();
+    near.into_iter().take(SUGGESTIONS).map(|(_, name)| name.to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn machine(vm: bool, phase: Option<&str>, pod: Option<Value>) -> Machine {
+        let vm = vm.then(|| json!({"metadata": {"name": "a"}, "spec": {}, "status": {"printableStatus": "Stopped"}}));
+        let vmi = phase.map(|phase| json!({"metadata": {"name": "a", "uid": "u"}, "status": {"phase": phase}}));
+        Machine {
+            vm: vm.map(|vm| serde_json::from_value(vm).unwrap()),
+            vmi: vmi.map(|vmi| serde_json::from_value(vmi).unwrap()),
+            pods: pod.map(|pod| serde_json::from_value(pod).unwrap()).into_iter().collect(),
+        }
+    }
+
+    fn pod(uid: &str, container: &str, state: &str) -> Value {
+        json!({
+            "metadata": {"name": "virt-launcher-a-u", "namespace": "n", "labels": {"kubevirt.io/created-by": uid}},
+            "spec": {"containers": [{"name": "compute"}], "initContainers": [{"name": container}]},
+            "status": {"initContainerStatuses": [{
+                "name": container, "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {state: {}},
+            }]},
+        })
+    }
+
+    #[test]
+    fn the_pod_is_chosen_or_a_sentence_says_what_to_do() {
+        let waiting = json!({"waiting": {}});
+        let state = waiting.as_object().unwrap().keys().next().unwrap();
+        let table = [
+            (machine(false, None, None), "Unknown"),
+            (machine(true, None, None), "a does not run (Stopped)"),
+            (machine(true, Some("Pending"), None), "a has no pod (phase Pending)"),
+            // A pod of an earlier instance is not this one's.
+            (machine(true, Some("Running"), Some(pod("other", "launcher", "running"))), "a has no pod (phase Running)"),
+            (
+                machine(true, Some("Scheduling"), Some(pod("u", "launcher", state))),
+                "does not run yet (phase Scheduling)",
+            ),
+            (machine(true, Some("Running"), Some(pod("u", "virt-launcher", "running"))), "not made by Garboard"),
+            (machine(false, Some("Running"), Some(pod("u", "launcher", "running"))), "virt-launcher-a-u"),
+        ];
+        for (machine, expected) in table {
+            let choice = format!("{:?}", choose(&machine, "a"));
+            assert!(choice.contains(expected), "{choice}: {expected}");
+        }
+    }
+
+    #[test]
+    fn a_pod_is_its_owners_whatever_its_labels_say() {
+        let owned_by = |kind: &str, name: &str, controller: bool| -> Pod {
+            let owner = json!({
+                "apiVersion": "kubevirt.io/v1", "kind": kind, "name": name, "uid": "u", "controller": controller,
+            });
+            let labels = json!({"kubevirt.io": "virt-launcher", "vm.kubevirt.io/name": "web"});
+            serde_json::from_value(json!({"metadata": {"labels": labels, "ownerReferences": [owner]}})).unwrap()
+        };
+        let long = "a".repeat(100);
+        let table = [
+            (owned_by("VirtualMachineInstance", "web", true), "web", true),
+            (owned_by("VirtualMachineInstance", "web.prod", true), "web", false),
+            (owned_by("VirtualMachineInstance", "web.prod", true), "web.prod", true),
+            (owned_by("VirtualMachineInstance", &long, true), long.as_str(), true),
+            (owned_by("VirtualMachineInstance", "web", false), "web", false),
+            (owned_by("ReplicaSet", "web", true), "web", false),
+            (Pod::default(), "web", false),
+        ];
+        for (pod, name, expected) in table {
+            assert_eq!(belongs_to(&pod, name), expected, "{name}: {pod:?}");
+        }
+    }
+
+    #[test]
+    fn near_names_are_suggested() {
+        let names = |all: &[&str]| all.iter().map(|name| ("n".to_owned(), (*name).to_owned())).collect::<Vec<_>>();
+        let text = not_found("helo", &names(&["hello", "web", "hello"]), &[]);
+        assert!(text.contains("did you mean hello?"), "{text}");
+        let text = not_found("db", &names(&["web"]), &names(&["db"]));
+        assert!(text.ends_with("add -n n"), "{text}");
+        assert!(not_found("db", &[], &[]).contains("kubectl get vm,vmi -A"));
+    }
+}

@@ -1,0 +1,189 @@
+//! Driving the user's kubectl. It knows clusters, credentials, proxies and exec plug-ins of clouds; we link none of that.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::{Command, Output, Stdio};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::args::ClusterArgs;
+use crate::exit::complaint;
+use crate::failure::Failure;
+use crate::operate::NAMESPACE;
+
+/// A kubectl with the options every call of it has.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubectl {
+    program: OsString,
+    options: Vec<OsString>,
+    namespace: Option<String>,
+    garboard: String,
+}
+
+impl Kubectl {
+    /// With these options of the command line.
+    pub(crate) fn new(cluster: &ClusterArgs, namespace: Option<&str>) -> Self {
+        let mut options = Vec::new();
+        let mut pass = |name: &str, value: Option<OsString>| {
+            if let Some(value) = value {
+                let mut option = OsString::from(format!("--{name}="));
+                option.push(value);
+                options.push(option);
+            }
+        };
+        let text = |value: &Option<String>| value.as_deref().map(OsString::from);
+        pass("kubeconfig", cluster.kubeconfig.clone().map(Into::into));
+        pass("context", text(&cluster.context));
+        pass("cluster", text(&cluster.cluster_name));
+        pass("user", text(&cluster.user));
+        pass("as", text(&cluster.impersonate));
+        for group in &cluster.as_group {
+            pass("as-group", Some(group.into()));
+        }
+        pass("as-uid", text(&cluster.as_uid));
+        pass("server", text(&cluster.server));
+        pass("token", text(&cluster.token));
+        pass("certificate-authority", cluster.certificate_authority.clone().map(Into::into));
+        pass("request-timeout", text(&cluster.request_timeout));
+        let program = std::env::var_os("GARBOARD_KUBECTL").filter(|name| !name.is_empty());
+        let garboard = cluster.garboard_namespace.clone().or_else(|| std::env::var("GARBOARD_NAMESPACE").ok());
+        Self {
+            program: program.unwrap_or_else(|| "kubectl".into()),
+            options,
+            namespace: namespace.map(str::to_owned),
+            garboard: garboard.filter(|name| !name.is_empty()).unwrap_or_else(|| NAMESPACE.to_owned()),
+        }
+    }
+
+    /// The same in the namespace of Garboard itself.
+    pub(crate) fn within_garboard(&self) -> Self {
+        self.within(&self.garboard)
+    }
+
+    /// The namespace Garboard is installed in.
+    pub(crate) fn garboard(&self) -> &str {
+        &self.garboard
+    }
+
+    /// The same in a namespace.
+    pub(crate) fn within(&self, namespace: &str) -> Self {
+        Self { namespace: Some(namespace.to_owned()), ..self.clone() }
+    }
+
+    /// The namespace that was chosen.
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// A call that is not started yet.
+    pub(crate) fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.options);
+        if let Some(namespace) = &self.namespace {
+            command.arg(format!("--namespace={namespace}"));
+        }
+        command.args(arguments).stdin(Stdio::null());
+        command
+    }
+
+    /// For `map_err` of what could not even be started.
+    pub(crate) fn missing(&self, error: &std::io::Error) -> Failure {
+        Failure::NoProgram { program: self.program.to_string_lossy().into_owned(), reason: error.to_string() }
+    }
+
+    /// Runs a call to its end; standard output.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Result<Vec<u8>, Failure> {
+        judged(self.command(arguments).output().map_err(|error| self.missing(&error))?)
+    }
+
+    /// The same with something on standard input.
+    pub(crate) fn feed(&self, arguments: &[&str], input: &[u8]) -> Result<Vec<u8>, Failure> {
+        let mut command = self.command(arguments);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| self.missing(&error))?;
+        let pipe = child.stdin.take();
+        let output = std::thread::scope(|scope| {
+            // kubectl may complain before it has read everything: then its own words count.
+            scope.spawn(move || pipe.map(|mut pipe| pipe.write_all(input)));
+            child.wait_with_output()
+        });
+        judged(output.map_err(|error| Failure::Other(error.to_string()))?)
+    }
+
+    /// `get … -o json`; nothing if nothing is there.
+    pub(crate) fn get(&self, arguments: &[&str]) -> Result<Vec<Value>, Failure> {
+        let mut all = vec!["get"];
+        all.extend(arguments);
+        all.extend(["--ignore-not-found", "-o", "json"]);
+        let bytes = self.run(&all)?;
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Ok(Vec::new());
+        }
+        let mut value: Value = serde_json::from_slice(&bytes)
+            .map_err(|error| Failure::Other(format!("`kubectl {}` did not answer in JSON: {error}", all.join(" "))))?;
+        match value.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => Ok(items),
+            Some(_) | None => Ok(vec![value]),
+        }
+    }
+
+    /// Who the API server thinks we are.
+    pub(crate) fn who_am_i(&self) -> Option<String> {
+        let bytes = self.run(&["auth", "whoami", "-o", "json"]).ok()?;
+        let review: Value = serde_json::from_slice(&bytes).ok()?;
+        review["status"]["userInfo"]["username"].as_str().map(str::to_owned)
+    }
+}
+
+fn judged(output: Output) -> Result<Vec<u8>, Failure> {
+    if output.status.success() {
+        return Ok(output.stdout);
+    }
+    Err(Failure::of(&String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Objects as types; one that cannot be read is not what we look for.
+pub(crate) fn typed<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
+    values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect()
+}
+
+impl From<Failure> for crate::exit::Complaint {
+    fn from(failure: Failure) -> Self {
+        Self { code: failure.code(), message: failure.to_string() }
+    }
+}
+
+/// A failure with its exit code.
+pub(crate) fn failed(failure: Failure) -> anyhow::Error {
+    complaint(failure.code(), failure.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_are_passed_on_as_one_word_each() {
+        let cluster = ClusterArgs {
+            context: Some("--evil".into()),
+            as_group: vec!["a".into(), "b".into()],
+            server: Some("https://x".into()),
+            request_timeout: Some("5s".into()),
+            ..ClusterArgs::default()
+        };
+        let command = Kubectl::new(&cluster, Some("tenant")).command(&["get", "pods"]);
+        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        let expected = [
+            "--context=--evil",
+            "--as-group=a",
+            "--as-group=b",
+            "--server=https://x",
+            "--request-timeout=5s",
+            "--namespace=tenant",
+            "get",
+            "pods",
+        ];
+        assert_eq!(words, expected);
+    }
+}

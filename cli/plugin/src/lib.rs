@@ -1,0 +1,159 @@
+//! `kubectl garboard`: what the command does for machines of this host, for machines of a cluster; and `garboard cluster`:
+//! Garboard itself on one. Supervisors, their protocol and their policy are the same; only the way to them is another
+//! ([`link`]).
+//!
+//! Portable: no crate that only Linux has, and of the operating system only what the standard library and crossterm offer
+//! everywhere. The command `garboard` calls this crate, and takes from it what both write: [`output`], [`table`], [`exit`],
+//! [`diagnosis`](Diagnosis), a plan ([`plan_text`]) and a log ([`log_line`]) as people read them.
+
+mod args;
+mod complete;
+pub mod console;
+pub mod exit;
+mod explain;
+mod failure;
+mod find;
+mod kubectl;
+pub mod line;
+mod link;
+pub mod log_line;
+mod logs;
+mod moment;
+mod operate;
+pub mod options;
+pub mod output;
+mod pause;
+pub mod plan_text;
+mod power;
+pub mod qmp;
+pub mod screen;
+pub mod several;
+pub mod table;
+mod vnc;
+mod why;
+pub mod yaml;
+
+pub use args::{Plugin, PluginArgs};
+pub use find::nearest;
+pub use operate::args::ClusterCommandArgs;
+pub use operate::run as cluster;
+pub use why::{Diagnosis, Evidence, Finding, Health, Verdict, screen as diagnosis_screen, seen};
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{ConsoleArgs, PluginCommand, QmpArgs};
+use console::Left;
+use exit::complaint;
+use kubectl::Kubectl;
+use link::Link;
+use moment::Moment;
+
+/// The version of this program; images of the same version belong to it.
+pub const VERSION: &str = garboard_protocol::version!();
+
+/// The name under which kubectl finds it.
+pub const PROGRAM: &str = "kubectl-garboard";
+
+/// The name under which kubectl asks it what may be completed.
+const COMPLETER: &str = "kubectl_complete-garboard";
+
+/// As what this program was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Called {
+    /// By another name.
+    Garboard,
+    /// As kubectl's plugin.
+    Plugin,
+    /// As what completes the plugin's words.
+    Completer,
+}
+
+/// As what this program was called.
+#[must_use]
+pub fn called() -> Called {
+    called_as(std::env::args_os().next().map(PathBuf::from).as_deref())
+}
+
+/// By the name alone: `.exe` on Windows does not count.
+fn called_as(program: Option<&Path>) -> Called {
+    match program.and_then(Path::file_stem).and_then(std::ffi::OsStr::to_str) {
+        Some(PROGRAM) => Called::Plugin,
+        Some(COMPLETER) => Called::Completer,
+        Some(_) | None => Called::Garboard,
+    }
+}
+
+/// The whole program `kubectl-garboard`: its command line, what it does, its exit code.
+#[must_use]
+pub fn main() -> ExitCode {
+    exit::report(run(&Plugin::parse().args))
+}
+
+/// The whole program `kubectl_complete-garboard`.
+#[must_use]
+pub fn complete() -> ExitCode {
+    exit::report(complete::run())
+}
+
+/// `kubectl garboard …`, and `garboard kubectl …`.
+pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
+    let kubectl = Kubectl::new(&args.cluster, args.namespace.as_deref());
+    match &args.command {
+        PluginCommand::Start(args) => power::start(&kubectl, args),
+        PluginCommand::Stop(args) => power::stop(&kubectl, args),
+        PluginCommand::Restart(args) => power::restart(&kubectl, args),
+        PluginCommand::Pause(args) => moment::run(&kubectl, args, Moment::Pause),
+        PluginCommand::Unpause(args) => moment::run(&kubectl, args, Moment::Unpause),
+        PluginCommand::Reset(args) => moment::run(&kubectl, args, Moment::Reset),
+        PluginCommand::Vnc(args) => vnc::run(&kubectl, args),
+        PluginCommand::Console(args) => attach(&kubectl, args),
+        PluginCommand::Qmp(args) => talk(&kubectl, args),
+        PluginCommand::Logs(args) => logs::run(&kubectl, args),
+        PluginCommand::Why(args) => why::run(&kubectl, args),
+        PluginCommand::Explain(args) => explain::run(&kubectl, args),
+        PluginCommand::Cluster { command } => operate::execute(&kubectl, command),
+    }
+}
+
+fn attach(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
+    let place = find::place(kubectl, &args.machine)?;
+    let Link { line, mut exec } = Link::open(kubectl, &place)?;
+    let outcome = console::attend(line, console::access(args.mode));
+    // The guest's end and the connection's look alike from here; kubectl knows which it was.
+    let broken = matches!(outcome, Ok(Left::MachineEnded)).then(|| exec.broken()).flatten();
+    let left = exec.close(outcome)?;
+    if let Some(failure) = broken {
+        return Err(complaint(failure.code(), failure.to_string()));
+    }
+    console::tell(left, &place.machine);
+    Ok(exit::OK)
+}
+
+fn talk(kubectl: &Kubectl, args: &QmpArgs) -> anyhow::Result<u8> {
+    let place = find::place(kubectl, &args.machine)?;
+    let Link { line, exec } = Link::open(kubectl, &place)?;
+    exec.close(qmp::converse(line, &args.task, qmp::history_of_caller()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_called_by_its_name_wherever_it_is() {
+        let table = [
+            ("/usr/local/bin/kubectl-garboard", Called::Plugin),
+            ("kubectl-garboard.exe", Called::Plugin),
+            ("./kubectl_complete-garboard", Called::Completer),
+            ("kubectl_complete-garboard.exe", Called::Completer),
+            ("garboard", Called::Garboard),
+        ];
+        for (program, expected) in table {
+            assert_eq!(called_as(Some(Path::new(program))), expected, "{program}");
+        }
+        assert_eq!(called_as(None), Called::Garboard);
+    }
+}

@@ -1,0 +1,252 @@
+//! A connection to a machine's supervisor, over whatever carries bytes both ways: the pipes of `kubectl exec`, or a socket of
+//! this host. Reading is done by a thread, because neither pipes nor every operating system know reading with a time limit.
+//!
+//! ```text
+//!   reader ──thread──► chunks ──► Incoming ──► Line ◄── command
+//!   writer ◄──────────────────────────────────┘
+//! ```
+
+use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
+use garboard_protocol::wire;
+
+use crate::exit::{REFUSED, complaint};
+
+/// Bytes that are read at once, and how many such pieces wait for a slow reader of ours.
+const CHUNK_BYTES: usize = 16 * 1024;
+const WAITING_CHUNKS: usize = 16;
+
+/// The reading end of a connection, with a time limit.
+pub struct Incoming {
+    chunks: Receiver<io::Result<Vec<u8>>>,
+    rest: io::Cursor<Vec<u8>>,
+    patience: Option<Duration>,
+}
+
+impl Incoming {
+    /// Begins to read; the thread ends with the reader, or with this.
+    pub fn of(reader: impl Read + Send + 'static) -> Self {
+        let (sender, chunks) = sync_channel(WAITING_CHUNKS);
+        std::thread::spawn(move || pump(reader, &sender));
+        Self { chunks, rest: io::Cursor::default(), patience: None }
+    }
+
+    /// How long one read may wait from now on; for ever without a limit.
+    pub fn set_patience(&mut self, patience: Option<Duration>) {
+        self.patience = patience;
+    }
+
+    fn next_chunk(&self) -> io::Result<Vec<u8>> {
+        match self.patience {
+            None => self.chunks.recv().unwrap_or_else(|_| Ok(Vec::new())),
+            Some(patience) => match self.chunks.recv_timeout(patience) {
+                Ok(chunk) => chunk,
+                Err(RecvTimeoutError::Disconnected) => Ok(Vec::new()),
+                Err(RecvTimeoutError::Timeout) => Err(ErrorKind::TimedOut.into()),
+            },
+        }
+    }
+}
+
+fn pump(mut reader: impl Read, chunks: &SyncSender<io::Result<Vec<u8>>>) {
+    let mut buffer = vec![0; CHUNK_BYTES];
+    loop {
+        let chunk = match reader.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => Ok(buffer[..count].to_vec()),
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+            Err(error) => Err(error),
+        };
+        let is_last = chunk.is_err();
+        if chunks.send(chunk).is_err() || is_last {
+            return;
+        }
+    }
+}
+
+impl Read for Incoming {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.rest.read(buffer)?;
+        if read > 0 || buffer.is_empty() {
+            return Ok(read);
+        }
+        self.rest = io::Cursor::new(self.next_chunk()?);
+        self.rest.read(buffer)
+    }
+}
+
+/// The writing end of a connection. Dropping it ends the connection.
+pub type Outgoing = Box<dyn Write + Send>;
+
+/// An open way to a supervisor, on this host or in a pod.
+pub struct Line {
+    /// What the supervisor sends.
+    pub incoming: Incoming,
+    /// What it is sent.
+    pub outgoing: Outgoing,
+    /// The machine, for sentences.
+    pub machine: String,
+    /// Who is at our end, for the supervisor's log; on a bare host the kernel tells it.
+    pub claimed_user: Option<String>,
+}
+
+impl Line {
+    /// Asks for something that is queued, is so already, or is denied.
+    pub fn request(&mut self, request: ControlRequest) -> anyhow::Result<Outcome> {
+        outcome(self.ask(request)?, &self.machine)
+    }
+
+    fn ask(&mut self, request: ControlRequest) -> anyhow::Result<ControlReply> {
+        let asked = Asked { request, claimed_user: self.claimed_user.clone() };
+        converse(&mut self.incoming, &mut self.outgoing, &asked)
+    }
+
+    /// Asks for every status from now on; the present one comes first.
+    pub fn statuses(mut self) -> anyhow::Result<Statuses> {
+        let asked = Asked { request: ControlRequest::Watch, claimed_user: self.claimed_user.clone() };
+        self.outgoing.write_all(&wire::encode(&asked)?)?;
+        self.outgoing.flush()?;
+        Ok(Statuses { reader: BufReader::new(self.incoming), _open: self.outgoing })
+    }
+
+    /// Asks for a stream; from then on the connection carries its bytes.
+    pub fn open(&mut self, request: ControlRequest) -> anyhow::Result<()> {
+        streaming(self.ask(request)?, &self.machine)
+    }
+}
+
+/// Judges the answer to a request for a stream.
+pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
+    match reply {
+        ControlReply::Streaming => Ok(()),
+        ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{machine}: {reason}"))),
+        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy) => {
+            anyhow::bail!("unexpected answer {other:?}")
+        }
+    }
+}
+
+/// What a supervisor reports of its machine from now on.
+pub struct Statuses {
+    reader: BufReader<Incoming>,
+    /// The supervisor goes on as long as this is open.
+    _open: Outgoing,
+}
+
+impl Statuses {
+    /// The next one; nothing if the supervisor closed the connection. It is an error if none comes until then.
+    pub fn next(&mut self, deadline: Instant) -> anyhow::Result<Option<Status>> {
+        let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
+        self.reader.get_mut().set_patience(Some(left));
+        let mut line = Vec::new();
+        self.reader.read_until(b'\n', &mut line).context("the supervisor sent nothing more")?;
+        if line.is_empty() {
+            return Ok(None);
+        }
+        match wire::decode(&line)? {
+            ControlReply::Status(status) => Ok(Some(*status)),
+            other @ (ControlReply::Queued
+            | ControlReply::AlreadySo
+            | ControlReply::Streaming
+            | ControlReply::Healthy
+            | ControlReply::Denied { .. }) => anyhow::bail!("unexpected answer {other:?}"),
+        }
+    }
+}
+
+/// Sends one request and reads one reply; the connection is then whatever the reply made of it.
+pub fn converse(incoming: &mut impl Read, outgoing: &mut impl Write, asked: &Asked) -> anyhow::Result<ControlReply> {
+    outgoing.write_all(&wire::encode(asked)?)?;
+    outgoing.flush()?;
+    let mut line = Vec::new();
+    // Byte by byte: after `Streaming` the rest belongs to the stream.
+    let mut byte = [0];
+    while line.last() != Some(&b'\n') {
+        let read = incoming.read(&mut byte).context("the supervisor did not answer")?;
+        if read == 0 {
+            anyhow::bail!("the supervisor closed the connection without an answer; `garboard logs` may say why");
+        }
+        line.extend_from_slice(&byte);
+        anyhow::ensure!(line.len() <= wire::MAX_LINE_BYTES, "the supervisor's answer has no end");
+    }
+    Ok(wire::decode(&line)?)
+}
+
+/// Judges the answer to a request that is queued, is so already, or is denied.
+pub fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
+    match reply {
+        ControlReply::Queued | ControlReply::Streaming | ControlReply::Status(_) | ControlReply::Healthy => {
+            Ok(Outcome::Queued)
+        }
+        ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
+        ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{machine}: {reason}"))),
+    }
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// It will be done.
+    Queued,
+    /// There was nothing to do.
+    AlreadySo,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A supervisor that answers so, and what it was asked.
+    fn line(answers: Vec<u8>) -> (Line, std::io::PipeReader) {
+        let (asked, outgoing) = std::io::pipe().unwrap();
+        let incoming = Incoming::of(io::Cursor::new(answers));
+        let outgoing = Box::new(outgoing);
+        (Line { incoming, outgoing, machine: "default/hello".into(), claimed_user: Some("ada".into()) }, asked)
+    }
+
+    fn read_line(from: std::io::PipeReader) -> String {
+        let mut text = String::new();
+        BufReader::new(from).read_line(&mut text).unwrap();
+        text
+    }
+
+    #[test]
+    fn a_request_says_who_asks_and_a_denial_is_a_refusal() {
+        let denied = ControlReply::Denied { reason: "the console is taken".into() };
+        let (mut line, asked) = line(wire::encode(&denied).unwrap());
+        let error = line.request(ControlRequest::Pause).unwrap_err();
+        assert_eq!(error.to_string(), "default/hello: the console is taken");
+        assert_eq!(crate::exit::code_of(&error), REFUSED);
+        assert!(read_line(asked).contains("ada"));
+    }
+
+    #[test]
+    fn what_follows_the_answer_belongs_to_the_stream() {
+        let mut answers = wire::encode(&ControlReply::Streaming).unwrap();
+        answers.extend(b"RFB 003.008\n");
+        let (mut line, _asked) = line(answers);
+        line.open(ControlRequest::Vnc).unwrap();
+        let mut greeting = String::new();
+        line.incoming.read_to_string(&mut greeting).unwrap();
+        assert_eq!(greeting, "RFB 003.008\n");
+    }
+
+    #[test]
+    fn a_supervisor_that_is_silent_is_waited_for_as_long_as_was_said() {
+        let (reader, _held_open) = std::io::pipe().unwrap();
+        let mut incoming = Incoming::of(reader);
+        incoming.set_patience(Some(Duration::from_millis(10)));
+        assert_eq!(incoming.read(&mut [0; 8]).unwrap_err().kind(), ErrorKind::TimedOut);
+    }
+
+    #[test]
+    fn one_that_leaves_without_an_answer_is_an_error() {
+        let (mut line, _asked) = line(Vec::new());
+        let error = line.request(ControlRequest::Pause).unwrap_err().to_string();
+        assert!(error.contains("without an answer"), "{error}");
+    }
+}

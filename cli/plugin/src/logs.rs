@@ -1,0 +1,88 @@
+//! `kubectl garboard logs`: the launcher's story for a person, or a part of the machine's record.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+
+use anyhow::Context;
+use garboard_protocol::paths;
+use garboard_protocol::pod::LAUNCHER_PROGRAM;
+
+use crate::args::LogsArgs;
+use crate::exit::{self, Complaint, NOT_FOUND, complaint};
+use crate::failure::Failure;
+use crate::find::{self, CONTAINER, Machine, Place};
+use crate::kubectl::{Kubectl, failed};
+use crate::options::LogPart;
+use crate::output::{self, Reader};
+
+/// `kubectl garboard logs MACHINE`.
+pub(crate) fn run(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
+    let name = match args.part {
+        LogPart::Events => return story(kubectl, args),
+        LogPart::Argv | LogPart::Plan => paths::PLAN.to_owned(),
+        LogPart::Qmp => paths::TRANSCRIPT.to_owned(),
+        LogPart::Qemu => paths::QEMU_LOG.to_owned(),
+        LogPart::Serial => paths::serial_log(0),
+        LogPart::Exit => paths::EXIT.to_owned(),
+    };
+    let bytes = shown(kubectl, &find::place(kubectl, &args.machine)?, &name).map_err(failed)?;
+    let text = if args.part == LogPart::Argv { crate::log_line::argv_of(&bytes)? } else { bytes };
+    output::write_foreign(&text)?;
+    Ok(exit::OK)
+}
+
+/// A file of a running machine's record.
+pub(crate) fn shown(kubectl: &Kubectl, place: &Place, file: &str) -> Result<Vec<u8>, Failure> {
+    let launcher = ["exec", &place.pod, "-c", CONTAINER, "--", LAUNCHER_PROGRAM, "--show", file];
+    kubectl.within(&place.namespace).run(&launcher)
+}
+
+fn story(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
+    let name = &args.machine;
+    let machine = find::machine(kubectl, name).map_err(failed)?;
+    let Some(pod) = machine.pods.first() else { return Err(no_pod(kubectl, &machine, name)) };
+    let namespace = pod.metadata.namespace.clone().unwrap_or_default();
+    let pod = pod.metadata.name.clone().unwrap_or_default();
+    let mut words = vec!["logs", pod.as_str(), "-c", CONTAINER];
+    let tail = args.tail.map(|lines| format!("--tail={lines}"));
+    words.extend(tail.as_deref());
+    words.extend(args.follow.then_some("--follow"));
+    words.extend(args.previous.then_some("--previous"));
+    let mut command = kubectl.within(&namespace).command(&words);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| Complaint::from(kubectl.missing(&error)))?;
+    let pipe = child.stdout.take().context("kubectl has no standard output")?;
+    let told = tell(BufReader::new(pipe), args.json);
+    let mut complaints = String::new();
+    if let Some(mut pipe) = child.stderr.take() {
+        let _ = pipe.read_to_string(&mut complaints);
+    }
+    let ended = child.wait().context("wait for kubectl")?;
+    told?;
+    if !ended.success() {
+        return Err(failed(Failure::of(&complaints)));
+    }
+    Ok(exit::OK)
+}
+
+fn tell(lines: impl BufRead, json: bool) -> anyhow::Result<()> {
+    for line in lines.split(b'\n') {
+        let line = line.context("read from kubectl")?;
+        let line = String::from_utf8_lossy(&line);
+        let line = if json { line.into_owned() } else { crate::log_line::for_person(&line) };
+        if output::write(format!("{line}\n").as_bytes())? == Reader::Gone {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+fn no_pod(kubectl: &Kubectl, machine: &Machine, name: &str) -> anyhow::Error {
+    if machine.vm.is_none() && machine.vmi.is_none() {
+        return complaint(NOT_FOUND, find::unknown(kubectl, name));
+    }
+    let text = format!(
+        "{name} has no pod, and its log went with the last one; `kubectl garboard why {name}` tells what is still known"
+    );
+    complaint(NOT_FOUND, text)
+}

@@ -1,0 +1,122 @@
+//! `kubectl garboard pause | unpause | reset`: what the supervisor does at once. It is asked over the same way as for a
+//! console, and the status that it reports says when it is done.
+
+use std::time::{Duration, Instant};
+
+use garboard_protocol::control::{ControlRequest, PauseReason, Status};
+
+use crate::args::MomentArgs;
+use crate::exit::{FAILED, REFUSED, complaint};
+use crate::find;
+use crate::kubectl::Kubectl;
+use crate::line::{Line, Outcome, Statuses};
+use crate::link::Link;
+use crate::output::outln;
+use crate::several;
+
+/// What is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Moment {
+    /// Its vCPUs are stopped.
+    Pause,
+    /// They run again.
+    Unpause,
+    /// Its reset button is pressed.
+    Reset,
+}
+
+impl Moment {
+    fn request(self) -> ControlRequest {
+        match self {
+            Self::Pause => ControlRequest::Pause,
+            Self::Unpause => ControlRequest::Unpause,
+            Self::Reset => ControlRequest::Reset,
+        }
+    }
+
+    /// As on a bare host.
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Pause => "paused",
+            Self::Unpause => "running",
+            Self::Reset => "reset",
+        }
+    }
+
+    /// Whether a machine that was like `before` has come to it.
+    fn is_so(self, before: &Status, now: &Status) -> bool {
+        match self {
+            Self::Pause => now.paused == Some(PauseReason::PausedByUser),
+            Self::Unpause => now.paused.is_none(),
+            Self::Reset => now.resets > before.resets,
+        }
+    }
+}
+
+/// `kubectl garboard pause MACHINE…` and its like.
+pub(crate) fn run(kubectl: &Kubectl, args: &MomentArgs, moment: Moment) -> anyhow::Result<u8> {
+    let patience = Duration::from_secs(args.timeout);
+    several::each(&args.machines, |name| settle(kubectl, name, moment, patience))
+}
+
+fn settle(kubectl: &Kubectl, name: &str, moment: Moment, patience: Duration) -> anyhow::Result<()> {
+    let place = find::place(kubectl, name)?;
+    let watching = Link::open(kubectl, &place)?;
+    let asking = Asking { kubectl, place: &place, moment, deadline: Instant::now() + patience };
+    let outcome = watch(watching.line, &asking);
+    let word = watching.exec.close(outcome)?;
+    outln!("{} {word}", place.machine)
+}
+
+/// What is asked of which machine.
+struct Asking<'a> {
+    kubectl: &'a Kubectl,
+    place: &'a find::Place,
+    moment: Moment,
+    deadline: Instant,
+}
+
+fn watch(watching: Line, Asking { kubectl, place, moment, deadline }: &Asking<'_>) -> anyhow::Result<String> {
+    let (moment, deadline) = (*moment, *deadline);
+    let mut statuses = watching.statuses()?;
+    let Some(before) = statuses.next(deadline)? else {
+        anyhow::bail!("the supervisor closed the connection without an answer")
+    };
+    let Link { mut line, exec } = Link::open(kubectl, place)?;
+    let asked = line.request(moment.request());
+    drop(line);
+    match exec.close(asked)? {
+        Outcome::AlreadySo => return Ok(format!("is {} already", moment.word())),
+        Outcome::Queued => {}
+    }
+    follow(&mut statuses, &before, moment, deadline).map_err(|error| match error {
+        Stayed::Over(sentence) => {
+            complaint(REFUSED, format!("{} was not {}: {sentence}", place.machine, moment.word()))
+        }
+        Stayed::Lost(error) => {
+            complaint(FAILED, format!("whether {} is {} is not known: {error:#}", place.machine, moment.word()))
+        }
+    })?;
+    Ok(moment.word().to_owned())
+}
+
+/// Why it was not seen to be so.
+enum Stayed {
+    /// The run is over.
+    Over(String),
+    /// Nothing more was reported.
+    Lost(anyhow::Error),
+}
+
+fn follow(statuses: &mut Statuses, before: &Status, moment: Moment, deadline: Instant) -> Result<(), Stayed> {
+    loop {
+        let status = statuses.next(deadline).map_err(Stayed::Lost)?;
+        let status = status.ok_or_else(|| Stayed::Lost(anyhow::anyhow!("the supervisor went away")))?;
+        if moment.is_so(before, &status) {
+            return Ok(());
+        }
+        if let Some(ended) = status.ended {
+            return Err(Stayed::Over(ended.sentence));
+        }
+    }
+}

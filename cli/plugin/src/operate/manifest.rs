@@ -1,0 +1,297 @@
+//! What is installed: deploy/garboard.yaml, which is part of this program, with the images and switches that were asked
+//! for. Pure.
+
+use serde_json::{Value, json};
+
+use super::NAMESPACE;
+use crate::yaml;
+
+const ALL: &str = include_str!("../../../../deploy/garboard.yaml");
+/// This version; the images that are installed are of it.
+pub(crate) use crate::VERSION;
+/// The registry in the names of images that are loaded on nodes. A pull policy of [`NEVER`] goes with it, so that a node
+/// without them says so instead of asking a stranger for a privileged image.
+pub(crate) const REGISTRY: &str = "registry.garboard.dev";
+/// The pull policy of images that are loaded.
+pub(crate) const NEVER: &str = "Never";
+/// The label that our definitions have, and KubeVirt's have not.
+pub(crate) const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "garboard");
+
+/// Why the manifest cannot be made; only a mistake in the build brings this about.
+#[derive(Debug, thiserror::Error)]
+#[error("the manifest in this program cannot be read: {0}")]
+pub(crate) struct Broken(String);
+
+/// Images and switches.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Choice {
+    /// The controller's image.
+    pub(crate) controller: String,
+    /// The node agent's.
+    pub(crate) node: String,
+    /// That of launcher pods.
+    pub(crate) launcher: String,
+    /// When nodes pull them: `Always`, `IfNotPresent` or `Never`.
+    pub(crate) pull_policy: String,
+    /// The namespace of everything but machines.
+    pub(crate) namespace: String,
+    /// Whether vCPUs are interpreted where there is no KVM.
+    pub(crate) emulation: bool,
+}
+
+impl Choice {
+    /// As the manifest has it.
+    pub(crate) fn plain() -> Self {
+        let image = |name: &str| format!("{REGISTRY}/garboard/{name}:{VERSION}");
+        Self {
+            controller: image("controller"),
+            node: image("node"),
+            launcher: image("launcher"),
+            pull_policy: NEVER.to_owned(),
+            namespace: NAMESPACE.to_owned(),
+            emulation: false,
+        }
+    }
+}
+
+/// One object of the manifest.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Object {
+    /// `GROUP/VERSION`, or `VERSION`.
+    pub(crate) api_version: String,
+    /// Its kind.
+    pub(crate) kind: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// Its namespace, if it is in one.
+    pub(crate) namespace: Option<String>,
+    /// All of it.
+    pub(crate) text: String,
+}
+
+impl Object {
+    fn read(text: &str) -> Option<Self> {
+        let top = |key: &str| text.lines().find_map(|line| line.strip_prefix(key)).map(|value| value.trim().to_owned());
+        let metadata: Vec<&str> = text
+            .lines()
+            .skip_while(|line| *line != "metadata:")
+            .skip(1)
+            .take_while(|line| line.starts_with(' '))
+            .collect();
+        let field =
+            |key: &str| metadata.iter().find_map(|line| line.strip_prefix(key)).map(|value| value.trim().to_owned());
+        Some(Self {
+            api_version: top("apiVersion:")?,
+            kind: top("kind:")?,
+            name: field("  name:")?,
+            namespace: field("  namespace:"),
+            text: text.to_owned(),
+        })
+    }
+
+    /// The resource as `kubectl auth can-i` and `kubectl get` know it: plural, with its group.
+    pub(crate) fn resource(&self) -> String {
+        let kind = self.kind.to_lowercase();
+        let plural = match kind.strip_suffix('y') {
+            Some(stem) => format!("{stem}ies"),
+            None if kind.ends_with('s') => format!("{kind}es"),
+            None => format!("{kind}s"),
+        };
+        match self.api_version.split_once('/') {
+            Some((group, _)) => format!("{plural}.{group}"),
+            None => plural,
+        }
+    }
+
+    /// Whether it defines a kind.
+    pub(crate) fn is_definition(&self) -> bool {
+        self.kind == "CustomResourceDefinition"
+    }
+}
+
+/// Every object, in the order in which they are needed.
+pub(crate) fn objects(choice: &Choice) -> Result<Vec<Object>, Broken> {
+    let documents = ALL.split("\n---\n").filter(|text| text.lines().any(|line| line.starts_with("kind:")));
+    documents
+        .map(|text| {
+            let object = Object::read(text).ok_or_else(|| Broken("an object without a kind or a name".to_owned()))?;
+            let object = match object.kind.as_str() {
+                "Deployment" | "DaemonSet" => adapted(object, choice)?,
+                _ => object,
+            };
+            if choice.namespace == NAMESPACE { Ok(object) } else { relocated(object, &choice.namespace) }
+        })
+        .collect()
+}
+
+/// The texts in one file again.
+pub(crate) fn text<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
+    objects.map(|object| object.text.trim_end().to_owned() + "\n").collect::<Vec<_>>().join("---\n")
+}
+
+fn adapted(object: Object, choice: &Choice) -> Result<Object, Broken> {
+    let mut value = parsed(&object.text)?;
+    let container = value
+        .pointer_mut("/spec/template/spec/containers/0")
+        .ok_or_else(|| Broken(format!("{} {} has no container", object.kind, object.name)))?;
+    if object.kind == "DaemonSet" {
+        container["image"] = json!(choice.node);
+        container["imagePullPolicy"] = json!(choice.pull_policy);
+        // What QEMU offers is asked of the image that has it.
+        let before = value.pointer_mut("/spec/template/spec/initContainers").and_then(Value::as_array_mut);
+        for init in before.into_iter().flatten() {
+            init["image"] = json!(choice.launcher);
+            init["imagePullPolicy"] = json!(choice.pull_policy);
+        }
+    } else {
+        container["image"] = json!(choice.controller);
+        container["imagePullPolicy"] = json!(choice.pull_policy);
+        let written = container["args"].as_array().cloned().unwrap_or_default();
+        let kept = written.into_iter().filter(|each| !each.as_str().is_some_and(is_chosen));
+        let mut arguments: Vec<Value> = kept.collect();
+        arguments.push(json!(format!("--launcher-image={}", choice.launcher)));
+        arguments.push(json!(format!("--launcher-pull-policy={}", choice.pull_policy)));
+        arguments.extend(choice.emulation.then(|| json!("--emulation")));
+        container["args"] = Value::Array(arguments);
+    }
+    let text = yaml::write(&value).map_err(|error| Broken(error.to_string()))?;
+    Ok(Object { text, ..object })
+}
+
+/// The same in another namespace: the object itself, whom a binding binds, and whom a webhook asks. Nothing else names it.
+fn relocated(object: Object, namespace: &str) -> Result<Object, Broken> {
+    // Definitions and policies are the cluster's, and name no namespace.
+    if object.namespace.is_none() && !object.text.contains("namespace:") && object.kind != "Namespace" {
+        return Ok(object);
+    }
+    let mut value = parsed(&object.text)?;
+    let mut name = object.name.clone();
+    if object.kind == "Namespace" {
+        namespace.clone_into(&mut name);
+        value["metadata"]["name"] = json!(namespace);
+    }
+    let named = |part: &mut Value| {
+        if part["namespace"] == NAMESPACE {
+            part["namespace"] = json!(namespace);
+        }
+    };
+    named(&mut value["metadata"]);
+    each(&mut value, "subjects").for_each(named);
+    each(&mut value, "webhooks").filter_map(|webhook| webhook.pointer_mut("/clientConfig/service")).for_each(named);
+    // What a FlowSchema matches.
+    for rule in value.pointer_mut("/spec/rules").and_then(Value::as_array_mut).into_iter().flatten() {
+        each(rule, "subjects").filter_map(|subject| subject.get_mut("serviceAccount")).for_each(named);
+        let namespaces = each(rule, "resourceRules").flat_map(|resources| each(resources, "namespaces"));
+        namespaces.filter(|each| **each == NAMESPACE).for_each(|each| *each = json!(namespace));
+    }
+    let text = yaml::write(&value).map_err(|error| Broken(error.to_string()))?;
+    Ok(Object { name, namespace: object.namespace.map(|_| namespace.to_owned()), text, ..object })
+}
+
+fn parsed(text: &str) -> Result<Value, Broken> {
+    yaml::read(text).map_err(Broken)?.pop().ok_or_else(|| Broken("an empty object".to_owned()))
+}
+
+fn each<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
+    value.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
+}
+
+fn is_chosen(argument: &str) -> bool {
+    ["--launcher-image=", "--launcher-pull-policy="].iter().any(|option| argument.starts_with(option))
+        || argument == "--emulation"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_object_is_there_and_has_a_name() {
+        let objects = objects(&Choice::plain()).unwrap();
+        let documents = yaml::read(ALL).unwrap().len();
+        assert_eq!(objects.len(), documents);
+        assert_eq!(objects[0].kind, "Namespace");
+        let resources: Vec<String> = objects.iter().map(Object::resource).collect();
+        for resource in [
+            "namespaces",
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "priorityclasses.scheduling.k8s.io",
+            "clusterroles.rbac.authorization.k8s.io",
+            "validatingadmissionpolicies.admissionregistration.k8s.io",
+            "deployments.apps",
+            "poddisruptionbudgets.policy",
+        ] {
+            assert!(resources.iter().any(|each| each == resource), "{resource}");
+        }
+        let node = objects.iter().find(|object| object.kind == "DaemonSet").unwrap();
+        assert_eq!((node.name.as_str(), node.namespace.as_deref()), (crate::operate::AGENT, Some("garboard")));
+    }
+
+    #[test]
+    fn definitions_are_told_from_foreign_ones_by_a_label() {
+        let objects = objects(&Choice::plain()).unwrap();
+        let definitions: Vec<&Object> = objects.iter().filter(|object| object.is_definition()).collect();
+        assert!(definitions.len() >= 2);
+        let label = format!("    {}: {}\n", PART_OF.0, PART_OF.1);
+        assert!(definitions.iter().all(|object| object.text.contains(&label)));
+    }
+
+    #[test]
+    fn images_and_switches_are_where_the_programs_look() {
+        let choice = Choice {
+            controller: "r/c:1".into(),
+            node: "r/n:1".into(),
+            launcher: "r/l:1".into(),
+            pull_policy: "IfNotPresent".into(),
+            namespace: NAMESPACE.into(),
+            emulation: true,
+        };
+        let all = text(objects(&choice).unwrap().iter());
+        let pulled = "- --launcher-pull-policy=IfNotPresent\n";
+        for part in ["image: r/c:1\n", "image: r/n:1\n", "- --launcher-image=r/l:1\n", pulled, "- --emulation\n"] {
+            assert_eq!(all.matches(part).count(), 1, "{part}");
+        }
+        assert_eq!(all.matches("imagePullPolicy: IfNotPresent\n").count(), 3);
+        assert!(!all.contains("garboard/launcher:") && !all.contains("imagePullPolicy: Never"));
+        let plain = text(objects(&Choice::plain()).unwrap().iter());
+        assert!(
+            !plain.contains("--emulation")
+                && plain.contains(&format!("--launcher-image={REGISTRY}/garboard/launcher:{VERSION}"))
+        );
+    }
+
+    #[test]
+    fn in_another_namespace_nothing_names_the_usual_one() {
+        let objects = objects(&Choice { namespace: "vms".into(), ..Choice::plain() }).unwrap();
+        let namespaced: Vec<&str> = objects.iter().filter_map(|object| object.namespace.as_deref()).collect();
+        assert!(namespaced.len() > 8 && namespaced.iter().all(|namespace| *namespace == "vms"), "{namespaced:?}");
+        assert_eq!(objects[0].name, "vms");
+        let all = text(objects.iter());
+        let usual: Vec<&str> = all
+            .lines()
+            .filter(|line| line.trim_start().trim_start_matches("- ").starts_with("namespace: "))
+            .filter(|line| !line.ends_with(" vms"))
+            .collect();
+        assert_eq!(usual, [] as [&str; 0]);
+        // Policies know accounts in whatever namespace.
+        assert!(!all.contains("serviceaccount:garboard") && !all.contains("serviceaccount:vms"), "{all}");
+        assert_eq!(all.matches("namespace: vms").count(), ALL.matches("namespace: garboard").count());
+    }
+
+    #[test]
+    fn without_a_registry_nothing_of_ours_is_ever_pulled() {
+        let written = objects(&Choice::plain()).unwrap();
+        for all in [ALL.to_owned(), text(written.iter())] {
+            let workloads =
+                all.split("\n---\n").filter(|text| text.contains("\nkind: D") || text.starts_with("kind: D"));
+            let lines: Vec<&str> = workloads.flat_map(str::lines).map(str::trim).collect();
+            let images: Vec<&&str> =
+                lines.iter().filter(|line| line.contains("image: ") || line.contains("-image=")).collect();
+            assert_eq!(images.len(), 4, "{images:?}");
+            assert!(images.iter().all(|line| line.contains(&format!("{REGISTRY}/garboard/"))), "{images:?}");
+            let policies = lines.iter().filter(|line| line.starts_with("imagePullPolicy: "));
+            assert!(policies.clone().count() == 3 && policies.clone().all(|line| line.ends_with(NEVER)), "{lines:?}");
+            assert!(lines.contains(&"- --launcher-pull-policy=Never"), "{lines:?}");
+        }
+    }
+}

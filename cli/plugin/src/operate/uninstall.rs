@@ -1,0 +1,193 @@
+//! `garboard cluster uninstall`: machines first, while somebody is there to shut them down and to let their objects go; then
+//! what makes them; then the definitions; last what nodes were called by.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::args::UninstallArgs;
+use super::gather::gather;
+use super::install::check_rights;
+use super::manifest::{self, Choice, Object};
+use super::{MACHINES, Progress, follow};
+use crate::exit::{self, FAILED, REFUSED, complaint};
+use crate::failure::Failure;
+use crate::kubectl::{Kubectl, failed};
+use crate::output::{note, outln};
+
+/// Machines that a refusal names.
+const NAMED: usize = 5;
+/// Labels and annotations of nodes that the agents write.
+const OF_NODES: &str = "kubevirt.io";
+/// … or end so: one group for each family of labels.
+const FAMILIES_OF_NODES: &str = ".node.kubevirt.io";
+
+/// `garboard cluster uninstall`.
+pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8> {
+    let choice = Choice { namespace: kubectl.garboard().to_owned(), ..Choice::plain() };
+    let objects = manifest::objects(&choice)?;
+    let found = gather(kubectl).map_err(failed)?;
+    let is_there = !found.established.is_empty() || found.controller.is_some() || found.agent.is_some();
+    let namespace = kubectl.get(&["namespace", kubectl.garboard()]).map_err(failed)?;
+    if !is_there && namespace.is_empty() {
+        outln!("Garboard is not installed here")?;
+        return Ok(exit::OK);
+    }
+    check_rights(kubectl, &objects, "delete")?;
+    let machines = machines(kubectl).map_err(failed)?;
+    if !machines.is_empty() {
+        if !args.and_delete_machines {
+            return Err(complaint(REFUSED, refusal(&machines)));
+        }
+        let works = found.controllers.iter().any(crate::why::ready_of);
+        if !works {
+            let text = "machines can only be deleted while a controller works, and none does: `garboard cluster install` \
+                        brings it back, `garboard cluster status` says what is wrong";
+            return Err(complaint(REFUSED, text));
+        }
+        delete_machines(kubectl, &machines, args.timeout)?;
+    }
+    let (definitions, rest): (Vec<&Object>, Vec<&Object>) =
+        objects.iter().filter(|object| object.kind != "Namespace").partition(|object| object.is_definition());
+    delete(kubectl, &rest, args.timeout)?;
+    delete(kubectl, &definitions, args.timeout)?;
+    let namespaces: Vec<&Object> = objects.iter().filter(|object| object.kind == "Namespace").collect();
+    delete(kubectl, &namespaces, args.timeout)?;
+    // With the namespace the last agent is gone, which would write its labels again.
+    unlabel(kubectl).map_err(failed)?;
+    outln!(
+        "Garboard is removed; claims and their data are left, and /run/garboard-agent on nodes until they start again"
+    )?;
+    Ok(exit::OK)
+}
+
+/// Every machine and every instance: namespace, resource, name.
+fn machines(kubectl: &Kubectl) -> Result<Vec<(String, &'static str, String)>, Failure> {
+    let all = match kubectl.get(&[MACHINES, "-A"]) {
+        Err(Failure::NotInstalled(_)) => return Ok(Vec::new()),
+        other => other?,
+    };
+    let text = |object: &Value, key: &str| object["metadata"][key].as_str().unwrap_or_default().to_owned();
+    let resource = |object: &Value| if object["kind"] == "VirtualMachine" { "vm" } else { "vmi" };
+    Ok(all.iter().map(|object| (text(object, "namespace"), resource(object), text(object, "name"))).collect())
+}
+
+fn refusal(machines: &[(String, &str, String)]) -> String {
+    let names: BTreeSet<String> = machines.iter().map(|(namespace, _, name)| format!("{namespace}/{name}")).collect();
+    let shown: Vec<&str> = names.iter().take(NAMED).map(String::as_str).collect();
+    let more = names
+        .len()
+        .checked_sub(NAMED)
+        .filter(|more| *more > 0)
+        .map(|more| format!(" and {more} more"))
+        .unwrap_or_default();
+    format!(
+        "there are machines ({}{more}), and without Garboard they cannot run: delete them first, or add \
+         --and-delete-machines",
+        shown.join(", ")
+    )
+}
+
+/// Machines before instances, or the former would make the latter anew.
+fn delete_machines(kubectl: &Kubectl, machines: &[(String, &str, String)], timeout: u64) -> anyhow::Result<()> {
+    let namespaces: BTreeSet<&String> = machines.iter().map(|(namespace, _, _)| namespace).collect();
+    for kind in ["virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"] {
+        for namespace in &namespaces {
+            kubectl.within(namespace).run(&["delete", kind, "--all", "--wait=false"]).map_err(failed)?;
+        }
+    }
+    let overdue = follow(Duration::from_secs(timeout), || {
+        let left = self::machines(kubectl)?;
+        let pods = kubectl.get(&["pods", "-A", "-l", "kubevirt.io=virt-launcher"])?;
+        Ok(if left.is_empty() && pods.is_empty() {
+            Progress::Done("machines: all gone".to_owned())
+        } else {
+            Progress::Waiting(format!("machines: {} objects and {} pods left", left.len(), pods.len()))
+        })
+    })?;
+    match overdue {
+        None => Ok(()),
+        Some(left) => {
+            let text = format!(
+                "after {timeout} s there are still {left}; `kubectl garboard why NAME` says what they wait for. \
+                                Nothing else was removed"
+            );
+            Err(complaint(FAILED, text))
+        }
+    }
+}
+
+/// In the reverse order of their making.
+fn delete(kubectl: &Kubectl, objects: &[&Object], timeout: u64) -> anyhow::Result<()> {
+    let input = manifest::text(objects.iter().rev().copied());
+    let timeout = format!("--timeout={timeout}s");
+    kubectl.feed(&["delete", "--ignore-not-found", "--wait=true", &timeout, "-f", "-"], input.as_bytes()).map_err(
+        |failure| {
+            let text = format!("not everything could be removed: {failure}; run it again when that is mended");
+            complaint(failure.code(), text)
+        },
+    )?;
+    let kinds: BTreeSet<&str> = objects.iter().map(|object| object.kind.as_str()).collect();
+    note!("removed {}", kinds.into_iter().collect::<Vec<_>>().join(", "));
+    Ok(())
+}
+
+/// Takes from nodes what their agents have written on them.
+fn unlabel(kubectl: &Kubectl) -> Result<(), Failure> {
+    for node in kubectl.get(&["nodes"])? {
+        let Some(name) = node["metadata"]["name"].as_str() else { continue };
+        for (verb, part) in [("label", "labels"), ("annotate", "annotations")] {
+            let keys = ours(&node["metadata"][part]);
+            if keys.is_empty() {
+                continue;
+            }
+            let mut words = vec![verb.to_owned(), format!("node/{name}")];
+            words.extend(keys.into_iter().map(|key| format!("{key}-")));
+            kubectl.run(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
+        }
+    }
+    Ok(())
+}
+
+fn ours(all: &Value) -> Vec<String> {
+    let keys = all.as_object().into_iter().flatten().map(|(key, _)| key);
+    let group = |key: &str| key.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
+    let is_ours = |key: &&String| group(key) == OF_NODES || group(key).ends_with(FAMILIES_OF_NODES);
+    keys.filter(is_ours).cloned().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_machines_once_and_not_all() {
+        let machine = |kind, name: &str| ("tenant".to_owned(), kind, name.to_owned());
+        let text = refusal(&[machine("vm", "a"), machine("vmi", "a")]);
+        assert!(text.starts_with("there are machines (tenant/a), "), "{text}");
+        let many: Vec<_> = (0..8).map(|number| machine("vm", &format!("m{number}"))).collect();
+        assert!(refusal(&many).contains("tenant/m4 and 3 more)"), "{}", refusal(&many));
+    }
+
+    #[test]
+    fn only_what_agents_write_is_taken_from_nodes() {
+        let labels = json!({
+            "kubevirt.io/schedulable": "true",
+            "cpu-vendor.node.kubevirt.io/GenuineIntel": "true",
+            "machine-type.node.kubevirt.io/q35": "true",
+            "kubernetes.io/hostname": "node-1",
+            "example.kubevirt.io/mine": "x",
+        });
+        assert_eq!(
+            ours(&labels),
+            [
+                "kubevirt.io/schedulable",
+                "cpu-vendor.node.kubevirt.io/GenuineIntel",
+                "machine-type.node.kubevirt.io/q35"
+            ]
+        );
+    }
+}

@@ -1,0 +1,124 @@
+//! `garboard qmp` and `kubectl garboard qmp`: one command or a session, through the supervisor's debug broker.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::Context;
+use garboard_protocol::control::{ControlRequest, QmpAccess};
+use garboard_qmp_commands::CommandClass;
+use serde_json::{Value, json};
+
+use crate::exit::{self, BAD_INPUT, REFUSED, complaint};
+use crate::line::{Incoming, Line, Outgoing};
+use crate::options::QmpTask;
+use crate::output::{note, outln};
+
+mod session;
+
+/// How long a reply of QEMU is waited for: the supervisor gives up on every command earlier, and says so.
+const PATIENCE: Duration = CommandClass::Slow.limit().saturating_add(Duration::from_secs(30));
+
+/// Where the commands of earlier sessions are, for a user of this computer; nowhere if he has no home.
+#[must_use]
+pub fn history_of_caller() -> Option<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let ours = variable("GARBOARD_STATE_DIR");
+    let of_system =
+        || variable("XDG_STATE_HOME").or_else(|| variable("LOCALAPPDATA")).map(|path| path.join("garboard"));
+    let at_home = || std::env::home_dir().map(|home| home.join(".local/state/garboard"));
+    Some(history_in(&ours.or_else(of_system).or_else(at_home)?))
+}
+
+/// Where they are in a directory for state.
+#[must_use]
+pub fn history_in(state: &Path) -> PathBuf {
+    state.join("qmp-history")
+}
+
+/// Does what was asked for over a connection to a supervisor. `history` is for sessions.
+pub fn converse(mut line: Line, task: &QmpTask, history: Option<PathBuf>) -> anyhow::Result<u8> {
+    let access = match (task.allow_dangerous, task.allow_write) {
+        (true, _) => QmpAccess::Dangerous,
+        (false, true) => QmpAccess::ReadWrite,
+        (false, false) => QmpAccess::ReadOnly,
+    };
+    line.open(ControlRequest::Qmp { access })?;
+    let Line { incoming, outgoing, machine, .. } = line;
+    let mut connection = Connection::greet(incoming, outgoing)?;
+    // So far it was the supervisor that answered, at once.
+    connection.reader.get_mut().set_patience(Some(PATIENCE));
+    match &task.command {
+        Some(command) => one(&mut connection, command, task.arguments.as_deref()),
+        None => session::run(&mut connection, &machine, history.as_deref()),
+    }
+}
+
+fn one(connection: &mut Connection, command: &str, arguments: Option<&str>) -> anyhow::Result<u8> {
+    let arguments = match arguments {
+        Some(text) => Some(parse_arguments(text)?),
+        None => None,
+    };
+    let reply = connection.execute(command, arguments)?;
+    match reply.get("error") {
+        None => {
+            outln!("{}", serde_json::to_string_pretty(&reply["return"])?)?;
+            Ok(exit::OK)
+        }
+        Some(error) => {
+            let description = error["desc"].as_str().unwrap_or("QEMU refused without a reason");
+            Err(complaint(REFUSED, format!("{command}: {description}")))
+        }
+    }
+}
+
+fn parse_arguments(text: &str) -> anyhow::Result<Value> {
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(complaint(BAD_INPUT, "the arguments must be a JSON object, for example '{\"id\":\"net0\"}'")),
+        Err(error) => Err(complaint(BAD_INPUT, format!("the arguments are not JSON: {error}"))),
+    }
+}
+
+/// A QMP connection after its greeting.
+struct Connection {
+    reader: BufReader<Incoming>,
+    writer: Outgoing,
+    next_id: u64,
+}
+
+impl Connection {
+    fn greet(incoming: Incoming, writer: Outgoing) -> anyhow::Result<Self> {
+        let mut connection = Self { reader: BufReader::new(incoming), writer, next_id: 1 };
+        connection.read().context("no QMP greeting")?;
+        connection.execute("qmp_capabilities", None)?;
+        Ok(connection)
+    }
+
+    /// Sends a command and waits for its reply; events on the way are shown on standard error.
+    fn execute(&mut self, command: &str, arguments: Option<Value>) -> anyhow::Result<Value> {
+        let id = self.next_id;
+        self.next_id += 1;
+        let mut message = json!({ "execute": command, "id": id });
+        if let Some(arguments) = arguments {
+            message["arguments"] = arguments;
+        }
+        writeln!(self.writer, "{message}").and_then(|()| self.writer.flush()).context("send the command")?;
+        loop {
+            let reply = self.read()?;
+            if reply.get("event").is_some() {
+                note!("{reply}");
+            } else if reply["id"] == id {
+                return Ok(reply);
+            }
+        }
+    }
+
+    fn read(&mut self) -> anyhow::Result<Value> {
+        let mut line = String::new();
+        if self.reader.read_line(&mut line).context("read QEMU's answer")? == 0 {
+            anyhow::bail!("the connection to QEMU was closed");
+        }
+        serde_json::from_str(&line).context("QEMU did not answer in JSON")
+    }
+}

@@ -1,0 +1,153 @@
+//! A guest's screen for viewers that want TCP: a listener, a connection to the supervisor for each viewer, and a viewer to
+//! start if this computer has one.
+
+use std::io::{self, Read};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::time::Duration;
+
+use anyhow::Context;
+
+use crate::exit::Complaint;
+use crate::line::Outgoing;
+use crate::output::note;
+
+/// How often it is looked whether the viewer that we started is still there.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// A screen that was opened for one viewer.
+pub struct Screen<K> {
+    /// RFB, from the guest.
+    pub incoming: Box<dyn Read + Send>,
+    /// RFB, to it.
+    pub outgoing: Outgoing,
+    /// What has to live as long as it.
+    pub way: K,
+}
+
+/// Listens where viewers are to connect.
+pub fn listen(address: SocketAddr) -> anyhow::Result<TcpListener> {
+    TcpListener::bind(address).with_context(|| format!("listen on {address}; choose another port"))
+}
+
+/// Serves viewers until the viewer that was started is closed, or for ever. A viewer that fails fails alone, unless the machine
+/// itself is of no use any more.
+pub fn serve<K: Send + 'static>(
+    listener: &TcpListener,
+    mut viewer: Option<Child>,
+    open: impl Fn() -> anyhow::Result<Screen<K>>,
+) -> anyhow::Result<()> {
+    let viewers = accepted(listener)?;
+    loop {
+        if let Some(viewer) = &mut viewer
+            && viewer.try_wait().context("wait for the viewer")?.is_some()
+        {
+            return Ok(());
+        }
+        let came = match viewers.recv_timeout(LOOK) {
+            Err(RecvTimeoutError::Timeout) => continue,
+            Err(RecvTimeoutError::Disconnected) => anyhow::bail!("the port for viewers was closed"),
+            Ok(came) => came,
+        };
+        match came.map_err(anyhow::Error::from).and_then(|viewer| proxy(viewer, open()?)) {
+            Ok(()) => {}
+            Err(error) if error.downcast_ref::<Complaint>().is_some() => return Err(error),
+            Err(error) => note!("garboard: a viewer could not be served: {error:#}"),
+        }
+    }
+}
+
+/// Viewers as they come. Waiting for one cannot be limited in time, so a thread does it.
+fn accepted(listener: &TcpListener) -> anyhow::Result<Receiver<io::Result<TcpStream>>> {
+    let listener = listener.try_clone().context("wait for viewers")?;
+    let (sender, viewers) = sync_channel(1);
+    std::thread::spawn(move || while sender.send(listener.accept().map(|(viewer, _)| viewer)).is_ok() {});
+    Ok(viewers)
+}
+
+/// Copies both ways, each in a thread of its own, until one side closes its end.
+fn proxy<K: Send + 'static>(viewer: TcpStream, screen: Screen<K>) -> anyhow::Result<()> {
+    let Screen { mut incoming, mut outgoing, way } = screen;
+    let (mut viewer_out, mut viewer_in) = (viewer.try_clone()?, viewer);
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut viewer_in, &mut outgoing);
+        // The connection to the screen ends with its writing end.
+        drop(outgoing);
+    });
+    std::thread::spawn(move || {
+        let _ = io::copy(&mut incoming, &mut viewer_out);
+        let _ = viewer_out.shutdown(Shutdown::Both);
+        drop(way);
+    });
+    Ok(())
+}
+
+/// How an address is written for a viewer.
+type Address = fn(SocketAddr) -> String;
+
+/// Viewers that are looked for, in this order, and how they are given an address.
+const VIEWERS: [(&str, Address); 5] = [
+    ("remote-viewer", url),
+    ("xtigervncviewer", display),
+    ("vncviewer", display),
+    ("gvncviewer", |address| format!("{}:{}", address.ip(), i32::from(address.port()) - 5900)),
+    ("krdc", url),
+];
+
+fn url(address: SocketAddr) -> String {
+    format!("vnc://{address}")
+}
+
+/// Two colons: a port and no number of a display.
+fn display(address: SocketAddr) -> String {
+    format!("{}::{}", address.ip(), address.port())
+}
+
+/// Starts the first viewer that this computer has; nothing if it has none.
+pub fn start_viewer(address: SocketAddr) -> Option<Child> {
+    VIEWERS.iter().find_map(|(program, argument)| {
+        let mut command = Command::new(program);
+        command.arg(argument(address)).stdin(Stdio::null()).stdout(Stdio::null());
+        command.spawn().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_viewer_that_fails_is_no_end_for_the_next() {
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = listener.local_addr().unwrap();
+        let turn = std::sync::atomic::AtomicUsize::new(0);
+        std::thread::spawn(move || {
+            serve(&listener, None, || {
+                if turn.fetch_add(1, std::sync::atomic::Ordering::SeqCst) == 0 {
+                    anyhow::bail!("not now");
+                }
+                let (incoming, mut guest) = std::io::pipe()?;
+                guest.write_all(b"RFB 003.008")?;
+                Ok(Screen { incoming: Box::new(incoming), outgoing: Box::new(io::sink()), way: guest })
+            })
+        });
+        let mut failed = TcpStream::connect(address).unwrap();
+        assert_eq!(failed.read(&mut [0; 16]).unwrap_or(0), 0);
+        let mut served = TcpStream::connect(address).unwrap();
+        let mut greeting = [0; 11];
+        served.read_exact(&mut greeting).unwrap();
+        assert_eq!(&greeting, b"RFB 003.008");
+    }
+
+    #[test]
+    fn viewers_are_given_a_port_in_their_own_way() {
+        let address: SocketAddr = "127.0.0.1:5907".parse().unwrap();
+        let told: Vec<String> = VIEWERS.iter().map(|(_, argument)| argument(address)).collect();
+        let expected =
+            ["vnc://127.0.0.1:5907", "127.0.0.1::5907", "127.0.0.1::5907", "127.0.0.1:7", "vnc://127.0.0.1:5907"];
+        assert_eq!(told, expected);
+    }
+}

@@ -1,0 +1,234 @@
+//! What is looked at to tell how a machine is, and the ways to look. A value, so that what one person saw can be judged by
+//! another, and by tests.
+
+use garboard_api::metadata::node_label::SCHEDULABLE;
+use garboard_api::run_strategy::RunStrategy;
+use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, PersistentVolumeClaim, Pod};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Everything that is known of a machine and its surroundings.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Facts {
+    /// When it was looked.
+    pub(crate) now: Timestamp,
+    /// The machine's namespace.
+    pub(crate) namespace: String,
+    /// Its name.
+    pub(crate) name: String,
+    /// The machine.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vm: Option<VirtualMachine>,
+    /// Its instance.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) vmi: Option<VirtualMachineInstance>,
+    /// Launcher pods of its name, the newest first.
+    pub(crate) pods: Vec<Pod>,
+    /// Events about the machine, the instance, their pods and claims.
+    pub(crate) events: Vec<Event>,
+    /// The claims it names, as far as they exist.
+    pub(crate) claims: Vec<PersistentVolumeClaim>,
+    /// Its DataVolumes, as far as they exist.
+    pub(crate) data_volumes: Vec<Value>,
+    /// The cluster's nodes, for who may see them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) nodes: Option<Vec<Node>>,
+    /// Garboard's own parts, for who may see them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) parts: Option<Parts>,
+    /// Objects of the kind KubeVirt.
+    pub(crate) kubevirts: Vec<Value>,
+    /// Names that are almost this one, if there is no such machine.
+    pub(crate) near: Vec<String>,
+    /// What could not be looked at, and why: a sentence each.
+    pub(crate) unseen: Vec<String>,
+}
+
+/// Garboard's own parts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Parts {
+    /// The controllers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) controller: Option<Deployment>,
+    /// The node agents.
+    pub(crate) agents: Vec<Pod>,
+}
+
+/// A condition, of whatever object.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Condition {
+    /// `True`, `False` or `Unknown`.
+    pub(crate) status: String,
+    /// In a word.
+    pub(crate) reason: String,
+    /// In a sentence.
+    pub(crate) message: String,
+    /// Since when.
+    pub(crate) since: Option<Timestamp>,
+}
+
+impl Facts {
+    /// The instance's phase; `Pending` for one that says nothing yet.
+    pub(crate) fn phase(&self) -> Option<&str> {
+        let vmi = self.vmi.as_ref()?;
+        Some(vmi.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending"))
+    }
+
+    /// When the instance entered its phase.
+    pub(crate) fn phase_since(&self) -> Option<Timestamp> {
+        let phase = self.phase()?;
+        let transitions = &self.vmi.as_ref()?.status.as_ref()?.phase_transition_timestamps;
+        let entered = transitions.iter().find(|each| each.phase.as_deref() == Some(phase))?;
+        Some(entered.phase_transition_timestamp.as_ref()?.0)
+    }
+
+    /// When the machine is to run.
+    pub(crate) fn strategy(&self) -> Option<RunStrategy> {
+        self.vm.as_ref().and_then(RunStrategy::of)
+    }
+
+    /// A condition of the machine.
+    pub(crate) fn of_vm(&self, kind: &str) -> Option<Condition> {
+        let conditions = &self.vm.as_ref()?.status.as_ref()?.conditions;
+        let found = conditions.iter().find(|each| each.r#type == kind)?;
+        Some(Condition {
+            status: found.status.clone(),
+            reason: found.reason.clone().unwrap_or_default(),
+            message: found.message.clone().unwrap_or_default(),
+            since: found.last_transition_time.as_ref().map(|time| time.0),
+        })
+    }
+
+    /// A condition of the instance.
+    pub(crate) fn of_vmi(&self, kind: &str) -> Option<Condition> {
+        let conditions = &self.vmi.as_ref()?.status.as_ref()?.conditions;
+        let found = conditions.iter().find(|each| each.r#type == kind)?;
+        Some(Condition {
+            status: found.status.clone(),
+            reason: found.reason.clone().unwrap_or_default(),
+            message: found.message.clone().unwrap_or_default(),
+            since: found.last_transition_time.as_ref().map(|time| time.0),
+        })
+    }
+
+    /// The pod of the present instance; without an instance, the last one of its name.
+    pub(crate) fn pod(&self) -> Option<&Pod> {
+        let Some(vmi) = &self.vmi else { return self.pods.first() };
+        let uid = vmi.metadata.uid.as_ref()?;
+        let created_by = |pod: &&Pod| {
+            pod.metadata.labels.iter().flatten().any(|(key, value)| key == "kubevirt.io/created-by" && value == uid)
+        };
+        self.pods.iter().find(created_by)
+    }
+
+    /// The node that the pod, or else the instance, names.
+    pub(crate) fn node_name(&self) -> Option<&str> {
+        let of_pod = self.pod().and_then(|pod| pod.spec.as_ref()?.node_name.as_deref());
+        let of_vmi = self.vmi.as_ref().and_then(|vmi| vmi.status.as_ref()?.node_name.as_deref());
+        of_pod.or(of_vmi).filter(|name| !name.is_empty())
+    }
+
+    /// That node, if it may be seen and is there.
+    pub(crate) fn node(&self) -> Option<&Node> {
+        let name = self.node_name()?;
+        self.nodes.as_ref()?.iter().find(|node| node.metadata.name.as_deref() == Some(name))
+    }
+
+    /// Events about an object, the newest first.
+    pub(crate) fn events_of(&self, kind: &str) -> Vec<&Event> {
+        let mut events: Vec<&Event> =
+            self.events.iter().filter(|event| event.involved_object.kind.as_deref() == Some(kind)).collect();
+        events.sort_by_key(|event| std::cmp::Reverse(when(event)));
+        events
+    }
+
+    /// Whether the controllers are known not to work.
+    pub(crate) fn is_without_controller(&self) -> bool {
+        let Some(parts) = &self.parts else { return false };
+        let available = parts.controller.as_ref().and_then(|each| each.status.as_ref()?.available_replicas);
+        parts.controller.is_some() && available.unwrap_or(0) == 0
+    }
+
+    /// The agent of a node.
+    pub(crate) fn agent(&self, node: &str) -> Option<&Pod> {
+        let agents = &self.parts.as_ref()?.agents;
+        agents.iter().find(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) == Some(node))
+    }
+
+    /// Whether a node's agent is known not to work.
+    pub(crate) fn is_without_agent(&self, node: &str) -> bool {
+        self.parts.is_some() && !self.agent(node).is_some_and(ready_of)
+    }
+
+    /// Nodes that take machines; nothing if nodes may not be seen.
+    pub(crate) fn schedulable_nodes(&self) -> Option<usize> {
+        self.nodes_with(SCHEDULABLE)
+    }
+
+    /// Nodes that take machines and whose agent says `true` to something; nothing if nodes may not be seen.
+    pub(crate) fn nodes_with(&self, label: &str) -> Option<usize> {
+        let says = |node: &Node, label: &str| {
+            node.metadata.labels.as_ref().and_then(|labels| labels.get(label)).is_some_and(|value| value == "true")
+        };
+        Some(self.nodes.as_ref()?.iter().filter(|node| says(node, SCHEDULABLE) && says(node, label)).count())
+    }
+}
+
+/// When an event happened last.
+pub(crate) fn when(event: &Event) -> Option<Timestamp> {
+    let series = event.series.as_ref().and_then(|series| series.last_observed_time.as_ref()).map(|time| time.0);
+    let made = event.metadata.creation_timestamp.as_ref().map(|time| time.0);
+    let last = event.last_timestamp.as_ref().map(|time| time.0);
+    series.or(last).or(event.event_time.as_ref().map(|time| time.0)).or(made)
+}
+
+/// A condition of a pod.
+pub(crate) fn of_pod(pod: &Pod, kind: &str) -> Option<Condition> {
+    let found = pod.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind)?;
+    Some(Condition {
+        status: found.status.clone(),
+        reason: found.reason.clone().unwrap_or_default(),
+        message: found.message.clone().unwrap_or_default(),
+        since: found.last_transition_time.as_ref().map(|time| time.0),
+    })
+}
+
+/// A condition of a node.
+pub(crate) fn of_node(node: &Node, kind: &str) -> Option<Condition> {
+    let found = node.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind)?;
+    Some(Condition {
+        status: found.status.clone(),
+        reason: found.reason.clone().unwrap_or_default(),
+        message: found.message.clone().unwrap_or_default(),
+        since: found.last_transition_time.as_ref().map(|time| time.0),
+    })
+}
+
+/// Whether a pod is ready.
+pub(crate) fn ready_of(pod: &Pod) -> bool {
+    of_pod(pod, "Ready").is_some_and(|ready| ready.status == "True")
+}
+
+/// What the kubelet says of a pod's containers, the sidecar first.
+pub(crate) fn containers(pod: &Pod) -> Vec<&ContainerStatus> {
+    let status = pod.status.as_ref();
+    let first = status.and_then(|status| status.init_container_statuses.as_ref());
+    let then = status.and_then(|status| status.container_statuses.as_ref());
+    first.into_iter().flatten().chain(then.into_iter().flatten()).collect()
+}
+
+/// How long ago, for a person.
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
+    let seconds = now.duration_since(since).as_secs().max(0);
+    match seconds {
+        0..=119 => format!("{seconds} s"),
+        120..=7199 => format!("{} min", seconds / 60),
+        7200..=172_799 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}

@@ -1,0 +1,77 @@
+//! Machines that wait for a DataVolume.
+
+use garboard_api::run_strategy::RunStrategy;
+use serde_json::Value;
+
+use super::refused::bounded;
+use crate::why::diagnosis::{Finding, Verdict, seen};
+use crate::why::facts::{Condition, Facts};
+
+/// The controller's reason, KubeVirt's, where the API server does not take a DataVolume.
+const NOT_CREATED: &str = "FailedDataVolumeCreate";
+/// The reason where one cannot be filled.
+const NOT_IMPORTED: &str = "FailedDataVolumeImport";
+/// CDI's phase of one that is filled only once a pod uses it.
+const WAITS_FOR_CONSUMER: &str = "WaitForFirstConsumer";
+/// CDI's phase of one that is filled.
+const FILLED: &str = "Succeeded";
+
+/// One of its DataVolumes is not there, not filled, or will never be.
+pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
+    if facts.strategy() == Some(RunStrategy::Halted) {
+        return None;
+    }
+    let Told { object, kind, condition } = told(facts)?;
+    let message = bounded(&condition.message);
+    let waits_for_consumer = facts.data_volumes.iter().any(|each| phase(each) == Some(WAITS_FOR_CONSUMER));
+    let is_under_way = kind == "DataVolumesReady" && !waits_for_consumer;
+    let finding = if is_under_way {
+        Finding::waiting(Verdict::DataVolume, message.clone())
+    } else {
+        Finding::wrong(Verdict::DataVolume, message.clone())
+    };
+    let evidence = seen(object, format!("conditions[{kind}] {}", condition.reason), message, condition.since);
+    let finding = finding.since(condition.since).shown_by(evidence);
+    Some(if condition.reason == NOT_CREATED {
+        finding.then("kubectl api-resources --api-group=cdi.kubevirt.io").then("kubectl get pvc")
+    } else {
+        finding.then(describe(facts)).then("kubectl get pods,pvc")
+    })
+}
+
+/// How the one that is waited for is looked at; all of them, if which one it is was not seen.
+fn describe(facts: &Facts) -> String {
+    let unfilled = facts.data_volumes.iter().find(|each| phase(each) != Some(FILLED));
+    match unfilled.and_then(|each| each["metadata"]["name"].as_str()) {
+        Some(name) => format!("kubectl describe datavolume {name}"),
+        None => "kubectl describe datavolumes".to_owned(),
+    }
+}
+
+fn phase(data_volume: &Value) -> Option<&str> {
+    data_volume["status"]["phase"].as_str()
+}
+
+/// A condition that is about a DataVolume.
+struct Told {
+    /// Whose it is.
+    object: String,
+    /// Its type.
+    kind: &'static str,
+    condition: Condition,
+}
+
+/// What machine or instance say of it, the machine first: an instance comes after its DataVolumes.
+fn told(facts: &Facts) -> Option<Told> {
+    let is_about = |condition: &Condition| [NOT_CREATED, NOT_IMPORTED].contains(&condition.reason.as_str());
+    let waits = |condition: &Condition| condition.status == "False";
+    let all = [
+        ("vm", "Failure", facts.of_vm("Failure").filter(is_about)),
+        ("vm", "DataVolumesReady", facts.of_vm("DataVolumesReady").filter(waits)),
+        ("vmi", "Synchronized", facts.of_vmi("Synchronized").filter(is_about)),
+        ("vmi", "DataVolumesReady", facts.of_vmi("DataVolumesReady").filter(waits)),
+    ];
+    all.into_iter().find_map(|(object, kind, condition)| {
+        Some(Told { object: format!("{object}/{}", facts.name), kind, condition: condition? })
+    })
+}

@@ -1,0 +1,237 @@
+//! Runs that are over, and how they ended.
+
+use garboard_api::run_strategy::RunStrategy;
+use garboard_protocol::exit::{Account, CauseWord, ExitCause};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event};
+
+use super::refused::bounded;
+use crate::why::diagnosis::{Evidence, Finding, Verdict, seen};
+use crate::why::facts::{Condition, Facts, containers, when};
+
+/// How a run ended, from the source that knows most of it.
+struct End {
+    /// The cause; unknown where a version wrote only a sentence that has no word for it.
+    cause: CauseWord,
+    sentence: String,
+    at: Option<Timestamp>,
+    evidence: Evidence,
+}
+
+/// The kubelet ended the pod, or did not let it begin.
+pub(crate) fn evicted(facts: &Facts) -> Option<Finding> {
+    let pod = facts.pod()?;
+    let status = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Failed"))?;
+    let reason = status.reason.clone()?;
+    let words = bounded(status.message.as_deref().unwrap_or_default());
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let since = terminated(facts).and_then(|(_, end)| end.finished_at.as_ref()).map(|time| time.0);
+    let cause = format!("the kubelet ended its pod ({reason}): {words}");
+    let finding = Finding::wrong(Verdict::Evicted, cause).since(since);
+    let finding = finding.shown_by(seen(format!("pod/{name}"), format!("status.reason {reason}"), words, since));
+    let node = facts.node_name().unwrap_or_default();
+    Some(finding.then(format!("kubectl describe node {node}")).then(again(facts)))
+}
+
+/// It failed before its guest ran, and is tried again later.
+pub(crate) fn back_off(facts: &Facts) -> Option<Finding> {
+    let failure = facts.vm.as_ref()?.status.as_ref()?.start_failure.as_ref()?;
+    let count = failure.consecutive_fail_count.filter(|count| *count > 0)?;
+    if matches!(facts.phase(), Some("Running" | "Succeeded")) {
+        return None;
+    }
+    let retry = failure.retry_after_timestamp.as_ref().map(|time| time.0);
+    let soon = match retry {
+        Some(retry) if retry > facts.now => {
+            format!("it is tried again in {} s", retry.duration_since(facts.now).as_secs())
+        }
+        Some(_) | None => "it is being tried again".to_owned(),
+    };
+    let times = if count == 1 { "once".to_owned() } else { format!("{count} times in a row") };
+    let evidence =
+        seen(format!("vm/{}", facts.name), "status.startFailure.consecutiveFailCount", count.to_string(), None);
+    let finding = match last_end(facts) {
+        Some(end) => {
+            let cause = format!("it failed to start {times}; {soon}; the last time: {}", end.sentence);
+            Finding::wrong(Verdict::BackOff, cause).since(end.at).shown_by(end.evidence)
+        }
+        None => Finding::wrong(Verdict::BackOff, format!("it failed to start {times}; {soon}")),
+    };
+    let stop = format!("kubectl garboard stop {}", facts.name);
+    Some(
+        finding
+            .shown_by(evidence)
+            .then(format!("kubectl garboard explain {}", facts.name))
+            .then(format!("{stop}    # to stop trying")),
+    )
+}
+
+/// Its run ended badly.
+pub(crate) fn failed(facts: &Facts) -> Option<Finding> {
+    let badly = facts.phase() == Some("Failed") || (facts.vmi.is_none() && facts.vm.is_some() && ended_badly(facts));
+    let is_meant_to_run = matches!(facts.strategy(), Some(RunStrategy::Always | RunStrategy::RerunOnFailure));
+    if !badly
+        || back_off(facts).is_some()
+        || facts.strategy() == Some(RunStrategy::Halted)
+        || (facts.vmi.is_none() && is_meant_to_run)
+    {
+        return None;
+    }
+    let Some(end) = last_end(facts) else {
+        let reason = facts.vmi.as_ref().and_then(|vmi| vmi.status.as_ref()?.reason.clone());
+        let cause = format!(
+            "its run ended badly: {}",
+            reason.as_deref().map_or("nothing was recorded of how".to_owned(), bounded)
+        );
+        let evidence = seen(format!("vmi/{}", facts.name), "status.phase", "Failed", facts.phase_since());
+        return Some(
+            Finding::wrong(Verdict::RunFailed, cause).since(facts.phase_since()).shown_by(evidence).then(again(facts)),
+        );
+    };
+    let finding =
+        Finding::wrong(Verdict::of_bad_end(end.cause), format!("its run ended badly: {}", end.sentence)).since(end.at);
+    let finding = advice(facts, &end).into_iter().fold(finding, Finding::then);
+    Some(finding.shown_by(end.evidence))
+}
+
+/// Its run is over, and ended well.
+pub(crate) fn over(facts: &Facts) -> Option<Finding> {
+    let succeeded = facts.phase() == Some("Succeeded");
+    // Under Once an instance that is taken away is made again.
+    let has_run = facts.vmi.is_none() && facts.strategy() == Some(RunStrategy::RerunOnFailure);
+    if !(succeeded || has_run && stayed_down(facts)) {
+        return None;
+    }
+    let strategy = facts.strategy().map_or("an instance is one run", |strategy| match strategy {
+        RunStrategy::Once => "runStrategy Once is one run",
+        RunStrategy::RerunOnFailure => "runStrategy RerunOnFailure starts again only what has failed",
+        RunStrategy::Always | RunStrategy::Manual | RunStrategy::Halted => "it is not to run on",
+    });
+    let finding = match last_end(facts) {
+        Some(end) => Finding::well(Verdict::RunOver, format!("its run is over: {}; {strategy}", end.sentence))
+            .since(end.at)
+            .shown_by(end.evidence),
+        None => {
+            let evidence = seen(
+                format!("vmi/{}", facts.name),
+                "status.phase",
+                facts.phase().unwrap_or("gone"),
+                facts.phase_since(),
+            );
+            Finding::well(Verdict::RunOver, format!("its run is over; {strategy}"))
+                .since(facts.phase_since())
+                .shown_by(evidence)
+        }
+    };
+    Some(finding.then(again(facts)))
+}
+
+/// The controller has started this strategy before: it notes that in the status.
+fn stayed_down(facts: &Facts) -> bool {
+    let noted = facts.vm.as_ref().and_then(|vm| vm.status.as_ref()?.run_strategy.clone());
+    noted.as_deref() == facts.strategy().map(RunStrategy::word)
+}
+
+fn ended_badly(facts: &Facts) -> bool {
+    stopped(facts).is_some_and(|event| event.type_.as_deref() == Some("Warning"))
+}
+
+/// What is known of the last end: the condition, PID 1's termination message, or the event that outlives both.
+fn last_end(facts: &Facts) -> Option<End> {
+    of_condition(facts).or_else(|| of_termination_message(facts)).or_else(|| of_event(facts))
+}
+
+fn of_condition(facts: &Facts) -> Option<End> {
+    let Condition { reason, message, since, .. } = facts.of_vmi("Ended").filter(|each| each.status == "True")?;
+    let evidence = seen(format!("vmi/{}", facts.name), format!("conditions[Ended] {reason}"), bounded(&message), since);
+    let sentence = match of_termination_message(facts).map(|end| end.sentence) {
+        // PID 1 has QEMU's own last words as well.
+        Some(words) if words.starts_with(message.as_str()) => words,
+        Some(_) | None => bounded(&message),
+    };
+    Some(End { cause: CauseWord::read(&reason), sentence, at: since, evidence })
+}
+
+fn of_termination_message(facts: &Facts) -> Option<End> {
+    let (pod, end) = terminated(facts)?;
+    let words = end.message.as_deref().map(str::trim).filter(|words| !words.is_empty());
+    let at = end.finished_at.as_ref().map(|time| time.0);
+    let account = words.map(Account::read);
+    let told = account.map_or(CauseWord::Unknown, |account| account.word);
+    // The kubelet's reason: what PID 1 did not live to write.
+    let cause = if end.reason.as_deref() == Some("OOMKilled") { CauseWord::OutOfMemory } else { told };
+    let sentence = match account {
+        Some(account) => bounded(&account.text.replace('\n', ": ")),
+        None => format!(
+            "its container ended with code {} ({})",
+            end.exit_code,
+            end.reason.as_deref().unwrap_or("no reason")
+        ),
+    };
+    let evidence = seen(format!("pod/{pod}"), "containers[compute] termination message", sentence.clone(), at);
+    Some(End { cause, sentence, at, evidence })
+}
+
+fn terminated(facts: &Facts) -> Option<(String, &ContainerStateTerminated)> {
+    let pod = facts.pod()?;
+    let compute = containers(pod).into_iter().find(|status| status.name == "compute")?;
+    let end = compute.state.as_ref()?.terminated.as_ref()?;
+    Some((pod.metadata.name.clone().unwrap_or_default(), end))
+}
+
+fn of_event(facts: &Facts) -> Option<End> {
+    let event = stopped(facts)?;
+    let account = Account::read(event.message.as_deref().unwrap_or_default());
+    let sentence = bounded(account.text);
+    let evidence = seen(format!("vmi/{}", facts.name), "event Stopped", sentence.clone(), when(event));
+    Some(End { cause: account.word, sentence, at: when(event), evidence })
+}
+
+/// The event in which a node agent tells how the last run of this name ended.
+pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
+    facts.events_of("VirtualMachineInstance").into_iter().find(|event| event.reason.as_deref() == Some("Stopped"))
+}
+
+fn advice(facts: &Facts, end: &End) -> Vec<String> {
+    let name = &facts.name;
+    let logs = facts.pod().map(|_| format!("kubectl garboard logs {name}"));
+    logs.into_iter().chain(remedy(facts, end.cause)).chain([again(facts)]).collect()
+}
+
+/// What to do about a cause.
+fn remedy(facts: &Facts, cause: CauseWord) -> Option<String> {
+    match cause {
+        CauseWord::OutOfMemory => ExitCause::OutOfMemory { limit_bytes: Some(0) }.remedy().map(str::to_owned),
+        CauseWord::QemuKilled | CauseWord::MachineKilled => {
+            facts.node_name().map(|node| format!("kubectl describe node {node}    # what killed it?"))
+        }
+        CauseWord::QemuCrashed => Some("report it to QEMU, with what the log says".to_owned()),
+        CauseWord::QemuFailed | CauseWord::NotStarted => Some(format!("kubectl garboard explain {}", facts.name)),
+        CauseWord::GracePeriodExceeded => Some("give the guest ACPI or a guest agent, or more grace".to_owned()),
+        CauseWord::GuestPanic
+        | CauseWord::Watchdog
+        | CauseWord::GuestShutdown
+        | CauseWord::GuestReboot
+        | CauseWord::StoppedGracefully
+        | CauseWord::ForceStopped
+        | CauseWord::Unknown => None,
+    }
+}
+
+/// How it is started again.
+pub(super) fn again(facts: &Facts) -> String {
+    let name = &facts.name;
+    let start = format!("kubectl garboard start {name}");
+    match facts.strategy() {
+        None => format!("kubectl delete vmi {name}, and create it again"),
+        Some(RunStrategy::RerunOnFailure) if facts.phase() == Some("Succeeded") => start,
+        Some(RunStrategy::Always | RunStrategy::RerunOnFailure) => {
+            format!("kubectl get vm {name} -w    # it is started again")
+        }
+        Some(RunStrategy::Manual | RunStrategy::Halted) => start,
+        Some(RunStrategy::Once) => {
+            let patch = r#"{"spec":{"runStrategy":"Manual"}}"#;
+            format!("kubectl patch vm {name} --type merge -p '{patch}'; {start}")
+        }
+    }
+}

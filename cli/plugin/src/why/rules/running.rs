@@ -1,0 +1,123 @@
+//! Machines whose guest runs, more or less.
+
+use garboard_protocol::exit::Account;
+use jiff::SignedDuration;
+
+use super::ending::stopped;
+use super::refused::bounded;
+use crate::why::diagnosis::{Evidence, Finding, Verdict, seen};
+use crate::why::facts::{Facts, age, of_pod, when};
+
+/// An end that is older does not explain how a machine is today.
+const RECENT: SignedDuration = SignedDuration::from_hours(1);
+
+fn is_running(facts: &Facts) -> bool {
+    facts.phase() == Some("Running")
+}
+
+fn phase(facts: &Facts) -> Evidence {
+    seen(format!("vmi/{}", facts.name), "status.phase", facts.phase().unwrap_or_default(), facts.phase_since())
+}
+
+/// QEMU stopped the vCPUs because a disk failed.
+pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
+    let paused = facts.of_vmi("Paused").filter(|each| each.status == "True" && each.reason == "PausedIOError")?;
+    let evidence =
+        seen(format!("vmi/{}", facts.name), "conditions[Paused] PausedIOError", paused.message, paused.since);
+    let cause = "its disk failed, and its vCPUs are stopped until it works again (errorPolicy stop)";
+    let finding = Finding::wrong(Verdict::StorageFailed, cause).since(paused.since).shown_by(evidence);
+    let name = &facts.name;
+    Some(
+        finding
+            .then(format!("kubectl garboard qmp {name} query-block"))
+            .then("bring the storage back: the guest is resumed by itself within minutes")
+            .then(format!("kubectl garboard unpause {name}    # at once")),
+    )
+}
+
+/// Its vCPUs were stopped on request.
+pub(crate) fn paused(facts: &Facts) -> Option<Finding> {
+    let paused = facts.of_vmi("Paused").filter(|each| each.status == "True")?;
+    let field = format!("conditions[Paused] {}", paused.reason);
+    let evidence = seen(format!("vmi/{}", facts.name), field, paused.message, paused.since);
+    let finding = Finding::well(Verdict::Paused, "it was paused on request; its memory is kept").since(paused.since);
+    let name = &facts.name;
+    let who = format!("kubectl garboard logs {name}    # who did it");
+    Some(finding.shown_by(evidence).then(format!("kubectl garboard unpause {name}")).then(who))
+}
+
+/// It runs as it was before it was changed.
+pub(crate) fn restart_required(facts: &Facts) -> Option<Finding> {
+    let required = facts.of_vm("RestartRequired").filter(|each| each.status == "True")?;
+    if !is_running(facts) {
+        return None;
+    }
+    let message = bounded(&required.message);
+    let evidence = seen(format!("vm/{}", facts.name), "conditions[RestartRequired]", message.clone(), required.since);
+    let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
+    let cause =
+        format!("its guest runs with what it was started with; what was changed since waits for a restart{detail}");
+    let finding = Finding::well(Verdict::RestartRequired, cause).since(facts.phase_since()).shown_by(evidence);
+    Some(finding.then(format!("kubectl garboard restart {}", facts.name)))
+}
+
+/// Its guest runs, and its pod does not count as ready.
+pub(crate) fn not_ready(facts: &Facts) -> Option<Finding> {
+    let ready = facts.of_vmi("Ready").filter(|each| each.status == "False")?;
+    if !is_running(facts) {
+        return None;
+    }
+    let cause = match ready.message.as_str() {
+        "" => format!("its guest runs, but does not count as ready ({})", ready.reason),
+        message => format!("its guest runs, but does not count as ready: {}", bounded(message)),
+    };
+    let field = format!("conditions[Ready] {}", ready.reason);
+    let evidence = seen(format!("vmi/{}", facts.name), field, bounded(&ready.message), ready.since);
+    let finding =
+        Finding::waiting(Verdict::NotReady, cause).since(ready.since).shown_by(evidence).shown_by(phase(facts));
+    Some(match facts.pod().and_then(|pod| pod.metadata.name.clone()) {
+        Some(pod) => finding.then(format!("kubectl describe pod {pod}")),
+        None => finding,
+    })
+}
+
+/// Its guest runs.
+pub(crate) fn runs(facts: &Facts) -> Option<Finding> {
+    if !is_running(facts) {
+        return None;
+    }
+    let mut finding =
+        Finding::well(Verdict::Running, "its guest runs").since(facts.phase_since()).shown_by(phase(facts));
+    if let Some((pod, ready)) = facts.pod().and_then(|pod| Some((pod, of_pod(pod, "Ready")?))) {
+        let place = format!("pod/{}", pod.metadata.name.clone().unwrap_or_default());
+        finding = finding.shown_by(seen(place, "conditions[Ready]", ready.status, ready.since));
+    }
+    let interfaces = facts.vmi.iter().flat_map(|vmi| &vmi.status).flat_map(|status| &status.interfaces);
+    let addresses: Vec<String> = interfaces.filter_map(|each| each.ip_address.clone()).collect();
+    if !addresses.is_empty() {
+        let evidence = seen(format!("vmi/{}", facts.name), "status.interfaces", addresses.join(", "), None);
+        finding = finding.shown_by(evidence);
+    }
+    Some(finding.then(format!("kubectl garboard console {}", facts.name)))
+}
+
+/// Its vCPUs are interpreted.
+pub(crate) fn emulated(facts: &Facts) -> Option<String> {
+    let slow = facts.of_vmi("SoftwareEmulation").filter(|each| each.status == "True")?;
+    Some(if slow.message.is_empty() {
+        "its vCPUs are interpreted by software".to_owned()
+    } else {
+        bounded(&slow.message)
+    })
+}
+
+/// An earlier run of it ended badly, not long ago.
+pub(crate) fn started_again(facts: &Facts) -> Option<String> {
+    if !is_running(facts) {
+        return None;
+    }
+    let event = stopped(facts).filter(|event| event.type_.as_deref() == Some("Warning"))?;
+    let at = when(event).filter(|at| facts.now.duration_since(*at) < RECENT)?;
+    let sentence = bounded(Account::read(event.message.as_deref().unwrap_or_default()).text);
+    Some(format!("it was started again: its last run ended {} ago: {sentence}", age(at, facts.now)))
+}

@@ -1,0 +1,659 @@
+//! Situations and what is said of them. Those in `tests/situations` were recorded on a cluster with `why -o facts`.
+
+use std::path::Path;
+
+use garboard_protocol::exit::{Account, CauseWord, ExitCause};
+use serde_json::{Value, json};
+
+use super::diagnose::diagnose;
+use super::diagnosis::{Diagnosis, Health, Verdict};
+use super::facts::Facts;
+
+const NOW: &str = "2026-01-01T01:00:00Z";
+const AGO: &str = "2026-01-01T00:55:00Z";
+
+/// A situation, of what differs from a healthy cluster with a machine that is to run.
+fn judge(differs: Value) -> Diagnosis {
+    let mut facts = json!({
+        "now": NOW, "namespace": "tenant", "name": "hello",
+        "vm": {
+            "metadata": {"name": "hello", "namespace": "tenant", "uid": "m", "creationTimestamp": AGO},
+            "spec": {"runStrategy": "Always", "template": {"spec": {"domain": {"devices": {}}}}},
+            "status": {"printableStatus": "Starting"},
+        },
+        "nodes": [node("node-1", "True", "true")],
+        "parts": {
+            "controller": {"spec": {"replicas": 2, "selector": {}, "template": {}}, "status": {"availableReplicas": 2}},
+            "agents": [{"metadata": {"name": "garboard-node-x"}, "spec": {"nodeName": "node-1", "containers": []},
+                "status": {"conditions": [{"type": "Ready", "status": "True"}]}}],
+        },
+    });
+    merge(&mut facts, differs);
+    let facts: Facts = serde_json::from_value(facts).unwrap();
+    diagnose(&facts)
+}
+
+/// A merge patch: objects are merged, everything else replaces.
+fn merge(into: &mut Value, from: Value) {
+    match (into, from) {
+        (Value::Object(into), Value::Object(from)) => {
+            for (key, value) in from {
+                if value.is_null() {
+                    into.remove(&key);
+                } else {
+                    merge(into.entry(key).or_insert(Value::Null), value);
+                }
+            }
+        }
+        (into, from) => *into = from,
+    }
+}
+
+fn node(name: &str, ready: &str, schedulable: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"kubevirt.io/schedulable": schedulable}},
+        "status": {"conditions": [{"type": "Ready", "status": ready, "reason": "NodeStatusUnknown",
+            "message": "Kubelet stopped posting node status.", "lastTransitionTime": AGO}]},
+    })
+}
+
+fn vmi(phase: &str, conditions: Value) -> Value {
+    json!({
+        "metadata": {"name": "hello", "namespace": "tenant", "uid": "u"},
+        "spec": {"domain": {"devices": {}}},
+        "status": {
+            "phase": phase, "conditions": conditions,
+            "phaseTransitionTimestamps": [{"phase": phase, "phaseTransitionTimestamp": AGO}],
+        },
+    })
+}
+
+fn pod(node: Value, status: Value) -> Value {
+    json!([{
+        "metadata": {"name": "virt-launcher-hello-u", "labels": {"kubevirt.io/created-by": "u"}},
+        "spec": {
+            "nodeName": node, "nodeSelector": {"kubevirt.io/schedulable": "true", "disk": "ssd"},
+            "containers": [{"name": "compute", "resources": {"requests": {"memory": "68719476736", "cpu": "100m"}}}],
+        },
+        "status": status,
+    }])
+}
+
+fn unscheduled(message: &str) -> Value {
+    let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+    json!({"vmi": vmi("Scheduling", json!([])), "pods": pod(Value::Null, json!({"phase": "Pending", "conditions": [condition]}))})
+}
+
+/// A machine without an instance, and what it says.
+fn unfilled(kind: &str, reason: &str, message: &str) -> Value {
+    let status = if kind == "Failure" { "True" } else { "False" };
+    let condition =
+        json!([{"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": AGO}]);
+    json!({"vm": {"spec": {"runStrategy": "Always"}, "status": {"conditions": condition}}})
+}
+
+/// The pod of `unscheduled`, with a node selector that the controller added.
+fn asks_for(label: &str) -> Value {
+    let message = "0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector.";
+    let mut pods = unscheduled(message)["pods"].clone();
+    pods[0]["spec"]["nodeSelector"][label] = json!("true");
+    pods
+}
+
+fn waiting(container: &str, reason: &str, message: &str) -> Value {
+    let status = json!({"name": container, "image": "garboard/launcher:0.1.0", "imageID": "", "ready": false,
+        "restartCount": 3, "state": {"waiting": {"reason": reason, "message": message}}});
+    json!({"vmi": vmi("Scheduling", json!([])),
+        "pods": pod(json!("node-1"), json!({"phase": "Pending", "containerStatuses": [status]}))})
+}
+
+fn event(kind: &str, reason: &str, severity: &str, message: &str) -> Value {
+    let name = if kind == "Pod" { "virt-launcher-hello-u" } else { "hello" };
+    json!([{"metadata": {}, "involvedObject": {"kind": kind, "name": name}, "reason": reason, "type": severity,
+        "message": message, "eventTime": AGO.replace('Z', ".000000Z")}])
+}
+
+fn with(mut situation: Value, more: Value) -> Value {
+    merge(&mut situation, more);
+    situation
+}
+
+/// The instance says how its run ended.
+fn ended(cause: &ExitCause, strategy: &str) -> Value {
+    let condition = json!([{"type": "Ended", "status": "True", "reason": cause.word().as_str(),
+        "message": cause.sentence(), "lastTransitionTime": AGO}]);
+    json!({"vm": {"spec": {"runStrategy": strategy}}, "vmi": vmi("Failed", condition)})
+}
+
+/// As the node agent writes it into its event.
+fn account(cause: &ExitCause) -> String {
+    Account { word: cause.word(), text: &cause.sentence() }.to_string()
+}
+
+/// The instance is gone, and the event is left.
+fn only_the_event(message: &str) -> Value {
+    let events = event("VirtualMachineInstance", "Stopped", "Warning", message);
+    json!({"vm": {"spec": {"runStrategy": "Manual"}}, "events": events})
+}
+
+/// Nothing but the pod knows: PID 1's termination message.
+fn only_the_pod(reason: &str, message: &str) -> Value {
+    let terminated = json!({"exitCode": 1, "reason": reason, "message": message});
+    let compute = json!({"name": "compute", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+        "state": {"terminated": terminated}});
+    json!({"vm": {"spec": {"runStrategy": "Once"}}, "vmi": vmi("Failed", json!([])),
+        "pods": pod(json!("node-1"), json!({"phase": "Failed", "containerStatuses": [compute]}))})
+}
+
+fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
+    let running = json!({"vmi": vmi("Running", json!([{"type": "Ready", "status": "True"}])),
+        "pods": pod(json!("node-1"), json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}))});
+    let paused =
+        |reason: &str| json!({"vmi": vmi("Running", json!([{"type": "Paused", "status": "True", "reason": reason}]))});
+    let deleted = json!({"vm": {"metadata": {"deletionTimestamp": AGO, "finalizers": ["example.com/keep"]}}});
+    let leaving = |end: &str| {
+        json!({
+            "vm": {"spec": {"runStrategy": "Halted"}}, "vmi": with(vmi("Running", json!([])), json!({"metadata": {"deletionTimestamp": AGO}})),
+            "pods": [with(pod(json!("node-1"), json!({}))[0].clone(), json!({"metadata": {"deletionTimestamp": end, "deletionGracePeriodSeconds": 60}}))],
+        })
+    };
+    let no_controller = json!({"parts": {"controller": {"status": null}}});
+    let claims =
+        |phase: &str| json!({"claims": [{"metadata": {"name": "data"}, "spec": {}, "status": {"phase": phase}}]});
+    vec![
+        ("runs", running.clone(), Verdict::Running, Health::Well, "its guest runs"),
+        ("halted", json!({"vm": {"spec": {"runStrategy": "Halted"}}}), Verdict::Halted, Health::Well, "not to run"),
+        (
+            "manual",
+            json!({"vm": {"spec": {"runStrategy": "Manual"}}}),
+            Verdict::Halted,
+            Health::Well,
+            "it runs when it is started",
+        ),
+        (
+            "paused",
+            with(running.clone(), paused("PausedByUser")),
+            Verdict::Paused,
+            Health::Well,
+            "it was paused on request",
+        ),
+        (
+            "disk failed",
+            with(running.clone(), paused("PausedIOError")),
+            Verdict::StorageFailed,
+            Health::Wrong,
+            "its disk failed",
+        ),
+        (
+            "changed",
+            with(
+                running.clone(),
+                json!({"vm": {"status": {"conditions": [{"type": "RestartRequired", "status": "True", "message": "cpu changed"}]}}}),
+            ),
+            Verdict::RestartRequired,
+            Health::Well,
+            "waits for a restart: cpu changed",
+        ),
+        (
+            "not ready",
+            with(
+                running.clone(),
+                json!({"vmi": vmi("Running", json!([{"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": "gate"}]))}),
+            ),
+            Verdict::NotReady,
+            Health::Waiting,
+            "does not count as ready: gate",
+        ),
+        (
+            "no memory",
+            unscheduled(
+                "0/2 nodes are available: 2 Insufficient memory. preemption: 0/2 nodes are available: 2 No preemption victims found.",
+            ),
+            Verdict::NoRoom,
+            Health::Wrong,
+            "65536 MiB of memory",
+        ),
+        (
+            "no cpu",
+            unscheduled("0/2 nodes are available: 2 Insufficient cpu."),
+            Verdict::NoRoom,
+            Health::Wrong,
+            "100m cpu",
+        ),
+        (
+            "no KVM",
+            unscheduled("0/2 nodes are available: 2 Insufficient devices.kubevirt.io/kvm."),
+            Verdict::NoDevice,
+            Health::Wrong,
+            "/dev/kvm",
+        ),
+        (
+            "selector",
+            unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
+            Verdict::NoNodeMatches,
+            Health::Wrong,
+            "spec.template.spec.nodeSelector: disk=ssd",
+        ),
+        (
+            "DataVolume that is filled",
+            unfilled("DataVolumesReady", "NotAllDVsReady", "the DataVolume root is being filled: ImportInProgress"),
+            Verdict::DataVolume,
+            Health::Waiting,
+            "is being filled: ImportInProgress",
+        ),
+        (
+            "DataVolume of a machine that is not to run",
+            with(
+                unfilled("DataVolumesReady", "NotAllDVsReady", "the DataVolume root is being filled: Pending"),
+                json!({"vm": {"spec": {"runStrategy": "Halted"}}}),
+            ),
+            Verdict::Halted,
+            Health::Well,
+            "",
+        ),
+        (
+            "DataVolume that failed",
+            unfilled("Failure", "FailedDataVolumeImport", "the DataVolume root cannot be filled: 404"),
+            Verdict::DataVolume,
+            Health::Wrong,
+            "cannot be filled: 404",
+        ),
+        (
+            "DataVolume that waits for a consumer",
+            with(
+                unfilled("DataVolumesReady", "NotAllDVsReady", "the DataVolume root waits"),
+                json!({"dataVolumes": [{"metadata": {"name": "root"}, "status": {"phase": "WaitForFirstConsumer"}}]}),
+            ),
+            Verdict::DataVolume,
+            Health::Wrong,
+            "the DataVolume root waits",
+        ),
+        (
+            "no importer",
+            unfilled("Failure", "FailedDataVolumeCreate", "this cluster has no Importer"),
+            Verdict::DataVolume,
+            Health::Wrong,
+            "has no Importer",
+        ),
+        (
+            "CPU model",
+            with(
+                unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
+                json!({"pods": asks_for("cpu-model.node.kubevirt.io/Denverton")}),
+            ),
+            Verdict::NoNodeMatches,
+            Health::Wrong,
+            "the CPU model Denverton of its spec.template.spec.domain.cpu.model",
+        ),
+        (
+            "no schedulable node",
+            with(
+                unscheduled("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."),
+                json!({"nodes": [node("node-1", "True", "false")]}),
+            ),
+            Verdict::NoSchedulableNode,
+            Health::Wrong,
+            "kubevirt.io/schedulable=true",
+        ),
+        (
+            "taint",
+            unscheduled("0/2 nodes are available: 2 node(s) had untolerated taint {gpu: only}."),
+            Verdict::Tainted,
+            Health::Wrong,
+            "taint gpu: only",
+        ),
+        (
+            "claim unbound",
+            with(
+                unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
+                claims("Pending"),
+            ),
+            Verdict::ClaimUnbound,
+            Health::Wrong,
+            "its claim data has no volume",
+        ),
+        (
+            "claim gone",
+            unscheduled("0/2 nodes are available: persistentvolumeclaim \"data\" not found."),
+            Verdict::ClaimMissing,
+            Health::Wrong,
+            "its claim data is not there",
+        ),
+        (
+            "other",
+            unscheduled("0/2 nodes are available: 2 node(s) were unschedulable."),
+            Verdict::Unschedulable,
+            Health::Wrong,
+            "were unschedulable",
+        ),
+        (
+            "claim missing",
+            json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedPvcNotFound", "message": "PVC tenant/data does not exist"}]))}),
+            Verdict::ClaimMissing,
+            Health::Wrong,
+            "its disk is not there: PVC tenant/data does not exist",
+        ),
+        (
+            "field",
+            json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "spec.livenessProbe is not supported in a cluster yet"}]))}),
+            Verdict::FieldRefused,
+            Health::Wrong,
+            "spec.livenessProbe is not supported",
+        ),
+        (
+            "pod security",
+            json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": hostPath")}),
+            Verdict::PodSecurity,
+            Health::Wrong,
+            "Pod Security refuses its pod",
+        ),
+        (
+            "quota",
+            json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "pods \"x\" is forbidden: exceeded quota: q, requested: memory=1Gi, used: memory=0, limited: memory=1Mi")}),
+            Verdict::QuotaExceeded,
+            Health::Wrong,
+            "quota is used up: pods \"x\" is forbidden: exceeded quota: q",
+        ),
+        (
+            "quota, told by the instance",
+            json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "pods \"x\" is forbidden: exceeded quota: q"}]))}),
+            Verdict::QuotaExceeded,
+            Health::Wrong,
+            "quota is used up: pods \"x\" is forbidden: exceeded quota: q",
+        ),
+        (
+            "webhook",
+            json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "admission webhook \"x\" denied the request: no")}),
+            Verdict::PodRefused,
+            Health::Wrong,
+            "denied the request: no",
+        ),
+        (
+            "instance refused",
+            json!({"events": event("VirtualMachine", "FailedCreate", "Warning", "invalid")}),
+            Verdict::InstanceRefused,
+            Health::Wrong,
+            "invalid",
+        ),
+        (
+            "disk image",
+            with(
+                waiting("launcher", "PodInitializing", ""),
+                json!({"events": event("Pod", "Failed", "Warning", "Failed to pull image \"r.example/guest:1\": not found")}),
+            ),
+            Verdict::ImagePull,
+            Health::Wrong,
+            "the image r.example/guest:1 cannot be had",
+        ),
+        (
+            "our image",
+            waiting("launcher", "ImagePullBackOff", "Back-off pulling image \"garboard/launcher:0.1.0\""),
+            Verdict::ImagePull,
+            Health::Wrong,
+            "garboard/launcher:0.1.0",
+        ),
+        (
+            "secret missing",
+            waiting("compute", "CreateContainerConfigError", "secret \"x\" not found"),
+            Verdict::ContainerRefused,
+            Health::Wrong,
+            "secret \"x\" not found",
+        ),
+        (
+            "launcher crashes",
+            waiting("launcher", "CrashLoopBackOff", "back-off 10s"),
+            Verdict::ContainerRefused,
+            Health::Wrong,
+            "again and again (3 times so far)",
+        ),
+        (
+            "mount",
+            with(
+                waiting("launcher", "PodInitializing", ""),
+                json!({"events": event("Pod", "FailedMount", "Warning", "MountVolume.SetUp failed for volume \"x\"")}),
+            ),
+            Verdict::VolumeMount,
+            Health::Wrong,
+            "a volume cannot be mounted",
+        ),
+        (
+            "evicted",
+            with(
+                running.clone(),
+                json!({"vmi": {"status": {"phase": "Failed"}}, "pods": pod(json!("node-1"), json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}))}),
+            ),
+            Verdict::Evicted,
+            Health::Wrong,
+            "(Evicted): The node was low on resource",
+        ),
+        (
+            "back-off",
+            json!({"vm": {"status": {"startFailure": {"consecutiveFailCount": 3, "retryAfterTimestamp": "2026-01-01T01:00:40Z"}}},
+            "events": event("VirtualMachineInstance", "Stopped", "Warning", "QemuFailed: no lock")}),
+            Verdict::BackOff,
+            Health::Wrong,
+            "3 times in a row; it is tried again in 40 s; the last time: no lock",
+        ),
+        (
+            "only the pod knows, with what QEMU printed",
+            only_the_pod("Error", "QemuFailed: it gave up\nqemu: no such device\n"),
+            Verdict::QemuFailed,
+            Health::Wrong,
+            "it gave up: qemu: no such device",
+        ),
+        (
+            "the kubelet knows more than PID 1 lived to write",
+            only_the_pod("OOMKilled", ""),
+            Verdict::OutOfMemory,
+            Health::Wrong,
+            "OOMKilled",
+        ),
+        (
+            "over",
+            with(ended(&ExitCause::GuestShutdown, "Once"), json!({"vmi": {"status": {"phase": "Succeeded"}}})),
+            Verdict::RunOver,
+            Health::Well,
+            "; runStrategy Once is one run",
+        ),
+        (
+            "node lost",
+            with(running.clone(), json!({"nodes": [node("node-1", "Unknown", "true")]})),
+            Verdict::NodeNotReady,
+            Health::Wrong,
+            "node node-1 does not answer",
+        ),
+        (
+            "node removed",
+            with(running.clone(), json!({"nodes": [node("node-2", "True", "true")]})),
+            Verdict::NodeNotReady,
+            Health::Wrong,
+            "not in the cluster any more",
+        ),
+        (
+            "agent down",
+            with(running.clone(), json!({"vmi": {"status": {"phase": "Scheduled"}}, "parts": {"agents": []}})),
+            Verdict::AgentDown,
+            Health::Wrong,
+            "the agent of node node-1",
+        ),
+        ("no controller", no_controller.clone(), Verdict::ControllerDown, Health::Wrong, "no controller works"),
+        (
+            "ignored",
+            json!({"vm": {"status": null}, "parts": null}),
+            Verdict::ControllerDown,
+            Health::Wrong,
+            "no controller has acted on it",
+        ),
+        ("foreign finalizer", deleted, Verdict::DeletionStuck, Health::Wrong, "example.com/keep"),
+        (
+            "deleted without controller",
+            with(
+                no_controller,
+                json!({"vm": {"metadata": {"deletionTimestamp": NOW, "finalizers": ["kubevirt.io/virtualMachineControllerFinalize"]}}}),
+            ),
+            Verdict::DeletionStuck,
+            Health::Wrong,
+            "the controller does not act",
+        ),
+        ("shutting down", leaving("2026-01-01T01:00:30Z"), Verdict::Stopping, Health::Waiting, "by force in 30 s"),
+        (
+            "kubelet silent",
+            leaving("2026-01-01T00:50:00Z"),
+            Verdict::DeletionStuck,
+            Health::Wrong,
+            "gone 10 min ago; the kubelet of node-1",
+        ),
+        (
+            "starting",
+            json!({"vmi": vmi("Scheduled", json!([])), "pods": pod(json!("node-1"), json!({"phase": "Running"}))}),
+            Verdict::Starting,
+            Health::Waiting,
+            "prepares the start",
+        ),
+        ("not found", json!({"vm": null, "near": ["hallo"]}), Verdict::NotFound, Health::Wrong, "did you mean hallo?"),
+    ]
+}
+
+#[test]
+fn each_situation_has_its_verdict_its_cause_and_what_to_do() {
+    for (name, situation, verdict, health, cause) in situations() {
+        let diagnosis = judge(situation);
+        assert_eq!((diagnosis.verdict, diagnosis.health), (verdict, health), "{name}: {diagnosis:#?}");
+        assert!(diagnosis.cause.contains(cause), "{name}: {:?} does not contain {cause:?}", diagnosis.cause);
+        let is_explained = !diagnosis.evidence.is_empty() || verdict == Verdict::NotFound;
+        assert!(is_explained, "{name}: no evidence");
+        assert!(!diagnosis.next.is_empty() || health == Health::Waiting, "{name}: nothing to do");
+    }
+}
+
+/// Wherever the word is read, it is the same cause; the sentence is shown and never decides.
+#[test]
+fn every_cause_has_its_verdict_from_the_condition_the_event_and_the_pod() {
+    for cause in garboard_protocol::testing::causes().iter().filter(|cause| !cause.is_success()) {
+        let expected = Verdict::of_bad_end(cause.word());
+        let general = [CauseWord::Watchdog, CauseWord::GracePeriodExceeded, CauseWord::Unknown];
+        assert_eq!(expected == Verdict::RunFailed, general.contains(&cause.word()), "{cause:?} has no verdict");
+        let account = account(cause);
+        let tellings =
+            [ended(cause, "Manual"), only_the_event(&account), only_the_pod("Error", &format!("{account}\n\n"))];
+        for telling in tellings {
+            let diagnosis = judge(telling);
+            assert_eq!((diagnosis.verdict, diagnosis.health), (expected, Health::Wrong), "{diagnosis:#?}");
+            assert!(diagnosis.cause.ends_with(&cause.sentence()), "{diagnosis:#?}");
+        }
+        // The word decides, whatever the sentence says.
+        for other in garboard_protocol::testing::causes() {
+            let text = Account { word: cause.word(), text: &other.sentence() }.to_string();
+            assert_eq!(judge(only_the_event(&text)).verdict, expected, "{cause:?}, {other:?}");
+        }
+    }
+}
+
+/// PID 1 and node agent of an earlier version wrote the sentence alone, and their pods may still run.
+#[test]
+fn an_end_that_an_earlier_version_told_is_shown_and_its_cause_is_unknown() {
+    for cause in garboard_protocol::testing::causes() {
+        for telling in [only_the_event(&cause.sentence()), only_the_pod("Error", &cause.sentence())] {
+            let diagnosis = judge(telling);
+            assert_eq!(diagnosis.verdict, Verdict::RunFailed, "{diagnosis:#?}");
+            assert!(diagnosis.cause.ends_with(&cause.sentence()), "{diagnosis:#?}");
+        }
+    }
+}
+
+/// What a person copies from the screen is something that this command takes.
+#[test]
+fn advice_can_be_executed() {
+    use clap::Parser;
+    let mut seen = std::collections::BTreeSet::new();
+    for (name, situation, ..) in situations() {
+        for advice in judge(situation).next {
+            let Some(at) = advice.find("kubectl garboard ") else { continue };
+            let line = advice[at..].split("    #").next().unwrap().trim();
+            let words = line.split_whitespace().skip(1);
+            let parsed = crate::args::Plugin::try_parse_from(words);
+            assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.unwrap_err());
+            seen.extend(line.split_whitespace().nth(2).map(str::to_owned));
+        }
+    }
+    for verb in ["start", "stop", "restart", "unpause", "logs", "explain"] {
+        assert!(seen.contains(verb), "no situation recommends {verb}: {seen:?}");
+    }
+}
+
+#[test]
+fn what_goes_on_beside_is_told_as_well() {
+    let conditions = json!([{"type": "Ready", "status": "True"}, {"type": "SoftwareEmulation", "status": "True", "message": "slow"}]);
+    let diagnosis = judge(json!({
+        "vmi": vmi("Running", conditions),
+        "pods": pod(json!("node-1"), json!({"phase": "Running"})),
+        "parts": {"controller": {"status": null}, "agents": []},
+        "events": event("VirtualMachineInstance", "Stopped", "Warning", &account(&ExitCause::MachineKilled)),
+        "kubevirts": [{"status": {"conditions": [{"type": "Degraded", "status": "True", "message": "half"}]}}],
+    }));
+    assert_eq!(diagnosis.verdict, Verdict::Running);
+    let also = diagnosis.also.join("\n");
+    for part in
+        ["slow", "started again: its last run ended 5 min ago", "no controller works", "agent of node node-1", "half"]
+    {
+        assert!(also.contains(part), "{part}: {also}");
+    }
+}
+
+#[test]
+fn a_claim_that_has_come_is_not_missing() {
+    let condition = json!([{"type": "Synchronized", "status": "False", "reason": "FailedPvcNotFound",
+        "message": "the PersistentVolumeClaim data does not exist"}]);
+    let claims = json!([{"metadata": {"name": "data"}, "spec": {}, "status": {"phase": "Bound"}}]);
+    assert_eq!(judge(json!({"vmi": vmi("Pending", condition), "claims": claims})).verdict, Verdict::Starting);
+}
+
+#[test]
+fn who_may_see_little_is_told_what_can_be_known() {
+    let unseen = json!(["nodes: you may not see them"]);
+    let diagnosis = judge(with(
+        unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
+        json!({"nodes": null, "parts": null, "unseen": unseen}),
+    ));
+    assert_eq!(diagnosis.verdict, Verdict::NoNodeMatches);
+    assert_eq!(diagnosis.unseen.len(), 1);
+}
+
+#[test]
+fn an_event_about_an_earlier_attempt_explains_nothing() {
+    let mut events = event("VirtualMachineInstance", "FailedCreate", "Warning", "exceeded quota");
+    merge(&mut events[0], json!({"eventTime": "2026-01-01T00:40:00.000000Z"}));
+    let made = event("VirtualMachineInstance", "SuccessfulCreate", "Normal", "made the pod")[0].clone();
+    events.as_array_mut().unwrap().push(made);
+    assert_eq!(judge(json!({"vmi": vmi("Pending", json!([])), "events": events})).verdict, Verdict::Starting);
+}
+
+/// Each file's name begins with the verdict it was recorded for.
+#[test]
+fn situations_of_a_real_cluster_are_judged_as_when_they_were_recorded() {
+    let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/situations"));
+    let mut count = 0;
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension() != Some("json".as_ref()) {
+            continue;
+        }
+        let facts: Facts = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+        let diagnosis = diagnose(&facts);
+        let word = serde_json::to_value(diagnosis.verdict).unwrap();
+        let expected = path.file_stem().unwrap().to_string_lossy();
+        let expected = expected.split('.').next().unwrap_or_default();
+        assert_eq!(word, expected, "{}: {diagnosis:#?}", path.display());
+        count += 1;
+    }
+    assert!(count >= 8, "only {count} recorded situations in {}", directory.display());
+}
+
+/// The verb changes the field that the manifest has; a patch of the other one would be refused.
+#[test]
+fn a_halted_machine_is_started_by_the_verb() {
+    for spec in [json!({"runStrategy": "Halted"}), json!({"runStrategy": null, "running": false})] {
+        let commands = judge(json!({"vm": {"spec": spec}})).next.join("\n");
+        assert!(commands.contains("kubectl garboard start "), "{commands}");
+    }
+}

@@ -1,0 +1,104 @@
+//! A diagnosis on one screen.
+
+use std::fmt::Write;
+
+use jiff::Timestamp;
+
+use super::diagnosis::{Diagnosis, Evidence, Health};
+use super::facts::age;
+
+/// Evidence that is shown; the rest is in `-o json`.
+const MOST_EVIDENCE: usize = 8;
+/// Of what an object says, this much fits a screen.
+const LONGEST_VALUE: usize = 160;
+
+/// For a person.
+#[must_use]
+pub fn screen(diagnosis: &Diagnosis, now: Timestamp) -> String {
+    let mut out = String::new();
+    let since = diagnosis.since.map(|since| format!(", for {}", age(since, now))).unwrap_or_default();
+    let node = diagnosis.node.as_ref().map(|node| format!(", on {node}")).unwrap_or_default();
+    // Writing to a String does not fail.
+    let _ = writeln!(out, "{}: {}{since}{node}", diagnosis.machine, diagnosis.state);
+    let _ = writeln!(out, "{} {}", mark(diagnosis.health), sentence(&diagnosis.cause));
+    for also in &diagnosis.also {
+        let _ = writeln!(out, "also      {}", sentence(also));
+    }
+    if !diagnosis.evidence.is_empty() {
+        let _ = writeln!(out, "\nSeen:");
+        out.push_str(&table(&diagnosis.evidence, now));
+    }
+    if !diagnosis.next.is_empty() {
+        let _ = writeln!(out, "\nTo do:");
+        for next in &diagnosis.next {
+            let _ = writeln!(out, "  {}", plain(next));
+        }
+    }
+    if !diagnosis.unseen.is_empty() {
+        let _ = writeln!(out, "\nNot seen:");
+        for unseen in &diagnosis.unseen {
+            let _ = writeln!(out, "  {}", plain(unseen));
+        }
+    }
+    out
+}
+
+fn mark(health: Health) -> &'static str {
+    match health {
+        Health::Well => "well     ",
+        Health::Waiting => "waiting  ",
+        Health::Wrong => "wrong    ",
+    }
+}
+
+fn table(evidence: &[Evidence], now: Timestamp) -> String {
+    let row = |one: &Evidence| {
+        let ago = one.since.map(|since| format!(" ({})", age(since, now))).unwrap_or_default();
+        let value: String = plain(&one.value).chars().take(LONGEST_VALUE).collect();
+        vec![one.object.clone(), one.field.clone(), format!("{value}{ago}")]
+    };
+    let rows: Vec<Vec<String>> = evidence.iter().take(MOST_EVIDENCE).map(row).collect();
+    crate::table::render(&rows, &[]).lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// With a full stop, unless it ends by itself.
+fn sentence(text: &str) -> String {
+    let text = plain(text);
+    if text.ends_with(['.', '?', '…']) { text } else { format!("{text}.") }
+}
+
+/// What came from afar cannot drive the terminal.
+fn plain(text: &str) -> String {
+    text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::why::diagnosis::{Verdict, seen};
+
+    #[test]
+    fn a_screen_is_short_and_aligned() {
+        let at = |seconds| Timestamp::from_second(seconds).unwrap();
+        let diagnosis = Diagnosis {
+            machine: "tenant/hello".into(),
+            state: "ErrorUnschedulable".into(),
+            verdict: Verdict::NoRoom,
+            health: Health::Wrong,
+            since: Some(at(0)),
+            cause: "no node has 64 GiB of memory left".into(),
+            node: None,
+            evidence: vec![seen("pod/x", "a", "1", Some(at(60))), seen("vmi/hello", "long", "\u{1b}[2J", None)],
+            next: vec!["kubectl describe nodes".into()],
+            also: vec!["it is slow.".into()],
+            unseen: vec!["nodes: you may not see them".into()],
+        };
+        let expected = "tenant/hello: ErrorUnschedulable, for 5 min\n\
+            wrong     no node has 64 GiB of memory left.\n\
+            also      it is slow.\n\n\
+            Seen:\n  pod/x      a     1 (4 min)\n  vmi/hello  long   [2J\n\n\
+            To do:\n  kubectl describe nodes\n\n\
+            Not seen:\n  nodes: you may not see them\n";
+        assert_eq!(screen(&diagnosis, at(300)), expected);
+    }
+}

@@ -1,0 +1,71 @@
+//! The supervisors of running pods are replaced when the controller is told another image for launchers, without their guests.
+//!
+//! An installation is upgraded in this order: definitions and rights, controllers, node agents, and then the supervisors of
+//! running pods, node by node as the agents of the installed version are ready. Going back is the same with the image of before.
+//! Only the leader does it. A pod whose supervisor is of the image that the controller gives to new pods costs nothing: no
+//! request is made for it.
+
+mod apply;
+pub mod decide;
+pub mod names;
+mod observe;
+pub mod world;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use garboard_api::v1::KubeVirt;
+use jiff::Timestamp;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use self::decide::decide;
+use self::names::{LAUNCHERS_UPDATED, ROUND};
+use self::observe::Observer;
+use self::world::Memory;
+use crate::reconcilers::Leader;
+
+/// Namespace and name of a pod.
+pub type PodKey = (String, String);
+
+/// Where launcher pods that have changed are handed in.
+pub type Changed = UnboundedSender<PodKey>;
+
+/// A way for launcher pods that have changed. What is handed in is taken every second at least.
+#[must_use]
+pub fn changes() -> (Changed, UnboundedReceiver<PodKey>) {
+    unbounded_channel()
+}
+
+/// Takes what this module writes out of a KubeVirt object, for who writes the rest of its status.
+pub fn leave_out(object: &mut KubeVirt) {
+    if let Some(status) = &mut object.status {
+        status.outdated_virtual_machine_instance_workloads = None;
+        status.conditions.retain(|each| each.r#type != LAUNCHERS_UPDATED);
+    }
+}
+
+/// Replaces supervisors for as long as this replica leads, once all launcher pods and instances are known.
+pub async fn run(leader: Arc<Leader>, mut changed: UnboundedReceiver<PodKey>) {
+    let mut observer = Observer::new(leader.clone());
+    let mut memory = Memory::default();
+    loop {
+        let mut keys = HashSet::new();
+        if observer.is_idle() {
+            // Nothing is outdated: only a pod that changes may make a difference.
+            let Some(key) = changed.recv().await else { return };
+            keys.insert(key);
+        } else {
+            tokio::time::sleep(ROUND).await;
+        }
+        while let Ok(key) = changed.try_recv() {
+            keys.insert(key);
+        }
+        observer.look_at(&keys);
+        let Some(world) = observer.observe(&memory, Timestamp::now()).await else { continue };
+        let decision = decide(&world, &memory);
+        memory = apply::apply(&leader.context, &world, decision).await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

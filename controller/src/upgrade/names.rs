@@ -1,0 +1,46 @@
+//! Names that people and programs find in objects while supervisors are replaced, and how fast that goes. Pure.
+
+use std::time::Duration;
+
+use garboard_api::conditions::{KubeVirtConditionType, Reason, VmiConditionType};
+
+/// Condition of an instance whose supervisor is to be replaced.
+pub const OUTDATED_LAUNCHER: &str = VmiConditionType::OutdatedLauncher.word();
+/// Reason of [`OUTDATED_LAUNCHER`]: it is replaced when its turn comes.
+pub const OTHER_IMAGE: &str = Reason::OtherImage.word();
+/// Reason of [`OUTDATED_LAUNCHER`], and of events on the instance and on the KubeVirt object.
+pub const UPDATE_FAILED: &str = Reason::LauncherUpdateFailed.word();
+/// Event on an instance: its supervisor is the new one.
+pub const UPDATED: &str = Reason::LauncherUpdated.word();
+
+/// Condition of the KubeVirt object.
+pub const LAUNCHERS_UPDATED: &str = KubeVirtConditionType::LaunchersUpdated.word();
+/// Reason of [`LAUNCHERS_UPDATED`]: supervisors are being replaced.
+pub const IN_PROGRESS: &str = Reason::UpdateInProgress.word();
+/// Reason of [`LAUNCHERS_UPDATED`]: node agents are being replaced first.
+pub const WAITS_FOR_AGENTS: &str = Reason::WaitingForNodeAgents.word();
+/// Reason of [`LAUNCHERS_UPDATED`]: the KubeVirt object says that supervisors stay as they are.
+pub const SWITCHED_OFF: &str = Reason::UpdateDisabled.word();
+/// Reason of [`LAUNCHERS_UPDATED`]: one failed, and no other is touched.
+pub const STOPPED: &str = Reason::UpdateStopped.word();
+
+/// How many supervisors are replaced at a time, once the first one of an image has come up; that one is alone.
+pub const AT_ONCE: usize = 10;
+/// How many of them on one node.
+pub const ON_A_NODE: usize = 2;
+/// How many instances are marked as outdated in a round.
+pub const MARKS: usize = 20;
+/// The pause between two rounds.
+pub const ROUND: Duration = Duration::from_secs(1);
+/// How long a new supervisor may take until it has reported, the pull of its image included.
+pub const DEADLINE: Duration = Duration::from_secs(120);
+/// How long a supervisor has to run whose report cannot be told from that of the one before it.
+pub const SETTLED: Duration = Duration::from_secs(20);
+/// The pause after the first failure, and the longest it grows to; then the one that failed is tried again, alone.
+pub const FIRST_PAUSE: Duration = Duration::from_secs(300);
+/// See [`FIRST_PAUSE`].
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// How often the number on the KubeVirt object is brought up to date.
+pub const TOLD_EVERY: Duration = Duration::from_secs(10);
+/// How often the node agents are looked at while supervisors are outdated.
+pub const AGENTS_EVERY: Duration = Duration::from_secs(5);

@@ -1,0 +1,179 @@
+//! What decisions about supervisors of running pods are made of. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use garboard_api::v1::SupervisorStatus;
+use jiff::Timestamp;
+
+/// The supervisor of one launcher pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launcher {
+    /// Namespace of pod and instance.
+    pub namespace: String,
+    /// Name of the pod.
+    pub pod: String,
+    /// UID of the pod.
+    pub pod_uid: String,
+    /// Name of the instance.
+    pub instance: String,
+    /// UID of the instance.
+    pub instance_uid: String,
+    /// The node it is on.
+    pub node: String,
+    /// The image that the sidecar is to have.
+    pub image: String,
+    /// The image of `compute`, which never changes, and which the node has.
+    pub first_image: String,
+    /// Whether its guest has run, and nobody has asked for its end.
+    pub guest_runs: bool,
+    /// How often the sidecar was started again.
+    pub restarts: i32,
+    /// How the sidecar is.
+    pub state: Sidecar,
+}
+
+/// How a sidecar is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sidecar {
+    /// It runs and is ready.
+    Runs,
+    /// Its kubelet does not start it, for this reason, with a message.
+    Waits {
+        /// One word.
+        reason: String,
+        /// A sentence.
+        message: String,
+    },
+    /// In between.
+    Else,
+}
+
+/// What the instance of a launcher says.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InstanceView {
+    /// Message of its condition `OutdatedLauncher`, if it has the condition and the label.
+    pub marked: Option<String>,
+    /// Its supervisor, as the node agent passed it on.
+    pub supervisor: Option<SupervisorStatus>,
+}
+
+/// Everything that a decision depends on.
+#[derive(Clone, Debug)]
+pub struct World {
+    /// The image that supervisors are to have.
+    pub wanted: String,
+    /// Whether the KubeVirt object lets supervisors of running pods be replaced.
+    pub is_on: bool,
+    /// Launchers whose supervisors are outdated, or on their way, by the UID of the pod.
+    pub launchers: BTreeMap<String, Launcher>,
+    /// What the instances say of those that are on their way, or may be marked or replaced next.
+    pub instances: BTreeMap<String, InstanceView>,
+    /// Nodes with an agent that is ready and of the installed version.
+    pub agents: BTreeSet<String>,
+    /// What the KubeVirt object says.
+    pub told: Option<Told>,
+    /// Now.
+    pub now: Timestamp,
+}
+
+/// What is remembered from round to round. All of it can be lost: then the next supervisor is replaced alone again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Memory {
+    /// Replaced, and not yet come up, by the UID of the pod.
+    pub underway: BTreeMap<String, Underway>,
+    /// Pods whose instances say that they are outdated.
+    pub marked: BTreeSet<String>,
+    /// Pods whose image was put back, and that still show the other one.
+    pub put_back: BTreeSet<String>,
+    /// Whether a supervisor of this image has come up.
+    pub is_proven: bool,
+    /// One that failed.
+    pub stop: Option<Stop>,
+    /// When the KubeVirt object was written.
+    pub told_at: Option<Timestamp>,
+}
+
+/// A supervisor that is being replaced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Underway {
+    /// The image before; nothing if an earlier leader has replaced it.
+    pub from: Option<String>,
+    /// How often the sidecar had been started again; nothing if an earlier leader has replaced it.
+    pub restarts: Option<i32>,
+    /// What the instance said of the supervisor before.
+    pub supervisor: Option<SupervisorStatus>,
+    /// Since when.
+    pub since: Timestamp,
+    /// Whether the pod was seen with the new image.
+    pub is_seen: bool,
+    /// Since when the new one runs, without a break.
+    pub runs_since: Option<Timestamp>,
+}
+
+/// Why no supervisor is replaced.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stop {
+    /// UID of the pod that failed.
+    pub pod_uid: String,
+    /// Namespace and name of its instance.
+    pub instance: String,
+    /// Why.
+    pub why: String,
+    /// When it is tried again.
+    pub again_at: Timestamp,
+    /// How many attempts in a row have failed.
+    pub failures: u32,
+}
+
+/// What the KubeVirt object says of supervisors while some are outdated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// How many are.
+    pub outdated: usize,
+    /// Reason of the condition.
+    pub reason: String,
+    /// Its message.
+    pub message: String,
+}
+
+/// One change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// The instance gets label and condition.
+    Mark {
+        /// UID of the pod.
+        pod_uid: String,
+        /// Reason of the condition.
+        reason: &'static str,
+        /// Its message.
+        message: String,
+    },
+    /// The instance loses both.
+    Unmark {
+        /// UID of the pod.
+        pod_uid: String,
+    },
+    /// The sidecar gets an image.
+    SetImage {
+        /// UID of the pod.
+        pod_uid: String,
+        /// The image.
+        image: String,
+    },
+    /// An event on the instance.
+    Tell {
+        /// UID of the pod.
+        pod_uid: String,
+        /// The event's reason.
+        reason: &'static str,
+        /// A sentence.
+        note: String,
+    },
+    /// The KubeVirt object says this, or nothing; with an event, if one has just failed.
+    TellAll {
+        /// What.
+        told: Option<Told>,
+        /// Whether it is told as an event, too.
+        is_alarm: bool,
+    },
+}

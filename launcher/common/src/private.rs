@@ -1,0 +1,94 @@
+//! Who may look at what this program writes: launch requests and records hold what Secrets hold, and a guest's console.
+//!
+//! A machine's processes are another user's when the shim is root, and must get to their own files: directories on the
+//! way there may be passed through and not listed (0711), everything else is its owner's alone.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+use nix::sys::stat::{Mode, umask};
+
+/// What other users may not do with what is made from here on: anything.
+const PRIVATE: Mode = Mode::from_bits_truncate(0o077);
+
+/// From here on nothing that this process and its children make can be read by others, unless it says so itself.
+pub fn by_default() {
+    umask(PRIVATE);
+}
+
+/// Makes a directory, and those above it, through which others may pass to a file that they were given. What is there
+/// stays as it is.
+///
+/// # Errors
+/// What the file system says.
+pub fn make_passage(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        make_passage(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+        // Whatever the umask took away.
+        Ok(()) => std::fs::set_permissions(path, Permissions::from_mode(0o711)),
+    }
+}
+
+/// Replaces a file of a directory that only we write to, as a whole.
+///
+/// # Errors
+/// What the file system says.
+pub fn replace(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let fresh = directory.join(format!("{name}.new"));
+    match std::fs::remove_file(&fresh) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&fresh)?;
+    file.write_all(bytes)?;
+    std::fs::rename(&fresh, directory.join(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        path.metadata().unwrap().permissions().mode() & 0o7777
+    }
+
+    #[test]
+    fn a_passage_can_be_passed_and_not_listed() {
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("one/two");
+        make_passage(&inner).unwrap();
+        assert_eq!((mode(&inner), mode(inner.parent().unwrap())), (0o711, 0o711));
+        std::fs::set_permissions(&inner, Permissions::from_mode(0o700)).unwrap();
+        make_passage(&inner).unwrap();
+        assert_eq!(mode(&inner), 0o700, "what is there stays as it is");
+    }
+
+    #[test]
+    fn a_replaced_file_is_its_owners_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("request.json");
+        std::fs::write(&file, "old").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(0o644)).unwrap();
+        replace(directory.path(), "request.json", b"new").unwrap();
+        assert_eq!((mode(&file), std::fs::read(&file).unwrap()), (0o600, b"new".to_vec()));
+    }
+
+    #[test]
+    fn a_link_at_the_new_name_is_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let victim = directory.path().join("victim");
+        std::fs::write(&victim, "untouched").unwrap();
+        std::os::unix::fs::symlink(&victim, directory.path().join("request.json.new")).unwrap();
+        replace(directory.path(), "request.json", b"new").unwrap();
+        assert_eq!(std::fs::read_to_string(&victim).unwrap(), "untouched");
+    }
+}

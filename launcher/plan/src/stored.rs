@@ -1,0 +1,153 @@
+//! What is decided once of a machine: everything that its guest notices and its manifest leaves open. Written at the first
+//! start, used at every later one.
+//!
+//! Not for what follows from the manifest alone by rules that do not change: ADR 26 has the table.
+
+use std::collections::BTreeMap;
+
+use garboard_machine::facts::UefiKind;
+use garboard_machine::features::Accelerator;
+use garboard_machine::pci::PciMap;
+use serde::{Deserialize, Serialize};
+
+use super::error::PlanError;
+use super::options::BlockSizes;
+
+/// Version of [`StoredMachine`]. It grows when a reader of before would give the guest another machine; of an earlier version
+/// everything is read:
+///
+/// | version | what it has not | what that means |
+/// | --- | --- | --- |
+/// | 1 | `rules`, `cpuFeatures`, `accelerator`, `disks`, `queues`, `firmware`, `ram` | decided at the next start, and kept from then on; disks have as many queues as QEMU says |
+pub const STORED_VERSION: u32 = 2;
+
+/// What is decided once and kept: reported at the first start, given back at every later one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredMachine {
+    /// [`STORED_VERSION`] of the planner that wrote it.
+    pub version: u32,
+    /// [`STORED_VERSION`] of the planner that made the first plan: by its rules the machine is made for ever, where nothing else
+    /// here says how.
+    #[serde(default = "first_rules")]
+    pub rules: u32,
+    /// Versioned machine type, for example `pc-q35-7.2`.
+    pub machine_type: String,
+    /// Who ran the guest's instructions when [`StoredMachine::cpu`] was decided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accelerator: Option<Accelerator>,
+    /// Value of `-cpu`, for example `max` or `Haswell,vmx=on`, without what is switched off for the sake of
+    /// [`StoredMachine::cpu_features`].
+    pub cpu: String,
+    /// What the manifest said of the CPU when [`StoredMachine::cpu`] was decided: while it says the same, the guest gets
+    /// the same CPU. A hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_asked: Option<String>,
+    /// The features that a CPU which is not a model of QEMU's (`host`, `max`) has, by QEMU's names with spaces between them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_features: Option<String>,
+    /// Where each PCI device is.
+    pub pci: PciMap,
+    /// Where the devices are that hang on no PCI bus.
+    #[serde(default, skip_serializing_if = "BusPlaces::is_empty")]
+    pub places: BusPlaces,
+    /// MAC address of each interface. A guest in the place of its pod gets that of each new pod instead.
+    pub macs: BTreeMap<String, String>,
+    /// MTU of each interface that tells one, bytes. A link that carries less tells less.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub mtus: BTreeMap<String, u16>,
+    /// Serial number of each disk that has one.
+    pub disk_serials: BTreeMap<String, String>,
+    /// What else was decided of disks, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub disks: BTreeMap<String, StoredDisk>,
+    /// Request queues (of an interface: queue pairs), by ID of the device.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub queues: BTreeMap<String, u32>,
+    /// UEFI, if the guest boots by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub firmware: Option<StoredFirmware>,
+    /// Where the guest's memory came from at the last start; nothing: private memory of QEMU's. No guest notices it, so it is
+    /// never used for another start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ram: Option<RamKind>,
+}
+
+/// What version 1 has in the place of [`StoredMachine::rules`].
+const fn first_rules() -> u32 {
+    1
+}
+
+impl StoredMachine {
+    /// Refuses what a newer planner stored: it may say what this one would ignore.
+    ///
+    /// # Errors
+    /// [`PlanError::StoredVersion`].
+    pub fn check(&self) -> Result<(), PlanError> {
+        if self.version > STORED_VERSION {
+            return Err(PlanError::StoredVersion { found: self.version, known: STORED_VERSION });
+        }
+        Ok(())
+    }
+}
+
+/// What was decided of a disk because its manifest did not say it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StoredDisk {
+    /// The guest sees a write cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub write_cache: Option<bool>,
+    /// The block sizes of its volume that it took (`blockSize.matchVolume`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_sizes: Option<BlockSizes>,
+}
+
+/// Which UEFI build a guest boots by. Its variables are as large as this build wants them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredFirmware {
+    /// What it is for.
+    pub kind: UefiKind,
+    /// Path of the code image.
+    pub code: String,
+    /// Size of the code image, bytes.
+    pub code_bytes: u64,
+    /// Size of the variable store, bytes.
+    pub vars_bytes: u64,
+}
+
+/// Where a guest's memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum RamKind {
+    /// A memfd that another process can map.
+    Memfd,
+    /// A memfd of huge pages.
+    MemfdHugepages,
+    /// A kind that a later build knows.
+    #[serde(other)]
+    Unknown,
+}
+
+/// Numbers of devices on their buses, by ID of the device. A device keeps its number while it is in the manifest,
+/// whatever comes or goes before it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BusPlaces {
+    /// Logical units of the SCSI controller.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub scsi_luns: BTreeMap<String, u32>,
+    /// SATA ports, counted through the controllers.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub sata_ports: BTreeMap<String, u32>,
+    /// USB ports, counted through the controllers, from 0.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub usb_ports: BTreeMap<String, u32>,
+}
+
+impl BusPlaces {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}

@@ -1,0 +1,161 @@
+//! A request is followed in what a supervisor writes: from the socket to QEMU's answer.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use garboard_plan::LaunchPlan;
+use garboard_protocol::journal::Journal;
+use garboard_protocol::paths::{self, Layout};
+use garboard_qmp::testing::FakeMonitor;
+use garboard_qmp::{ConnectOptions, Monitor};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, watch};
+use tracing_subscriber::layer::SubscriberExt;
+
+use super::super::attach::{ControlReceivers, ToldTranscript, open_channels};
+use super::super::driver::{Driver, DriverSeed, Input, Inputs};
+use super::super::prepare::sockets::listen_async;
+use super::super::{control, journal};
+use super::*;
+use crate::vm::{Life, Memory, OnReady, RunState, State};
+
+const UID: &str = "3e0a6d1c-8f0b-4c7e-9a43-5d1f6a2b7c90";
+const PATIENCE: Duration = Duration::from_secs(60);
+
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Log {
+    fn writer(&self) -> impl Fn() -> Self + use<> {
+        let log = self.clone();
+        move || log.clone()
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    fn lines(&self) -> Vec<Value> {
+        self.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+}
+
+/// A machine's directory as a supervisor leaves it that has launched it.
+fn launched(room: &Path) -> Layout {
+    let layout = Layout::new(room);
+    std::fs::create_dir(layout.supervisor()).unwrap();
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/many-disks/plan.json");
+    let mut plan: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    plan["argv"] = json!([]);
+    plan["identity"] = json!({"namespace": "default", "name": "vm", "uid": UID});
+    let plan: LaunchPlan = serde_json::from_value(plan).unwrap();
+    std::fs::write(layout.supervisor().join(paths::PLAN), serde_json::to_vec(&plan).unwrap()).unwrap();
+    assert!(journal::write(&layout.supervisor(), &Journal { launched: true, started: true, ..Journal::default() }));
+    layout
+}
+
+/// A driver whose guest runs in a QEMU that is played, and its control socket.
+async fn driven(layout: &Layout) -> (FakeMonitor, ControlReceivers, mpsc::Sender<Input>) {
+    let (happened, inbox) = mpsc::channel(4);
+    let (requests, request_inbox) = mpsc::channel(4);
+    let (to_init, _) = mpsc::channel(4);
+    let status = garboard_protocol::testing::running(1);
+    let (publish, published) = watch::channel(status.clone());
+    let life = Life { state: State::Launched, memory: Memory { has_run: true, ..Memory::default() }, grace_ms: 1000 };
+    let shared = layout.supervisor();
+    let seed = DriverSeed { life, journal: Journal::default(), status, on_ready: OnReady::Leave, shared };
+    tokio::spawn(Driver::new(seed, to_init, publish).run(Inputs { happened: inbox, requests: request_inbox }));
+    let (senders, receivers) = open_channels(requests, published);
+    let socket = listen_async(&layout.supervisor(), paths::CONTROL_SOCKET).unwrap();
+    tokio::spawn(control::serve(socket, senders));
+    let (fake, stream) = FakeMonitor::pair().unwrap();
+    let options = ConnectOptions { transcript: Some(Arc::new(ToldTranscript::beside(None))), ..Default::default() };
+    let (monitor, _) = Monitor::connect(stream, options).await.unwrap();
+    happened.send(Input::MonitorUp { monitor, run_state: RunState::Running }).await.ok().unwrap();
+    (fake, receivers, happened)
+}
+
+async fn asks(layout: &Layout, request: &Value) -> Value {
+    let stream = UnixStream::connect(layout.supervisor().join(paths::CONTROL_SOCKET)).await.unwrap();
+    let mut stream = BufReader::new(stream);
+    stream.write_all(format!("{request}\n").as_bytes()).await.unwrap();
+    let mut answer = String::new();
+    stream.read_line(&mut answer).await.unwrap();
+    serde_json::from_str(&answer).unwrap()
+}
+
+/// Lines of the transcript of a command: kind, and the whole line of the log.
+fn entries_of(log: &Log, command: &str) -> Vec<(String, Value)> {
+    let entry = |line: &Value| serde_json::from_str::<Value>(line["fields"]["entry"].as_str()?).ok();
+    let entries = |line: Value| {
+        let entry = entry(&line).filter(|entry| entry["name"] == command)?;
+        Some((entry["kind"].as_str()?.to_owned(), line))
+    };
+    log.lines().into_iter().filter_map(entries).collect()
+}
+
+#[tokio::test]
+async fn a_request_is_followed_to_qemus_answer() {
+    let (log, text) = (Log::default(), Log::default());
+    let plain = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(text.writer());
+    let subscriber = tracing_subscriber::registry().with(crate::log::lines(log.writer())).with(plain);
+    let _subscriber = tracing::subscriber::set_default(subscriber);
+    let room = tempfile::tempdir().unwrap();
+    let layout = launched(room.path());
+    let _vm = span(&layout).unwrap().entered();
+    let (_fake, _receivers, _happened) = driven(&layout).await;
+
+    let answer = asks(&layout, &json!({"ask": "pause", "claimedUser": "ada"})).await;
+    assert_eq!(answer["answer"], "queued", "{answer}");
+    let answered = async {
+        while entries_of(&log, "stop").len() < 2 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, answered).await.expect(&log.text());
+
+    // docs/debugging.md shows these lines.
+    if let Some(path) = std::env::var_os("GARBOARD_TRACE") {
+        std::fs::write(path, log.text()).unwrap();
+    }
+    let lines = log.lines();
+    let request = lines.iter().find(|line| line["fields"]["message"] == "request").unwrap();
+    let number = &request["spans"][1]["request"];
+    assert!(number.is_u64(), "{request}");
+    let entries = entries_of(&log, "stop");
+    assert_eq!(entries.iter().map(|(kind, _)| kind.as_str()).collect::<Vec<_>>(), ["command", "reply"]);
+    for line in entries.iter().map(|(_, line)| line).chain([request]) {
+        let (vm, asked) = (&line["spans"][0], &line["spans"][1]);
+        assert_eq!((&vm["name"], &vm["vmi_uid"], &vm["vmi"]), (&json!("vm"), &json!(UID), &json!("vm")), "{line}");
+        assert_eq!((&asked["request"], &asked["ask"]), (number, &json!("pause")), "{line}");
+        assert_eq!(asked["claimed_user"], "ada", "{line}");
+    }
+    let (_, command) = &entries[0];
+    let entry: Value = serde_json::from_str(command["fields"]["entry"].as_str().unwrap()).unwrap();
+    let qmp = &command["spans"][2];
+    assert_eq!((&qmp["command"], &qmp["id"]), (&json!("stop"), &entry["id"]), "{command}");
+    assert!(entry["by"].as_str().unwrap().starts_with(&format!("request {number} ")), "{entry}");
+    // What the supervisor does for itself is in no request.
+    let own =
+        lines.iter().find(|line| line["fields"]["entry"].as_str().is_some_and(|entry| entry.contains("connected")));
+    assert_eq!(own.unwrap()["spans"].as_array().unwrap().len(), 1);
+
+    let plain = text.text();
+    let line = plain.lines().find(|line| line.contains("\\\"name\\\":\\\"stop\\\"")).expect(&plain);
+    assert!(line.contains(UID) && line.contains(&format!("request{{request={number}")), "{line}");
+}

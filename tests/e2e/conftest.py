@@ -1,0 +1,62 @@
+"""What all tests here have: the programs, the guests, and a look at what each test leaves behind."""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from garboard_e2e import guests, names
+from garboard_e2e.places import CACHE, room
+
+pytest_plugins = ["garboard_e2e.plugin"]
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    target = os.environ.get("CARGO_TARGET_DIR", f"{CACHE}/target")
+    group = parser.getgroup("garboard")
+    group.addoption("--programs", type=pathlib.Path, default=f"{target}/debug", help="where the built programs are")
+    group.addoption("--supervisor-kills", type=int, default=100, help="how often a supervisor is killed under load")
+    group.addoption("--qemu-kills", type=int, default=100, help="how often QEMU is killed")
+    group.addoption("--seed", type=int, default=1, help="which moments those are")
+
+
+@pytest.fixture(scope="session")
+def programs(pytestconfig: pytest.Config) -> pathlib.Path:
+    """The directory of the programs."""
+    directory: pathlib.Path = pytestconfig.getoption("--programs")
+    assert (directory / names.COMMAND).is_file(), (
+        f"there is no {names.COMMAND} in {directory}: `scripts/test TIER` builds it; --programs names another place"
+    )
+    return directory
+
+
+@pytest.fixture(scope="session")
+def guest(pytestconfig: pytest.Config) -> Callable[[str], pathlib.Path]:
+    """Layouts of guests by their references; one that is not in the cache is made, in the open."""
+    capture = pytestconfig.pluginmanager.getplugin("capturemanager")
+
+    def layout(reference: str) -> pathlib.Path:
+        with capture.global_and_fixture_disabled():
+            return guests.layout(reference)
+
+    return layout
+
+
+@pytest.fixture(scope="session")
+def hello(guest: Callable[[str], pathlib.Path]) -> pathlib.Path:
+    """The layout of the hello guest."""
+    return guest(guests.HELLO)
+
+
+@pytest.fixture
+def note(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Says beside the test's name what it found."""
+    return lambda text: record_property("note", text)
+
+
+@pytest.fixture
+def directory() -> Iterator[pathlib.Path]:
+    """A directory of the test's own."""
+    with room() as made:
+        yield made

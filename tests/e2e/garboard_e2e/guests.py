@@ -1,0 +1,41 @@
+"""The test guests: images that scripts/guest-* make once and keep in the cache."""
+
+import pathlib
+import subprocess
+
+from .outcome import Failure
+from .places import SCRIPTS
+
+HELLO, HELLO_PC = "registry.garboard.dev/hello:1", "registry.garboard.dev/hello-pc:1"
+DEBIAN, BOOTSECTOR = "registry.garboard.dev/debian:12", "registry.garboard.dev/bootsector:1"
+# The script, and its words, that makes the image of a reference.
+RECIPES = {
+    HELLO: ["guest-hello"],
+    HELLO_PC: ["guest-hello", "pc"],
+    DEBIAN: ["guest-debian"],
+    BOOTSECTOR: ["guest-bootsector"],
+}
+# What a kernel may be told in these guests: on a busy host the emulated timer is late, and it would give up on it.
+QUIET, PATIENT = "cryptomgr.notests", "cryptomgr.notests no_timer_check"
+
+
+def layout(reference: str) -> pathlib.Path:
+    """The OCI layout of a guest, made where it is not in the cache."""
+    return made_by(*RECIPES[reference])
+
+
+def roms() -> pathlib.Path:
+    """The directory of the guests that are a firmware of their own."""
+    return made_by("guest-rom")
+
+
+def made_by(script: str, *words: str) -> pathlib.Path:
+    made = subprocess.run([SCRIPTS / script, *words], stdout=subprocess.PIPE, text=True)
+    if made.returncode != 0:
+        raise Failure(f"scripts/{' '.join([script, *words])} ended with {made.returncode}")
+    return pathlib.Path(made.stdout.strip())
+
+
+def image(reference: str) -> str:
+    """The option that takes a guest for an image."""
+    return f"--image={reference}={layout(reference)}"

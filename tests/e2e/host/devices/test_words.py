@@ -1,0 +1,30 @@
+"""Words that help to type: completions and man pages."""
+
+import re
+import subprocess
+from collections.abc import Callable
+
+from garboard_e2e.namespace import Namespace
+from garboard_e2e.patience import PATIENCE
+
+NAMESPACE = "words"
+
+
+def test_bash_completes_with_what_completions_prints(namespace: Namespace) -> None:
+    script = namespace.run("completions", "bash")
+    call = "COMP_WORDS=(garboard exp) COMP_CWORD=1; _garboard garboard exp garboard"
+    ask = f'{call}; echo "${{COMPREPLY[@]}}"; complete -p garboard'
+    told = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, timeout=PATIENCE)
+    assert told.stdout.splitlines()[0] == "explain", f"bash does not complete: {told.stdout}{told.stderr}"
+    assert "-F _garboard" in told.stdout, f"bash does not complete: {told.stdout}{told.stderr}"
+
+
+def test_there_is_a_man_page_for_each_command(namespace: Namespace, note: Callable[[str], None]) -> None:
+    pages = namespace.directory / "man"
+    namespace.run("man", pages)
+    listed = namespace.run("--help").partition("Commands:")[2].partition("Options:")[0]
+    commands = re.findall(r"^  ([a-z]+) ", listed, re.M)
+    for command in ["", *(f"-{command}" for command in commands if command != "help")]:
+        page = (pages / f"garboard{command}.1").read_text()
+        assert ".TH" in page and ".SH NAME" in page, f"garboard{command}.1 is no man page"
+    note(f"{len(commands)} commands")

@@ -1,0 +1,70 @@
+"""Every end of a run has its own name."""
+
+import os
+import pathlib
+import signal
+import time
+from collections.abc import Callable
+
+from garboard_e2e import names
+from garboard_e2e.guests import HELLO_PC
+from garboard_e2e.machine import Machine
+
+PANIC_DEVICE = {"panicDevices": [{"model": "pvpanic"}]}
+
+
+def test_guests_end_themselves(machine: Machine) -> None:
+    machine.start("poweroff")
+    machine.expect_end("guestShutdown")
+    machine.start("panic", devices=PANIC_DEVICE)
+    machine.expect_end("guestPanic")
+
+
+def test_a_watchdog_that_ends_the_run_is_named(machine: Machine, guest: Callable[[str], pathlib.Path]) -> None:
+    watchdog = {"watchdog": {"name": "dog", "i6300esb": {"action": "poweroff"}}}
+    machine.start("watchdog-bite", image=guest(HELLO_PC), devices=watchdog)
+    machine.expect_end("watchdog")
+
+
+def test_a_panic_without_a_supervisor_is_not_lost(machine: Machine) -> None:
+    machine.start("panic", devices=PANIC_DEVICE)
+    shim = machine.only(names.SHIM)
+    os.kill(shim, signal.SIGSTOP)
+    machine.kill(names.SUPERVISOR)
+    machine.wait_for("garboard-hello: panicking")
+    time.sleep(1)
+    os.kill(shim, signal.SIGCONT)
+    machine.expect_end("guestPanic")
+
+
+def test_a_reboot_is_a_reset_and_the_run_goes_on(machine: Machine) -> None:
+    machine.start("reboot-once")
+    machine.wait_for("garboard-hello: second boot")
+    machine.wait_for_shell()
+    # Linux tries several ways at once, and QEMU reports each.
+    assert machine.told()["resets"] >= 1, f"a reboot should be counted: {machine.status()}"
+    machine.run("stop", machine.name)
+    machine.expect_end("stoppedGracefully")
+
+
+def last_console(machine: Machine) -> bytes:
+    return (machine.records()[-1] / "serial0.log").read_bytes()
+
+
+def test_graceful_stops_agent_power_button_after_a_pause_neither(machine: Machine) -> None:
+    machine.start("agent")
+    machine.wait_for("garboard-hello: agent")
+    machine.wait("the agent", lambda: (machine.status() or {}).get("guest"))
+    machine.run("stop", machine.name)
+    machine.expect_end("stoppedGracefully")
+    assert b"agent shutdown" in last_console(machine), "the guest agent was there and was not asked"
+    machine.start()
+    machine.wait_for_shell()
+    machine.run("pause", machine.name)
+    machine.run("stop", machine.name)
+    machine.expect_end("stoppedGracefully")
+    assert b"power button" in last_console(machine), "the power button was not pressed"
+    machine.start("ignore-power")
+    machine.wait_for_shell()
+    machine.run("stop", "--grace-period", "1", machine.name)
+    machine.expect_end("gracePeriodExceeded")

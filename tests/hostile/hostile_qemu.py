@@ -1,0 +1,261 @@
+#!/usr/bin/python3 -B
+"""A QEMU that was taken over: before it goes on as the real one it tries what an attacker in its place would. What it was
+refused it says on standard error, which is QEMU's log. Beside it lies attack.json: where it is, and the paths. For
+tests/e2e/host/life on a bare host, and for scripts/check-hostile in a pod.
+
+Asked what it can do, or started for anything but a machine, it is just QEMU. QEMU's own seccomp filter is not there yet: it
+has more system calls than a QEMU that was taken over later."""
+
+import ctypes
+import errno
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import stat
+import sys
+import time
+
+PTRACE_ATTACH, PIDFD_OPEN, PIDFD_GETFD, NEW_USER = 16, 434, 438, 0x10000000
+# Connecting is enough: they answer everything.
+SOCKETS = ("supervisor/control.sock", "supervisor/monitor.sock", "supervisor/monitor-init.sock", "supervisor/qmp.sock",
+           "supervisor/vnc.sock", "supervisor/guest-agent.sock", "supervisor/serial0.sock", "order/agent.sock")
+READABLE = ("launch-request.json", "order/vmi.json", "order/volumes.json", "order/facts.json", "supervisor/journal.json",
+            "supervisor/plan.json", "supervisor/live.json", "supervisor/launch.secret", "supervisor/qmp.jsonl", "init/qemu.log",
+            "init/exit.json", "launcher.log", "shim.log")
+WRITTEN = ("supervisor/journal.json", "supervisor/plan.json", "supervisor/live.json", "supervisor/launch.secret", "init/exit.json",
+           "init/launch.sock",
+           "init/probe.sock", "init/qemu.log", "order/volumes.json", "order/agent.sock", "launcher.log")
+# What is asked of the socket for probes, which answers those of the guest alone.
+QUESTIONS = ({"ask": "status"}, {"ask": "watch"}, {"ask": "stop", "mode": {"mode": "force"}}, {"ask": "pause"},
+             {"ask": "unpause"}, {"ask": "reset"}, {"ask": "vnc"}, {"ask": "console", "access": "takeOver"},
+             {"ask": "qmp", "access": "dangerous"}, {"ask": "qmp", "access": "readOnly"})
+# Devices that every program has, and the guest's processor.
+DEVICES = {"null", "zero", "full", "random", "urandom", "kvm"}
+# How long a socket may say nothing before that counts as a refusal, seconds; and one that answers everything.
+SILENCE, PATIENCE = 2, 60
+
+
+def said(words):
+    os.write(2, f"attack: {words}\n".encode())
+
+
+def attempt(name, action):
+    try:
+        action()
+    except OSError as error:
+        said(f"refused: {name}: {errno.errorcode.get(error.errno, error)}")
+    else:
+        said(f"DONE: {name}")
+
+
+def checked(name, *arguments):
+    """A function of the C library that answers -1."""
+    library = ctypes.CDLL(None, use_errno=True)
+    if getattr(library, name)(*arguments) == -1:
+        raise OSError(ctypes.get_errno(), name)
+
+
+def connect(path):
+    with socket.socket(socket.AF_UNIX) as peer:
+        # By a descriptor where the path is too long.
+        peer.connect(str(path))
+
+
+def ask(path, request, silence=SILENCE):
+    """One line, and the answer to it: a refusal is an error."""
+    with socket.socket(socket.AF_UNIX) as peer:
+        peer.settimeout(silence)
+        peer.connect(str(path))
+        peer.sendall(json.dumps(request).encode() + b"\n")
+        answer = peer.recv(65536)
+        if not answer:
+            raise OSError("sent away")
+        answer = json.loads(answer.split(b"\n")[0])
+        if answer.get("answer") == "denied":
+            raise OSError(answer["reason"])
+
+
+def hello():
+    """What PID 1 says first, with a secret that is not its own."""
+    return {"init": "hello", "version": 1, "oldest": 1, "state": {"state": "running", "pid": 2}, "secret": "guessed"}
+
+
+def ask_as_pid_1_until_it_was_heard(path):
+    """For as long as it takes: the supervisor is started again meanwhile, and whoever is there first speaks first."""
+    was_away = False
+    while True:
+        try:
+            ask(path, hello())
+        except TimeoutError:
+            continue
+        except (ConnectionRefusedError, FileNotFoundError):
+            was_away = True
+        except OSError as error:
+            if was_away and str(error) == "sent away":
+                said("later: refused: pass for PID 1 before another supervisor")
+                return
+        else:
+            said("later: DONE: pass for PID 1 before another supervisor")
+            return
+        time.sleep(0.005)
+
+
+def listen(path):
+    with socket.socket(socket.AF_UNIX) as mine:
+        mine.bind(str(path))
+
+
+def tcp(action, address):
+    with socket.socket(socket.AF_INET) as peer:
+        peer.settimeout(3)
+        getattr(peer, action)(tuple(address))
+
+
+def read(path):
+    """A file, or the names in a directory."""
+    if os.path.isdir(path):
+        os.listdir(path)
+    else:
+        os.close(os.open(path, os.O_RDONLY | os.O_NONBLOCK))
+
+
+def leave_names(machine, victim):
+    """Where another process opens names later."""
+    for name in WRITTEN:
+        path = machine / name
+        attempt(f"link {name}.new", lambda: os.symlink(victim, f"{path}.new"))
+        attempt(f"write {name}", lambda: os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)))
+        attempt(f"cut {name}", lambda: os.truncate(path, 0))
+        attempt(f"remove {name}", lambda: os.unlink(path))
+        attempt(f"rename {name}", lambda: os.rename(path, f"{path}.old"))
+        attempt(f"listen at {name}.new", lambda: listen(f"{path}.new"))
+        attempt(f"make a pipe {name}.new", lambda: os.mkfifo(f"{path}.new"))
+    for directory in ["/", "/tmp", "/dev", "/dev/shm", "/usr", "/var", str(machine), f"{machine}/init"]:
+        attempt(f"make a file in {directory}", lambda: os.close(os.open(f"{directory}/x", os.O_WRONLY | os.O_CREAT)))
+
+
+def reach_pid_1():
+    attempt("list PID 1's descriptors", lambda: os.listdir("/proc/1/fd"))
+    for number in range(2000):
+        path = f"/proc/1/fd/{number}"
+        if os.path.lexists(path):
+            attempt(f"open {path}", lambda: os.close(os.open(path, os.O_PATH)))
+    for directory in ["root", "cwd", "map_files"]:
+        attempt(f"look into PID 1's {directory}", lambda: os.listdir(f"/proc/1/{directory}"))
+    for name in ["mem", "environ", "maps", "auxv"]:
+        attempt(f"read PID 1's {name}", lambda: pathlib.Path(f"/proc/1/{name}").open("rb").read(1))
+    attempt("trace PID 1", lambda: checked("ptrace", PTRACE_ATTACH, 1, 0, 0))
+    attempt("signal PID 1", lambda: os.kill(1, signal.SIGTERM))
+    attempt("kill PID 1", lambda: os.kill(1, signal.SIGKILL))
+    attempt("signal everything", lambda: os.kill(-1, signal.SIGTERM))
+    attempt("copy PID 1's memory", copy_memory)
+    attempt("take PID 1's descriptors", take_descriptors)
+    attempt("see other processes", others_run)
+
+
+def copy_memory():
+    class Piece(ctypes.Structure):
+        _fields_ = [("start", ctypes.c_void_p), ("length", ctypes.c_size_t)]
+
+    room = ctypes.create_string_buffer(8)
+    here, there = Piece(ctypes.addressof(room), 8), Piece(0x400000, 8)
+    one = ctypes.c_ulong(1)
+    checked("process_vm_readv", 1, ctypes.byref(here), one, ctypes.byref(there), one, ctypes.c_ulong(0))
+
+
+def take_descriptors():
+    library = ctypes.CDLL(None, use_errno=True)
+    handle = library.syscall(PIDFD_OPEN, 1, 0)
+    for number in range(3, 64):
+        if library.syscall(PIDFD_GETFD, handle, number, 0) != -1:
+            return
+    raise OSError(ctypes.get_errno(), "pidfd_getfd")
+
+
+def others_run():
+    if not {int(name) for name in os.listdir("/proc") if name.isdigit()} - {1, os.getpid()}:
+        raise ProcessLookupError(errno.ESRCH, "none")
+
+
+def use_what_is_held():
+    """Descriptors are to be of files and sockets: below a directory there are names."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        try:
+            is_directory = stat.S_ISDIR(os.fstat(number).st_mode) and os.readlink(f"/proc/self/fd/{number}") != "/"
+        except OSError:
+            continue
+        # Not the one that this list was read from.
+        if is_directory and not os.readlink(f"/proc/self/fd/{number}").startswith("/proc/"):
+            said(f"DONE: hold the directory {os.readlink(f'/proc/self/fd/{number}')}")
+
+
+def look_at_mounts(allowed):
+    for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
+        point = line.split()[4]
+        if not re.fullmatch(allowed, point):
+            said(f"DONE: find a mount at {point}")
+
+
+def use_devices():
+    for directory, _, names in os.walk("/dev"):
+        for name in names:
+            path = os.path.join(directory, name)
+            mode = os.lstat(path).st_mode
+            if name not in DEVICES and (stat.S_ISCHR(mode) or stat.S_ISBLK(mode)):
+                attempt(f"open {path}", lambda: os.close(os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)))
+    for kind, number in ((stat.S_IFCHR, os.makedev(1, 1)), (stat.S_IFBLK, os.makedev(8, 0))):
+        attempt(f"make the device {number:#x}", lambda: os.mknod("/dev/x", kind | 0o600, number))
+    for path in ["/proc/sys/kernel/core_pattern", "/proc/self/oom_score_adj", "/proc/sysrq-trigger", "/sys/kernel/uevent_helper"]:
+        attempt(f"write {path}", lambda: os.close(os.open(path, os.O_WRONLY)))
+
+
+def attack(about):
+    machine, victim = pathlib.Path(about["machine"]), about["victim"]
+    leave_names(machine, victim)
+    for name in READABLE:
+        attempt(f"read {name}", lambda: (machine / name).read_bytes())
+    for name in SOCKETS:
+        attempt(f"connect {name}", lambda: connect(machine / name))
+    for question in QUESTIONS:
+        silence = PATIENCE if about.get("pod") else SILENCE
+        attempt(f"ask for {question} as a probe", lambda: ask(machine / "init/probe.sock", question, silence))
+    attempt("pass for PID 1", lambda: ask(machine / "init/launch.sock", hello()))
+    for path in about["others"]:
+        attempt(f"look at {path}", lambda: os.stat(path))
+    for path in [victim, "/etc/shadow", "/etc/passwd", "/root", *about.get("closed", [])]:
+        attempt(f"read {path}", lambda: read(path))
+        attempt(f"write {path}", lambda: os.close(os.open(path, os.O_WRONLY)))
+        attempt(f"connect {path}", lambda: connect(path))
+    reach_pid_1()
+    use_devices()
+    use_what_is_held()
+    look_at_mounts(about["mounts"])
+    attempt("listen on TCP", lambda: tcp("bind", ("0.0.0.0", 4444)))
+    for address in [("169.254.169.254", 80), *about.get("tcp", [])]:
+        attempt(f"connect to {address} by TCP", lambda: tcp("connect", address))
+    attempt("become root", lambda: os.setuid(0))
+    attempt("mount", lambda: checked("mount", b"tmpfs", b"/tmp", b"tmpfs", 0, None))
+    if about.get("pod"):
+        # A container runtime's filter; on a bare host it is QEMU's own.
+        attempt("make a user namespace", lambda: checked("unshare", NEW_USER))
+    # What must work, or none of the above means anything.
+    for name, action in [("read itself", lambda: pathlib.Path(about["real"]).open("rb").read(4)),
+                         ("write to a device", lambda: pathlib.Path("/dev/null").write_bytes(b"x"))]:
+        try:
+            action()
+        except OSError as error:
+            said(f"DONE: {name} should be allowed: {error}")
+    said("over")
+
+
+if __name__ == "__main__":
+    config = json.loads(pathlib.Path(__file__).with_name("attack.json").read_text())
+    if any(word.startswith("guest=") for word in sys.argv) and "-S" in sys.argv:
+        attack(config)
+        if config.get("pod") and os.fork() == 0:
+            ask_as_pid_1_until_it_was_heard(pathlib.Path(config["machine"], "init/launch.sock"))
+            os._exit(0)
+    os.execv(config["real"], [config["real"], *sys.argv[1:]])
