@@ -15,7 +15,7 @@ fn the_committed_definitions_are_those_of_the_types() {
         let path = directory().join(format!("{}.yaml", definition["metadata"]["name"].as_str().unwrap()));
         let text = format!(
             "# Generated from the types in api/; `GARBOARD_GOLDEN=update cargo test -p garboard-api --test crds` writes it anew.\n{}",
-            serde_yaml_ng::to_string(&definition).unwrap()
+            serde_saphyr::to_string(&definition).unwrap()
         );
         if std::env::var("GARBOARD_GOLDEN").as_deref() == Ok("update") {
             std::fs::write(&path, &text).unwrap();

@@ -4,17 +4,13 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::exit::{BAD_INPUT, complaint};
+use garboard_kubectl::yaml;
 
 /// A manifest larger than this is not read: etcd takes no object over 1.5 MiB.
 const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
-
-/// Brackets that may be open at once, counted without looking whether they are text. The reader's time grows with the
-/// square of this, and no manifest comes near.
-const MAX_OPEN_BRACKETS: usize = 1000;
 
 /// One document of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -114,7 +110,8 @@ fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
 
 /// Splits a YAML stream (JSON is YAML too) into documents; lists of kind `List` into their items.
 pub(crate) fn parse(origin: &str, text: &str) -> anyhow::Result<Vec<Document>> {
-    let values = values(origin, text)?;
+    let values =
+        yaml::read(text).map_err(|error| anyhow::anyhow!("{origin} is not valid YAML: {error}; correct it there"))?;
     let several = values.len() > 1;
     let mut documents = Vec::new();
     for (index, value) in values.into_iter().enumerate() {
@@ -132,29 +129,6 @@ pub(crate) fn parse(origin: &str, text: &str) -> anyhow::Result<Vec<Document>> {
         }
     }
     Ok(documents)
-}
-
-/// One document after the other and never beyond a broken one: the reader has no end behind it.
-fn values(origin: &str, text: &str) -> anyhow::Result<Vec<Value>> {
-    let mut open = 0_usize;
-    let is_deeper = |byte| {
-        match byte {
-            b'[' | b'{' => open += 1,
-            b']' | b'}' => open = open.saturating_sub(1),
-            _ => {}
-        }
-        open > MAX_OPEN_BRACKETS
-    };
-    if text.bytes().any(is_deeper) {
-        anyhow::bail!("{origin} has more than {MAX_OPEN_BRACKETS} brackets open at once; write it flatter");
-    }
-    let mut values = Vec::new();
-    for document in serde_yaml_ng::Deserializer::from_str(text) {
-        let value = Value::deserialize(document)
-            .map_err(|error| anyhow::anyhow!("{origin} is not valid YAML: {error}; correct it there"))?;
-        values.push(value);
-    }
-    Ok(values)
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@ pub mod several;
 pub mod table;
 mod vnc;
 mod why;
+pub mod yaml;
 
 pub use args::{Plugin, PluginArgs};
 pub use find::nearest;

@@ -65,7 +65,7 @@ impl Output {
         match self {
             Self::Text => text(),
             Self::Json => outln!("{}", serde_json::to_string_pretty(value)?),
-            Self::Yaml => out!("{}", serde_yaml_ng::to_string(value)?),
+            Self::Yaml => out!("{}", crate::yaml::write(value)?),
         }
     }
 }
@@ -84,7 +84,7 @@ impl ListOutput {
             Self::Wide => text(true),
             Self::Name => list.iter().try_for_each(|one| outln!("{}", one.name())),
             Self::Json => outln!("{}", serde_json::to_string_pretty(list)?),
-            Self::Yaml => out!("{}", serde_yaml_ng::to_string(list)?),
+            Self::Yaml => out!("{}", crate::yaml::write(list)?),
         }
     }
 }

@@ -66,11 +66,11 @@ impl Case {
         let dir = golden_dir().join(name);
         let read = |file: &str| std::fs::read_to_string(dir.join(file));
         let text = read("vmi.yaml").unwrap_or_else(|error| panic!("{name}/vmi.yaml: {error}"));
-        let mut vmi = serde_yaml_ng::from_str(&text).unwrap_or_else(|error| panic!("{name}/vmi.yaml: {error}"));
+        let mut vmi = serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}/vmi.yaml: {error}"));
         let firmware_uuid = uuid::Uuid::from_u128(0x5d30_7ca9_b3ef_428c_8861_06e7_2d69_f223);
         default_vmi(&mut vmi, &ClusterConfig::offline(), &Identity { firmware_uuid });
         let host: Host = match read("host.yaml") {
-            Ok(text) => serde_yaml_ng::from_str(&text).unwrap_or_else(|error| panic!("{name}/host.yaml: {error}")),
+            Ok(text) => serde_saphyr::from_str(&text).unwrap_or_else(|error| panic!("{name}/host.yaml: {error}")),
             Err(_) => Host::default(),
         };
         let facts = host.facts();

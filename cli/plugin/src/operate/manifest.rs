@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::NAMESPACE;
+use crate::yaml;
 
 const ALL: &str = include_str!("../../../../deploy/garboard.yaml");
 /// This version; the images that are installed are of it.
@@ -129,7 +130,7 @@ pub(crate) fn text<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
 }
 
 fn adapted(object: Object, choice: &Choice) -> Result<Object, Broken> {
-    let mut value: Value = serde_yaml_ng::from_str(&object.text).map_err(|error| Broken(error.to_string()))?;
+    let mut value = parsed(&object.text)?;
     let container = value
         .pointer_mut("/spec/template/spec/containers/0")
         .ok_or_else(|| Broken(format!("{} {} has no container", object.kind, object.name)))?;
@@ -153,7 +154,7 @@ fn adapted(object: Object, choice: &Choice) -> Result<Object, Broken> {
         arguments.extend(choice.emulation.then(|| json!("--emulation")));
         container["args"] = Value::Array(arguments);
     }
-    let text = serde_yaml_ng::to_string(&value).map_err(|error| Broken(error.to_string()))?;
+    let text = yaml::write(&value).map_err(|error| Broken(error.to_string()))?;
     Ok(Object { text, ..object })
 }
 
@@ -163,7 +164,7 @@ fn relocated(object: Object, namespace: &str) -> Result<Object, Broken> {
     if object.namespace.is_none() && !object.text.contains("namespace:") && object.kind != "Namespace" {
         return Ok(object);
     }
-    let mut value: Value = serde_yaml_ng::from_str(&object.text).map_err(|error| Broken(error.to_string()))?;
+    let mut value = parsed(&object.text)?;
     let mut name = object.name.clone();
     if object.kind == "Namespace" {
         namespace.clone_into(&mut name);
@@ -183,8 +184,12 @@ fn relocated(object: Object, namespace: &str) -> Result<Object, Broken> {
         let namespaces = each(rule, "resourceRules").flat_map(|resources| each(resources, "namespaces"));
         namespaces.filter(|each| **each == NAMESPACE).for_each(|each| *each = json!(namespace));
     }
-    let text = serde_yaml_ng::to_string(&value).map_err(|error| Broken(error.to_string()))?;
+    let text = yaml::write(&value).map_err(|error| Broken(error.to_string()))?;
     Ok(Object { name, namespace: object.namespace.map(|_| namespace.to_owned()), text, ..object })
+}
+
+fn parsed(text: &str) -> Result<Value, Broken> {
+    yaml::read(text).map_err(Broken)?.pop().ok_or_else(|| Broken("an empty object".to_owned()))
 }
 
 fn each<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
@@ -203,7 +208,7 @@ mod tests {
     #[test]
     fn every_object_is_there_and_has_a_name() {
         let objects = objects(&Choice::plain()).unwrap();
-        let documents = serde_yaml_ng::Deserializer::from_str(ALL).count();
+        let documents = yaml::read(ALL).unwrap().len();
         assert_eq!(objects.len(), documents);
         assert_eq!(objects[0].kind, "Namespace");
         let resources: Vec<String> = objects.iter().map(Object::resource).collect();

@@ -32,7 +32,7 @@ def text(manifest: Manifest, *patterns: str, **more: Any) -> Bad:
 
 
 TEXTS = {
-    "no YAML": text("a: 1\nb: [", r"\d\.yaml is not valid YAML", "line 3"),
+    "no YAML": text("a: 1\nb: [", r"\d\.yaml is not valid YAML", "line 2"),
     "an empty file": text("", r"\.yaml.* no VirtualMachine", "kubevirt.io"),
     "only comments": text("# nothing\n---\n", "no VirtualMachine"),
     "bytes that are no text": text(b"\xff\xfe\x00kind", r"\.yaml", "UTF-8"),
