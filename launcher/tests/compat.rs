@@ -53,7 +53,7 @@ const KINDS: &[(&str, Check)] = &[
 ];
 
 /// A build, and a kind of file that it did not write yet.
-const NOT_YET: &[(&str, &str)] = &[("8ee2679", "live.json")];
+const NOT_YET: &[(&str, &str)] = &[("72c849a", "live.json"), ("8ee2679", "live.json")];
 
 /// Objects whose keys are names and not fields, by their own key; `""` is the whole file.
 const MAPS: &[(&str, &str)] = &[
