@@ -157,7 +157,7 @@ fn log(request: &Request, response: &AdmissionResponse) {
             namespace = request.namespace,
             name = request.name,
             user = request.user_info.username,
-            message = response.result.message,
+            reason = response.result.message,
             "refused"
         );
     }
