@@ -127,7 +127,7 @@ async fn a_request_is_followed_to_qemus_answer() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    tokio::time::timeout(PATIENCE, answered).await.expect(&log.text());
+    tokio::time::timeout(PATIENCE, answered).await.unwrap_or_else(|_| panic!("{}", log.text()));
 
     // docs/debugging.md shows these lines.
     if let Some(path) = std::env::var_os("GARBOARD_TRACE") {
