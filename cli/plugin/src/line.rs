@@ -168,7 +168,7 @@ pub fn converse(incoming: &mut impl Read, outgoing: &mut impl Write, asked: &Ask
     while line.last() != Some(&b'\n') {
         let read = incoming.read(&mut byte).context("the supervisor did not answer")?;
         if read == 0 {
-            anyhow::bail!("the supervisor closed the connection without an answer; `garboard logs` may say why");
+            anyhow::bail!("the supervisor closed the connection without an answer; its log may say why");
         }
         line.extend_from_slice(&byte);
         anyhow::ensure!(line.len() <= wire::MAX_LINE_BYTES, "the supervisor's answer has no end");

@@ -1,9 +1,12 @@
 //! Clearing away a machine whose shim is dead.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::Context;
 use garboard_shim_client::calls::Reason;
+use garboard_shim_client::lock::{self, Held};
 use garboard_shim_client::processes::{Part, find, send, wait_for_end};
 use garboard_shim_client::request::LaunchRequest;
 use nix::sys::signal::Signal;
@@ -17,10 +20,13 @@ const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Removes everything of a machine whose shim is dead: processes, network by name, files. Its record is kept.
 ///
+/// It holds the machine's lock meanwhile: a shim that was started after the command looked keeps its machine.
+///
 /// # Errors
-/// What could not be removed, or why the record could not be kept.
+/// That a shim lives, what could not be removed, or why the record could not be kept.
 pub fn delete(machine: &Path, reason: Reason) -> anyhow::Result<()> {
     garboard_common::private::by_default();
+    let Some(_lock) = lock_of(machine)? else { return Ok(()) };
     let request = LaunchRequest::read(machine)?;
     if reason == Reason::Forced {
         run_journal::note_force(&request.layout());
@@ -33,6 +39,18 @@ pub fn delete(machine: &Path, reason: Reason) -> anyhow::Result<()> {
     })
 }
 
+/// The lock of a machine; nothing if another command was quicker and the machine is gone.
+fn lock_of(machine: &Path) -> anyhow::Result<Option<Held>> {
+    match lock::hold(machine) {
+        Ok(held) => Ok(Some(held)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => {
+            anyhow::bail!("a shim runs the machine of {}; nothing was removed", machine.display())
+        }
+        Err(error) => Err(error).with_context(|| format!("take the lock of {}", machine.display())),
+    }
+}
+
 /// Ends what is left of a machine without a shim. QEMU goes with PID 1, whose PID namespace it is in.
 fn end_processes(machine: &Path) {
     send(&find(machine, Part::Supervisor), Signal::SIGTERM);
@@ -42,4 +60,22 @@ fn end_processes(machine: &Path) {
     send(&find(machine, Part::Init), Signal::SIGKILL);
     // What goes on all the same is seen by what cannot be removed.
     let _ = wait_for_end(machine, Part::Init, FAREWELL);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_whose_shim_lives_is_left_alone_and_one_that_is_gone_is_no_error() {
+        let room = tempfile::tempdir().unwrap();
+        let machine = room.path().join("vm");
+        delete(&machine, Reason::Left).unwrap();
+        std::fs::create_dir(&machine).unwrap();
+        let held = lock::hold(&machine).unwrap();
+        let error = delete(&machine, Reason::Forced).unwrap_err().to_string();
+        assert!(error.contains("a shim runs the machine"), "{error}");
+        assert!(machine.join("lock").exists());
+        drop(held);
+    }
 }

@@ -82,6 +82,8 @@ pub fn delete(machine: &Path, reason: Reason) -> Result<(), ShimError> {
     let path = program::find(program::SHIM)?;
     let mut command = Command::new(&path);
     command.arg(DELETE).arg(machine).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+    // Ctrl-C on the terminal does not end it half way.
+    command.process_group(0);
     if reason == Reason::Forced {
         command.arg(FORCED);
     }
