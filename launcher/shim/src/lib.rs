@@ -9,7 +9,7 @@
 //!                                decide: again, when, or not ──► the same resources, the next run
 //! ```
 //!
-//! It holds no state of the machine: killed, it leaves the guest running, and [`delete`] removes what it made from names
+//! It holds no state of the machine: killed, it leaves the guest running, and [`delete()`] removes what it made from names
 //! alone. Commands use `garboard-shim-client`, never this library.
 
 mod agent_server;
