@@ -53,6 +53,8 @@ mod tests {
         let log = Log::default();
         let writer = log.clone();
         let layer = tracing_subscriber::fmt::layer().with_writer(move || writer.clone()).with_filter(filter);
+        // A callsite that another test meets first is not cached as switched off: every thread has a subscriber.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let guard = tracing::subscriber::set_default(tracing_subscriber::registry().with(layer));
         let answer = r#"{"items": [{"spec": {"containers": "PASSWORD"}}]}"#;
         let serve = service_fn(move |_| async move {

@@ -13,6 +13,8 @@ pub(crate) struct Captured(Arc<Mutex<Vec<u8>>>);
 impl Captured {
     /// Of this thread, until the guard is dropped.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
+        // A callsite that another test meets first is not cached as switched off: every thread has a subscriber.
+        let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
         let log = Self::default();
         let lines = log.clone();
         let lines = tracing_subscriber::fmt::layer().json().with_current_span(false).with_writer(move || lines.clone());

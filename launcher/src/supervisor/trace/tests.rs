@@ -114,6 +114,8 @@ async fn a_request_is_followed_to_qemus_answer() {
     let (log, text) = (Log::default(), Log::default());
     let plain = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(text.writer());
     let subscriber = tracing_subscriber::registry().with(crate::log::lines(log.writer())).with(plain);
+    // A callsite that another test meets first is not cached as switched off: every thread has a subscriber.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
     let _subscriber = tracing::subscriber::set_default(subscriber);
     let room = tempfile::tempdir().unwrap();
     let layout = launched(room.path());
