@@ -14,7 +14,8 @@ def test_bash_completes_with_what_completions_prints(namespace: Namespace) -> No
     script = namespace.run("completions", "bash")
     call = "COMP_WORDS=(garboard exp) COMP_CWORD=1; _garboard garboard exp garboard"
     ask = f'{call}; echo "${{COMPREPLY[@]}}"; complete -p garboard'
-    told = subprocess.run(["bash", "-c", f"{script}\n{ask}"], capture_output=True, text=True, timeout=PATIENCE)
+    # Not as an argument: it is longer than one may be.
+    told = subprocess.run(["bash"], input=f"{script}\n{ask}\n", capture_output=True, text=True, timeout=PATIENCE)
     assert told.stdout.splitlines()[0] == "explain", f"bash does not complete: {told.stdout}{told.stderr}"
     assert "-F _garboard" in told.stdout, f"bash does not complete: {told.stdout}{told.stderr}"
 
