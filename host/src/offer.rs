@@ -65,6 +65,7 @@ impl NodeOffer {
         let qemu = survey.qemu?;
         let binary = QemuBinary::locate(&options.root, options.qemu.as_deref(), options.search_path.as_deref());
         let models = qemu::models(&binary.map_err(QemuError::Locate)?, accelerator)?;
+        let version = qemu.facts.features.version;
         let machines = qemu.facts.features.machines.into_iter();
         let mut features = qemu.cpu_features;
         let under_kvm = features.remove(&Accelerator::Kvm).map(|offered| survey.kvm.given(offered)).unwrap_or_default();
@@ -72,6 +73,7 @@ impl NodeOffer {
         let clock = if has_kvm { Clock::ask() } else { Clock::default() };
         let kvm = KvmFacts {
             state,
+            qemu: Some(version),
             cpu_features: under_kvm,
             max_vcpus: survey.kvm.max_vcpus(),
             nested: kvm::nested(&options.root),

@@ -186,7 +186,17 @@ fn facts(places: &PodPlaces, node: NodeFacts) -> Result<HostFacts, PodError> {
     if let Some(kvm) = node.kvm {
         facts.kvm = kvm.state;
         facts.kvm_max_vcpus = kvm.max_vcpus;
-        facts.cpu.features.insert(Accelerator::Kvm, kvm.cpu_features);
+        // While agents are replaced theirs may be another QEMU: what it offers is not what this one understands.
+        if kvm.qemu.as_ref() == Some(&facts.qemu.features.version) {
+            facts.cpu.features.insert(Accelerator::Kvm, kvm.cpu_features);
+        } else {
+            facts.cpu.features.remove(&Accelerator::Kvm);
+            tracing::warn!(
+                asked = ?kvm.qemu,
+                here = ?facts.qemu.features.version,
+                "the node agent has asked another QEMU for CPU features; required features are not checked, and none is pinned"
+            );
+        }
     }
     Ok(facts)
 }
@@ -324,8 +334,22 @@ mod tests {
         let here = HostFacts { kvm: KvmState::Missing, ..HostFacts::reference() };
         std::fs::write(directory.path().join("facts.json"), serde_json::to_vec(&here).unwrap()).unwrap();
         let features = std::collections::BTreeSet::from(["sse2".to_owned(), "arch-capabilities".to_owned()]);
-        let measured =
-            KvmFacts { state: KvmState::Emulated, cpu_features: features, max_vcpus: Some(8), nested: Some(false) };
+        let measured = KvmFacts {
+            state: KvmState::Emulated,
+            qemu: Some(here.qemu.features.version.clone()),
+            cpu_features: features.clone(),
+            max_vcpus: Some(8),
+            nested: Some(false),
+        };
+        let mut other = here.qemu.features.version.clone();
+        other.major += 1;
+        let another = KvmFacts { qemu: Some(other), ..measured.clone() };
+        let earlier = KvmFacts { qemu: None, ..measured.clone() };
+        for told in [&measured, &another, &earlier] {
+            let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: true, kvm: Some(told.clone()) };
+            let offered = facts(&places, node).unwrap().cpu.features.get(&Accelerator::Kvm).cloned();
+            assert_eq!(offered, (told == &measured).then(|| features.clone()), "only the QEMU of this image counts");
+        }
         for (told, state) in [(Some(measured), KvmState::Emulated), (None, KvmState::Native)] {
             let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: true, kvm: told };
             let found = facts(&places, node).unwrap();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::features::{Accelerator, QemuFeatures};
+use crate::features::{Accelerator, QemuFeatures, QemuVersion};
 
 /// Everything the planner knows about a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +85,9 @@ impl std::fmt::Display for KvmState {
 pub struct KvmFacts {
     /// Whether it runs guests, and how.
     pub state: KvmState,
+    /// Version of the QEMU that was asked for [`KvmFacts::cpu_features`]; nothing if an earlier version measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub qemu: Option<QemuVersion>,
     /// CPU features that a guest can have under KVM; empty if QEMU could not be asked.
     #[serde(default)]
     pub cpu_features: BTreeSet<String>,

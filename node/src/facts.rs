@@ -65,6 +65,6 @@ mod tests {
     }
 
     fn measured(state: KvmState) -> KvmFacts {
-        KvmFacts { state, cpu_features: ["sse2".to_owned()].into(), max_vcpus: Some(288), nested: None }
+        KvmFacts { state, qemu: None, cpu_features: ["sse2".to_owned()].into(), max_vcpus: Some(288), nested: None }
     }
 }

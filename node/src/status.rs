@@ -13,7 +13,7 @@ use crate::pods::LauncherPod;
 const INTERFACES: usize = 64;
 const DISKS: usize = 256;
 /// The longest description of a machine for its next start, bytes.
-const STORED: usize = 16 << 10;
+const STORED: usize = 64 << 10;
 const ADDRESSES: usize = 64;
 const WORD: usize = 256;
 const SENTENCE: usize = 1024;
@@ -72,7 +72,10 @@ pub fn bounded(mut report: Status) -> Status {
         ];
         said.into_iter().flatten().for_each(cut);
     }
-    report.stored = report.stored.filter(|stored| stored.to_string().len() <= STORED);
+    if report.stored.as_ref().is_some_and(|stored| stored.to_string().len() > STORED) {
+        tracing::warn!(limit_bytes = STORED, "what a machine keeps for its next start is too long and is left out");
+        report.stored = None;
+    }
     report.disks.truncate(DISKS);
     for disk in &mut report.disks {
         [&mut disk.volume, &mut disk.target].into_iter().for_each(cut);

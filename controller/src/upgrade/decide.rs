@@ -66,9 +66,11 @@ fn forget_gone(world: &World, memory: &mut Memory) {
 }
 
 /// What has the image already, and nobody here has given it: an earlier leader did, or it is the image from before again.
+/// Of one that failed nothing is expected until it runs.
 fn adopt(world: &World, memory: &mut Memory) {
-    let replaced = world.launchers.values().filter(|launcher| launcher.image == world.wanted).map(|each| &each.pod_uid);
-    for uid in replaced.filter(|uid| !memory.put_back.contains(*uid)).collect::<Vec<_>>() {
+    let replaced = world.launchers.values().filter(|launcher| launcher.image == world.wanted && launcher.guest_runs);
+    let hopeful = replaced.filter(|each| !memory.put_back.contains(&each.pod_uid) || each.state == Sidecar::Runs);
+    for uid in hopeful.map(|each| &each.pod_uid).collect::<Vec<_>>() {
         memory.underway.entry(uid.clone()).or_insert_with(|| Underway {
             from: None,
             restarts: None,
@@ -90,6 +92,11 @@ enum Progress {
 
 fn follow(world: &World, uid: &str, underway: &Underway, round: &mut Decision) {
     let Some(launcher) = world.launchers.get(uid) else { return };
+    if !launcher.guest_runs {
+        // Its pod is going: a kubelet starts nothing in it any more, and nothing can be said of the image.
+        round.memory.underway.remove(uid);
+        return;
+    }
     let is_overdue = elapsed(underway.since, world.now) >= DEADLINE;
     if launcher.image != world.wanted {
         // The watch may have to deliver it yet; or somebody has set another image, and it is outdated again.
@@ -140,9 +147,14 @@ fn came_up(world: &World, uid: &str, underway: &Underway, round: &mut Decision) 
     let memory = &mut round.memory;
     memory.underway.remove(uid);
     memory.marked.remove(uid);
+    memory.put_back.remove(uid);
+    // One that was under way already when another failed says nothing of that failure.
+    let ends = |stop: &Stop| stop.pod_uid == uid || (underway.from.is_some() && underway.since >= stop.again_at);
+    if memory.stop.as_ref().is_some_and(ends) {
+        memory.stop = None;
+    }
     if underway.from.is_some() {
         memory.is_proven = true;
-        memory.stop = None;
         let note = format!("the supervisor is of the image {} now; the guest was not touched", world.wanted);
         round.steps.push(Step::Tell { pod_uid: uid.to_owned(), reason: UPDATED, note });
     }
@@ -152,7 +164,7 @@ fn came_up(world: &World, uid: &str, underway: &Underway, round: &mut Decision) 
 fn failed(world: &World, launcher: &Launcher, (underway, why): (&Underway, String), round: &mut Decision) {
     let uid = &launcher.pod_uid;
     let back = underway.from.clone().unwrap_or_else(|| launcher.first_image.clone());
-    let failures = round.memory.stop.as_ref().map_or(0, |stop| stop.failures).saturating_add(1);
+    let failures = failures(round.memory.stop.as_ref(), world.now);
     let pause = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
     let sentence = format!("a supervisor of the image {} did not come up: {why}; {back} was put back", world.wanted);
     round.memory.underway.remove(uid);
@@ -171,6 +183,15 @@ fn failed(world: &World, launcher: &Launcher, (underway, why): (&Underway, Strin
     }
     round.steps.push(Step::Mark { pod_uid: uid.clone(), reason: UPDATE_FAILED, message: sentence.clone() });
     round.steps.push(Step::Tell { pod_uid: uid.clone(), reason: UPDATE_FAILED, note: sentence });
+}
+
+/// How many attempts in a row have failed. Those that were under way together are one.
+fn failures(stop: Option<&Stop>, now: Timestamp) -> u32 {
+    match stop {
+        None => 1,
+        Some(stop) if now < stop.again_at => stop.failures,
+        Some(stop) => stop.failures.saturating_add(1),
+    }
 }
 
 /// Which launchers may be marked in this round: what is known of their instances is looked up.
@@ -206,14 +227,16 @@ pub fn candidates<'a>(world: &'a World, memory: &'a Memory) -> Vec<&'a Launcher>
     let is_its_turn = |launcher: &&Launcher| match stop {
         None => true,
         Some(stop) if world.now < stop.again_at => false,
-        // The one that failed shows whether its cause is gone; another one does if its pod is.
-        Some(stop) => launcher.pod_uid == stop.pod_uid || !world.launchers.contains_key(&stop.pod_uid),
+        // The one that failed shows whether its cause is gone; another one does if that one cannot be tried.
+        Some(stop) => {
+            launcher.pod_uid == stop.pod_uid
+                || !world.launchers.get(&stop.pod_uid).is_some_and(|each| is_able(world, each))
+        }
     };
     let limit = if memory.is_proven && stop.is_none() { AT_ONCE } else { 1 };
     let room = limit.saturating_sub(memory.underway.len());
-    let outdated = world.launchers.values().filter(|launcher| launcher.image != world.wanted);
-    let idle = outdated.filter(|each| !memory.underway.contains_key(&each.pod_uid));
-    let able = idle.filter(|each| each.guest_runs && each.state == Sidecar::Runs && world.agents.contains(&each.node));
+    let able = world.launchers.values().filter(|each| is_able(world, each));
+    let able = able.filter(|each| !memory.underway.contains_key(&each.pod_uid));
     let underway: Vec<&Launcher> = memory.underway.keys().filter_map(|uid| world.launchers.get(uid)).collect();
     let busy = |node: &str| underway.iter().filter(|each| each.node == node).count();
     let mut chosen: Vec<&Launcher> = Vec::new();
@@ -224,6 +247,14 @@ pub fn candidates<'a>(world: &'a World, memory: &'a Memory) -> Vec<&'a Launcher>
         }
     }
     chosen
+}
+
+/// Whether the supervisor of a pod is outdated and can be replaced.
+fn is_able(world: &World, launcher: &Launcher) -> bool {
+    launcher.image != world.wanted
+        && launcher.guest_runs
+        && launcher.state == Sidecar::Runs
+        && world.agents.contains(&launcher.node)
 }
 
 fn begin(world: &World, round: &mut Decision) {

@@ -83,7 +83,7 @@ impl Observer {
 
     fn is_marked(&self, launcher: &Launcher) -> bool {
         let instance = self.leader.instances.named(&launcher.namespace, &launcher.instance);
-        instance.is_some_and(|instance| instance.mentions(label::OUTDATED_LAUNCHER_IMAGE))
+        instance.is_some_and(|instance| is_marked(&instance, launcher))
     }
 
     /// The world of this round; nothing if nothing is to be done.
@@ -114,7 +114,7 @@ impl Observer {
         let (known, leader) = (&mut self.known, &self.leader);
         known.retain(|_, launcher| {
             let instance = leader.instances.named(&launcher.namespace, &launcher.instance);
-            let is_marked = instance.is_some_and(|each| each.mentions(label::OUTDATED_LAUNCHER_IMAGE));
+            let is_marked = instance.is_some_and(|instance| is_marked(&instance, launcher));
             launcher.image != wanted || is_marked || memory.underway.contains_key(&launcher.pod_uid)
         });
     }
@@ -177,6 +177,13 @@ pub(super) fn told(object: &KubeVirt) -> Option<Told> {
 fn read(kept: &Kept<Instances>, launcher: &Launcher) -> Option<InstanceView> {
     let vmi = kept.read().ok()?;
     (vmi.metadata.uid.as_deref() == Some(launcher.instance_uid.as_str())).then(|| view(&vmi))
+}
+
+/// Whether an instance has label and condition. The text alone, which anybody may write into an instance, says nothing; it spares
+/// reading those that do not have it.
+fn is_marked(instance: &Kept<Instances>, launcher: &Launcher) -> bool {
+    instance.mentions(label::OUTDATED_LAUNCHER_IMAGE)
+        && read(instance, launcher).is_some_and(|view| view.marked.is_some())
 }
 
 /// What an instance says of its supervisor.

@@ -354,3 +354,103 @@ fn agents_of_the_installed_version_that_are_ready_are_found() {
     assert_eq!(current_agents(&set(1), &pods), ["a".to_owned()].into());
     assert_eq!(current_agents(&set(2), &pods), ["a".to_owned(), "b".to_owned()].into(), "its image was rewritten");
 }
+
+/// A kubelet that does not have the image of a pod.
+fn cannot_pull(world: &mut World, uid: &str) {
+    let launcher = world.launchers.get_mut(uid).unwrap();
+    launcher.image = NEW.into();
+    launcher.state = Sidecar::Waits { reason: "ErrImagePull".into(), message: "no such image".into() };
+}
+
+#[test]
+fn a_success_beside_a_failure_does_not_end_the_stop() {
+    let mut world = many(6, 3);
+    let begun = decide(&world, &Memory { is_proven: true, ..Memory::default() });
+    assert_eq!(set(&begun).len(), 6);
+    world.now += Duration::from_secs(5);
+    cannot_pull(&mut world, "0000");
+    let failed = decide(&world, &begun.memory);
+    assert_eq!(set(&failed), [("0000".to_owned(), OLD.to_owned())]);
+    comes_up(&mut world, &failed);
+    let launcher = world.launchers.get_mut("0001").unwrap();
+    (launcher.image, launcher.restarts) = (NEW.into(), launcher.restarts + 1);
+    world.instances.get_mut("0001").unwrap().supervisor = supervisor(world.now.as_second());
+    let later = decide(&world, &failed.memory);
+    assert!(later.steps.contains(&Step::Unmark { pod_uid: "0001".into() }), "{:?}", later.steps);
+    assert_eq!(later.memory.stop.as_ref().map(|stop| (stop.pod_uid.as_str(), stop.failures)), Some(("0000", 1)));
+    assert_eq!(set(&later), [], "nothing is begun before the pause is over");
+}
+
+#[test]
+fn failures_of_one_time_are_one_failure() {
+    let mut world = many(4, 2);
+    let begun = decide(&world, &Memory { is_proven: true, ..Memory::default() });
+    world.now += Duration::from_secs(5);
+    for uid in ["0000", "0001", "0002", "0003"] {
+        cannot_pull(&mut world, uid);
+    }
+    let failed = decide(&world, &begun.memory);
+    assert_eq!(failed.memory.stop.as_ref().map(|stop| stop.failures), Some(1));
+}
+
+#[test]
+fn a_pod_that_goes_while_its_supervisor_is_replaced_is_no_failure() {
+    let mut world = many(3, 3);
+    let begun = decide(&world, &Memory::default());
+    world.now += Duration::from_secs(5);
+    let going = world.launchers.get_mut("0000").unwrap();
+    (going.image, going.guest_runs, going.state) = (NEW.into(), false, Sidecar::Else);
+    let next = decide(&world, &begun.memory);
+    assert_eq!((next.memory.stop.as_ref(), set(&next)), (None, vec![("0001".to_owned(), NEW.to_owned())]));
+    world.now += DEADLINE;
+    assert_eq!(decide(&world, &next.memory).memory.stop, None);
+}
+
+#[test]
+fn one_whose_guest_never_ran_is_not_waited_for() {
+    let mut world = many(2, 2);
+    let never = world.launchers.get_mut("0000").unwrap();
+    (never.image, never.guest_runs, never.state) = (NEW.into(), false, Sidecar::Else);
+    let decision = decide(&world, &Memory::default());
+    assert!(!decision.memory.underway.contains_key("0000"));
+    assert_eq!(set(&decision), [("0001".to_owned(), NEW.to_owned())]);
+}
+
+#[test]
+fn one_that_failed_and_cannot_be_tried_does_not_hold_the_others_back() {
+    let mut world = many(2, 2);
+    let begun = decide(&world, &Memory::default());
+    world.now += Duration::from_secs(5);
+    cannot_pull(&mut world, "0000");
+    let failed = decide(&world, &begun.memory);
+    let lost = world.launchers.get_mut("0000").unwrap();
+    (lost.image, lost.state) = (OLD.into(), Sidecar::Else);
+    assert_eq!(set(&decide(&world, &failed.memory)), [], "the pause");
+    world.now += FIRST_PAUSE;
+    let next = decide(&world, &failed.memory);
+    assert_eq!(set(&next), [("0001".to_owned(), NEW.to_owned())]);
+    comes_up(&mut world, &next);
+    assert_eq!(decide(&world, &next.memory).memory.stop, None, "the image is good");
+}
+
+#[test]
+fn what_has_nothing_to_go_back_to_is_told_of_once_and_followed_when_it_runs() {
+    let mut one = old("0000", "node-1");
+    (one.image, one.first_image) = ("launcher:3".into(), NEW.into());
+    let mut world = world([one]);
+    let begun = decide(&world, &Memory::default());
+    world.now += Duration::from_secs(5);
+    cannot_pull(&mut world, "0000");
+    let mut back = begun.memory.clone();
+    back.underway.get_mut("0000").unwrap().from = None;
+    let failed = decide(&world, &back);
+    assert!(failed.memory.stop.is_some() && set(&failed).is_empty());
+    let again = decide(&world, &failed.memory);
+    assert!(again.memory.underway.is_empty() && again.memory.stop == failed.memory.stop, "not every round");
+    let launcher = world.launchers.get_mut("0000").unwrap();
+    launcher.state = Sidecar::Runs;
+    world.instances.get_mut("0000").unwrap().supervisor = None;
+    let runs = decide(&world, &again.memory);
+    world.now += SETTLED;
+    assert_eq!(decide(&world, &runs.memory).memory.stop, None);
+}

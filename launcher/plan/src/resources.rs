@@ -38,6 +38,7 @@ pub(super) fn resources(draft: &Draft<'_>, used: &Use<'_>) -> Resources {
     let io_thread_count = u32::try_from(io_threads).unwrap_or(u32::MAX);
     let overhead = Overhead::of(&OverheadInput {
         guest_memory_bytes: used.memory.memory.size,
+        has_hugepages: used.memory.hugepage_bytes.is_some(),
         vcpu_count: used.smp.cpus,
         io_thread_count,
         disk_count: u32::try_from(used.disks.len()).unwrap_or(u32::MAX),

@@ -30,6 +30,7 @@ pub(crate) fn keep(layout: &Layout, record: &Path) -> anyhow::Result<()> {
     let serial = paths::serial_log(0);
     let names = [
         paths::PLAN,
+        paths::LIVE,
         paths::EXIT,
         paths::QEMU_LOG,
         &serial,
