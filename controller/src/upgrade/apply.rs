@@ -50,10 +50,9 @@ fn refused(world: &World, step: &Step, error: &kube::Error, memory: &mut Memory)
                 failures: 1,
             });
         }
-        // The pod shows the image that failed for as long as this has not succeeded, and is judged again.
-        Step::SetImage { pod_uid, .. } => drop(memory.put_back.remove(pod_uid)),
         Step::TellAll { .. } => memory.told_at = None,
-        Step::Unmark { .. } | Step::Tell { .. } => {}
+        // An image that is put back is decided about again for as long as the pod does not show it.
+        Step::SetImage { .. } | Step::Unmark { .. } | Step::Tell { .. } => {}
     }
 }
 

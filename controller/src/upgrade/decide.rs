@@ -9,13 +9,15 @@
 //! The first supervisor of an image is replaced alone; once it has come up, some at a time. Guests notice nothing in either case:
 //! QEMU is in another container, whose image is never touched.
 
+use std::collections::BTreeSet;
+
 use garboard_api::conditions::Reason;
 use garboard_api::v1::SupervisorStatus;
 use jiff::Timestamp;
 
 use super::names::{
-    AT_ONCE, DEADLINE, FIRST_PAUSE, IN_PROGRESS, LONGEST_PAUSE, MARKS, ON_A_NODE, OTHER_IMAGE, SETTLED, STOPPED,
-    SWITCHED_OFF, TOLD_EVERY, UPDATE_FAILED, UPDATED, WAITS_FOR_AGENTS,
+    AT_ONCE, DEADLINE, FIRST_PAUSE, IN_PROGRESS, LONGEST_PAUSE, MARKS, ON_A_NODE, OTHER_IMAGE, PUT_BACK_EVERY, SETTLED,
+    STOPPED, SWITCHED_OFF, TOLD_EVERY, UPDATE_FAILED, UPDATED, WAITS_FOR_AGENTS,
 };
 use super::world::{InstanceView, Launcher, Memory, Sidecar, Step, Stop, Told, Underway, World};
 use crate::time::elapsed;
@@ -52,24 +54,51 @@ pub fn decide(world: &World, memory: &Memory) -> Decision {
         follow(world, &pod_uid, &underway, &mut round);
     }
     let is_alarm = round.memory.stop != failed_before && round.memory.stop.is_some();
+    put_back_again(world, &mut round);
     mark(world, &mut round);
     begin(world, &mut round);
     tell(world, &mut round, is_alarm);
     round
 }
 
+/// An image that the API server did not take is written again, now and then: until it is there the guest has no supervisor.
+fn put_back_again(world: &World, round: &mut Decision) {
+    let is_due = round.memory.put_back_at.is_none_or(|at| elapsed(at, world.now) >= PUT_BACK_EVERY);
+    let set: BTreeSet<&str> = round.steps.iter().filter_map(image_set).collect();
+    let wanting = |uid: &String, image: &String| *image != world.wanted && !set.contains(uid.as_str());
+    let late: Vec<Step> = round
+        .memory
+        .put_back
+        .iter()
+        .filter(|(uid, image)| is_due && wanting(uid, image) && !round.memory.underway.contains_key(*uid))
+        .map(|(uid, image)| Step::SetImage { pod_uid: uid.clone(), image: image.clone() })
+        .collect();
+    if !set.is_empty() || !late.is_empty() {
+        round.memory.put_back_at = Some(world.now);
+    }
+    round.steps.extend(late);
+}
+
+/// The pod whose image a step sets.
+fn image_set(step: &Step) -> Option<&str> {
+    match step {
+        Step::SetImage { pod_uid, .. } => Some(pod_uid),
+        Step::Mark { .. } | Step::Unmark { .. } | Step::Tell { .. } | Step::TellAll { .. } => None,
+    }
+}
+
 /// Of pods that are gone nothing is remembered.
 fn forget_gone(world: &World, memory: &mut Memory) {
     memory.underway.retain(|uid, _| world.launchers.contains_key(uid));
     memory.marked.retain(|uid| world.launchers.contains_key(uid));
-    memory.put_back.retain(|uid| world.launchers.get(uid).is_some_and(|each| each.image == world.wanted));
+    memory.put_back.retain(|uid, _| world.launchers.get(uid).is_some_and(|each| each.image == world.wanted));
 }
 
 /// What has the image already, and nobody here has given it: an earlier leader did, or it is the image from before again.
 /// Of one that failed nothing is expected until it runs.
 fn adopt(world: &World, memory: &mut Memory) {
     let replaced = world.launchers.values().filter(|launcher| launcher.image == world.wanted && launcher.guest_runs);
-    let hopeful = replaced.filter(|each| !memory.put_back.contains(&each.pod_uid) || each.state == Sidecar::Runs);
+    let hopeful = replaced.filter(|each| !memory.put_back.contains_key(&each.pod_uid) || each.state == Sidecar::Runs);
     for uid in hopeful.map(|each| &each.pod_uid).collect::<Vec<_>>() {
         memory.underway.entry(uid.clone()).or_insert_with(|| Underway {
             from: None,
@@ -176,11 +205,11 @@ fn failed(world: &World, launcher: &Launcher, (underway, why): (&Underway, Strin
         failures,
     });
     round.memory.marked.insert(uid.clone());
-    round.memory.put_back.insert(uid.clone());
     // Where `compute` is of the wanted image itself there is nothing to go back to.
     if back != world.wanted {
-        round.steps.push(Step::SetImage { pod_uid: uid.clone(), image: back });
+        round.steps.push(Step::SetImage { pod_uid: uid.clone(), image: back.clone() });
     }
+    round.memory.put_back.insert(uid.clone(), back);
     round.steps.push(Step::Mark { pod_uid: uid.clone(), reason: UPDATE_FAILED, message: sentence.clone() });
     round.steps.push(Step::Tell { pod_uid: uid.clone(), reason: UPDATE_FAILED, note: sentence });
 }
@@ -204,7 +233,11 @@ fn mark(world: &World, round: &mut Decision) {
     let unmarked: Vec<&Launcher> = to_mark(world, &round.memory).collect();
     let mut marked = Vec::new();
     for launcher in unmarked {
-        let Some(view) = world.instances.get(&launcher.pod_uid) else { continue };
+        let Some(view) = world.instances.get(&launcher.pod_uid) else {
+            // It cannot be read: it does not take the place of another one in each round.
+            marked.push(launcher.pod_uid.clone());
+            continue;
+        };
         let message = format!(
             "its supervisor is of the image {}, and that of new launcher pods is {}; it is replaced in place, and the guest \
              goes on",
@@ -260,11 +293,12 @@ fn is_able(world: &World, launcher: &Launcher) -> bool {
 fn begin(world: &World, round: &mut Decision) {
     let chosen: Vec<Launcher> = candidates(world, &round.memory).into_iter().cloned().collect();
     for launcher in chosen {
-        let Some(view) = world.instances.get(&launcher.pod_uid) else { continue };
+        // An instance that cannot be read says nothing of its supervisor: then the pod alone tells how it is.
+        let view = world.instances.get(&launcher.pod_uid).cloned().unwrap_or_default();
         let underway = Underway {
             from: Some(launcher.image.clone()),
             restarts: Some(launcher.restarts),
-            supervisor: view.supervisor.clone(),
+            supervisor: view.supervisor,
             since: world.now,
             is_seen: false,
             runs_since: None,

@@ -40,6 +40,8 @@ pub const SETTLED: Duration = Duration::from_secs(20);
 pub const FIRST_PAUSE: Duration = Duration::from_secs(300);
 /// See [`FIRST_PAUSE`].
 pub const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// How often an image is put back that a pod does not show yet.
+pub const PUT_BACK_EVERY: Duration = Duration::from_secs(10);
 /// How often the number on the KubeVirt object is brought up to date.
 pub const TOLD_EVERY: Duration = Duration::from_secs(10);
 /// How often the node agents are looked at while supervisors are outdated.

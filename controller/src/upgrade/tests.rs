@@ -454,3 +454,35 @@ fn what_has_nothing_to_go_back_to_is_told_of_once_and_followed_when_it_runs() {
     world.now += SETTLED;
     assert_eq!(decide(&world, &runs.memory).memory.stop, None);
 }
+
+#[test]
+fn an_image_that_was_not_put_back_is_put_back_again_and_nothing_else_is_done() {
+    let mut world = many(2, 2);
+    let begun = decide(&world, &Memory::default());
+    world.now += Duration::from_secs(5);
+    cannot_pull(&mut world, "0000");
+    let failed = decide(&world, &begun.memory);
+    let back = [("0000".to_owned(), OLD.to_owned())];
+    assert_eq!(set(&failed), back);
+    // The API server did not take it: the pod shows the image that failed.
+    world.now += Duration::from_secs(1);
+    let soon = decide(&world, &failed.memory);
+    assert_eq!(set(&soon), [], "not every second");
+    world.now += PUT_BACK_EVERY;
+    let later = decide(&world, &soon.memory);
+    assert_eq!((set(&later), &later.memory.stop), (back.to_vec(), &failed.memory.stop));
+}
+
+#[test]
+fn an_instance_that_cannot_be_read_does_not_keep_the_others_waiting() {
+    let mut world = many(2, 2);
+    world.instances.remove("0000");
+    let begun = decide(&world, &Memory::default());
+    assert_eq!(set(&begun), [("0000".to_owned(), NEW.to_owned())]);
+    world.now += Duration::from_secs(5);
+    let launcher = world.launchers.get_mut("0000").unwrap();
+    (launcher.image, launcher.restarts) = (NEW.into(), launcher.restarts + 1);
+    let runs = decide(&world, &begun.memory);
+    world.now += SETTLED;
+    assert!(!decide(&world, &runs.memory).memory.underway.contains_key("0000"), "the pod tells that it runs");
+}

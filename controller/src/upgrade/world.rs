@@ -83,8 +83,10 @@ pub struct Memory {
     pub underway: BTreeMap<String, Underway>,
     /// Pods whose instances say that they are outdated.
     pub marked: BTreeSet<String>,
-    /// Pods whose image was put back, and that still show the other one.
-    pub put_back: BTreeSet<String>,
+    /// Pods whose supervisor failed and that still show its image, and the image that they are to have back.
+    pub put_back: BTreeMap<String, String>,
+    /// When images were last put back.
+    pub put_back_at: Option<Timestamp>,
     /// Whether a supervisor of this image has come up.
     pub is_proven: bool,
     /// One that failed.

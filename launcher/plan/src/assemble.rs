@@ -18,7 +18,7 @@ use super::launch::{
     Display, GuestMemoryPlan, Identity, LaunchPlan, Lifecycle, PLAN_VERSION, RebootPolicy, StartState,
 };
 use super::resources::{self, Use};
-use super::stored::{RamKind, STORED_VERSION, StoredMachine};
+use super::stored::{RamKind, STORED_VERSION, StoredCpu, StoredMachine};
 use super::{Parts, compute, firmware, passt};
 
 /// Namespace of a VMI that names none.
@@ -153,6 +153,7 @@ fn stored(draft: &Draft<'_>, parts: &Parts, pci: PciMap) -> StoredMachine {
         cpu: parts.cpu.decided.to_string(),
         cpu_asked: Some(parts.cpu.asked.clone()),
         cpu_features: parts.cpu.features.clone(),
+        other_cpu: other_cpu(draft),
         pci,
         places: parts.kept.places.clone(),
         macs: parts.interfaces.iter().map(|one| (one.name.clone(), one.mac.clone())).collect(),
@@ -166,6 +167,12 @@ fn stored(draft: &Draft<'_>, parts: &Parts, pci: PciMap) -> StoredMachine {
             MemoryKind::MemfdHuge { .. } => RamKind::MemfdHugepages,
         }),
     }
+}
+
+/// The CPU that the machine had under the other accelerator: it has it again when it is back there.
+fn other_cpu(draft: &Draft<'_>) -> Option<StoredCpu> {
+    let is_other = |cpu: &StoredCpu| cpu.accelerator.is_some_and(|accelerator| accelerator != draft.accelerator);
+    draft.input.stored?.cpus().find(is_other)
 }
 
 /// The MTU of the first start, which a link that carries less does not change.

@@ -10,6 +10,7 @@ use super::baseline;
 use super::draft::{Draft, invalid, text};
 use super::error::PlanError;
 use super::hyperv;
+use super::stored::StoredCpu;
 
 /// The most memory, bytes, with which every machine type still fits into 40 address bits: TCG has no more, nor has a named
 /// model of QEMU. Above the memory lie the hole below 4 GiB and the window of 64-bit PCI devices (QEMU ends with
@@ -27,12 +28,12 @@ pub(super) fn cpu(draft: &mut Draft<'_>, memory: Memory) -> Result<CpuPlan, Plan
     let decided = decide(draft, memory)?;
     // The host's own CPU has switches for the sake of this host.
     let is_hosts = decided.model.as_str() == "host";
-    let decided = stored(draft, &asked).filter(|_| !is_hosts).unwrap_or(decided);
+    let kept = draft.input.stored.and_then(|stored| stored.cpus().find(|kept| kept.cpu_asked.as_ref() == Some(&asked)));
+    let decided = kept.as_ref().and_then(|kept| stored(draft, kept)).filter(|_| !is_hosts).unwrap_or(decided);
     let mut cpu = decided.clone();
     let features = if baseline::is_open(&cpu) {
-        let stored = draft.input.stored.filter(|stored| stored.cpu_asked.as_ref() == Some(&asked));
         // Passing the host's processor through means: whatever it is.
-        let kept = stored.filter(|_| !is_passed_through(draft)).and_then(|stored| stored.cpu_features.as_deref());
+        let kept = kept.as_ref().filter(|_| !is_passed_through(draft)).and_then(|kept| kept.cpu_features.as_deref());
         baseline::pin(draft, &mut cpu, kept, MODEL_FIELD)?
     } else {
         None
@@ -57,10 +58,9 @@ pub(super) struct CpuPlan {
     pub(super) asked: String,
 }
 
-/// The CPU of the last start, if it was decided from what is asked for now and this QEMU has its model.
-fn stored(draft: &Draft<'_>, asked: &str) -> Option<Cpu> {
-    let stored = draft.input.stored.filter(|stored| stored.cpu_asked.as_deref() == Some(asked))?;
-    let cpu = Cpu::parse(&stored.cpu).ok()?;
+/// A CPU of an earlier start, if this QEMU has its model.
+fn stored(draft: &Draft<'_>, kept: &StoredCpu) -> Option<Cpu> {
+    let cpu = Cpu::parse(&kept.cpu).ok()?;
     let features = &draft.input.facts.qemu.features;
     let is_there = cpu.model.as_str() == "max" || features.cpu_models.contains(cpu.model.as_str());
     is_there.then_some(cpu)

@@ -63,12 +63,7 @@ pub(super) fn firmware(draft: &mut Draft<'_>) -> Result<Firmware, PlanError> {
     let pair = uefi_pair(draft.input, is_secure, is_persistent)?.clone();
     let pflash = plan_flash(draft, is_secure)?;
     Ok(Firmware {
-        stored: Some(StoredFirmware {
-            kind: pair.kind,
-            code: pair.code.clone(),
-            code_bytes: pair.code_bytes,
-            vars_bytes: pair.vars_bytes,
-        }),
+        stored: Some(to_store(kept(draft.input, is_secure), &pair, is_persistent)),
         plan: FirmwarePlan::Uefi {
             code: pair.code,
             vars_template: pair.vars_template,
@@ -85,22 +80,44 @@ pub(super) fn firmware(draft: &mut Draft<'_>) -> Result<Firmware, PlanError> {
     })
 }
 
+/// Kinds of builds that serve, the best one first.
+fn kinds(is_secure: bool) -> &'static [UefiKind] {
+    if is_secure { &[UefiKind::SecureBootEnrolled, UefiKind::SecureBoot] } else { &[UefiKind::Plain] }
+}
+
+/// The build of the first start, while it is of a kind that is asked for.
+fn kept(input: Input<'_>, is_secure: bool) -> Option<&StoredFirmware> {
+    input.stored?.firmware.as_ref().filter(|kept| kinds(is_secure).contains(&kept.kind))
+}
+
+/// What the next start is to find: a build that stood in for the kept one is not remembered, unless it made variables that stay.
+fn to_store(kept: Option<&StoredFirmware>, pair: &UefiPair, is_persistent: bool) -> StoredFirmware {
+    match kept {
+        Some(kept) if kept.persistent || !is_persistent => kept.clone(),
+        Some(_) | None => StoredFirmware {
+            kind: pair.kind,
+            code: pair.code.clone(),
+            code_bytes: pair.code_bytes,
+            vars_bytes: pair.vars_bytes,
+            persistent: is_persistent,
+        },
+    }
+}
+
 /// The build that the guest has always booted by, else the one that is most like it, else the best for what is asked for. The
 /// variables that a guest left are of no use to a build that wants them larger or smaller.
 fn uefi_pair(input: Input<'_>, is_secure: bool, is_persistent: bool) -> Result<&UefiPair, PlanError> {
-    let kinds: &[UefiKind] =
-        if is_secure { &[UefiKind::SecureBootEnrolled, UefiKind::SecureBoot] } else { &[UefiKind::Plain] };
+    let kinds = kinds(is_secure);
     let field = format!("{FIELD}.bootloader.efi");
     let of_kind = |kind: UefiKind| input.facts.uefi.iter().filter(move |pair| pair.kind == kind);
     let mut found = kinds.iter().flat_map(|&kind| of_kind(kind));
-    let kept = input.stored.and_then(|stored| stored.firmware.as_ref()).filter(|kept| kinds.contains(&kept.kind));
-    let Some(kept) = kept else {
+    let Some(kept) = kept(input, is_secure) else {
         return found.next().ok_or_else(|| PlanError::NoUefi { field, kind: kinds[0] });
     };
     let fits = |pair: &UefiPair| pair.vars_bytes == kept.vars_bytes && pair.code_bytes == kept.code_bytes;
     let unlike = |pair: &&UefiPair| (pair.kind != kept.kind, !fits(pair), pair.code != kept.code);
     let best = found.min_by_key(unlike).ok_or_else(|| PlanError::NoUefi { field: field.clone(), kind: kinds[0] })?;
-    if is_persistent && best.vars_bytes != kept.vars_bytes {
+    if is_persistent && kept.persistent && best.vars_bytes != kept.vars_bytes {
         let (kept, kib) = (&kept.code, kept.vars_bytes >> 10);
         return Err(PlanError::HostLacks {
             field,

@@ -114,7 +114,7 @@ fn mtu(draft: &mut Draft<'_>, (name, field): (&str, &str), model: NicModel, bind
     if let (Some(found), Some(kept)) = (found, kept)
         && found != kept
     {
-        let text = format!("the link carries packets of {found} bytes; at its first start the guest was told {kept}");
+        let text = format!("the link carries packets of {found} bytes, fewer than the MTU of the first start, {kept}");
         draft.note(Some(field), text);
     }
     found.into_iter().chain(kept).min()

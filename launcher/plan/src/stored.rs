@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use garboard_machine::facts::UefiKind;
 use garboard_machine::features::Accelerator;
 use garboard_machine::pci::PciMap;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::error::PlanError;
 use super::options::BlockSizes;
@@ -34,7 +35,7 @@ pub struct StoredMachine {
     /// Versioned machine type, for example `pc-q35-7.2`.
     pub machine_type: String,
     /// Who ran the guest's instructions when [`StoredMachine::cpu`] was decided.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
     pub accelerator: Option<Accelerator>,
     /// Value of `-cpu`, for example `max` or `Haswell,vmx=on`, without what is switched off for the sake of
     /// [`StoredMachine::cpu_features`].
@@ -46,6 +47,9 @@ pub struct StoredMachine {
     /// The features that a CPU which is not a model of QEMU's (`host`, `max`) has, by QEMU's names with spaces between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_features: Option<String>,
+    /// The CPU of the other accelerator, if the machine has run under both.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub other_cpu: Option<StoredCpu>,
     /// Where each PCI device is.
     pub pci: PciMap,
     /// Where the devices are that hang on no PCI bus.
@@ -65,7 +69,7 @@ pub struct StoredMachine {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub queues: BTreeMap<String, u32>,
     /// UEFI, if the guest boots by it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
     pub firmware: Option<StoredFirmware>,
     /// Where the guest's memory came from at the last start; nothing: private memory of QEMU's. No guest notices it, so it is
     /// never used for another start.
@@ -78,7 +82,25 @@ const fn first_rules() -> u32 {
     1
 }
 
+/// A word that a later build has and this one does not know is as if it were not there: it is of the next start alone, and a plan
+/// that has it must be readable for the supervisor of a guest that runs.
+fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(input: D) -> Result<Option<T>, D::Error> {
+    let value = Option::<serde_json::Value>::deserialize(input)?;
+    Ok(value.and_then(|value| serde_json::from_value(value).ok()))
+}
+
 impl StoredMachine {
+    /// The CPUs that were decided, that of the last start first.
+    pub(super) fn cpus(&self) -> impl Iterator<Item = StoredCpu> {
+        let last = StoredCpu {
+            accelerator: self.accelerator,
+            cpu: self.cpu.clone(),
+            cpu_asked: self.cpu_asked.clone(),
+            cpu_features: self.cpu_features.clone(),
+        };
+        [last].into_iter().chain(self.other_cpu.clone())
+    }
+
     /// Refuses what a newer planner stored: it may say what this one would ignore.
     ///
     /// # Errors
@@ -91,6 +113,23 @@ impl StoredMachine {
     }
 }
 
+/// A CPU that was decided for one accelerator: the fields of [`StoredMachine`] of the same names.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct StoredCpu {
+    /// [`StoredMachine::accelerator`].
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
+    pub accelerator: Option<Accelerator>,
+    /// [`StoredMachine::cpu`].
+    pub cpu: String,
+    /// [`StoredMachine::cpu_asked`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_asked: Option<String>,
+    /// [`StoredMachine::cpu_features`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_features: Option<String>,
+}
+
 /// What was decided of a disk because its manifest did not say it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -101,6 +140,9 @@ pub struct StoredDisk {
     /// The block sizes of its volume that it took (`blockSize.matchVolume`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_sizes: Option<BlockSizes>,
+    /// Which volume that was: a hash. Another volume has partitions that are counted in its own sizes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_sizes_of: Option<u32>,
 }
 
 /// Which UEFI build a guest boots by. Its variables are as large as this build wants them.
@@ -115,6 +157,9 @@ pub struct StoredFirmware {
     pub code_bytes: u64,
     /// Size of the variable store, bytes.
     pub vars_bytes: u64,
+    /// Its guest has variables that stay, of this size.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub persistent: bool,
 }
 
 /// Where a guest's memory comes from.

@@ -98,6 +98,8 @@ impl History {
 
 #[cfg(test)]
 mod tests {
+    use garboard_protocol::testing::causes;
+
     use super::*;
     use Reached::{NotRunning, Running};
     use RunStrategy::{Always, Halted, Manual, Once, RerunOnFailure};
@@ -108,24 +110,6 @@ mod tests {
 
     fn not_started() -> ExitCause {
         ExitCause::NotStarted { message: "no disk".into() }
-    }
-
-    fn causes() -> Vec<ExitCause> {
-        vec![
-            ExitCause::GuestShutdown,
-            ExitCause::GuestReboot,
-            ExitCause::GuestPanic,
-            ExitCause::Watchdog,
-            ExitCause::StoppedGracefully,
-            ExitCause::GracePeriodExceeded,
-            ExitCause::ForceStopped,
-            ExitCause::OutOfMemory { limit_bytes: None },
-            ExitCause::QemuFailed { code: 1 },
-            ExitCause::QemuKilled { signal: 9 },
-            ExitCause::QemuCrashed { signal: 11 },
-            ExitCause::MachineKilled,
-            not_started(),
-        ]
     }
 
     #[test]

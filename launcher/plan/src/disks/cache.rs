@@ -19,8 +19,8 @@ pub(super) struct CachePlan {
     pub(super) aio: Aio,
     /// What the guest sees.
     pub(super) guest: WriteCache,
-    /// The manifest says nothing of it.
-    is_open: bool,
+    /// Whether the guest sees a write cache, for the next start; nothing where the manifest says it.
+    pub(super) kept: Option<bool>,
 }
 
 impl CachePlan {
@@ -66,22 +66,18 @@ impl CachePlan {
             Some(false) => WriteCache::Off,
             None => guest,
         };
-        Ok(Self { host, aio: aio(asked, source, host)?, guest, is_open })
+        let kept = match guest {
+            WriteCache::On => Some(true),
+            WriteCache::Off => Some(false),
+            // A disk that cannot be written now may be again.
+            WriteCache::Auto => asked.kept.write_cache,
+        };
+        Ok(Self { host, aio: aio(asked, source, host)?, guest, kept: kept.filter(|_| is_open) })
     }
 
     /// For what lies under an overlay.
     pub(super) const fn shared_base() -> Self {
-        Self { host: Cache::Page, aio: Aio::Threads, guest: WriteCache::Auto, is_open: false }
-    }
-
-    /// Whether the guest sees a write cache, for the next start; nothing where the manifest says it.
-    pub(super) fn kept(self) -> Option<bool> {
-        match self.guest {
-            WriteCache::On => Some(true),
-            WriteCache::Off => Some(false),
-            WriteCache::Auto => None,
-        }
-        .filter(|_| self.is_open)
+        Self { host: Cache::Page, aio: Aio::Threads, guest: WriteCache::Auto, kept: None }
     }
 
     pub(super) fn is_direct(self) -> bool {

@@ -180,7 +180,8 @@ fn sizes(asked: Asked<'_>, source: &Source) -> Result<BlockSizes, PlanError> {
 pub(super) fn matched_sizes(asked: Asked<'_>, source: &Source) -> Option<FoundSizes> {
     let size = asked.disk.block_size.as_ref().filter(|size| size.custom.is_none())?;
     let matches = size.match_volume.as_ref().is_some_and(|state| state.enabled != Some(false));
-    asked.kept.block_sizes.or(source.facts.block_sizes).filter(|_| matches)
+    let kept = asked.kept.block_sizes.filter(|_| asked.kept.block_sizes_of == Some(source.identity));
+    kept.or(source.facts.block_sizes).filter(|_| matches)
 }
 
 /// Gives disks their places on the buses.

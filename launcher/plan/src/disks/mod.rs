@@ -110,8 +110,9 @@ fn plan_disk(
     let image = nodes.image.as_ref().map(|_| node_name("image", &disk.name, field)).transpose()?;
     let block = frontend::block(draft, asked, &source, (image, boot.of_disk(disk.boot_order)), cache)?;
     let serial = block.serial.clone();
-    let write_cache = cache.kept();
-    frontends.keep(disk, StoredDisk { write_cache, block_sizes: frontend::matched_sizes(asked, &source) });
+    let block_sizes = frontend::matched_sizes(asked, &source);
+    let block_sizes_of = block_sizes.map(|_| source.identity);
+    frontends.keep(disk, StoredDisk { write_cache: cache.kept, block_sizes, block_sizes_of });
     let target = frontends.add(draft, asked, (shape, id.clone()), block)?;
     let tag = text(&disk.tag).map(str::to_owned);
     if tag.is_some() && shape != Shape::Virtio {

@@ -2,6 +2,7 @@
 
 use garboard_api::quantity::Quantity;
 use garboard_api::v1::{HostDisk, Volume};
+use garboard_machine::id::fnv1a_64;
 
 use super::Asked;
 use crate::disk::{CloudInitFlavour, CreateHostDisk, DiskSource, FileTreeKind, ImageFormat, Medium};
@@ -25,6 +26,8 @@ pub(super) struct Source {
     pub(super) is_ephemeral: bool,
     /// We made it, and it is small.
     pub(super) is_seed: bool,
+    /// Tells it from other volumes of the same name: a hash.
+    pub(super) identity: u32,
 }
 
 /// The source of a disk of the manifest.
@@ -40,6 +43,7 @@ pub(super) fn of(draft: &Draft<'_>, asked: Asked<'_>) -> Result<Source, PlanErro
     };
     let mut source = from_volume(volume, &format!("spec.volumes[{index}]"))?;
     source.is_shareable |= is_shareable;
+    source.identity = identity(volume);
     source.has_overlay = opening::has_overlay(draft.input.spec(), volume);
     if let Some(facts) = draft.input.options.volumes.get(&volume.name) {
         // Whoever can write an image must not choose how it is read: only what is never written has its own format.
@@ -54,6 +58,13 @@ pub(super) fn of(draft: &Draft<'_>, asked: Asked<'_>) -> Result<Source, PlanErro
     }
     set_medium(&mut source);
     Ok(source)
+}
+
+/// A number of 32 bits, which every reader of JSON keeps.
+fn identity(volume: &Volume) -> u32 {
+    let text = serde_json::to_string(volume).unwrap_or_default();
+    let hash = fnv1a_64(text.as_bytes());
+    u32::try_from(hash >> 32).unwrap_or_default()
 }
 
 fn set_medium(source: &mut Source) {
@@ -94,6 +105,7 @@ impl Source {
             is_shareable: false,
             is_ephemeral: kind != Kind::Persistent,
             is_seed: kind == Kind::Seed,
+            identity: 0,
         }
     }
 }

@@ -214,6 +214,16 @@ fn a_cpu_that_is_the_hosts_keeps_its_features_on_another_one() {
     );
     let (_, machine) = again(&with("host-model"), &old, &PlanOptions::default(), &second.stored);
     assert_eq!(machine.cpu.to_string(), "host,migratable=on");
+    // One start without KVM is no reason to forget it.
+    let without_kvm = HostFacts { kvm: KvmState::Missing, ..new.clone() };
+    let (emulated, _) = again(&with("host-model"), &without_kvm, &PlanOptions::default(), &second.stored);
+    assert_eq!(emulated.stored.cpu, "max");
+    let (back, machine) = again(&with("host-model"), &new, &PlanOptions::default(), &emulated.stored);
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on,amx-tile=off");
+    assert_eq!(
+        (back.stored.cpu_features, back.stored.other_cpu.unwrap().cpu),
+        (second.stored.cpu_features.clone(), "max".to_owned())
+    );
     // Whose processor is passed through is the host's, whichever it is.
     let (first, _) = try_plan(&with("host-passthrough"), &old).unwrap();
     let (second, machine) = again(&with("host-passthrough"), &new, &PlanOptions::default(), &first.stored);
@@ -270,6 +280,19 @@ fn a_guest_keeps_its_write_cache_and_its_block_sizes_on_another_volume() {
         assert_eq!(seen(&other), seen(&machine));
         assert_eq!(later.stored, plan.stored);
     }
+    // Another volume behind the same name has its own sizes: partitions are counted in them.
+    let (plan, _) = plan_machine(&with(json!({})), &facts, &here, None).unwrap();
+    let mut replaced = with(json!({}));
+    let volume = replaced.spec.volumes.iter_mut().find(|volume| volume.name == "root").unwrap();
+    *volume =
+        serde_json::from_value(json!({ "name": "root", "persistentVolumeClaim": { "claimName": "new" } })).unwrap();
+    let (_, other) = again(&replaced, &facts, &on(DirectIo::Works, 4096), &plan.stored);
+    assert_eq!(seen(&other)[1], Some(4096_u32.into()));
+    // Read-only for one start, a disk has its write cache again afterwards.
+    let mut read_only = with(json!({}));
+    read_only.spec.domain.devices.disks[0].disk.as_mut().unwrap().readonly = Some(true);
+    let (between, _) = again(&read_only, &facts, &there, &plan.stored);
+    assert_eq!(between.stored.disks["root"].write_cache, plan.stored.disks["root"].write_cache);
     let (plan, machine) = plan_machine(&with(json!({})), &facts, &here, None).unwrap();
     let asked = json!({ "cache": "writethrough", "blockSize": { "custom": { "logical": 4096, "physical": 4096 } } });
     let (later, other) = again(&with(asked), &facts, &here, &plan.stored);
@@ -309,6 +332,12 @@ fn a_guest_keeps_its_uefi_build() {
     let error = start(true, &[&large]).unwrap_err();
     assert_eq!((error.field(), error.fault()), (Some("spec.domain.firmware.bootloader.efi"), Fault::Host), "{error}");
     assert_eq!(code(&start(false, &[&large]).unwrap()), "4m", "without variables of its own");
+    let elsewhere = start(true, &[&large, &other]).unwrap();
+    assert_eq!(elsewhere.stored.firmware, first.stored.firmware, "the one that stood in is not remembered");
+    // Without variables that stay there is nothing that another build would not take.
+    let (volatile, _) = try_plan(&with(false), &on(&[&small])).unwrap();
+    let now = plan(&with(true), &on(&[&large]), &PlanOptions::default(), Some(&volatile.stored)).unwrap();
+    assert_eq!((code(&now).as_str(), now.stored.firmware.unwrap().code.as_str()), ("4m", "4m"));
     let secure = json!({ "firmware": { "bootloader": { "efi": {} } }, "features": { "smm": {} } });
     let (secure, _) = plan_machine(
         &vmi(&secure, &json!({}), &json!({})),
@@ -350,4 +379,16 @@ fn memory_is_shared_also_where_it_was_not() {
     let of_old = StoredMachine { version: 1, rules: 1, ram: None, ..first.stored };
     let (second, _) = again(&bare, &HostFacts::reference(), &PlanOptions::default(), &of_old);
     assert_eq!(second.stored.ram, Some(RamKind::Memfd));
+}
+
+#[test]
+fn a_word_of_a_later_build_is_not_the_end_of_a_stored_machine() {
+    let (first, _) = planned(&vmi(&json!({}), &json!({}), &json!({})));
+    let mut stored = serde_json::to_value(&first.stored).unwrap();
+    stored["accelerator"] = json!("quantum");
+    stored["ram"] = json!("file");
+    stored["otherCpu"] = json!({ "accelerator": "quantum", "cpu": "max" });
+    stored["firmware"] = json!({ "kind": "measured", "code": "x", "codeBytes": 1, "varsBytes": 1 });
+    let read: StoredMachine = serde_json::from_value(stored).unwrap();
+    assert_eq!((read.accelerator, read.firmware, read.ram), (None, None, Some(RamKind::Unknown)));
 }

@@ -107,7 +107,7 @@ pub(crate) enum PrepareError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeError {
     /// Nobody said where it is.
-    #[error("nobody said where it is; the pod or the shim should have brought it")]
+    #[error("its place is not in the volume table; the pod or the shim should have written it there")]
     Nowhere,
     /// It cannot be opened.
     #[error(transparent)]
