@@ -80,7 +80,8 @@ fn runs_already(id: &MachineId) -> anyhow::Error {
 fn start(places: &Places, request: &LaunchRequest) -> anyhow::Result<()> {
     let starting = make_directories(places, request)?;
     let started = calls::start(request);
-    if started.is_err() && !lock::is_held(&request.machine) {
+    // A shim that was killed leaves processes, too; where no shim can be executed, there are files alone.
+    if started.is_err() && !lock::is_held(&request.machine) && calls::clear_away(&request.machine).is_err() {
         let _ = std::fs::remove_dir_all(&request.machine);
     }
     // From now on it is the shim's lock that counts.

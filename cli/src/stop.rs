@@ -16,7 +16,7 @@ use garboard_shim_client::calls::{self, Reason};
 use garboard_shim_client::places::{MachineId, Places};
 use garboard_shim_client::processes::{self, Part};
 use garboard_shim_client::request::LaunchRequest;
-use garboard_shim_client::{lock, pause_briefly, pending_restart};
+use garboard_shim_client::{directory, lock, pause_briefly, pending_restart, request};
 use nix::sys::signal::Signal;
 
 use crate::args::{RestartArgs, StopArgs};
@@ -74,9 +74,12 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
             return Ok(());
         }
         let outcome = ask(places, id, mode, asked);
-        if machine.exists() && !lock::is_held(&machine) {
+        // The right comes first: a `run` that starts its machine now holds it until the shim has the lock.
+        let right = directory::leftover(&machine);
+        if right.is_some() && !lock::is_held(&machine) {
             return stop_orphan(places, id, mode);
         }
+        drop(right);
         let hangs = outcome.as_ref().is_err_and(client::is_silence);
         let gone = wait_a_while(places, id);
         match outcome {
@@ -146,6 +149,10 @@ fn wait_a_while(places: &Places, id: &MachineId) -> bool {
 /// Ends a machine whose shim is dead.
 fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Result<()> {
     let machine = places.machine(id);
+    if request::path(&machine).is_none() {
+        // A command that was killed while it began: there is a directory, and nothing that ran.
+        return Ok(calls::clear_away(&machine)?);
+    }
     let mut reason = Reason::Left;
     if let Err(error) = stop_by_supervisor(places, id, mode) {
         tracing::debug!(%error, "no supervisor stops the machine");
@@ -159,7 +166,11 @@ fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Resul
             }
         }
     }
-    Ok(calls::delete(&machine, reason)?)
+    match calls::delete(&machine, reason) {
+        // Another stop was quicker.
+        Err(_) if !machine.exists() => Ok(()),
+        done => Ok(done?),
+    }
 }
 
 /// How long the guest of a machine may take to power down.

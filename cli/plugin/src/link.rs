@@ -7,7 +7,7 @@
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
-use std::thread::JoinHandle;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -38,7 +38,8 @@ pub(crate) struct Link {
 /// The `kubectl exec` that carries a connection.
 pub(crate) struct Exec {
     child: Child,
-    complaints: Option<JoinHandle<String>>,
+    /// What kubectl wrote to standard error, once all who have it have ended: a credential plugin may outlive kubectl.
+    complaints: Option<Receiver<String>>,
 }
 
 impl Link {
@@ -54,11 +55,13 @@ impl Link {
         let mut incoming = Incoming::of(child.stdout.take().context("kubectl has no standard output")?);
         incoming.set_patience(Some(PATIENCE));
         let complaints = child.stderr.take().map(|pipe| {
+            let (sender, complaints) = channel();
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
                 let _ = pipe.take(COMPLAINT_BYTES).read_to_end(&mut bytes);
-                String::from_utf8_lossy(&bytes).into_owned()
-            })
+                sender.send(String::from_utf8_lossy(&bytes).into_owned())
+            });
+            complaints
         });
         let line = Line { incoming, outgoing: Box::new(outgoing), machine: place.machine.clone(), claimed_user };
         Ok(Self { line, exec: Exec { child, complaints } })
@@ -73,7 +76,7 @@ impl Exec {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-        let of_kubectl = self.complaints.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
+        let of_kubectl = self.complaints();
         match outcome {
             // The supervisor has answered, so it was not the way.
             Err(error) if error.downcast_ref::<Complaint>().is_some() => Err(error),
@@ -94,9 +97,12 @@ impl Exec {
         if succeeded {
             return None;
         }
-        let text = self.complaints.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        let failure = Failure::of(&text);
+        let failure = Failure::of(&self.complaints());
         Some(if let Failure::Other(text) = failure { Failure::Lost(text) } else { failure })
+    }
+
+    fn complaints(&mut self) -> String {
+        self.complaints.take().and_then(|complaints| complaints.recv_timeout(FAREWELL).ok()).unwrap_or_default()
     }
 
     /// Whether kubectl has ended within this time.

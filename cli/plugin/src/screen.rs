@@ -72,13 +72,13 @@ fn proxy<K: Send + 'static>(viewer: TcpStream, screen: Screen<K>) -> anyhow::Res
     let (mut viewer_out, mut viewer_in) = (viewer.try_clone()?, viewer);
     std::thread::spawn(move || {
         let _ = io::copy(&mut viewer_in, &mut outgoing);
-        // The connection to the screen ends with its writing end.
+        // The connection to the screen ends with its writing end, and at the latest with its way.
         drop(outgoing);
+        drop(way);
     });
     std::thread::spawn(move || {
         let _ = io::copy(&mut incoming, &mut viewer_out);
         let _ = viewer_out.shutdown(Shutdown::Both);
-        drop(way);
     });
     Ok(())
 }
