@@ -3,6 +3,7 @@
 use garboard_api::RunStrategy;
 use garboard_api::cluster::ClusterConfig;
 use garboard_api::defaults::{Identity, default_vmi, vmi_of};
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_api::validate::{Object, review, validate_vmi};
 use garboard_shim_client::places::MachineId;
@@ -31,7 +32,7 @@ pub(crate) struct Subject {
     pub(crate) id: MachineId,
 }
 
-/// Reads the files and picks the machine; every mistake in its manifest is told at once.
+/// Reads the files and picks the machine; every mistake in its manifest is reported at once.
 pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
     let documents = manifest::load(&args.files)?;
     let document = pick(&documents, args)?;
@@ -95,7 +96,7 @@ fn pick<'a>(documents: &'a [Document], args: &ManifestArgs) -> anyhow::Result<&'
 /// Gives the instance what an API server would: namespace and UID; then the rest of its defaults, and judges what
 /// only an instance can break.
 fn identify(vmi: &mut VirtualMachineInstance) -> anyhow::Result<MachineId> {
-    let namespace = vmi.metadata.namespace.get_or_insert_with(|| "default".to_owned()).clone();
+    let namespace = vmi.metadata.namespace.get_or_insert_with(|| DEFAULT_NAMESPACE.to_owned()).clone();
     let name = vmi.metadata.name.clone().unwrap_or_default();
     let full = format!("{namespace}/{name}");
     let uid = Uuid::new_v5(&IDENTITY_NAMESPACE, full.as_bytes());

@@ -18,7 +18,7 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::decide::{Decision, Lives, decide};
+use super::decide::{Decision, Lifetimes, decide};
 use super::{CertificateError, Chain, make};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, WatchPause, while_trying};
 use crate::webhook::paths::Question;
@@ -93,7 +93,7 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let secret = secrets.get(SECRET).await.map_err(while_trying("get the Secret of the webhooks' certificates"))?;
     let chain = read(&secret);
-    let lives = Lives::of(context.settings.borrow().certificates());
+    let lives = Lifetimes::of(context.settings.borrow().certificates());
     let now = jiff::Timestamp::now();
     let told = webhooks(&context.client).await?;
     let decision = decide(&chain, lives, is_published(&told, &chain), now);

@@ -15,8 +15,8 @@
 mod answer;
 mod bounds;
 mod change;
-mod door;
 pub mod eviction;
+mod listener;
 mod mutate;
 pub mod paths;
 mod server;

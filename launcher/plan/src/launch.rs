@@ -11,7 +11,7 @@ use super::disk::DiskPlan;
 use super::interface::InterfacePlan;
 use super::stored::StoredMachine;
 
-/// Version of [`LaunchPlan`]. A plan of another version is not executed but made anew.
+/// Version of [`LaunchPlan`]. A plan of another version is not executed; a new one is made.
 pub const PLAN_VERSION: u32 = 1;
 
 /// The first descriptor number a plan gives away. Below it are the standard streams and what PID 1 may need itself.
@@ -283,7 +283,7 @@ pub struct Lifecycle {
 pub enum StartState {
     /// vCPUs run.
     Running,
-    /// `startStrategy: Paused`: somebody will resume it.
+    /// `startStrategy: Paused`: it is resumed on request.
     Paused,
 }
 

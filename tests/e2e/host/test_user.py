@@ -207,4 +207,4 @@ def test_doctor_says_what_is_different_for_a_user(user: User) -> None:
     assert "CAP_NET_ADMIN" in checks["tun"]["detail"], checks["tun"]
     hidden = user.run("doctor", "-o", "json", around=hidden_passt())
     (passt,) = [check for check in json.loads(hidden)["checks"] if check["id"] == "passt"]
-    assert "apt install passt" in passt.get("mend", ""), f"without passt doctor says {passt}"
+    assert "apt install passt" in passt.get("remedy", ""), f"without passt doctor says {passt}"
