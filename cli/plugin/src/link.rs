@@ -141,7 +141,8 @@ fn out_of_our_terminal(command: &mut Command) {
 #[cfg(not(any(unix, windows)))]
 fn out_of_our_terminal(_: &mut Command) {}
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use super::*;
 
