@@ -85,7 +85,7 @@ mod tests {
             for _ in 0..2 {
                 scope.spawn(|| {
                     while !over.load(std::sync::atomic::Ordering::Relaxed) {
-                        is_held(directory.path());
+                        let _ = is_held(directory.path());
                     }
                 });
             }

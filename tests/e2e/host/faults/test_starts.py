@@ -1,10 +1,11 @@
-"""Commands and shims are killed while they start a machine or clear one away: what follows says what happened, nothing of
-it is left, and nobody's machine but theirs is ended."""
+"""Commands and shims are killed while they start a machine or clear one away: what follows says what happened, nothing
+is left, and no other machine is ended."""
 
 import contextlib
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -47,7 +48,9 @@ def expect_over(machine: Machine, code: int, said: str) -> str:
         return "started"
     assert code == 1 and "could not be started" in said, f"`garboard run` ended with {code}: {said!r}"
     assert not re.search(r": *$", said.strip()), f"an empty sentence: {said!r}"
-    assert not machine.machine.exists(), f"`garboard run` ended with {said!r} and left {list(machine.machine.iterdir())}"
+    assert not machine.machine.exists(), (
+        f"`garboard run` ended with {said!r} and left {list(machine.machine.iterdir())}"
+    )
     for program in names.PROCESSES:
         assert not machine.processes(program), f"after {said!r} there is a {program}"
     return "refused"
@@ -68,6 +71,27 @@ def test_a_shim_killed_while_it_starts_leaves_nothing(machine: Machine, note: Ca
             assert "SIGKILL" in said, f"it does not say what happened: {said!r}"
     assert ends.get("refused"), "every shim was killed too late"
     note(", ".join(f"{number} {end}" for end, number in sorted(ends.items())))
+
+
+def test_what_cannot_be_cleared_away_is_kept_and_named(programs: pathlib.Path, machine: Machine) -> None:
+    """No shim can be executed any more when the one that starts the machine is killed."""
+    own = machine.directory / "bin"
+    own.mkdir()
+    for name in names.INSTALLED:
+        shutil.copy(programs / name, own)
+    machine.garboard = str(own / names.COMMAND)
+    run = begin(machine)
+    shim = first(machine, names.SHIM, run)
+    assert shim, run.communicate()
+    os.kill(shim, signal.SIGSTOP)
+    (own / names.SHIM).rename(own / "elsewhere")
+    kill(shim)
+    said, _ = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 1 and f"garboard stop --force {machine.id}" in said, f"no way out is named: {said!r}"
+    assert machine.machine.exists(), "the files are gone and nothing knows what may run"
+    (own / "elsewhere").rename(own / names.SHIM)
+    machine.run("stop", "--force", machine.name)
+    assert not machine.machine.exists()
 
 
 def test_what_a_killed_run_leaves_is_cleared_away_by_the_next(machine: Machine) -> None:
@@ -160,10 +184,11 @@ def test_a_shim_killed_while_it_clears_away_leaves_nothing_for_long(machine: Mac
 
 
 @contextlib.contextmanager
-def called_as(words: list[str], **options: object) -> Iterator[subprocess.Popen[bytes]]:
+def called_as(words: list[str], user: int) -> Iterator[subprocess.Popen[bytes]]:
     """Another program that has the command line of one of ours, for as long as its standard input is open."""
+    quiet = subprocess.DEVNULL
     process = subprocess.Popen(
-        [*words, "-"], executable="/bin/cat", stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, **options  # type: ignore[call-overload]
+        [*words, "-"], executable="/bin/cat", stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, user=user
     )
     try:
         yield process
@@ -174,14 +199,12 @@ def called_as(words: list[str], **options: object) -> Iterator[subprocess.Popen[
 
 @pytest.mark.parametrize("user", [65534, 0])
 def test_a_process_that_is_called_as_ours_is_not_taken_for_it(machine: Machine, user: int) -> None:
-    """Of another user, or another program of the same one: neither keeps a machine from being started, nor is it signalled."""
+    """Of another user, or another program: neither keeps a machine from being started, nor is it signalled."""
     machine.machine.mkdir(parents=True)
-    with called_as([names.INIT, str(machine.init)], user=user) as guest, called_as(
-        [names.SUPERVISOR, str(machine.machine)], user=user
-    ) as supervisor:
+    guest, supervisor = [names.INIT, str(machine.init)], [names.SUPERVISOR, str(machine.machine)]
+    with called_as(guest, user) as one, called_as(supervisor, user) as other:
         # Taken for a guest, it would be waited for or ended.
         machine.start(tests=None)
-        shim = machine.only(names.SHIM)
-        kill(shim)
+        kill(machine.only(names.SHIM))
         machine.run("stop", "--force", machine.name)
-        assert guest.poll() is None and supervisor.poll() is None, "a process of another program was ended"
+        assert one.poll() is None and other.poll() is None, "a process of another program was ended"
