@@ -2,14 +2,15 @@
 several shapes of machine, and what they ask for. Prints markdown for docs/benchmarks.md; the terms of
 machine/src/overhead.rs follow from it.
 
-  python3 -B scripts/benchmarks/overhead.py GARBOARD HELLO-LAYOUT [WORD]
+  python3 -B scripts/benchmarks/overhead.py GARBOARD HELLO-LAYOUT [--qemu PATH] [WORD]
 
-Needs root; with WORD only the shapes that have it in their names. Each machine is let alone until its figures stand still;
-then, where it has a screen, four VNC viewers ask for whole pictures, and the largest figures count. Guests whose memory is
-"dirtied" have written to each of its pages; with "4 KiB pages" the kernel is kept from larger ones, which is the most that page
-tables take.
+Needs root; with WORD only the shapes that have it in their names, with --qemu another QEMU than the host's. Each machine is let
+alone until its figures stand still; then, where it has a screen, four VNC viewers ask for whole pictures, and the largest figures
+count. Guests whose memory is "dirtied" have written to each of its pages; with "4 KiB pages" the kernel is kept from larger ones,
+which is the most that page tables take.
 """
 
+import argparse
 import ctypes
 import dataclasses
 import json
@@ -116,11 +117,11 @@ def manifest(host, shape):
     return path
 
 
-def start(host, shape, dirty):
+def start(host, shape, dirty, qemu):
     # What is started from here inherits it.
     ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, int(shape.small_pages), 0, 0, 0)
     images = [f"--image={HELLO}={host.image}", f"--image={DIRTY}={dirty}"]
-    host.run("run", "--detach", "--accel", shape.accelerator, *images, manifest(host, shape))
+    host.run("run", "--detach", "--accel", shape.accelerator, *qemu, *images, manifest(host, shape))
     if shape.is_linux:
         host.wait_for_shell()
         if shape.tests:
@@ -146,13 +147,13 @@ def picture(host):
     return viewer.width, viewer.height
 
 
-def row(garboard, layouts, shape):
-    hello, dirty = layouts
+def row(garboard, given, shape):
+    hello, dirty, qemu = given
     with tempfile.TemporaryDirectory(prefix="gbo-") as directory:
         os.chmod(directory, 0o755)
         host = Machine(pathlib.Path(garboard).parent, pathlib.Path(hello), pathlib.Path(directory))
         try:
-            start(host, shape, dirty)
+            start(host, shape, dirty, qemu)
             process = host.qemu
             idle = settled(shape, process)
             most = under_load(host, shape, process) if shape.has_screen else idle
@@ -177,6 +178,8 @@ SHAPES = [
     Shape("KVM, 1 vCPU, no screen", "kvm"),
     Shape("KVM, 4 vCPUs, no screen", "kvm", cores(4)),
     Shape("KVM, 16 vCPUs, no screen", "kvm", cores(16)),
+    Shape("KVM, 64 MiB, 1 vCPU, no screen", "kvm", guest_mib=64),
+    Shape("KVM, 4 GiB, 1 vCPU, no screen", "kvm", guest_mib=4096),
     Shape("KVM, 1 vCPU, screen", "kvm", has_screen=True),
     Shape("KVM, 1 vCPU, 8 empty disks", "kvm", empty_disks=8),
     Shape("KVM, 1 GiB dirtied", "kvm", guest_mib=1024, dirties=True),
@@ -188,15 +191,24 @@ SHAPES = [
     Shape("TCG, Linux, 4 vCPUs, screen", "tcg", cores(4), has_screen=True),
     Shape("TCG, Linux, 4 vCPUs, 4 queues each for disk and network", "tcg", QUEUES),
     Shape("TCG, Linux, 4 empty disks of 128 GiB, each written from end to end in steps", "tcg", tests="sweep-disks", empty_disks=4),
+    Shape("TCG, Linux, 128 MiB, 1 vCPU, no screen", "tcg", guest_mib=128),
+    Shape("TCG, Linux, 1 GiB, 1 vCPU, no screen", "tcg", guest_mib=1024),
+    Shape("TCG, Linux, 4 GiB, 1 vCPU, no screen", "tcg", guest_mib=4096),
     Shape("TCG, 1 GiB dirtied, 4 KiB pages", "tcg", guest_mib=1024, dirties=True, small_pages=True),
 ]
 
 
 def main():
-    garboard, hello, *words = sys.argv[1:]
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--qemu")
+    parser.add_argument("garboard")
+    parser.add_argument("hello")
+    parser.add_argument("words", nargs="*")
+    options = parser.parse_args()
+    qemu = ["--qemu", options.qemu] if options.qemu else []
     dirty = subprocess.run([REPOSITORY / "scripts/guest-bootsector", "dirty"], check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
-    shapes = [shape for shape in SHAPES if all(word in shape.name for word in words)]
-    rows = [row(garboard, (hello, dirty), shape) for shape in shapes]
+    shapes = [shape for shape in SHAPES if all(word in shape.name for word in options.words)]
+    rows = [row(options.garboard, (options.hello, dirty, qemu), shape) for shape in shapes]
     head = ["MiB", "own, idle", "page tables", "kernel", "own, viewed", "page tables", "kernel", "together", "asked for"]
     print(figures.table(head, rows))
 
