@@ -75,9 +75,9 @@ async fn run(args: Args) -> Result<(), String> {
     // Every machine may have an admission request of its own under way, and the usual limit is for interactive programs.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("no limits: {error}"))?;
     if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "the limit of open files could not be raised");
     }
-    let no_server = |error| format!("there is no way to an API server: {}", ErrorChain(&error));
+    let no_server = |error| format!("the API server's address or credentials are missing: {}", ErrorChain(&error));
     let client = garboard_cluster::client().await.map_err(no_server)?;
     let emulation = if args.emulation { Emulation::Permitted } else { Emulation::Refused };
     let unsaid = Unsaid { emulation, image_pull_policy: args.launcher_pull_policy };
@@ -89,11 +89,11 @@ async fn run(args: Args) -> Result<(), String> {
     let (ready, gate) = watch::channel(false);
     let mut candidate = Candidate::new(&context, args.identity);
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("no signals: {error}"))?;
-    tracing::info!(version = VERSION, "the controller runs");
+    tracing::info!(version = VERSION, "the controller starts");
     let ended = tokio::select! {
-        outcome = health::serve(args.health, gate, context.reconciles.clone()) => Err(format!("the kubelet cannot be answered: {outcome:?}")),
+        outcome = health::serve(args.health, gate, context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
         outcome = webhook::run(context.clone(), args.webhooks, ready) => Err(format!("no webhooks: {outcome:?}")),
-        () = following => Err("the settings cannot be followed any more".to_owned()),
+        () = following => Err("the watch of the settings ended".to_owned()),
         () = lead(&mut candidate, &context, listed) => Err("the reconcilers have ended".to_owned()),
         _ = terminate.recv() => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),

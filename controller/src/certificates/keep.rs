@@ -36,7 +36,7 @@ const PAUSE: Duration = Duration::from_secs(2);
 enum KeepError {
     #[error(transparent)]
     Api(#[from] ReconcileError),
-    #[error("the certificates cannot be kept")]
+    #[error("the certificates cannot be renewed")]
     Certificate(#[from] CertificateError),
 }
 
@@ -109,7 +109,7 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
 fn read(secret: &Secret) -> Chain {
     let data = secret.data.clone().unwrap_or_default();
     Chain::read(&data).unwrap_or_else(|error| {
-        tracing::error!(error = %ErrorChain(&error), "the webhooks' certificates are issued again");
+        tracing::error!(error = %ErrorChain(&error), "the webhooks' certificates cannot be used; new ones are issued");
         Chain::default()
     })
 }

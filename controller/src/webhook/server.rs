@@ -158,7 +158,7 @@ fn log(request: &Request, response: &AdmissionResponse) {
             name = request.name,
             user = request.user_info.username,
             reason = response.result.message,
-            "refused"
+            "admission refused"
         );
     }
 }
@@ -166,7 +166,7 @@ fn log(request: &Request, response: &AdmissionResponse) {
 /// A panic ends this request, which the API server then refuses, and no other.
 fn judged(judge: impl FnOnce() -> AdmissionResponse) -> Result<AdmissionResponse, StatusCode> {
     std::panic::catch_unwind(std::panic::AssertUnwindSafe(judge)).map_err(|_| {
-        tracing::error!("judging a request panicked");
+        tracing::error!("admission review panicked");
         StatusCode::INTERNAL_SERVER_ERROR
     })
 }
@@ -242,7 +242,7 @@ mod tests {
         let lines = log.lines();
         let spans = serde_json::json!([{"name": "admission", "uid": "u-2", "operation": "Update",
             "resource": "virtualmachines", "namespace": "ns", "object": "vm", "user": "ada"}]);
-        assert_eq!((&lines[0]["fields"]["message"], &lines[0]["spans"]), (&"refused".into(), &spans));
+        assert_eq!((&lines[0]["fields"]["message"], &lines[0]["spans"]), (&"admission refused".into(), &spans));
     }
 
     fn log_answer(request: &Request) {

@@ -52,10 +52,10 @@ pub(crate) enum MonitorError {
     #[error("QEMU's monitor could not be reached")]
     Connect(#[from] ConnectError),
     /// A question was not answered.
-    #[error("QEMU could not be asked what it holds")]
+    #[error("query of QEMU's devices failed")]
     Call(#[from] CallError),
     /// It runs something else.
-    #[error("QEMU does not hold the block nodes {missing:?} of the plan")]
+    #[error("QEMU lacks the block nodes {missing:?} of the plan")]
     MissingNodes {
         /// Their names.
         missing: Vec<String>,
@@ -154,7 +154,7 @@ async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, re
             return None;
         }
         if !was_told {
-            tracing::error!(error = %ErrorChain(&error), "QEMU does not answer; trying until it does or ends");
+            tracing::error!(error = %ErrorChain(&error), "QEMU does not answer; tried again until it answers or ends");
             was_told = true;
         }
         // The driver goes when PID 1 has told of QEMU's end.
@@ -172,7 +172,7 @@ fn is_passing(error: &MonitorError) -> bool {
 
 async fn give_up(context: &Context, error: &MonitorError) {
     let sentence = ErrorChain(error).to_string();
-    tracing::error!(error = sentence, "the machine cannot be driven");
+    tracing::error!(error = sentence, "control of the machine failed");
     // If QEMU is dying, PID 1 says why, and better; this is for the case that it is not. The driver goes when it knows.
     let wait = if lost::is_gone(&context.layout).await { WORD_OF_THE_GONE } else { LAST_WORDS };
     if tokio::time::timeout(wait, context.happened.closed()).await.is_err() {
@@ -256,7 +256,7 @@ fn log(notice: &Notice, flood: &mut Flood) {
     let Notice::Event(event) = notice else { return };
     let Line::Write { left_out } = flood.judge(Instant::now()) else { return };
     if left_out > 0 {
-        tracing::warn!(left_out, "QEMU had more events than are logged");
+        tracing::warn!(left_out, "events of QEMU were left out of the log");
     }
     tracing::info!(event = event.name, data = event.data_text(), "QEMU");
 }
@@ -275,7 +275,7 @@ async fn forward(notice: Notice, monitor: &Monitor, happened: &mpsc::Sender<Inpu
             }
         }
         Notice::Lagged(count) => {
-            tracing::warn!(count, "events of QEMU were lost; asking for its state");
+            tracing::warn!(count, "events of QEMU were lost; its state is queried");
             match query_state(monitor).await {
                 Ok(RunState::Running) => Some(Event::VcpusResumed),
                 Ok(run_state) => Some(Event::VcpusStopped { run_state }),

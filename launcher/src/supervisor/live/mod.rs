@@ -73,12 +73,12 @@ impl Live {
             Ok(Some(live)) => live,
             Ok(None) => LivePlan::of(plan),
             Err(error) => {
-                tracing::warn!(%error, "live.json cannot be read; what QEMU holds is compared with the plan");
+                tracing::warn!(%error, "live.json cannot be read; QEMU's devices are compared with the plan");
                 LivePlan::of(plan)
             }
         };
         for change in std::mem::take(&mut live.pending) {
-            tracing::warn!(%change, "the supervisor before this one ended while this change was made");
+            tracing::warn!(%change, "the previous supervisor ended during this change");
             live.intend(change.clone());
             live.settle(&change, Outcome::Done);
         }
@@ -110,7 +110,7 @@ impl Live {
             match self.look(&monitor).await {
                 Ok(()) => {}
                 Err(CallError::Disconnected { .. }) => return,
-                Err(error) => tracing::warn!(error = %ErrorChain(&error), "QEMU does not say what it holds"),
+                Err(error) => tracing::warn!(error = %ErrorChain(&error), "query of QEMU's devices failed"),
             }
             tokio::time::sleep(PACE).await;
             if self.due(&mut events).await.is_break() {
@@ -145,9 +145,9 @@ impl Live {
         }
         let Difference { missing, added, changed } = difference;
         if was_inherited {
-            tracing::warn!(?missing, ?added, ?changed, "QEMU does not hold what was written down last");
+            tracing::warn!(?missing, ?added, ?changed, "QEMU's devices differ from the last live plan");
         } else {
-            tracing::info!(?missing, ?added, ?changed, "what QEMU holds has changed");
+            tracing::info!(?missing, ?added, ?changed, "QEMU's devices changed");
         }
         Ok(())
     }
