@@ -18,7 +18,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--programs", type=pathlib.Path, default=f"{target}/debug", help="where the built programs are")
     group.addoption("--supervisor-kills", type=int, default=100, help="how often a supervisor is killed under load")
     group.addoption("--qemu-kills", type=int, default=100, help="how often QEMU is killed")
-    group.addoption("--seed", type=int, default=1, help="which moments those are")
+    group.addoption("--seed", type=int, default=1, help="which moments those are, and where faults of a storm strike")
+    group.addoption("--times", type=int, default=1, help="how often each fault of a storm comes")
+    group.addoption("--keep-cluster", action="store_true", help="leave the test cluster up for the next session")
 
 
 @pytest.fixture(scope="session")
