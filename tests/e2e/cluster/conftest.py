@@ -1,13 +1,24 @@
 """The one test cluster that all tiers here use, one after the other."""
 
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
 from garboard_e2e.cluster.build import Build
 from garboard_e2e.cluster.names import CLUSTER
 from garboard_e2e.cluster.shared import Shared, take_down
+from garboard_e2e.cluster.watched import Watched
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what its cluster shows, before anything is removed."""
+    report = yield
+    kube = getattr(item, "funcargs", {}).get("kube")
+    if report.failed and report.when == "call" and isinstance(kube, Watched):
+        report.sections.append(("the cluster", kube.circumstances()))
+    return report
 
 
 @pytest.fixture(scope="session")

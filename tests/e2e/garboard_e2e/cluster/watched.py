@@ -1,7 +1,6 @@
 """A test cluster whose machines are recorded: what there is of them, and waiting for what will be."""
 
 import contextlib
-import functools
 import json
 import os
 import pathlib
@@ -37,9 +36,6 @@ class Watched(Cluster):
                 if (item["metadata"]["namespace"], item["metadata"]["name"]) == (namespace, name):
                     return item
         return None
-
-    def has_no(self, kind: Kind, name: str) -> bool:
-        return self.there(kind, name) is None
 
     def present(self, kind: Kind, name: str) -> Object:
         """The newest state of an object that has to be there."""
@@ -168,8 +164,27 @@ class Watched(Cluster):
         self.will_go(*names)
         self.kubectl("delete", "vm", *names, "--ignore-not-found", "--wait=false")
         for name in names:
-            self.is_gone(name)
-            self.wait(f"the end of the machine {name}", functools.partial(self.has_no, "vm", name))
+            self.is_removed(name)
+
+    def is_removed(self, name: str) -> None:
+        """Waits until nothing is left of a machine."""
+        self.is_gone(name)
+        self.wait(f"the end of the machine {name}", lambda: self.there("vm", name) is None)
+
+    def machines(self) -> set[str]:
+        """The names of all machines in the namespace of tests, and of instances without one."""
+        with self.recorder.changed:
+            items = [*self.recorder.objects["vm"].values(), *self.recorder.objects["vmi"].values()]
+        return {each["metadata"]["name"] for each in items if each["metadata"]["namespace"] == NAMESPACE}
+
+    def keep_only(self, names: set[str]) -> None:
+        """Removes all others, and waits until nothing is left of them."""
+        if others := sorted(self.machines() - names):
+            self.will_go(*others)
+            self.kubectl("delete", "vm", *others, "--ignore-not-found", "--wait=false")
+            self.kubectl("delete", "vmi", *others, "--ignore-not-found", "--wait=false")
+            for name in others:
+                self.is_removed(name)
 
     def page(self, address: str, node: str, seconds: float = PATIENCE) -> str:
         """What a guest serves at an address, fetched from a node."""
