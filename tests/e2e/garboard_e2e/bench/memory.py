@@ -1,18 +1,28 @@
 """What supervisor and PID 1 weigh: PSS from /proc/PID/smaps, by what the pages are."""
 
+import dataclasses
 import pathlib
 import re
 import time
+from collections.abc import Callable
 
-import figures
-from host import MACHINE, NAMESPACE, wait_for
+from ..names import INIT, SUPERVISOR
+from . import figures
+from .host import MACHINE, NAMESPACE, Garboard, Say, wait_for
 
-PROGRAMS = ["garboard-launcher", "garboard-init"]
-KINDS = ["program: code", "program: constants", "program: relocated and written", "libraries", "heap", "stack",
-         "other anonymous"]
+PROGRAMS = [SUPERVISOR, INIT]
+KINDS = [
+    "program: code",
+    "program: constants",
+    "program: relocated and written",
+    "libraries",
+    "heap",
+    "stack",
+    "other anonymous",
+]
 
 
-def kind(mapping, permissions, path):
+def kind(mapping: str, permissions: str, path: str) -> str:
     if path.startswith("["):
         return "heap" if path == "[heap]" else "stack" if path == "[stack]" else "other anonymous"
     if not path:
@@ -22,8 +32,23 @@ def kind(mapping, permissions, path):
     return {"r-x": "program: code", "r--": "program: constants"}.get(permissions[:3], "program: relocated and written")
 
 
-def weigh(process):
+@dataclasses.dataclass
+class Weight:
     """PSS in KiB by kind, and the part of it that only this process holds."""
+
+    by_kind: dict[str, int]
+    private: int
+
+    @property
+    def pss(self) -> int:
+        return sum(self.by_kind.values())
+
+
+# Of each program.
+Weights = dict[str, Weight]
+
+
+def weigh(process: int) -> Weight:
     text = pathlib.Path(f"/proc/{process}/smaps").read_text()
     by_kind, private, previous = dict.fromkeys(KINDS, 0), 0, ""
     for block in re.split(r"\n(?=[0-9a-f]+-[0-9a-f]+ )", text):
@@ -38,15 +63,15 @@ def weigh(process):
         by_kind[which] += sizes["Pss"] - dirty
         private += sizes["Private_Clean"] + sizes["Private_Dirty"]
         previous = "after program" if "garboard" in path and not path.startswith("[") else ""
-    return by_kind, private
+    return Weight(by_kind, private)
 
 
-def weigh_both(garboard):
+def weigh_both(garboard: Garboard) -> Weights:
     processes = garboard.processes()
     return {program: weigh(processes[program]) for program in PROGRAMS}
 
 
-def use_heavily(garboard, guest_says):
+def use_heavily(garboard: Garboard, guest_says: Callable[[bytes], bool]) -> None:
     """What a machine goes through in its life, in short: a flood on the console, questions, pauses."""
     name = f"{NAMESPACE}/{MACHINE}"
     # 16 MiB through a serial port that an interpreted processor feeds byte by byte.
@@ -60,11 +85,11 @@ def use_heavily(garboard, guest_says):
             garboard.call("ps")
 
 
-def measure(garboard, manifest, say):
+def measure(garboard: Garboard, manifest: str, say: Say) -> dict[str, Weights]:
     """Weights when idle, and after heavy use."""
     say("pss: an idle machine")
     garboard.run(manifest)
-    # Whoever still holds what was needed for the start has this long to give it back.
+    # What was needed for the start and is still held has this long to be given back.
     wait_for("the guest", lambda: b"garboard-hello: address" in read_all(garboard))
     time.sleep(3)
     idle = weigh_both(garboard)
@@ -81,18 +106,18 @@ def measure(garboard, manifest, say):
     return {"idle": idle, "after heavy use": used}
 
 
-def read_all(garboard):
+def read_all(garboard: Garboard) -> bytes:
     logs = sorted(garboard.supervisor.glob("serial0.log*"))
     return b"".join(log.read_bytes() for log in logs)
 
 
-def report(weights):
-    rows, columns = [], [(state, program) for state in weights for program in PROGRAMS]
+def report(weights: dict[str, Weights]) -> str:
+    columns = {f"{program}, {state}": weights[state][program] for state in weights for program in PROGRAMS}
+    rows: list[list[object]] = []
     for name in KINDS:
-        rows.append([name, *[weights[state][program][0][name] for state, program in columns]])
-    rows.append(["**PSS**", *[sum(weights[state][program][0].values()) for state, program in columns]])
-    rows.append(["of which private", *[weights[state][program][1] for state, program in columns]])
-    both = {state: sum(sum(weights[state][program][0].values()) for program in PROGRAMS) for state in weights}
-    header = ["KiB", *[f"{program}, {state}" for state, program in columns]]
-    return figures.table(header, rows) + "\nBoth together: " + "; ".join(
-        f"{state} **{total} KiB** ({total / 1024:.2f} MiB)" for state, total in both.items()) + ".\n"
+        rows.append([name, *(weight.by_kind[name] for weight in columns.values())])
+    rows.append(["**PSS**", *(weight.pss for weight in columns.values())])
+    rows.append(["of which private", *(weight.private for weight in columns.values())])
+    both = {state: sum(weight.pss for weight in weights[state].values()) for state in weights}
+    told = [f"{state} **{total} KiB** ({total / 1024:.2f} MiB)" for state, total in both.items()]
+    return figures.table(["KiB", *columns], rows) + "\nBoth together: " + "; ".join(told) + ".\n"

@@ -9,7 +9,8 @@ import tempfile
 import time
 from xml.sax.saxutils import escape
 
-from host import Failure, MACHINE, contains, executed, output, wait_for
+from ..outcome import Failure
+from .host import MACHINE, Document, Executed, Garboard, Instants, Shares, contains, output, wait_for
 
 # tmpfs over them, in the mount namespace of scripts/bench: whatever the daemons write is gone with it.
 PLACES = ["/run", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt", "/etc/libvirt"]
@@ -17,7 +18,12 @@ LOG = pathlib.Path(f"/var/log/libvirt/qemu/{MACHINE}.log")
 DEVICES = ["null", "zero", "full", "random", "urandom", "tty", "net/tun", "vhost-net"]
 # The user garboard's QEMU runs as; libvirt wants its own to exist even where it is told to use another.
 USER = "+107"
-ACCOUNTS = {"/etc/passwd": "libvirt-qemu:x:107:107::/nonexistent:/usr/sbin/nologin\n", "/etc/group": "libvirt-qemu:x:107:\n"}
+ACCOUNTS = {
+    "/etc/passwd": "libvirt-qemu:x:107:107::/nonexistent:/usr/sbin/nologin\n",
+    "/etc/group": "libvirt-qemu:x:107:\n",
+}
+VIRSH = ["virsh", "-q", "-c", "qemu:///system"]
+TAP = "gbbenchtap"
 
 DOMAIN = """<domain type='qemu'>
   <name>{name}</name>
@@ -56,20 +62,25 @@ DOMAIN = """<domain type='qemu'>
 class Libvirt:
     """The daemons, and one domain like the machine of a plan."""
 
-    def __init__(self, plan, order, qemu, directory):
-        self.plan, self.qemu, self.directory = plan, qemu, pathlib.Path(directory) / "libvirt"
+    command: subprocess.Popen[bytes]
+    began: float
+
+    def __init__(self, garboard: Garboard) -> None:
+        """Of garboard's machine as it runs just now."""
+        self.plan, self.qemu, self.directory = garboard.plan(), garboard.qemu, garboard.directory / "libvirt"
         self.directory.mkdir()
+        self.groups_before: set[pathlib.Path] = set()
         # The domain's user makes the socket of the screen.
         os.chown(self.directory, int(USER), int(USER))
-        self.base = order["volumes"]["root"]["path"]
-        kernel = plan["firmware"]["kernelBoot"]
+        order = garboard.order()
+        kernel = self.plan["firmware"]["kernelBoot"]
         # Copies: libvirt gives every file of a domain to the domain's user.
         for inside, name in [(kernel["kernel"], "vmlinux"), (kernel["initrd"], "initrd")]:
             shutil.copy(order["kernelFiles"][inside], self.directory / name)
-        shutil.copy(self.base, self.directory / "base.img")
-        self.daemons = []
+        shutil.copy(order["volumes"]["root"]["path"], self.directory / "base.img")
+        self.daemons: list[subprocess.Popen[bytes]] = []
 
-    def begin(self):
+    def begin(self) -> None:
         self.groups_before = set(pathlib.Path("/sys/fs/cgroup").rglob("machine*"))
         for place in PLACES:
             pathlib.Path(place).mkdir(parents=True, exist_ok=True)
@@ -86,67 +97,71 @@ class Libvirt:
         pathlib.Path("/etc/libvirt/virtlogd.conf").write_text("")
         log = open(self.directory / "libvirtd.log", "ab")
         for daemon in ["virtlogd", "libvirtd"]:
-            self.daemons.append(subprocess.Popen([f"/usr/sbin/{daemon}"], stdin=subprocess.DEVNULL, stdout=log, stderr=log))
+            command = [f"/usr/sbin/{daemon}"]
+            self.daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
         wait_for("libvirtd", self.answers, pause=0.1)
 
-    def answers(self):
+    def answers(self) -> bool:
         if any(daemon.poll() is not None for daemon in self.daemons):
             raise Failure(f"libvirtd ended: {(self.directory / 'libvirtd.log').read_text()[-1000:]}")
-        return self.virsh("version", may_fail=True)
+        return virsh("version", may_fail=True)
 
-    def virsh(self, *arguments, may_fail=False):
-        done = subprocess.run(["virsh", "-q", "-c", "qemu:///system", *arguments], capture_output=True, text=True)
-        if done.returncode != 0 and not may_fail:
-            raise Failure(f"virsh {shlex.join(arguments)}: {done.stderr}")
-        return done.returncode == 0 and (done.stdout or True)
-
-    def write_domain(self, tap, shares):
+    def write_domain(self, tap: str, shares: Shares | None) -> None:
         plan = self.plan
         argv = plan["argv"]
         (interface,) = plan["interfaces"]
         graphics = f"<graphics type='vnc' socket='{self.directory}/vnc.sock'/><video><model type='vga'/></video>"
+        kind = graphics if plan["display"] == "vnc" else "<video><model type='none'/></video>"
         text = DOMAIN.format(
-            name=MACHINE, memory=plan["resources"]["guestMemoryBytes"], vcpus=plan["resources"]["vcpuCount"],
-            machine=plan["stored"]["machineType"], directory=self.directory, qemu=self.qemu, mac=interface["mac"], tap=tap,
-            cmdline=escape(argv[argv.index("-append") + 1]), cache="none" if any_direct(plan) else "writeback",
-            shares=f"<shares>{shares[2]}</shares>" if shares else "",
-            graphics=graphics if plan["display"] == "vnc" else "<video><model type='none'/></video>")
+            name=MACHINE,
+            memory=plan["resources"]["guestMemoryBytes"],
+            vcpus=plan["resources"]["vcpuCount"],
+            machine=plan["stored"]["machineType"],
+            directory=self.directory,
+            qemu=self.qemu,
+            mac=interface["mac"],
+            tap=tap,
+            cmdline=escape(argv[argv.index("-append") + 1]),
+            cache="none" if any_direct(plan) else "writeback",
+            shares=f"<shares>{shares.value}</shares>" if shares else "",
+            graphics=kind,
+        )
         (self.directory / "domain.xml").write_text(text)
 
-    def start(self, shares):
+    def start(self, shares: Shares | None) -> None:
         """`virsh create`, under way; a tap of the host's own namespace, because libvirtd lives there."""
-        tap = "gbbenchtap"
-        output(["ip", "tuntap", "add", tap, "mode", "tap", "vnet_hdr"])
-        output(["ip", "link", "set", tap, "up"])
+        output(["ip", "tuntap", "add", TAP, "mode", "tap", "vnet_hdr"])
+        output(["ip", "link", "set", TAP, "up"])
         overlay = self.directory / "overlay.qcow2"
         output(["qemu-img", "create", "-q", "-f", "qcow2", "-F", "raw", "-b", self.directory / "base.img", overlay])
         for name in ["serial0.log", "domain.xml"]:
             (self.directory / name).unlink(missing_ok=True)
         LOG.unlink(missing_ok=True)
-        self.write_domain(tap, shares)
+        self.write_domain(TAP, shares)
         self.began = time.monotonic()
-        self.command = subprocess.Popen(["virsh", "-q", "-c", "qemu:///system", "create", self.directory / "domain.xml"],
-                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        create = [*VIRSH, "create", str(self.directory / "domain.xml")]
+        self.command = subprocess.Popen(create, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
-    def wait_for_marker(self, marker):
+    def wait_for_marker(self, marker: bytes) -> Instants:
         log = self.directory / "serial0.log"
-        wait_for(f"{marker} under libvirt", lambda: self.has_failed() or contains(log, marker))
+        wait_for(f"{marker!r} under libvirt", lambda: self.has_failed() or contains(log, marker))
         seen = time.monotonic()
         self.command.wait()
-        return {"command": self.began, "exec": executed(LOG)[0], "marker": seen}
+        return {"command": self.began, "exec": Executed.of(LOG).monotonic, "marker": seen}
 
-    def has_failed(self):
+    def has_failed(self) -> bool:
         if self.command.poll():
-            raise Failure(f"virsh create: {self.command.stderr.read().decode()}")
+            errors = self.command.stderr.read() if self.command.stderr else b""
+            raise Failure(f"virsh create: {errors.decode()}")
         return False
 
-    def stop(self):
-        self.virsh("destroy", MACHINE)
-        output(["ip", "link", "delete", "gbbenchtap"])
+    def stop(self) -> None:
+        virsh("destroy", MACHINE)
+        output(["ip", "link", "delete", TAP])
 
-    def end(self):
-        self.virsh("destroy", MACHINE, may_fail=True)
-        subprocess.run(["ip", "link", "delete", "gbbenchtap"], capture_output=True)
+    def end(self) -> None:
+        virsh("destroy", MACHINE, may_fail=True)
+        subprocess.run(["ip", "link", "delete", TAP], capture_output=True)
         for daemon in reversed(self.daemons):
             daemon.terminate()
             daemon.wait()
@@ -154,7 +169,15 @@ class Libvirt:
             remove_groups(group)
 
 
-def take_kvm_away():
+def virsh(*arguments: str, may_fail: bool = False) -> bool:
+    """Whether it succeeded."""
+    done = subprocess.run([*VIRSH, *arguments], capture_output=True, text=True)
+    if done.returncode != 0 and not may_fail:
+        raise Failure(f"virsh {shlex.join(arguments)}: {done.stderr}")
+    return done.returncode == 0
+
+
+def take_kvm_away() -> None:
     """Another /dev, with what the guests here need. A domain of kind qemu needs no KVM, and libvirt would probe it
     through QEMU: minutes where it is emulated."""
     new = tempfile.mkdtemp(prefix="gbb-dev-")
@@ -174,16 +197,14 @@ def take_kvm_away():
     os.rmdir(new)
 
 
-def any_direct(plan):
+def any_direct(plan: Document) -> bool:
     return any(descriptor["purpose"].get("direct") for descriptor in plan["descriptors"])
 
 
-def remove_groups(group):
-    """A cgroup with what is below it; one that is busy stays and is somebody else's."""
+def remove_groups(group: pathlib.Path) -> None:
+    """A cgroup with what is below it; one that is busy stays and belongs to another program."""
     for path, _, _ in os.walk(group, topdown=False):
         try:
             os.rmdir(path)
         except OSError:
             return
-
-

@@ -5,50 +5,53 @@ import datetime
 import json
 import time
 
-import figures
-from host import Garboard, Namespace, contains, executed, wait_for
-from libvirt import Libvirt
-from raw import Raw
+from ..outcome import Failure
+from . import figures
+from .host import Executed, Garboard, Instants, Namespace, Say, Tap, contains, wait_for
+from .libvirt import Libvirt
+from .raw import Raw
 
 MARKER = b"garboard-hello: userspace"
 TAP = "gbbenchraw"
 WAYS = ["QEMU alone", "garboard run", "virsh create"]
+# Instants of each round, by the way.
+Seen = dict[str, list[Instants]]
 
 
-def supervisor_said(garboard, sentence):
+def supervisor_said(garboard: Garboard, sentence: str) -> float:
     """When the supervisor wrote a line, real time in seconds."""
     for line in (garboard.machine / "launcher.log").read_text().splitlines():
         entry = json.loads(line)
         if entry.get("fields", {}).get("message") == sentence:
             return datetime.datetime.fromisoformat(entry["timestamp"].replace("Z", "+00:00")).timestamp()
-    return None
+    raise Failure(f"the supervisor's log has no line {sentence!r}")
 
 
-def with_garboard(garboard, manifest):
+def with_garboard(garboard: Garboard, manifest: str) -> Instants:
     began = time.monotonic()
     command = garboard.begin(manifest)
     wait_for("the guest of garboard", lambda: contains(garboard.supervisor / "serial0.log", MARKER) or command.poll())
     seen = time.monotonic()
     if command.wait() != 0:
         garboard.run(manifest)  # says why
-    executed_at, real = executed(garboard.init / "qemu.log")
-    instants = {"command": began, "exec": executed_at, "marker": seen}
+    executed = Executed.of(garboard.init / "qemu.log")
+    instants = {"command": began, "exec": executed.monotonic, "marker": seen}
     for name, sentence in {"ready": "QEMU's monitor answered", "cont": "the guest runs"}.items():
-        instants[name] = executed_at + supervisor_said(garboard, sentence) - real
+        instants[name] = executed.monotonic + supervisor_said(garboard, sentence) - executed.real
     return instants
 
 
-def with_raw(raw, namespace):
-    instants = raw.start((TAP, namespace.path))
+def with_raw(raw: Raw, namespace: Namespace) -> Instants:
+    instants = raw.start(Tap(TAP, namespace.path))
     return instants | {"marker": raw.wait_for_marker(MARKER)}
 
 
-def measure(garboard: Garboard, manifest, rounds, say):
+def measure(garboard: Garboard, manifest: str, rounds: int, say: Say) -> Seen:
     """A list of instants for each way."""
-    seen = {way: [] for way in WAYS}
+    seen: Seen = {way: [] for way in WAYS}
     with_garboard(garboard, manifest)
-    raw = Raw(garboard, garboard.directory)
-    virt = Libvirt(garboard.plan(), garboard.order(), garboard.qemu, garboard.directory)
+    raw = Raw(garboard)
+    virt = Libvirt(garboard)
     garboard.stop()
     namespace = Namespace(garboard.directory)
     # Each is done whatever the others say: the last one first.
@@ -73,14 +76,16 @@ def measure(garboard: Garboard, manifest, rounds, say):
     return seen
 
 
-def between(seen, first, last):
+def between(seen: Seen, first: str, last: str) -> dict[str, list[float | None]]:
     """Milliseconds between two instants, in each round of each way; None where the way does not show one."""
-    def span(instants):
+
+    def span(instants: Instants) -> float | None:
         return (instants[last] - instants[first]) * 1000 if first in instants and last in instants else None
+
     return {way: [span(instants) for instants in seen[way]] for way in WAYS}
 
 
-def report(seen):
+def report(seen: Seen) -> str:
     rows = []
     spans = [("exec", "ready"), ("exec", "cont"), ("exec", "marker"), ("command", "marker")]
     columns = [between(seen, *span) for span in spans]
@@ -89,6 +94,12 @@ def report(seen):
         cells = [figures.summary(column[way]) for column in columns]
         ratio = figures.ratio(to_marker[way], to_marker["QEMU alone"]) if way != "QEMU alone" else "1"
         rows.append([way, *cells, ratio])
-    header = ["ms", "exec → QMP ready", "exec → `cont` done", "exec → userspace", "command → userspace",
-              "exec → userspace, times QEMU alone"]
+    header = [
+        "ms",
+        "exec → QMP ready",
+        "exec → `cont` done",
+        "exec → userspace",
+        "command → userspace",
+        "exec → userspace, times QEMU alone",
+    ]
     return figures.table(header, rows)
