@@ -1,16 +1,20 @@
-"""The chart deploy/helm/garboard, made from deploy/base: templates, and the defaults in values.yaml. Pure, but for `written`."""
+"""The chart deploy/helm/garboard, made from deploy/base: its templates, and the defaults in values.yaml. Pure."""
 
 import re
+from collections.abc import Callable
 
 # What an installation chooses, line by line. `garboard cluster install` chooses the same (cli/plugin/src/operate/manifest.rs);
 # tests/e2e/deploy/test_chart.py compares what both make.
 NAMESPACE = "{{ .Release.Namespace }}"
 IMAGE = '{{ include "garboard.image" (list $ "%s") }}'
 PULL_POLICY = '{{ include "garboard.pullPolicy" $ }}'
-LINES = [
+LINES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
     (re.compile(r"^(\s*(?:- )?namespace: )garboard$"), lambda found: found[1] + NAMESPACE),
     (re.compile(r"^(\s*namespaces: )\[garboard\]$"), lambda found: f"{found[1]}[{NAMESPACE}]"),
-    (re.compile(r"^(\s*(?:image: |- --launcher-image=))\S+/garboard/([a-z]+):\S+$"), lambda found: found[1] + IMAGE % found[2]),
+    (
+        re.compile(r"^(\s*(?:image: |- --launcher-image=))\S+/garboard/([a-z]+):\S+$"),
+        lambda found: found[1] + IMAGE % found[2],
+    ),
     (re.compile(r"^(\s*(?:imagePullPolicy: |- --launcher-pull-policy=))Never$"), lambda found: found[1] + PULL_POLICY),
 ]
 PULL_SECRETS = """\
@@ -41,11 +45,11 @@ LIFTED = re.compile(r"^( *)(\w+): @([\w.]+)$", re.M)
 HEAD = "# Written by deploy/render from deploy/base/{name}: change it there.\n"
 
 
-def indentation(line):
+def indentation(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def extent(lines, at):
+def extent(lines: list[str], at: int) -> int:
     """Where the value of the key in line `at` ends: before the next line that is no deeper and no entry of its list."""
     depth, end = indentation(lines[at]), at + 1
     while end < len(lines) and (indentation(lines[end]) > depth or re.match(rf" {{{depth}}}- ", lines[end])):
@@ -53,41 +57,43 @@ def extent(lines, at):
     return end
 
 
-def place(lines, key, number):
+def place(lines: list[str], key: str, number: int) -> int:
     """The line of a key, of those with that key the one with this number."""
     return [at for at, line in enumerate(lines) if re.match(rf" *{key}:", line)][number]
 
 
-def lifted(name, text):
+def lifted(name: str, text: str) -> dict[str, list[str]]:
     """The lines of each value that a file has, as they stand below their key."""
-    lines, found = text.splitlines(), {}
+    lines = text.splitlines()
+    found: dict[str, list[str]] = {}
     for key, number, value in VALUES.get(name, []):
         at = place(lines, key, number)
         inline = lines[at].partition(":")[2].strip()
-        found[value] = [inline] if inline else lines[at + 1:extent(lines, at)]
+        found[value] = [inline] if inline else lines[at + 1 : extent(lines, at)]
     return found
 
 
-def substituted(line):
+def substituted(line: str) -> str:
     for pattern, substitute in LINES:
         if found := pattern.match(line):
             return substitute(found)
     return line
 
 
-def with_values(name, lines):
+def with_values(name: str, lines: list[str]) -> list[str]:
     """The lines with the chart's values in place of what deploy/base has."""
     # From the last to the first, so that places stay where they are.
     for key, number, value in sorted(VALUES.get(name, []), key=lambda one: -place(lines, *one[:2])):
         at = place(lines, key, number)
         head, _, inline = lines[at].partition(":")
         depth = indentation(head) + 2
-        reference = f" {{{{ .Values.{value} }}}}" if inline.strip() else f" {{{{- toYaml .Values.{value} | nindent {depth} }}}}"
-        lines[at:extent(lines, at)] = [f"{head}:{reference}"]
+        block = f" {{{{- toYaml .Values.{value} | nindent {depth} }}}}"
+        reference = f" {{{{ .Values.{value} }}}}" if inline.strip() else block
+        lines[at : extent(lines, at)] = [f"{head}:{reference}"]
     return lines
 
 
-def template(name, text):
+def template(name: str, text: str) -> str:
     """The template of a file of deploy/base."""
     if "{{" in text:
         raise ValueError(f"deploy/base/{name} has {{{{, which Helm would read")
@@ -103,21 +109,23 @@ def template(name, text):
     return HEAD.format(name=name) + body
 
 
-def values(skeleton, known):
+def values(skeleton: str, known: dict[str, list[str]]) -> str:
     """values.yaml: the skeleton with each `@NAME` replaced by the lines that deploy/base has for it."""
-    def fill(found):
+
+    def fill(found: re.Match[str]) -> str:
         indent, key, name = found.groups()
         lines = known[name]
         if len(lines) == 1 and not lines[0].startswith(" "):
             return f"{indent}{key}: {lines[0]}"
         shallow = min(map(indentation, lines))
         return "\n".join([f"{indent}{key}:"] + [f"{indent}  {line[shallow:]}" for line in lines])
+
     return LIFTED.sub(fill, skeleton)
 
 
-def files(base, skeleton):
+def files(base: dict[str, str], skeleton: str) -> dict[str, str]:
     """Each generated file of the chart by its path in it, from the texts of deploy/base by their names."""
-    known = {}
+    known: dict[str, list[str]] = {}
     for name, text in base.items():
         known |= lifted(name, text)
     made = {f"templates/{name}": template(name, text) for name, text in base.items()}

@@ -9,7 +9,7 @@ registry.garboard.dev
 {{- $name := index . 1 -}}
 {{- $image := $root.Values.image -}}
 {{- $digest := get $image.digests $name -}}
-{{ $image.registry }}/garboard/{{ $name }}:{{ $image.tag | default $root.Chart.AppVersion }}{{ with $digest }}@{{ . }}{{ end }}
+{{ $image.registry }}/garboard/{{ $name }}:{{ $image.tag | default $root.Chart.AppVersion | replace "+" "_" }}{{ with $digest }}@{{ . }}{{ end }}
 {{- end -}}
 
 {{- define "garboard.pullPolicy" -}}
