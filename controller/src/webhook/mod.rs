@@ -13,9 +13,9 @@
 //! first, in its own words. Every replica serves.
 
 mod answer;
-mod bounds;
+pub(crate) mod bounds;
 mod change;
-mod door;
+pub(crate) mod door;
 pub mod eviction;
 mod mutate;
 pub mod paths;
