@@ -70,21 +70,21 @@ impl RequestHeader {
     /// The user of a request, from its headers (names in any case, in the order in which they came). Nobody where no header
     /// has a name.
     #[must_use]
-    pub fn caller<'a>(&self, headers: impl Iterator<Item = (&'a str, &'a str)> + Clone) -> Option<Caller> {
+    pub fn caller(&self, headers: &[(&str, &str)]) -> Option<Caller> {
         let values = |names: &[String]| -> Vec<String> {
             let of = |name: &String| {
-                let same = headers.clone().filter(|(each, _)| each.eq_ignore_ascii_case(name));
-                let found: Vec<String> = same.map(|(_, value)| value.to_owned()).collect();
+                let same = headers.iter().filter(|(each, _)| each.eq_ignore_ascii_case(name));
+                let found: Vec<String> = same.map(|(_, value)| (*value).to_owned()).collect();
                 (!found.is_empty()).then_some(found)
             };
             names.iter().find_map(of).unwrap_or_default()
         };
         let first = |names: &[String]| values(names).into_iter().next().filter(|value| !value.is_empty());
         let mut extra: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for (name, value) in headers.clone() {
+        for (name, value) in headers {
             let rest = self.extra_prefixes.iter().find_map(|prefix| without_prefix(name, prefix));
             if let Some(rest) = rest {
-                extra.entry(unescaped(&rest.to_ascii_lowercase())).or_default().push(value.to_owned());
+                extra.entry(unescaped(&rest.to_ascii_lowercase())).or_default().push((*value).to_owned());
             }
         }
         Some(Caller { user: first(&self.username)?, uid: first(&self.uid), groups: values(&self.group), extra })
@@ -142,12 +142,12 @@ mod tests {
             ("x-remote-extra-scopes.example%2ecom%2fa", "one"),
             ("x-other", "y"),
         ];
-        let caller = header.caller(headers.into_iter()).unwrap();
+        let caller = header.caller(&headers).unwrap();
         assert_eq!((caller.user.as_str(), caller.uid), ("ada", None));
         assert_eq!(caller.groups, ["dev", "system:authenticated"]);
         assert_eq!(caller.extra, BTreeMap::from([("scopes.example.com/a".to_owned(), vec!["one".to_owned()])]));
-        assert_eq!(header.caller([("x-remote-group", "system:masters")].into_iter()), None);
-        assert_eq!(header.caller([("x-remote-user", "")].into_iter()), None);
+        assert_eq!(header.caller(&[("x-remote-group", "system:masters")]), None);
+        assert_eq!(header.caller(&[("x-remote-user", "")]), None);
     }
 
     #[test]

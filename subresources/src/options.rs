@@ -2,6 +2,7 @@
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::refusal::Refusal;
 
@@ -49,8 +50,12 @@ pub fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
     let unread = |error: serde_json::Error| {
         Refusal::BadRequest(format!("Can not unmarshal Request body to struct, error: {error}"))
     };
-    // `null` is what clients of Go send for no options.
-    Ok(serde_json::from_slice::<Option<T>>(body).map_err(unread)?.unwrap_or_default())
+    match serde_json::from_slice(body).map_err(unread)? {
+        // What clients of Go send for no options.
+        Value::Null => Ok(T::default()),
+        options @ Value::Object(_) => serde_json::from_value(options).map_err(unread),
+        _ => Err(Refusal::BadRequest("Can not unmarshal Request body to struct, error: it is no object".to_owned())),
+    }
 }
 
 /// Whether nothing is to be stored.
@@ -76,7 +81,7 @@ mod tests {
         for body in ["", " \n", "null", "{}"] {
             assert_eq!(stop(body), Ok(StopOptions::default()), "{body:?}");
         }
-        for body in ["[", "\"x\"", r#"{"gracePeriod": "x"}"#] {
+        for body in ["[", "[]", "\"x\"", r#"{"gracePeriod": "x"}"#] {
             assert_eq!(stop(body).unwrap_err().code(), 400, "{body}");
         }
     }

@@ -65,7 +65,7 @@ fn caller(header: &RequestHeader, request: &Request) -> Result<Caller, Refusal> 
     // A value that is no text is not one that an API server writes.
     let headers = request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
     let nobody = || Refusal::Unauthorized("a valid user header is required for authorization".to_owned());
-    header.caller(headers).ok_or_else(nobody)
+    header.caller(&headers.collect::<Vec<_>>()).ok_or_else(nobody)
 }
 
 async fn may(serving: &Serving, call: &Call<'_>, caller: &Caller) -> Result<(), Refusal> {
