@@ -47,7 +47,9 @@ def expect_over(machine: Machine, code: int, said: str) -> str:
         return "started"
     assert code == 1 and "could not be started" in said, f"`garboard run` ended with {code}: {said!r}"
     assert not re.search(r": *$", said.strip()), f"an empty sentence: {said!r}"
-    assert not machine.machine.exists(), f"`garboard run` ended with {said!r} and left {list(machine.machine.iterdir())}"
+    assert not machine.machine.exists(), (
+        f"`garboard run` ended with {said!r} and left {list(machine.machine.iterdir())}"
+    )
     for program in names.PROCESSES:
         assert not machine.processes(program), f"after {said!r} there is a {program}"
     return "refused"
@@ -163,7 +165,11 @@ def test_a_shim_killed_while_it_clears_away_leaves_nothing_for_long(machine: Mac
 def called_as(words: list[str], **options: object) -> Iterator[subprocess.Popen[bytes]]:
     """Another program that has the command line of one of ours, for as long as its standard input is open."""
     process = subprocess.Popen(
-        [*words, "-"], executable="/bin/cat", stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, **options  # type: ignore[call-overload]
+        [*words, "-"],
+        executable="/bin/cat",
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        **options,  # type: ignore[call-overload]
     )
     try:
         yield process
@@ -176,9 +182,10 @@ def called_as(words: list[str], **options: object) -> Iterator[subprocess.Popen[
 def test_a_process_that_is_called_as_ours_is_not_taken_for_it(machine: Machine, user: int) -> None:
     """Of another user, or another program of the same one: neither keeps a machine from being started, nor is it signalled."""
     machine.machine.mkdir(parents=True)
-    with called_as([names.INIT, str(machine.init)], user=user) as guest, called_as(
-        [names.SUPERVISOR, str(machine.machine)], user=user
-    ) as supervisor:
+    with (
+        called_as([names.INIT, str(machine.init)], user=user) as guest,
+        called_as([names.SUPERVISOR, str(machine.machine)], user=user) as supervisor,
+    ):
         # Taken for a guest, it would be waited for or ended.
         machine.start(tests=None)
         shim = machine.only(names.SHIM)
