@@ -54,7 +54,9 @@ pub fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
         // What clients of Go send for no options.
         Value::Null => Ok(T::default()),
         options @ Value::Object(_) => serde_json::from_value(options).map_err(unread),
-        _ => Err(Refusal::BadRequest("Can not unmarshal Request body to struct, error: it is no object".to_owned())),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(Refusal::BadRequest("Can not unmarshal Request body to struct, error: it is no object".to_owned()))
+        }
     }
 }
 

@@ -179,14 +179,10 @@ mod tests {
     use super::*;
 
     fn name_of(method: &str, path: &str) -> Result<String, NoEndpoint> {
-        match endpoint(method, path)? {
-            Endpoint::Call(call) => {
-                Ok([&[call.route.name().as_str(), call.namespace, call.name], call.parameters.as_slice()]
-                    .concat()
-                    .join(" "))
-            }
-            other => Ok(format!("{other:?}")),
-        }
+        let found = endpoint(method, path)?;
+        let Endpoint::Call(call) = &found else { return Ok(format!("{found:?}")) };
+        let name = call.route.name();
+        Ok([&[name.as_str(), call.namespace, call.name], call.parameters.as_slice()].concat().join(" "))
     }
 
     #[test]

@@ -150,12 +150,13 @@ fn internal(error: kube::Error) -> Refusal {
 
 /// A machine that changed after it was read is a conflict; anything else that the API server refuses is an error.
 fn conflict(error: kube::Error) -> Refusal {
-    match &error {
-        kube::Error::Api(status) if status.is_not_found() => Refusal::NotFound,
-        kube::Error::Api(status) if status.is_conflict() || status.message.contains(TEST_FAILED) => {
-            Refusal::Conflict(status.message.clone())
-        }
-        _ => internal(error),
+    let kube::Error::Api(status) = &error else { return internal(error) };
+    if status.is_not_found() {
+        Refusal::NotFound
+    } else if status.is_conflict() || status.message.contains(TEST_FAILED) {
+        Refusal::Conflict(status.message.clone())
+    } else {
+        internal(error)
     }
 }
 
