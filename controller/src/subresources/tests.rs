@@ -73,8 +73,9 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
 }
 
 impl Api {
-    /// A request over a connection whose certificate has these names, with these headers.
-    async fn send(&self, peer: &[&str], method: &str, path: &str, user: Option<&str>, body: Value) -> (u16, Value) {
+    /// A request (`METHOD PATH`) of a user over a connection whose certificate has these names.
+    async fn send(&self, peer: &[&str], line: &str, user: Option<&str>, body: Value) -> (u16, Value) {
+        let (method, path) = line.split_once(' ').unwrap();
         let mut request = http::Request::builder().method(method).uri(path);
         if let Some(user) = user {
             request = request.header("X-Remote-User", user).header("X-Remote-Group", "system:authenticated");
@@ -90,7 +91,7 @@ impl Api {
     }
 
     async fn put(&self, path: &str, body: Value) -> (u16, Value) {
-        self.send(&["front-proxy-client"], "PUT", path, Some("ada"), body).await
+        self.send(&["front-proxy-client"], &format!("PUT {path}"), Some("ada"), body).await
     }
 
     fn writes(&self) -> Vec<(String, String, Value)> {
@@ -141,7 +142,7 @@ async fn nobody_is_believed_but_an_api_server() {
     let api = api(true, vm("Manual"), None);
     for (peer, user) in [(&[][..], Some("ada")), (&["kubernetes-admin"], Some("ada")), (&["front-proxy-client"], None)]
     {
-        let (code, status) = api.send(peer, "PUT", START, user, Value::Null).await;
+        let (code, status) = api.send(peer, &format!("PUT {START}"), user, Value::Null).await;
         assert_eq!(
             (code, &status["kind"], &status["reason"]),
             (401, &json!("Status"), &json!("Unauthorized")),
@@ -199,8 +200,8 @@ async fn refusals_have_their_codes_and_are_statuses() {
 #[tokio::test]
 async fn an_expansion_is_the_machine_itself() {
     let api = api(true, vm("Always"), None);
-    let path = START.replace("/start", "/expand-spec");
-    let (code, answer) = api.send(&["front-proxy-client"], "GET", &path, Some("ada"), Value::Null).await;
+    let line = format!("GET {}", START.replace("/start", "/expand-spec"));
+    let (code, answer) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
     assert_eq!(
         (code, &answer["kind"], &answer["spec"]["runStrategy"]),
         (200, &json!("VirtualMachine"), &json!("Always"))
@@ -215,11 +216,11 @@ async fn an_expansion_is_the_machine_itself() {
 async fn discovery_needs_no_user() {
     let api = api(false, vm("Always"), None);
     for path in ["/", "/apis", "/apis/subresources.kubevirt.io", "/apis/subresources.kubevirt.io/v1", "/openapi/v2"] {
-        let (code, answer) = api.send(&["front-proxy-client"], "GET", path, None, Value::Null).await;
+        let (code, answer) = api.send(&["front-proxy-client"], &format!("GET {path}"), None, Value::Null).await;
         assert!(code == 200 && answer.is_object(), "{path}: {code}");
     }
-    let version = "/apis/subresources.kubevirt.io/v1/version";
-    let (_, answer) = api.send(&[], "GET", version, None, Value::Null).await;
+    let version = "GET /apis/subresources.kubevirt.io/v1/version";
+    let (_, answer) = api.send(&[], version, None, Value::Null).await;
     assert_eq!(answer["gitVersion"], "v1.7.0+garboard.0.1.0");
     assert!(api.asked.lock().unwrap().is_empty());
 }
