@@ -79,7 +79,7 @@ pub enum ExitCause {
 /// Defines the words, their list and their spelling in one place.
 macro_rules! cause_words {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A cause in one word, for programs. The words are stable: they are the reasons of the condition `Ended`, they begin
+        /// A cause in one word, for programs. The words are stable: they are the reasons of the condition `garboard.dev/Ended`, they begin
         /// termination messages and events, and `why` goes by them. There may be more of them, and none goes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum CauseWord {

@@ -1,5 +1,6 @@
 //! Runs that are over, and how they ended.
 
+use garboard_api::conditions::VmiConditionType;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_protocol::exit::{Account, CauseWord, ExitCause};
 use jiff::Timestamp;
@@ -142,7 +143,8 @@ fn last_end(facts: &Facts) -> Option<End> {
 }
 
 fn of_condition(facts: &Facts) -> Option<End> {
-    let Condition { reason, message, since, .. } = facts.of_vmi("Ended").filter(|each| each.status == "True")?;
+    let Condition { reason, message, since, .. } =
+        facts.of_vmi(VmiConditionType::Ended).filter(|each| each.status == "True")?;
     let evidence = seen(format!("vmi/{}", facts.name), format!("conditions[Ended] {reason}"), bounded(&message), since);
     let sentence = match of_termination_message(facts).map(|end| end.sentence) {
         // PID 1 has QEMU's own last words as well.
