@@ -21,6 +21,17 @@ PULL_SECRETS = """\
 {indent}{{{{- with .Values.imagePullSecrets }}}}
 {indent}imagePullSecrets: {{{{- toYaml . | nindent {deeper} }}}}
 {indent}{{{{- end }}}}"""
+# The release's own KubeVirt object is made when webhooks are there and nobody answers them yet: it is not asked about.
+SETTINGS_WEBHOOK = re.compile(r"^- name: \w+-kubevirts\.kubevirt\.io$")
+WEBHOOK = re.compile(r"^- name: ")
+OWN_SETTINGS = """\
+  {{- if include "garboard.hasSettings" $ }}
+  - name: is-not-of-the-release
+    expression: >-
+      !(request.operation == 'CREATE' && object.metadata.name == 'kubevirt'
+      && object.metadata.namespace == '{{ .Release.Namespace }}'
+      && object.metadata.?labels[?'app.kubernetes.io/managed-by'].orValue('') == '{{ .Release.Service }}')
+  {{- end }}"""
 ACCOUNT = re.compile(r"^(\s*)serviceAccountName: ")
 # What of a file is a value: its key, which of those with that key it is, and the value's name.
 VALUES = {
@@ -97,9 +108,13 @@ def template(name: str, text: str) -> str:
     """The template of a file of deploy/base."""
     if "{{" in text:
         raise ValueError(f"deploy/base/{name} has {{{{, which Helm would read")
-    made = []
+    made, is_of_settings = [], False
     for line in with_values(name, text.removeprefix("---\n").splitlines()):
         made.append(substituted(line))
+        if WEBHOOK.match(line):
+            is_of_settings = bool(SETTINGS_WEBHOOK.match(line))
+        if is_of_settings and line == "  matchConditions:":
+            made.append(OWN_SETTINGS)
         if account := ACCOUNT.match(line):
             made.append(PULL_SECRETS.format(indent=account[1], deeper=len(account[1]) + 2))
     body = "\n".join(made) + "\n"

@@ -92,19 +92,19 @@ def test_what_is_chosen_for_the_parts_is_in_their_pods(tmp_path: pathlib.Path) -
 
 def test_settings_are_a_kubevirt_object(tmp_path: pathlib.Path) -> None:
     spec = {"configuration": {"developerConfiguration": {"useEmulation": True}}}
-    values = written(
-        tmp_path, {"kubevirt": {"spec": spec, "annotations": {"garboard.dev/launcher-update": "Disabled"}}}
-    )
-    name = "KubeVirt vms/kubevirt"
-    first = by_name(rendered("--namespace", "vms", "--values", str(values)))[name]
-    later = by_name(rendered("--namespace", "vms", "--is-upgrade", "--values", str(values)))[name]
-    assert first["spec"] == later["spec"] == spec
-    hooks = {"helm.sh/hook": "pre-install", "helm.sh/hook-delete-policy": "before-hook-creation"}
-    assert first["metadata"]["annotations"] == later["metadata"]["annotations"] | hooks
-    assert later["metadata"]["annotations"]["garboard.dev/launcher-update"] == "Disabled"
-    # As Helm asks of an object that a release takes over.
-    assert later["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
-    assert later["metadata"]["annotations"]["meta.helm.sh/release-namespace"] == "vms"
+    annotations = {"garboard.dev/launcher-update": "Disabled"}
+    values = written(tmp_path, {"kubevirt": {"spec": spec, "annotations": annotations}})
+    plain = rendered("--namespace", "vms")
+    found = rendered("--namespace", "vms", "--values", str(values))
+    settings = by_name(found)["KubeVirt vms/kubevirt"]
+    assert settings["spec"] == spec and settings["metadata"]["annotations"] == annotations
+    # Besides it, only the webhooks for it are others: they leave its creation out.
+    webhooks = [f"{kind}WebhookConfiguration /garboard" for kind in ("Mutating", "Validating")]
+    assert differences(found, plain) == ["KubeVirt vms/kubevirt", *webhooks]
+    for name in webhooks:
+        before, after = by_name(plain)[name]["webhooks"], by_name(found)[name]["webhooks"]
+        changed = [new["name"] for old, new in zip(before, after, strict=True) if old != new]
+        assert [each.partition("-")[2] for each in changed] == ["kubevirts.kubevirt.io"]
 
 
 @pytest.mark.parametrize(

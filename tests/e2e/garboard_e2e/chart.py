@@ -20,9 +20,14 @@ def helm() -> pathlib.Path:
     return pathlib.Path(fetched.stdout.strip())
 
 
-def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+def call(
+    *arguments: str, environment: dict[str, str] | None = None, seconds: float = 120
+) -> subprocess.CompletedProcess[str]:
     """The ended command `helm`."""
-    return subprocess.run([helm(), *arguments], text=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+    command = [str(helm()), *arguments]
+    return subprocess.run(
+        command, env=environment, text=True, capture_output=True, timeout=seconds, stdin=subprocess.DEVNULL
+    )
 
 
 def rendered(*options: str, chart: pathlib.Path = CHART) -> list[Object]:

@@ -16,3 +16,10 @@ registry.garboard.dev
 {{- $usual := ternary "Never" "IfNotPresent" (eq .Values.image.registry (include "garboard.usualRegistry" .)) -}}
 {{ .Values.image.pullPolicy | default $usual }}
 {{- end -}}
+
+{{- /* Whether the release has a KubeVirt object. */ -}}
+{{- define "garboard.hasSettings" -}}
+{{- if or .Values.kubevirt.annotations .Values.kubevirt.spec -}}
+yes
+{{- end -}}
+{{- end -}}
