@@ -152,7 +152,6 @@ impl Parts {
         devices::balloon(draft, memory.hugepage_bytes.is_some())?;
         screen::inputs(draft, &mut usb)?;
         kept.places.usb_ports = usb.into_given();
-        kept.queues.extend(interfaces.iter().map(|one| (one.device.clone(), one.queues)));
         devices::panic_devices(draft)?;
         devices::sound(draft)?;
         let watchdog = devices::watchdog(draft)?;
