@@ -17,6 +17,7 @@ mod bounds;
 mod change;
 mod door;
 pub mod eviction;
+mod kept;
 mod mutate;
 pub mod paths;
 mod server;
