@@ -17,6 +17,7 @@ pub(crate) mod bounds;
 mod change;
 pub(crate) mod door;
 pub mod eviction;
+mod kept;
 mod mutate;
 pub mod paths;
 mod server;
