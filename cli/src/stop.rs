@@ -189,7 +189,7 @@ fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode, right: &Right) -
     }
     let mut reason = Reason::Left;
     if let Err(error) = stop_by_supervisor(places, id, mode) {
-        tracing::debug!(%error, "no supervisor stops the machine");
+        tracing::debug!(%error, "no supervisor answers; the machine is stopped without one");
         match mode {
             StopMode::Force => reason = Reason::Forced,
             StopMode::Graceful { within_seconds } => {
@@ -218,6 +218,6 @@ fn stop_by_supervisor(places: &Places, id: &MachineId, mode: StopMode) -> anyhow
     let last = client::watch(places, id, |status| status.ended.is_some())?;
     match last {
         Some(status) if status.ended.is_some() => Ok(()),
-        _ => Err(complaint(FAILED, format!("the supervisor of {id} went away"))),
+        _ => Err(complaint(FAILED, format!("the supervisor of {id} closed the connection"))),
     }
 }

@@ -47,7 +47,7 @@ pub(crate) fn keep(layout: &Layout, record: &Path) -> anyhow::Result<()> {
             Ok(Some(file)) => copy_end(file, &record.join(name)).with_context(|| format!("keep {name}"))?,
             Ok(None) => {}
             // The machine's user put something else there; the rest of the record is kept all the same.
-            Err(error) => tracing::warn!(%error, name, "a file of the run is not kept"),
+            Err(error) => tracing::warn!(%error, name, "a file of the run could not be copied to its record"),
         }
     }
     if let Some(journal) = run_journal::read(layout).ok().flatten() {

@@ -120,7 +120,7 @@ impl HostResources {
     async fn options(&self, request: &LaunchRequest) -> anyhow::Result<PlanOptions> {
         let mut options = request.options.clone();
         if self.namespace.is_some() {
-            let mtu = garboard_net::way_out_mtu().await.context("ask for the MTU of the way out of this host")?;
+            let mtu = garboard_net::way_out_mtu().await.context("look up the MTU of this host's default route")?;
             let listed = request.vmi["spec"]["domain"]["devices"]["interfaces"].as_array().into_iter().flatten();
             let names = listed.filter_map(|interface| interface["name"].as_str().map(str::to_owned));
             options.interfaces = names.map(|name| (name, InterfaceFacts { mtu: Some(mtu) })).collect();
@@ -130,7 +130,7 @@ impl HostResources {
 
     fn new_agent(&self, request: &LaunchRequest) -> anyhow::Result<AgentServer> {
         let namespace = self.namespace.as_ref().map(duplicate).transpose()?;
-        let id = self.id.clone().context("the machine's UID cannot name its network")?;
+        let id = self.id.clone().context("the machine's UID is not a valid network name")?;
         // With a namespace of our own the shim serves published ports, as a user passt or QEMU does: then they are only
         // asked for here, because we say more clearly which one is taken, and let go at once.
         let listeners = publish::take(&request.options.forwards)?.filter(|_| namespace.is_some());
@@ -178,7 +178,10 @@ impl HostResources {
         let Some(cgroup) = &self.supervisors else { return };
         let added = u32::try_from(process.as_raw()).map_err(anyhow::Error::from).and_then(|id| Ok(cgroup.add(id)?));
         if let Err(error) = added {
-            tracing::warn!(error = format!("{error:#}"), "the supervisor runs without limits");
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "control groups are not available; the supervisor runs without limits"
+            );
         }
     }
 
@@ -266,7 +269,7 @@ fn make_cgroup(name: &str, limits: &Limits) -> Option<Cgroup> {
         Ok(cgroup) => Some(cgroup),
         Err(error) => {
             let error = format!("{:#}", anyhow::Error::from(error));
-            tracing::warn!(name, error, "a control group could not be made; its processes run without limits");
+            tracing::warn!(name, error, "control group could not be created; its processes run without limits");
             None
         }
     }
