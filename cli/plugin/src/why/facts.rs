@@ -96,7 +96,7 @@ impl Facts {
     /// A condition of the machine.
     pub(crate) fn of_vm(&self, kind: &str) -> Option<Condition> {
         let conditions = &self.vm.as_ref()?.status.as_ref()?.conditions;
-        let found = conditions.iter().find(|each| each.r#type == kind.word())?;
+        let found = conditions.iter().find(|each| each.r#type == kind)?;
         Some(Condition {
             status: found.status.clone(),
             reason: found.reason.clone().unwrap_or_default(),
