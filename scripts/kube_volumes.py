@@ -102,7 +102,7 @@ def have_one_writer(kube):
         second = machine(f"second-{name}", "Once", node="node-1", volumes=[{"name": name, "persistentVolumeClaim": {"claimName": name}}])
         kube.apply(second)
         told = kube.wait(f"an end of a second writer of {name}",
-                         lambda who=f"second-{name}": kube.condition("vmi", who, "Ended").get("message", ""))
+                         lambda who=f"second-{name}": kube.condition("vmi", who, "garboard.dev/Ended").get("message", ""))
         if "in use by another running VM" not in told:
             raise Failure(f"a second writer of {name} is told {told!r}")
         kube.remove(f"second-{name}")

@@ -23,6 +23,9 @@ pub enum ProcessEnd {
     },
     /// It was never executed.
     NeverStarted,
+    /// In a way that only a later build knows.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Why the guest's run is over. Total: every way QEMU can end maps to exactly one of these.
@@ -79,7 +82,7 @@ pub enum ExitCause {
 /// Defines the words, their list and their spelling in one place.
 macro_rules! cause_words {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A cause in one word, for programs. The words are stable: they are the reasons of the condition `Ended`, they begin
+        /// A cause in one word, for programs. The words are stable: they are the reasons of the condition `garboard.dev/Ended`, they begin
         /// termination messages and events, and `why` goes by them. There may be more of them, and none goes.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub enum CauseWord {
@@ -338,6 +341,7 @@ pub fn explain(report: &ExitReport, hints: EndHints) -> ExitCause {
         ProcessEnd::Signalled { signal } => explain_signal(signal, report, hints),
         ProcessEnd::Exited { code: 0 } => explain_clean_exit(report, hints),
         ProcessEnd::Exited { code } => ExitCause::QemuFailed { code },
+        ProcessEnd::Unknown => ExitCause::Unknown,
     }
 }
 

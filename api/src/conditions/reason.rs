@@ -79,7 +79,7 @@ words! {
         /// Nothing can be moved.
         NotMigratable = "NotMigratable",
 
-        // `SoftwareEmulation`, `Unresponsive`, `NetworkLost`. Not KubeVirt's.
+        // `SoftwareEmulation`, `garboard.dev/Unresponsive`, `garboard.dev/NetworkLost`. Not KubeVirt's.
         /// The node has no KVM.
         NoKvm = "NoKVM",
         /// KVM of the node is slower than emulation.
@@ -100,10 +100,10 @@ words! {
         AllResourcesCreated = "AllResourcesCreated",
         /// `Degraded`. Not KubeVirt's.
         PartsMissing = "PartsMissing",
-        /// `Progressing`; also of `LaunchersUpdated`: supervisors are being replaced.
+        /// `Progressing`; also of `garboard.dev/LaunchersUpdated`: supervisors are being replaced.
         UpdateInProgress = "UpdateInProgress",
 
-        // `OutdatedLauncher` of an instance and `LaunchersUpdated` of a KubeVirt object, with their events. Not KubeVirt's.
+        // `garboard.dev/OutdatedLauncher` of an instance and `garboard.dev/LaunchersUpdated` of a KubeVirt object, with their events. Not KubeVirt's.
         /// The supervisor is replaced when its turn comes.
         OtherImage = "OtherImage",
         /// The new supervisor did not come up, and the image before it was put back.

@@ -1,4 +1,5 @@
-//! The types of conditions, by the object that has them. KubeVirt's and Kubernetes' words, unless the comment says otherwise.
+//! The types of conditions, by the object that has them. KubeVirt's and Kubernetes' words; those that neither has begin with
+//! `garboard.dev/`, so that no later one of theirs can mean something else.
 
 use crate::words::words;
 
@@ -23,15 +24,15 @@ words! {
         EvictionRequested = "EvictionRequested",
         /// The guest is many times slower than its node's processor.
         SoftwareEmulation = "SoftwareEmulation",
-        /// Not KubeVirt's: QEMU does not answer, so that nothing new is known of the guest.
-        Unresponsive = "Unresponsive",
-        /// Not KubeVirt's: a program that the guest's network needs has ended.
-        NetworkLost = "NetworkLost",
-        /// Not KubeVirt's: how the run ended, in a word and a sentence, for `kubectl describe`.
-        Ended = "Ended",
-        /// Not KubeVirt's: the supervisor is of another image than new launcher pods get. KubeVirt has the label
+        /// QEMU does not answer, so that nothing new is known of the guest.
+        Unresponsive = "garboard.dev/Unresponsive",
+        /// A program that the guest's network needs has ended.
+        NetworkLost = "garboard.dev/NetworkLost",
+        /// How the run ended, in a word and a sentence, for `kubectl describe`.
+        Ended = "garboard.dev/Ended",
+        /// The supervisor is of another image than new launcher pods get. KubeVirt has the label
         /// [`crate::metadata::label::OUTDATED_LAUNCHER_IMAGE`] for it.
-        OutdatedLauncher = "OutdatedLauncher",
+        OutdatedLauncher = "garboard.dev/OutdatedLauncher",
     }
 }
 
@@ -60,8 +61,8 @@ words! {
         Degraded = "Degraded",
         /// The installation changes its version.
         Progressing = "Progressing",
-        /// Not KubeVirt's: `False` while there are instances with `OutdatedLauncher`, and else not there.
-        LaunchersUpdated = "LaunchersUpdated",
+        /// `False` while there are instances with `OutdatedLauncher`, and else not there.
+        LaunchersUpdated = "garboard.dev/LaunchersUpdated",
     }
 }
 
@@ -82,7 +83,7 @@ words! {
         DisruptionTarget = "DisruptionTarget",
         /// The readiness gate of launcher pods: the guest's processors run.
         Unpaused = "kubevirt.io/virtual-machine-unpaused",
-        /// Not KubeVirt's: the launcher's first report, as JSON in the condition's message.
+        /// the launcher's first report, as JSON in the condition's message.
         LauncherReport = "garboard.dev/launcher-report",
     }
 }

@@ -146,7 +146,7 @@ fn conditions_come_and_go() {
     assert_eq!(other.conditions[1].last_transition_time, status.conditions[1].last_transition_time);
     let silent = Status { unresponsive: true, ended_helper: Some("passt".into()), ..report(2) };
     let silent = next(&silent, &first).unwrap();
-    assert_eq!(kinds(&silent), ["Ready", "Unresponsive", "NetworkLost"]);
+    assert_eq!(kinds(&silent), ["Ready", "garboard.dev/Unresponsive", "garboard.dev/NetworkLost"]);
     let calm = next(&report(3), &first).unwrap();
     assert_eq!(kinds(&calm), ["Ready"]);
     assert_eq!(calm.guest_os_info, None);
@@ -165,7 +165,7 @@ fn an_end_is_told_with_its_cause() {
     for (cause, phase, reason) in table {
         let status = next(&ended(cause.clone()), &running).unwrap();
         assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some(phase), reason));
-        let told = status.conditions.iter().find(|one| one.r#type == "Ended").unwrap();
+        let told = status.conditions.iter().find(|one| one.r#type == "garboard.dev/Ended").unwrap();
         assert_eq!(told.message, Some(message(&cause, &cause.sentence())));
         assert_eq!(status.phase_transition_timestamps.len(), 2);
         assert!(status.interfaces.len() == 1, "the last addresses stay for whoever asks why");

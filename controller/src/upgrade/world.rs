@@ -53,7 +53,7 @@ pub enum Sidecar {
 /// What the instance of a launcher says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InstanceView {
-    /// Message of its condition `OutdatedLauncher`, if it has the condition and the label.
+    /// Message of its condition `garboard.dev/OutdatedLauncher`, if it has the condition and the label.
     pub marked: Option<String>,
     /// Its supervisor, as the node agent passed it on.
     pub supervisor: Option<SupervisorStatus>,

@@ -382,15 +382,15 @@ fn out_of_memory_has_its_name_although_nobody_was_left_to_say_it() {
     let compute = json!([{"name": "compute", "resources": {"limits": {"memory": "1Mi"}}}]);
     pod.spec.as_mut().unwrap().containers = serde_json::from_value(compute).unwrap();
     world.pod = Some(pod);
-    let killed = json!([{"type": "Ended", "status": "True", "reason": "MachineKilled", "message": "killed at once"}]);
+    let killed = json!([{"type": "garboard.dev/Ended", "status": "True", "reason": "MachineKilled", "message": "killed at once"}]);
     for (phase, reason, conditions) in [("Running", None, json!([])), ("Failed", Some("MachineKilled"), killed)] {
         let status = world.vmi.status.get_or_insert_default();
         (status.phase, status.reason) = (Some(phase.to_owned()), reason.map(str::to_owned));
         status.conditions = serde_json::from_value(conditions).unwrap();
         let decision = decide(&world);
         assert_eq!((self::phase(&decision), decision.status.reason.as_deref()), ("Failed", Some("OutOfMemory")));
-        assert_eq!(condition(&decision, "Ended"), Some(("True", "OutOfMemory")));
-        let told = decision.status.conditions.iter().find(|each| each.r#type == "Ended").unwrap();
+        assert_eq!(condition(&decision, "garboard.dev/Ended"), Some(("True", "OutOfMemory")));
+        let told = decision.status.conditions.iter().find(|each| each.r#type == "garboard.dev/Ended").unwrap();
         let message = told.message.as_deref().unwrap();
         assert!(
             message.contains("1048576") && message.contains("raise spec.domain.resources.limits.memory"),
@@ -402,9 +402,14 @@ fn out_of_memory_has_its_name_although_nobody_was_left_to_say_it() {
         assert_eq!(out_of_memory::happening(&world.vmi, &decide(&world)), None, "told once");
         assert_eq!(decide(&world).status, decision.status, "said once");
     }
-    let stopped = json!([{"type": "Ended", "status": "True", "reason": "ForceStopped", "message": "by force"}]);
+    let stopped =
+        json!([{"type": "garboard.dev/Ended", "status": "True", "reason": "ForceStopped", "message": "by force"}]);
     world.vmi.status.as_mut().unwrap().conditions = serde_json::from_value(stopped).unwrap();
-    assert_eq!(condition(&decide(&world), "Ended"), Some(("True", "ForceStopped")), "what is explained stays");
+    assert_eq!(
+        condition(&decide(&world), "garboard.dev/Ended"),
+        Some(("True", "ForceStopped")),
+        "what is explained stays"
+    );
 }
 
 #[test]

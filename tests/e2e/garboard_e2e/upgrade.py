@@ -161,8 +161,10 @@ class Upgrade:
 
     def why_outdated(self) -> str:
         """What the KubeVirt object says of outdated supervisors."""
-        path = '{range .status.conditions[?(@.type=="LaunchersUpdated")]}{.reason}: {.message}{end}'
-        return self.kube.kubectl("get", "kubevirt/kubevirt", "-o", f"jsonpath={path}", namespace=INSTALLED_IN)
+        conditions = self.kube.get("kubevirt/kubevirt", namespace=INSTALLED_IN).get("status", {}).get("conditions", [])
+        # Versions of before 2026-11-25 have a type without the domain.
+        said = [each for each in conditions if each["type"].endswith("LaunchersUpdated")]
+        return "; ".join(f"{each['reason']}: {each['message']}" for each in said)
 
     def restarts(self) -> dict[str, int]:
         return {name: self.kube.restarts(name, SIDECAR) for name in self.names}

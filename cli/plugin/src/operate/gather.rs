@@ -1,5 +1,6 @@
 //! Looking at an installation.
 
+use garboard_api::conditions::{KubeVirtConditionType, Reason};
 use garboard_api::metadata::label::OUTDATED_LAUNCHER_IMAGE;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -55,7 +56,7 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
         let agents = scope.spawn(|| own.get(&["pods", "-l", AGENT_SELECTOR]));
         let nodes = scope.spawn(|| kubectl.get(&["nodes"]));
         let settings = scope.spawn(|| kubevirts(kubectl));
-        let lost = |_| Err(Failure::Other("a question was lost".to_owned()));
+        let lost = |_| Err(Failure::Other("a query failed".to_owned()));
         let definitions = definitions.join().unwrap_or_else(lost)?;
         let controller = controller.join().unwrap_or_else(lost)?;
         let settings = settings.join().unwrap_or_else(lost)?;
@@ -99,8 +100,9 @@ fn is_established(definition: &Value) -> bool {
 /// The sentence of a roll-out of supervisors that has stopped.
 fn stopped(kubevirt: &Value) -> Option<String> {
     let conditions = kubevirt["status"]["conditions"].as_array()?;
+    let kind = KubeVirtConditionType::LaunchersUpdated.word();
     let stopped =
-        conditions.iter().find(|each| each["type"] == "LaunchersUpdated" && each["reason"] == "UpdateStopped")?;
+        conditions.iter().find(|each| each["type"] == kind && each["reason"] == Reason::UpdateStopped.word())?;
     stopped["message"].as_str().map(str::to_owned)
 }
 
@@ -139,7 +141,7 @@ mod tests {
     fn outdated_supervisors_are_counted_and_a_stopped_roll_out_has_its_sentence() {
         let marked = json!({"metadata": {"labels": {"kubevirt.io/outdatedLauncherImage": ""}}});
         assert!(is_outdated(&marked) && !is_outdated(&json!({"metadata": {}})));
-        let object = |reason: &str| json!({"status": {"conditions": [{"type": "LaunchersUpdated", "reason": reason, "message": "why"}]}});
+        let object = |reason: &str| json!({"status": {"conditions": [{"type": "garboard.dev/LaunchersUpdated", "reason": reason, "message": "why"}]}});
         assert_eq!(stopped(&object("UpdateStopped")).as_deref(), Some("why"));
         assert_eq!(stopped(&object("UpdateInProgress")), None);
     }

@@ -1,6 +1,7 @@
 //! What is looked at to tell how a machine is, and the ways to look. A value, so that what one person saw can be judged by
 //! another, and by tests.
 
+use garboard_api::conditions::VmiConditionType;
 use garboard_api::metadata::node_label::SCHEDULABLE;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
@@ -95,7 +96,7 @@ impl Facts {
     /// A condition of the machine.
     pub(crate) fn of_vm(&self, kind: &str) -> Option<Condition> {
         let conditions = &self.vm.as_ref()?.status.as_ref()?.conditions;
-        let found = conditions.iter().find(|each| each.r#type == kind)?;
+        let found = conditions.iter().find(|each| each.r#type == kind.word())?;
         Some(Condition {
             status: found.status.clone(),
             reason: found.reason.clone().unwrap_or_default(),
@@ -105,9 +106,9 @@ impl Facts {
     }
 
     /// A condition of the instance.
-    pub(crate) fn of_vmi(&self, kind: &str) -> Option<Condition> {
+    pub(crate) fn of_vmi(&self, kind: VmiConditionType) -> Option<Condition> {
         let conditions = &self.vmi.as_ref()?.status.as_ref()?.conditions;
-        let found = conditions.iter().find(|each| each.r#type == kind)?;
+        let found = conditions.iter().find(|each| each.r#type == kind.word())?;
         Some(Condition {
             status: found.status.clone(),
             reason: found.reason.clone().unwrap_or_default(),

@@ -120,7 +120,7 @@ fn with(mut situation: Value, more: Value) -> Value {
 
 /// The instance says how its run ended.
 fn ended(cause: &ExitCause, strategy: &str) -> Value {
-    let condition = json!([{"type": "Ended", "status": "True", "reason": cause.word().as_str(),
+    let condition = json!([{"type": "garboard.dev/Ended", "status": "True", "reason": cause.word().as_str(),
         "message": cause.sentence(), "lastTransitionTime": AGO}]);
     json!({"vm": {"spec": {"runStrategy": strategy}}, "vmi": vmi("Failed", condition)})
 }

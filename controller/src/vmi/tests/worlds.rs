@@ -155,7 +155,7 @@ fn statuses() -> impl Strategy<Value = Value> {
         json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "lastTransitionTime": time(903)}),
         json!({"type": "Paused", "status": "True", "reason": "PausedByUser", "lastTransitionTime": time(904)}),
         json!({"type": "LiveMigratable", "status": "False", "reason": "NotMigratable", "lastTransitionTime": time(905)}),
-        json!({"type": "Ended", "status": "True", "reason": "MachineKilled", "lastTransitionTime": time(906)}),
+        json!({"type": "garboard.dev/Ended", "status": "True", "reason": "MachineKilled", "lastTransitionTime": time(906)}),
         json!({"type": "HotVCPUChange", "status": "True"}),
     ]);
     let active = some(&[json!({}), json!({"pod-uid": "node-1"}), json!({"pod-uid": ""}), json!({"another": "node-2"})]);

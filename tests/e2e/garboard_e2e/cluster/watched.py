@@ -133,6 +133,28 @@ class Watched(Cluster):
             lambda: not self.there("vmi", name) and not self.pods(name) and not self.qemus(name),
         )
 
+    def becomes(self, kind: Kind, name: str, condition: str, wanted: str | None = "True") -> Object:
+        """Waits until a condition has this status, or with None is not there; the condition."""
+
+        def holds() -> list[Object]:
+            found = self.condition(kind, name, condition)
+            return [found] if found.get("status") == wanted else []
+
+        return self.wait(f"the condition {condition} of {kind} {name} {wanted}", holds)[0]
+
+    def says_of_itself(self, kind: Kind, name: str, condition: str, words: str) -> Object:
+        """Waits until the message of a condition has these words; the condition."""
+
+        def holds() -> Object:
+            found = self.condition(kind, name, condition)
+            return found if words in found.get("message", "") else {}
+
+        return self.wait(f"{words!r} in the condition {condition} of {kind} {name}", holds)
+
+    def shows(self, name: str, *words: str) -> None:
+        """Waits until the printable status of a machine is one of these."""
+        self.wait(f"{name} {' or '.join(words)}", lambda: self.printed(name) in words)
+
     def told(self, name: str, field: str) -> object:
         """What an instance's status has in a field, once it has something: not everything is known when its guest
         runs."""

@@ -25,4 +25,4 @@ def test_an_image_that_cannot_be_had_is_put_back_and_stops_the_roll_out(
 
 
 def failure_of(upgrade: Upgrade, name: str) -> str:
-    return str(upgrade.kube.condition("vmi", name, "OutdatedLauncher").get("reason", ""))
+    return str(upgrade.kube.condition("vmi", name, "garboard.dev/OutdatedLauncher").get("reason", ""))

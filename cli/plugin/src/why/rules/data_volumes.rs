@@ -1,5 +1,6 @@
 //! Machines that wait for a DataVolume.
 
+use garboard_api::conditions::VmiConditionType;
 use garboard_api::run_strategy::RunStrategy;
 use serde_json::Value;
 
@@ -68,8 +69,8 @@ fn told(facts: &Facts) -> Option<Told> {
     let all = [
         ("vm", "Failure", facts.of_vm("Failure").filter(is_about)),
         ("vm", "DataVolumesReady", facts.of_vm("DataVolumesReady").filter(waits)),
-        ("vmi", "Synchronized", facts.of_vmi("Synchronized").filter(is_about)),
-        ("vmi", "DataVolumesReady", facts.of_vmi("DataVolumesReady").filter(waits)),
+        ("vmi", "Synchronized", facts.of_vmi(VmiConditionType::Synchronized).filter(is_about)),
+        ("vmi", "DataVolumesReady", facts.of_vmi(VmiConditionType::DataVolumesReady).filter(waits)),
     ];
     all.into_iter().find_map(|(object, kind, condition)| {
         Some(Told { object: format!("{object}/{}", facts.name), kind, condition: condition? })

@@ -1,5 +1,6 @@
 //! Runs that are over, and how they ended.
 
+use garboard_api::conditions::VmiConditionType;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_protocol::exit::{Account, CauseWord, ExitCause};
 use jiff::Timestamp;
@@ -142,7 +143,8 @@ fn last_end(facts: &Facts) -> Option<End> {
 }
 
 fn of_condition(facts: &Facts) -> Option<End> {
-    let Condition { reason, message, since, .. } = facts.of_vmi("Ended").filter(|each| each.status == "True")?;
+    let Condition { reason, message, since, .. } =
+        facts.of_vmi(VmiConditionType::Ended).filter(|each| each.status == "True")?;
     let evidence = seen(format!("vmi/{}", facts.name), format!("conditions[Ended] {reason}"), bounded(&message), since);
     let sentence = match of_termination_message(facts).map(|end| end.sentence) {
         // PID 1 has QEMU's own last words as well.
@@ -205,7 +207,7 @@ fn remedy(facts: &Facts, cause: CauseWord) -> Option<String> {
         CauseWord::QemuKilled | CauseWord::MachineKilled => {
             facts.node_name().map(|node| format!("kubectl describe node {node}    # what killed it?"))
         }
-        CauseWord::QemuCrashed => Some("report it to QEMU, with what the log says".to_owned()),
+        CauseWord::QemuCrashed => Some("report it to QEMU, with the log".to_owned()),
         CauseWord::QemuFailed | CauseWord::NotStarted => Some(format!("kubectl garboard explain {}", facts.name)),
         CauseWord::GracePeriodExceeded => Some("give the guest ACPI or a guest agent, or more grace".to_owned()),
         CauseWord::GuestPanic

@@ -1,5 +1,6 @@
 //! Machines that something refuses before there is a pod.
 
+use garboard_api::conditions::VmiConditionType;
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 
 use crate::why::diagnosis::{Finding, Verdict, seen};
@@ -50,7 +51,8 @@ pub(crate) fn field_or_claim(facts: &Facts) -> Option<Finding> {
 
 /// Why the controller makes no pod, if that still holds: a claim that has come since is there, whatever was noted.
 fn refusal(facts: &Facts) -> Option<Condition> {
-    let condition = facts.of_vmi("Synchronized").filter(|each| each.status == "False" && facts.pod().is_none())?;
+    let condition =
+        facts.of_vmi(VmiConditionType::Synchronized).filter(|each| each.status == "False" && facts.pod().is_none())?;
     let has_come = |claim: &PersistentVolumeClaim| {
         claim.metadata.name.as_deref().is_some_and(|name| condition.message.split_whitespace().any(|word| word == name))
     };
@@ -70,7 +72,8 @@ pub(crate) fn pod(facts: &Facts) -> Option<Finding> {
     if facts.pod().is_some() || facts.vmi.is_none() || refusal(facts).is_some() {
         return None;
     }
-    let told = facts.of_vmi("Synchronized").filter(|each| each.status == "False" && is_of_the_server(each));
+    let told =
+        facts.of_vmi(VmiConditionType::Synchronized).filter(|each| each.status == "False" && is_of_the_server(each));
     let (place, message, since) = match told {
         Some(condition) => ("conditions[Synchronized] FailedCreate", bounded(&condition.message), condition.since),
         None => {

@@ -1,5 +1,6 @@
 //! Machines whose guest runs, more or less.
 
+use garboard_api::conditions::VmiConditionType;
 use garboard_protocol::exit::Account;
 use jiff::SignedDuration;
 
@@ -21,7 +22,9 @@ fn phase(facts: &Facts) -> Evidence {
 
 /// QEMU stopped the vCPUs because a disk failed.
 pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
-    let paused = facts.of_vmi("Paused").filter(|each| each.status == "True" && each.reason == "PausedIOError")?;
+    let paused = facts
+        .of_vmi(VmiConditionType::Paused)
+        .filter(|each| each.status == "True" && each.reason == "PausedIOError")?;
     let evidence =
         seen(format!("vmi/{}", facts.name), "conditions[Paused] PausedIOError", paused.message, paused.since);
     let cause = "its disk failed, and its vCPUs are stopped until it works again (errorPolicy stop)";
@@ -37,7 +40,7 @@ pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
 
 /// Its vCPUs were stopped on request.
 pub(crate) fn paused(facts: &Facts) -> Option<Finding> {
-    let paused = facts.of_vmi("Paused").filter(|each| each.status == "True")?;
+    let paused = facts.of_vmi(VmiConditionType::Paused).filter(|each| each.status == "True")?;
     let field = format!("conditions[Paused] {}", paused.reason);
     let evidence = seen(format!("vmi/{}", facts.name), field, paused.message, paused.since);
     let finding = Finding::well(Verdict::Paused, "it was paused on request; its memory is kept").since(paused.since);
@@ -63,7 +66,7 @@ pub(crate) fn restart_required(facts: &Facts) -> Option<Finding> {
 
 /// Its guest runs, and its pod does not count as ready.
 pub(crate) fn not_ready(facts: &Facts) -> Option<Finding> {
-    let ready = facts.of_vmi("Ready").filter(|each| each.status == "False")?;
+    let ready = facts.of_vmi(VmiConditionType::Ready).filter(|each| each.status == "False")?;
     if !is_running(facts) {
         return None;
     }
@@ -103,7 +106,7 @@ pub(crate) fn runs(facts: &Facts) -> Option<Finding> {
 
 /// Its vCPUs are interpreted.
 pub(crate) fn emulated(facts: &Facts) -> Option<String> {
-    let slow = facts.of_vmi("SoftwareEmulation").filter(|each| each.status == "True")?;
+    let slow = facts.of_vmi(VmiConditionType::SoftwareEmulation).filter(|each| each.status == "True")?;
     Some(if slow.message.is_empty() {
         "its vCPUs are interpreted by software".to_owned()
     } else {
