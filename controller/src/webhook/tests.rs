@@ -154,9 +154,30 @@ fn the_status_and_the_labels_of_an_instance_are_ours() {
         assert_eq!(answer("system:serviceaccount:garboard:garboard-controller"), mine);
         assert_eq!(answer("system:serviceaccount:other:garboard-controller"), anybodys);
     }
-    let mut born = instance();
-    born["metadata"]["labels"] = json!({"kubevirt.io/nodeName": "node-2"});
-    assert!(!ask(validate, ("me", &born, None)).allowed);
+    for label in ["kubevirt.io/nodeName", "kubevirt.io/outdatedLauncherImage"] {
+        let mut born = instance();
+        born["metadata"]["labels"] = json!({label: "node-2"});
+        assert!(!ask(validate, ("me", &born, None)).allowed);
+    }
+}
+
+#[test]
+fn what_has_the_mark_of_an_outdated_supervisor_can_be_changed() {
+    let mark = json!({"kubevirt.io/outdatedLauncherImage": ""});
+    let mut old = filled(&instance());
+    old["metadata"]["labels"] = mark.clone();
+    let mut new = old.clone();
+    new["metadata"]["labels"]["app"] = json!("web");
+    assert!(ask(validate, ("me", &new, Some(&old))).allowed);
+    new["metadata"]["labels"] = json!({"app": "web"});
+    assert!(!ask(validate, ("me", &new, Some(&old))).allowed, "it is the controller's to take away");
+    // Earlier versions let templates have it.
+    let mut old = machine();
+    old["spec"]["template"]["metadata"] = json!({"labels": mark});
+    let mut new = old.clone();
+    new["spec"]["runStrategy"] = json!("Halted");
+    let new = patched("me", &new, Some(&old));
+    assert!(ask(validate, ("me", &new, Some(&old))).allowed);
 }
 
 #[test]
