@@ -70,7 +70,7 @@ pub(crate) enum Command {
     Explain(ExplainArgs),
     /// Judge manifests: every mistake with its field path and what to write instead.
     Validate(ValidateArgs),
-    /// Tell what this host can do for machines, and how to mend what it cannot.
+    /// Check this host for virtual machines, and name the remedy of each problem.
     Doctor(DoctorArgs),
     /// Manage the cache of container disk images.
     Image(ImageArgs),

@@ -76,7 +76,7 @@ pub(crate) fn attend(places: &Places, request: &LaunchRequest, signals: &SigSet)
             Ok(Left::Signalled) => return stop(places, request),
             Ok(Left::MachineEnded) => {}
             // The run may end while we attach.
-            Err(error) if shim_lives(places, &id) => tracing::debug!(error = format!("{error:#}"), "not attached"),
+            Err(error) if shim_lives(places, &id) => tracing::debug!(error = format!("{error:#}"), "attach failed"),
             Err(error) => return Err(error),
         }
         match follow(places, &id, run.as_deref(), signals)? {
@@ -192,7 +192,7 @@ fn fail(id: &MachineId, ended: Option<impl Into<Box<Ended>>>) -> anyhow::Result<
             let words = if words.is_empty() { String::new() } else { format!("\n{words}") };
             format!("{id} could not be started: {}{words}", ended.sentence)
         }
-        None => format!("{id} could not be started; `garboard logs --last {id}` has the whole story"),
+        None => format!("{id} could not be started; see `garboard logs --last {id}`"),
     };
     Err(complaint(FAILED, text))
 }
@@ -208,7 +208,7 @@ fn conclude(request: &LaunchRequest, ended: Option<Ended>) -> anyhow::Result<u8>
         Some(ended) => Err(complaint(GUEST_FAILED, format!("{id}: {}", ended.sentence))),
         None => {
             let records = last_record(request).unwrap_or_else(|| request.record.clone());
-            Err(complaint(FAILED, format!("{id} is gone and nobody wrote down why; see {}", records.display())))
+            Err(complaint(FAILED, format!("{id} ended and the cause was not recorded; see {}", records.display())))
         }
     }
 }

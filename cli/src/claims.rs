@@ -94,7 +94,7 @@ fn make(image: &Path, bytes: Option<u64>, namespace: &str, name: &str) -> anyhow
         );
     };
     let directory = image.parent().unwrap_or(image);
-    let made = make_in(directory, bytes).with_context(|| format!("claim {namespace}/{name} could not be made"));
+    let made = make_in(directory, bytes).with_context(|| format!("claim {namespace}/{name} could not be created"));
     if made.is_err() {
         // Only what is empty goes, so nothing that was there before.
         let _ = std::fs::remove_dir(directory);

@@ -104,7 +104,7 @@ fn table(checks: &[Check], style: Style) -> String {
     let mut text: String = plain.lines().map(|line| style.line(line) + "\n").collect();
     let lesser = checks.iter().filter(|check| check.verdict != Verdict::Ok).count();
     text.push_str(&match (can_run(checks), lesser) {
-        (false, _) => "\nNo machine can run here; mend what is missing first.\n".to_owned(),
+        (false, _) => "\nNo machine can run here; repair what is missing first.\n".to_owned(),
         (true, 0) => "\nMachines run here.\n".to_owned(),
         (true, 1) => "\nMachines run here; one thing could be better.\n".to_owned(),
         (true, count) => format!("\nMachines run here; {count} things could be better.\n"),
@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_missing_and_essential_is_the_last_word() {
         let missing = |weight| table(&[check("QEMU", Verdict::Missing, weight)], Style::Plain);
-        assert!(missing(Weight::Essential).ends_with("No machine can run here; mend what is missing first.\n"));
+        assert!(missing(Weight::Essential).ends_with("No machine can run here; repair what is missing first.\n"));
         assert!(missing(Weight::Optional).contains("Machines run here; one thing"));
     }
 

@@ -67,7 +67,7 @@ fn host(args: &ExplainArgs) -> anyhow::Result<Host> {
     let (facts, name, is_this) = match args.facts.as_deref() {
         _ if args.reference => (HostFacts::reference(), PLAIN_HOST.to_owned(), false),
         Some("here") => (crate::host::facts(qemu)?, "this host".to_owned(), true),
-        Some(path) => (read_json(Path::new(path))?, format!("the host that {path} tells of"), false),
+        Some(path) => (read_json(Path::new(path))?, format!("the host described in {path}"), false),
         None => match crate::host::facts(qemu) {
             Ok(facts) => (facts, "this host".to_owned(), true),
             // A QEMU that was named is not replaced by another one.
@@ -80,6 +80,7 @@ fn host(args: &ExplainArgs) -> anyhow::Result<Host> {
 
 fn read_json<T: serde::de::DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-    serde_json::from_slice(&bytes)
-        .with_context(|| format!("{} is not what `doctor --facts`, or a run, of this version writes", path.display()))
+    serde_json::from_slice(&bytes).with_context(|| {
+        format!("{} is not a facts file of this version of `doctor --facts` or of a run", path.display())
+    })
 }

@@ -15,6 +15,6 @@ pub(crate) fn facts(qemu: Option<&Path>) -> anyhow::Result<HostFacts> {
     let mut options = GatherOptions::new(ProbeCache::at(&places.cache), std::env::var_os("PATH"));
     options.qemu = qemu.map(Path::to_owned);
     gather(&options)
-        .context("this host cannot run a machine; `garboard doctor` says how to mend it")
+        .context("this host cannot run a machine; `garboard doctor` names the remedy")
         .map_err(|error| complaint(FAILED, format!("{error:#}")))
 }

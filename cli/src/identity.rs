@@ -32,7 +32,7 @@ pub(crate) fn of(places: &Places, id: &MachineId) -> anyhow::Result<u32> {
     let directory = places.state.join("identities");
     remembered(&directory, &id.to_string()).with_context(|| {
         let directory = directory.display();
-        format!("no user ID could be chosen and remembered in {directory}; choose another place with --state-dir")
+        format!("no user ID could be chosen and stored in {directory}; choose another place with --state-dir")
     })
 }
 
@@ -53,7 +53,7 @@ fn remembered(directory: &Path, machine: &str) -> anyhow::Result<u32> {
             return Ok(uid);
         }
     }
-    anyhow::bail!("all of them are taken; remove the files of machines that are gone")
+    anyhow::bail!("all of them are in use; remove the files of deleted machines")
 }
 
 fn taken(uid: u32, directory: &Path) -> anyhow::Error {

@@ -25,12 +25,7 @@ pub(crate) fn run(args: &ImageArgs) -> anyhow::Result<u8> {
         ImageCommand::Prune => {
             // Zero: whatever no running machine holds open may go; QEMU keeps what it has open.
             let pruned = images.cache()?.prune(Duration::ZERO)?;
-            outln!(
-                "{} images forgotten, {} files removed, {} bytes given back",
-                pruned.images,
-                pruned.files,
-                pruned.bytes
-            )?;
+            outln!("{} images removed, {} files removed, {} bytes freed", pruned.images, pruned.files, pruned.bytes)?;
         }
     }
     Ok(exit::OK)

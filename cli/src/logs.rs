@@ -68,7 +68,7 @@ fn follow(run: &Run, part: LogPart, tail: Option<usize>, goes_on: impl Fn() -> b
         let is_last = !goes_on();
         if file.metadata()?.len() < file.stream_position()? {
             // It was cut to its end, or to beginning and end, because it had become too long.
-            note!("garboard: {name} was shortened; what is left of it follows");
+            note!("garboard: {name} was shortened; the rest of it follows");
             file.rewind()?;
             rest.clear();
         }
@@ -149,7 +149,7 @@ fn find(places: &Places, id: &MachineId, last: bool) -> anyhow::Result<Run> {
         std::fs::read_dir(places.records(id)).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     runs.sort();
     runs.pop().map(Run::Ended).ok_or_else(|| {
-        let text = format!("nothing is recorded of {id}; was it started by this user, with this --state-dir?");
+        let text = format!("{id} has no record; check that it was started by this user, with this --state-dir");
         complaint(NOT_FOUND, text)
     })
 }

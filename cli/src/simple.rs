@@ -55,9 +55,10 @@ fn settle(
     match last {
         Some(status) if is_so(&status) => outln!("{id} {word}"),
         Some(status) => {
-            let why = status.ended.map_or_else(|| "the supervisor went away".into(), |ended| ended.sentence);
+            let why =
+                status.ended.map_or_else(|| "the supervisor closed the connection".into(), |ended| ended.sentence);
             Err(exit::complaint(exit::REFUSED, format!("{id} was not {word}: {why}")))
         }
-        None => Err(exit::complaint(exit::FAILED, format!("the supervisor of {id} went away"))),
+        None => Err(exit::complaint(exit::FAILED, format!("the supervisor of {id} closed the connection"))),
     }
 }

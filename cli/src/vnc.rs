@@ -19,7 +19,7 @@ pub(crate) fn run(args: &VncArgs) -> anyhow::Result<u8> {
     let Some(address) = args.listen else {
         let socket = places.layout(&machine).supervisor().join(paths::VNC_SOCKET);
         outln!("unix socket: {}", socket.display())?;
-        outln!("for a viewer that wants TCP: garboard vnc {} --listen 127.0.0.1:5900", machine)?;
+        outln!("for a viewer that needs TCP: garboard vnc {} --listen 127.0.0.1:5900", machine)?;
         return Ok(exit::OK);
     };
     let listener = screen::listen(address)?;

@@ -80,7 +80,7 @@ fn diagnose(world: &Seen) -> Diagnosis {
         also.extend((!taints.is_empty()).then(|| format!("it is tainted: QMP commands changed it: {taints}")));
     }
     if world.is_there && !world.is_kept {
-        also.push("its background process is gone: its published ports are closed, and nothing starts it again".into());
+        also.push("its shim ended: its published ports are closed, and it is not started again".into());
     }
     Diagnosis {
         machine: world.machine.clone(),
@@ -202,7 +202,7 @@ fn advice(cause: &ExitCause) -> Option<&'static str> {
         ExitCause::QemuKilled { .. } | ExitCause::MachineKilled => {
             Some("look into the host's own logs: another process sent QEMU a signal")
         }
-        ExitCause::QemuCrashed { .. } => Some("report it to QEMU, with what the log says"),
+        ExitCause::QemuCrashed { .. } => Some("report it to QEMU, with the log"),
         ExitCause::NotStarted { .. } | ExitCause::QemuFailed { .. } => Some("garboard doctor"),
         ExitCause::GracePeriodExceeded => Some("give the guest ACPI or a guest agent, or more grace"),
         ExitCause::GuestPanic

@@ -114,7 +114,7 @@ pub enum ReconcileError {
     #[error(transparent)]
     Unreadable(#[from] Unreadable),
     /// A fault of this program. Only the work on this object has ended.
-    #[error("the controller panicked while it worked on the object; its log has more")]
+    #[error("the controller panicked during reconcile of the object; see its log")]
     Panicked,
     /// An object of the API server without a name or namespace.
     #[error("the API server sent an object without {what}")]

@@ -90,7 +90,7 @@ impl Events {
         };
         let news = News { about, kind, reason: reason.to_owned(), note: bounded(note) };
         if self.0.try_send(news).is_err() {
-            tracing::debug!(reason, "an event was lost");
+            tracing::debug!(reason, "an event could not be written");
         }
     }
 }
@@ -169,7 +169,7 @@ async fn publish(client: Client, mut waiting: Receiver<News>) {
             }
         };
         if let Err(error) = written {
-            tracing::debug!(%error, "an event was lost");
+            tracing::debug!(%error, "an event could not be written");
             // The next one of this kind is a new one.
             said.forget(&news);
         }

@@ -9,7 +9,7 @@ use garboard_controller::context::Context;
 use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Settings, Unsaid};
-use garboard_controller::{certificates, health, kubevirt, reconcilers, webhook};
+use garboard_controller::{certificates, health, kubevirt, reconcilers, subresources, webhook};
 use garboard_protocol::causes::ErrorChain;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,6 +47,9 @@ struct Args {
     /// Where the webhooks are served.
     #[arg(long, default_value = "0.0.0.0:8443")]
     webhooks: std::net::SocketAddr,
+    /// Where the API subresources.kubevirt.io is served, for API servers.
+    #[arg(long, default_value = "0.0.0.0:8444")]
+    subresources: std::net::SocketAddr,
     /// The namespace of the Lease, the certificates and the node agents.
     #[arg(long, env = "POD_NAMESPACE", default_value = "garboard")]
     namespace: String,
@@ -75,9 +78,9 @@ async fn run(args: Args) -> Result<(), String> {
     // Every machine may have an admission request of its own under way, and the usual limit is for interactive programs.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(|error| format!("no limits: {error}"))?;
     if let Err(error) = setrlimit(Resource::RLIMIT_NOFILE, most, most) {
-        tracing::warn!(%error, "the limit of open files stays as it is");
+        tracing::warn!(%error, "the limit of open files could not be raised");
     }
-    let no_server = |error| format!("there is no way to an API server: {}", ErrorChain(&error));
+    let no_server = |error| format!("the API server's address or credentials are missing: {}", ErrorChain(&error));
     let client = garboard_cluster::client().await.map_err(no_server)?;
     let emulation = if args.emulation { Emulation::Permitted } else { Emulation::Refused };
     let unsaid = Unsaid { emulation, image_pull_policy: args.launcher_pull_policy };
@@ -89,11 +92,12 @@ async fn run(args: Args) -> Result<(), String> {
     let (ready, gate) = watch::channel(false);
     let mut candidate = Candidate::new(&context, args.identity);
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("no signals: {error}"))?;
-    tracing::info!(version = VERSION, "the controller runs");
+    tracing::info!(version = VERSION, "the controller starts");
     let ended = tokio::select! {
-        outcome = health::serve(args.health, gate, context.reconciles.clone()) => Err(format!("the kubelet cannot be answered: {outcome:?}")),
+        outcome = health::serve(args.health, gate, context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
         outcome = webhook::run(context.clone(), args.webhooks, ready) => Err(format!("no webhooks: {outcome:?}")),
-        () = following => Err("the settings cannot be followed any more".to_owned()),
+        outcome = subresources::run(context.clone(), args.subresources) => Err(format!("no subresource API: {outcome:?}")),
+        () = following => Err("the watch of the settings ended".to_owned()),
         () = lead(&mut candidate, &context, listed) => Err("the reconcilers have ended".to_owned()),
         _ = terminate.recv() => Ok(()),
         _ = tokio::signal::ctrl_c() => Ok(()),

@@ -160,7 +160,7 @@ pub async fn contained<F: Future<Output = ()>>(what: &'static str, begin: impl F
         if AssertUnwindSafe(begin()).catch_unwind().await.is_ok() {
             return;
         }
-        tracing::error!(what, "a panic; the task is started again");
+        tracing::error!(what, "task panicked; it is started again");
         tokio::time::sleep(grown(attempt, Duration::from_secs(1), Duration::from_secs(60))).await;
     }
 }

@@ -87,7 +87,7 @@ pub async fn follow(
             Ok(Event::InitDone) => known = std::mem::take(&mut listed),
             Ok(Event::Apply(object)) => known.extend(readable(object).map(|object| (uid(&object), object))),
             Ok(Event::Delete(object)) => drop(known.remove(object.meta().uid.as_deref().unwrap_or_default())),
-            Err(error) => tracing::warn!(%error, "the settings cannot be read; the last ones that could be read apply"),
+            Err(error) => tracing::warn!(%error, "the settings cannot be read; the last readable ones apply"),
         }
         if is_complete {
             publish(&settings, Settings::of(known.values(), namespace, &unsaid));
@@ -100,7 +100,7 @@ pub async fn follow(
 fn readable(object: DeserializeGuard<KubeVirt>) -> Option<KubeVirt> {
     let unreadable = |problem: InvalidObject| {
         let name = problem.metadata.name;
-        tracing::warn!(name, problem = problem.error, "a KubeVirt object cannot be read");
+        tracing::warn!(name, problem = problem.error, "a KubeVirt object cannot be parsed");
     };
     object.0.map_err(unreadable).ok()
 }
@@ -114,7 +114,7 @@ fn publish(sender: &channel::Sender<Settings>, new: Settings) {
             tracing::info!(
                 object = new.object.as_ref().and_then(|object| object.metadata.name.as_deref()),
                 emulation = ?new.config.emulation,
-                "the settings of the cluster count"
+                "settings applied"
             );
         }
         *old = new;

@@ -104,6 +104,6 @@ async fn apply<K: Complains>(context: &Context, object: &Kept<K>, status: Value)
     };
     match written {
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
-        other => other.map(drop).map_err(while_trying("write the condition of what cannot be read")),
+        other => other.map(drop).map_err(while_trying("write the condition of the object")),
     }
 }

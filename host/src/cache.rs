@@ -66,12 +66,12 @@ impl ProbeCache {
         let path = file(directory, kind, key);
         match read(directory, &path) {
             Ok(Some(text)) => decode(&text, key).or_else(|| {
-                tracing::debug!(path = %path.display(), "cached answer of QEMU was not understood; QEMU is asked again");
+                tracing::debug!(path = %path.display(), "cached answer of QEMU could not be parsed; QEMU is queried again");
                 None
             }),
             Ok(None) => None,
             Err(error) => {
-                tracing::debug!(path = %path.display(), %error, "cached answer of QEMU could not be read; QEMU is asked again");
+                tracing::debug!(path = %path.display(), %error, "cached answer of QEMU could not be read; QEMU is queried again");
                 None
             }
         }

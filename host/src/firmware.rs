@@ -60,7 +60,7 @@ fn described(root: &HostRoot) -> Vec<UefiPair> {
         let Some(text) = root.read_trimmed(&path).filter(|text| !text.is_empty()) else { continue };
         match serde_json::from_str::<Description>(&text) {
             Ok(description) => pairs.extend(description.pair(root)),
-            Err(error) => tracing::debug!(path, %error, "firmware description not understood"),
+            Err(error) => tracing::debug!(path, %error, "firmware description could not be parsed"),
         }
     }
     pairs

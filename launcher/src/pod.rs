@@ -54,7 +54,7 @@ pub enum PodError {
     },
     /// The controller is of another time.
     #[error(
-        "the order is of protocol version {theirs}, this launcher speaks {PROTOCOL_VERSION}; use images of one release"
+        "the order has protocol version {theirs}, this launcher supports {PROTOCOL_VERSION}; use images of one release"
     )]
     Version {
         /// Its version.
@@ -194,7 +194,7 @@ fn facts(places: &PodPlaces, node: NodeFacts) -> Result<HostFacts, PodError> {
             tracing::warn!(
                 asked = ?kvm.qemu,
                 here = ?facts.qemu.features.version,
-                "the node agent has asked another QEMU for CPU features; required features are not checked, and none is pinned"
+                "the node agent's CPU features are of another QEMU; required features are not checked, and none is pinned"
             );
         }
     }

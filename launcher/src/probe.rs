@@ -38,7 +38,7 @@ pub enum ProbeError {
         reason: String,
     },
     /// The supervisor is of another time.
-    #[error("the supervisor was not understood")]
+    #[error("the supervisor's answer could not be parsed")]
     Nonsense,
 }
 

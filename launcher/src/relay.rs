@@ -34,7 +34,7 @@ pub enum RelayError {
         source: io::Error,
     },
     /// A file that is not part of the record.
-    #[error("there is no `{name}` to be shown; there are {known}")]
+    #[error("unknown file `{name}`; expected {known}")]
     Unknown {
         /// What was asked for.
         name: String,
@@ -42,7 +42,7 @@ pub enum RelayError {
         known: String,
     },
     /// The file is not there (yet).
-    #[error("this run has no {name}: it has not come that far")]
+    #[error("this run has no {name} yet")]
     Missing {
         /// The file.
         name: String,
@@ -89,7 +89,7 @@ fn copy_shown(layout: &Layout, name: &str, out: &mut impl Write) -> Result<(), R
         }
         other => other.map_err(while_trying("open the file"))?,
     };
-    io::copy(&mut file, out).and_then(|_| out.flush()).map_err(while_trying("pass the file on"))
+    io::copy(&mut file, out).and_then(|_| out.flush()).map_err(while_trying("write the file to standard output"))
 }
 
 /// Passes bytes between standard input and output and the control socket until the supervisor hangs up or nobody reads
@@ -137,10 +137,10 @@ fn receive(mut stream: &UnixStream) -> Result<(), RelayError> {
             Ok(0) => return Ok(()),
             Ok(count) => {
                 let passed = out.write_all(&chunk[..count]).and_then(|()| out.flush());
-                passed.map_err(while_trying("pass bytes to standard output"))?;
+                passed.map_err(while_trying("write to standard output"))?;
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
-            Err(error) => return Err(while_trying("hear from the supervisor")(error)),
+            Err(error) => return Err(while_trying("read from the supervisor")(error)),
         }
     }
 }

@@ -276,7 +276,15 @@ fn live(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
     };
     // The supervisor opens trays before the guest runs, which was not done here.
     let closed = held.drives.into_iter().map(|(id, drive)| (id, Drive { is_open: false, ..drive }));
-    expect("drives", removable.map(drive).collect::<BTreeMap<_, _>>(), closed.collect())
+    let drives: BTreeMap<_, _> = removable.map(drive).collect();
+    expect("drives", &drives, &closed.collect())?;
+    // What a supervisor asks instead says the same of nodes and media.
+    let nodes = qmp.call("query-blockstats", json!({"query-nodes": true}))?;
+    let all = names(&qmp.call("query-named-block-nodes", json!({}))?, "node-name");
+    expect("nodes with counters", names(&nodes, "node-name"), all)?;
+    let backends = qmp.call("query-blockstats", json!({}))?;
+    let media = backends.as_array().into_iter().flatten().map(drive).filter(|(id, _)| drives.contains_key(id));
+    expect("media", media.collect(), drives.clone())
 }
 
 /// What QEMU has for itself fits into the overhead; its guest has touched nothing yet. While it makes many devices, QEMU

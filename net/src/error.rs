@@ -29,7 +29,7 @@ pub enum NetError {
     #[error("the descriptor is not a network namespace")]
     NotANamespace,
     /// The namespace given is the caller's own.
-    #[error("refused to plumb the namespace this process runs in: a VM gets a namespace of its own")]
+    #[error("interfaces are not created in the namespace of this process: a VM needs a namespace of its own")]
     OwnNamespace,
     /// The kernel refused a change of links, addresses or routes.
     #[error("could not {doing}")]
@@ -61,7 +61,7 @@ pub enum NetError {
         source: io::Error,
     },
     /// A program ended with an error.
-    #[error("`{program}` failed while it should {doing}: {message}")]
+    #[error("`{program}` failed to {doing}: {message}")]
     ToolFailed {
         /// The program.
         program: String,
@@ -90,7 +90,7 @@ pub enum NetError {
         source: serde_json::Error,
     },
     /// No tap could be made.
-    #[error("could not make the tap `{name}`; is /dev/net/tun there and the module `tun` loaded?")]
+    #[error("could not create the tap `{name}`; check that /dev/net/tun exists and the module `tun` is loaded")]
     Tap {
         /// Its name.
         name: LinkName,
@@ -125,7 +125,7 @@ pub enum NetError {
         source: io::Error,
     },
     /// A link of the name we want belongs to somebody else.
-    #[error("the link `{name}` is not ours (its alias is {alias:?}, it should be {expected:?}); remove or rename it")]
+    #[error("the link `{name}` is not Garboard's (its alias is {alias:?}, expected {expected:?}); remove or rename it")]
     LinkTaken {
         /// The link.
         name: LinkName,
@@ -148,7 +148,7 @@ pub enum NetError {
     #[error("no link network is free: this host uses all of 169.254.0.0/16 or a route hides it")]
     PoolEmpty,
     /// A step failed, and not everything that had been done before could be taken back.
-    #[error("the network could not be made, and something of it is left: {}", left_text(left))]
+    #[error("the network could not be created, and a part of it is left: {}", left_text(left))]
     Undone {
         /// The step's error.
         #[source]

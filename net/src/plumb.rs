@@ -148,7 +148,7 @@ async fn join<'a, N: Namespace>(
     let taps = open_tap(namespace, desired).await?;
     let vhosts = namespace.open_vhost(desired.queues).await?;
     let sockets = open_sockets(namespace, desired).await?;
-    tracing::info!(interface = plan.interface, bridge = %desired.bridge, tap = %desired.tap, ?outcome, "joined");
+    tracing::info!(interface = plan.interface, bridge = %desired.bridge, tap = %desired.tap, ?outcome, "interface created");
     Ok(PlumbedInterface {
         interface: plan.interface.clone(),
         outcome,

@@ -159,7 +159,7 @@ impl<'a, N: Namespace> Joining<'a, '_, N> {
         }
         let far_end = self.vm.links().await?.iter().any(|link| link.name == self.request.uplink.as_str());
         if existing.is_some() && !far_end {
-            tracing::info!(link = %name, "its namespace is lost, made anew");
+            tracing::info!(link = %name, "the link's peer namespace is gone; the link is created again");
             self.host.delete_link(&name).await?;
         }
         if existing.is_none() || !far_end {
@@ -222,7 +222,7 @@ impl<'a, N: Namespace> Joining<'a, '_, N> {
             if !self.shared(network).await? {
                 return Ok((network, outcome));
             }
-            tracing::debug!(network = %network.host4(), "chosen by another VM at the same moment");
+            tracing::debug!(network = %network.host4(), "network taken by another VM in the meantime; the next one is tried");
             for address in wanted {
                 self.host.delete_address(&name, address).await?;
             }

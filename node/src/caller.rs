@@ -49,10 +49,10 @@ pub enum CallerError {
         source: io::Error,
     },
     /// It lives in another PID namespace than this process, or has ended.
-    #[error("the caller has ended, or is in no PID namespace that this process sees")]
+    #[error("the caller has ended, or is in a PID namespace that this process does not see")]
     Gone,
     /// It runs as another user than launchers do.
-    #[error("the caller is user {0}, and launchers are user {wanted}", wanted = RUNTIME_USER)]
+    #[error("the caller has user ID {0}; launchers have {wanted}", wanted = RUNTIME_USER)]
     User(u32),
     /// It is in no pod.
     #[error(transparent)]

@@ -13,7 +13,7 @@ const LONGEST: usize = 400;
 /// What `work` borrows is seen again after a panic: locks here protect what is whole after every statement.
 pub(crate) fn contained<T>(doing: &'static str, work: impl FnOnce() -> T) -> Option<T> {
     let outcome = catch_unwind(AssertUnwindSafe(work));
-    outcome.inspect_err(|_| tracing::error!(doing, "a task panicked and was stopped; the others go on")).ok()
+    outcome.inspect_err(|_| tracing::error!(doing, "task panicked and was stopped; other tasks continue")).ok()
 }
 
 /// Panics become lines of the log, like all else.
@@ -23,7 +23,7 @@ pub fn log_panics() {
         let words = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
         let words = words.unwrap_or("no words").chars().take(LONGEST).collect::<String>();
         let place = panic.location().map(ToString::to_string);
-        tracing::error!(place, panic = %words.escape_debug(), "a panic: this is a mistake in the agent, please report it");
+        tracing::error!(place, panic = %words.escape_debug(), "panic in the node agent; please report this defect");
     }));
 }
 

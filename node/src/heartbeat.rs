@@ -51,7 +51,7 @@ pub fn read_offer(path: &Path) -> Option<NodeOffer> {
     let read = std::fs::read(path).and_then(|text| Ok(serde_json::from_slice(&text)?));
     read.inspect_err(|error| {
         let path = path.display();
-        tracing::warn!(%path, %error, "it is not known what QEMU offers here; labels of models and machines are left out");
+        tracing::warn!(%path, %error, "capabilities of QEMU are unknown; labels of CPU models and machine types are left out");
     })
     .ok()
 }
@@ -66,7 +66,7 @@ pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
             Ok(Settled::Yes) => period(&node),
             Ok(Settled::No) => PAUSE,
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "the node's labels are not written yet");
+                tracing::warn!(error = %ErrorChain(&error), "update of the node's labels failed; tried again");
                 PAUSE
             }
         };
@@ -147,7 +147,7 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
         }
     };
     if !changes.is_empty() {
-        tracing::info!(changes = changes.len(), schedulable = state.schedulable, "the node's labels change");
+        tracing::info!(changes = changes.len(), schedulable = state.schedulable, "the node's labels are updated");
     }
     let after = api.mark_node(node, &changes, &heartbeat()).await?;
     Ok(Settled::of(settled(known.marks.insert(after))))

@@ -39,13 +39,13 @@ pub enum IdentityError {
     #[error("the caller is in no pod")]
     NoPod,
     /// One is named, in a place that is not the kubelet's.
-    #[error("the caller's control group has the form of a pod's and is not below the kubelet's own")]
+    #[error("the caller's control group has the form of a pod's but is not below the kubelet's own")]
     NotKubelets,
     /// Two lines, or two places in one, name different ones.
     #[error("the caller's control groups name more than one pod")]
     Ambiguous,
     /// A line is not `number:controllers:path`.
-    #[error("the kernel's account of the caller's control groups is not understood")]
+    #[error("the caller's /proc/PID/cgroup could not be parsed")]
     Malformed,
 }
 

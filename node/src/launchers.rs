@@ -116,7 +116,7 @@ impl Launchers {
             *last = Last { began: Some(Instant::now()), heard: self.mirror.heard(), pods: None };
             match (self.list)().await {
                 Ok(pods) => last.pods = Some(pods),
-                Err(error) => tracing::warn!(error = %ErrorChain(&error), "launcher pods cannot be listed for now"),
+                Err(error) => tracing::warn!(error = %ErrorChain(&error), "list of launcher pods failed; tried again"),
             }
         }
         let (heard, pods) = (last.heard, last.pods.as_ref());

@@ -31,11 +31,11 @@ fn main() -> ExitCode {
     garboard_node::contain::log_panics();
     // Fails only if somebody else chose one, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
-    tracing::info!(version, "the agent starts");
+    tracing::info!(version, "the node agent starts");
     match start(args) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = format!("{error:#}"), "the agent cannot run");
+            tracing::error!(error = format!("{error:#}"), "the node agent failed");
             ExitCode::FAILURE
         }
     }
@@ -48,9 +48,12 @@ fn start(args: Args) -> anyhow::Result<()> {
         Directories { agent: &args.agent_directory, kubelet: &args.kubelet_directory, offer: &args.offer };
     let (landlock, _held) = confine(directories)?;
     if landlock == Enforced::FullyEnforced {
-        tracing::info!(?landlock, "the agent has given up what it does not use");
+        tracing::info!(?landlock, "unused privileges were dropped");
     } else {
-        tracing::warn!(?landlock, "the agent has given up what it does not use; newer kernels take more files from it");
+        tracing::warn!(
+            ?landlock,
+            "unused privileges were dropped, but this kernel's Landlock restricts fewer files than newer ones"
+        );
     }
     // Two threads: work on a network namespace occupies one for milliseconds.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

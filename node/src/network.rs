@@ -19,7 +19,7 @@ pub(crate) enum NetworkError {
     #[error("a network namespace has to come with the request")]
     Missing(#[from] LineError),
     /// The descriptor is something else.
-    #[error("the descriptor that came with the request cannot be used")]
+    #[error("the request's descriptor cannot be used")]
     Descriptor(#[source] NetError),
     /// The caller cannot be looked at any more.
     #[error(transparent)]

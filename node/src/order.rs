@@ -19,16 +19,16 @@ pub enum OrderError {
     #[error("this pod has no order")]
     Missing,
     /// Its annotation is something else.
-    #[error("this pod's order is not understood")]
+    #[error("this pod's order could not be parsed")]
     Malformed(#[from] serde_json::Error),
     /// No plan could be made of it.
-    #[error("no interfaces can be made of this pod's order")]
+    #[error("this pod's order has interfaces that cannot be created")]
     Unplannable(#[from] PlanError),
     /// Too much is asked.
     #[error("{0} interfaces are more than any machine has")]
     TooMany(usize),
     /// It is not in the order.
-    #[error("this pod's order has no interface `{0}` that is joined by a tap")]
+    #[error("this pod's order has no interface `{0}` that uses a tap")]
     NotOrdered(String),
     /// Twice in one request.
     #[error("interface `{0}` is asked for twice")]

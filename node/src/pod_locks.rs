@@ -18,7 +18,9 @@ const MADE: u32 = 64;
 
 /// It has been often enough.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the interfaces of this pod have been made {MADE} times; its machine has to start in another pod")]
+#[error(
+    "the interfaces of this pod have been created {MADE} times, which is the limit; delete the pod to start its machine in another"
+)]
 pub(crate) struct OftenEnough;
 
 /// The lock of one pod, and how often it was taken.

@@ -66,7 +66,7 @@ pub async fn until_known(api: ApiServer, node: String, mut known: bool) {
                 return;
             }
             Answer::Unknown(error) => {
-                tracing::warn!(error = %ErrorChain(&*error), "it is not known yet whether the admission policies bind this agent");
+                tracing::warn!(error = %ErrorChain(&*error), "check of the admission policies failed; tried again");
             }
         }
     }

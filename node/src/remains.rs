@@ -94,7 +94,7 @@ pub async fn answer<C: Cluster>(remains: Remains<C>) {
         } else {
             if let Err(error) = remains.look(&questions, &mut progress).await {
                 let error = format!("{error:#}");
-                tracing::warn!(error, "what is left of a pod that was removed is not answered yet");
+                tracing::warn!(error, "check for processes of removed pods failed; tried again");
             }
             pause = progress.next_pause(pause);
             tokio::time::sleep(pause).await;
@@ -127,7 +127,7 @@ impl<C: Cluster> Remains<C> {
         for question in questions.iter().filter(|question| left.contains(&question.pod)) {
             if progress.told.insert(question.pod.clone()) {
                 let Question { pod, namespace, vmi, .. } = question;
-                tracing::warn!(%pod, namespace, vmi, "the pod was removed, and processes of it are left");
+                tracing::warn!(%pod, namespace, vmi, "the pod was removed, and processes of it still run");
             }
         }
         let is_due = |pod: &PodUid| !left.contains(pod) && before.contains(pod) && !progress.answered.contains_key(pod);
@@ -155,11 +155,11 @@ impl<C: Cluster> Remains<C> {
         // The UID keeps it off a namesake.
         let answer = json!({"metadata": {"uid": vmi_uid}, "status": {"activePods": {pod.as_str(): ""}}});
         match self.cluster.mark_vmi(namespace, vmi, answer).await {
-            Ok(()) => tracing::info!(%pod, namespace, vmi, "nothing is left of the pod that was removed"),
+            Ok(()) => tracing::info!(%pod, namespace, vmi, "no process of the removed pod is left"),
             // Nobody asks any more.
             Err(ClusterError::Gone | ClusterError::Conflict) => {}
             Err(error) => {
-                tracing::warn!(%pod, namespace, vmi, error = %ErrorChain(&error), "an answer was not written");
+                tracing::warn!(%pod, namespace, vmi, error = %ErrorChain(&error), "the status of the instance was not written");
                 return Err(error);
             }
         }

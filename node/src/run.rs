@@ -79,7 +79,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     let listening = AgentSocket::listen(&socket).with_context(|| format!("listen at {}", socket.display()))?;
     parts.spawn(async move {
         if let Err(error) = server.serve(listening).await {
-            tracing::error!(error = %ErrorChain(&error), "connections cannot be accepted any more");
+            tracing::error!(error = %ErrorChain(&error), "connections cannot be accepted; the node agent exits");
         }
     });
 
@@ -98,9 +98,9 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
-        _ = parts.join_next() => anyhow::bail!("a part of the agent has ended; the kubelet starts it anew"),
+        _ = parts.join_next() => anyhow::bail!("a task of the node agent ended; the kubelet restarts the agent"),
     }
-    tracing::info!("the agent exits");
+    tracing::info!("the node agent exits");
     Ok(())
 }
 
@@ -157,7 +157,7 @@ async fn keep_facts(directory: std::path::PathBuf, mut health: Healths, measured
             return;
         }
         if let Err(error) = write_facts(&directory, &health, measured.as_ref()) {
-            tracing::warn!(error = format!("{error:#}"), "the node's facts are old");
+            tracing::warn!(error = format!("{error:#}"), "probe of this node failed; its earlier facts are used");
         }
     }
 }
@@ -180,7 +180,7 @@ pub async fn watch_pods(client: Client, node: String, mirror: Arc<Mirror<Launche
                 let read = contained("a pod", || launcher_pod(&pod, &node)).flatten();
                 (pod.metadata.uid.unwrap_or_default(), read)
             }),
-            Err(error) => tracing::warn!(error = %ErrorChain(&error), "launcher pods cannot be watched for now"),
+            Err(error) => tracing::warn!(error = %ErrorChain(&error), "watch of launcher pods failed; tried again"),
         }
     }
 }
@@ -205,7 +205,9 @@ pub async fn watch_vmis(client: Client, node: String, vmis: Vmis) {
                 vmis.legible.apply(event.clone(), Sighting::legible);
                 vmis.whole.apply(event, Sighting::whole);
             }
-            Err(error) => tracing::warn!(error = %ErrorChain(&error), "VMIs cannot be watched for now"),
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), "watch of VirtualMachineInstances failed; tried again")
+            }
         }
     }
 }
@@ -216,6 +218,6 @@ fn warn_of_unreadable(event: &watcher::Event<Sighting>) {
         && !vmi.is_whole()
     {
         let (namespace, name) = (&vmi.meta().namespace, &vmi.meta().name);
-        tracing::warn!(namespace, name, "a VirtualMachineInstance cannot be read");
+        tracing::warn!(namespace, name, "the VirtualMachineInstance cannot be parsed");
     }
 }

@@ -166,7 +166,7 @@ impl<R: Reports> Server<R> {
                         namespace = pod.namespace,
                         silent,
                         error,
-                        "connection to a launcher failed"
+                        "connection to the launcher failed"
                     );
                 }
             }
@@ -244,14 +244,7 @@ impl<R: Reports> Server<R> {
     fn refusal(&self, pod: &LauncherPod, reason: &str) -> AgentReply<GuestAddresses> {
         let reason = short(reason);
         if let Some(silent) = self.answered(&pod.uid) {
-            tracing::error!(
-                pod = pod.name,
-                namespace = pod.namespace,
-                vmi = pod.vmi,
-                silent,
-                reason,
-                "a request was not done"
-            );
+            tracing::error!(pod = pod.name, namespace = pod.namespace, vmi = pod.vmi, silent, reason, "request failed");
         }
         AgentReply::Refused { reason }
     }
@@ -267,7 +260,7 @@ impl<R: Reports> Server<R> {
         let Some(silent) = lock(&self.refusals).answered(pod, Instant::now()) else { return false };
         let (pid, uid) = (caller.map(|caller| caller.pid), caller.map(|caller| caller.uid));
         let pod = caller.map(|caller| caller.pod.to_string());
-        tracing::warn!(pid, uid, pod, silent, reason, "the agent refused a connection");
+        tracing::warn!(pid, uid, pod, silent, reason, "connection rejected");
         true
     }
 }

@@ -60,7 +60,7 @@ impl AgentSocket {
         }
         tokio::time::sleep(TURN).await;
         if !self.is_ours() {
-            tracing::warn!(socket = %self.path.display(), "another agent took the name of the socket; it is taken again");
+            tracing::warn!(socket = %self.path.display(), "the socket was replaced by another process; it is created again");
             (self.listener, self.file) = bind(&self.path)?;
         }
         Ok(())

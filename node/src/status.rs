@@ -73,7 +73,7 @@ pub fn bounded(mut report: Status) -> Status {
         said.into_iter().flatten().for_each(cut);
     }
     if report.stored.as_ref().is_some_and(|stored| stored.to_string().len() > STORED) {
-        tracing::warn!(limit_bytes = STORED, "what a machine keeps for its next start is too long and is left out");
+        tracing::warn!(limit_bytes = STORED, "the stored machine is too long and is left out of the status");
         report.stored = None;
     }
     report.disks.truncate(DISKS);

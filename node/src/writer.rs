@@ -171,7 +171,7 @@ impl<C: Cluster> Task<C> {
                 Err(error) => {
                     if !matches!(error, ClusterError::Conflict) {
                         let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
-                        tracing::warn!(vmi, namespace, error = %ErrorChain(&error), ?pause, "a report is not written yet");
+                        tracing::warn!(vmi, namespace, error = %ErrorChain(&error), ?pause, "write of the status failed; tried again");
                     }
                     // What was read after a conflict is new, so that the next attempt need not wait.
                     let at_once = matches!(error, ClusterError::Conflict) && pause == FIRST_PAUSE;
@@ -275,9 +275,9 @@ impl<C: Cluster> Task<C> {
     async fn tell(&self, before: Phase, report: &Status) {
         for event in happenings(before, report) {
             let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
-            tracing::info!(vmi, namespace, reason = event.reason.word(), note = event.note, "a machine changed");
+            tracing::info!(vmi, namespace, reason = event.reason.word(), note = event.note, "event recorded");
             if let Err(error) = self.setting.cluster.tell(&self.pod, &event).await {
-                tracing::warn!(vmi, namespace, error = %ErrorChain(&error), "an event was not written");
+                tracing::warn!(vmi, namespace, error = %ErrorChain(&error), "the event could not be written");
             }
         }
     }
@@ -298,7 +298,7 @@ impl<C: Cluster> Task<C> {
             Ok(vmi) => Some(Arc::new(vmi)),
             Err(error) => {
                 let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
-                tracing::debug!(vmi, namespace, error = %ErrorChain(&error), "a VirtualMachineInstance cannot be read");
+                tracing::debug!(vmi, namespace, error = %ErrorChain(&error), "the VirtualMachineInstance cannot be parsed");
                 None
             }
         }

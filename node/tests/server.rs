@@ -257,7 +257,7 @@ async fn what_is_logged_of_a_launcher_names_its_instance_and_the_request() {
     refusal(&mut socket, &report("99999999-2222-3333-4444-555555555555", 9), &[]).await;
     let text = std::fs::read_to_string(path).unwrap();
     let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-    let line = lines.into_iter().find(|line| line["fields"]["message"] == "a request was not done").unwrap();
+    let line = lines.into_iter().find(|line| line["fields"]["message"] == "request failed").unwrap();
     let expected = serde_json::json!([
         {"name": "launcher", "namespace": "default", "vmi": "vm", "vmi_uid": VMI, "pod": "virt-launcher-vm-abc"},
         {"name": "request", "request": 2, "ask": "report"},
@@ -296,7 +296,7 @@ async fn only_the_callers_own_namespace_is_plumbed() {
     // Its own, but also the agent's.
     let own: OwnedFd = std::fs::File::open("/proc/self/ns/net").unwrap().into();
     let reason = refusal(&mut socket, &plumb(), &[own]).await;
-    assert!(reason.contains("plumb the machine's interfaces"), "{reason}");
+    assert!(reason.contains("create the machine's interfaces"), "{reason}");
     if let Ok(other) = garboard_net::NetNs::create() {
         let other = other.as_fd().try_clone_to_owned().unwrap();
         assert!(refusal(&mut socket, &plumb(), &[other]).await.contains("not the caller's own"));

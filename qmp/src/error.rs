@@ -149,13 +149,13 @@ pub enum ConnectError {
         #[source]
         source: io::Error,
     },
-    /// Whoever listens there does not speak QMP.
-    #[error("{monitor} does not speak QMP: its first words are `{said}`")]
+    /// The listener there does not speak QMP.
+    #[error("{monitor} is not a QMP monitor: its first line is `{first_line}`")]
     NotQmp {
         /// The monitor's name.
         monitor: String,
         /// The line, escaped and bounded.
-        said: String,
+        first_line: String,
     },
     /// `qmp_capabilities` failed.
     #[error("{monitor} did not accept the capability negotiation")]

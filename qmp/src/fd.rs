@@ -101,7 +101,7 @@ impl Monitor {
         if added.is_err() {
             // QEMU keeps a descriptor that no command took.
             let closed = self.call(&qmp::closefd { fdname: name }).await;
-            debug!(closed = closed.is_ok(), "took back a descriptor that could not be used");
+            debug!(closed = closed.is_ok(), "unused descriptor removed from QEMU");
         }
         added.map(drop)
     }

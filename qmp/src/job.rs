@@ -149,7 +149,7 @@ impl JobWatch {
         match self.events.next().await {
             Some(Notice::Event(event)) => self.hear(&event),
             Some(Notice::Lagged(lost)) => {
-                debug!(job = self.job, lost, "missed events of a job; asking");
+                debug!(job = self.job, lost, "events of a job were lost; its state is queried");
                 self.look().await?;
             }
             Some(Notice::Closed { reason }) => return Err(JobError::Disconnected { job: self.job.clone(), reason }),

@@ -14,7 +14,7 @@ use crate::qmp;
 #[derive(Debug, thiserror::Error)]
 pub enum SchemaError {
     /// `query-qmp-schema` failed.
-    #[error("could not ask QEMU for its schema")]
+    #[error("could not query QEMU's schema")]
     Call(#[source] CallError),
     /// The reply is no schema.
     #[error(transparent)]

@@ -40,7 +40,7 @@ pub enum Unplugged {
 #[derive(Debug, thiserror::Error)]
 pub enum UnplugError {
     /// The guest said no.
-    #[error("the guest refused to give up device `{device}`: {message}")]
+    #[error("the guest refused to release device `{device}`: {message}")]
     GuestRefused {
         /// The device's id.
         device: String,
@@ -48,7 +48,7 @@ pub enum UnplugError {
         message: String,
     },
     /// The guest has not answered. It may still do so.
-    #[error("the guest did not give up device `{device}` within {after:?}; it may have no driver that listens")]
+    #[error("the guest did not release device `{device}` within {after:?}; it may have no driver for hot unplug")]
     NoAnswer {
         /// The device's id.
         device: String,
@@ -135,7 +135,7 @@ impl Monitor {
                     }
                 }
                 Some(Notice::Lagged(lost)) => {
-                    debug!(device, lost, "missed events while waiting for an unplug; asking");
+                    debug!(device, lost, "events were lost during an unplug; the device is queried");
                     let there = self.has_device(device).await;
                     if !there.map_err(|source| UnplugError::Call { device: device.to_owned(), source })? {
                         return Ok(());

@@ -20,7 +20,7 @@ pub struct BlockSizes {
 
 /// Why they are not known.
 #[derive(Debug, thiserror::Error)]
-#[error("the block sizes of the disk are not to be had; write `blockSize.custom` instead of `matchVolume`")]
+#[error("the block sizes of the disk are unknown; write `blockSize.custom` instead of `matchVolume`")]
 pub struct BlockSizeError(#[source] pub std::io::Error);
 
 /// Sizes of the device, or of the file system's blocks for a file.

@@ -24,7 +24,7 @@ use crate::qcow2::{Format, ImageFacts, ProbeError};
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     /// Our own reader refused the image, so the tool never saw it.
-    #[error("the image is not given to qemu-img; see the cause")]
+    #[error("the image is not passed to qemu-img; see the cause")]
     Unacceptable(#[source] ProbeError),
     /// The tool did not do its work.
     #[error("could not {attempt} the image")]
@@ -36,7 +36,7 @@ pub enum ImageError {
         source: RunError,
     },
     /// The tool answered something that is no answer.
-    #[error("qemu-img answered with something unexpected; check that a QEMU of 7.2 or newer is installed")]
+    #[error("qemu-img gave an unexpected answer; check that a QEMU of 7.2 or newer is installed")]
     Answer {
         /// What was wrong with its JSON.
         #[source]

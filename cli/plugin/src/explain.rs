@@ -89,7 +89,7 @@ fn of_pod(kubectl: &Kubectl, pod: &Pod, order: PodOrder, name: &str) -> anyhow::
     match found {
         Ok((facts, options)) => Ok(Input { vmi, facts, options, stored, host: node_of(pod), is_its_own: true }),
         Err(failure) => {
-            let host = format!("a plain node, because the facts of {} are not to be had: {failure}", node_of(pod));
+            let host = format!("a plain node, because the facts of {} are not available: {failure}", node_of(pod));
             Ok(Input { stored, ..offline(vmi, accelerator_of(order.emulation), host) })
         }
     }

@@ -20,7 +20,7 @@ pub(crate) enum Failure {
     #[error("the cluster does not accept your credentials: {0}; log in again, or choose another --context or --user")]
     Unauthorized(String),
     /// The user may not.
-    #[error("you may not do this: {0}; ask whoever administers the namespace for that right")]
+    #[error("you may not do this: {0}; ask an administrator of the namespace for that right")]
     Forbidden(String),
     /// The cluster does not have our kinds.
     #[error("this cluster has no VirtualMachines: {0}; install Garboard with `garboard cluster install`")]
@@ -29,13 +29,13 @@ pub(crate) enum Failure {
     #[error("{0}")]
     NotFound(String),
     /// The pod's container does not run.
-    #[error("the launcher does not run in its pod: {0}; `kubectl garboard why` says how the machine is")]
+    #[error("the launcher does not run in its pod: {0}; `kubectl garboard why` shows the machine's state")]
     NotRunning(String),
     /// Somebody else owns fields that are to be written.
-    #[error("somebody else manages what is to be written: {0}")]
+    #[error("the fields are managed by another client: {0}")]
     Conflict(String),
     /// The connection to the pod broke.
-    #[error("the connection to the pod was lost: {0}; the machine may run on, `kubectl garboard why` says")]
+    #[error("the connection to the pod was lost: {0}; the machine may still run, `kubectl garboard why` shows it")]
     Lost(String),
     /// Everything else.
     #[error("{0}")]
@@ -123,7 +123,7 @@ fn essence(stderr: &str) -> String {
     }
     let text: String = seen.join("; ").chars().filter(|one| !one.is_control()).take(LONGEST).collect();
     let text = text.trim_end_matches('.').to_owned();
-    if text.is_empty() { "kubectl failed without a word".to_owned() } else { text }
+    if text.is_empty() { "kubectl failed without a message".to_owned() } else { text }
 }
 
 /// A line of client-go's own log (`E1122 03:00:00.000000 …`), which repeats what follows.
@@ -160,7 +160,7 @@ mod tests {
             (
                 "Error from server (Forbidden): pods \"p\" is forbidden: User \"bob\" cannot create resource \"pods/exec\" in API group \"\" in the namespace \"tenant\"\n",
                 REFUSED,
-                "you may not do this: pods \"p\" is forbidden: User \"bob\" cannot create resource \"pods/exec\" in API group \"\" in the namespace \"tenant\"; ask whoever administers the namespace for that right",
+                "you may not do this: pods \"p\" is forbidden: User \"bob\" cannot create resource \"pods/exec\" in API group \"\" in the namespace \"tenant\"; ask an administrator of the namespace for that right",
             ),
             (
                 "error: the server doesn't have a resource type \"virtualmachines\"\n",
@@ -176,17 +176,17 @@ mod tests {
             (
                 "error: Internal error occurred: unable to upgrade connection: container not found (\"launcher\")\n",
                 REFUSED,
-                "the launcher does not run in its pod: Internal error occurred: unable to upgrade connection: container not found (\"launcher\"); `kubectl garboard why` says how the machine is",
+                "the launcher does not run in its pod: Internal error occurred: unable to upgrade connection: container not found (\"launcher\"); `kubectl garboard why` shows the machine's state",
             ),
             (
                 "error: cannot exec into a container in a completed pod; current phase is Succeeded\n",
                 REFUSED,
-                "the launcher does not run in its pod: cannot exec into a container in a completed pod; current phase is Succeeded; `kubectl garboard why` says how the machine is",
+                "the launcher does not run in its pod: cannot exec into a container in a completed pod; current phase is Succeeded; `kubectl garboard why` shows the machine's state",
             ),
             (
                 "error: unable to upgrade connection: error dialing backend: dial tcp 172.30.0.12:10250: connect: no route to host\n",
                 FAILED,
-                "the connection to the pod was lost: unable to upgrade connection: error dialing backend: dial tcp 172.30.0.12:10250: connect: no route to host; the machine may run on, `kubectl garboard why` says",
+                "the connection to the pod was lost: unable to upgrade connection: error dialing backend: dial tcp 172.30.0.12:10250: connect: no route to host; the machine may still run, `kubectl garboard why` shows it",
             ),
             (
                 "garboard-launcher: the supervisor does not answer at /run/x: No such file\ncommand terminated with exit code 1\n",
@@ -203,7 +203,7 @@ mod tests {
                 FAILED,
                 "the cluster cannot be reached: context \"lab\" does not exist; is KUBECONFIG or --context the right one, and the API server up?",
             ),
-            ("", FAILED, "kubectl failed without a word"),
+            ("", FAILED, "kubectl failed without a message"),
         ];
         for (stderr, code, sentence) in table {
             let failure = Failure::of(stderr);

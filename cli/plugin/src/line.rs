@@ -171,7 +171,7 @@ pub fn converse(incoming: &mut impl Read, outgoing: &mut impl Write, asked: &Ask
             anyhow::bail!("the supervisor closed the connection without an answer; its log may say why");
         }
         line.extend_from_slice(&byte);
-        anyhow::ensure!(line.len() <= wire::MAX_LINE_BYTES, "the supervisor's answer has no end");
+        anyhow::ensure!(line.len() <= wire::MAX_LINE_BYTES, "the supervisor's answer is too long");
     }
     Ok(wire::decode(&line)?)
 }

@@ -82,7 +82,7 @@ fn no_pod(kubectl: &Kubectl, machine: &Machine, name: &str) -> anyhow::Error {
         return complaint(NOT_FOUND, find::unknown(kubectl, name));
     }
     let text = format!(
-        "{name} has no pod, and its log went with the last one; `kubectl garboard why {name}` tells what is still known"
+        "{name} has no pod, and its log was deleted with the last one; `kubectl garboard why {name}` shows what is still known"
     );
     complaint(NOT_FOUND, text)
 }

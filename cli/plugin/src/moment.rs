@@ -94,7 +94,7 @@ fn watch(watching: Line, Asking { kubectl, place, moment, deadline }: &Asking<'_
             complaint(REFUSED, format!("{} was not {}: {sentence}", place.machine, moment.word()))
         }
         Stayed::Lost(error) => {
-            complaint(FAILED, format!("whether {} is {} is not known: {error:#}", place.machine, moment.word()))
+            complaint(FAILED, format!("it is unknown whether {} is {}: {error:#}", place.machine, moment.word()))
         }
     })?;
     Ok(moment.word().to_owned())
@@ -111,7 +111,7 @@ enum Stayed {
 fn follow(statuses: &mut Statuses, before: &Status, moment: Moment, deadline: Instant) -> Result<(), Stayed> {
     loop {
         let status = statuses.next(deadline).map_err(Stayed::Lost)?;
-        let status = status.ok_or_else(|| Stayed::Lost(anyhow::anyhow!("the supervisor went away")))?;
+        let status = status.ok_or_else(|| Stayed::Lost(anyhow::anyhow!("the supervisor closed the connection")))?;
         if moment.is_so(before, &status) {
             return Ok(());
         }

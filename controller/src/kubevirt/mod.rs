@@ -51,7 +51,7 @@ async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Res
         Ok(object) => object,
         Err(problem) => {
             let (namespace, name) = kept.key();
-            tracing::warn!(namespace, name, %problem, "the status of a KubeVirt object is not written");
+            tracing::warn!(namespace, name, %problem, "the status of a KubeVirt object could not be parsed; it is not written");
             unreadable::say(&context, &kept, &problem).await;
             return Ok(Action::requeue(PERIOD));
         }

@@ -46,7 +46,7 @@ impl Candidate {
         loop {
             let asked = Instant::now();
             if self.try_once().await && asked.elapsed() < RENEW_DEADLINE {
-                tracing::info!(holder = self.me, "this replica leads");
+                tracing::info!(holder = self.me, "this replica is the leader");
                 return asked;
             }
             tokio::time::sleep(PERIOD).await;
@@ -63,11 +63,13 @@ impl Candidate {
             match tokio::time::timeout(rest, self.attempt()).await {
                 Ok(Ok(true)) => renewed = asked,
                 Ok(Ok(false)) => break,
-                Ok(Err(error)) => tracing::warn!(error = %ErrorChain(&error), "the lease is not renewed yet"),
-                Err(_) => tracing::warn!("the API server does not answer; the lease is not renewed"),
+                Ok(Err(error)) => {
+                    tracing::warn!(error = %ErrorChain(&error), "renewal of the lease failed; tried again")
+                }
+                Err(_) => tracing::warn!("renewal of the lease timed out; tried again"),
             }
         }
-        tracing::warn!(holder = self.me, "this replica does not lead any more");
+        tracing::warn!(holder = self.me, "this replica is not the leader any more");
     }
 
     /// Lets the lease go, so that another replica need not wait for its end.
@@ -77,7 +79,7 @@ impl Candidate {
         if spec.holder_identity.as_deref() == Some(self.me.as_str()) {
             let free = LeaseSpec { holder_identity: Some(String::new()), ..spec };
             if let Err(error) = self.leases.replace(LEASE, &params(), &Lease { spec: Some(free), ..lease }).await {
-                tracing::warn!(%error, "the lease was not released; it ends by itself");
+                tracing::warn!(%error, "release of the lease failed; it expires");
             }
         }
     }

@@ -92,7 +92,7 @@ impl<K: Kind> Filler<K> {
         let what = K::KIND;
         let events = watcher::watcher(api, config).backoff(WatchPause::default());
         self.take(events, changed, |error| {
-            tracing::warn!(kind = what, error = %ErrorChain(error), "watch failed; it is opened again");
+            tracing::warn!(kind = what, error = %ErrorChain(error), "watch failed; tried again");
             None
         })
         .await;
@@ -104,7 +104,7 @@ impl<K: Kind> Filler<K> {
         self.take(events, changed, |error| {
             let is_unserved = is_absent(error);
             if !is_unserved {
-                tracing::warn!(kind = K::KIND, error = %ErrorChain(error), "watch failed; it is opened again");
+                tracing::warn!(kind = K::KIND, error = %ErrorChain(error), "watch failed; tried again");
             }
             is_unserved.then_some(())
         })

@@ -147,7 +147,7 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
     };
     let mut mirrored: Vec<_> = conditions_of(vmi).iter().map(mirror).collect();
     if needs_restart(world, vmi) {
-        let message = "the template has changed since the machine was started; restart it for the change to count";
+        let message = "the template has changed since the machine was started; restart it to apply the change";
         let new = NewCondition::new(VmConditionType::RestartRequired, true, Reason::TemplateChanged, message);
         mirrored.push(conditions::made(&new, before, world.now));
     }

@@ -108,7 +108,9 @@ pub(super) fn asked(world: &World, may_run_for: Option<Duration>) -> Option<Plac
 pub(super) fn sentence(asked: Option<&Place>) -> String {
     match asked {
         Some(Place { node, .. }) => {
-            format!("the launcher pod was removed; the agent of node {node} has not said yet that nothing of it runs")
+            format!(
+                "the launcher pod was removed; the agent of node {node} has not confirmed yet that no process of it runs"
+            )
         }
         None => "there is no launcher pod".to_owned(),
     }

@@ -13,10 +13,11 @@
 //! first, in its own words. Every replica serves.
 
 mod answer;
-mod bounds;
+pub(crate) mod bounds;
 mod change;
-mod door;
+pub(crate) mod door;
 pub mod eviction;
+mod kept;
 mod mutate;
 pub mod paths;
 mod server;

@@ -49,14 +49,14 @@ const ATTEMPTS: u32 = 3;
 #[derive(Debug, thiserror::Error)]
 pub enum CgroupError {
     /// Nothing to make groups in.
-    #[error("control groups cannot be used here ({obstacle:?}); `garboard doctor` says how to mend it")]
+    #[error("control groups cannot be used here ({obstacle:?}); `garboard doctor` names the remedy")]
     Unavailable {
         /// What stands in the way.
         obstacle: Option<Obstacle>,
     },
     /// A name that could leave our directory or that the kernel reserves.
     #[error(
-        "`{name}` is no name of a control group: write lower-case letters, digits, `-`, `_` and `.`, not `.` first"
+        "`{name}` is not a name of a control group: write lower-case letters, digits, `-`, `_` and `.`, not `.` first"
     )]
     Name {
         /// What was asked for.
@@ -83,7 +83,7 @@ pub enum CgroupError {
         source: io::Error,
     },
     /// Processes would not end.
-    #[error("control group `{name}` still has processes {pids:?} after {limit:?} of killing them")]
+    #[error("control group `{name}` still has processes {pids:?} {limit:?} after SIGKILL")]
     StillPopulated {
         /// The group.
         name: String,

@@ -27,7 +27,7 @@ fn cpu(survey: &Survey) -> Check {
     let check = Check::new("cpu", "Processor", detail);
     match (cpu.virtualization(), cpu.is_virtual()) {
         (Virtualization::None, true) => {
-            check.degraded("switch nested virtualization on for this virtual machine, at whoever runs it")
+            check.degraded("enable nested virtualization for this virtual machine, on the host that runs it")
         }
         (Virtualization::None, false) => check.degraded("switch VT-x or AMD-V (SVM) on in the firmware setup"),
         _ => check,
@@ -54,8 +54,8 @@ fn kvm(survey: &Survey) -> Check {
             },
         ),
         (Access::Refused(why), _) => Check::new("kvm", "KVM", format!("/dev/kvm does not open ({why}): {slow}"))
-            .missing("another hypervisor may hold the processor; the kernel's log says more (dmesg | grep -i kvm)"),
-        (Access::Open, None) => Check::new("kvm", "KVM", "/dev/kvm is there and was not asked"),
+            .missing("another hypervisor may hold the processor; see the kernel's log (dmesg | grep -i kvm)"),
+        (Access::Open, None) => Check::new("kvm", "KVM", "/dev/kvm exists and was not probed"),
         (Access::Open, Some(interface)) => interface_check(interface),
     }
 }
@@ -98,7 +98,7 @@ fn nested(nested: Option<bool>) -> Check {
         Some(true) => check("nested virtualization is on"),
         Some(false) => check("nested virtualization is off")
             .degraded("only if guests run machines themselves: kvm_intel or kvm_amd with nested=1"),
-        None => check("the KVM in use does not say; guests get no virtualization extension")
+        None => check("unknown for the KVM in use; guests get no virtualization extension")
             .degraded("only if guests run machines themselves: needs kvm_intel or kvm_amd on this host"),
     }
 }

@@ -44,7 +44,7 @@ fn cgroup(found: &CgroupHierarchy) -> Check {
         Some(Obstacle::NotMounted) => "no cgroup file system is mounted",
         Some(Obstacle::NotDelegated) => "no control group was delegated to this user",
         Some(Obstacle::ReadOnly) => "control groups are mounted read-only",
-        Some(Obstacle::InternalProcesses) => "processes stand in the way of switching controllers on",
+        Some(Obstacle::InternalProcesses) => "processes in this control group keep controllers from being enabled",
     };
     let mend = match found.obstacle {
         None => "boot with cgroup_enable=memory, or mount the missing controllers",

@@ -82,7 +82,7 @@ fn passt(survey: &Survey) -> Check {
         }
         (Some(_), Err(errno), false) => {
             check(format!("passt may not make the user namespace it needs ({}): {instead}", errno.desc()))
-                .degraded("allow user namespaces; the line about namespaces says how")
+                .degraded("allow user namespaces as the line about namespaces says")
         }
         (None, _, true) => check("no passt; not needed with taps".to_owned()),
         (None, _, false) => check(format!("no passt: {instead}")).degraded("apt install passt"),

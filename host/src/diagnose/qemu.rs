@@ -73,7 +73,7 @@ fn accelerator(report: &QemuReport, kvm: KvmState) -> Check {
         (_, _, true) => check(format!("TCG, QEMU's translator{refusal}"))
             .degraded("see KVM above; until then give guests more time to start"),
         (_, _, false) => check(format!("nothing: KVM cannot be used and this QEMU has no TCG{refusal}"))
-            .missing("apt install qemu-system-x86, or mend KVM"),
+            .missing("apt install qemu-system-x86, or repair KVM"),
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) enum Ring {
 /// Why long mode did not run.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LongModeError {
-    #[error("the scratch VM could not be made")]
+    #[error("the scratch VM could not be created")]
     Create(#[source] ScratchVmError),
     #[error("the vCPU refused {what}")]
     Set {

@@ -45,7 +45,7 @@ pub enum LocateError {
     },
     /// None was named and none was found.
     #[error(
-        "there is no qemu-system-x86_64 in PATH nor in {looked_at:?}; install one (Debian: apt install \
+        "qemu-system-x86_64 was not found in PATH nor in {looked_at:?}; install one (Debian: apt install \
          qemu-system-x86) or name it with --qemu"
     )]
     NotFound {

@@ -37,7 +37,7 @@ pub enum QemuError {
     #[error("the QEMU found could not be read")]
     Identify(#[source] ReadError),
     /// It did not answer.
-    #[error("{binary} could not be asked what it can do")]
+    #[error("{binary} could not be queried for its capabilities")]
     Ask {
         /// The binary.
         binary: PathBuf,

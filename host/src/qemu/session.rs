@@ -64,7 +64,7 @@ pub enum SessionError {
         desc: String,
     },
     /// Its answer was not of the expected form.
-    #[error("QEMU's answer to `{command}` was not understood")]
+    #[error("QEMU's answer to `{command}` could not be parsed")]
     Undecodable {
         /// The question.
         command: &'static str,
@@ -73,7 +73,7 @@ pub enum SessionError {
         source: serde_json::Error,
     },
     /// The pipes to it failed.
-    #[error("could not talk to QEMU")]
+    #[error("the connection to QEMU failed")]
     Talk(#[source] io::Error),
 }
 
@@ -161,7 +161,7 @@ impl Session {
                     }
                     // The greeting, events, and whatever a future QEMU may add.
                     Ok(_) => {}
-                    Err(error) => tracing::debug!(%error, "QEMU wrote a line that is no message"),
+                    Err(error) => tracing::debug!(%error, "QEMU wrote a line that is not a QMP message"),
                 }
             }
             self.read_more(command)?;

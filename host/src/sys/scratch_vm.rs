@@ -84,7 +84,7 @@ impl ScratchVm {
         }
         let vm = kvm.create_vm().map_err(failed("create the machine"))?;
         // Intel processors without "unrestricted guest" need three pages for it; just below 4 GiB is out of the way.
-        vm.set_tss_address(0xfffb_d000).map_err(failed("place the task state segment"))?;
+        vm.set_tss_address(0xfffb_d000).map_err(failed("set the task state segment"))?;
         let region = kvm_userspace_memory_region {
             slot: 0,
             flags: 0,

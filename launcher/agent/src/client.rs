@@ -22,7 +22,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
     /// It is not there.
-    #[error("neither shim nor node agent answers at {path}; it is gone")]
+    #[error("no shim or node agent answers at {path}")]
     Absent {
         /// The socket.
         path: String,
@@ -40,7 +40,7 @@ pub enum AgentError {
         reason: String,
     },
     /// It answered something else.
-    #[error("the shim (or node agent) sent another answer than was asked for")]
+    #[error("the shim (or node agent) sent an unexpected answer")]
     Unexpected,
 }
 

@@ -42,10 +42,10 @@ pub enum LineError {
     #[error("the connection failed")]
     Socket(#[from] io::Error),
     /// The peer hung up.
-    #[error("the peer hung up")]
+    #[error("the peer closed the connection")]
     Closed,
     /// The peer does not speak our protocol.
-    #[error("the peer was not understood")]
+    #[error("the peer's message could not be parsed")]
     Wire(#[from] WireError),
     /// More descriptors came than anybody asked for.
     #[error("the peer sent more than {most} descriptors")]

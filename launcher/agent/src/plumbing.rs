@@ -20,7 +20,7 @@ pub type Reply = (AgentReply<GuestAddresses>, Vec<OwnedFd>);
 #[derive(Debug, thiserror::Error)]
 pub enum PlumbingError {
     /// A word of the request is not what it should be.
-    #[error("interface {interface}: `{value}` is no {what}")]
+    #[error("interface {interface}: `{value}` is not a {what}")]
     Malformed {
         /// Name of the interface.
         interface: String,
@@ -86,7 +86,7 @@ pub async fn plumb(
 ) -> Result<Reply, PlumbingError> {
     let made = garboard_net::plumb(namespace, plans)
         .await
-        .map_err(|source| PlumbingError::Network { doing: "plumb the machine's interfaces", source })?;
+        .map_err(|source| PlumbingError::Network { doing: "create the machine's interfaces", source })?;
     let (mut replies, mut descriptors) = (Vec::new(), Vec::new());
     for (request, interface) in requests.iter().zip(made.interfaces) {
         let counts = (interface.taps.len(), interface.vhosts.len());

@@ -49,7 +49,7 @@ pub fn connect(directory: &Path, name: &str) -> io::Result<UnixStream> {
     let (parent, found) = (fstat(&directory)?, fstat(&socket)?);
     let kind = SFlag::from_bits_truncate(found.st_mode & SFlag::S_IFMT.bits());
     if kind != SFlag::S_IFSOCK || found.st_uid != parent.st_uid {
-        let text = format!("what stands at {name} is no socket of the machine's own user");
+        let text = format!("{name} is not a socket of the machine's own user");
         return Err(io::Error::new(ErrorKind::InvalidInput, text));
     }
     connect_to(&socket)

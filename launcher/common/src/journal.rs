@@ -25,7 +25,9 @@ pub enum JournalError {
         source: std::io::Error,
     },
     /// A newer supervisor wrote it.
-    #[error("the journal was written by a supervisor of protocol {found}, this one speaks {PROTOCOL_VERSION}")]
+    #[error(
+        "the journal was written by a supervisor of protocol version {found}, this one supports {PROTOCOL_VERSION}"
+    )]
     TooNew {
         /// Its version.
         found: u32,
@@ -72,7 +74,7 @@ pub fn write(shared: &Path, journal: &Journal) -> bool {
         .map_err(std::io::Error::from)
         .and_then(|bytes| replace(shared, paths::JOURNAL, &bytes));
     if let Err(error) = &written {
-        tracing::error!(%error, "could not write the journal; a supervisor restart now would forget what just happened");
+        tracing::error!(%error, "could not write the journal; a restart of the supervisor now would lose this event");
     }
     written.is_ok()
 }

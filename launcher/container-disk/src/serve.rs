@@ -19,7 +19,7 @@ use nix::sys::socket::{ControlMessage, MsgFlags, UnixAddr, sendmsg};
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
     /// A path leads out of the image, or is none.
-    #[error("`{path}` is no path of a file in the image; {why}")]
+    #[error("`{path}` is not a path of a file in the image; {why}")]
     Path {
         /// As it was written.
         path: String,

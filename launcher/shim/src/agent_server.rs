@@ -118,7 +118,7 @@ impl AgentServer {
                 if let (true, Some(vars)) = (name == FIRMWARE_VARS_VOLUME, &self.firmware_vars) {
                     return Ok((AgentReply::Volume, vec![volume_files::firmware_vars(vars)?]));
                 }
-                let source = self.volumes.get(&name).with_context(|| format!("there is no volume {name}"))?;
+                let source = self.volumes.get(&name).with_context(|| format!("volume {name} does not exist"))?;
                 let descriptor = volume_files::open(source, &self.vmi, &name)?;
                 Ok((AgentReply::Volume, vec![descriptor]))
             }
@@ -149,7 +149,7 @@ impl AgentServer {
         for obstacle in &uplink.obstacles {
             tracing::warn!(
                 mend = obstacle.mend(way_out),
-                "a firewall of this host drops what is forwarded for the machine"
+                "a firewall of this host drops forwarded packets of the machine"
             );
         }
         let reply = plumbing::plumb(namespace, (&requests, &plans), &resolver()).await?;

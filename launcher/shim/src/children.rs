@@ -42,7 +42,7 @@ pub(crate) fn start_init(request: &LaunchRequest, resources: &HostResources, log
     match spawn::adopt(start_init_apart(request, resources, Apart::UserNamespace, log)?)? {
         Ok(init) => Ok(init),
         Err(why) => {
-            tracing::warn!(why, "the machine has no namespaces of its own");
+            tracing::warn!(why, "the machine runs without namespaces of its own");
             pid(start_init_apart(request, resources, Apart::Nothing, log)?.id())
         }
     }

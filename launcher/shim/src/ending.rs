@@ -57,7 +57,7 @@ fn completed(layout: &Layout, outcome: &anyhow::Result<()>, pressure: MemoryPres
 }
 
 fn complaint(outcome: &anyhow::Result<()>) -> String {
-    outcome.as_ref().err().map_or("nothing was written down about it".to_owned(), |error| format!("{error:#}"))
+    outcome.as_ref().err().map_or("its end was not recorded".to_owned(), |error| format!("{error:#}"))
 }
 
 /// What the run of `request` decided, or an earlier one if it did not get that far.

@@ -62,7 +62,7 @@ fn note(left_out_bytes: u64) -> io::Result<Vec<u8>> {
     let line = serde_json::json!({
         "timestamp": jiff::Timestamp::now().to_string(),
         "level": "WARN",
-        "fields": {"message": "the log was too long; lines that stood here were removed", "bytes": left_out_bytes},
+        "fields": {"message": "the log was too long; lines were removed here", "bytes": left_out_bytes},
         "target": "garboard",
     });
     let mut line = serde_json::to_vec(&line)?;
@@ -81,7 +81,7 @@ pub(crate) fn last_error(layout: &Layout) -> String {
     let events = text.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let errors = events.filter(|event| event["level"] == "ERROR");
     let last = errors.filter_map(|event| event["fields"]["error"].as_str().map(str::to_owned)).next_back();
-    last.unwrap_or_else(|| "its supervisor died again and again".to_owned())
+    last.unwrap_or_else(|| "its supervisor ended repeatedly".to_owned())
 }
 
 #[cfg(test)]
@@ -139,10 +139,10 @@ mod tests {
     fn the_last_error_of_a_supervisor_is_found_among_lines_of_others() {
         let room = tempfile::tempdir().unwrap();
         let layout = Layout::new(room.path());
-        assert_eq!(last_error(&layout), "its supervisor died again and again");
+        assert_eq!(last_error(&layout), "its supervisor ended repeatedly");
         let lines = [
-            r#"{"level":"ERROR","fields":{"message":"the supervisor cannot run","error":"no disk"}}"#,
-            r#"{"level":"ERROR","fields":{"message":"the supervisor cannot run","error":"no plan"}}"#,
+            r#"{"level":"ERROR","fields":{"message":"the supervisor failed","error":"no disk"}}"#,
+            r#"{"level":"ERROR","fields":{"message":"the supervisor failed","error":"no plan"}}"#,
             "garboard-init: no JSON",
             r#"{"level":"WARN","fields":{"message":"more","error":"no reason"}}"#,
         ];

@@ -33,7 +33,7 @@ fn publish(forward: &Forward) -> anyhow::Result<Publish> {
 pub(crate) fn serve(listeners: Listeners, guest: IpAddr) {
     tokio::spawn(async move {
         match relay(listeners, guest).await {
-            Err(error) => tracing::error!(%error, "published ports are not served any more"),
+            Err(error) => tracing::error!(%error, "the server of published ports failed"),
             Ok(never) => match never {},
         }
     });

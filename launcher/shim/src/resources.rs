@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use garboard_common::private;
-use garboard_host::cgroup::{self, Cgroup, CpuQuota, Limits};
+use garboard_host::cgroup::{self, Cgroup, CgroupError, CpuQuota, Limits};
 use garboard_net::{NetNs, VmNetId};
 use garboard_plan::{InterfaceFacts, PlanOptions};
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
@@ -22,6 +22,7 @@ use nix::unistd::Pid;
 use tokio::task::JoinHandle;
 
 use crate::agent_server::AgentServer;
+use crate::aside::{self, set_aside};
 use crate::{projected, publish};
 
 /// Where the machine's network namespace is pinned.
@@ -53,6 +54,9 @@ impl HostResources {
     pub(crate) async fn make(request: &LaunchRequest) -> anyhow::Result<Self> {
         // Before anything is called ours: what another shim holds is not to be removed.
         let lock = hold_lock(&request.machine)?;
+        if let Some(runtime) = request.machine.ancestors().nth(2) {
+            aside::collect(runtime);
+        }
         let mut resources = Self { _lock: Some(lock), ..Self::adopt(request) };
         match resources.fill(request) {
             Ok(()) => Ok(resources),
@@ -116,7 +120,7 @@ impl HostResources {
     async fn options(&self, request: &LaunchRequest) -> anyhow::Result<PlanOptions> {
         let mut options = request.options.clone();
         if self.namespace.is_some() {
-            let mtu = garboard_net::way_out_mtu().await.context("ask for the MTU of the way out of this host")?;
+            let mtu = garboard_net::way_out_mtu().await.context("look up the MTU of this host's default route")?;
             let listed = request.vmi["spec"]["domain"]["devices"]["interfaces"].as_array().into_iter().flatten();
             let names = listed.filter_map(|interface| interface["name"].as_str().map(str::to_owned));
             options.interfaces = names.map(|name| (name, InterfaceFacts { mtu: Some(mtu) })).collect();
@@ -126,7 +130,7 @@ impl HostResources {
 
     fn new_agent(&self, request: &LaunchRequest) -> anyhow::Result<AgentServer> {
         let namespace = self.namespace.as_ref().map(duplicate).transpose()?;
-        let id = self.id.clone().context("the machine's UID cannot name its network")?;
+        let id = self.id.clone().context("the machine's UID is not a valid network name")?;
         // With a namespace of our own the shim serves published ports, as a user passt or QEMU does: then they are only
         // asked for here, because we say more clearly which one is taken, and let go at once.
         let listeners = publish::take(&request.options.forwards)?.filter(|_| namespace.is_some());
@@ -174,7 +178,10 @@ impl HostResources {
         let Some(cgroup) = &self.supervisors else { return };
         let added = u32::try_from(process.as_raw()).map_err(anyhow::Error::from).and_then(|id| Ok(cgroup.add(id)?));
         if let Err(error) = added {
-            tracing::warn!(error = format!("{error:#}"), "the supervisor runs without limits");
+            tracing::warn!(
+                error = format!("{error:#}"),
+                "control groups are not available; the supervisor runs without limits"
+            );
         }
     }
 
@@ -191,13 +198,18 @@ impl HostResources {
         }
     }
 
-    /// Removes everything, also what another shim made. Goes on after a failure and reports all.
+    /// Removes everything, also what another shim made. Goes on after a failure and reports all; only where processes do not end,
+    /// their files stay, so that all of it can be tried again.
     pub(crate) async fn remove(self) -> anyhow::Result<()> {
         let mut failures = Vec::new();
         let is_root = nix::unistd::geteuid().is_root();
         for name in [&self.supervisors_name(), &self.cgroup_name] {
-            if let Err(error) = cgroup::remove(name) {
-                failures.push(format!("cgroup: {:#}", anyhow::Error::from(error)));
+            match cgroup::remove(name) {
+                Ok(()) => {}
+                Err(error @ CgroupError::StillPopulated { .. }) => {
+                    return Err(anyhow::Error::from(error).context(format!("{} is kept", self.machine.display())));
+                }
+                Err(error) => failures.push(format!("cgroup: {:#}", anyhow::Error::from(error))),
             }
         }
         if is_root {
@@ -222,13 +234,6 @@ impl HostResources {
         }
         if failures.is_empty() { Ok(()) } else { anyhow::bail!("something was left behind: {}", failures.join("; ")) }
     }
-}
-
-/// Takes a directory away at once: no command may find half of it, its lock gone and its launch request still there.
-fn set_aside(machine: &Path) -> PathBuf {
-    let name = machine.file_name().unwrap_or_default().to_string_lossy();
-    let aside = machine.with_file_name(format!(".{name}-{}", std::process::id()));
-    if std::fs::rename(machine, &aside).is_ok() { aside } else { machine.to_owned() }
 }
 
 fn duplicate(namespace: &NetNs) -> anyhow::Result<NetNs> {
@@ -264,7 +269,7 @@ fn make_cgroup(name: &str, limits: &Limits) -> Option<Cgroup> {
         Ok(cgroup) => Some(cgroup),
         Err(error) => {
             let error = format!("{:#}", anyhow::Error::from(error));
-            tracing::warn!(name, error, "a control group could not be made; its processes run without limits");
+            tracing::warn!(name, error, "control group could not be created; its processes run without limits");
             None
         }
     }
@@ -285,8 +290,9 @@ fn fill_directories(request: &LaunchRequest, options: &PlanOptions) -> anyhow::R
             table.places.insert(name.clone(), place);
         }
     }
-    let above = request.scratch.parent().unwrap_or(&request.scratch);
-    private::make_passage(above).and_then(|()| projected::make_own(&request.scratch, owner)).with_context(|| {
+    // The end of another machine takes the directory above with it if it was the last one there.
+    let made = private::beneath_passage(&request.scratch, || projected::make_own(&request.scratch, owner));
+    made.with_context(|| {
         format!("could not create {}; choose another place with --state-dir", request.scratch.display())
     })?;
     let scratch = VolumePlace::Directory { path: request.scratch.display().to_string() };

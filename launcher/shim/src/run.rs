@@ -70,7 +70,7 @@ pub(crate) async fn run_machine(
             let is_launched = is_launched(&layout);
             // Before QEMU is executed they are counted instead: the command waits.
             let pause = if is_launched { restarts.pause(born.elapsed()) } else { restarts::USUAL };
-            tracing::warn!(?pause, "there is no supervisor; the next one is started");
+            tracing::warn!(?pause, "the supervisor ended; the next one is started");
             next = Some(now() + pause);
             false_starts += u32::from(!is_launched);
             if false_starts == MOST_FALSE_STARTS {

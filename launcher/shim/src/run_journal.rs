@@ -84,7 +84,7 @@ fn write(layout: &Layout, journal: &Journal) {
         .map_err(std::io::Error::from)
         .and_then(|bytes| private::replace(layout.machine(), paths::JOURNAL, &bytes));
     if let Err(error) = written {
-        tracing::error!(%error, "how the run ended could not be written down");
+        tracing::error!(%error, "the end of the run could not be recorded");
     }
 }
 

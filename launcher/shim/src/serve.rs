@@ -70,7 +70,7 @@ async fn repeat(
             return kept;
         };
         if let Err(error) = kept {
-            tracing::error!(error = format!("{error:#}"), "the record of a run is lost");
+            tracing::error!(error = format!("{error:#}"), "the record of the run could not be written");
         }
         let length = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
         let again_at_ms = jiff::Timestamp::now().as_millisecond().saturating_add(length);
@@ -117,7 +117,7 @@ pub(crate) fn keep_record(request: &LaunchRequest) -> anyhow::Result<()> {
 /// While the guest runs already, because the host may lose its power. Says whether there is nothing left to do.
 pub(crate) fn store_machine(request: &LaunchRequest) -> bool {
     ending::store_machine(request).unwrap_or_else(|error| {
-        tracing::error!(error = format!("{error:#}"), "the machine is not kept for another run");
+        tracing::error!(error = format!("{error:#}"), "the stored machine could not be written");
         true
     })
 }

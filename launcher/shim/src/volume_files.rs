@@ -62,7 +62,7 @@ fn host_disk(path: &Path, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
 
 fn make(path: &Path, bytes: u64) -> anyhow::Result<()> {
     let parts = path.parent().zip(path.file_name().and_then(|name| name.to_str()));
-    let (folder, name) = parts.with_context(|| format!("hostDisk.path {} is no path of a file", path.display()))?;
+    let (folder, name) = parts.with_context(|| format!("hostDisk.path {} is not a path of a file", path.display()))?;
     Dir::open(folder)?.create_sized(&BeneathPath::parse(name)?, bytes, 0o666)?;
     Ok(())
 }

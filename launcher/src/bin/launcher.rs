@@ -50,13 +50,13 @@ fn main() -> ExitCode {
     if environment == Environment::Pod
         && let Err(error) = garboard_launcher::pod::furnish(&PodPlaces::real())
     {
-        tracing::error!(error = %ErrorChain(&error), "the pod is not what a launcher needs");
+        tracing::error!(error = %ErrorChain(&error), "the launcher pod's files cannot be used");
         return ExitCode::FAILURE;
     }
     if environment == Environment::Host
         && let Err(error) = supervisor::confine(&layout)
     {
-        tracing::error!(error = %ErrorChain(&error), "the supervisor cannot run");
+        tracing::error!(error = %ErrorChain(&error), "the supervisor failed");
         return ExitCode::FAILURE;
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            tracing::error!(error = %ErrorChain(&error), "the supervisor cannot run");
+            tracing::error!(error = %ErrorChain(&error), "the supervisor failed");
             ExitCode::FAILURE
         }
     }

@@ -48,7 +48,7 @@ pub(super) fn names(launch: &Launch) -> String {
 }
 
 fn start(launch: &Launch, helper: &Helper, socket: OwnedFd) -> Result<(), InitError> {
-    let doing = || format!("start {}", helper.argv.first().map_or("a helper without a program", String::as_str));
+    let doing = || format!("start {}", helper.argv.first().map_or("a helper has no program", String::as_str));
     let failed = |error: std::io::Error| InitError::system(doing(), error);
     let placed = descriptors::place(vec![socket], &[helper.descriptor]).map_err(failed)?;
     let mut child = command(launch, helper).spawn().map_err(failed)?;

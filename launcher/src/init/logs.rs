@@ -33,7 +33,7 @@ impl Logs {
         let numbered = launch.descriptors.iter().zip(arrived.iter().skip(1));
         let logs = numbered.filter(|(number, _)| launch.logs.contains(number)).map(|(_, file)| file);
         let files = arrived.first().into_iter().chain(logs).filter_map(|file| {
-            open_again(file).inspect_err(|error| complain(&format!("a log will not be kept short: {error}"))).ok()
+            open_again(file).inspect_err(|error| complain(&format!("a log cannot be kept short: {error}"))).ok()
         });
         Self { files: files.collect(), looked: None }
     }

@@ -82,7 +82,7 @@ pub enum InitError {
         source: std::io::Error,
     },
     /// The supervisor speaks another protocol.
-    #[error("the supervisor's message was not understood")]
+    #[error("the supervisor's message could not be parsed")]
     Protocol {
         /// What was wrong with it.
         #[source]

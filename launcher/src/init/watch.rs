@@ -322,7 +322,7 @@ impl Init {
                     self.deadline = Deadline::Kill(Instant::now() + promised + MARGIN);
                 }
                 Received::Message(ToInit::Kill) => self.kill_machine(),
-                Received::Message(ToInit::Unknown) => complain("the supervisor said what this PID 1 does not know"),
+                Received::Message(ToInit::Unknown) => complain("unknown message of the supervisor; ignored"),
             }
         }
         Ok(())
@@ -332,7 +332,7 @@ impl Init {
         let Some(link) = &mut self.link else { return Ok(()) };
         let arrived = link.take_descriptors();
         let Some(witness) = self.witness.take() else {
-            complain("a second launch arrived and was ignored");
+            complain("a second launch request was ignored");
             return Ok(());
         };
         // Our own descriptors must not sit where QEMU's will be.

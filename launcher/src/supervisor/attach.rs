@@ -122,7 +122,7 @@ pub(crate) fn machine(
 
 fn open_transcript(context: &Context) -> Option<Arc<dyn TranscriptSink>> {
     let file = FileTranscript::open(context.layout.supervisor().join(paths::TRANSCRIPT), TRANSCRIPT_BYTES)
-        .inspect_err(|error| tracing::warn!(%error, "the QMP transcript has no file"))
+        .inspect_err(|error| tracing::warn!(%error, "the QMP transcript file cannot be opened"))
         .ok();
     match context.environment {
         // What a pod tells, `kubectl logs` shows: the whole story in one place, in order.
@@ -200,7 +200,7 @@ async fn serve_console(context: Context, station: mpsc::Receiver<Attach>) {
     match tokio::time::timeout(SERIAL_PATIENCE, UnixStream::connect(&socket)).await {
         Ok(Ok(serial)) => console::serve(serial, directory.join(paths::serial_log(0)), station).await,
         Ok(Err(error)) => tracing::error!(%error, "the serial console cannot be reached"),
-        Err(_) => tracing::error!("the serial console did not answer"),
+        Err(_) => tracing::error!("the serial console did not answer in time"),
     }
 }
 
@@ -210,7 +210,7 @@ async fn serve_vnc(mut station: mpsc::Receiver<OwnedFd>, mut monitor: watch::Rec
     let Some(monitor) = monitor else { return };
     while let Some(client) = station.recv().await {
         if let Err(error) = monitor.add_vnc_client(client).await {
-            tracing::warn!(error = %ErrorChain(&error), "QEMU did not take the VNC client");
+            tracing::warn!(error = %ErrorChain(&error), "QEMU rejected the VNC client");
         }
     }
 }

@@ -126,7 +126,7 @@ impl Console {
         let someone_types = self.writer.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
         if access == ConsoleAccess::Write && someone_types {
             return Err(
-                "somebody else is typing on this console; look with --view or take over with --take-over".into()
+                "another client writes to this console; watch with --view or replace it with --take-over".into()
             );
         }
         let id = self.next_id;

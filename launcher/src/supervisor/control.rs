@@ -237,7 +237,7 @@ async fn watch_status(mut stream: UnixStream, mut status: watch::Receiver<Status
 async fn console(mut stream: UnixStream, senders: &ControlSenders, access: ConsoleAccess) -> io::Result<()> {
     let (reply, attached) = oneshot::channel();
     if senders.console.send(Attach { access, reply }).await.is_err() {
-        return answer(&mut stream, &denied("this machine has no serial console, or it is gone")).await;
+        return answer(&mut stream, &denied("this machine has no serial console, or it was closed")).await;
     }
     match attached.await {
         Ok(Ok(attached)) => {
@@ -245,7 +245,7 @@ async fn console(mut stream: UnixStream, senders: &ControlSenders, access: Conso
             relay_console(stream, attached).await
         }
         Ok(Err(reason)) => answer(&mut stream, &denied(reason)).await,
-        Err(_) => answer(&mut stream, &denied("the serial console is gone")).await,
+        Err(_) => answer(&mut stream, &denied("the serial console was closed")).await,
     }
 }
 

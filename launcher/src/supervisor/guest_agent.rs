@@ -59,7 +59,7 @@ async fn connect(context: &Context) -> Option<Agent> {
     match answered {
         Ok(agent) => Some(agent),
         Err(error) => {
-            tracing::debug!(error = %ErrorChain(&error), "no guest agent yet");
+            tracing::debug!(error = %ErrorChain(&error), "the guest agent is not connected yet");
             None
         }
     }
@@ -80,7 +80,7 @@ async fn follow(context: &Context, agent: Arc<Agent>, port: &mut Subscription) {
                 }
             }
             Err(reason) => {
-                tracing::info!(reason, "the guest agent is gone");
+                tracing::info!(reason, "the guest agent disconnected");
                 break;
             }
         }

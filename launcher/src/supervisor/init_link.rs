@@ -96,11 +96,11 @@ fn is_known(context: &Context, secret: &str) -> bool {
             let kept = || journal::replace(&directory, paths::LAUNCH_SECRET, secret.as_bytes());
             is_first
                 && kept()
-                    .inspect_err(|error| tracing::error!(%error, "could not note PID 1's secret; it is asked again"))
+                    .inspect_err(|error| tracing::error!(%error, "could not store PID 1's secret; tried again"))
                     .is_ok()
         }
         Err(error) => {
-            tracing::error!(%error, "could not read PID 1's secret; it is asked again");
+            tracing::error!(%error, "could not read PID 1's secret; tried again");
             false
         }
     }
@@ -148,7 +148,7 @@ async fn introduction(stream: UnixStream) -> Option<(LineSocket, FromInit)> {
 /// PID 1, if that is who said this.
 fn admitted(socket: LineSocket, hello: FromInit, context: &Context) -> Option<Handshake> {
     let FromInit::Hello { version, oldest, state, secret } = hello else {
-        tracing::error!(?hello, "PID 1 did not introduce itself");
+        tracing::error!(?hello, "PID 1 did not send its greeting");
         return None;
     };
     // Builds that named no oldest version spoke one.
@@ -158,7 +158,7 @@ fn admitted(socket: LineSocket, hello: FromInit, context: &Context) -> Option<Ha
             oldest,
             version,
             ours = PROTOCOL_VERSION,
-            "PID 1 speaks another version of the launch protocol; its connection was closed"
+            "PID 1 has another version of the launch protocol; its connection was closed"
         );
         return None;
     }

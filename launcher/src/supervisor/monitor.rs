@@ -1,6 +1,5 @@
 //! Bringing up the connection to QEMU: greet, compare what QEMU holds with the plan, then pass on events.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use super::driver::{Heartbeat, Input};
 use super::flood::{Flood, Line};
 use super::guest_events::{run_state, translate};
-use super::live::Live;
+use super::live::{Live, block_nodes};
 use super::lost;
 use super::run::Context;
 use crate::vm::{Event, RunState};
@@ -52,10 +51,10 @@ pub(crate) enum MonitorError {
     #[error("QEMU's monitor could not be reached")]
     Connect(#[from] ConnectError),
     /// A question was not answered.
-    #[error("QEMU could not be asked what it holds")]
+    #[error("query of QEMU's devices failed")]
     Call(#[from] CallError),
     /// It runs something else.
-    #[error("QEMU does not hold the block nodes {missing:?} of the plan")]
+    #[error("QEMU lacks the block nodes {missing:?} of the plan")]
     MissingNodes {
         /// Their names.
         missing: Vec<String>,
@@ -154,7 +153,7 @@ async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, re
             return None;
         }
         if !was_told {
-            tracing::error!(error = %ErrorChain(&error), "QEMU does not answer; trying until it does or ends");
+            tracing::error!(error = %ErrorChain(&error), "QEMU does not answer; tried again until it answers or ends");
             was_told = true;
         }
         // The driver goes when PID 1 has told of QEMU's end.
@@ -172,7 +171,7 @@ fn is_passing(error: &MonitorError) -> bool {
 
 async fn give_up(context: &Context, error: &MonitorError) {
     let sentence = ErrorChain(error).to_string();
-    tracing::error!(error = sentence, "the machine cannot be driven");
+    tracing::error!(error = sentence, "control of the machine failed");
     // If QEMU is dying, PID 1 says why, and better; this is for the case that it is not. The driver goes when it knows.
     let wait = if lost::is_gone(&context.layout).await { WORD_OF_THE_GONE } else { LAST_WORDS };
     if tokio::time::timeout(wait, context.happened.closed()).await.is_err() {
@@ -236,13 +235,7 @@ pub(crate) async fn query_state(monitor: &Monitor) -> Result<RunState, CallError
 
 /// QEMU must hold every block node of the plan: a machine with other disks must not run.
 async fn verify(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "kebab-case")]
-    struct Node {
-        node_name: Option<String>,
-    }
-    let nodes: Vec<Node> = monitor.ask(&qmp::query_named_block_nodes { flat: Some(true) }).await?;
-    let held: BTreeSet<String> = nodes.into_iter().filter_map(|node| node.node_name).collect();
+    let held = block_nodes(monitor).await?;
     let planned = plan.disks.iter().flat_map(|disk| {
         let nodes = &disk.nodes;
         [&nodes.image, &nodes.room, &nodes.file, &nodes.base, &nodes.base_file].into_iter().flatten().cloned()
@@ -256,7 +249,7 @@ fn log(notice: &Notice, flood: &mut Flood) {
     let Notice::Event(event) = notice else { return };
     let Line::Write { left_out } = flood.judge(Instant::now()) else { return };
     if left_out > 0 {
-        tracing::warn!(left_out, "QEMU had more events than are logged");
+        tracing::warn!(left_out, "events of QEMU were left out of the log");
     }
     tracing::info!(event = event.name, data = event.data_text(), "QEMU");
 }
@@ -275,7 +268,7 @@ async fn forward(notice: Notice, monitor: &Monitor, happened: &mpsc::Sender<Inpu
             }
         }
         Notice::Lagged(count) => {
-            tracing::warn!(count, "events of QEMU were lost; asking for its state");
+            tracing::warn!(count, "events of QEMU were lost; its state is queried");
             match query_state(monitor).await {
                 Ok(RunState::Running) => Some(Event::VcpusResumed),
                 Ok(run_state) => Some(Event::VcpusStopped { run_state }),
@@ -368,7 +361,7 @@ mod tests {
             let socket = directory.path().join(paths::MONITOR_SOCKET);
             let fake = FakeMonitor::listen(&socket).unwrap();
             fake.script("query-status", Behaviour::Reply(json!({"status": state, "running": false})));
-            fake.script("query-named-block-nodes", Behaviour::Reply(json!([{"node-name": "pivoted"}])));
+            fake.script("query-blockstats", Behaviour::Reply(json!([{"node-name": "pivoted"}])));
             let up = bring_up(socket, &plan(), ConnectOptions::named("vm")).await;
             match up {
                 Ok(_) => assert!(is_accepted, "{state}"),

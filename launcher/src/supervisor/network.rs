@@ -48,7 +48,7 @@ async fn regain_in_pod(socket: PathBuf, plan: Arc<LaunchPlan>) {
 }
 
 fn not_served(error: AgentError) -> Vec<Plumbed> {
-    tracing::error!(error = %ErrorChain(&error), "DHCP is not served any more; the guest keeps its lease until it restarts");
+    tracing::error!(error = %ErrorChain(&error), "DHCP server failed; the guest keeps its lease until it restarts");
     Vec::new()
 }
 
@@ -77,6 +77,7 @@ fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
             SocketKind::Dhcp4 => sockets.dhcp4 = Some(socket),
             SocketKind::Dhcp6 => sockets.dhcp6 = Some(socket),
             SocketKind::RouterAdvertisement => sockets.router_advertisement = Some(socket),
+            SocketKind::Unknown => drop(socket),
         }
     }
     let service = GuestService { mac, addresses: plumbed.interface.addresses, options };
@@ -84,7 +85,7 @@ fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
     tokio::spawn(async move {
         match serve_guest(sockets, &service).await {
             Err(error) => {
-                tracing::error!(interface, error = %ErrorChain(&error), "the guest is not served DHCP any more")
+                tracing::error!(interface, error = %ErrorChain(&error), "DHCP server of this interface failed")
             }
             Ok(never) => match never {},
         }

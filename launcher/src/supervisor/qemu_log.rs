@@ -21,7 +21,7 @@ const MAX_BYTES: u64 = 1024 * 1024;
 /// What is kept of it then.
 const KEPT_BYTES: u64 = 64 * 1024;
 /// Stands where something is missing.
-const NOTE: &[u8] = b"garboard: what was here was cut\n";
+const NOTE: &[u8] = b"garboard: earlier lines were removed\n";
 
 /// Keeps the log short until the driver has gone.
 pub(super) async fn run(context: Context) {

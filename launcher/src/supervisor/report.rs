@@ -37,7 +37,9 @@ impl Reporter {
         let last = self.status.borrow().generation;
         let told = self.noted.wait_for(|noted| *noted >= last);
         if tokio::time::timeout(FAREWELL, told).await.is_err() {
-            tracing::warn!("the node agent did not take the last report; the pod's termination message has the cause");
+            tracing::warn!(
+                "the node agent did not accept the last report; the pod's termination message has the cause"
+            );
         }
     }
 }
@@ -51,7 +53,9 @@ async fn report(socket: PathBuf, mut status: watch::Receiver<Status>, note: watc
         };
         match failure {
             Ok(()) => return,
-            Err(error) => tracing::warn!(error = %ErrorChain(&error), ?pause, "the node agent does not take reports"),
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), ?pause, "the node agent does not accept reports; tried again")
+            }
         }
         tokio::time::sleep(pause).await;
         pause = LONGEST_PAUSE.min(pause * 2);

@@ -132,7 +132,7 @@ pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Re
     match (left, reporter) {
         (DriverExit::MachineEnded, Some(reporter)) => reporter.finish().await,
         (DriverExit::MachineEnded, None) => {}
-        (DriverExit::Detached, _) => tracing::info!("supervisor exits; the machine runs on"),
+        (DriverExit::Detached, _) => tracing::info!("the supervisor exits; the machine keeps running"),
     }
     Ok(())
 }
@@ -168,7 +168,7 @@ async fn bring_up(context: Context, journal: Journal, channel: InitChannel, rece
     let Some(start) = start else { return };
     let (handshake, launch) = match start {
         Start::Attach { plan, handshake } => {
-            tracing::info!("QEMU runs already; attaching");
+            tracing::info!("QEMU runs already; the supervisor attaches to it");
             let _ = context.happened.send(Input::Found).await;
             let interfaces = network::regain(&context, &plan).await;
             attach::machine(&context, plan, receivers, interfaces, RetryPolicy::TriedAgain);
@@ -216,10 +216,10 @@ fn launch_or_refuse(prepared: Option<Box<Prepared>>, handshake: Handshake) -> St
 async fn resume(context: &Context, channel: &InitChannel) -> Option<Start> {
     let handshake = init_link::wait(&channel.socket, context).await?;
     match handshake.state {
-        InitState::Running { .. } => match prepare::read_plan(&context.layout.supervisor()) {
+        InitState::Running { .. } | InitState::Unknown => match prepare::read_plan(&context.layout.supervisor()) {
             Ok(plan) => Some(Start::Attach { plan: Arc::new(plan), handshake }),
             Err(error) => {
-                tracing::error!(error = %ErrorChain(&error), "QEMU runs, but its plan is lost; only PID 1 can end it");
+                tracing::error!(error = %ErrorChain(&error), "QEMU runs, but its plan cannot be read; only PID 1 can end it");
                 Some(Start::Refuse { handshake })
             }
         },

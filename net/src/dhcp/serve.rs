@@ -71,7 +71,7 @@ pub async fn serve(sockets: Sockets, service: &GuestService) -> Result<Infallibl
     let GuestService { mac, addresses, options } = service;
     let (options, left_out) = options.clone().sendable();
     for error in left_out {
-        tracing::warn!(%error, "a DHCP option cannot be sent and is left out");
+        tracing::warn!(%error, "a DHCP option cannot be encoded and is left out");
     }
     let dhcp4 = match sockets.dhcp4.zip(addresses.ipv4.as_ref()) {
         Some((socket, lease)) => Some((socket, Config4::new(*mac, lease, addresses.mtu, &options)?)),
@@ -133,7 +133,7 @@ impl Served {
                 Ok((length, from)) if self.rate.admit(self.started.elapsed()) => {
                     return Ok((self.buffer.get(..length).unwrap_or_default(), from));
                 }
-                Ok(_) => tracing::trace!(service = self.name, "too many messages, not answered"),
+                Ok(_) => tracing::trace!(service = self.name, "too many messages; this one is not answered"),
                 Err(error) => self.pause_or_fail(error).await?,
             }
         }
@@ -182,9 +182,9 @@ async fn serve4(socket: OwnedFd, config: Config4) -> Result<Infallible, ServeErr
         let (packet, _) = served.receive().await?;
         let Some(answer) = v4::respond(&config, packet) else { continue };
         if !answer.left_out.is_empty() {
-            tracing::warn!(options = ?answer.left_out, "the guest takes only short packets: options left out");
+            tracing::warn!(options = ?answer.left_out, "the guest accepts only short packets; options are left out");
         }
-        tracing::debug!(kind = ?answer.kind, to = %answer.to, "DHCPv4 answer");
+        tracing::debug!(kind = ?answer.kind, to = %answer.to, "DHCPv4 answer sent");
         served.send(&answer.bytes, SocketAddrV4::new(answer.to, DHCP4_CLIENT).into()).await?;
     }
 }
@@ -199,7 +199,7 @@ async fn serve6(socket: OwnedFd, config: &Config6) -> Result<Infallible, ServeEr
             continue;
         }
         let Some(answer) = v6::respond(config, packet) else { continue };
-        tracing::debug!(to = %from.ip(), "DHCPv6 answer");
+        tracing::debug!(to = %from.ip(), "DHCPv6 answer sent");
         let to = SocketAddrV6::new(*from.ip(), DHCP6_CLIENT, 0, from.scope_id());
         served.send(&answer, to.into()).await?;
     }

@@ -136,7 +136,7 @@ mod tests {
         let here = NetNs::current().unwrap();
         let script = "printf 'no\\033[31m'; printf 'bad\\033[31m' >&2; exit 3";
         let failed = tool(&["-c", script], SOON).run(&here, String::new()).await.unwrap_err();
-        assert_eq!(failed.to_string(), r"`sh` failed while it should speak: bad\u{1b}[31m");
+        assert_eq!(failed.to_string(), r"`sh` failed to speak: bad\u{1b}[31m");
     }
 
     #[tokio::test]

@@ -46,7 +46,7 @@ pub(super) async fn serve(listener: TcpListener, guest: SocketAddr) -> io::Resul
                 }
             }),
             Err(error) => {
-                tracing::warn!(%guest, %error, "no connection accepted");
+                tracing::warn!(%guest, %error, "accept of a connection failed");
                 tokio::time::sleep(PAUSE).await;
             }
         }

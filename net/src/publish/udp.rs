@@ -48,7 +48,7 @@ pub(super) async fn serve(socket: UdpSocket, guest: SocketAddr) -> io::Result<In
         let (length, client) = match received {
             Ok(received) => received,
             Err(error) => {
-                tracing::debug!(%guest, %error, "no datagram received");
+                tracing::debug!(%guest, %error, "receive of a datagram failed");
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }

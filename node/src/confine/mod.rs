@@ -34,22 +34,22 @@ pub enum ConfineError {
     #[error("could not raise the number of descriptors")]
     Limit(#[source] nix::Error),
     /// A `/dev` of its own.
-    #[error("could not make a /dev with the agent's devices alone")]
+    #[error("could not mount a /dev with only the agent's devices")]
     Devices(#[source] nix::Error),
     /// Names in it.
-    #[error("could not make places for the agent's devices")]
+    #[error("could not create the mount points of the agent's devices")]
     Places(#[source] std::io::Error),
     /// Files.
     #[error("could not restrict files with Landlock")]
     Files(#[from] landlock::RulesetError),
     /// Capabilities.
-    #[error("could not give up capabilities")]
+    #[error("could not drop capabilities")]
     Capabilities(#[from] caps::errors::CapsError),
     /// System calls.
-    #[error("could not give up system calls")]
+    #[error("could not restrict system calls")]
     Filter(#[from] seccompiler::Error),
     /// The filter itself.
-    #[error("the filter of system calls is not understood")]
+    #[error("the filter of system calls cannot be compiled")]
     Rules(#[from] seccompiler::BackendError),
 }
 

@@ -40,7 +40,7 @@ pub fn watch(root: HostRoot, resource: Resource) -> watch::Receiver<Health> {
             let now = look(&root, resource);
             let changed = sender.send_if_modified(|health| std::mem::replace(health, now) != now);
             if changed {
-                tracing::info!(resource = resource.name(), health = ?now, "a device changed");
+                tracing::info!(resource = resource.name(), health = ?now, "device health changed");
             }
         }
     });
@@ -61,7 +61,7 @@ pub async fn newcomer(root: HostRoot) {
     loop {
         ticks.tick().await;
         if let Some(come) = missing.iter().find(|resource| known(resource)) {
-            tracing::warn!(device = come.device(), "a device appeared; the agent exits to be started again with it");
+            tracing::warn!(device = come.device(), "new device found; the agent exits and is restarted with it");
             return;
         }
     }

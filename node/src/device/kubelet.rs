@@ -51,7 +51,7 @@ enum KubeletError {
     },
     #[error("could not reach the kubelet")]
     Unreachable(#[from] tonic::transport::Error),
-    #[error("the kubelet did not take {resource}")]
+    #[error("the kubelet rejected {resource}")]
     Refused {
         resource: &'static str,
         #[source]
@@ -66,12 +66,12 @@ pub async fn serve(plugins: Plugins, registered: watch::Sender<bool>) {
         let outcome = serve_kubelet(&plugins, &registered).await;
         registered.send_if_modified(|registered| std::mem::replace(registered, false));
         match outcome {
-            Ok(()) => tracing::info!("the kubelet started again"),
+            Ok(()) => tracing::info!("kubelet restarted"),
             Err(error) => {
                 // A kubelet may be away for long; once is enough.
                 let error = ErrorChain(&error).to_string();
                 if said.as_ref() != Some(&error) {
-                    tracing::warn!(error, "the kubelet does not have this node's devices");
+                    tracing::warn!(error, "registration of the device plugins failed; tried again");
                 }
                 said = Some(error);
                 tokio::time::sleep(PAUSE).await;
@@ -106,7 +106,7 @@ async fn serve_kubelet(plugins: &Plugins, registered: &watch::Sender<bool>) -> R
     for (resource, _) in &plugins.health {
         register(&plugins.directory, *resource).await?;
     }
-    tracing::info!(devices = plugins.count, "the kubelet has this node's devices");
+    tracing::info!(devices = plugins.count, "device plugins registered with the kubelet");
     registered.send_replace(true);
     let kubelet = identity(&plugins.directory.join(KUBELET)).ok();
     loop {

@@ -101,7 +101,7 @@ pub enum AgentError {
         limit: usize,
     },
     /// The answer is no JSON, too long, too deep, or not of the expected form.
-    #[error("the answer of the guest agent to `{command}` makes no sense: {why}")]
+    #[error("the answer of the guest agent to `{command}` could not be parsed: {why}")]
     Nonsense {
         /// The command.
         command: &'static str,

@@ -135,7 +135,7 @@ impl Broker {
         let serving = async {
             info!(client = number, uid = peer.uid, pid = peer.pid, ceiling = ?grant.ceiling, "QMP client connected");
             let ended = client.serve(&stream).await;
-            info!(client = number, ended = %ended, "QMP client gone");
+            info!(client = number, ended = %ended, "QMP client disconnected");
         };
         serving.instrument(info_span!("qmp_client", client = number)).await;
     }
@@ -174,7 +174,7 @@ impl Broker {
     ) {
         let peer = match PeerIdentity::of(&stream) {
             Ok(peer) => peer,
-            Err(error) => return warn!(%error, "could not tell who a QMP client is; turned away"),
+            Err(error) => return warn!(%error, "could not read the peer credentials of a QMP client; rejected"),
         };
         let refusal = match admit(&peer) {
             None => "this user may not use this socket",
@@ -185,7 +185,7 @@ impl Broker {
                 return;
             }
         };
-        warn!(uid = peer.uid, pid = peer.pid, reason = refusal, "turned a QMP client away");
+        warn!(uid = peer.uid, pid = peer.pid, reason = refusal, "QMP client rejected");
         // The socket is empty, so this fits; a client that is gone already needs no answer.
         let _ = stream.try_write(&message::failure("GenericError", refusal, None));
     }

@@ -105,7 +105,7 @@ const UNKNOWN: Rule = Rule {
     command: "",
     when: None,
     risk: CommandRisk::Dangerous,
-    stake: "is not in the table of known commands, so nobody has judged what it does",
+    stake: "is not in the table of known commands, so its risk is unknown",
 };
 
 /// Whether a client may send a command.

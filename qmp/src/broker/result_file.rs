@@ -31,9 +31,9 @@ pub(super) enum ResultFileError {
         #[source]
         source: io::Error,
     },
-    #[error("could not give QEMU the file")]
+    #[error("could not pass the file to QEMU")]
     Pass(#[from] CallError),
-    #[error("QEMU still holds {0} earlier results, which it lets go of while the guest runs: let it run first")]
+    #[error("QEMU still has {0} earlier results open, which it closes while the guest runs; resume the guest first")]
     Held(usize),
 }
 
@@ -107,7 +107,7 @@ impl ResultFile {
 
 async fn remove_set(monitor: &Monitor, set: i64) {
     if let Err(error) = monitor.call(&qmp::remove_fd { fd: None, fdset_id: set }).await {
-        tracing::debug!(%error, set, "could not take a result's descriptor back");
+        tracing::debug!(%error, set, "could not remove a result's descriptor from QEMU");
     }
 }
 

@@ -213,13 +213,13 @@ async fn read_greeting(stream: &UnixStream, splitter: &mut LineSplitter, name: &
     let mut chunk = [0; READ_SIZE];
     loop {
         while let Some(line) = splitter.next_line() {
-            let not_qmp = |said: String| ConnectError::NotQmp { monitor: name.to_owned(), said };
+            let not_qmp = |first_line: String| ConnectError::NotQmp { monitor: name.to_owned(), first_line };
             let line = line.map_err(|overlong| not_qmp(overlong.to_string()))?;
             match Message::parse(line) {
                 Ok(Message::Greeting(body)) => {
                     return Greeting::parse(body).ok_or_else(|| not_qmp(printable_bytes(line, 200)));
                 }
-                Ok(_) => debug!(monitor = %name, "skipped a message before the greeting"),
+                Ok(_) => debug!(monitor = %name, "message before the greeting skipped"),
                 Err(_) => return Err(not_qmp(printable_bytes(line, 200))),
             }
         }

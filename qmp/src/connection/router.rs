@@ -92,7 +92,7 @@ impl Router {
             Ok(Message::Greeting(_)) => warn!(monitor = %self.name, "QEMU greeted again; ignored"),
             Err(error) => {
                 let shown = printable_bytes(line, SHOWN_GARBAGE);
-                warn!(monitor = %self.name, %error, line = %shown, "QEMU sent a line that is no message; ignored");
+                warn!(monitor = %self.name, %error, line = %shown, "QEMU sent a line that is not a QMP message; ignored");
                 self.transcript.garbage(&shown);
             }
         }
@@ -118,13 +118,13 @@ impl Router {
             }
         };
         let Some(entry) = entry else {
-            debug!(monitor = %self.name, id, "QEMU answered a command nobody here sent; dropped");
+            debug!(monitor = %self.name, id, "QEMU answered an unknown command ID; dropped");
             return;
         };
         entry.span.in_scope(|| self.write_down(&entry, &outcome));
         let (id, command) = (entry.id, entry.command.clone());
         if !entry.finish(outcome) {
-            debug!(monitor = %self.name, id, %command, "late reply, nobody waits for it any more; dropped");
+            debug!(monitor = %self.name, id, %command, "late reply to a command that was given up; dropped");
         }
     }
 

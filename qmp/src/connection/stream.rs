@@ -73,7 +73,7 @@ async fn read_all(stream: &UnixStream, mut splitter: LineSplitter, router: &Rout
 async fn write_all(stream: &UnixStream, mut queue: mpsc::Receiver<Outgoing>, router: &Router) {
     while let Some(Outgoing { id, line, descriptors, command, requester, arguments }) = queue.recv().await {
         let Some(span) = router.mark_sent(id) else {
-            debug!(id, "a command was given up before it was written; not sent");
+            debug!(id, "command given up before it was sent");
             continue;
         };
         let arguments = arguments.as_ref().map_or("{}", |arguments| arguments.get());

@@ -11,7 +11,7 @@ const DEPTH_LIMIT: u32 = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum ObjectError {
     /// Something that does not begin with `{`.
-    #[error("expecting a JSON object, one that begins with `{{`")]
+    #[error("expected a JSON object, which begins with `{{`")]
     NotAnObject,
     /// An object of more bytes than allowed.
     #[error("the object is longer than {limit} bytes")]

@@ -112,7 +112,7 @@ async fn a_picture_of_the_screen_is_written_where_the_broker_says() {
     for _ in 0..10 {
         refused = client.send(Request::new("screendump")).await.err().or(refused);
     }
-    assert!(refused.is_none_or(|error| error.to_string().contains("let it run first")));
+    assert!(refused.is_none_or(|error| error.to_string().contains("resume the guest first")));
     let held = || async { backend.monitor.send(Request::new("query-fdsets")).await.unwrap() };
     assert!(held().await.get().matches("opaque").count() <= 8);
     backend.monitor.call(&qmp::cont {}).await.unwrap();

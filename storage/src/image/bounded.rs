@@ -88,7 +88,7 @@ pub enum RunError {
         stderr: String,
     },
     /// Said more than allowed.
-    #[error("{program} wrote more than {most_bytes} bytes; the image is not one to trust")]
+    #[error("{program} wrote more than {most_bytes} bytes; the image is not trusted")]
     TooMuchOutput {
         /// The program.
         program: String,

@@ -9,7 +9,7 @@ pub struct VolumeLabel(String);
 
 /// Why a text is no label.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{label}` is no volume label; use 1 to 32 printable ASCII characters")]
+#[error("`{label}` is not a volume label; use 1 to 32 printable ASCII characters")]
 pub struct LabelError {
     /// The text, escaped and cut.
     pub label: String,

@@ -30,7 +30,7 @@ pub enum CredentialsError {
         source: std::io::Error,
     },
     /// Its shape. The cause is left out, because parsers quote what they read.
-    #[error("the registry credentials are no docker configuration (JSON with `auths`); log in again")]
+    #[error("the registry credentials are not a docker configuration (JSON with `auths`); log in again")]
     Shape,
     /// An entry.
     #[error("the credentials for {registry} cannot be decoded; log in again with `docker login {registry}`")]

@@ -19,7 +19,7 @@ enum Algorithm {
 
 /// Why a text is no digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("`{text}` is no digest; expected sha256: or sha512: followed by lower-case hexadecimal digits")]
+#[error("`{text}` is not a digest; expected sha256: or sha512: followed by lower-case hexadecimal digits")]
 pub struct DigestError {
     /// The text, escaped and cut.
     pub text: String,

@@ -164,7 +164,7 @@ pub enum FetchError {
     },
     /// Only a directory or image has several files.
     #[error(
-        "{path} stands for an image, of which a kernel is wanted; give a directory or an OCI layout instead of a file"
+        "{path} is a single disk image, and the kernel boot needs files of it; give a directory or an OCI layout instead of a file"
     )]
     OneFile {
         /// The operator's file.

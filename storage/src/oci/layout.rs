@@ -25,7 +25,7 @@ const MOST_ENTRIES: usize = 10_000;
 #[derive(Debug, thiserror::Error)]
 pub enum LayoutError {
     /// No layout.
-    #[error("{path} is no OCI layout, because it has no {missing}; make one with `skopeo copy … oci:DIRECTORY`")]
+    #[error("{path} is not an OCI layout: it has no {missing}; make one with `skopeo copy … oci:DIRECTORY`")]
     NotALayout {
         /// The directory or archive.
         path: PathBuf,
@@ -54,7 +54,7 @@ pub enum LayoutError {
     #[error(transparent)]
     Manifest(#[from] ManifestError),
     /// Content that is not what its name says.
-    #[error("the layout's blob {promised} really is {actual}; copy the image again")]
+    #[error("the layout's blob {promised} has the digest {actual}; copy the image again")]
     Digest {
         /// The name.
         promised: String,

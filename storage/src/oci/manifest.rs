@@ -15,7 +15,7 @@ pub enum ManifestError {
     #[error("the image's manifest is of an old or unknown kind; push it again with a current tool")]
     Kind,
     /// A digest in it is none.
-    #[error("the manifest of the image names content in a way that is not understood")]
+    #[error("the manifest of the image has a descriptor that cannot be parsed")]
     Digest(#[source] DigestError),
     /// No image for this machine.
     #[error("the image is not made for linux/{wanted}, only for {offered}; use another image")]
@@ -26,7 +26,7 @@ pub enum ManifestError {
         offered: String,
     },
     /// Several images, and no name says which.
-    #[error("there are several images ({names}); say which one, as oci:DIRECTORY:NAME")]
+    #[error("there are several images ({names}); name one, as oci:DIRECTORY:NAME")]
     Ambiguous {
         /// Their names, cut after a few.
         names: String,
@@ -40,7 +40,7 @@ pub enum ManifestError {
         names: String,
     },
     /// Indexes within indexes.
-    #[error("the image's index leads to index after index; build it again")]
+    #[error("the image's indexes are nested too deeply; build it again")]
     TooDeep,
     /// More than [`Limits::layers`].
     #[error("the image has {layers} layers, more than the {most} allowed; flatten it")]

@@ -167,7 +167,7 @@ impl Registry {
                     registry = self.name(),
                     have = part.bytes,
                     of = layer.bytes,
-                    "download was cut, resuming"
+                    "download interrupted; it is resumed"
                 );
                 let factor = 3_u32.saturating_pow(attempts.saturating_sub(1));
                 tokio::time::sleep(request.retry.first_pause.saturating_mul(factor)).await;

@@ -214,7 +214,7 @@ impl Cache {
                 }
             }
         }
-        tracing::info!(cache = %self.root().display(), images = pruned.images, bytes = pruned.bytes, "pruned images");
+        tracing::info!(cache = %self.root().display(), images = pruned.images, bytes = pruned.bytes, "images pruned");
         Ok(pruned)
     }
 

@@ -8,7 +8,7 @@ use oci_client::Reference;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SourceError {
     /// No reference.
-    #[error("`{text}` is no image reference; write it as registry/name:tag, or oci:DIRECTORY, or oci-archive:FILE")]
+    #[error("`{text}` is not an image reference; write it as registry/name:tag, or oci:DIRECTORY, or oci-archive:FILE")]
     Reference {
         /// The text, escaped and cut.
         text: String,

@@ -16,13 +16,13 @@ const MOST_NAME_BYTES: u64 = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum TarError {
     /// No tar header where one must be.
-    #[error("the layer is no tar archive, or is damaged; build the image again")]
+    #[error("the layer is not a tar archive, or is damaged; build the image again")]
     NotTar,
     /// It ends in the middle.
     #[error("the archive ends in the middle of an entry; copy or download it again")]
     Truncated,
     /// A header larger than any real one.
-    #[error("an entry's header has {bytes} bytes; the archive is not one to trust")]
+    #[error("an entry's header has {bytes} bytes; the archive is not trusted")]
     HeaderTooLarge {
         /// Its size.
         bytes: u64,

@@ -71,7 +71,7 @@ pub enum OpenError {
         path: PathBuf,
     },
     /// Another file took the name while we looked.
-    #[error("{path} was replaced while it was being opened; somebody else changes this directory, try again")]
+    #[error("{path} was replaced while it was being opened; another process changes this directory, try again")]
     Replaced {
         /// The path asked for.
         path: PathBuf,

@@ -47,7 +47,9 @@ pub struct Header {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// No magic at all.
-    #[error("this is no qcow2 image; use `format: raw` rules for it, or convert it with `qemu-img convert -O qcow2`")]
+    #[error(
+        "this is not a qcow2 image; use `format: raw` rules for it, or convert it with `qemu-img convert -O qcow2`"
+    )]
     NotQcow2,
     /// The file ends inside the header.
     #[error("the qcow2 header is cut off after {have_bytes} bytes; copy or download the image again")]
@@ -90,7 +92,7 @@ pub enum HeaderError {
         bits: u64,
     },
     /// A number that cannot be.
-    #[error("the qcow2 header is not sound: {what}; copy or build the image again")]
+    #[error("the qcow2 header is not valid: {what}; copy or build the image again")]
     Unsound {
         /// Which number, and what is wrong with it.
         what: &'static str,

@@ -100,7 +100,7 @@ pub enum SourceError {
         source: ProbeError,
     },
     /// Writing a new image.
-    #[error("could not make the disk {disk}")]
+    #[error("could not create the disk {disk}")]
     Create {
         /// The disk, as a path.
         disk: PathBuf,
@@ -159,13 +159,13 @@ pub enum SourceError {
         disk: PathBuf,
     },
     /// A path on the host that is not one.
-    #[error("{path} is no path of a file; write it absolute, for example /var/lib/disks/a.img")]
+    #[error("{path} is not a path of a file; write it absolute, for example /var/lib/disks/a.img")]
     NotAFile {
         /// The path.
         path: PathBuf,
     },
     /// The memory of a disc.
-    #[error("could not keep a disc in memory; see the cause")]
+    #[error("could not create a disc in memory; see the cause")]
     Memory(#[source] std::io::Error),
 }
 

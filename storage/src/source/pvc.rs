@@ -91,7 +91,7 @@ pub(super) fn create_sparse(
         // Somebody else was faster; his is as good as ours.
         return Ok(None);
     }
-    tracing::info!(path = %dir.path().display(), name = %name, made_bytes, "created a sparse disk");
+    tracing::info!(path = %dir.path().display(), name = %name, made_bytes, "sparse disk created");
     Ok(warning)
 }
 

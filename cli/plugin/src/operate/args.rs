@@ -78,11 +78,11 @@ fn digest(text: &str) -> Result<(String, String), String> {
     const HEX_DIGITS: usize = 64;
     let (name, digest) = text.split_once('=').ok_or("write NAME=sha256:DIGEST")?;
     if !["controller", "node", "launcher"].contains(&name) {
-        return Err(format!("there is no image `{name}`; write controller, node or launcher"));
+        return Err(format!("unknown image `{name}`; write controller, node or launcher"));
     }
     let hex = digest.strip_prefix("sha256:").unwrap_or_default();
     if hex.len() != HEX_DIGITS || !hex.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-        return Err(format!("`{digest}` is no digest; write sha256: and {HEX_DIGITS} digits"));
+        return Err(format!("`{digest}` is not a digest; write sha256: and {HEX_DIGITS} digits"));
     }
     Ok((name.to_owned(), digest.to_owned()))
 }

@@ -56,7 +56,7 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
         let agents = scope.spawn(|| own.get(&["pods", "-l", AGENT_SELECTOR]));
         let nodes = scope.spawn(|| kubectl.get(&["nodes"]));
         let settings = scope.spawn(|| kubevirts(kubectl));
-        let lost = |_| Err(Failure::Other("a question was lost".to_owned()));
+        let lost = |_| Err(Failure::Other("a query failed".to_owned()));
         let definitions = definitions.join().unwrap_or_else(lost)?;
         let controller = controller.join().unwrap_or_else(lost)?;
         let settings = settings.join().unwrap_or_else(lost)?;

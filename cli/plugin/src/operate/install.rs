@@ -156,8 +156,7 @@ fn foreign(definitions: &[Value], operators: &[Value]) -> Option<String> {
     }
     let other = definitions.iter().find(|each| each["metadata"]["labels"][PART_OF.0] != PART_OF.1)?;
     Some(format!(
-        "the definition {} belongs to somebody else (it has no label {}={}): remove whatever has installed it, or choose \
-         another cluster",
+        "the definition {} belongs to another installation (it has no label {}={}): remove that, or choose another cluster",
         text(other, "name"),
         PART_OF.0,
         PART_OF.1

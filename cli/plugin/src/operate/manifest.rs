@@ -158,7 +158,8 @@ fn adapted(object: Object, choice: &Choice) -> Result<Object, Broken> {
     Ok(Object { text, ..object })
 }
 
-/// The same in another namespace: the object itself, whom a binding binds, and whom a webhook asks. Nothing else names it.
+/// The same in another namespace: the object itself, whom a binding binds, and whom a webhook or an APIService asks. Nothing else
+/// names it.
 fn relocated(object: Object, namespace: &str) -> Result<Object, Broken> {
     // Definitions and policies are the cluster's, and name no namespace.
     if object.namespace.is_none() && !object.text.contains("namespace:") && object.kind != "Namespace" {
@@ -178,6 +179,8 @@ fn relocated(object: Object, namespace: &str) -> Result<Object, Broken> {
     named(&mut value["metadata"]);
     each(&mut value, "subjects").for_each(named);
     each(&mut value, "webhooks").filter_map(|webhook| webhook.pointer_mut("/clientConfig/service")).for_each(named);
+    // Whom an API server forwards requests of an APIService to.
+    value.pointer_mut("/spec/service").into_iter().for_each(named);
     // What a FlowSchema matches.
     for rule in value.pointer_mut("/spec/rules").and_then(Value::as_array_mut).into_iter().flatten() {
         each(rule, "subjects").filter_map(|subject| subject.get_mut("serviceAccount")).for_each(named);
@@ -185,7 +188,9 @@ fn relocated(object: Object, namespace: &str) -> Result<Object, Broken> {
         namespaces.filter(|each| **each == NAMESPACE).for_each(|each| *each = json!(namespace));
     }
     let text = yaml::write(&value).map_err(|error| Broken(error.to_string()))?;
-    Ok(Object { name, namespace: object.namespace.map(|_| namespace.to_owned()), text, ..object })
+    // A binding in kube-system stays there.
+    let place = object.namespace.map(|own| if own == NAMESPACE { namespace.to_owned() } else { own });
+    Ok(Object { name, namespace: place, text, ..object })
 }
 
 fn parsed(text: &str) -> Result<Value, Broken> {

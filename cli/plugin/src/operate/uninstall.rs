@@ -42,7 +42,7 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
         }
         let works = found.controllers.iter().any(crate::why::ready_of);
         if !works {
-            let text = "machines can only be deleted while a controller works, and none does: `garboard cluster install` \
+            let text = "machines can only be deleted while a controller is ready, and none is: `garboard cluster install` \
                         brings it back, `garboard cluster status` says what is wrong";
             return Err(complaint(REFUSED, text));
         }
@@ -101,7 +101,7 @@ fn delete_machines(kubectl: &Kubectl, machines: &[(String, &str, String)], timeo
         let left = self::machines(kubectl)?;
         let pods = kubectl.get(&["pods", "-A", "-l", "kubevirt.io=virt-launcher"])?;
         Ok(if left.is_empty() && pods.is_empty() {
-            Progress::Done("machines: all gone".to_owned())
+            Progress::Done("machines: all deleted".to_owned())
         } else {
             Progress::Waiting(format!("machines: {} objects and {} pods left", left.len(), pods.len()))
         })
@@ -124,7 +124,7 @@ fn delete(kubectl: &Kubectl, objects: &[&Object], timeout: u64) -> anyhow::Resul
     let timeout = format!("--timeout={timeout}s");
     kubectl.feed(&["delete", "--ignore-not-found", "--wait=true", &timeout, "-f", "-"], input.as_bytes()).map_err(
         |failure| {
-            let text = format!("not everything could be removed: {failure}; run it again when that is mended");
+            let text = format!("not everything could be removed: {failure}; run it again when that is corrected");
             complaint(failure.code(), text)
         },
     )?;

@@ -64,7 +64,10 @@ impl Hands {
     /// Has a command done.
     pub(super) fn begin(&self, monitor: &Monitor, command: Command, cause: &Cause) {
         if self.0.try_send(Task { monitor: monitor.clone(), command, cause: cause.clone() }).is_err() {
-            tracing::error!(command = command.name(), "QEMU has not answered the commands before this one; left out");
+            tracing::error!(
+                command = command.name(),
+                "QEMU has not answered earlier commands; this command is left out"
+            );
         }
     }
 }

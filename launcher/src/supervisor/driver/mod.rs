@@ -173,7 +173,7 @@ impl Driver {
             }
             Input::Init(message) => self.take_from_init(message).await,
             Input::Found if !self.seed.journal.launched => {
-                tracing::error!("QEMU runs although the journal does not say so; its guest is taken for one that runs");
+                tracing::error!("QEMU runs but the journal has no launch; the guest is assumed to be running");
                 self.seed.journal.launched = true;
                 self.seed.life.memory.has_run = true;
                 self.write_journal();
@@ -341,7 +341,7 @@ impl Driver {
 
     fn note_taint(&mut self, what: String) {
         const MOST_TAINTS: usize = 16;
-        tracing::warn!(command = what, "machine tainted: changed by a QMP command of a person");
+        tracing::warn!(command = what, "machine tainted: changed by a QMP command of a client");
         if self.seed.journal.taints.len() < MOST_TAINTS && !self.seed.journal.taints.contains(&what) {
             self.seed.journal.taints.push(what);
             self.write_journal();

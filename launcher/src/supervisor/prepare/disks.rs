@@ -109,7 +109,11 @@ fn new_image(subject: Subject<'_>, disk: &DiskPlan, virtual_bytes: u64) -> Resul
     let most_bytes = disk.room_bytes.unwrap_or(virtual_bytes.saturating_add(first_bytes));
     let room = room_for(&directory, first_bytes, most_bytes);
     if let Room::Overcommitted { wanted_bytes, available_bytes } = room.map_err(SourceError::from)? {
-        tracing::warn!(wanted_bytes, available_bytes, "the guest is paused when it has written all that is free");
+        tracing::warn!(
+            wanted_bytes,
+            available_bytes,
+            "free space is smaller than the disk; the guest is paused when it is full"
+        );
     }
     let file = match subject.environment {
         Environment::Host => scratch_file(order)?,
@@ -117,7 +121,7 @@ fn new_image(subject: Subject<'_>, disk: &DiskPlan, virtual_bytes: u64) -> Resul
     };
     create_empty(&file, virtual_bytes)?;
     if let Some(bytes) = disk.room_bytes {
-        file.set_len(bytes).map_err(|source| io("give the layer its length", source))?;
+        file.set_len(bytes).map_err(|source| io("set the layer's length", source))?;
     }
     Ok(file.into())
 }
@@ -137,7 +141,7 @@ pub(super) fn scratch_file(order: &Order) -> Result<File, VolumeError> {
     let directory = scratch(order)?;
     let file =
         OpenOptions::new().read(true).write(true).custom_flags(OFlag::O_TMPFILE.bits()).mode(0o600).open(&directory);
-    file.map_err(|source| io(&format!("make a file in {}", directory.display()), source))
+    file.map_err(|source| io(&format!("create a file in {}", directory.display()), source))
 }
 
 fn scratch(order: &Order) -> Result<PathBuf, VolumeError> {

@@ -20,7 +20,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum HandedError {
     /// Nobody listens.
-    #[error("nobody hands it over at {socket}; does the container of its image run?")]
+    #[error("no process serves it at {socket}; check that the container of its image runs")]
     Silent {
         /// The socket.
         socket: PathBuf,
@@ -29,13 +29,13 @@ pub(crate) enum HandedError {
         source: io::Error,
     },
     /// It cannot be opened.
-    #[error("the container of its image says: {reason}")]
+    #[error("the container of its image refused: {reason}")]
     Refused {
         /// Its sentence.
         reason: String,
     },
     /// What came is no answer.
-    #[error("what the container of its image handed over is not one file")]
+    #[error("the container of its image sent other than one file")]
     Nonsense,
 }
 

@@ -51,7 +51,7 @@ pub(crate) enum PrepareError {
     #[error(transparent)]
     Plan(#[from] PlanError),
     /// The kernel gives no memory to share.
-    #[error("could not make the guest's memory, a memfd of {bytes} bytes")]
+    #[error("could not create the guest's memory, a memfd of {bytes} bytes")]
     GuestMemory {
         /// Its size.
         bytes: u64,
@@ -69,7 +69,7 @@ pub(crate) enum PrepareError {
         source: VolumeError,
     },
     /// The shim or node agent did not help.
-    #[error("the host did not do its part")]
+    #[error("the shim (or node agent) failed")]
     Agent(#[from] AgentError),
     /// A socket could not be made.
     #[error(transparent)]
@@ -84,7 +84,7 @@ pub(crate) enum PrepareError {
         source: std::io::Error,
     },
     /// A helper could not be given its socket.
-    #[error("could not make the socket of interface `{interface}`")]
+    #[error("could not create the socket of interface `{interface}`")]
     HelperSocket {
         /// The interface it serves.
         interface: String,
@@ -96,7 +96,7 @@ pub(crate) enum PrepareError {
     #[error("the firmware cannot be used")]
     Firmware(#[source] VolumeError),
     /// The plan asks for a descriptor that no step of the preparation brings.
-    #[error("the plan wants {purpose}, and nothing prepared it")]
+    #[error("the plan needs {purpose}, which was not prepared")]
     Unprepared {
         /// The purpose.
         purpose: String,
@@ -107,7 +107,7 @@ pub(crate) enum PrepareError {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeError {
     /// Nobody said where it is.
-    #[error("its place is not in the volume table; the pod or the shim should have written it there")]
+    #[error("the volume table has no entry for it; the pod or the shim should have written one")]
     Nowhere,
     /// It cannot be opened.
     #[error(transparent)]

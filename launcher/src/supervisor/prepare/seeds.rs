@@ -32,7 +32,7 @@ pub(crate) enum SeedError {
         source: base64::DecodeError,
     },
     /// The spec names a Secret and nobody brought it.
-    #[error("the Secret it refers to was not brought")]
+    #[error("the Secret it refers to is missing")]
     NoSecret,
     /// The Secret lacks what it is for.
     #[error("the Secret of `{field}` has no key `{key}`; add it")]

@@ -170,7 +170,7 @@ fn scratch_facts(order: &Order, volume: &Volume, format: ImageFormat) -> Result<
     };
     let block_sizes = matched_sizes(order, volume, &file)?;
     // An empty file has no block that could be read.
-    file.set_len(SCRATCH_PROBE_BYTES).map_err(|source| io("make a file for a trial", source))?;
+    file.set_len(SCRATCH_PROBE_BYTES).map_err(|source| io("create a file for a trial", source))?;
     Ok(VolumeFacts { direct_io: direct_io(&file), block_sizes, ..assumed })
 }
 
@@ -216,11 +216,11 @@ async fn receive(name: &str, agent: Option<&mut AgentClient>) -> Result<Opened, 
 /// A claim's disk is raw whatever it looks like: its guest could have written a header that names our files.
 fn describe(descriptor: OwnedFd) -> Result<Opened, VolumeError> {
     let file = File::from(descriptor);
-    let metadata = file.metadata().map_err(|source| io("look at the disk", source))?;
+    let metadata = file.metadata().map_err(|source| io("inspect the disk", source))?;
     let is_block = metadata.file_type().is_block_device();
     let virtual_bytes = length(&file).map_err(|source| io("measure the disk", source))?;
     if looks_like_qcow2(file.as_fd()) {
-        tracing::warn!("a claim begins like a qcow2 image and is used as raw; convert it with qemu-img convert -O raw");
+        tracing::warn!("a claim has a qcow2 header and is used as raw; convert it with qemu-img convert -O raw");
     }
     let allocated = std::os::unix::fs::MetadataExt::blocks(&metadata).saturating_mul(512);
     let facts = VolumeFacts {

@@ -24,7 +24,7 @@ const DEPTH_LIMIT: usize = 12;
 
 /// The reply is no schema, or larger than one may be.
 #[derive(Debug, thiserror::Error)]
-#[error("the schema of QEMU makes no sense")]
+#[error("the schema of QEMU could not be parsed")]
 pub struct Malformed(#[source] serde_json::Error);
 
 /// The schema of one QEMU.

@@ -18,7 +18,7 @@ pub enum PullError {
     },
     /// Not without, or not with these, credentials.
     #[error(
-        "the registry {registry} does not give {reference} out; log in (`docker login {registry}`) or check the name"
+        "the registry {registry} denied access to {reference}; log in (`docker login {registry}`) or check the name"
     )]
     Unauthorized {
         /// The registry.
@@ -36,13 +36,13 @@ pub enum PullError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// Asked too often.
-    #[error("the registry {registry} asks for a pause (too many requests); try later or log in")]
+    #[error("the registry {registry} limits requests (too many requests); try later or log in")]
     TooManyRequests {
         /// The registry.
         registry: String,
     },
     /// An answer that is none.
-    #[error("the registry {registry} answered in a way that is not understood")]
+    #[error("the answer of the registry {registry} could not be parsed")]
     Answer {
         /// The registry.
         registry: String,
@@ -52,7 +52,7 @@ pub enum PullError {
     },
     /// Content that is not what was promised.
     #[error(
-        "the registry {registry} sent {actual} for {promised}; nothing of it is kept, tell whoever runs the registry"
+        "the registry {registry} sent {actual} for {promised}; nothing of it is kept, report it to the registry's administrator"
     )]
     Digest {
         /// The registry.

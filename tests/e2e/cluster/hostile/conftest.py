@@ -1,16 +1,29 @@
 """The node agent among enemies: an installation with a namespace in which pods may pretend, and an honest machine in
 it."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import NAMESPACE
+from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE
 from garboard_e2e.cluster.shared import Shared
 from garboard_e2e.hostile.agent import NodeAgent
 from garboard_e2e.hostile.enemies import Enemies
 from garboard_e2e.hostile.machines import Machines
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows the ends of logs of agents and launchers, too."""
+    report = yield
+    kube = getattr(item, "funcargs", {}).get("kube")
+    if report.failed and isinstance(kube, Kube):
+        agents = ("-l", "app.kubernetes.io/component=node", "--tail=6", "--prefix")
+        launchers = ("-l", "kubevirt.io=virt-launcher", "-c", "launcher", "--tail=3", "--prefix")
+        logs = kube.tried("logs", *agents, namespace=INSTALLED_IN) + kube.tried("logs", *launchers)
+        report.sections.append(("logs", "\n".join(line[:300] for line in logs.splitlines())))
+    return report
 
 
 @pytest.fixture(scope="package")

@@ -88,7 +88,9 @@ def test_another_machine_with_the_same_claim_is_told_why_it_gets_none(kube: Kube
     second = f"second-{name}"
     volume = {"name": name, "persistentVolumeClaim": {"claimName": name}}
     kube.apply(machine(second, "Once", node=NODE_1, volumes=[volume]))
-    told = kube.wait(f"an end of {second}", lambda: kube.condition("vmi", second, "Ended").get("message", ""))
+    told = kube.wait(
+        f"an end of {second}", lambda: kube.condition("vmi", second, "garboard.dev/Ended").get("message", "")
+    )
     assert "in use by another running VM" in told, f"a second writer of {name} is told {told!r}"
 
 

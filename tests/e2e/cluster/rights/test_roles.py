@@ -3,12 +3,16 @@
 import pytest
 
 from garboard_e2e.api_server import ApiServer
-from garboard_e2e.rights import AGENT, ANY_USER, CONTROLLER, EDITOR, Right
+from garboard_e2e.rights import AGENT, ANY_USER, CONTROLLER, EDITOR, VIEWER, Right
 
 INSTANCES, MACHINES = "virtualmachineinstances.kubevirt.io", "virtualmachines.kubevirt.io"
 EVENTS, LEASES = "events.events.k8s.io", "leases.coordination.k8s.io"
 CLAIMS = "persistentvolumeclaims"
 WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+
+ASKED, CARRIED = "virtualmachines.subresources.kubevirt.io", "expand-vm-spec.subresources.kubevirt.io"
+REVIEWS, SERVICES = "subjectaccessreviews.authorization.k8s.io", "apiservices.apiregistration.k8s.io"
+POWER = ("start", "stop", "restart")
 
 GIVEN = {
     "agent: sees machines": Right(AGENT, "watch", INSTANCES),
@@ -26,7 +30,19 @@ GIVEN = {
     "controller: looks whether a node lives": Right(CONTROLLER, "get", "nodes"),
     "controller: writes events": Right(CONTROLLER, "create", EVENTS, "default"),
     "controller: sees DataVolumes": Right(CONTROLLER, "watch", "datavolumes.cdi.kubevirt.io"),
+    "controller: asks for rights of users": Right(CONTROLLER, "create", REVIEWS),
+    "controller: writes whom its API is trusted by": Right(
+        CONTROLLER, "patch", f"{SERVICES}/v1.subresources.kubevirt.io"
+    ),
+    "controller: knows API servers": Right(
+        CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
+    ),
+    **{f"editor: {verb}": Right(EDITOR, "update", ASKED, "default", verb) for verb in POWER},
+    "editor: expands a machine": Right(EDITOR, "get", ASKED, "default", "expand-spec"),
+    "viewer: expands a machine": Right(VIEWER, "get", ASKED, "default", "expand-spec"),
+    "viewer: expands what it carries": Right(VIEWER, "update", CARRIED, "default"),
     "any user: reads the configuration": Right(ANY_USER, "list", "kubevirts.kubevirt.io"),
+    "any user: reads the version": Right(ANY_USER, "get", "version.subresources.kubevirt.io"),
 }
 
 
@@ -67,6 +83,12 @@ NOT_GIVEN = {
     "controller: replaces no virtualmachineinstances": Right(CONTROLLER, "update", INSTANCES, "default"),
     "controller: deletes no VirtualMachine": Right(CONTROLLER, "delete", MACHINES, "default"),
     "controller: makes no DataVolumes itself": Right(CONTROLLER, "create", "datavolumes.cdi.kubevirt.io", "default"),
+    "controller: no other APIService": Right(CONTROLLER, "patch", f"{SERVICES}/v1.apps"),
+    "controller: no other ConfigMap": Right(CONTROLLER, "get", "configmaps/other", "kube-system"),
+    **{f"viewer: no {verb}": Right(VIEWER, "update", ASKED, "default", verb) for verb in POWER},
+    **{f"any user: no {verb}": Right(ANY_USER, "update", ASKED, "default", verb) for verb in POWER},
+    "editor: starts in no other namespace": Right(EDITOR, "update", ASKED, "garboard", "start"),
+    "editor: no subresource that is not served": Right(EDITOR, "update", ASKED, "default", "migrate"),
     "editor: replaces no status": Right(EDITOR, "update", MACHINES, "default", "status"),
     "editor: in no other namespace": Right(EDITOR, "patch", MACHINES, "garboard", "status"),
     "any user: sees no machines": Right(ANY_USER, "list", MACHINES, "default"),

@@ -67,7 +67,7 @@ def test_a_claim_has_one_writer_when_a_pod_is_deleted_by_force_while_its_node_is
         with cut_off(kube, node), fault(kube, "a wrong operator", forced=[DISK]):
             is_lost(kube, node)
             storm.delete_pod_by_force(DISK)
-            kube.says_of_itself("vmi", DISK, "Ended", LOCKED)
+            kube.says_of_itself("vmi", DISK, "garboard.dev/Ended", LOCKED)
             assert kube.uid(DISK) != uid, "the old instance was refused its own disk"
             assert ids(kube.qemus(DISK)) == ids(old), "the old QEMU is gone, or there is another one"
         kube.runs(DISK, not_this=uid)

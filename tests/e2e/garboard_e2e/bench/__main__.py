@@ -51,7 +51,7 @@ def about(garboard: Garboard) -> str:
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
     qemu = output(["qemu-system-x86_64", "--version"]).splitlines()[0]
     libvirt = output(["virsh", "--version"]).strip()
-    version = output([garboard.program, "--version"]).strip()
+    version = output([garboard.program, "--version"]).splitlines()[0]
     lines = [
         f"- {when} UTC, load {os.getloadavg()[0]:.1f} before the run",
         f"- {len(processors)} × {processors[0]}, {int(total) // 1024} MiB, Linux {platform.release()}",

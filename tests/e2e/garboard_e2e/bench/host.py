@@ -17,8 +17,8 @@ from ..processes import command_lines
 
 MACHINE = "gbbench"
 NAMESPACE = "bench"
-# Reserved for documentation (RFC 5737), so they are in use nowhere: the address of the host's end for guests.
-OUTSIDE = "198.51.100.9"
+# The host that guests talk to, and this host towards it.
+OUTSIDE, OUTSIDE_OURS = "198.51.100.9", "198.51.100.10"
 OUTSIDE_LINK = "gb_bench"
 PATIENCE = 180
 

@@ -16,10 +16,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
+from ..other_host import OtherHost
 from ..outcome import Failure
 from ..terminal import Terminal
 from . import figures
-from .host import OUTSIDE, OUTSIDE_LINK, Garboard, Say, Tap, contains, output, wait_for
+from .host import OUTSIDE, OUTSIDE_LINK, OUTSIDE_OURS, Garboard, Say, Tap, contains, output, wait_for
 from .raw import Raw
 
 DISK_MIB = 192
@@ -59,17 +60,14 @@ class Console(Protocol):
 
 
 class Outside:
-    """An address outside of the guest's network with a server that takes and gives bytes, each on its own port."""
+    """Another host with a server that takes and gives bytes, each on its own port."""
 
-    def __init__(self) -> None:
-        output(["ip", "link", "add", OUTSIDE_LINK, "type", "veth", "peer", "name", f"{OUTSIDE_LINK}_0"])
-        output(["ip", "link", "set", f"{OUTSIDE_LINK}_0", "up"])
-        output(["ip", "address", "add", f"{OUTSIDE}/32", "dev", OUTSIDE_LINK])
-        output(["ip", "link", "set", OUTSIDE_LINK, "up"])
+    def __init__(self, host: OtherHost) -> None:
+        self.host = host
         self.ports = {"send": self.serve(take), "receive": self.serve(give)}
 
     def serve(self, converse: Callable[[socket.socket], None]) -> int:
-        listener = socket.create_server((OUTSIDE, 0))
+        listener = self.host.made(lambda: socket.create_server((OUTSIDE, 0)))
 
         def run() -> None:
             while True:
@@ -81,9 +79,6 @@ class Outside:
         threading.Thread(target=run, daemon=True).start()
         port: int = listener.getsockname()[1]
         return port
-
-    def remove(self) -> None:
-        output(["ip", "link", "delete", OUTSIDE_LINK])
 
 
 def take(connection: socket.socket) -> None:
@@ -221,14 +216,12 @@ def measure(garboard: Garboard, rounds: Rounds, say: Say) -> dict[str, list[Figu
     """For each way a list of figures by name."""
     seen: dict[str, list[Figures]] = {"garboard run": [], "QEMU alone": []}
     make_disks(garboard, rounds.load)
-    outside = Outside()
-    try:
+    with OtherHost(OUTSIDE_LINK, OUTSIDE, OUTSIDE_OURS) as host:
+        outside = Outside(host)
         for number in range(rounds.number):
             say(f"{' and '.join(rounds.parts)}: round {number + 1} of {rounds.number}")
             seen["garboard run"].append(with_garboard(garboard, rounds.manifest, rounds.parts, outside))
             seen["QEMU alone"].append(alone_in_its_place(garboard, rounds.parts, outside))
-    finally:
-        outside.remove()
     return seen
 
 

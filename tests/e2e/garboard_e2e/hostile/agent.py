@@ -120,4 +120,8 @@ def began(process: int) -> int:
 
 
 def is_there(process: int) -> bool:
-    return pathlib.Path(f"/proc/{process}").exists()
+    """Whether it runs or may run."""
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(") ")[2][0] not in "ZX"
+    except OSError:
+        return False

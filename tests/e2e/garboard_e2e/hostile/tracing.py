@@ -51,7 +51,8 @@ class Death:
     def last_calls(self) -> str:
         """What was traced last, when strace has ended with its process."""
         self.tracer.wait(PATIENCE)
-        return " | ".join(self.out.read_text(errors="replace").splitlines()[-2:])[:200]
+        calls = [line for line in self.out.read_text(errors="replace").splitlines() if "(" in line]
+        return " | ".join(calls[-2:])[:200]
 
     def end(self) -> None:
         """strace lets go of a process that lives on."""

@@ -37,7 +37,7 @@ def asker(event: audit.Event) -> str | None:
 
 def programs() -> pathlib.Path:
     """Its programs, built the first time."""
-    made = subprocess.run([SCRIPTS / "fetch-reference"], check=True, stdout=subprocess.PIPE, text=True)
+    made = subprocess.run([SCRIPTS / "fetch-reference", "virt-controller"], check=True, stdout=subprocess.PIPE, text=True)
     return pathlib.Path(made.stdout.strip())
 
 

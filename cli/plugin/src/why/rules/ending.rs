@@ -207,7 +207,7 @@ fn remedy(facts: &Facts, cause: CauseWord) -> Option<String> {
         CauseWord::QemuKilled | CauseWord::MachineKilled => {
             facts.node_name().map(|node| format!("kubectl describe node {node}    # what killed it?"))
         }
-        CauseWord::QemuCrashed => Some("report it to QEMU, with what the log says".to_owned()),
+        CauseWord::QemuCrashed => Some("report it to QEMU, with the log".to_owned()),
         CauseWord::QemuFailed | CauseWord::NotStarted => Some(format!("kubectl garboard explain {}", facts.name)),
         CauseWord::GracePeriodExceeded => Some("give the guest ACPI or a guest agent, or more grace".to_owned()),
         CauseWord::GuestPanic

@@ -103,7 +103,7 @@ pub(crate) fn controller_remark(facts: &Facts) -> Option<String> {
 pub(crate) fn agent_remark(facts: &Facts) -> Option<String> {
     let node = facts.node_name()?;
     (facts.phase() == Some("Running") && facts.is_without_agent(node))
-        .then(|| format!("the agent of node {node} does not work: what is said here of the guest may be old"))
+        .then(|| format!("the agent of node {node} does not work: the guest's state here may be out of date"))
 }
 
 /// What the cluster's own object complains of.

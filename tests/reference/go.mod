@@ -1,6 +1,6 @@
-// KubeVirt's virt-controller and its definitions, to measure beside ours. Its own `require` and `replace` lines, with the
-// published modules in place of its `./staging`.
-module garboard.dev/tests/scale/reference
+// Programs of KubeVirt: virt-controller and its definitions, to measure beside ours, and virtctl, to be a client of ours. Its own
+// `require` and `replace` lines, with the published modules in place of its `./staging`.
+module garboard.dev/tests/reference
 
 go 1.24.0
 
