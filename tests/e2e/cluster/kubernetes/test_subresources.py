@@ -1,4 +1,4 @@
-"""The aggregated API subresources.kubevirt.io: virtctl starts and stops machines, and nobody but an API server is believed."""
+"""The aggregated API subresources.kubevirt.io: virtctl starts and stops machines; only an API server is believed."""
 
 import json
 import pathlib

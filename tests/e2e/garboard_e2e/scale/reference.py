@@ -37,7 +37,8 @@ def asker(event: audit.Event) -> str | None:
 
 def programs() -> pathlib.Path:
     """Its programs, built the first time."""
-    made = subprocess.run([SCRIPTS / "fetch-reference", "virt-controller"], check=True, stdout=subprocess.PIPE, text=True)
+    command = [str(SCRIPTS / "fetch-reference"), "virt-controller"]
+    made = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     return pathlib.Path(made.stdout.strip())
 
 
