@@ -600,7 +600,7 @@ fn garbage_from_a_registry_is_refused_in_one_sentence() {
             (200, &[0xff; 100], "cannot be read"),
             (500, b"\x1b[2J broken", "could not be parsed"),
             (404, b"no", "has no image"),
-            (429, b"slow down", "pause"),
+            (429, b"slow down", "limits requests"),
         ];
         for (status, body, words) in cases {
             liar.answer("/v2/disk/manifests/1", status, body);
