@@ -26,7 +26,7 @@ START = {
 READS = 3
 # A start that takes longer than this, in seconds, is reported step by step (controller/src/vmi/decide.rs).
 QUICK = 5
-# The buffer for translated code (machine/src/overhead.rs). What QEMU keeps about the code is in its heap, and in the figure.
+# The buffer for translated code (machine/src/overhead.rs). What QEMU keeps about the code is in the figure.
 TRANSLATED_MIB = 128
 GUEST_MIB = 128
 
