@@ -101,4 +101,4 @@ def impostor() -> None:
 
 def another_user() -> None:
     """A process that is not of the user of launchers."""
-    expect("reports", asked(report("x")), "launchers are user 107")
+    expect("reports", asked(report("x")), "launchers have 107")
