@@ -1,5 +1,5 @@
 """A test cluster with Garboard on it, as a check uses it: kubectl, faults, and a record of everything that happens, which
-the model of tests/model judges at the end."""
+the model of histories judges at the end."""
 
 import contextlib
 import functools
@@ -15,12 +15,12 @@ import tempfile
 import time
 
 REPOSITORY = pathlib.Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(REPOSITORY / "tests/model"), str(REPOSITORY / "tests/e2e")]
+sys.path.insert(0, str(REPOSITORY / "tests/e2e"))
 
+from garboard_e2e.cluster.history import findings  # noqa: E402
+from garboard_e2e.cluster.recorder import Recorder  # noqa: E402
 from garboard_e2e.outcome import Failure, Skipped  # noqa: E402
 from garboard_e2e.places import CACHE, EXAMPLES  # noqa: E402, F401
-from history import findings  # noqa: E402
-from recorder import Recorder  # noqa: E402
 from report import Report  # noqa: E402
 
 NAMESPACE = "tenant"

@@ -74,6 +74,8 @@ pub mod annotation {
     /// On an instance: what executes the guest's instructions, `kvm` or `tcg`, whatever the cluster's `useEmulation` says
     /// ([`crate::accelerator`]).
     pub const ACCELERATOR: &str = "garboard.dev/accelerator";
+    /// On a VirtualMachine: what is stored of the machine (`status.storedMachine`), for backups that leave the status out.
+    pub const STORED_MACHINE: &str = "garboard.dev/stored-machine";
 }
 
 /// Annotations of the KubeVirt object.

@@ -14,6 +14,9 @@ pub(crate) const SUBDOMAIN_MAX: usize = 253;
 /// The longest port name, in bytes (RFC 6335, an IANA service name).
 const PORT_NAME_MAX: usize = 15;
 
+/// The longest serial number of a disk, in characters.
+pub const DISK_SERIAL_MAX: usize = 256;
+
 /// Why a text is not a name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{}` {problem}", text.escape_debug())]
@@ -44,6 +47,17 @@ impl DnsSubdomain {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether a disk can show a text as its serial number.
+#[must_use]
+pub fn is_disk_serial(text: &str) -> bool {
+    text.chars().count() <= DISK_SERIAL_MAX && text.chars().all(is_of_disk_serials)
+}
+
+/// Whether a serial number of a disk may have a character.
+pub(crate) fn is_of_disk_serials(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "_.+-".contains(character)
 }
 
 impl FromStr for DnsLabel {

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use anyhow::Context;
 use garboard_common::journal;
 use garboard_protocol::control::{ConsoleAccess, Ended, Phase, Status, StopMode};
 use garboard_shim_client::places::{MachineId, Places};
@@ -135,7 +136,10 @@ fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigS
     let mut ended = None;
     while machine.exists() {
         if !lock::is_held(&machine) {
-            calls::wait_until_gone(&machine)?;
+            let gone = calls::wait_until_gone(&machine);
+            gone.with_context(|| {
+                format!("the shim of {id} was killed, and what it has left could not be cleared away")
+            })?;
             break;
         }
         match pending_restart::read(&machine) {

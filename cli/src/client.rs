@@ -12,7 +12,7 @@ use garboard_kubectl::line::{self, Incoming, Line, Outcome};
 use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
 use garboard_protocol::{paths, wire};
 use garboard_shim_client::places::{MachineId, Places};
-use garboard_shim_client::{lock, pause_briefly, pending_restart};
+use garboard_shim_client::{lock, pause_briefly, pending_restart, processes};
 
 use crate::exit::{NOT_FOUND, REFUSED, complaint};
 
@@ -24,15 +24,23 @@ pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStr
     if !places.machine(id).exists() {
         return Err(complaint(NOT_FOUND, format!("there is no running machine {id}; `garboard ps` lists them")));
     }
-    if let Some(pending) = pending_restart::read(&places.machine(id)) {
+    if let Some(pending) = pending_restart::awaited(&places.machine(id)) {
         return Err(complaint(REFUSED, format!("{id} is between two runs: {}", pending.sentence())));
     }
     let directory = places.layout(id).supervisor();
-    let stream = reach(&directory, &places.machine(id))
-        .with_context(|| format!("the supervisor of {id} does not answer in {}", directory.display()))?;
+    let stream = reach(&directory, &places.machine(id)).with_context(|| unanswered(places, id, &directory))?;
     stream.set_read_timeout(Some(PATIENCE))?;
     stream.set_write_timeout(Some(PATIENCE))?;
     Ok(stream)
+}
+
+/// What a supervisor that does not answer means.
+fn unanswered(places: &Places, id: &MachineId, directory: &Path) -> String {
+    let machine = places.machine(id);
+    if !lock::is_held(&machine) && processes::all(&machine).is_empty() {
+        return format!("nothing of {id} runs; `garboard stop {id}` removes what an interrupted command has left");
+    }
+    format!("the supervisor of {id} does not answer in {}", directory.display())
 }
 
 /// A line to the supervisor of a machine on this host.

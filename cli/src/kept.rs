@@ -24,10 +24,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    /// What `subject` keeps. With `forget` it is as if there had been no run.
+    /// What `subject` keeps: of its last run here, else of a cluster whose manifest it is. With `forget` it is as if there had been
+    /// no run.
     pub(crate) fn find(places: &Places, subject: &Subject, forget: bool) -> anyhow::Result<Self> {
         let file = subject.is_kept.then(|| places.kept_machine(&subject.id));
         let machine = file.as_deref().filter(|_| !forget).map(read).transpose()?.flatten();
+        let machine = machine.or_else(|| subject.annotated.clone().filter(|_| !forget));
         Ok(Self { file, machine })
     }
 

@@ -97,7 +97,7 @@ fn row(places: &Places, id: &MachineId) -> Row {
         start_failure,
         ended: None,
     };
-    if let Some(pending) = pending_restart::read(&places.machine(id)) {
+    if let Some(pending) = pending_restart::awaited(&places.machine(id)) {
         return silent(waiting_word(&pending), pending.sentence(), start_failure(&pending));
     }
     match client::status(places, id) {

@@ -9,10 +9,10 @@ use garboard_api::accelerator::Asked;
 use garboard_common::private;
 use garboard_machine::facts::{CgroupVersion, HostFacts, KvmState};
 use garboard_plan::{FirmwarePlan, LaunchPlan, PlanOptions};
-use garboard_shim_client::directory::{self, Starting};
+use garboard_shim_client::directory::{self, Right};
 use garboard_shim_client::places::{MachineId, Places};
 use garboard_shim_client::request::{FirmwareVars, LaunchRequest, record_name};
-use garboard_shim_client::{calls, lock, program};
+use garboard_shim_client::{ShimError, calls, lock, logs, program};
 use nix::sys::signal::{SigSet, Signal};
 
 use crate::accel::AccelChoice;
@@ -61,13 +61,13 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
         return Ok(());
     }
     // Held until nothing is left: a process that makes the directory anew meanwhile waits, and sees what became of it.
-    let Some(_right) = directory::leftover(&machine) else {
+    let Some(right) = directory::leftover(&machine) else {
         return if machine.exists() { Err(runs_already(id)) } else { Ok(()) };
     };
     if lock::is_held(&machine) || calls::has_guest(&machine) {
         return Err(runs_already(id));
     }
-    calls::clear_away(&machine).with_context(|| format!("clear away what is left of an earlier {id}"))
+    calls::clear_away(&right).with_context(|| format!("clear away what is left of an earlier {id}"))
 }
 
 fn runs_already(id: &MachineId) -> anyhow::Error {
@@ -78,15 +78,30 @@ fn runs_already(id: &MachineId) -> anyhow::Error {
 /// Makes the machine's directory and starts its shim there. A machine that another command has started
 /// while we fetched images is left alone.
 fn start(places: &Places, request: &LaunchRequest) -> anyhow::Result<()> {
-    let starting = make_directories(places, request)?;
-    let started = calls::start(request);
-    // A shim that was killed leaves processes, too; where no shim can be executed, there are files alone.
-    if started.is_err() && !lock::is_held(&request.machine) && calls::clear_away(&request.machine).is_err() {
-        let _ = std::fs::remove_dir_all(&request.machine);
-    }
-    // From now on it is the shim's lock that counts.
-    drop(starting);
-    Ok(started?)
+    // Held until it is the shim's lock that counts, or nothing is left.
+    let right = make_directories(places, request)?;
+    calls::start(request).map_err(|error| not_started(&right, request, error))
+}
+
+/// A start that failed, once nothing of it is left; or what is left of it, and where.
+fn not_started(right: &Right, request: &LaunchRequest, error: ShimError) -> anyhow::Error {
+    // A shim that was killed leaves processes, too; where none was executed there are files alone.
+    let cleared = if error.is_of_shim() { calls::clear_away(right) } else { calls::remove_files(right) };
+    let (id, log) = (request.id(), request.record.join(logs::SHIM_LOG));
+    let what = match cleared {
+        Err(left) => {
+            let (machine, left) = (request.machine.display(), anyhow::Error::from(left));
+            format!(
+                "{id} could not be started, and {machine} is left ({left:#}); `garboard stop --force {id}` removes it"
+            )
+        }
+        Ok(()) if matches!(error, ShimError::Died { .. }) && log.exists() => {
+            format!("{id} could not be started; the log of its shim is {}", log.display())
+        }
+        Ok(()) if matches!(error, ShimError::Died { .. }) => format!("{id} could not be started"),
+        Ok(()) => return error.into(),
+    };
+    anyhow::Error::from(error).context(what)
 }
 
 /// Starts a machine that was stopped with the launch request that it had. Its next record begins now, and what it keeps is what its last
@@ -223,19 +238,15 @@ fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<F
 /// What helps when the place for running machines is of no use.
 const ELSEWHERE: &str = "choose another place with GARBOARD_RUNTIME_DIR";
 
-fn make_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<Starting> {
+fn make_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<Right> {
     let longest = request.layout().supervisor().join(garboard_protocol::paths::LAST_RESORT_MONITOR_SOCKET);
     if longest.as_os_str().len() > garboard_protocol::paths::MAX_SOCKET_PATH_BYTES {
         let text = format!("the path {} is too long for a socket; {ELSEWHERE}, or a shorter name", longest.display());
         return Err(complaint(BAD_INPUT, text));
     }
-    let create = |directory: &std::path::Path| {
-        private::make_passage(directory)
-            .with_context(|| format!("could not create {}; {ELSEWHERE}", directory.display()))
-    };
-    create(&places.runtime)?;
-    create(request.machine.parent().unwrap_or(&places.runtime))?;
-    // Not like the others: a process that finds it there comes too late.
+    private::make_passage(&places.runtime)
+        .with_context(|| format!("could not create {}; {ELSEWHERE}", places.runtime.display()))?;
+    // Not like this one: a process that finds it there comes too late.
     let made = directory::make(&request.machine)
         .with_context(|| format!("could not create {}; {ELSEWHERE}", request.machine.display()))?;
     made.ok_or_else(|| runs_already(&request.id()))

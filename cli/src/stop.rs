@@ -6,6 +6,7 @@
 //!                                                     ──► the shim clears everything away
 //!   shim dead ─┬─ supervisor alive: ask it ──────────────────┐
 //!              └─ else PID 1: SIGTERM, it powers down alone ──┴─► another shim clears everything away
+//!   never one ─── a command was interrupted before it started any: its directory is removed
 //! ```
 
 use std::path::Path;
@@ -13,10 +14,11 @@ use std::time::{Duration, Instant};
 
 use garboard_protocol::control::{ControlRequest, StopMode};
 use garboard_shim_client::calls::{self, Reason};
+use garboard_shim_client::directory::{self, Right};
 use garboard_shim_client::places::{MachineId, Places};
 use garboard_shim_client::processes::{self, Part};
 use garboard_shim_client::request::LaunchRequest;
-use garboard_shim_client::{directory, lock, pause_briefly, pending_restart, request};
+use garboard_shim_client::{lock, pause_briefly, pending_restart, request};
 use nix::sys::signal::Signal;
 
 use crate::args::{RestartArgs, StopArgs};
@@ -31,13 +33,15 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(1);
 const ATTEMPTS: u32 = 20;
 /// How much longer than the grace period PID 1 gets to end QEMU by itself.
 const MARGIN: Duration = Duration::from_secs(10);
+/// How much longer than the grace period another command may take that starts the machine or ends it.
+const OTHERS: Duration = Duration::from_secs(60);
 
 /// `garboard stop MACHINE`.
 pub(crate) fn run(args: &StopArgs) -> anyhow::Result<u8> {
     let mode = mode(args.force, args.grace_period);
-    simple::each(&args.which, |places, id| {
-        stop_for_good(places, id, mode)?;
-        outln!("{id} stopped")
+    simple::each(&args.which, |places, id| match stop_for_good(places, id, mode)? {
+        Stopped::Machine => outln!("{id} stopped"),
+        Stopped::Leftover => outln!("{id} did not run; what an interrupted start had left of it was removed"),
     })
 }
 
@@ -55,6 +59,12 @@ pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
             let text = format!("there is no running machine {id}; start it with `garboard run FILE`");
             return Err(complaint(exit::NOT_FOUND, text));
         }
+        if request::path(&machine).is_none() {
+            let text = format!(
+                "{id} has no launch request to start it with again; `garboard stop {id}` removes what is left of it, `garboard run FILE` starts it"
+            );
+            return Err(complaint(exit::REFUSED, text));
+        }
         let request = LaunchRequest::read(&machine)?;
         stop_for_good(places, id, mode)?;
         crate::run::again(places, request)?;
@@ -62,8 +72,17 @@ pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
     })
 }
 
+/// What was there to be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// A machine.
+    Machine,
+    /// A directory in which nothing had been started.
+    Leftover,
+}
+
 /// Ends a machine whatever its run strategy is; returns once nothing of it is left.
-pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Result<()> {
+pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Result<Stopped> {
     let machine = places.machine(id);
     let was_there = machine.exists();
     // First, so that a run that ends by itself just now is the last one.
@@ -71,21 +90,22 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
     let mut asked = Asked::NotYet;
     for attempt in 0.. {
         if wait_for_pause(&machine) == Found::Gone && was_there {
-            return Ok(());
+            break;
         }
         let outcome = ask(places, id, mode, asked);
         // The right comes first: a `run` that starts its machine now holds it until the shim has the lock.
-        let right = directory::leftover(&machine);
-        if right.is_some() && !lock::is_held(&machine) {
-            return stop_orphan(places, id, mode);
+        match (directory::leftover(&machine), lock::is_held(&machine)) {
+            (Some(right), false) => return stop_orphan(places, id, mode, &right),
+            (None, false) => wait_for_other_command(id, &machine)?,
+            (_, true) => {}
         }
-        drop(right);
         let hangs = outcome.as_ref().is_err_and(client::is_silence);
         let gone = wait_a_while(places, id);
         match outcome {
             Ok(()) => asked = Asked::Yes,
             // Gone while we asked is what was wanted; never there is not.
-            Err(error) if gone => return if attempt == 0 && !was_there { Err(error) } else { Ok(()) },
+            Err(error) if gone && attempt == 0 && !was_there => return Err(error),
+            Err(_) if gone => break,
             Err(_) if pending_restart::read(&machine).is_some() => {}
             Err(error) if attempt == ATTEMPTS || error.downcast_ref::<exit::Complaint>().is_some() => {
                 return Err(error);
@@ -99,6 +119,20 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
             note!("garboard: the supervisor of {id} does not answer and is replaced; the guest does not notice");
             processes::send(&processes::find(&machine, Part::Supervisor), Signal::SIGKILL);
         }
+    }
+    Ok(Stopped::Machine)
+}
+
+/// Another command starts the machine just now, or ends one whose shim is dead: until it has done so.
+fn wait_for_other_command(id: &MachineId, machine: &Path) -> anyhow::Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(grace_seconds(machine).unwrap_or(0)) + OTHERS;
+    while machine.exists() && !lock::is_held(machine) && directory::leftover(machine).is_none() {
+        if Instant::now() >= deadline {
+            let text =
+                format!("another garboard command starts or ends {id} and does not get on with it; end that one first");
+            return Err(complaint(FAILED, text));
+        }
+        pause_briefly();
     }
     Ok(())
 }
@@ -147,11 +181,11 @@ fn wait_a_while(places: &Places, id: &MachineId) -> bool {
 }
 
 /// Ends a machine whose shim is dead.
-fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Result<()> {
+fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode, right: &Right) -> anyhow::Result<Stopped> {
     let machine = places.machine(id);
     if request::path(&machine).is_none() {
-        // A command that was killed while it began: there is a directory, and nothing that ran.
-        return Ok(calls::clear_away(&machine)?);
+        calls::clear_away(right)?;
+        return Ok(Stopped::Leftover);
     }
     let mut reason = Reason::Left;
     if let Err(error) = stop_by_supervisor(places, id, mode) {
@@ -168,8 +202,8 @@ fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Resul
     }
     match calls::delete(&machine, reason) {
         // Another stop was quicker.
-        Err(_) if !machine.exists() => Ok(()),
-        done => Ok(done?),
+        Err(_) if !right.is_there() => Ok(Stopped::Machine),
+        done => Ok(done.map(|()| Stopped::Machine)?),
     }
 }
 

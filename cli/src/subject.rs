@@ -1,11 +1,13 @@
 //! Which machine a command line means, judged and defaulted.
 
 use garboard_api::RunStrategy;
+use garboard_api::VirtualMachine;
 use garboard_api::cluster::ClusterConfig;
 use garboard_api::defaults::{Identity, default_vmi, vmi_of};
-use garboard_api::metadata::DEFAULT_NAMESPACE;
+use garboard_api::metadata::{DEFAULT_NAMESPACE, annotation};
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_api::validate::{Object, review, validate_vmi};
+use garboard_plan::{KeptError, KeptMachine, StoredMachine};
 use garboard_shim_client::places::MachineId;
 use uuid::Uuid;
 
@@ -26,6 +28,8 @@ pub(crate) struct Subject {
     pub(crate) strategy: RunStrategy,
     /// Whether its machine is kept for the next `run`: a VirtualMachine's is, an instance is one run.
     pub(crate) is_kept: bool,
+    /// What a cluster wrote of it into its manifest, for a machine that nothing is kept of here.
+    pub(crate) annotated: Option<StoredMachine>,
     /// Every document that was given.
     pub(crate) documents: Vec<Document>,
     /// Whose it is.
@@ -44,6 +48,7 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
         let faults = admission.faults.iter().map(|fault| format!("{}: {fault}", document.origin));
         return Err(complaint(BAD_INPUT, faults.collect::<Vec<_>>().join("\n")));
     };
+    let mut kept = None;
     let (mut vmi, strategy, is_kept) = match object {
         // An instance is one run.
         Object::VirtualMachineInstance(vmi) => (*vmi, RunStrategy::Once, false),
@@ -52,11 +57,32 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
             return Err(complaint(BAD_INPUT, text));
         }
         Object::VirtualMachine(vm) => {
+            kept = annotated(&vm)?;
             (vmi_of(&vm), strategy_of(vm.spec.run_strategy.as_deref(), vm.spec.running)?, true)
         }
     };
     let id = identify(&mut vmi)?;
-    Ok(Subject { vmi, strategy, is_kept, documents, id })
+    Ok(Subject { vmi, strategy, is_kept, annotated: kept, documents, id })
+}
+
+/// The stored machine in a manifest that was saved from a cluster; that of another machine is left alone.
+fn annotated(vm: &VirtualMachine) -> anyhow::Result<Option<StoredMachine>> {
+    let key = annotation::STORED_MACHINE;
+    let Some(text) = vm.metadata.annotations.as_ref().and_then(|all| all.get(key)) else { return Ok(None) };
+    let complain = |error: KeptError| {
+        complaint(BAD_INPUT, format!("metadata.annotations[{key}]: {error}; for a new machine, remove the annotation"))
+    };
+    let kept = KeptMachine::read(text).map_err(complain)?;
+    let namespace = vm.metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
+    if !kept.is_of(namespace, vm.metadata.name.as_deref().unwrap_or_default()) {
+        note!(
+            "garboard: metadata.annotations[{key}] is of another machine, {}/{}: left out",
+            kept.namespace,
+            kept.name
+        );
+        return Ok(None);
+    }
+    kept.judge().map(Some).map_err(complain)
 }
 
 /// `running` is the older way to say `Always` or `Halted`; a VM has exactly one of the two.
@@ -127,5 +153,22 @@ mod tests {
         assert_eq!(of(None, Some(false)), RunStrategy::Halted);
         assert_eq!(of(Some("RerunOnFailure"), None), RunStrategy::RerunOnFailure);
         assert!(strategy_of(Some("WaitAsReceiver"), None).is_err());
+    }
+
+    #[test]
+    fn a_manifest_that_was_saved_from_a_cluster_brings_its_machine_and_a_copy_does_not() {
+        let machine = serde_json::json!({"version": 2, "machineType": "pc-q35-7.2", "cpu": "max",
+            "pci": {"ports": [], "devices": {}}, "macs": {"default": "02:00:00:00:00:01"}, "diskSerials": {}});
+        let saved = |name: &str, machine: &serde_json::Value| {
+            let kept = serde_json::json!({"namespace": "default", "name": "vm", "machine": machine}).to_string();
+            let mut vm = VirtualMachine::default();
+            vm.metadata.name = Some(name.to_owned());
+            vm.metadata.annotations = Some([(annotation::STORED_MACHINE.to_owned(), kept)].into());
+            annotated(&vm)
+        };
+        assert_eq!(saved("vm", &machine).unwrap().unwrap().macs["default"], "02:00:00:00:00:01");
+        assert_eq!(saved("copy", &machine).unwrap(), None);
+        let error = saved("vm", &serde_json::json!({"version": 2})).unwrap_err().to_string();
+        assert!(error.starts_with("metadata.annotations[garboard.dev/stored-machine]: "), "{error}");
     }
 }

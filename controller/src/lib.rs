@@ -9,7 +9,7 @@
 //! `apply` does what was decided. What is decided can be printed, compared and tested without a cluster. Nothing here
 //! looks into a guest or a node: that is the launcher's and the node agent's.
 //!
-//! Every replica answers the webhooks; one, the leader (`lease`), reconciles and keeps the webhooks' certificates.
+//! Every replica answers the webhooks and the subresource API; one, the leader (`lease`), reconciles and keeps the webhooks' certificates.
 
 #![forbid(unsafe_code)]
 
@@ -28,6 +28,7 @@ pub mod reconciler;
 pub mod reconcilers;
 pub mod settings;
 pub mod stores;
+pub mod subresources;
 pub mod time;
 pub mod unread;
 pub mod unreadable;

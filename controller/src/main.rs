@@ -9,7 +9,7 @@ use garboard_controller::context::Context;
 use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
-use garboard_controller::{certificates, health, kubevirt, reconcilers, webhook};
+use garboard_controller::{certificates, health, kubevirt, reconcilers, subresources, webhook};
 use garboard_protocol::causes::ErrorChain;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
@@ -47,6 +47,9 @@ struct Args {
     /// Where the webhooks are served.
     #[arg(long, default_value = "0.0.0.0:8443")]
     webhooks: std::net::SocketAddr,
+    /// Where the API subresources.kubevirt.io is served, for API servers.
+    #[arg(long, default_value = "0.0.0.0:8444")]
+    subresources: std::net::SocketAddr,
     /// The namespace of the Lease, the certificates and the node agents.
     #[arg(long, env = "POD_NAMESPACE", default_value = "garboard")]
     namespace: String,
@@ -93,6 +96,7 @@ async fn run(args: Args) -> Result<(), String> {
     let ended = tokio::select! {
         outcome = health::serve(args.health, gate, context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
         outcome = webhook::run(context.clone(), args.webhooks, ready) => Err(format!("no webhooks: {outcome:?}")),
+        outcome = subresources::run(context.clone(), args.subresources) => Err(format!("no subresource API: {outcome:?}")),
         () = following => Err("the watch of the settings ended".to_owned()),
         () = lead(&mut candidate, &context, listed) => Err("the reconcilers have ended".to_owned()),
         _ = terminate.recv() => Ok(()),

@@ -1,10 +1,16 @@
-//! Physical memory and huge pages.
+//! Physical memory, huge pages, and what the kernel does with shared memory: a guest's memory is a memfd.
 
 use garboard_machine::facts::HugepagePool;
 
 use crate::root::{HostRoot, ReadError};
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
+/// Whether shared memory gets huge pages, one of several words in brackets (`admin-guide/mm/transhuge.rst`). It is for memfds, too, which
+/// lie on no mount of /dev/shm: neither its size nor its options say anything about them.
+const SHARED_HUGE: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
+const OVERCOMMIT: &str = "/proc/sys/vm/overcommit_memory";
+/// `vm.overcommit_memory` of a host that promises no more memory than it has.
+const STRICT: &str = "2";
 
 /// The host's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,26 +21,49 @@ pub struct Memory {
     pub available_bytes: u64,
     /// Huge pages, smallest first.
     pub hugepages: Vec<HugepagePool>,
+    /// The word of the kernel for huge pages of shared memory; `None` if it has none.
+    pub shared_huge: Option<String>,
+    /// Where no more memory is promised than there is (`vm.overcommit_memory=2`).
+    pub strict: Option<Commitment>,
+}
+
+/// What a host has promised that promises no more than it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Commitment {
+    /// `CommitLimit`, bytes.
+    pub limit_bytes: u64,
+    /// `Committed_AS`, bytes.
+    pub promised_bytes: u64,
 }
 
 impl Memory {
-    /// Reads `/proc/meminfo` and `/sys/kernel/mm/hugepages`.
+    /// Reads `/proc/meminfo` and what the kernel says of huge pages and of overcommitment.
     ///
     /// # Errors
     /// `/proc/meminfo` cannot be read.
     pub fn read(root: &HostRoot) -> Result<Self, ReadError> {
         let text = root.read("/proc/meminfo")?;
-        let mut memory = Self { hugepages: hugepages(root), ..Self::default() };
+        let mut memory = Self { hugepages: hugepages(root), shared_huge: shared_huge(root), ..Self::default() };
+        let mut promised = Commitment::default();
         for (key, value) in text.lines().filter_map(|line| line.split_once(':')) {
             let kibibytes = value.split_whitespace().next().and_then(|number| number.parse::<u64>().ok()).unwrap_or(0);
             match key {
                 "MemTotal" => memory.total_bytes = kibibytes.saturating_mul(1024),
                 "MemAvailable" => memory.available_bytes = kibibytes.saturating_mul(1024),
+                "CommitLimit" => promised.limit_bytes = kibibytes.saturating_mul(1024),
+                "Committed_AS" => promised.promised_bytes = kibibytes.saturating_mul(1024),
                 _ => {}
             }
         }
+        memory.strict = root.read_trimmed(OVERCOMMIT).filter(|mode| mode == STRICT).map(|_| promised);
         Ok(memory)
     }
+}
+
+/// The word in brackets.
+fn shared_huge(root: &HostRoot) -> Option<String> {
+    let words = root.read_trimmed(SHARED_HUGE)?;
+    words.split_whitespace().find_map(|word| Some(word.strip_prefix('[')?.strip_suffix(']')?.to_owned()))
 }
 
 fn hugepages(root: &HostRoot) -> Vec<HugepagePool> {
@@ -73,6 +102,21 @@ mod tests {
         let small = HugepagePool { page_bytes: 2 << 20, total: 16, free: 16 };
         let large = HugepagePool { page_bytes: 1 << 30, total: 4, free: 3 };
         assert_eq!(memory.hugepages, [small, large]);
+    }
+
+    #[test]
+    fn what_the_kernel_does_with_shared_memory_is_read() {
+        let (_directory, root) = host_of(&[
+            ("/proc/meminfo", "MemTotal: 1024 kB\nCommitLimit: 512 kB\nCommitted_AS: 256 kB\n"),
+            (SHARED_HUGE, "always within_size [advise] never deny force\n"),
+            (OVERCOMMIT, "2\n"),
+        ]);
+        let memory = Memory::read(&root).unwrap();
+        assert_eq!(memory.shared_huge.as_deref(), Some("advise"));
+        assert_eq!(memory.strict, Some(Commitment { limit_bytes: 512 << 10, promised_bytes: 256 << 10 }));
+        let (_directory, root) = host_of(&[("/proc/meminfo", "MemTotal: 1024 kB\n"), (OVERCOMMIT, "0\n")]);
+        let memory = Memory::read(&root).unwrap();
+        assert_eq!((memory.shared_huge, memory.strict), (None, None));
     }
 
     #[test]

@@ -286,6 +286,70 @@ fn what_later_builds_add_is_ignored() {
     assert!(tried > 200, "{tried}");
 }
 
+/// Words in place of which a later one is an error, by file and key: what is asked of a program that must do it or refuse.
+const DEMANDS: &[(&str, &str)] = &[
+    ("asked-stop.json", "ask"),
+    ("asked-stop.json", "mode"),
+    ("said-to-agent-plumb.json", "ask"),
+    ("said-to-agent-plumb.json", "binding"),
+    ("said-to-agent-report.json", "ask"),
+    ("answered-status.json", "answer"),
+    // Facts of a volume that is to be opened: another format would be read as what it is not.
+    ("options.json", "format"),
+    ("options.json", "medium"),
+    ("options.json", "accelerator"),
+    ("options.json", "emulation"),
+];
+
+/// Every way to have another word in one place of a value, with the key of that place.
+fn with_another_word(value: &Value, key: &str, put_back: &dyn Fn(Value) -> Value, found: &mut Vec<(String, Value)>) {
+    match value {
+        Value::String(_) => found.push((key.to_owned(), put_back(json!("aWordOfALaterBuild")))),
+        Value::Object(fields) => {
+            for (name, inner) in fields {
+                let put = |changed: Value| {
+                    let mut fields = fields.clone();
+                    fields.insert(name.clone(), changed);
+                    put_back(Value::Object(fields))
+                };
+                with_another_word(inner, name, &put, found);
+            }
+        }
+        Value::Array(items) => {
+            for (index, inner) in items.iter().enumerate() {
+                let put = |changed: Value| {
+                    let mut items = items.clone();
+                    items[index] = changed;
+                    put_back(Value::Array(items))
+                };
+                with_another_word(inner, key, &put, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+#[test]
+fn a_word_of_a_later_build_is_not_the_end_of_a_document() {
+    let (mut tried, mut wrong) = (0, Vec::new());
+    let golden = Case::load("many-disks").plan().unwrap();
+    let more = ("plan.json", serde_json::to_value(&golden).unwrap());
+    for (name, value) in written().into_iter().chain([more]) {
+        let (_, check) = KINDS.iter().find(|(kind, _)| *kind == name).unwrap_or_else(|| panic!("{name}"));
+        let mut found = Vec::new();
+        with_another_word(&value, "", &|whole| whole, &mut found);
+        for (key, other) in found.into_iter().filter(|(key, _)| !DEMANDS.contains(&(name, key.as_str()))) {
+            tried += 1;
+            if let Err(error) = check(other.to_string().as_bytes()) {
+                wrong.push(format!("{name}, `{key}`: {error}"));
+            }
+        }
+    }
+    wrong.dedup();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(tried > 500, "{tried}");
+}
+
 #[test]
 fn a_word_of_a_later_build_is_not_the_end_of_a_conversation() {
     let word = br#"{"init":"somethingNew","supervisor":"somethingNew","with":7}"#;

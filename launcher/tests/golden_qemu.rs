@@ -267,16 +267,26 @@ fn live(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
     expect("network backends", netdevs, held.netdevs)?;
     let blocks = qmp.call("query-block", json!({}))?;
     let removable = blocks.as_array().into_iter().flatten().filter(|block| block["removable"] == true);
-    let drive = |block: &Value| {
+    let id = |block: &Value| {
         let qdev = block["qdev"].as_str().unwrap_or_default();
         let path = qdev.strip_prefix("/machine/peripheral/").unwrap_or(qdev);
-        let id = path.split('/').next().unwrap_or_default().to_owned();
-        let medium = block["inserted"]["node-name"].as_str().map(str::to_owned);
-        (id, Drive { is_open: block["tray_open"] == true, medium })
+        path.split('/').next().unwrap_or_default().to_owned()
     };
+    let medium = |of: &Value| of["node-name"].as_str().map(str::to_owned);
+    let drive =
+        |block: &Value| (id(block), Drive { is_open: block["tray_open"] == true, medium: medium(&block["inserted"]) });
     // The supervisor opens trays before the guest runs, which was not done here.
     let closed = held.drives.into_iter().map(|(id, drive)| (id, Drive { is_open: false, ..drive }));
-    expect("drives", removable.map(drive).collect::<BTreeMap<_, _>>(), closed.collect())
+    let drives: BTreeMap<_, _> = removable.map(drive).collect();
+    expect("drives", &drives, &closed.collect())?;
+    // What a supervisor asks instead says the same of nodes and media.
+    let nodes = qmp.call("query-blockstats", json!({"query-nodes": true}))?;
+    let all = names(&qmp.call("query-named-block-nodes", json!({}))?, "node-name");
+    expect("nodes with counters", names(&nodes, "node-name"), all)?;
+    let backends = qmp.call("query-blockstats", json!({}))?;
+    let media = backends.as_array().into_iter().flatten().map(|block| (id(block), medium(block)));
+    let held: BTreeMap<_, _> = drives.iter().map(|(id, drive)| (id.clone(), drive.medium.clone())).collect();
+    expect("media", media.filter(|(id, _)| drives.contains_key(id)).collect(), held)
 }
 
 /// What QEMU has for itself fits into the overhead; its guest has touched nothing yet. While it makes many devices, QEMU

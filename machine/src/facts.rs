@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use crate::features::{Accelerator, QemuFeatures, QemuVersion};
+use crate::tolerant;
 
 /// Everything the planner knows about a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -21,6 +22,7 @@ pub struct HostFacts {
     /// The host's processor.
     pub cpu: CpuFacts,
     /// Installed UEFI builds, best first within each kind.
+    #[serde(deserialize_with = "tolerant::each")]
     pub uefi: Vec<UefiPair>,
     /// How a guest can be joined to a network.
     pub network: NetworkFacts,
@@ -60,10 +62,12 @@ pub enum KvmState {
     NotPermitted,
     /// It opens, but supervisor-mode guest code is interpreted: slower than TCG for an ordinary kernel.
     Emulated,
-    /// It opens, but a scratch VM did not run to its end in it (old API, broken nesting): as good as missing.
-    Broken,
     /// The processor runs guest code.
     Native,
+    /// It opens, but a scratch VM did not run to its end in it (old API, broken nesting): as good as missing. Also a word that only a
+    /// later build knows.
+    #[serde(other)]
+    Broken,
 }
 
 impl std::fmt::Display for KvmState {
@@ -119,7 +123,7 @@ pub struct CpuFacts {
     pub logical_cpus: u32,
     /// CPU features a guest can have with each accelerator: the properties that are true in a full expansion of
     /// `max` (`query-cpu-model-expansion`). An accelerator that was not probed is absent, then nothing is checked.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "tolerant::entries")]
     pub features: BTreeMap<Accelerator, BTreeSet<String>>,
 }
 
@@ -172,7 +176,8 @@ pub enum CgroupVersion {
     V1,
     /// The unified hierarchy.
     V2,
-    /// No hierarchy we may write: limits cannot be set.
+    /// No hierarchy we may write: limits cannot be set. Also a word that only a later build knows.
+    #[serde(other)]
     Unavailable,
 }
 

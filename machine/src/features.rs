@@ -8,6 +8,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::tolerant;
+
 /// Everything the planner asks about a QEMU binary.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -15,6 +17,7 @@ pub struct QemuFeatures {
     /// As in the QMP greeting. For messages; decisions use the fields below.
     pub version: QemuVersion,
     /// Accelerators that are built in and whose module is installed. KVM being here says nothing about `/dev/kvm`.
+    #[serde(deserialize_with = "tolerant::each")]
     pub accelerators: BTreeSet<Accelerator>,
     /// Machine types as `query-machines` lists them.
     pub machines: Vec<MachineType>,
@@ -27,6 +30,7 @@ pub struct QemuFeatures {
     /// Names that `-cpu` accepts (`query-cpu-definitions`), without `-x86_64-cpu`.
     pub cpu_models: BTreeSet<String>,
     /// Single abilities that differ between builds.
+    #[serde(deserialize_with = "tolerant::each")]
     pub options: BTreeSet<Feature>,
 }
 

@@ -28,3 +28,4 @@ pub mod pci;
 pub mod process;
 pub mod qcow2;
 mod reference;
+pub mod tolerant;

@@ -9,6 +9,7 @@
 //! `net.ipv4.ip_forward` and its IPv6 sibling are switched on and stay on, because another VM, or Docker, may
 //! rely on them by the time this one ends.
 
+use std::io::ErrorKind;
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
@@ -87,8 +88,11 @@ async fn remove_link<N: Namespace>(host: &N, id: &VmNetId) -> Result<Removed, Ne
     let seen = host.links().await?;
     let Some(link) = seen.iter().find(|link| link.name == name.as_str()) else { return Ok(Removed::AlreadyAbsent) };
     refuse_foreign(link, &name, id)?;
-    host.delete_link(&name).await?;
-    Ok(Removed::Removed)
+    match host.delete_link(&name).await {
+        // The kernel removes it with the namespace that its other end is in, which the machine's last process has just left.
+        Err(NetError::Netlink { source, .. }) if source.kind() == ErrorKind::NotFound => Ok(Removed::Removed),
+        other => other.map(|()| Removed::Removed),
+    }
 }
 
 async fn remove_table<N: Namespace>(host: &N, id: &VmNetId) -> Result<Removed, NetError> {

@@ -124,6 +124,9 @@ pub enum SocketKind {
     Dhcp6,
     /// Raw ICMPv6 on the guest's bridge, for router advertisements.
     RouterAdvertisement,
+    /// One that only a later build knows; it is closed.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Where each volume is, for the supervisor. In a pod these are mount points.
@@ -131,6 +134,7 @@ pub enum SocketKind {
 #[serde(transparent)]
 pub struct VolumeTable {
     /// By volume name.
+    #[serde(deserialize_with = "garboard_machine::tolerant::entries")]
     pub places: std::collections::BTreeMap<String, VolumePlace>,
 }
 

@@ -134,23 +134,25 @@ pub enum ControlReply {
 /// KubeVirt's phases of a VMI that a supervisor can see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Phase {
-    /// The supervisor prepares; QEMU is not running.
-    Scheduled,
     /// QEMU runs the guest, or holds it paused.
     Running,
     /// The run ended well.
     Succeeded,
     /// The run ended badly.
     Failed,
+    /// The supervisor prepares; QEMU is not running. Also a word that only a later build knows.
+    #[serde(other)]
+    Scheduled,
 }
 
 /// Why vCPUs are stopped; KubeVirt's reasons of the condition `Paused`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PauseReason {
-    /// Asked for.
-    PausedByUser,
     /// QEMU stopped the guest because storage failed (`errorPolicy: stop`).
     PausedIOError,
+    /// Asked for, or for a reason that only a later build knows: nothing but a request ends it.
+    #[serde(other)]
+    PausedByUser,
 }
 
 /// Everything a supervisor says about its machine.

@@ -23,6 +23,9 @@ pub enum ProcessEnd {
     },
     /// It was never executed.
     NeverStarted,
+    /// In a way that only a later build knows.
+    #[serde(other)]
+    Unknown,
 }
 
 /// Why the guest's run is over. Total: every way QEMU can end maps to exactly one of these.
@@ -338,6 +341,7 @@ pub fn explain(report: &ExitReport, hints: EndHints) -> ExitCause {
         ProcessEnd::Signalled { signal } => explain_signal(signal, report, hints),
         ProcessEnd::Exited { code: 0 } => explain_clean_exit(report, hints),
         ProcessEnd::Exited { code } => ExitCause::QemuFailed { code },
+        ProcessEnd::Unknown => ExitCause::Unknown,
     }
 }
 

@@ -67,6 +67,9 @@ pub enum InitState {
         /// QEMU's process ID in PID 1's own PID namespace.
         pid: i32,
     },
+    /// One that only a later build knows; it has executed something, or it would wait.
+    #[serde(other)]
+    Unknown,
 }
 
 /// What the supervisor says.

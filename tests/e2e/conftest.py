@@ -18,7 +18,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--programs", type=pathlib.Path, default=f"{target}/debug", help="where the built programs are")
     group.addoption("--supervisor-kills", type=int, default=100, help="how often a supervisor is killed under load")
     group.addoption("--qemu-kills", type=int, default=100, help="how often QEMU is killed")
-    group.addoption("--seed", type=int, default=1, help="which moments those are")
+    group.addoption("--seed", type=int, default=1, help="which moments those are, and where faults of a storm strike")
+    group.addoption("--times", type=int, default=1, help="how often each fault of a storm comes, and an upgrade")
+    group.addoption("--machines", type=int, default=3, help="how many machines are upgraded on a cluster")
+    group.addoption("--from-commit", help="the version they are upgraded from, if not the commit before this checkout")
+    group.addoption("--instances", type=int, default=200, help="how many machines are played in all")
+    group.addoption("--played-nodes", type=int, help="on how many nodes, if not on as many as take them")
+    group.addoption("--in-flight", type=int, default=16, help="how many of them may be on their way at once; 0: all")
+    group.addoption("--writers", type=int, default=8, help="how many of them are created at the same time")
+    group.addoption("--release", action="store_true", help="measure a controller that is built as users have it")
+    group.addoption("--reference", action="store_true", help="measure KubeVirt's virt-controller too")
+    group.addoption("--keep-cluster", action="store_true", help="leave the test cluster up for the next session")
 
 
 @pytest.fixture(scope="session")

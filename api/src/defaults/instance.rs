@@ -5,7 +5,7 @@ use uuid::{Uuid, uuid};
 
 use super::devices::disk_for_every_volume;
 use crate::kind::Kind;
-use crate::metadata::annotation;
+use crate::metadata::{annotation, label};
 use crate::v1::{API_VERSION, Input, VirtualMachine, VirtualMachineInstance, VirtualMachineInstanceSpec};
 
 /// The namespace in which KubeVirt derives a machine's UUID from its name, so that a guest keeps its identity over
@@ -24,6 +24,8 @@ pub fn vmi_of(vm: &VirtualMachine) -> VirtualMachineInstance {
     metadata.name.clone_from(&vm.metadata.name);
     metadata.namespace.clone_from(&vm.metadata.namespace);
     metadata.generate_name = None;
+    // It says of an instance how its supervisor is, and an instance that is new has a current one.
+    metadata.labels.iter_mut().for_each(|labels| drop(labels.remove(label::OUTDATED_LAUNCHER_IMAGE)));
     metadata.owner_references = owner(vm).map(|owner| vec![owner]);
     if let Some(generation) = vm.metadata.generation {
         let annotations = metadata.annotations.get_or_insert_default();

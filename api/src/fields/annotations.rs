@@ -76,9 +76,12 @@ pub const ANNOTATIONS: &[Annotation] = &[
 ];
 
 /// Annotations of a VirtualMachine itself.
-pub const OF_MACHINES: &[Annotation] = &[warns(
-    "kubevirt.io/immediate-data-volume-creation",
-    When::Is("false"),
-    "DataVolumes of a machine are made at once, although it does not run yet",
-    "make the machine when its volumes are wanted",
-)];
+pub const OF_MACHINES: &[Annotation] = &[
+    read(annotation::STORED_MACHINE, "controller/src/vm/kept.rs"),
+    warns(
+        "kubevirt.io/immediate-data-volume-creation",
+        When::Is("false"),
+        "DataVolumes of a machine are made at once, although it does not run yet",
+        "make the machine when its volumes are wanted",
+    ),
+];

@@ -8,6 +8,7 @@ use super::names::label_problem;
 use super::report::{Report, duplicate, invalid, unsupported};
 use super::subject::{Subject, text};
 use crate::fault::FieldPath;
+use crate::names::{DISK_SERIAL_MAX, is_of_disk_serials};
 use crate::suggest::one_of;
 use crate::v1::Disk;
 
@@ -16,8 +17,6 @@ const CACHE_MODES: &[&str] = &["none", "writethrough", "writeback"];
 const IO_MODES: &[&str] = &["native", "threads"];
 const ERROR_POLICIES: &[&str] = &["stop", "ignore", "report", "enospace"];
 const TRAY_STATES: &[&str] = &["open", "closed"];
-/// The longest serial number of a disk, in characters.
-const SERIAL_MAX: usize = 256;
 
 /// How the guest sees a disk. The order is the one in which KubeVirt looks when several are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,7 +185,7 @@ fn serial(place: &Place<'_>, report: &mut Report) {
         return;
     }
     let at = place.at.child("serial");
-    if !serial.chars().all(|each| each.is_ascii_alphanumeric() || "_.+-".contains(each)) {
+    if !serial.chars().all(is_of_disk_serials) {
         report.push(
             invalid(
                 at.clone(),
@@ -196,10 +195,10 @@ fn serial(place: &Place<'_>, report: &mut Report) {
         );
     }
     let length = serial.chars().count();
-    if length > SERIAL_MAX {
+    if length > DISK_SERIAL_MAX {
         report.push(
             invalid(at, format!("the serial number is {length} characters long"))
-                .instead(format!("write at most {SERIAL_MAX}")),
+                .instead(format!("write at most {DISK_SERIAL_MAX}")),
         );
     }
 }

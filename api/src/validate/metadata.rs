@@ -9,10 +9,10 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::names::{label_key_problem, label_value_problem, subdomain_problem};
 use super::report::{Report, invalid, required, unsupported};
 use super::subject::text;
-use crate::fault::FieldPath;
-use crate::metadata::annotation;
+use crate::fault::{Fault, FieldPath};
+use crate::metadata::{annotation, label};
 
-/// Labels that only our own controllers may write (KubeVirt's list).
+/// Labels that only our own controllers may write: KubeVirt's list, and what its own controllers alone write although anybody may.
 pub const RESERVED: &[&str] = &[
     "kubevirt.io/created-by",
     "kubevirt.io/install-strategy",
@@ -20,11 +20,18 @@ pub const RESERVED: &[&str] = &[
     "kubevirt.io/migrationTargetNodeName",
     "kubevirt.io/nodeName",
     "kubevirt.io/schedulable",
+    label::OUTDATED_LAUNCHER_IMAGE,
 ];
+/// Those of them that a template may have, as it may in KubeVirt and could in earlier versions: an instance is made without them
+/// ([`crate::vmi_of`]).
+const LEFT_OUT: &[&str] = &[label::OUTDATED_LAUNCHER_IMAGE];
+
 /// The metadata of an object or of a template, as far as rules look at it.
 pub(crate) struct Metadata<'a> {
     /// Where it stands.
     pub(crate) at: FieldPath,
+    /// Whether it is of a template.
+    pub(crate) is_template: bool,
     /// The labels.
     pub(crate) labels: Option<&'a BTreeMap<String, String>>,
     /// The annotations.
@@ -36,7 +43,12 @@ impl<'a> Metadata<'a> {
     pub(crate) fn of(metadata: Option<&'a ObjectMeta>, at: FieldPath) -> Self {
         let labels = metadata.and_then(|metadata| metadata.labels.as_ref());
         let annotations = metadata.and_then(|metadata| metadata.annotations.as_ref());
-        Self { at, labels, annotations }
+        Self { at, is_template: false, labels, annotations }
+    }
+
+    /// The metadata of a template.
+    pub(crate) fn of_template(metadata: Option<&'a ObjectMeta>, at: FieldPath) -> Self {
+        Self { is_template: true, ..Self::of(metadata, at) }
     }
 }
 
@@ -44,7 +56,8 @@ impl<'a> Metadata<'a> {
 pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mut Report) {
     let at = metadata.at.child("labels");
     for (key, value) in metadata.labels.into_iter().flatten() {
-        if RESERVED.contains(&key.as_str()) {
+        let is_left_out = metadata.is_template && LEFT_OUT.contains(&key.as_str());
+        if RESERVED.contains(&key.as_str()) && !is_left_out {
             report.push(
                 unsupported(at.key(key), "this label is for Garboard's own use")
                     .instead("remove it")
@@ -82,6 +95,18 @@ pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mu
     }
 }
 
+/// Labels of a template that its instances are made without.
+pub(crate) fn warnings(template: &Metadata<'_>) -> Vec<Fault> {
+    let at = template.at.child("labels");
+    let left_out = template.labels.into_iter().flat_map(BTreeMap::keys).filter(|key| LEFT_OUT.contains(&key.as_str()));
+    let warning = |key: &String| {
+        unsupported(at.key(key), "this label is for Garboard's own use, and instances are made without it")
+            .instead("remove it")
+            .field(at.to_string())
+    };
+    left_out.map(warning).collect()
+}
+
 /// Judges the name of an object, which may be left to the API server.
 pub(crate) fn name(metadata: &ObjectMeta, report: &mut Report) {
     let at = FieldPath::from("metadata.name");
@@ -102,8 +127,10 @@ pub(crate) fn name(metadata: &ObjectMeta, report: &mut Report) {
 mod tests {
     use serde_json::json;
 
+    use crate::VirtualMachine;
     use crate::cluster::{ClusterConfig, Gate};
     use crate::validate::testing::{accepted, faults, faults_in, refused};
+    use crate::validate::validate_vm;
 
     #[test]
     fn names_and_labels() {
@@ -132,6 +159,24 @@ mod tests {
         assert_eq!(faults.len(), 1);
         assert_eq!(faults[0].path.as_str(), "metadata.labels[kubevirt.io/created-by]");
         assert_eq!(faults[0].field, "metadata.labels");
+    }
+
+    #[test]
+    fn the_mark_of_an_outdated_supervisor_is_refused_of_an_instance_and_warned_of_in_a_template() {
+        let labels = json!({"kubevirt.io/outdatedLauncherImage": ""});
+        let faults = faults(&[("metadata.labels", labels.clone())]);
+        assert_eq!(faults.len(), 1);
+        assert_eq!(faults[0].path.as_str(), "metadata.labels[kubevirt.io/outdatedLauncherImage]");
+
+        let template = json!({"metadata": {"labels": labels}, "spec": {"domain": {"devices": {}}}});
+        let vm: VirtualMachine = serde_json::from_value(json!({
+            "metadata": {"name": "vm"}, "spec": {"runStrategy": "Always", "template": template}}))
+        .unwrap();
+        let verdict = validate_vm(&vm, &ClusterConfig::offline());
+        let warned: Vec<_> = verdict.warnings.iter().map(|each| each.path.as_str()).collect();
+        let place = "spec.template.metadata.labels[kubevirt.io/outdatedLauncherImage]";
+        assert!(verdict.faults.is_empty() && warned.contains(&place), "{verdict:?}");
+        assert!(crate::vmi_of(&vm).metadata.labels.is_none_or(|labels| labels.is_empty()));
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> Verdict {
     let nothing = VirtualMachineInstanceSpec::default();
     let spec = template.spec.as_ref().unwrap_or(&nothing);
     let subject = Subject { spec, at: FieldPath::from("spec.template.spec"), config };
-    let labelled = Metadata::of(template.metadata.as_ref(), FieldPath::from("spec.template.metadata"));
+    let labelled = Metadata::of_template(template.metadata.as_ref(), FieldPath::from("spec.template.metadata"));
     let mut report = Report::default();
     metadata::name(&vm.metadata, &mut report);
     metadata::check(&labelled, config, &mut report);
@@ -104,6 +104,7 @@ pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> Verdict {
     vm::check(vm, config, &mut report);
     let faults = report.into_faults();
     let mut warnings = vm::warnings(vm);
+    warnings.extend(metadata::warnings(&labelled));
     warnings.extend(
         refused_at_start(vm, config)
             .into_iter()

@@ -55,6 +55,9 @@ impl RawTerminal {
         let active = io::stdin().is_terminal();
         if active {
             crossterm::terminal::enable_raw_mode()?;
+            // Asking switches on what the guest's escape sequences need.
+            #[cfg(windows)]
+            crossterm::ansi_support::supports_ansi();
         }
         Ok(Self { active })
     }

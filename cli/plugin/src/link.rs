@@ -54,6 +54,14 @@ impl Link {
         let outgoing = child.stdin.take().context("kubectl has no standard input")?;
         let mut incoming = Incoming::of(child.stdout.take().context("kubectl has no standard output")?);
         incoming.set_patience(Some(PATIENCE));
+        let line = Line { incoming, outgoing: Box::new(outgoing), machine: place.machine.clone(), claimed_user };
+        Ok(Self { line, exec: Exec::of(child) })
+    }
+}
+
+impl Exec {
+    /// Of a kubectl that was started; what it complains of is read meanwhile.
+    fn of(mut child: Child) -> Self {
         let complaints = child.stderr.take().map(|pipe| {
             let (sender, complaints) = channel();
             std::thread::spawn(move || {
@@ -63,12 +71,9 @@ impl Link {
             });
             complaints
         });
-        let line = Line { incoming, outgoing: Box::new(outgoing), machine: place.machine.clone(), claimed_user };
-        Ok(Self { line, exec: Exec { child, complaints } })
+        Self { child, complaints }
     }
-}
 
-impl Exec {
     /// Ends the way, whose line is gone. An error of the talk is replaced by kubectl's own, if it was kubectl that failed.
     pub(crate) fn close<T>(mut self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         let ended_by_itself = self.wait(FAREWELL);
@@ -135,3 +140,43 @@ fn out_of_our_terminal(command: &mut Command) {
 
 #[cfg(not(any(unix, windows)))]
 fn out_of_our_terminal(_: &mut Command) {}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+
+    /// Longer than the way waits for anything, shorter than what would hold its end.
+    const LIMIT: Duration = Duration::from_secs(120);
+
+    fn kubectl(script: &str) -> Child {
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    #[test]
+    fn a_credential_plugin_that_keeps_standard_error_open_does_not_hold_the_end() {
+        let mut child = kubectl("sleep 1000 >/dev/null & echo $!");
+        let mut plugin = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut plugin).unwrap();
+        let begun = Instant::now();
+        let closed = Exec::of(child).close(Ok(()));
+        let took = begun.elapsed();
+        assert!(Command::new("kill").arg(plugin.trim()).status().unwrap().success(), "the plugin had ended already");
+        assert!(closed.is_ok() && took < LIMIT, "{closed:?} after {took:?}");
+    }
+
+    #[test]
+    fn a_kubectl_that_goes_on_is_ended_with_its_way() {
+        let child = kubectl("exec sleep 1000");
+        let process = child.id().to_string();
+        assert!(Exec::of(child).close(Ok(())).is_ok());
+        assert!(!Command::new("kill").args(["-0", &process]).stderr(Stdio::null()).status().unwrap().success());
+    }
+}

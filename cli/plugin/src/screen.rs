@@ -143,6 +143,26 @@ mod tests {
     }
 
     #[test]
+    fn the_way_ends_with_its_viewer_although_the_guest_says_nothing() {
+        struct Way(std::sync::mpsc::Sender<()>);
+        impl Drop for Way {
+            fn drop(&mut self) {
+                let _ = self.0.send(());
+            }
+        }
+        let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
+        let viewer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (served, _) = listener.accept().unwrap();
+        let (incoming, _guest) = std::io::pipe().unwrap();
+        let (sender, ended) = std::sync::mpsc::channel();
+        let screen = Screen { incoming: Box::new(incoming), outgoing: Box::new(io::sink()), way: Way(sender) };
+        proxy(served, screen).unwrap();
+        assert!(ended.recv_timeout(Duration::from_millis(1)).is_err(), "it ended before its viewer left");
+        drop(viewer);
+        ended.recv_timeout(Duration::from_secs(60)).unwrap();
+    }
+
+    #[test]
     fn viewers_are_given_a_port_in_their_own_way() {
         let address: SocketAddr = "127.0.0.1:5907".parse().unwrap();
         let told: Vec<String> = VIEWERS.iter().map(|(_, argument)| argument(address)).collect();

@@ -2,33 +2,30 @@
 
 use std::time::Duration;
 
-use futures::stream::select;
+use futures::stream::{select, select_all};
 use futures::{Stream, StreamExt};
 use garboard_protocol::causes::ErrorChain;
-use k8s_openapi::ByteString;
-use k8s_openapi::api::admissionregistration::v1::{
-    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
-};
+use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::{Patch, PatchParams, PostParams};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::api::PostParams;
 use kube::core::PartialObjectMeta;
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, Client, Resource};
+use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
 
 use super::decide::{Decision, Lifetimes, decide};
+use super::publish::Published;
 use super::{CertificateError, Chain, make};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, WatchPause, while_trying};
-use crate::webhook::paths::Question;
 
 /// The Secret of the certificates, and the Service of the webhooks.
 pub const SECRET: &str = "garboard-webhook";
 /// Both webhook configurations.
 pub const WEBHOOKS: &str = "garboard";
-/// The webhook of evictions, among those that judge.
-const OF_EVICTIONS: &str = "pod-eviction.kubevirt.io";
+/// The APIServices of the subresource API.
+pub const API_SERVICES: [&str; 2] = ["v1.subresources.kubevirt.io", "v1alpha3.subresources.kubevirt.io"];
 /// How long after a failure it is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -63,12 +60,18 @@ pub async fn run(context: Context) {
     }
 }
 
-/// An item for every change of the Secret or of a webhook configuration, our own among them.
+/// An item for every change of the Secret, of a webhook configuration or of an APIService, our own among them.
 fn changes(context: &Context) -> impl Stream<Item = ()> + use<> {
     let secrets: Api<PartialObjectMeta<Secret>> = Api::namespaced(context.client.clone(), &context.namespace);
     let mutating: Api<PartialObjectMeta<MutatingWebhookConfiguration>> = Api::all(context.client.clone());
     let validating: Api<PartialObjectMeta<ValidatingWebhookConfiguration>> = Api::all(context.client.clone());
-    select(changes_of(secrets, SECRET), select(changes_of(mutating, WEBHOOKS), changes_of(validating, WEBHOOKS)))
+    let services = |name: &&str| {
+        let services: Api<PartialObjectMeta<APIService>> = Api::all(context.client.clone());
+        changes_of(services, name).boxed()
+    };
+    let services = select_all(API_SERVICES.iter().map(services));
+    let webhooks = select(changes_of(mutating, WEBHOOKS), changes_of(validating, WEBHOOKS));
+    select(changes_of(secrets, SECRET), select(webhooks, services))
 }
 
 fn changes_of<K>(objects: Api<K>, name: &str) -> impl Stream<Item = ()> + use<K>
@@ -95,13 +98,13 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
     let chain = read(&secret);
     let lives = Lifetimes::of(context.settings.borrow().certificates());
     let now = jiff::Timestamp::now();
-    let told = webhooks(&context.client).await?;
-    let decision = decide(&chain, lives, is_published(&told, &chain), now);
+    let published = Published::read(&context.client).await?;
+    let decision = decide(&chain, lives, published.is_of(&chain), now);
     let after = make::carry_out(&chain, &decision, lives, &names(&context.namespace), now)?;
     if after != chain {
         store(&secrets, secret, &after, &decision).await?;
     }
-    publish(&context.client, &told, &after).await?;
+    published.write(&context.client, &after).await?;
     Ok(decision.rest)
 }
 
@@ -140,100 +143,5 @@ async fn store(
         }
         Err(kube::Error::Api(status)) if status.is_conflict() => Err(ReconcileError::Overtaken),
         Err(error) => Err(while_trying("store the webhooks' certificates")(error)),
-    }
-}
-
-/// Whether all webhooks trust exactly the authorities of the chain.
-fn is_published((mutating, validating): &Webhooks, chain: &Chain) -> bool {
-    let bundle = ByteString(chain.bundle().into_bytes());
-    let mut told = bundles_of_mutating(mutating).chain(bundles_of_validating(validating));
-    told.all(|told| told == Some(&bundle))
-}
-
-type Webhooks = (MutatingWebhookConfiguration, ValidatingWebhookConfiguration);
-
-async fn webhooks(client: &Client) -> Result<Webhooks, ReconcileError> {
-    let trying = || while_trying("get the webhook configurations");
-    let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-    let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-    Ok((mutating.get(WEBHOOKS).await.map_err(trying())?, validating.get(WEBHOOKS).await.map_err(trying())?))
-}
-
-fn bundles_of_mutating(all: &MutatingWebhookConfiguration) -> impl Iterator<Item = Option<&ByteString>> {
-    all.webhooks.iter().flatten().map(|webhook| webhook.client_config.ca_bundle.as_ref())
-}
-
-fn bundles_of_validating(all: &ValidatingWebhookConfiguration) -> impl Iterator<Item = Option<&ByteString>> {
-    all.webhooks.iter().flatten().map(|webhook| webhook.client_config.ca_bundle.as_ref())
-}
-
-/// Tells the API servers whom to trust and where to ask, unless they know.
-async fn publish(client: &Client, (mutating, validating): &Webhooks, chain: &Chain) -> Result<(), ReconcileError> {
-    let params = PatchParams::apply(FIELD_MANAGER).force();
-    let trying = || while_trying("publish the webhooks' authorities and paths");
-    let entries = mutating.webhooks.iter().flatten();
-    let entries = entries.map(|webhook| (webhook.name.as_str(), &webhook.client_config, Question::Mutate));
-    if let Some(patch) = publication("MutatingWebhookConfiguration", entries, chain) {
-        let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
-        api.patch(WEBHOOKS, &params, &Patch::Apply(patch)).await.map_err(trying())?;
-    }
-    let question = |name: &str| if name == OF_EVICTIONS { Question::Evict } else { Question::Validate };
-    let entries = validating.webhooks.iter().flatten();
-    let entries = entries.map(|webhook| (webhook.name.as_str(), &webhook.client_config, question(&webhook.name)));
-    if let Some(patch) = publication("ValidatingWebhookConfiguration", entries, chain) {
-        let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
-        api.patch(WEBHOOKS, &params, &Patch::Apply(patch)).await.map_err(trying())?;
-    }
-    Ok(())
-}
-
-/// What is to be applied to a configuration; nothing if all its webhooks, by name, say it already.
-fn publication<'a>(
-    kind: &str,
-    webhooks: impl Iterator<Item = (&'a str, &'a WebhookClientConfig, Question)>,
-    chain: &Chain,
-) -> Option<Value> {
-    let bundle = ByteString(chain.bundle().into_bytes());
-    let mut is_known = true;
-    let mut entries = Vec::new();
-    for (name, config, question) in webhooks {
-        let path = chain.paths.as_ref().map(|paths| paths.of(question));
-        let mut told = json!({ "caBundle": bundle });
-        is_known &= config.ca_bundle.as_ref() == Some(&bundle);
-        if let Some(service) = &config.service {
-            is_known &= service.path == path;
-            told["service"] = json!({ "path": path });
-        }
-        entries.push(json!({ "name": name, "clientConfig": told }));
-    }
-    (!is_known).then(|| {
-        json!({
-            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": WEBHOOKS },
-            "webhooks": entries,
-        })
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::webhook::paths::Paths;
-
-    #[test]
-    fn a_wiped_path_is_published_again_and_what_is_known_is_not() {
-        let chain = Chain { paths: Some(Paths::random()), ..Chain::default() };
-        let path = chain.paths.as_ref().unwrap().of(Question::Evict);
-        let known: WebhookClientConfig = serde_json::from_value(json!({
-            "caBundle": "", "service": {"name": SECRET, "namespace": "garboard", "path": path}}))
-        .unwrap();
-        let patch =
-            |config: &WebhookClientConfig| publication("x", [("w", config, Question::Evict)].into_iter(), &chain);
-        assert_eq!(patch(&known), None);
-        let mut wiped = known.clone();
-        wiped.service.as_mut().unwrap().path = None;
-        assert_eq!(patch(&wiped).unwrap()["webhooks"][0]["clientConfig"]["service"]["path"], json!(path));
-        wiped = known.clone();
-        wiped.ca_bundle = None;
-        assert!(patch(&wiped).is_some());
     }
 }

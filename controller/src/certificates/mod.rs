@@ -1,10 +1,11 @@
-//! The certificates of the webhooks: made, published and renewed by ourselves.
+//! The certificates of the webhooks and of the subresource API: made, published and renewed by ourselves.
 //!
 //! ```text
 //!   Secret garboard-webhook   authorities (newest first) with their keys, and what the webhooks show
 //!        │                           and the random segments of the webhooks' paths
 //!        │ watched by every replica ──► TLS and paths of the webhook server
-//!        └ authorities' certificates, paths ──► both webhook configurations
+//!        ├ authorities' certificates, paths ──► both webhook configurations
+//!        └ authorities' certificates ──► APIServices of subresources.kubevirt.io
 //! ```
 //!
 //! One replica, the leader, renews. A new authority is published first and signs only after every API server has had
@@ -13,6 +14,8 @@
 pub mod decide;
 mod keep;
 mod make;
+mod publish;
+pub mod serving;
 
 use std::collections::BTreeMap;
 
@@ -22,7 +25,7 @@ use x509_parser::pem::Pem;
 
 use crate::webhook::paths::Paths;
 
-pub use keep::{SECRET, WEBHOOKS, run};
+pub use keep::{API_SERVICES, SECRET, WEBHOOKS, run};
 
 /// Keys of the Secret's data.
 mod field {

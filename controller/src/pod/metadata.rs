@@ -10,6 +10,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 
 use super::{PodInput, claims, name};
 
+/// On a launcher pod: the image that was written into both of its containers. Where something changes images before they are stored,
+/// the image of `compute` is what it was stored as.
+pub const WRITTEN_IMAGE: &str = "garboard.dev/launcher-image";
 /// A label's value has at most this many bytes.
 const LONGEST_LABEL: usize = 63;
 /// Of a digest this many digits are enough to tell names apart.
@@ -53,6 +56,7 @@ fn annotations(input: &PodInput<'_>, name: &str, resources: &Resources, order: S
         ("kubevirt.io/memory-overhead-bytes", resources.overhead.total_bytes.to_string()),
         ("kubevirt.io/migrationTransportUnix", "true".to_owned()),
         (garboard_protocol::pod::ORDER_ANNOTATION, order),
+        (WRITTEN_IMAGE, input.launcher_image.reference.clone()),
     ];
     let vmi = input.vmi;
     let mut all = vmi.metadata.annotations.clone().unwrap_or_default();

@@ -22,6 +22,8 @@ mod projected;
 pub mod state;
 mod volumes;
 
+pub use metadata::WRITTEN_IMAGE;
+
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 

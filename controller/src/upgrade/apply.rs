@@ -8,9 +8,9 @@ use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
-use super::decide::Decision;
-use super::names::{FIRST_PAUSE, LAUNCHERS_UPDATED, OUTDATED_LAUNCHER, STOPPED, UPDATED};
-use super::world::{Launcher, Memory, Step, Stop, Told, World};
+use super::decide::{Decision, stop};
+use super::names::{LAUNCHERS_UPDATED, OUTDATED_LAUNCHER, STOPPED, UPDATED};
+use super::world::{Launcher, Memory, Step, Told, World};
 use crate::context::{Context, FIELD_MANAGER};
 use crate::events::NewEvent;
 use crate::stores::{Installations, Instances};
@@ -24,8 +24,10 @@ const MANAGER: &str = "garboard-controller-upgrade";
 pub(super) async fn apply(context: &Context, world: &World, decision: Decision) -> Memory {
     let mut memory = decision.memory;
     for step in &decision.steps {
-        if let Err(error) = take(context, world, step).await {
-            refused(world, step, &error, &mut memory);
+        match take(context, world, step).await {
+            Ok(None) => {}
+            Ok(Some(stored)) => drop(memory.stored_as.insert(stored)),
+            Err(error) => refused(world, step, &error, &mut memory),
         }
     }
     memory
@@ -34,52 +36,90 @@ pub(super) async fn apply(context: &Context, world: &World, decision: Decision) 
 /// What could not be done is tried again in the next round; a pod that cannot be changed stops the roll-out, for the next one
 /// could not be changed either.
 fn refused(world: &World, step: &Step, error: &kube::Error, memory: &mut Memory) {
-    tracing::warn!(error = %ErrorChain(error), ?step, "a step of the launchers' update failed; tried again");
+    let launcher = step.pod_uid().and_then(|uid| world.launchers.get(uid));
+    tracing::warn!(
+        step = step.word(),
+        namespace = launcher.map(|each| each.namespace.as_str()),
+        instance = launcher.map(|each| each.instance.as_str()),
+        image = step.image(),
+        error = %ErrorChain(error),
+        "a step of the launchers' update failed; tried again"
+    );
     match step {
         Step::Mark { pod_uid, .. } => drop(memory.marked.remove(pod_uid)),
         Step::SetImage { pod_uid, image } if *image == world.wanted => {
             memory.underway.remove(pod_uid);
-            let launcher = world.launchers.get(pod_uid);
             let is_gone = matches!(error, kube::Error::Api(status) if status.is_not_found() || status.is_conflict());
-            let Some(launcher) = launcher.filter(|_| !is_gone) else { return };
-            memory.stop = Some(Stop {
-                pod_uid: pod_uid.clone(),
-                instance: format!("{}/{}", launcher.namespace, launcher.instance),
-                why: format!("the image of the sidecar could not be set: {}", ErrorChain(error)),
-                again_at: world.now.checked_add(FIRST_PAUSE).unwrap_or(jiff::Timestamp::MAX),
-                failures: 1,
-            });
+            if let Some(launcher) = launcher.filter(|_| !is_gone) {
+                let why = format!("the image of the sidecar could not be set: {}", ErrorChain(error));
+                memory.stop = Some(stop(launcher, why, memory.stop.as_ref(), world.now));
+            }
         }
+        Step::Unmark { pod_uid } => drop(memory.done.remove(pod_uid)),
         Step::TellAll { .. } => memory.told_at = None,
-        // An image that is put back is decided about again for as long as the pod does not show it.
-        Step::SetImage { .. } | Step::Unmark { .. } | Step::Tell { .. } => {}
+        // An image that is put back is remembered for as long as the pod does not show it, and written again now and then.
+        Step::SetImage { .. } | Step::Tell { .. } => {}
     }
 }
 
-async fn take(context: &Context, world: &World, step: &Step) -> kube::Result<()> {
-    let launcher = |uid: &str| world.launchers.get(uid);
-    match step {
-        Step::Mark { pod_uid, reason, message } => match launcher(pod_uid) {
-            Some(launcher) => mark(context, world, launcher, Some((reason, message))).await,
-            None => Ok(()),
-        },
-        Step::Unmark { pod_uid } => match launcher(pod_uid) {
-            Some(launcher) => mark(context, world, launcher, None).await,
-            None => Ok(()),
-        },
-        Step::SetImage { pod_uid, image } => match launcher(pod_uid) {
-            Some(launcher) => set_image(context, launcher, image).await,
-            None => Ok(()),
-        },
-        Step::Tell { pod_uid, reason, note } => {
-            let kind = if *reason == UPDATED { EventType::Normal } else { EventType::Warning };
-            if let Some(launcher) = launcher(pod_uid) {
-                context.tell(&instance(launcher), NewEvent { kind, reason, note: note.clone() });
-            }
-            Ok(())
+/// Does it. What is stored where the wanted image was written is returned, if that is something else.
+async fn take(context: &Context, world: &World, step: &Step) -> kube::Result<Option<String>> {
+    let launcher = step.pod_uid().and_then(|uid| world.launchers.get(uid));
+    match (step, launcher) {
+        (Step::Mark { reason, message, .. }, Some(launcher)) => {
+            mark(context, world, launcher, Some((reason, message))).await?;
         }
-        Step::TellAll { told, is_alarm } => tell_all(context, world, told.as_ref(), *is_alarm).await,
+        (Step::Unmark { .. }, Some(launcher)) => mark(context, world, launcher, None).await?,
+        (Step::SetImage { image, .. }, Some(launcher)) => {
+            let stored = set_image(context, launcher, image).await?;
+            return taken(world, launcher, image, stored).map_err(|error| kube::Error::Service(Box::new(error)));
+        }
+        (Step::Tell { reason, note, .. }, Some(launcher)) => {
+            let kind = if *reason == UPDATED { EventType::Normal } else { EventType::Warning };
+            context.tell(&instance(launcher), NewEvent { kind, reason, note: note.clone() });
+        }
+        (Step::TellAll { told, is_alarm }, _) => tell_all(context, world, told.as_ref(), *is_alarm).await?,
+        (Step::Mark { .. } | Step::Unmark { .. } | Step::SetImage { .. } | Step::Tell { .. }, None) => {}
     }
+    Ok(None)
+}
+
+/// Why the image of a pod is not what was written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Stored {
+    /// Something keeps the pod as it was.
+    #[error("something changes images of pods: {written} was written, and {stored} is stored, as before")]
+    AsBefore {
+        /// What was written.
+        written: String,
+        /// What the pod has.
+        stored: String,
+    },
+    /// The image before was to be had again.
+    #[error("something changes images of pods: {written} was put back, and {stored} is stored")]
+    NotPutBack {
+        /// What was written.
+        written: String,
+        /// What the pod has.
+        stored: String,
+    },
+}
+
+/// What the API server made of an image. Where it stores another name for the wanted one, as with a webhook that names a mirror
+/// of the registry, that name is as good.
+pub(super) fn taken(
+    world: &World,
+    launcher: &Launcher,
+    written: &str,
+    stored: Option<String>,
+) -> Result<Option<String>, Stored> {
+    let Some(stored) = stored.filter(|stored| stored != written) else { return Ok(None) };
+    let written = written.to_owned();
+    if written != world.wanted {
+        return Err(Stored::NotPutBack { written, stored });
+    }
+    // It would be outdated for ever.
+    if stored == launcher.image { Err(Stored::AsBefore { written, stored }) } else { Ok(Some(stored)) }
 }
 
 fn instance(launcher: &Launcher) -> ObjectReference {
@@ -93,8 +133,8 @@ fn instance(launcher: &Launcher) -> ObjectReference {
     }
 }
 
-/// Only this container of this very pod: `compute` and the other containers are not in the patch.
-async fn set_image(context: &Context, launcher: &Launcher, image: &str) -> kube::Result<()> {
+/// Only this container of this very pod: `compute` and the other containers are not in the patch. What is stored is returned.
+async fn set_image(context: &Context, launcher: &Launcher, image: &str) -> kube::Result<Option<String>> {
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), &launcher.namespace);
     let patch = json!({
         "metadata": {"uid": launcher.pod_uid},
@@ -110,15 +150,8 @@ async fn set_image(context: &Context, launcher: &Launcher, image: &str) -> kube:
         image,
         "the supervisor's image is set"
     );
-    let stored = pod.spec.iter().flat_map(|spec| spec.init_containers.iter().flatten());
-    let stored = stored.into_iter().find(|each| each.name == "launcher").and_then(|each| each.image.clone());
-    if stored.as_deref() == Some(image) {
-        return Ok(());
-    }
-    // It would be outdated for ever.
-    let stored = stored.unwrap_or_default();
-    let sentence = format!("something changes images of pods: {image} was written, and {stored} is stored");
-    Err(kube::Error::Service(sentence.into()))
+    let containers = pod.spec.and_then(|spec| spec.init_containers).unwrap_or_default();
+    Ok(containers.into_iter().find(|each| each.name == "launcher").and_then(|each| each.image))
 }
 
 /// Label and condition of an instance, or neither.

@@ -1,38 +1,27 @@
 //! Which supervisors of running pods are replaced, and what is told of it. Pure.
 //!
 //! ```text
-//!   outdated ──turn──► image set ──sidecar started again, ready, its report passed on──► done
-//!      ▲                   │
-//!      └── image put back ◄┴── cannot be pulled, ends, says nothing ──► roll-out stops; the same one again after a pause
+//!   outdated ──turn──► image set ──sidecar started again, ready, its report passed on──► watched ──runs on──► done
+//!      ▲                   │                                                                │
+//!      └── image put back ◄┴── cannot be pulled, ends, says nothing ◄───────────────────────┘
+//!                               └──► roll-out stops; the same one again after a pause
 //! ```
 //!
-//! The first supervisor of an image is replaced alone; once it has come up, some at a time. Guests notice nothing in either case:
-//! QEMU is in another container, whose image is never touched.
+//! The first supervisor of an image is replaced alone; once it has come up and run on, some at a time, and the next ones begin
+//! while those that have reported are watched. Guests notice nothing in either case: QEMU is in another container, whose image
+//! is never touched.
 
 use std::collections::BTreeSet;
 
-use garboard_api::conditions::Reason;
-use garboard_api::v1::SupervisorStatus;
 use jiff::Timestamp;
 
 use super::names::{
-    AT_ONCE, DEADLINE, FIRST_PAUSE, IN_PROGRESS, LONGEST_PAUSE, MARKS, ON_A_NODE, OTHER_IMAGE, PUT_BACK_EVERY, SETTLED,
-    STOPPED, SWITCHED_OFF, TOLD_EVERY, UPDATE_FAILED, UPDATED, WAITS_FOR_AGENTS,
+    AT_ONCE, DEADLINE, FIRST_PAUSE, IN_PROGRESS, LONGEST_PAUSE, MARKS, ON_A_NODE, OTHER_IMAGE, PUT_BACK_EVERY, STOPPED,
+    SWITCHED_OFF, TOLD_EVERY, UPDATE_FAILED, UPDATED, WAITS_FOR_AGENTS,
 };
-use super::world::{InstanceView, Launcher, Memory, Sidecar, Step, Stop, Told, Underway, World};
+use super::progress::{Progress, is_of_the_machine, progress, seen};
+use super::world::{Launcher, Memory, Sidecar, Step, Stop, Told, Underway, World};
 use crate::time::elapsed;
-
-/// Reasons of a kubelet that do not pass by themselves soon enough: the guest has no supervisor meanwhile.
-const FATAL: [&str; 8] = [
-    Reason::ErrImagePull.word(),
-    Reason::ImagePullBackOff.word(),
-    Reason::ErrImageNeverPull.word(),
-    "InvalidImageName",
-    "CrashLoopBackOff",
-    "CreateContainerConfigError",
-    "CreateContainerError",
-    "RunContainerError",
-];
 
 /// What is to be done, and what is to be remembered if it is.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,6 +35,10 @@ pub struct Decision {
 /// Decides one round.
 #[must_use]
 pub fn decide(world: &World, memory: &Memory) -> Decision {
+    if !world.is_installed {
+        // Two leaders with two images would undo each other's work.
+        return Decision { steps: Vec::new(), memory: Memory::default() };
+    }
     let mut round = Decision { steps: Vec::new(), memory: memory.clone() };
     forget_gone(world, &mut round.memory);
     adopt(world, &mut round.memory);
@@ -64,7 +57,8 @@ pub fn decide(world: &World, memory: &Memory) -> Decision {
 /// An image that the API server did not take is written again, now and then: until it is there the guest has no supervisor.
 fn put_back_again(world: &World, round: &mut Decision) {
     let is_due = round.memory.put_back_at.is_none_or(|at| elapsed(at, world.now) >= PUT_BACK_EVERY);
-    let set: BTreeSet<&str> = round.steps.iter().filter_map(image_set).collect();
+    let set: BTreeSet<&str> =
+        round.steps.iter().filter(|step| step.image().is_some()).filter_map(Step::pod_uid).collect();
     let wanting = |uid: &String, image: &String| *image != world.wanted && !set.contains(uid.as_str());
     let late: Vec<Step> = round
         .memory
@@ -79,26 +73,24 @@ fn put_back_again(world: &World, round: &mut Decision) {
     round.steps.extend(late);
 }
 
-/// The pod whose image a step sets.
-fn image_set(step: &Step) -> Option<&str> {
-    match step {
-        Step::SetImage { pod_uid, .. } => Some(pod_uid),
-        Step::Mark { .. } | Step::Unmark { .. } | Step::Tell { .. } | Step::TellAll { .. } => None,
-    }
-}
-
 /// Of pods that are gone nothing is remembered.
 fn forget_gone(world: &World, memory: &mut Memory) {
     memory.underway.retain(|uid, _| world.launchers.contains_key(uid));
     memory.marked.retain(|uid| world.launchers.contains_key(uid));
+    memory.unread.retain(|uid| world.launchers.contains_key(uid));
+    memory.done.retain(|uid| world.launchers.get(uid).is_some_and(|each| each.image == world.wanted));
     memory.put_back.retain(|uid, _| world.launchers.get(uid).is_some_and(|each| each.image == world.wanted));
 }
 
 /// What has the image already, and nobody here has given it: an earlier leader did, or it is the image from before again.
-/// Of one that failed nothing is expected until it runs.
+/// Of one that failed nothing is expected until it runs; where there is an image to put back, that is done, whether it runs or not.
 fn adopt(world: &World, memory: &mut Memory) {
     let replaced = world.launchers.values().filter(|launcher| launcher.image == world.wanted && launcher.guest_runs);
-    let hopeful = replaced.filter(|each| !memory.put_back.contains_key(&each.pod_uid) || each.state == Sidecar::Runs);
+    let known = |each: &&Launcher| memory.done.contains(&each.pod_uid);
+    let hopeful = replaced.filter(|each| !known(each)).filter(|each| match memory.put_back.get(&each.pod_uid) {
+        Some(image) => *image == world.wanted && each.state == Sidecar::Runs,
+        None => true,
+    });
     for uid in hopeful.map(|each| &each.pod_uid).collect::<Vec<_>>() {
         memory.underway.entry(uid.clone()).or_insert_with(|| Underway {
             from: None,
@@ -106,17 +98,11 @@ fn adopt(world: &World, memory: &mut Memory) {
             supervisor: world.instances.get(uid).and_then(|view| view.supervisor.clone()),
             since: world.now,
             is_seen: true,
-            runs_since: None,
+            run: None,
+            reported_at: None,
+            was_broken: false,
         });
     }
-}
-
-/// How far a supervisor is that is being replaced.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Progress {
-    Waits,
-    CameUp,
-    Failed(String),
 }
 
 fn follow(world: &World, uid: &str, underway: &Underway, round: &mut Decision) {
@@ -134,11 +120,9 @@ fn follow(world: &World, uid: &str, underway: &Underway, round: &mut Decision) {
         }
         return;
     }
-    let restarted = underway.restarts.is_none_or(|before| launcher.restarts > before);
-    let runs = launcher.state == Sidecar::Runs && restarted;
-    let runs_since = runs.then(|| underway.runs_since.unwrap_or(world.now));
-    let now = Underway { runs_since, is_seen: true, ..underway.clone() };
-    match progress(launcher, &now, world.instances.get(uid), world.now) {
+    let view = world.instances.get(uid);
+    let now = seen(launcher, underway, view, world.now);
+    match progress(launcher, &now, view, world.now) {
         Progress::Waits => {
             round.memory.underway.insert(uid.to_owned(), now);
         }
@@ -147,43 +131,21 @@ fn follow(world: &World, uid: &str, underway: &Underway, round: &mut Decision) {
     }
 }
 
-fn progress(launcher: &Launcher, underway: &Underway, view: Option<&InstanceView>, now: Timestamp) -> Progress {
-    if let Sidecar::Waits { reason, message } = &launcher.state
-        && FATAL.contains(&reason.as_str())
-    {
-        return Progress::Failed(format!("{reason}: {message}"));
-    }
-    let said: Option<&SupervisorStatus> = view.and_then(|view| view.supervisor.as_ref());
-    let has_reported = said != underway.supervisor.as_ref();
-    // Supervisors that say nothing of themselves follow each other, or the report came before this leader.
-    let cannot_be_told = said.is_none() || underway.restarts.is_none();
-    match underway.runs_since {
-        Some(_) if has_reported => Progress::CameUp,
-        Some(since) if cannot_be_told && elapsed(since, now) >= SETTLED => Progress::CameUp,
-        Some(_) if elapsed(underway.since, now) >= DEADLINE => {
-            Progress::Failed("it runs, and its node agent has passed on no report of it".to_owned())
-        }
-        None if elapsed(underway.since, now) >= DEADLINE => {
-            // Of a sidecar that has ended well a kubelet does not say in the pod's status why it cannot start the next one.
-            let pod = format!("kubectl -n {} describe pod {}", launcher.namespace, launcher.pod);
-            Progress::Failed(format!("its kubelet has not started it; the events of the pod say why ({pod})"))
-        }
-        Some(_) | None => Progress::Waits,
-    }
-}
-
 fn came_up(world: &World, uid: &str, underway: &Underway, round: &mut Decision) {
     let memory = &mut round.memory;
     memory.underway.remove(uid);
+    memory.done.insert(uid.to_owned());
     memory.marked.remove(uid);
     memory.put_back.remove(uid);
+    let was_read = !memory.unread.remove(uid);
     // One that was under way already when another failed says nothing of that failure.
     let ends = |stop: &Stop| stop.pod_uid == uid || (underway.from.is_some() && underway.since >= stop.again_at);
     if memory.stop.as_ref().is_some_and(ends) {
         memory.stop = None;
     }
     if underway.from.is_some() {
-        memory.is_proven = true;
+        // One whose report nobody could read is no proof for others.
+        memory.is_proven |= was_read;
         let note = format!("the supervisor is of the image {} now; the guest was not touched", world.wanted);
         round.steps.push(Step::Tell { pod_uid: uid.to_owned(), reason: UPDATED, note });
     }
@@ -192,26 +154,42 @@ fn came_up(world: &World, uid: &str, underway: &Underway, round: &mut Decision) 
 
 fn failed(world: &World, launcher: &Launcher, (underway, why): (&Underway, String), round: &mut Decision) {
     let uid = &launcher.pod_uid;
-    let back = underway.from.clone().unwrap_or_else(|| launcher.first_image.clone());
-    let failures = failures(round.memory.stop.as_ref(), world.now);
-    let pause = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
-    let sentence = format!("a supervisor of the image {} did not come up: {why}; {back} was put back", world.wanted);
+    let is_of_the_machine = is_of_the_machine(launcher, underway);
+    let back = match &underway.from {
+        // The one before did not run either.
+        _ if is_of_the_machine => world.wanted.clone(),
+        Some(image) => image.clone(),
+        None => launcher.first_image.clone(),
+    };
+    let then = match back == world.wanted {
+        true => "it stays, for no other one is known to run".to_owned(),
+        false => format!("{back} was put back"),
+    };
+    let sentence = format!("a supervisor of the image {} did not come up: {why}; {then}", world.wanted);
     round.memory.underway.remove(uid);
-    round.memory.stop = Some(Stop {
-        pod_uid: uid.clone(),
-        instance: format!("{}/{}", launcher.namespace, launcher.instance),
-        why: sentence.clone(),
-        again_at: world.now.checked_add(pause).unwrap_or(Timestamp::MAX),
-        failures,
-    });
+    if !is_of_the_machine {
+        round.memory.stop = Some(stop(launcher, sentence.clone(), round.memory.stop.as_ref(), world.now));
+    }
     round.memory.marked.insert(uid.clone());
-    // Where `compute` is of the wanted image itself there is nothing to go back to.
     if back != world.wanted {
         round.steps.push(Step::SetImage { pod_uid: uid.clone(), image: back.clone() });
     }
     round.memory.put_back.insert(uid.clone(), back);
     round.steps.push(Step::Mark { pod_uid: uid.clone(), reason: UPDATE_FAILED, message: sentence.clone() });
     round.steps.push(Step::Tell { pod_uid: uid.clone(), reason: UPDATE_FAILED, note: sentence });
+}
+
+/// The stop of a roll-out by this launcher, after the one before.
+pub(super) fn stop(launcher: &Launcher, why: String, before: Option<&Stop>, now: Timestamp) -> Stop {
+    let failures = failures(before, now);
+    let pause = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(8)).min(LONGEST_PAUSE);
+    Stop {
+        pod_uid: launcher.pod_uid.clone(),
+        instance: format!("{}/{}", launcher.namespace, launcher.instance),
+        why,
+        again_at: now.checked_add(pause).unwrap_or(Timestamp::MAX),
+        failures,
+    }
 }
 
 /// How many attempts in a row have failed. Those that were under way together are one.
@@ -234,8 +212,8 @@ fn mark(world: &World, round: &mut Decision) {
     let mut marked = Vec::new();
     for launcher in unmarked {
         let Some(view) = world.instances.get(&launcher.pod_uid) else {
-            // It cannot be read: it does not take the place of another one in each round.
-            marked.push(launcher.pod_uid.clone());
+            // It does not take the place of another one in each round.
+            marked.extend(world.unreadable.get(&launcher.pod_uid).cloned());
             continue;
         };
         let message = format!(
@@ -251,59 +229,88 @@ fn mark(world: &World, round: &mut Decision) {
     round.memory.marked.extend(marked);
 }
 
-/// Launchers whose supervisors may be replaced now, as far as their pods show it, in the order of their turns.
+/// Whether a supervisor may be replaced in this round, if its node's agent is ready.
+#[must_use]
+pub fn may_begin(world: &World, memory: &Memory) -> bool {
+    let pauses = memory.stop.as_ref().is_some_and(|stop| world.now < stop.again_at);
+    // One that has no supervisor because its image could not be put back is enough.
+    let runs = |uid: &String| world.launchers.get(uid).is_some_and(|each| each.guest_runs);
+    let is_owed = memory.put_back.iter().any(|(uid, image)| *image != world.wanted && runs(uid));
+    world.is_on && !pauses && !is_owed
+}
+
+/// Launchers whose supervisors may be replaced now, as far as their pods show it, in the order of their turns: what is known to
+/// be well goes first, for it shows best what the image is worth.
 pub fn candidates<'a>(world: &'a World, memory: &'a Memory) -> Vec<&'a Launcher> {
-    if !world.is_on {
+    if !may_begin(world, memory) {
         return Vec::new();
     }
     let stop = memory.stop.as_ref();
-    let is_its_turn = |launcher: &&Launcher| match stop {
-        None => true,
-        Some(stop) if world.now < stop.again_at => false,
-        // The one that failed shows whether its cause is gone; another one does if that one cannot be tried.
-        Some(stop) => {
-            launcher.pod_uid == stop.pod_uid
-                || !world.launchers.get(&stop.pod_uid).is_some_and(|each| is_able(world, each))
-        }
+    // The one that failed shows whether its cause is gone; another one does if that one cannot be tried.
+    let is_its_turn = |launcher: &&Launcher| {
+        stop.is_none_or(|stop| {
+            let is_tried = world.launchers.get(&stop.pod_uid).is_some_and(|each| is_able(world, each));
+            launcher.pod_uid == stop.pod_uid || !is_tried
+        })
     };
-    let limit = if memory.is_proven && stop.is_none() { AT_ONCE } else { 1 };
-    let room = limit.saturating_sub(memory.underway.len());
+    let is_proven = memory.is_proven && stop.is_none();
+    let limit = if is_proven { AT_ONCE } else { 1 };
+    // Of a good image those that have reported take no place.
+    let taking = |(_, each): &(&String, &Underway)| !is_proven || each.reported_at.is_none();
+    let busy: Vec<&str> = memory.underway.iter().filter(taking).map(|(uid, _)| uid.as_str()).collect();
+    let room = limit.saturating_sub(busy.len());
+    let on =
+        |node: &str| busy.iter().filter(|uid| world.launchers.get(**uid).is_some_and(|each| each.node == node)).count();
     let able = world.launchers.values().filter(|each| is_able(world, each));
-    let able = able.filter(|each| !memory.underway.contains_key(&each.pod_uid));
-    let underway: Vec<&Launcher> = memory.underway.keys().filter_map(|uid| world.launchers.get(uid)).collect();
-    let busy = |node: &str| underway.iter().filter(|each| each.node == node).count();
+    let mut able: Vec<&Launcher> = able.filter(|each| !memory.underway.contains_key(&each.pod_uid)).collect();
+    able.sort_by_key(|each| (is_broken(each), memory.unread.contains(&each.pod_uid)));
     let mut chosen: Vec<&Launcher> = Vec::new();
-    for launcher in able.filter(is_its_turn) {
+    for launcher in able.into_iter().filter(is_its_turn) {
         let beside = chosen.iter().filter(|each| each.node == launcher.node).count();
-        if chosen.len() < room && busy(&launcher.node) + beside < ON_A_NODE {
+        if chosen.len() < room && on(&launcher.node) + beside < ON_A_NODE {
             chosen.push(launcher);
         }
     }
     chosen
 }
 
-/// Whether the supervisor of a pod is outdated and can be replaced.
+/// Whether the supervisor of a pod is outdated and can be replaced. One that its kubelet does not start may be cured by it.
 fn is_able(world: &World, launcher: &Launcher) -> bool {
     launcher.image != world.wanted
         && launcher.guest_runs
-        && launcher.state == Sidecar::Runs
+        && (launcher.state == Sidecar::Runs || is_broken(launcher))
         && world.agents.contains(&launcher.node)
+}
+
+fn is_broken(launcher: &Launcher) -> bool {
+    matches!(launcher.state, Sidecar::Waits { .. })
 }
 
 fn begin(world: &World, round: &mut Decision) {
     let chosen: Vec<Launcher> = candidates(world, &round.memory).into_iter().cloned().collect();
     for launcher in chosen {
-        // An instance that cannot be read says nothing of its supervisor: then the pod alone tells how it is.
-        let view = world.instances.get(&launcher.pod_uid).cloned().unwrap_or_default();
+        let uid = &launcher.pod_uid;
+        let supervisor = match world.instances.get(uid) {
+            None if !world.unreadable.contains(uid) => continue,
+            // It says nothing of its supervisor: the pod alone tells how that is, when the turn comes after all others.
+            None if round.memory.unread.insert(uid.clone()) => continue,
+            None => None,
+            Some(view) => {
+                round.memory.unread.remove(uid);
+                view.supervisor.clone()
+            }
+        };
         let underway = Underway {
             from: Some(launcher.image.clone()),
             restarts: Some(launcher.restarts),
-            supervisor: view.supervisor,
+            supervisor,
             since: world.now,
             is_seen: false,
-            runs_since: None,
+            run: None,
+            reported_at: None,
+            was_broken: is_broken(&launcher),
         };
-        round.memory.underway.insert(launcher.pod_uid.clone(), underway);
+        round.memory.underway.insert(uid.clone(), underway);
         round.steps.push(Step::SetImage { pod_uid: launcher.pod_uid, image: world.wanted.clone() });
     }
 }

@@ -2,13 +2,16 @@
 //!
 //! An installation is upgraded in this order: definitions and rights, controllers, node agents, and then the supervisors of
 //! running pods, node by node as the agents of the installed version are ready. Going back is the same with the image of before.
-//! Only the leader does it. A pod whose supervisor is of the image that the controller gives to new pods costs nothing: no
+//! Only the leader does it, and only while the Deployment of the controllers names its image: two versions may take turns as leaders
+//! while one of them is rolled out. A pod whose supervisor is of the image that the controller gives to new pods costs nothing: no
 //! request is made for it.
 
 mod apply;
 pub mod decide;
+mod installed;
 pub mod names;
 mod observe;
+mod progress;
 pub mod world;
 
 use std::collections::HashSet;

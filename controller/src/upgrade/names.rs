@@ -34,8 +34,11 @@ pub const MARKS: usize = 20;
 pub const ROUND: Duration = Duration::from_secs(1);
 /// How long a new supervisor may take until it has reported, the pull of its image included.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// How long a supervisor has to run whose report cannot be told from that of the one before it.
+/// How long a supervisor has to run without a break, a report of it being there, until it is taken for good. Where its report cannot
+/// be told from that of the one before it, this is all there is to go by.
 pub const SETTLED: Duration = Duration::from_secs(20);
+/// How long a kubelet may still show what it said of the supervisor before.
+pub const STALE: Duration = Duration::from_secs(10);
 /// The pause after the first failure, and the longest it grows to; then the one that failed is tried again, alone.
 pub const FIRST_PAUSE: Duration = Duration::from_secs(300);
 /// See [`FIRST_PAUSE`].
@@ -44,5 +47,7 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 pub const PUT_BACK_EVERY: Duration = Duration::from_secs(10);
 /// How often the number on the KubeVirt object is brought up to date.
 pub const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// How often the node agents are looked at while supervisors are outdated.
-pub const AGENTS_EVERY: Duration = Duration::from_secs(5);
+/// How often Deployment and node agents are looked at while supervisors may be replaced.
+pub const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// How often the Deployment is looked at while some are outdated and none may be replaced.
+pub const LOOK_RARELY: Duration = Duration::from_secs(60);

@@ -1,41 +1,36 @@
-//! Which supervisors are outdated, out of the stores; and the node agents, asked of the API server while some are.
+//! Which supervisors are outdated, out of the stores.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use garboard_api::VirtualMachineInstance;
-use garboard_api::conditions::PodConditionType;
 use garboard_api::metadata::{installation_annotation, label};
 use garboard_api::v1::KubeVirt;
 use garboard_cluster::report::condition::{UNPAUSED, condition};
-use garboard_protocol::causes::ErrorChain;
 use jiff::Timestamp;
-use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
-use kube::Api;
-use kube::api::ListParams;
 
 use super::PodKey;
-use super::decide::{candidates, to_mark};
-use super::names::{AGENTS_EVERY, LAUNCHERS_UPDATED, OUTDATED_LAUNCHER};
+use super::decide::{candidates, may_begin, to_mark};
+use super::installed::Lookout;
+use super::names::{LAUNCHERS_UPDATED, OUTDATED_LAUNCHER};
 use super::world::{InstanceView, Launcher, Memory, Sidecar, Told, World};
-use crate::kubevirt::NODES;
+use crate::pod::WRITTEN_IMAGE;
 use crate::reconcilers::Leader;
 use crate::stores::{Instances, Kept, Pods};
-use crate::time::elapsed;
 
 /// The sidecar of the supervisor, and the container of QEMU.
 const SIDECAR: &str = "launcher";
 const COMPUTE: &str = "compute";
-/// By which the pods of the node agents are found.
-const AGENT_SELECTOR: &str = "app.kubernetes.io/component=node";
 
 /// Keeps the list of those that are outdated.
 pub(super) struct Observer {
     leader: Arc<Leader>,
     /// By namespace and name of the pod.
     known: BTreeMap<PodKey, Launcher>,
-    agents: Option<(Timestamp, BTreeSet<String>)>,
+    /// What is stored where the wanted image was written, as new pods show it.
+    stored_as: BTreeSet<String>,
+    lookout: Lookout,
     /// Something was outdated in the last round, or the KubeVirt object says so.
     had_work: bool,
 }
@@ -44,7 +39,8 @@ impl Observer {
     /// With everything that is outdated now, and what an earlier leader has begun.
     pub(super) fn new(leader: Arc<Leader>) -> Self {
         let pods = leader.pods.store().state();
-        let mut observer = Self { leader, known: BTreeMap::new(), agents: None, had_work: true };
+        let (known, stored_as, lookout) = (BTreeMap::new(), BTreeSet::new(), Lookout::default());
+        let mut observer = Self { leader, known, stored_as, lookout, had_work: true };
         for pod in pods {
             observer.take(&pod);
         }
@@ -67,7 +63,6 @@ impl Observer {
     }
 
     fn take(&mut self, pod: &Kept<Pods>) {
-        let wanted = &self.leader.context.launcher_image;
         // Nearly all pods, nearly always: they are not even read.
         let key = pod.key();
         let launcher = pod.read().ok().as_ref().and_then(launcher);
@@ -75,7 +70,11 @@ impl Observer {
             self.known.remove(&key);
             return;
         };
-        let is_current = launcher.image == *wanted;
+        let wanted = &self.leader.context.launcher_image;
+        if launcher.written_image.as_ref() == Some(wanted) {
+            self.stored_as.insert(launcher.first_image.clone());
+        }
+        let is_current = launcher.image == *wanted || self.stored_as.contains(&launcher.image);
         if !is_current || self.known.contains_key(&key) || self.is_marked(&launcher) {
             self.known.insert(key, launcher);
         }
@@ -86,9 +85,11 @@ impl Observer {
         instance.is_some_and(|instance| is_marked(&instance, launcher))
     }
 
-    /// The world of this round; nothing if nothing is to be done.
+    /// The world of this round; nothing if nothing is to be done, or the API server does not say what is installed.
     pub(super) async fn observe(&mut self, memory: &Memory, now: Timestamp) -> Option<World> {
-        self.drop_finished(memory);
+        let mut launchers = self.launchers(memory);
+        self.drop_finished(&launchers, memory);
+        launchers.retain(|_, each| self.known.contains_key(&key(each)));
         let settings = self.leader.context.settings.borrow().clone();
         let told = settings.object.as_deref().and_then(told);
         self.had_work = !self.known.is_empty() || told.is_some();
@@ -97,63 +98,81 @@ impl Observer {
         }
         let mut world = World {
             wanted: self.leader.context.launcher_image.clone(),
+            is_installed: true,
             is_on: settings.object.as_deref().is_none_or(is_on),
-            launchers: self.known.values().map(|each| (each.pod_uid.clone(), each.clone())).collect(),
+            launchers,
             instances: BTreeMap::new(),
-            agents: if self.known.is_empty() { BTreeSet::new() } else { self.agents(now).await },
+            unreadable: BTreeSet::new(),
+            agents: BTreeSet::new(),
             told,
             now,
         };
-        world.instances = self.views(&world, memory);
+        if !world.launchers.is_empty() {
+            let is_active = may_begin(&world, memory);
+            let installed = self.lookout.look(&self.leader.context, is_active, now).await?;
+            (world.is_installed, world.agents) = (installed.is_ours, installed.agents);
+        }
+        let (instances, unreadable) = self.views(&world, memory);
+        (world.instances, world.unreadable) = (instances, unreadable);
         Some(world)
     }
 
+    /// Those that may have to be looked after, by the UID of the pod. What the wanted image is stored as is the wanted image.
+    fn launchers(&self, memory: &Memory) -> BTreeMap<String, Launcher> {
+        let wanted = &self.leader.context.launcher_image;
+        let is_it = |image: &String| self.stored_as.contains(image) || memory.stored_as.contains(image);
+        let mut launchers: BTreeMap<_, _> =
+            self.known.values().map(|each| (each.pod_uid.clone(), each.clone())).collect();
+        for launcher in launchers.values_mut() {
+            for image in [&mut launcher.image, &mut launcher.first_image] {
+                if is_it(image) {
+                    image.clone_from(wanted);
+                }
+            }
+        }
+        launchers
+    }
+
     /// Those that are of the wanted image, and whose instances do not say otherwise any more.
-    fn drop_finished(&mut self, memory: &Memory) {
-        let wanted = self.leader.context.launcher_image.clone();
+    fn drop_finished(&mut self, launchers: &BTreeMap<String, Launcher>, memory: &Memory) {
+        let wanted = &self.leader.context.launcher_image;
         let (known, leader) = (&mut self.known, &self.leader);
         known.retain(|_, launcher| {
             let instance = leader.instances.named(&launcher.namespace, &launcher.instance);
             let is_marked = instance.is_some_and(|instance| is_marked(&instance, launcher));
-            launcher.image != wanted || is_marked || memory.underway.contains_key(&launcher.pod_uid)
+            let is_outdated = launchers.get(&launcher.pod_uid).is_some_and(|each| each.image != *wanted);
+            is_outdated || is_marked || memory.underway.contains_key(&launcher.pod_uid)
         });
     }
 
-    /// What instances say, of the few launchers that this round may be about.
-    fn views(&self, world: &World, memory: &Memory) -> BTreeMap<String, InstanceView> {
+    /// What instances say, of the few launchers that this round may be about, and which of them cannot be read.
+    fn views(&self, world: &World, memory: &Memory) -> (BTreeMap<String, InstanceView>, BTreeSet<String>) {
         let replaced = world.launchers.values().filter(|each| each.image == world.wanted);
         let underway = memory.underway.keys().filter_map(|uid| world.launchers.get(uid));
         let all = replaced.chain(underway).chain(to_mark(world, memory)).chain(candidates(world, memory));
-        let mut views = BTreeMap::new();
+        let (mut views, mut unreadable) = (BTreeMap::new(), BTreeSet::new());
         for launcher in all {
             let instance = self.leader.instances.named(&launcher.namespace, &launcher.instance);
-            let view = instance.and_then(|kept| read(&kept, launcher));
-            views.extend(view.map(|view| (launcher.pod_uid.clone(), view)));
-        }
-        views
-    }
-
-    /// Nodes whose agents are of the installed version, and ready. Without an answer that is none.
-    async fn agents(&mut self, now: Timestamp) -> BTreeSet<String> {
-        if let Some((at, known)) = &self.agents
-            && elapsed(*at, now) < AGENTS_EVERY
-        {
-            return known.clone();
-        }
-        let context = &self.leader.context;
-        let sets: Api<DaemonSet> = Api::namespaced(context.client.clone(), &context.namespace);
-        let pods: Api<Pod> = Api::namespaced(context.client.clone(), &context.namespace);
-        let selected = ListParams::default().labels(AGENT_SELECTOR);
-        let found = match futures::join!(sets.get_opt(NODES), pods.list(&selected)) {
-            (Ok(set), Ok(pods)) => set.map(|set| current_agents(&set, &pods.items)).unwrap_or_default(),
-            (Err(error), _) | (_, Err(error)) => {
-                tracing::warn!(error = %ErrorChain(&error), "the node agents could not be looked at");
-                BTreeSet::new()
+            match instance.and_then(|kept| read(&kept, launcher)) {
+                Some(view) => drop(views.insert(launcher.pod_uid.clone(), view)),
+                None => drop(unreadable.insert(launcher.pod_uid.clone())),
             }
-        };
-        self.agents = Some((now, found.clone()));
-        found
+        }
+        for launcher in unreadable.iter().filter_map(|uid| world.launchers.get(uid)) {
+            if !memory.marked.contains(&launcher.pod_uid) {
+                tracing::warn!(
+                    namespace = launcher.namespace,
+                    instance = launcher.instance,
+                    "the instance of a pod cannot be read; its supervisor is replaced after all others, and the pod alone tells how it does"
+                );
+            }
+        }
+        (views, unreadable)
     }
+}
+
+fn key(launcher: &Launcher) -> PodKey {
+    (launcher.namespace.clone(), launcher.pod.clone())
 }
 
 fn is_on(object: &KubeVirt) -> bool {
@@ -215,6 +234,7 @@ pub(super) fn launcher(pod: &Pod) -> Option<Launcher> {
         node: spec.node_name.clone().filter(|name| !name.is_empty())?,
         image: image(spec.init_containers.iter().flatten(), SIDECAR)?,
         first_image: image(spec.containers.iter(), COMPUTE)?,
+        written_image: pod.metadata.annotations.as_ref().and_then(|all| all.get(WRITTEN_IMAGE)).cloned(),
         // The gate is written when the guest runs, and says then whether it is paused.
         guest_runs: condition(pod, UNPAUSED).is_some() && pod.metadata.deletion_timestamp.is_none(),
         restarts: sidecar.map_or(0, |sidecar| sidecar.restart_count),
@@ -236,20 +256,4 @@ fn state(sidecar: &ContainerStatus) -> Sidecar {
         None if sidecar.ready && state.is_some_and(|state| state.running.is_some()) => Sidecar::Runs,
         None => Sidecar::Else,
     }
-}
-
-/// Nodes of the agents that are ready and have the image of the DaemonSet's template; where all have been rolled out, an image
-/// that something else has rewritten is as good.
-pub(super) fn current_agents(set: &DaemonSet, pods: &[Pod]) -> BTreeSet<String> {
-    let first =
-        |pod: Option<&k8s_openapi::api::core::v1::PodSpec>| pod.and_then(|spec| spec.containers.first()?.image.clone());
-    let wanted = first(set.spec.as_ref().and_then(|spec| spec.template.spec.as_ref()));
-    let is_whole = set.status.as_ref().is_some_and(|status| {
-        status.observed_generation == set.metadata.generation
-            && status.updated_number_scheduled == Some(status.desired_number_scheduled)
-    });
-    let is_ready = |pod: &Pod| condition(pod, PodConditionType::Ready.word()).is_some_and(|each| each.status == "True");
-    let current = pods.iter().filter(|pod| is_ready(pod) && pod.metadata.deletion_timestamp.is_none());
-    let current = current.filter(|pod| is_whole || first(pod.spec.as_ref()) == wanted);
-    current.filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect()
 }

@@ -24,6 +24,8 @@ pub struct Launcher {
     pub image: String,
     /// The image of `compute`, which never changes, and which the node has.
     pub first_image: String,
+    /// The image that the controller wrote into both containers of a new pod, which something may have changed before it was stored.
+    pub written_image: Option<String>,
     /// Whether its guest has run, and nobody has asked for its end.
     pub guest_runs: bool,
     /// How often the sidecar was started again.
@@ -60,15 +62,19 @@ pub struct InstanceView {
 /// Everything that a decision depends on.
 #[derive(Clone, Debug)]
 pub struct World {
-    /// The image that supervisors are to have.
+    /// The image that supervisors are to have. Launchers that have it under the name that it is stored by, have it by this one here.
     pub wanted: String,
+    /// Whether the controller's Deployment names this image, too. Otherwise another controller replaces supervisors, or will.
+    pub is_installed: bool,
     /// Whether the KubeVirt object lets supervisors of running pods be replaced.
     pub is_on: bool,
     /// Launchers whose supervisors are outdated, or on their way, by the UID of the pod.
     pub launchers: BTreeMap<String, Launcher>,
     /// What the instances say of those that are on their way, or may be marked or replaced next.
     pub instances: BTreeMap<String, InstanceView>,
-    /// Nodes with an agent that is ready and of the installed version.
+    /// Those of them whose instances cannot be read. Of those that are in neither list nothing was looked up.
+    pub unreadable: BTreeSet<String>,
+    /// Nodes with an agent that is ready and of the installed version; nothing is known of them where no supervisor may be replaced.
     pub agents: BTreeSet<String>,
     /// What the KubeVirt object says.
     pub told: Option<Told>,
@@ -81,12 +87,18 @@ pub struct World {
 pub struct Memory {
     /// Replaced, and not yet come up, by the UID of the pod.
     pub underway: BTreeMap<String, Underway>,
+    /// Pods whose supervisors came up, until their instances no longer say that they are outdated.
+    pub done: BTreeSet<String>,
     /// Pods whose instances say that they are outdated.
     pub marked: BTreeSet<String>,
     /// Pods whose supervisor failed and that still show its image, and the image that they are to have back.
     pub put_back: BTreeMap<String, String>,
     /// When images were last put back.
     pub put_back_at: Option<Timestamp>,
+    /// Pods whose instances could not be read: their turn is after all others.
+    pub unread: BTreeSet<String>,
+    /// What was stored where the wanted image was written, if that was something else.
+    pub stored_as: BTreeSet<String>,
     /// Whether a supervisor of this image has come up.
     pub is_proven: bool,
     /// One that failed.
@@ -108,8 +120,21 @@ pub struct Underway {
     pub since: Timestamp,
     /// Whether the pod was seen with the new image.
     pub is_seen: bool,
-    /// Since when the new one runs, without a break.
-    pub runs_since: Option<Timestamp>,
+    /// How the new one runs.
+    pub run: Option<Run>,
+    /// When a report of the new one was first seen.
+    pub reported_at: Option<Timestamp>,
+    /// Whether its kubelet did not start the one before it either.
+    pub was_broken: bool,
+}
+
+/// A supervisor that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Since when, without a break.
+    pub since: Timestamp,
+    /// How often the sidecar had been started again by then.
+    pub restarts: i32,
 }
 
 /// Why no supervisor is replaced.
@@ -178,4 +203,39 @@ pub enum Step {
         /// Whether it is told as an event, too.
         is_alarm: bool,
     },
+}
+
+impl Step {
+    /// Its kind, for logs.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Mark { .. } => "mark",
+            Self::Unmark { .. } => "unmark",
+            Self::SetImage { .. } => "setImage",
+            Self::Tell { .. } => "event",
+            Self::TellAll { .. } => "statusOfKubeVirt",
+        }
+    }
+
+    /// UID of the pod that it is about, unless it is about all of them.
+    #[must_use]
+    pub fn pod_uid(&self) -> Option<&str> {
+        match self {
+            Self::Mark { pod_uid, .. }
+            | Self::Unmark { pod_uid }
+            | Self::SetImage { pod_uid, .. }
+            | Self::Tell { pod_uid, .. } => Some(pod_uid),
+            Self::TellAll { .. } => None,
+        }
+    }
+
+    /// The image that it sets.
+    #[must_use]
+    pub fn image(&self) -> Option<&str> {
+        match self {
+            Self::SetImage { image, .. } => Some(image),
+            Self::Mark { .. } | Self::Unmark { .. } | Self::Tell { .. } | Self::TellAll { .. } => None,
+        }
+    }
 }

@@ -2,6 +2,7 @@
 
 use garboard_api::VirtualMachine;
 use garboard_api::conditions::Reason;
+use garboard_api::metadata::annotation;
 use garboard_api::v1::VirtualMachineStatus;
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::core::DynamicObject;
@@ -9,7 +10,7 @@ use kube::{Api, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step, World};
-use super::status;
+use super::{kept, status};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::data_volumes;
 use crate::events::NewEvent;
@@ -55,6 +56,7 @@ fn failure_of(step: &Step) -> Failure {
         Step::AdoptVmi { .. } => (Reason::FailedAdopt, "adopt the VirtualMachineInstance".to_owned()),
         Step::Unhalt => (Reason::FailedUpdate, "start the machine".to_owned()),
         Step::BumpGeneration { .. } => (Reason::FailedUpdate, "write to the VirtualMachineInstance".to_owned()),
+        Step::Keep { .. } => (Reason::FailedUpdate, "keep what the guest knows of its machine".to_owned()),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizer of the machine".to_owned()),
     };
     Failure { reason, action }
@@ -112,7 +114,7 @@ async fn take(
             }
         }
         Step::BumpGeneration { uid, generation } => {
-            let annotations = json!({ garboard_api::metadata::annotation::VM_GENERATION: generation.to_string() });
+            let annotations = json!({ annotation::VM_GENERATION: generation.to_string() });
             let patch = json!({ "metadata": { "uid": uid, "annotations": annotations } });
             match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
                 Ok(_) => {}
@@ -127,6 +129,7 @@ async fn take(
             let params = PatchParams::default();
             settled(unread::patch::<Machines>(&context.client, object, &params, &Patch::Merge(patch)).await)?;
         }
+        Step::Keep { value } => keep(context, vm, value).await?,
         Step::RemoveFinalizer { rest } => {
             let machines: Api<Kept<Machines>> = Api::namespaced(context.client.clone(), namespace);
             // The list is of this version: one that another program has removed since may not be added again.
@@ -142,6 +145,22 @@ async fn take(
         }
     }
     Ok(())
+}
+
+/// A refusal, perhaps of a policy of this cluster, is no reason to leave a machine alone that runs.
+async fn keep(context: &Context, vm: &VirtualMachine, value: &str) -> Result<(), ReconcileError> {
+    let object = NamespacedName::of(&vm.metadata)?;
+    let patch = json!({ "metadata": { "uid": vm.metadata.uid, "annotations": { annotation::STORED_MACHINE: value } } });
+    match unread::patch::<Machines>(&context.client, object, &PatchParams::default(), &Patch::Merge(patch)).await {
+        Ok(()) => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
+        Err(kube::Error::Api(status)) if status.is_invalid() || status.is_forbidden() => {
+            let note = format!("could not write {}: {}", kept::place(), status.message);
+            context.tell(&vm.object_ref(&()), NewEvent::warning(Reason::FailedUpdate, note));
+            Ok(())
+        }
+        Err(error) => Err(while_trying("write the annotation of the VirtualMachine")(error)),
+    }
 }
 
 async fn make_data_volume(

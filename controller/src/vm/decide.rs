@@ -23,6 +23,7 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 
+use super::kept::{self, Keeping};
 use super::status;
 use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
 use crate::time::stamp;
@@ -93,6 +94,11 @@ pub enum Step {
     },
     /// Let a halted machine run always: a start was asked for.
     Unhalt,
+    /// Write down on the machine what its guest knows of it, where a backup without the status has it.
+    Keep {
+        /// Value of the annotation.
+        value: String,
+    },
     /// Let the machine's object go.
     RemoveFinalizer {
         /// Those that stay.
@@ -114,17 +120,40 @@ pub fn decide(world: &World) -> Decision {
         decision.steps.push(step);
     } else if is_ours(world) {
         follow_strategy(world, &mut decision);
+        if let Err(sentence) = kept::stored(&world.vm)
+            && starts(&decision)
+        {
+            decision.steps.retain(|step| !matches!(step, Step::CreateVmi(_)));
+            decision.status = status::because(world, Reason::FailedCreate, &sentence);
+            return decision;
+        }
     } else {
         decision.status = beside_another(world);
         return decision;
     }
-    let starts = decision.steps.iter().any(|step| matches!(step, Step::CreateVmi(_)));
+    let starts = starts(&decision);
     status::fill(world, starts, &mut decision.status);
+    if !starts {
+        keep(world, &mut decision);
+    }
     if let Some(rest) = status::quiet_for(world, starts, &decision.status) {
         decision.status = world.vm.status.clone().unwrap_or_default();
         decision.recheck = Some(rest);
     }
     decision
+}
+
+fn starts(decision: &Decision) -> bool {
+    decision.steps.iter().any(|step| matches!(step, Step::CreateVmi(_)))
+}
+
+/// Has what is stored of the machine written where it outlives the status; once its start is over, for that has its writes counted.
+fn keep(world: &World, decision: &mut Decision) {
+    match kept::keeping(world, decision.status.stored_machine.as_ref()) {
+        Keeping::Done => {}
+        Keeping::Later(wait) => decision.recheck = Some(decision.recheck.map_or(wait, |recheck| recheck.min(wait))),
+        Keeping::Now(value) => decision.steps.push(Step::Keep { value }),
+    }
 }
 
 /// What a machine says while another's instance has its name: nothing of that instance, and why it has none of its own.
@@ -346,7 +375,8 @@ pub(super) fn instance(world: &World) -> VirtualMachineInstance {
     // The template has a UUID, or one follows from the machine's name; this one is never used.
     default_vmi(&mut vmi, &world.config, &Identity { firmware_uuid: uuid::Uuid::nil() });
     if let Some(status) = &mut vmi.status {
-        status.stored_machine = world.vm.status.as_ref().and_then(|status| status.stored_machine.clone());
+        // What is of no use has kept the machine from its start.
+        status.stored_machine = kept::stored(&world.vm).unwrap_or_default();
         for transition in &mut status.phase_transition_timestamps {
             transition.phase_transition_timestamp.get_or_insert_with(|| stamp(world.now));
         }

@@ -2,6 +2,7 @@
 
 mod apply;
 pub mod decide;
+pub(crate) mod kept;
 mod observe;
 mod status;
 
@@ -93,7 +94,7 @@ fn asks_afresh(decision: &Decision) -> bool {
         | Step::AdoptVmi { .. }
         | Step::Unhalt
         | Step::RemoveFinalizer { .. } => true,
-        Step::CreateDataVolume { .. } | Step::BumpGeneration { .. } => false,
+        Step::CreateDataVolume { .. } | Step::BumpGeneration { .. } | Step::Keep { .. } => false,
     })
 }
 

@@ -20,31 +20,34 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use super::listener::RequestRead;
 
 /// The largest object an API server stores, and the old one beside it (etcd's limit is 1.5 MiB for each).
-pub(super) const LARGEST_REQUEST: usize = 8 << 20;
+pub(crate) const LARGEST_REQUEST: usize = 8 << 20;
 
 /// How much, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     /// Requests that are judged at once. Each is judged in milliseconds and may hold ten times its bytes meanwhile.
-    pub(super) at_once: usize,
+    pub(crate) at_once: usize,
     /// Bytes of all bodies that are being read or wait for their turn.
-    pub(super) bytes: usize,
+    pub(crate) bytes: usize,
     /// How long a body may take: API servers send it in one go.
-    pub(super) reading: Duration,
+    pub(crate) reading: Duration,
     /// How long a request may take after it was read.
-    pub(super) judging: Duration,
+    pub(crate) judging: Duration,
 }
 
 impl Limits {
     /// API servers wait ten seconds for an answer.
-    pub(super) const USUAL: Self =
+    pub(crate) const USUAL: Self =
         Self { at_once: 8, bytes: 64 << 20, reading: Duration::from_secs(2), judging: Duration::from_secs(7) };
     /// Evictions ask the API server, and wait for it: they have turns of their own, and take none of others'.
-    pub(super) const EVICTIONS: Self = Self { at_once: 64, bytes: 4 << 20, ..Self::USUAL };
+    pub(crate) const EVICTIONS: Self = Self { at_once: 64, bytes: 4 << 20, ..Self::USUAL };
+    /// Requests of the subresource API ask the API server a few times each; clients wait for half a minute and longer.
+    pub(crate) const SUBRESOURCES: Self =
+        Self { at_once: 64, bytes: 16 << 20, judging: Duration::from_secs(25), ..Self::USUAL };
 }
 
 /// Only requests of a known path are read; each takes its turn when it was read.
-pub(super) fn bounded(routes: Router, limits: Limits) -> Router {
+pub(crate) fn bounded(routes: Router, limits: Limits) -> Router {
     let turns =
         Turns { turn: Arc::new(Semaphore::new(limits.at_once)), bytes: Arc::new(Semaphore::new(limits.bytes)), limits };
     // Bodies are bounded here, and nowhere else.

@@ -30,24 +30,24 @@ use tower::Layer;
 
 /// How many connections, and for how long.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     /// Connections at once. With this many, a new one gets the place of an unproven one of the address that has most, and
     /// none if that has no more than its own address.
-    pub(super) connections: usize,
+    pub(crate) connections: usize,
     /// Connections of one address at once. With this many, a new one gets the place of an unproven one that is `settled`.
-    pub(super) of_an_address: usize,
+    pub(crate) of_an_address: usize,
     /// How old an unproven connection is when another of its own address may take its place: by then an API server has
     /// used what it opened for a call.
-    pub(super) settled: Duration,
+    pub(crate) settled: Duration,
     /// How long a connection may be unproven, from its first byte of TLS on: longer than API servers keep one.
-    pub(super) unproven: Duration,
+    pub(crate) unproven: Duration,
     /// How long the handshake of TLS may take: API servers wait for ten seconds, with the call.
-    pub(super) handshake: Duration,
+    pub(crate) handshake: Duration,
 }
 
 impl Places {
     /// An API server judges 200 changes at once (`--max-mutating-requests-inflight`).
-    pub(super) const USUAL: Self = Self {
+    pub(crate) const USUAL: Self = Self {
         connections: 768,
         of_an_address: 512,
         settled: Duration::from_secs(5),
@@ -58,11 +58,11 @@ impl Places {
 
 /// Whether a request of a connection was read.
 #[derive(Clone, Debug, Default)]
-pub(super) struct RequestRead(Arc<AtomicBool>);
+pub(crate) struct RequestRead(Arc<AtomicBool>);
 
 impl RequestRead {
     /// A request was read, whole and of a known path.
-    pub(super) fn give(&self) {
+    pub(crate) fn give(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
@@ -73,7 +73,7 @@ impl RequestRead {
 
 /// Accepts connections, below TLS.
 #[derive(Clone)]
-pub(super) struct Listener {
+pub(crate) struct Listener {
     places: Places,
     open: Arc<Mutex<Open>>,
 }
@@ -120,7 +120,7 @@ impl Open {
 }
 
 impl Listener {
-    pub(super) fn new(places: Places) -> Self {
+    pub(crate) fn new(places: Places) -> Self {
         Self { places, open: Arc::default() }
     }
 
@@ -177,7 +177,7 @@ impl Drop for Place {
 }
 
 /// A connection that ends unless a request of it was read in time.
-pub(super) struct Bounded {
+pub(crate) struct Bounded {
     stream: TcpStream,
     proof: RequestRead,
     end: Pin<Box<Sleep>>,

@@ -13,10 +13,11 @@
 //! first, in its own words. Every replica serves.
 
 mod answer;
-mod bounds;
+pub(crate) mod bounds;
 mod change;
 pub mod eviction;
-mod listener;
+mod kept;
+pub(crate) mod listener;
 mod mutate;
 pub mod paths;
 mod server;

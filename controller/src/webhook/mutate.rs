@@ -4,13 +4,14 @@ use garboard_api::metadata::finalizer;
 use garboard_api::v1::{Firmware, non_empty};
 use garboard_api::validate::{Object, review};
 use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, merge};
+use garboard_plan::FirmwareIdentity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::admission::{AdmissionResponse, Operation};
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::answer::{refuse, warn};
-use super::{AdmissionContext, Request};
+use super::{AdmissionContext, Request, kept};
 
 /// Answers a request of `/mutate`; `now` is when.
 #[must_use]
@@ -24,6 +25,11 @@ pub fn mutate(request: &Request, context: &AdmissionContext<'_>, now: jiff::Time
     let admission = review(&written, context.config);
     if !admission.faults.is_empty() {
         return warn(refuse(response, &admission.faults), &admission.warnings);
+    }
+    let mut response = response;
+    if matches!(admission.object, Some(Object::VirtualMachine(_))) {
+        // The annotation is not in what is judged afterwards.
+        response = warn(response, kept::warning(object).as_slice());
     }
     let changes = match admission.object {
         Some(Object::VirtualMachine(_)) => machine(&written, context, request),
@@ -60,7 +66,13 @@ fn machine(written: &Value, context: &AdmissionContext<'_>, request: &Request) -
     let old = request.old_object.as_ref().and_then(|old| serde_json::to_value(old).ok());
     let old: Option<VirtualMachine> = old.and_then(|old| serde_json::from_value(old).ok());
     let fresh = (request.operation == Operation::Create).then_some(context.fresh);
-    identify(&mut vm, old.as_ref(), fresh);
+    let annotated = kept::settle(&mut vm);
+    let known = match &old {
+        Some(old) => known_of(old),
+        None if fresh.is_some() => annotated,
+        None => FirmwareIdentity::default(),
+    };
+    identify(&mut vm, known, fresh);
     let finalizers = vm.metadata.finalizers.get_or_insert_default();
     if !finalizers.iter().any(|name| name == finalizer::CONTROLLER) {
         finalizers.push(finalizer::CONTROLLER.to_owned());
@@ -72,8 +84,7 @@ fn machine(written: &Value, context: &AdmissionContext<'_>, request: &Request) -
 /// not say it takes the place of the one before. A machine stored without gets what follows from its name ([`vmi_of`]).
 ///
 /// [`vmi_of`]: garboard_api::vmi_of
-fn identify(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, fresh: Option<Uuid>) {
-    let known = old.and_then(|old| old.spec.template.spec.as_ref()?.domain.firmware.clone()).unwrap_or_default();
+fn identify(vm: &mut VirtualMachine, known: FirmwareIdentity, fresh: Option<Uuid>) {
     let (uuid, serial) = (fresh.map(|id| id.to_string()), fresh.map(|id| Uuid::new_v5(&id, b"serial").to_string()));
     let domain = &mut vm.spec.template.spec.get_or_insert_default().domain;
     let written = domain.firmware.clone().unwrap_or_default();
@@ -82,6 +93,12 @@ fn identify(vm: &mut VirtualMachine, old: Option<&VirtualMachine>, fresh: Option
     if uuid.is_some() || serial.is_some() {
         domain.firmware = Some(Firmware { uuid, serial, ..written });
     }
+}
+
+/// What the firmware of a stored machine is named by.
+fn known_of(old: &VirtualMachine) -> FirmwareIdentity {
+    let firmware = old.spec.template.spec.as_ref().and_then(|spec| spec.domain.firmware.clone()).unwrap_or_default();
+    FirmwareIdentity { uuid: firmware.uuid, serial: firmware.serial }
 }
 
 fn instance(

@@ -11,14 +11,9 @@ use axum::routing::post;
 use axum::{Json, Router};
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::StreamExt;
-use k8s_openapi::api::core::v1::Secret;
+use kube::ResourceExt;
 use kube::core::DynamicObject;
 use kube::core::admission::{AdmissionResponse, AdmissionReview};
-use kube::runtime::WatchStreamExt;
-use kube::runtime::watcher::{Config, Event, watcher};
-use kube::{Api, ResourceExt};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::watch;
 use tracing::{Instrument, Span};
 use uuid::Uuid;
@@ -27,7 +22,7 @@ use super::bounds::{Limits, bounded};
 use super::listener::{Listener, Places};
 use super::paths::Paths;
 use super::{AdmissionContext, Request, eviction, mutate, validate};
-use crate::certificates::{CertificateError, Chain, SECRET};
+use crate::certificates::serving::{follow, tls};
 use crate::context::Context;
 
 /// Whether the webhooks can be asked: true once there is a certificate.
@@ -38,7 +33,7 @@ pub type Gate = watch::Receiver<bool>;
 /// # Errors
 /// The address cannot be listened at.
 pub async fn run(context: Context, address: SocketAddr, ready: watch::Sender<bool>) -> std::io::Result<()> {
-    let mut certificates = std::pin::pin!(certificates(context.clone()));
+    let mut certificates = std::pin::pin!(usable(context.clone()));
     let Some((first, paths)) = certificates.next().await else { return Ok(()) };
     let tls = RustlsConfig::from_config(first);
     let reloading = tls.clone();
@@ -172,46 +167,13 @@ fn judged(judge: impl FnOnce() -> AdmissionResponse) -> Result<AdmissionResponse
 }
 
 /// The certificate to show and the paths to answer at, each time the Secret has changed.
-fn certificates(context: Context) -> impl futures::Stream<Item = (Arc<rustls::ServerConfig>, Option<Paths>)> {
-    let secrets: Api<Secret> = Api::namespaced(context.client, &context.namespace);
-    let only = Config::default().fields(&format!("metadata.name={SECRET}"));
-    watcher(secrets, only).default_backoff().filter_map(|event| async {
-        match event {
-            Ok(Event::Apply(secret) | Event::InitApply(secret)) => usable(&secret),
-            Ok(Event::Init | Event::InitDone | Event::Delete(_)) => None,
-            Err(error) => {
-                tracing::warn!(%error, "the Secret of the webhooks' certificates cannot be read");
-                None
-            }
-        }
+fn usable(context: Context) -> impl futures::Stream<Item = (Arc<rustls::ServerConfig>, Option<Paths>)> {
+    follow(context).filter_map(|certificate| async move {
+        tls(&certificate.serving, None)
+            .inspect_err(|error| tracing::warn!(%error, "the webhooks' certificate cannot be used"))
+            .ok()
+            .map(|config| (config, certificate.paths))
     })
-}
-
-fn usable(secret: &Secret) -> Option<(Arc<rustls::ServerConfig>, Option<Paths>)> {
-    let chain = secret.data.as_ref().map(Chain::read)?;
-    let served = |chain: Chain| {
-        let paths = chain.paths;
-        chain.serving.map(|serving| Ok((tls(&serving.certificate, &serving.key)?, paths))).transpose()
-    };
-    match chain.and_then(served) {
-        Ok(served) => served,
-        Err(error) => {
-            tracing::warn!(%error, "the webhooks' certificate cannot be used");
-            None
-        }
-    }
-}
-
-fn tls(certificate: &str, key: &str) -> Result<Arc<rustls::ServerConfig>, CertificateError> {
-    let unreadable = |error: rustls::pki_types::pem::Error| CertificateError::Unreadable {
-        what: SECRET,
-        problem: error.to_string(),
-    };
-    let certificate = CertificateDer::from_pem_slice(certificate.as_bytes()).map_err(unreadable)?;
-    let key = PrivateKeyDer::from_pem_slice(key.as_bytes()).map_err(unreadable)?;
-    let mut config = rustls::ServerConfig::builder().with_no_client_auth().with_single_cert(vec![certificate], key)?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
 }
 
 #[cfg(test)]

@@ -154,9 +154,30 @@ fn the_status_and_the_labels_of_an_instance_are_ours() {
         assert_eq!(answer("system:serviceaccount:garboard:garboard-controller"), mine);
         assert_eq!(answer("system:serviceaccount:other:garboard-controller"), anybodys);
     }
-    let mut born = instance();
-    born["metadata"]["labels"] = json!({"kubevirt.io/nodeName": "node-2"});
-    assert!(!ask(validate, ("me", &born, None)).allowed);
+    for label in ["kubevirt.io/nodeName", "kubevirt.io/outdatedLauncherImage"] {
+        let mut born = instance();
+        born["metadata"]["labels"] = json!({label: "node-2"});
+        assert!(!ask(validate, ("me", &born, None)).allowed);
+    }
+}
+
+#[test]
+fn what_has_the_mark_of_an_outdated_supervisor_can_be_changed() {
+    let mark = json!({"kubevirt.io/outdatedLauncherImage": ""});
+    let mut old = filled(&instance());
+    old["metadata"]["labels"] = mark.clone();
+    let mut new = old.clone();
+    new["metadata"]["labels"]["app"] = json!("web");
+    assert!(ask(validate, ("me", &new, Some(&old))).allowed);
+    new["metadata"]["labels"] = json!({"app": "web"});
+    assert!(!ask(validate, ("me", &new, Some(&old))).allowed, "it is the controller's to take away");
+    // Earlier versions let templates have it.
+    let mut old = machine();
+    old["spec"]["template"]["metadata"] = json!({"labels": mark});
+    let mut new = old.clone();
+    new["spec"]["runStrategy"] = json!("Halted");
+    let new = patched("me", &new, Some(&old));
+    assert!(ask(validate, ("me", &new, Some(&old))).allowed);
 }
 
 #[test]
@@ -192,4 +213,86 @@ fn settings_are_taken_in_the_namespace_of_the_installation_only() {
     assert!(!ask(validate, ("me", &object, Some(&old))).allowed);
     object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
     assert!(ask(validate, ("me", &object, Some(&old))).allowed);
+}
+
+/// As a backup without the status has it: filled in, and with the annotation.
+fn saved() -> Value {
+    let mut vm = filled(&machine());
+    let firmware = vm["spec"]["template"]["spec"]["domain"]["firmware"].clone();
+    let kept = json!({"namespace": "ns", "name": "vm", "firmware": firmware, "machine": {
+        "version": 2, "machineType": "pc-q35-7.2", "cpu": "max", "pci": {"ports": [], "devices": {}},
+        "macs": {"default": "02:00:00:00:00:01"}, "diskSerials": {}}});
+    vm["metadata"]["annotations"] = json!({"garboard.dev/stored-machine": kept.to_string()});
+    vm
+}
+
+#[test]
+fn a_restored_machine_keeps_its_firmware_and_a_copy_of_the_manifest_has_its_own() {
+    let firmware = |vm: &Value| vm["spec"]["template"]["spec"]["domain"]["firmware"].clone();
+    let mut saved = saved();
+    saved["spec"]["template"]["spec"]["domain"]["firmware"] =
+        json!({"uuid": "5d307ca9-b3ef-428c-8861-06e72d69f223", "serial": "s-1"});
+    let text = saved["metadata"]["annotations"]["garboard.dev/stored-machine"].as_str().unwrap();
+    let mut kept: Value = serde_json::from_str(text).unwrap();
+    kept["firmware"] = firmware(&saved);
+    saved["metadata"]["annotations"]["garboard.dev/stored-machine"] = json!(kept.to_string());
+    assert_eq!(filled(&saved), saved);
+    let mut bare = saved.clone();
+    bare["spec"]["template"]["spec"]["domain"].as_object_mut().unwrap().remove("firmware");
+    assert_eq!(firmware(&filled(&bare)), firmware(&saved), "a manifest that never said it");
+    for (key, value) in [("name", "copy"), ("namespace", "elsewhere")] {
+        let mut copy = saved.clone();
+        copy["metadata"][key] = json!(value);
+        let after = filled(&copy);
+        assert_eq!(firmware(&after)["uuid"], "00000000-0000-0000-0000-000000000007");
+        assert_ne!(firmware(&after)["serial"], "s-1");
+        assert_eq!(after["metadata"]["annotations"], json!({}));
+        let now = jiff::Timestamp::UNIX_EPOCH;
+        let warnings = ask(|request, context| mutate(request, context, now), ("me", &copy, None)).warnings.unwrap();
+        assert!(warnings[0].contains("a copy of ns/vm"), "{warnings:?}");
+        // Applied once more, it does not become the original.
+        copy["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"cores": 2});
+        assert_eq!(firmware(&patched("me", &copy, Some(&after))), firmware(&after));
+        // What its author has written for it stays.
+        copy["spec"]["template"]["spec"]["domain"]["firmware"] =
+            json!({"uuid": "11111111-1111-4111-8111-111111111111", "serial": "mine"});
+        assert_eq!(firmware(&filled(&copy)), firmware(&copy));
+    }
+}
+
+#[test]
+fn what_a_user_writes_into_the_kept_machine_is_judged() {
+    let text = saved()["metadata"]["annotations"]["garboard.dev/stored-machine"].as_str().unwrap().to_owned();
+    let with = |text: &str| {
+        let mut vm = saved();
+        vm["metadata"]["annotations"]["garboard.dev/stored-machine"] = json!(text);
+        vm
+    };
+    let at = "metadata.annotations[garboard.dev/stored-machine]";
+    let rows = [
+        ("{".to_owned(), at.to_owned(), "no stored machine"),
+        (text.replace("\"version\":2", "\"version\":77"), at.to_owned(), "a newer Garboard"),
+        (
+            text.replace("02:00:00:00:00:01", "ff:ff:ff:ff:ff:ff"),
+            format!("{at}.machine.macs[default]"),
+            "no MAC address",
+        ),
+        (format!("{{\"x\":\"{}\"}}", "x".repeat(65 << 10)), at.to_owned(), "more than a stored machine has"),
+    ];
+    for (bad, field, said) in rows {
+        for old in [None, Some(saved())] {
+            let response = ask(validate, ("me", &with(&bad), old.as_ref()));
+            assert!(!response.allowed, "{bad}");
+            let cause = response.result.details.unwrap().causes.remove(0);
+            assert_eq!(cause.field, field);
+            assert!(cause.message.contains(said), "{}", cause.message);
+        }
+        // What is there already keeps nobody from another change, and what Garboard writes it has judged.
+        let mut labelled = with(&bad);
+        labelled["metadata"]["labels"] = json!({"app": "x"});
+        assert!(ask(validate, ("me", &labelled, Some(&with(&bad)))).allowed);
+        let ours = "system:serviceaccount:garboard:garboard-controller";
+        assert!(ask(validate, (ours, &with(&bad), Some(&saved()))).allowed);
+    }
+    assert!(ask(validate, ("me", &saved(), None)).allowed);
 }

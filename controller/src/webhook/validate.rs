@@ -5,7 +5,7 @@ use garboard_api::{Fault, FaultCode, FieldPath};
 use kube::core::admission::{AdmissionResponse, Operation};
 
 use super::answer::{forbid, refuse, warn};
-use super::{AdmissionContext, Request, change};
+use super::{AdmissionContext, Request, change, kept};
 
 /// Answers a request of `/validate`.
 #[must_use]
@@ -23,11 +23,20 @@ pub fn validate(request: &Request, context: &AdmissionContext<'_>) -> AdmissionR
             Err(change::Denial::Forbidden(sentence)) => forbid(response, sentence),
         };
     }
-    if object.metadata.deletion_timestamp.is_some() || change::is_of_metadata_only(request) {
+    if object.metadata.deletion_timestamp.is_some() {
         return response;
+    }
+    // What the controller writes it has judged itself.
+    let kept = kept::fault(request, object).filter(|_| !is_ours);
+    if change::is_of_metadata_only(request) {
+        return match kept {
+            Some(fault) => refuse(response, &[fault]),
+            None => response,
+        };
     }
     let admission = review(&serde_json::to_value(object).unwrap_or_default(), context.config);
     let mut faults = admission.faults;
+    faults.extend(kept);
     if matches!(admission.object, Some(Object::KubeVirt(_))) {
         let stray = elsewhere(request, context);
         let is_new = stray.is_none() && request.operation == Operation::Create;

@@ -4,6 +4,7 @@ use garboard_machine::facts::HugepagePool;
 
 use super::{Check, HostConditions, human_bytes};
 use crate::free_space::FreeSpace;
+use crate::memory::Commitment;
 use crate::survey::Survey;
 
 /// Below this no guest with a distribution's kernel starts.
@@ -21,7 +22,8 @@ pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Chec
     } else {
         check
     };
-    let mut checks = vec![memory_check, hugepages(&memory.hugepages)];
+    let mut checks = vec![memory_check, hugepages(&memory.hugepages), shared_pages(memory.shared_huge.as_deref())];
+    checks.extend(memory.strict.as_ref().map(commitment));
     checks.extend(surroundings.rooms.iter().map(room));
     checks
 }
@@ -38,6 +40,31 @@ fn hugepages(pools: &[HugepagePool]) -> Check {
         reserved.join("; ")
     };
     Check::new("hugepages", "Huge pages", detail)
+}
+
+/// A guest's memory is a memfd, and QEMU asks for huge pages for it (madvise(2)).
+fn shared_pages(word: Option<&str>) -> Check {
+    let check = |detail: String| Check::new("shared-huge-pages", "Large guest pages", detail);
+    let small = "guest memory is in pages of 4 KiB, which costs a guest under KVM time and the host page tables";
+    match word {
+        None => check(format!("this kernel has none for shared memory: {small}"))
+            .degraded("use a kernel with CONFIG_TRANSPARENT_HUGEPAGE"),
+        Some(word @ ("never" | "deny")) => check(format!("shmem_enabled is {word}: {small}"))
+            .degraded("echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled, before machines are started"),
+        Some(word) => check(format!("shmem_enabled is {word}: guest memory gets huge pages where there are some")),
+    }
+}
+
+/// The pages of a memfd are counted when they are first used, not when a machine is started: there is no refusal then.
+fn commitment(found: &Commitment) -> Check {
+    let (promised, limit) = (human_bytes(found.promised_bytes), human_bytes(found.limit_bytes));
+    let detail = format!(
+        "vm.overcommit_memory is 2, and {promised} of {limit} are promised: at the limit a guest that uses more of its memory ends \
+         (QEMU is killed by SIGBUS)"
+    );
+    Check::new("overcommit", "Overcommitment", detail).degraded(
+        "sysctl vm.overcommit_memory=0, or more vm.overcommit_ratio; leave room for the whole memory of all guests",
+    )
 }
 
 fn room(room: &FreeSpace) -> Check {

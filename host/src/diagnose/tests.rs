@@ -11,7 +11,7 @@ use crate::cgroup::{CgroupHierarchy, Controller, Obstacle};
 use crate::cpu::Cpu;
 use crate::devices::{Access, DeviceNode, Permissions};
 use crate::kvm::{Execution, KvmInterface, KvmReport, Slowdown};
-use crate::memory::Memory;
+use crate::memory::{Commitment, Memory};
 use crate::namespaces::Refused;
 use crate::privileges::Privileges;
 use crate::qemu::{LocateError, QemuError, QemuReport};
@@ -56,7 +56,12 @@ fn good() -> (Survey, HostConditions) {
     let survey = Survey {
         privileges: Privileges { euid: 0, capabilities: u64::MAX, initial_user_namespace: true },
         cpu: Cpu { flags: ["vmx".to_owned()].into(), logical_cpus: 8, ..Cpu::default() },
-        memory: Memory { total_bytes: 8 << 30, available_bytes: 4 << 30, hugepages: Vec::new() },
+        memory: Memory {
+            total_bytes: 8 << 30,
+            available_bytes: 4 << 30,
+            shared_huge: Some("advise".into()),
+            ..Memory::default()
+        },
         kvm: KvmReport { node: node(Access::Open), interface: Some(interface) },
         qemu: Ok(qemu()),
         uefi: [UefiKind::Plain, UefiKind::SecureBoot, UefiKind::SecureBootEnrolled].map(uefi).into(),
@@ -107,6 +112,24 @@ const CASES: &[Case] = &[
         "a /dev/kvm for root alone",
         |survey, _| survey.kvm.node.permissions = Some(Permissions { uid: 0, gid: 0, mode: 0o600 }),
         &[],
+        true,
+    ),
+    (
+        "no huge pages of shared memory",
+        |survey, _| survey.memory.shared_huge = Some("never".into()),
+        &[("shared-huge-pages", Verdict::Degraded)],
+        true,
+    ),
+    (
+        "a kernel without huge pages",
+        |survey, _| survey.memory.shared_huge = None,
+        &[("shared-huge-pages", Verdict::Degraded)],
+        true,
+    ),
+    (
+        "a host that promises no more than it has",
+        |survey, _| survey.memory.strict = Some(Commitment { limit_bytes: 8 << 30, promised_bytes: 7 << 30 }),
+        &[("overcommit", Verdict::Degraded)],
         true,
     ),
     (

@@ -12,6 +12,8 @@ use nix::sys::stat::{Mode, umask};
 
 /// What other users may not do with what is made from here on: anything.
 const PRIVATE: Mode = Mode::from_bits_truncate(0o077);
+/// How often a directory is made that others remove.
+const MOST_TRIES: u32 = 100;
 
 /// From here on nothing that this process and its children make can be read by others, unless it says so itself.
 pub fn by_default() {
@@ -35,6 +37,22 @@ pub fn make_passage(path: &Path) -> io::Result<()> {
         Err(error) => Err(error),
         // Whatever the umask took away.
         Ok(()) => std::fs::set_permissions(path, Permissions::from_mode(0o711)),
+    }
+}
+
+/// Makes what is to be in such a directory. Another process may remove the directory meanwhile, because it is empty: then it is
+/// made again.
+///
+/// # Errors
+/// What the file system says.
+pub fn beneath_passage<T>(path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match path.parent().map_or(Ok(()), make_passage).and_then(|()| make()) {
+            Err(error) if error.kind() == ErrorKind::NotFound && tries < MOST_TRIES => {}
+            other => return other,
+        }
     }
 }
 
@@ -70,6 +88,26 @@ mod tests {
         std::fs::set_permissions(&inner, Permissions::from_mode(0o700)).unwrap();
         make_passage(&inner).unwrap();
         assert_eq!(mode(&inner), 0o700, "what is there stays as it is");
+    }
+
+    /// The last machine of a namespace ends while another one begins there.
+    #[test]
+    fn a_directory_is_made_although_the_one_above_is_removed_as_empty_meanwhile() {
+        let room = tempfile::tempdir().unwrap();
+        let path = room.path().join("default/vm");
+        let tries = std::cell::Cell::new(0);
+        let make = |removals: u32| {
+            tries.set(tries.get() + 1);
+            if tries.get() <= removals {
+                std::fs::remove_dir(path.parent().unwrap()).unwrap();
+            }
+            std::fs::create_dir(&path)
+        };
+        beneath_passage(&path, || make(3)).unwrap();
+        assert!(path.is_dir() && tries.get() == 4);
+        std::fs::remove_dir(&path).unwrap();
+        // Not for ever.
+        assert_eq!(beneath_passage(&path, || make(u32::MAX)).unwrap_err().kind(), ErrorKind::NotFound);
     }
 
     #[test]

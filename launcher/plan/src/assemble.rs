@@ -153,6 +153,7 @@ fn stored(draft: &Draft<'_>, parts: &Parts, pci: PciMap) -> StoredMachine {
         cpu: parts.cpu.decided.to_string(),
         cpu_asked: Some(parts.cpu.asked.clone()),
         cpu_features: parts.cpu.features.clone(),
+        cpu_lacked: parts.cpu.lacked.clone(),
         other_cpu: other_cpu(draft),
         pci,
         places: parts.kept.places.clone(),
@@ -160,7 +161,6 @@ fn stored(draft: &Draft<'_>, parts: &Parts, pci: PciMap) -> StoredMachine {
         mtus: parts.interfaces.iter().filter_map(|one| mtu(draft, one)).collect(),
         disk_serials: serials(&parts.disks),
         disks: parts.kept.disks.clone(),
-        queues: parts.kept.queues.clone(),
         firmware: parts.firmware.stored.clone(),
         ram: Some(match parts.backend.kind {
             MemoryKind::Memfd { .. } => RamKind::Memfd,

@@ -17,19 +17,28 @@ pub(super) fn is_open(cpu: &Cpu) -> bool {
     matches!(cpu.model.as_str(), "host" | "max")
 }
 
-/// Takes from `cpu` the features that the guest's first CPU had not, and returns those it had: `kept`, or what there is now
+/// The features of earlier starts.
+pub(super) struct Baseline {
+    /// By QEMU's names, with spaces between them.
+    pub(super) features: String,
+    /// Those that a manifest of before has named and that of now does not: of these it is decided anew.
+    pub(super) released: BTreeSet<String>,
+}
+
+/// Takes from `cpu` the features that the guest's first CPU had not, and returns those it had: those of `kept`, or what there is now
 /// if nothing was kept. What the CPU names itself is left alone; it comes from the manifest. Without knowledge of what this
 /// host offers nothing is switched.
 pub(super) fn pin(
     draft: &mut Draft<'_>,
     cpu: &mut Cpu,
-    kept: Option<&str>,
+    kept: Option<Baseline>,
     field: &str,
 ) -> Result<Option<String>, PlanError> {
-    let Some(offered) = offered(draft) else { return Ok(kept.map(str::to_owned)) };
+    let Some(offered) = offered(draft) else { return Ok(kept.map(|kept| kept.features)) };
     let named: BTreeSet<String> = cpu.properties.iter().map(|(name, _)| canonical_feature(name.as_str())).collect();
     let Some(kept) = kept else { return Ok(Some(seen(cpu, offered))) };
-    let had: BTreeSet<String> = kept.split_whitespace().map(str::to_owned).collect();
+    let had = kept.features.split_whitespace().filter(|name| !kept.released.contains(*name)).map(str::to_owned);
+    let had: BTreeSet<String> = had.chain(kept.released.intersection(&offered).cloned()).collect();
     let is_open = |name: &&String| !named.contains(*name);
     for feature in offered.difference(&had).filter(is_open) {
         cpu.switch(feature, Switch::Off).map_err(word_error(field))?;
@@ -41,7 +50,7 @@ pub(super) fn pin(
         let text = format!("the guest's CPU had {count} features that cannot be had here: {names}{more}");
         draft.note(Some(field), text);
     }
-    Ok(Some(kept.to_owned()))
+    Ok(Some(had.into_iter().collect::<Vec<_>>().join(" ")))
 }
 
 /// Features that a guest can have here, by their canonical names; nothing if QEMU was not asked.

@@ -1,12 +1,15 @@
 //! `-cpu`: model, features, and what KVM and Hyper-V show in CPUID.
 
+use std::collections::BTreeSet;
+
 use garboard_api::v1::CPUFeature;
-use garboard_machine::cpu::{Cpu, CpuWordError, Switch};
+use garboard_machine::cpu::{Cpu, CpuWordError, Switch, canonical_feature};
 use garboard_machine::features::Accelerator;
 use garboard_machine::id::fnv1a_64;
 use garboard_machine::memory::Memory;
 
-use super::baseline;
+use super::baseline::{self, Baseline};
+use super::compute;
 use super::draft::{Draft, invalid, text};
 use super::error::PlanError;
 use super::hyperv;
@@ -22,23 +25,101 @@ const MODEL_FIELD: &str = "spec.domain.cpu.model";
 /// Features that QEMU takes for the host's own although KVM cannot give them there, and then aborts.
 const ABORTING: [&str; 1] = ["arch-capabilities"];
 
-/// The CPU a guest sees: the one it had, while its manifest says the same of it as then.
+/// The CPU a guest sees: the one it had, while its manifest says the same of it as then. Where the manifest says something else, but
+/// names the same model, only what it says else is another.
 pub(super) fn cpu(draft: &mut Draft<'_>, memory: Memory) -> Result<CpuPlan, PlanError> {
     let asked = asked(draft, memory);
-    let decided = decide(draft, memory)?;
+    let exact =
+        draft.input.stored.and_then(|stored| stored.cpus().find(|kept| kept.cpu_asked.as_ref() == Some(&asked)));
+    let mut had = Had { is_exact: exact.is_some(), kept: exact, lacked: BTreeSet::new() };
+    let decided = decide(draft, memory, &mut had)?;
     // The host's own CPU has switches for the sake of this host.
     let is_hosts = decided.model.as_str() == "host";
-    let kept = draft.input.stored.and_then(|stored| stored.cpus().find(|kept| kept.cpu_asked.as_ref() == Some(&asked)));
-    let decided = kept.as_ref().and_then(|kept| stored(draft, kept)).filter(|_| !is_hosts).unwrap_or(decided);
+    let exact = had.kept.as_ref().filter(|_| had.is_exact && !is_hosts);
+    let decided = exact.and_then(|kept| stored(draft, kept)).unwrap_or(decided);
     let mut cpu = decided.clone();
     let features = if baseline::is_open(&cpu) {
         // Passing the host's processor through means: whatever it is.
-        let kept = kept.as_ref().filter(|_| !is_passed_through(draft)).and_then(|kept| kept.cpu_features.as_deref());
-        baseline::pin(draft, &mut cpu, kept, MODEL_FIELD)?
+        let before = had.baseline(&decided).filter(|_| !is_passed_through(draft));
+        baseline::pin(draft, &mut cpu, before, MODEL_FIELD)?
     } else {
         None
     };
-    Ok(CpuPlan { cpu, decided, features, asked })
+    name_max(draft, &mut cpu)?;
+    Ok(CpuPlan { cpu, decided, features, asked, lacked: had.lacked_words() })
+}
+
+/// Family, model and stepping of TCG's `max` are QEMU's own, and QEMU 10 has others than the versions before it (both asked). A guest has
+/// those of the QEMU that its machine type comes from.
+fn name_max(draft: &Draft<'_>, cpu: &mut Cpu) -> Result<(), PlanError> {
+    /// The first QEMU with others.
+    const CHANGED_IN: u32 = 10;
+    if draft.accelerator != Accelerator::Tcg || cpu.model.as_str() != "max" {
+        return Ok(());
+    }
+    let machine = compute::machine_type(draft.input)?;
+    let version = machine.name.rsplit('-').next().and_then(|version| version.split('.').next()?.parse::<u32>().ok());
+    let is_older = version.is_none_or(|major| major < CHANGED_IN);
+    if is_older && draft.input.facts.qemu.features.version.major < CHANGED_IN {
+        return Ok(());
+    }
+    let values = if is_older { ["15", "107", "1"] } else { ["6", "6", "3"] };
+    for (name, value) in ["family", "model", "stepping"].into_iter().zip(values) {
+        cpu.set(name, value).map_err(word_error(MODEL_FIELD))?;
+    }
+    Ok(())
+}
+
+/// The CPU of earlier starts, as far as it is that of this one.
+struct Had {
+    kept: Option<StoredCpu>,
+    /// Whether the manifest says the same as then.
+    is_exact: bool,
+    /// Optional features that this guest has not, whatever its host has.
+    lacked: BTreeSet<String>,
+}
+
+impl Had {
+    /// Another manifest than then, which names the same model under the same accelerator.
+    fn find(&mut self, draft: &Draft<'_>, model: &Cpu) {
+        let is_alike = |kept: &StoredCpu| {
+            let is_model = Cpu::parse(&kept.cpu).is_ok_and(|cpu| cpu.model == model.model);
+            is_model && kept.accelerator == Some(draft.accelerator)
+        };
+        self.kept = self.kept.take().or_else(|| draft.input.stored?.cpus().find(is_alike));
+    }
+
+    /// Whether it had an optional feature; nothing if that is not known, as of one that is asked for the first time.
+    fn has(&self, name: &str) -> Option<bool> {
+        let kept = self.kept.as_ref()?;
+        let listed = |list: &Option<String>| {
+            list.as_ref().map(|list| list.split_whitespace().any(|one| one == canonical_feature(name)))
+        };
+        if listed(&kept.cpu_lacked) == Some(true) {
+            return Some(false);
+        }
+        let cpu = Cpu::parse(&kept.cpu).ok()?;
+        let before = cpu.get(name).map(|state| state == Switch::On.as_str());
+        before.or_else(|| self.is_exact.then(|| listed(&kept.cpu_features).unwrap_or(false)))
+    }
+
+    /// The features of before, and which of them no longer follow from the manifest.
+    fn baseline(&self, decided: &Cpu) -> Option<Baseline> {
+        let kept = self.kept.as_ref()?;
+        let names = |cpu: &Cpu| -> BTreeSet<String> {
+            cpu.properties.iter().map(|(name, _)| canonical_feature(name.as_str())).collect()
+        };
+        let before = Cpu::parse(&kept.cpu).map(|cpu| names(&cpu)).unwrap_or_default();
+        let is_hosts = |name: &String| ABORTING.contains(&name.as_str());
+        let now = names(decided);
+        let released = before.into_iter().filter(|name| !self.is_exact && !now.contains(name) && !is_hosts(name));
+        Some(Baseline { features: kept.cpu_features.clone()?, released: released.collect() })
+    }
+
+    fn lacked_words(&self) -> Option<String> {
+        let words: Vec<&str> = self.lacked.iter().map(String::as_str).collect();
+        Some(words.join(" ")).filter(|words| !words.is_empty())
+    }
 }
 
 fn is_passed_through(draft: &Draft<'_>) -> bool {
@@ -56,6 +137,8 @@ pub(super) struct CpuPlan {
     pub(super) features: Option<String>,
     /// For the next start: [`super::stored::StoredMachine::cpu_asked`].
     pub(super) asked: String,
+    /// For the next start: [`super::stored::StoredMachine::cpu_lacked`].
+    pub(super) lacked: Option<String>,
 }
 
 /// A CPU of an earlier start, if this QEMU has its model.
@@ -80,16 +163,17 @@ fn is_far(memory: Memory) -> bool {
     memory.maxmem.unwrap_or(memory.size) > NEAR_MEMORY_BYTES
 }
 
-fn decide(draft: &mut Draft<'_>, memory: Memory) -> Result<Cpu, PlanError> {
+fn decide(draft: &mut Draft<'_>, memory: Memory, had: &mut Had) -> Result<Cpu, PlanError> {
     let spec = draft.input.domain().cpu.as_ref();
     let mut cpu = model(draft, spec.and_then(|cpu| text(&cpu.model)).unwrap_or("host-model"))?;
+    had.find(draft, &cpu);
     if is_far(memory) && cpu.get("enforce").is_some() {
         cpu.switch("host-phys-bits", Switch::On).map_err(word_error(MODEL_FIELD))?;
     }
     paravirtual(draft, &mut cpu).map_err(word_error("spec.domain.features"))?;
     hyperv::set(draft, &mut cpu)?;
     for (index, feature) in spec.iter().flat_map(|cpu| &cpu.features).enumerate() {
-        set_feature(draft, &mut cpu, feature, &format!("spec.domain.cpu.features[{index}]"))?;
+        set_feature(draft, &mut cpu, had, feature, &format!("spec.domain.cpu.features[{index}]"))?;
     }
     Ok(cpu)
 }
@@ -144,7 +228,13 @@ fn note_incomplete(draft: &mut Draft<'_>, model: &str) {
     draft.note(Some(MODEL_FIELD), format!("under TCG a `{model}` lacks the features that QEMU cannot translate"));
 }
 
-fn set_feature(draft: &Draft<'_>, cpu: &mut Cpu, feature: &CPUFeature, field: &str) -> Result<(), PlanError> {
+fn set_feature(
+    draft: &Draft<'_>,
+    cpu: &mut Cpu,
+    had: &mut Had,
+    feature: &CPUFeature,
+    field: &str,
+) -> Result<(), PlanError> {
     let name = feature.name.as_str();
     let policy = text(&feature.policy).unwrap_or("require");
     let state = match policy {
@@ -172,8 +262,11 @@ fn set_feature(draft: &Draft<'_>, cpu: &mut Cpu, feature: &CPUFeature, field: &s
             let message = format!("CPU feature `{name}` is forbidden and this host has it");
             return refuse(message, "write `policy: disable` to hide it from the guest, or use another host");
         }
-        // Under `enforce` QEMU would not start for want of what may be missing.
-        ("optional", Some(false)) => return Ok(()),
+        // Decided once. Under `enforce` QEMU would not start for want of what may be missing.
+        ("optional", offered) if !had.has(name).unwrap_or(offered != Some(false)) => {
+            had.lacked.insert(canonical_feature(name));
+            return Ok(());
+        }
         _ => {}
     }
     cpu.switch(name, state).map_err(word_error(&format!("{field}.name")))

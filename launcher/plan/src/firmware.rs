@@ -93,13 +93,13 @@ fn kept(input: Input<'_>, is_secure: bool) -> Option<&StoredFirmware> {
 /// What the next start is to find: a build that stood in for the kept one is not remembered, unless it made variables that stay.
 fn to_store(kept: Option<&StoredFirmware>, pair: &UefiPair, is_persistent: bool) -> StoredFirmware {
     match kept {
-        Some(kept) if kept.persistent || !is_persistent => kept.clone(),
+        Some(kept) if kept.persistent != Some(false) || !is_persistent => kept.clone(),
         Some(_) | None => StoredFirmware {
             kind: pair.kind,
             code: pair.code.clone(),
             code_bytes: pair.code_bytes,
             vars_bytes: pair.vars_bytes,
-            persistent: is_persistent,
+            persistent: Some(is_persistent),
         },
     }
 }
@@ -117,7 +117,7 @@ fn uefi_pair(input: Input<'_>, is_secure: bool, is_persistent: bool) -> Result<&
     let fits = |pair: &UefiPair| pair.vars_bytes == kept.vars_bytes && pair.code_bytes == kept.code_bytes;
     let unlike = |pair: &&UefiPair| (pair.kind != kept.kind, !fits(pair), pair.code != kept.code);
     let best = found.min_by_key(unlike).ok_or_else(|| PlanError::NoUefi { field: field.clone(), kind: kinds[0] })?;
-    if is_persistent && kept.persistent && best.vars_bytes != kept.vars_bytes {
+    if is_persistent && kept.persistent != Some(false) && best.vars_bytes != kept.vars_bytes {
         let (kept, kib) = (&kept.code, kept.vars_bytes >> 10);
         return Err(PlanError::HostLacks {
             field,

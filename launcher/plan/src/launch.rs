@@ -5,13 +5,15 @@
 use garboard_machine::facts::KvmState;
 use garboard_machine::features::Accelerator;
 use garboard_machine::overhead::Overhead;
-use serde::{Deserialize, Serialize};
+use garboard_machine::tolerant;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::disk::DiskPlan;
 use super::interface::InterfacePlan;
 use super::stored::StoredMachine;
 
-/// Version of [`LaunchPlan`]. A plan of another version is not executed; a new one is made.
+/// Version of [`LaunchPlan`]. A plan of another version is not executed but made anew. The plan of a later build is read for its
+/// guest, which runs already: what this build does not know of it is left out.
 pub const PLAN_VERSION: u32 = 1;
 
 /// The first descriptor number a plan gives away. Below it are the standard streams and what PID 1 may need itself.
@@ -26,6 +28,7 @@ pub struct LaunchPlan {
     /// Whose plan it is.
     pub identity: Identity,
     /// Who runs the guest's instructions.
+    #[serde(deserialize_with = "accelerator")]
     pub accelerator: Accelerator,
     /// KVM of this host interprets guest code instead of having the processor run it ([`KvmState::Emulated`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -35,20 +38,25 @@ pub struct LaunchPlan {
     /// QEMU's whole environment.
     pub environment: Vec<(String, String)>,
     /// What must be open in QEMU, by number, ascending from [`FIRST_DESCRIPTOR`].
+    #[serde(deserialize_with = "tolerant::each")]
     pub descriptors: Vec<Descriptor>,
     /// The guest's memory, where it is a memfd that is made before QEMU runs. It comes after [`LaunchPlan::descriptors`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub guest_memory: Option<GuestMemoryPlan>,
     /// Programs that run beside QEMU and end with it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "tolerant::each")]
     pub helpers: Vec<HelperPlan>,
     /// Firmware files, if the guest has UEFI or a kernel of its own.
+    #[serde(deserialize_with = "tolerant::or_default")]
     pub firmware: FirmwarePlan,
     /// In the order of the manifest.
+    #[serde(deserialize_with = "tolerant::each")]
     pub disks: Vec<DiskPlan>,
     /// In the order of the manifest, without those whose state is `absent`.
+    #[serde(deserialize_with = "tolerant::each")]
     pub interfaces: Vec<InterfacePlan>,
     /// Serial ports of the guest; today none or one.
+    #[serde(deserialize_with = "tolerant::each")]
     pub serials: Vec<SerialPlan>,
     /// Whether there is a screen: [`LaunchPlan`] never lets QEMU listen, clients are handed over (`add_client`).
     pub display: Display,
@@ -59,8 +67,14 @@ pub struct LaunchPlan {
     /// What a restart must find again.
     pub stored: StoredMachine,
     /// What the user should know although nothing is wrong, in order of weight.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "tolerant::each")]
     pub notes: Vec<Note>,
+}
+
+/// One that only a later build knows is the hardware's, as KVM is.
+fn accelerator<'de, D: Deserializer<'de>>(input: D) -> Result<Accelerator, D::Error> {
+    let known: Option<Accelerator> = tolerant::or_default(input)?;
+    Ok(known.unwrap_or(Accelerator::Kvm))
 }
 
 /// Whose plan it is.
@@ -229,6 +243,12 @@ pub enum FirmwarePlan {
     },
 }
 
+impl Default for FirmwarePlan {
+    fn default() -> Self {
+        Self::Bios { kernel_boot: None }
+    }
+}
+
 /// `firmware.kernelBoot`: files of a container image.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -257,10 +277,11 @@ pub struct SerialPlan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Display {
-    /// No graphics device.
-    Absent,
     /// A VNC server that accepts only clients handed over with `add_client`.
     Vnc,
+    /// No graphics device, or none that this build knows.
+    #[serde(other)]
+    Absent,
 }
 
 /// Start and stop.
@@ -281,20 +302,22 @@ pub struct Lifecycle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StartState {
-    /// vCPUs run.
-    Running,
     /// `startStrategy: Paused`: it is resumed on request.
     Paused,
+    /// vCPUs run. Also a word that only a later build knows.
+    #[serde(other)]
+    Running,
 }
 
 /// What a reboot of the guest means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RebootPolicy {
-    /// The same QEMU starts over.
-    Reboot,
     /// QEMU ends; `SHUTDOWN` comes with reason `guest-reset`.
     Terminate,
+    /// The same QEMU starts over. Also a word that only a later build knows.
+    #[serde(other)]
+    Reboot,
 }
 
 /// cgroup and limits.

@@ -112,7 +112,8 @@ pub struct VolumeFacts {
 pub enum DirectIo {
     /// It does.
     Works,
-    /// The file system refuses it.
+    /// The file system refuses it. Also a word that only a later build knows.
+    #[serde(other)]
     Refused,
 }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use garboard_machine::facts::UefiKind;
 use garboard_machine::features::Accelerator;
 use garboard_machine::pci::PciMap;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Deserializer, Serialize};
+use garboard_machine::tolerant;
+use serde::{Deserialize, Serialize};
 
 use super::error::PlanError;
 use super::options::BlockSizes;
@@ -17,9 +17,11 @@ use super::options::BlockSizes;
 /// Version of [`StoredMachine`]. It grows when a reader of before would give the guest another machine; of an earlier version
 /// everything is read:
 ///
+/// Version 2 had `queues` until nothing read them: they follow from vCPUs, manifest and [`StoredMachine::rules`].
+///
 /// | version | what it has not | what that means |
 /// | --- | --- | --- |
-/// | 1 | `rules`, `cpuFeatures`, `accelerator`, `disks`, `queues`, `firmware`, `ram` | decided at the next start, and kept from then on; disks have as many queues as QEMU says |
+/// | 1 | `rules`, `cpuFeatures`, `accelerator`, `disks`, `firmware`, `ram` | decided at the next start, and kept from then on; disks have as many queues as QEMU says |
 pub const STORED_VERSION: u32 = 2;
 
 /// What is decided once and kept: reported at the first start, given back at every later one.
@@ -35,7 +37,7 @@ pub struct StoredMachine {
     /// Versioned machine type, for example `pc-q35-7.2`.
     pub machine_type: String,
     /// Who ran the guest's instructions when [`StoredMachine::cpu`] was decided.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "tolerant::or_default")]
     pub accelerator: Option<Accelerator>,
     /// Value of `-cpu`, for example `max` or `Haswell,vmx=on`, without what is switched off for the sake of
     /// [`StoredMachine::cpu_features`].
@@ -47,6 +49,9 @@ pub struct StoredMachine {
     /// The features that a CPU which is not a model of QEMU's (`host`, `max`) has, by QEMU's names with spaces between them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_features: Option<String>,
+    /// Optional features of the manifest that the guest has not, because its first host had them not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_lacked: Option<String>,
     /// The CPU of the other accelerator, if the machine has run under both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub other_cpu: Option<StoredCpu>,
@@ -65,11 +70,8 @@ pub struct StoredMachine {
     /// What else was decided of disks, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub disks: BTreeMap<String, StoredDisk>,
-    /// Request queues (of an interface: queue pairs), by ID of the device.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub queues: BTreeMap<String, u32>,
     /// UEFI, if the guest boots by it.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "tolerant::or_default")]
     pub firmware: Option<StoredFirmware>,
     /// Where the guest's memory came from at the last start; nothing: private memory of QEMU's. No guest notices it, so it is
     /// never used for another start.
@@ -82,13 +84,6 @@ const fn first_rules() -> u32 {
     1
 }
 
-/// A word that a later build has and this one does not know is as if it were not there: it is of the next start alone, and a plan
-/// that has it must be readable for the supervisor of a guest that runs.
-fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(input: D) -> Result<Option<T>, D::Error> {
-    let value = Option::<serde_json::Value>::deserialize(input)?;
-    Ok(value.and_then(|value| serde_json::from_value(value).ok()))
-}
-
 impl StoredMachine {
     /// The CPUs that were decided, that of the last start first.
     pub(super) fn cpus(&self) -> impl Iterator<Item = StoredCpu> {
@@ -97,6 +92,7 @@ impl StoredMachine {
             cpu: self.cpu.clone(),
             cpu_asked: self.cpu_asked.clone(),
             cpu_features: self.cpu_features.clone(),
+            cpu_lacked: self.cpu_lacked.clone(),
         };
         [last].into_iter().chain(self.other_cpu.clone())
     }
@@ -118,7 +114,7 @@ impl StoredMachine {
 #[serde(rename_all = "camelCase")]
 pub struct StoredCpu {
     /// [`StoredMachine::accelerator`].
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "tolerant::or_default")]
     pub accelerator: Option<Accelerator>,
     /// [`StoredMachine::cpu`].
     pub cpu: String,
@@ -128,6 +124,9 @@ pub struct StoredCpu {
     /// [`StoredMachine::cpu_features`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_features: Option<String>,
+    /// [`StoredMachine::cpu_lacked`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_lacked: Option<String>,
 }
 
 /// What was decided of a disk because its manifest did not say it.
@@ -157,9 +156,10 @@ pub struct StoredFirmware {
     pub code_bytes: u64,
     /// Size of the variable store, bytes.
     pub vars_bytes: u64,
-    /// Its guest has variables that stay, of this size.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub persistent: bool,
+    /// Whether its guest has variables that stay, of this size; nothing from a build that did not say it, for whose guests they are
+    /// taken to be.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub persistent: Option<bool>,
 }
 
 /// Where a guest's memory comes from.

@@ -13,6 +13,7 @@
 //! alone. Commands use `garboard-shim-client`, never this library.
 
 mod agent_server;
+mod aside;
 mod children;
 mod decide;
 mod delete;

@@ -11,7 +11,7 @@ use anyhow::Context;
 use garboard_common::foreign;
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::redact::without_secrets;
-use garboard_shim_client::logs::SUPERVISOR_LOG;
+use garboard_shim_client::logs::{SHIM_LOG, SUPERVISOR_LOG};
 use garboard_shim_client::places::RECORDS;
 
 use crate::run_journal;
@@ -41,7 +41,8 @@ pub(crate) fn keep(layout: &Layout, record: &Path) -> anyhow::Result<()> {
         paths::TRANSCRIPT,
     ];
     let sources = names.map(|name| (layout.directory_of(name), name));
-    for (directory, name) in sources.into_iter().chain([(layout.machine().to_owned(), SUPERVISOR_LOG)]) {
+    let logs = [SUPERVISOR_LOG, SHIM_LOG].map(|name| (layout.machine().to_owned(), name));
+    for (directory, name) in sources.into_iter().chain(logs) {
         match foreign::open_file(&directory, name) {
             Ok(Some(file)) => copy_end(file, &record.join(name)).with_context(|| format!("keep {name}"))?,
             Ok(None) => {}

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use garboard_common::private;
-use garboard_host::cgroup::{self, Cgroup, CpuQuota, Limits};
+use garboard_host::cgroup::{self, Cgroup, CgroupError, CpuQuota, Limits};
 use garboard_net::{NetNs, VmNetId};
 use garboard_plan::{InterfaceFacts, PlanOptions};
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
@@ -22,6 +22,7 @@ use nix::unistd::Pid;
 use tokio::task::JoinHandle;
 
 use crate::agent_server::AgentServer;
+use crate::aside::{self, set_aside};
 use crate::{projected, publish};
 
 /// Where the machine's network namespace is pinned.
@@ -53,6 +54,9 @@ impl HostResources {
     pub(crate) async fn make(request: &LaunchRequest) -> anyhow::Result<Self> {
         // Before anything is called ours: what another shim holds is not to be removed.
         let lock = hold_lock(&request.machine)?;
+        if let Some(runtime) = request.machine.ancestors().nth(2) {
+            aside::collect(runtime);
+        }
         let mut resources = Self { _lock: Some(lock), ..Self::adopt(request) };
         match resources.fill(request) {
             Ok(()) => Ok(resources),
@@ -194,13 +198,18 @@ impl HostResources {
         }
     }
 
-    /// Removes everything, also what another shim made. Goes on after a failure and reports all.
+    /// Removes everything, also what another shim made. Goes on after a failure and reports all; only where processes do not end,
+    /// their files stay, so that all of it can be tried again.
     pub(crate) async fn remove(self) -> anyhow::Result<()> {
         let mut failures = Vec::new();
         let is_root = nix::unistd::geteuid().is_root();
         for name in [&self.supervisors_name(), &self.cgroup_name] {
-            if let Err(error) = cgroup::remove(name) {
-                failures.push(format!("cgroup: {:#}", anyhow::Error::from(error)));
+            match cgroup::remove(name) {
+                Ok(()) => {}
+                Err(error @ CgroupError::StillPopulated { .. }) => {
+                    return Err(anyhow::Error::from(error).context(format!("{} is kept", self.machine.display())));
+                }
+                Err(error) => failures.push(format!("cgroup: {:#}", anyhow::Error::from(error))),
             }
         }
         if is_root {
@@ -225,13 +234,6 @@ impl HostResources {
         }
         if failures.is_empty() { Ok(()) } else { anyhow::bail!("something was left behind: {}", failures.join("; ")) }
     }
-}
-
-/// Takes a directory away at once: no command may find half of it, its lock gone and its launch request still there.
-fn set_aside(machine: &Path) -> PathBuf {
-    let name = machine.file_name().unwrap_or_default().to_string_lossy();
-    let aside = machine.with_file_name(format!(".{name}-{}", std::process::id()));
-    if std::fs::rename(machine, &aside).is_ok() { aside } else { machine.to_owned() }
 }
 
 fn duplicate(namespace: &NetNs) -> anyhow::Result<NetNs> {
@@ -288,8 +290,9 @@ fn fill_directories(request: &LaunchRequest, options: &PlanOptions) -> anyhow::R
             table.places.insert(name.clone(), place);
         }
     }
-    let above = request.scratch.parent().unwrap_or(&request.scratch);
-    private::make_passage(above).and_then(|()| projected::make_own(&request.scratch, owner)).with_context(|| {
+    // The end of another machine takes the directory above with it if it was the last one there.
+    let made = private::beneath_passage(&request.scratch, || projected::make_own(&request.scratch, owner));
+    made.with_context(|| {
         format!("could not create {}; choose another place with --state-dir", request.scratch.display())
     })?;
     let scratch = VolumePlace::Directory { path: request.scratch.display().to_string() };

@@ -86,7 +86,7 @@ pub(super) fn exit_code(end: ProcessEnd) -> u8 {
     match end {
         ProcessEnd::Exited { code } => u8::try_from(code).unwrap_or(1),
         ProcessEnd::Signalled { signal } => u8::try_from(128 + signal).unwrap_or(255),
-        ProcessEnd::NeverStarted => 1,
+        ProcessEnd::NeverStarted | ProcessEnd::Unknown => 1,
     }
 }
 

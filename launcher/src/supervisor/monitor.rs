@@ -1,6 +1,5 @@
 //! Bringing up the connection to QEMU: greet, compare what QEMU holds with the plan, then pass on events.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use super::driver::{Heartbeat, Input};
 use super::flood::{Flood, Line};
 use super::guest_events::{run_state, translate};
-use super::live::Live;
+use super::live::{Live, block_nodes};
 use super::lost;
 use super::run::Context;
 use crate::vm::{Event, RunState};
@@ -236,13 +235,7 @@ pub(crate) async fn query_state(monitor: &Monitor) -> Result<RunState, CallError
 
 /// QEMU must hold every block node of the plan: a machine with other disks must not run.
 async fn verify(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "kebab-case")]
-    struct Node {
-        node_name: Option<String>,
-    }
-    let nodes: Vec<Node> = monitor.ask(&qmp::query_named_block_nodes { flat: Some(true) }).await?;
-    let held: BTreeSet<String> = nodes.into_iter().filter_map(|node| node.node_name).collect();
+    let held = block_nodes(monitor).await?;
     let planned = plan.disks.iter().flat_map(|disk| {
         let nodes = &disk.nodes;
         [&nodes.image, &nodes.room, &nodes.file, &nodes.base, &nodes.base_file].into_iter().flatten().cloned()
@@ -368,7 +361,7 @@ mod tests {
             let socket = directory.path().join(paths::MONITOR_SOCKET);
             let fake = FakeMonitor::listen(&socket).unwrap();
             fake.script("query-status", Behaviour::Reply(json!({"status": state, "running": false})));
-            fake.script("query-named-block-nodes", Behaviour::Reply(json!([{"node-name": "pivoted"}])));
+            fake.script("query-blockstats", Behaviour::Reply(json!([{"node-name": "pivoted"}])));
             let up = bring_up(socket, &plan(), ConnectOptions::named("vm")).await;
             match up {
                 Ok(_) => assert!(is_accepted, "{state}"),

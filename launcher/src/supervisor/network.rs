@@ -77,6 +77,7 @@ fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
             SocketKind::Dhcp4 => sockets.dhcp4 = Some(socket),
             SocketKind::Dhcp6 => sockets.dhcp6 = Some(socket),
             SocketKind::RouterAdvertisement => sockets.router_advertisement = Some(socket),
+            SocketKind::Unknown => drop(socket),
         }
     }
     let service = GuestService { mac, addresses: plumbed.interface.addresses, options };

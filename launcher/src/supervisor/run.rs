@@ -216,7 +216,7 @@ fn launch_or_refuse(prepared: Option<Box<Prepared>>, handshake: Handshake) -> St
 async fn resume(context: &Context, channel: &InitChannel) -> Option<Start> {
     let handshake = init_link::wait(&channel.socket, context).await?;
     match handshake.state {
-        InitState::Running { .. } => match prepare::read_plan(&context.layout.supervisor()) {
+        InitState::Running { .. } | InitState::Unknown => match prepare::read_plan(&context.layout.supervisor()) {
             Ok(plan) => Some(Start::Attach { plan: Arc::new(plan), handshake }),
             Err(error) => {
                 tracing::error!(error = %ErrorChain(&error), "QEMU runs, but its plan cannot be read; only PID 1 can end it");

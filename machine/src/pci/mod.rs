@@ -25,6 +25,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::id::DeviceId;
+use crate::tolerant;
 
 /// One root port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +45,10 @@ pub struct RootPort {
 #[serde(rename_all = "camelCase")]
 pub struct PciMap {
     /// By number, ascending without gaps.
+    #[serde(deserialize_with = "tolerant::each")]
     pub ports: Vec<RootPort>,
     /// Every device that has a place.
+    #[serde(deserialize_with = "tolerant::entries")]
     pub devices: BTreeMap<DeviceId, PciPlace>,
 }
 

@@ -19,12 +19,19 @@ use crate::seam::{Devices, LinkChange, Links, Nft, Outline, Service, Sysctl};
 pub struct Faulty<N> {
     inner: N,
     left: Arc<AtomicUsize>,
+    kind: io::ErrorKind,
 }
 
 impl<N> Faulty<N> {
     /// Lets `left` hold how many changes still succeed.
     pub fn new(inner: N, left: Arc<AtomicUsize>) -> Self {
-        Self { inner, left }
+        Self { inner, left, kind: io::ErrorKind::Other }
+    }
+
+    /// What the failure is called.
+    #[must_use]
+    pub fn failing_as(self, kind: io::ErrorKind) -> Self {
+        Self { kind, ..self }
     }
 
     /// The namespace itself.
@@ -35,7 +42,7 @@ impl<N> Faulty<N> {
     fn pass(&self) -> Result<(), NetError> {
         // Below zero it wraps to a number no test reaches, so exactly one change fails.
         if self.left.fetch_sub(1, Ordering::Relaxed) == 0 {
-            let source = io::Error::other("injected");
+            let source = io::Error::new(self.kind, "injected");
             return Err(NetError::Netlink { doing: "make this change".to_owned(), source });
         }
         Ok(())

@@ -1,7 +1,9 @@
 //! Plumbing and the uplink, step by step, on the fake and on the real kernel: twice is as good as once, a
 //! failure anywhere leaves what was there before.
 
-use std::sync::atomic::Ordering;
+use std::io::ErrorKind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::{faulty, once_free, real, snapshot};
@@ -13,7 +15,7 @@ use crate::plan::masquerade::TABLE;
 use crate::plan::{Binding, Masquerade, NetPlan, PlanError};
 use crate::plumb::{Plumbed, plumb_in, sockets_in};
 use crate::seam::{LinkChange, Links, Namespace, Nft, Sysctl};
-use crate::testing::{FakeHost, root_or_skip};
+use crate::testing::{FakeHost, Faulty, root_or_skip};
 use crate::uplink::{HostUplink, Removed, UplinkRequest, ensure_in, remove_in};
 
 /// More changes than any path here makes.
@@ -294,6 +296,19 @@ async fn somebody_elses_link_is_neither_used_nor_removed() {
     assert!(matches!(refused.cause(), NetError::LinkTaken { .. }), "{refused}");
     assert!(matches!(remove_in(&outside, &id).await, Err(NetError::LinkTaken { .. })));
     assert!(outside.observe().await.unwrap().link(id.host_link().as_str()).is_some());
+}
+
+#[tokio::test]
+async fn a_link_that_goes_with_its_namespace_while_it_is_removed_is_gone() {
+    let host = FakeHost::new();
+    let (outside, vm, world) = (host.namespace(), host.namespace(), host.namespace());
+    furnish(&outside, &world).await;
+    ensure_in(&outside, &vm, &request("vm-1")).await.unwrap();
+    let id: VmNetId = "vm-1".parse().unwrap();
+    let failing = |kind| Faulty::new(outside.clone(), Arc::new(AtomicUsize::new(0))).failing_as(kind);
+    assert!(remove_in(&failing(ErrorKind::PermissionDenied), &id).await.is_err());
+    ensure_in(&outside, &vm, &request("vm-1")).await.unwrap();
+    assert_eq!(remove_in(&failing(ErrorKind::NotFound), &id).await.unwrap(), Removed::Removed);
 }
 
 #[tokio::test]

@@ -161,8 +161,9 @@ impl FakeMachine {
             "query-qmp-schema" => Effect::reply(schema()),
             "query-named-block-nodes" => Effect::reply(self.block_nodes.values().cloned().collect()),
             "query-jobs" => Effect::reply(self.jobs.values().cloned().collect()),
+            "query-blockstats" if arguments["query-nodes"] == true => Effect::reply(self.block_stats()),
             // A machine without drives and backends of its own.
-            "query-block" | "query-chardev" => Effect::reply(json!([])),
+            "query-block" | "query-blockstats" | "query-chardev" => Effect::reply(json!([])),
             "query-fdsets" => Effect::reply(self.query_descriptor_sets()),
             "query-balloon" => Effect::refuse("DeviceNotActive", "No balloon device has been activated"),
             "qom-list" => self.list_objects(&text("path")),
@@ -196,6 +197,10 @@ impl FakeMachine {
             "add_client" => self.add_client(&text("fdname")),
             other => Effect::refuse("CommandNotFound", format!("The command {other} has not been found")),
         }
+    }
+
+    fn block_stats(&self) -> Value {
+        self.block_nodes.keys().map(|name| json!({"node-name": name, "stats": {}})).collect()
     }
 
     fn resume(&mut self) -> Effect {
@@ -372,6 +377,7 @@ const COMMANDS: &[&str] = &[
     "qom-list",
     "query-balloon",
     "query-block",
+    "query-blockstats",
     "query-chardev",
     "query-commands",
     "query-fdsets",

@@ -598,9 +598,9 @@ fn garbage_from_a_registry_is_refused_in_one_sentence() {
             (200, b"<html>a login page</html>", "cannot be read"),
             (200, b"{}", "old or unknown"),
             (200, &[0xff; 100], "cannot be read"),
-            (500, b"\x1b[2J broken", "not understood"),
+            (500, b"\x1b[2J broken", "could not be parsed"),
             (404, b"no", "has no image"),
-            (429, b"slow down", "pause"),
+            (429, b"slow down", "limits requests"),
         ];
         for (status, body, words) in cases {
             liar.answer("/v2/disk/manifests/1", status, body);

@@ -192,6 +192,16 @@ def refused(user: User, arguments: Sequence[str], words: Sequence[str], code: in
     assert not missing, f"the refusal does not name {missing}: {said}"
 
 
+def test_a_stop_finds_pid_1_which_lets_nobody_look_inside_it(user: User) -> None:
+    """With shim and supervisor dead there is only what the kernel tells everybody of a process."""
+    user.start()
+    user.detach()
+    for program in (names.SHIM, names.SUPERVISOR):
+        kill(user.processes(program))
+    user.wait("their ends", lambda: not user.processes(names.SHIM) and not user.processes(names.SUPERVISOR))
+    user.stop()
+
+
 def test_what_cannot_be_had_is_refused_in_one_sentence(user: User) -> None:
     refused(user, [user.manifest("passtBinding")], ["passtBinding", "passt", "masquerade"], 2, hidden_passt())
     refused(user, [user.manifest("bridge")], ["interfaces[0]", "root"], 2)
@@ -205,6 +215,8 @@ def test_doctor_says_what_is_different_for_a_user(user: User) -> None:
     checks = {check["id"]: check for check in json.loads(said)["checks"]}
     assert "user namespace of its own" in checks["user"]["detail"], checks["user"]
     assert "CAP_NET_ADMIN" in checks["tun"]["detail"], checks["tun"]
+    word = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text().split("[")[1].split("]")[0]
+    assert f"shmem_enabled is {word}" in checks["shared-huge-pages"]["detail"], checks["shared-huge-pages"]
     hidden = user.run("doctor", "-o", "json", around=hidden_passt())
     (passt,) = [check for check in json.loads(hidden)["checks"] if check["id"] == "passt"]
     assert "apt install passt" in passt.get("remedy", ""), f"without passt doctor says {passt}"

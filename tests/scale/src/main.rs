@@ -1,4 +1,4 @@
-//! Many machines without a guest: plays what is missing on nodes of KWOK, and starts machines there. `scripts/check-scale`
+//! Many machines without a guest: plays what is missing on nodes of KWOK, and starts machines there. `tests/e2e/cluster/scale`
 //! is what uses it.
 //!
 //! KWOK says that pods run. What it does not play is done here: the devices and labels of nodes, and the reports of machines

@@ -159,7 +159,8 @@ fn adapted(object: Object, choice: &InstallOptions) -> Result<Object, ManifestEr
     Ok(Object { text, ..object })
 }
 
-/// The same in another namespace: the object itself, whom a binding binds, and whom a webhook asks. Nothing else names it.
+/// The same in another namespace: the object itself, whom a binding binds, and whom a webhook or an APIService asks. Nothing else
+/// names it.
 fn relocated(object: Object, namespace: &str) -> Result<Object, ManifestError> {
     // Definitions and policies are the cluster's, and name no namespace.
     if object.namespace.is_none() && !object.text.contains("namespace:") && object.kind != "Namespace" {
@@ -179,6 +180,8 @@ fn relocated(object: Object, namespace: &str) -> Result<Object, ManifestError> {
     named(&mut value["metadata"]);
     each(&mut value, "subjects").for_each(named);
     each(&mut value, "webhooks").filter_map(|webhook| webhook.pointer_mut("/clientConfig/service")).for_each(named);
+    // Whom an API server forwards requests of an APIService to.
+    value.pointer_mut("/spec/service").into_iter().for_each(named);
     // What a FlowSchema matches.
     for rule in value.pointer_mut("/spec/rules").and_then(Value::as_array_mut).into_iter().flatten() {
         each(rule, "subjects").filter_map(|subject| subject.get_mut("serviceAccount")).for_each(named);
@@ -186,7 +189,9 @@ fn relocated(object: Object, namespace: &str) -> Result<Object, ManifestError> {
         namespaces.filter(|each| **each == NAMESPACE).for_each(|each| *each = json!(namespace));
     }
     let text = yaml::write(&value).map_err(|error| ManifestError(error.to_string()))?;
-    Ok(Object { name, namespace: object.namespace.map(|_| namespace.to_owned()), text, ..object })
+    // A binding in kube-system stays there.
+    let place = object.namespace.map(|own| if own == NAMESPACE { namespace.to_owned() } else { own });
+    Ok(Object { name, namespace: place, text, ..object })
 }
 
 fn parsed(text: &str) -> Result<Value, ManifestError> {
@@ -265,13 +270,17 @@ mod tests {
     fn in_another_namespace_nothing_names_the_usual_one() {
         let objects = objects(&InstallOptions { namespace: "vms".into(), ..InstallOptions::plain() }).unwrap();
         let namespaced: Vec<&str> = objects.iter().filter_map(|object| object.namespace.as_deref()).collect();
-        assert!(namespaced.len() > 8 && namespaced.iter().all(|namespace| *namespace == "vms"), "{namespaced:?}");
+        assert!(
+            namespaced.len() > 8 && namespaced.iter().all(|namespace| ["vms", "kube-system"].contains(namespace)),
+            "{namespaced:?}"
+        );
         assert_eq!(objects[0].name, "vms");
         let all = text(objects.iter());
         let usual: Vec<&str> = all
             .lines()
             .filter(|line| line.trim_start().trim_start_matches("- ").starts_with("namespace: "))
-            .filter(|line| !line.ends_with(" vms"))
+            // The binding of the reader of request headers.
+            .filter(|line| !line.ends_with(" vms") && !line.ends_with(" kube-system"))
             .collect();
         assert_eq!(usual, [] as [&str; 0]);
         // Policies know accounts in whatever namespace.

@@ -13,6 +13,7 @@ use super::status::{because, is_known};
 use crate::data_volumes::{DataVolumeProgress, ProgressByName};
 use crate::time::QUICK;
 
+mod kept;
 mod owners;
 
 fn vm(strategy: &str) -> VirtualMachine {
@@ -60,6 +61,7 @@ fn steps(decision: &Decision) -> Vec<&'static str> {
         Step::AdoptVmi { .. } => "adopt",
         Step::BumpGeneration { .. } => "bump",
         Step::Unhalt => "unhalt",
+        Step::Keep { .. } => "keep",
         Step::RemoveFinalizer { .. } => "release",
     };
     decision.steps.iter().map(word).collect()
@@ -282,6 +284,10 @@ fn carry_out(world: &mut World, decision: Decision) {
             Step::BumpGeneration { generation, .. } => {
                 let annotations = world.vmi.as_mut().unwrap().metadata.annotations.get_or_insert_default();
                 annotations.insert("kubevirt.io/vm-generation".to_owned(), generation.to_string());
+            }
+            Step::Keep { value } => {
+                let annotations = world.vm.metadata.annotations.get_or_insert_default();
+                annotations.insert("garboard.dev/stored-machine".to_owned(), value);
             }
             Step::RemoveFinalizer { rest } => world.vm.metadata.finalizers = Some(rest),
         }

@@ -247,11 +247,9 @@ impl<'a> Frontends<'a> {
     /// Request queues of a device: one for each vCPU at the start. QEMU chooses the same by itself, but counts the vCPUs that
     /// there are when it starts, which a migration's target has more of if some were plugged in. A machine of the first rules
     /// is left as it was: an old machine type has one queue.
-    pub(super) fn queues(&mut self, input: Input<'_>, device: &DeviceId) -> Option<u32> {
+    pub(super) fn queues(&self, input: Input<'_>) -> Option<u32> {
         let is_asked = input.devices().block_multi_queue == Some(true);
-        let queues = (is_asked || input.rules() >= 2).then_some(self.vcpu_count);
-        self.kept.queues.extend(queues.map(|queues| (device.to_string(), queues)));
-        queues
+        (is_asked || input.rules() >= 2).then_some(self.vcpu_count)
     }
 
     pub(super) fn scsi_iothread(&mut self, disks: &[Disk]) -> Option<DeviceId> {
@@ -313,7 +311,7 @@ impl<'a> Frontends<'a> {
                 draft.place_virtio(&id, want, asked.field)?
             }
         };
-        let num_queues = self.queues(draft.input, &id);
+        let num_queues = self.queues(draft.input);
         let iothread = self.pool.of_disk(asked.disk);
         let revision = draft.input.virtio_revision();
         Ok(VirtioBlkPci { id, revision, at, block, iothread, num_queues }.into())

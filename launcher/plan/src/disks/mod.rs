@@ -44,8 +44,6 @@ pub(super) struct Kept {
     pub(super) places: BusPlaces,
     /// What their guest sees of each.
     pub(super) disks: BTreeMap<String, StoredDisk>,
-    /// Request queues, by ID of the device.
-    pub(super) queues: BTreeMap<String, u32>,
 }
 
 /// The disks of a VMI, in its order, and what of them the next start is to find again.
@@ -78,7 +76,7 @@ fn scsi_controller(draft: &mut Draft<'_>, frontends: &mut Frontends<'_>) -> Resu
     let id = DeviceId::constant(frontend::SCSI_CONTROLLER);
     let at = draft.place_virtio(&id, Want::Port, LIST)?;
     let revision = draft.input.virtio_revision();
-    let num_queues = frontends.queues(draft.input, &id);
+    let num_queues = frontends.queues(draft.input);
     let iothread = frontends.scsi_iothread(&devices.disks);
     draft.buses.push(VirtioScsiPci { id, revision, at, iothread, num_queues }.into());
     Ok(())

@@ -39,7 +39,7 @@ pub struct LivePlan {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Held {
-    /// Block nodes that have a name of their own (`query-named-block-nodes`).
+    /// Block nodes that have a name of their own.
     pub block_nodes: BTreeSet<String>,
     /// Devices with an ID: children of `/machine/peripheral`.
     pub devices: BTreeSet<String>,

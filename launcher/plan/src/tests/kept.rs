@@ -233,6 +233,20 @@ fn a_cpu_that_is_the_hosts_keeps_its_features_on_another_one() {
     let asked = vmi(&json!({ "cpu": { "features": [{ "name": "amx-tile" }] } }), &json!({}), &json!({}));
     let (_, machine) = again(&asked, &new, &PlanOptions::default(), &second.stored);
     assert_eq!(machine.cpu.to_string(), "host,migratable=on,amx-tile=on");
+    // What else it says of the guest is nothing to the CPU.
+    let domain = json!({ "cpu": { "model": "host-model" }, "features": { "smm": {}, "acpi": {} } });
+    let (third, machine) = again(&vmi(&domain, &json!({}), &json!({})), &new, &PlanOptions::default(), &first.stored);
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on,amx-tile=off");
+    assert_eq!(third.stored.cpu_features, first.stored.cpu_features);
+    // A feature that it names, and no longer names, is as the host has it on that day; the others stay.
+    let domain = json!({ "cpu": { "features": [{ "name": "avx2", "policy": "disable" }] } });
+    let (less, machine) = again(&vmi(&domain, &json!({}), &json!({})), &old, &PlanOptions::default(), &first.stored);
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on,avx2=off");
+    let (_, machine) = again(&with("host-model"), &new, &PlanOptions::default(), &less.stored);
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on,amx-tile=off");
+    let (more, machine) = again(&with("host-model"), &old, &PlanOptions::default(), &less.stored);
+    assert_eq!(machine.cpu.to_string(), "host,migratable=on");
+    assert_eq!(more.stored.cpu_features, first.stored.cpu_features);
     // Where QEMU could not be asked nothing is known, and nothing is forgotten.
     let (third, machine) = again(
         &with("host-model"),
@@ -242,6 +256,33 @@ fn a_cpu_that_is_the_hosts_keeps_its_features_on_another_one() {
     );
     assert_eq!(machine.cpu.to_string(), "host,migratable=on");
     assert_eq!(third.stored.cpu_features.as_deref(), Some("arch-capabilities avx2 lahf-lm sse2"));
+}
+
+#[test]
+fn an_optional_feature_is_decided_once_whatever_else_the_manifest_says() {
+    let offering = |names: &[&str]| {
+        let mut facts = HostFacts::reference();
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        facts.cpu.features.insert(garboard_machine::features::Accelerator::Kvm, names);
+        facts
+    };
+    let with = |model: &str, features: Value| {
+        let optional = json!([{ "name": "avx2", "policy": "optional" }]);
+        vmi(&json!({ "cpu": { "model": model, "features": optional }, "features": features }), &json!({}), &json!({}))
+    };
+    let (old, new) = (offering(&["sse2"]), offering(&["sse2", "avx2"]));
+    for model in ["Haswell", "host-model"] {
+        for (first, later, expected) in [(&old, &new, false), (&new, &old, true)] {
+            let (start, machine) = try_plan(&with(model, json!({})), first).unwrap();
+            assert_eq!(machine.cpu.get("avx2") == Some("on"), expected, "{model}");
+            assert_eq!(start.stored.cpu_lacked.as_deref(), (!expected).then_some("avx2"));
+            for features in [json!({}), json!({ "kvm": { "hidden": true } })] {
+                let (second, machine) = again(&with(model, features), later, &PlanOptions::default(), &start.stored);
+                assert_eq!(machine.cpu.get("avx2") == Some("on"), expected, "{model}: {}", machine.cpu);
+                assert_eq!(second.stored.cpu_lacked, start.stored.cpu_lacked);
+            }
+        }
+    }
 }
 
 #[test]
@@ -256,6 +297,18 @@ fn qemus_own_cpu_keeps_its_features_under_another_qemu() {
         let (second, machine) = again(&bare, &facts, &PlanOptions::default(), &first.stored);
         assert_eq!((machine.cpu.to_string(), &second.stored), ("max,fsrm=off".to_owned(), &first.stored));
     }
+    // Also what it is called: QEMU 10 calls it otherwise.
+    facts.qemu.features.version.major = 10;
+    let (second, machine) = again(&bare, &facts, &PlanOptions::default(), &first.stored);
+    let named = "max,fsrm=off,family=15,model=107,stepping=1";
+    assert_eq!((machine.cpu.to_string().as_str(), &second.stored), (named, &first.stored));
+    let mut newer = facts.qemu.features.machine("q35").unwrap().clone();
+    newer.name = "pc-q35-10.0".to_owned();
+    facts.qemu.features.machines.retain(|machine| machine.alias.is_none());
+    facts.qemu.features.machines.push(newer);
+    let (first, machine) = try_plan(&bare, &facts).unwrap();
+    assert_eq!(machine.cpu.to_string(), "max,family=6,model=6,stepping=3");
+    assert_eq!((first.stored.machine_type.as_str(), first.stored.cpu.as_str()), ("pc-q35-10.0", "max"));
 }
 
 #[test]
@@ -334,6 +387,10 @@ fn a_guest_keeps_its_uefi_build() {
     assert_eq!(code(&start(false, &[&large]).unwrap()), "4m", "without variables of its own");
     let elsewhere = start(true, &[&large, &other]).unwrap();
     assert_eq!(elsewhere.stored.firmware, first.stored.firmware, "the one that stood in is not remembered");
+    // A build before this one did not say whether its guest has variables that stay.
+    let mut of_old = first.stored.clone();
+    of_old.firmware.as_mut().unwrap().persistent = None;
+    assert!(plan(&with(true), &on(&[&large]), &PlanOptions::default(), Some(&of_old)).is_err());
     // Without variables that stay there is nothing that another build would not take.
     let (volatile, _) = try_plan(&with(false), &on(&[&small])).unwrap();
     let now = plan(&with(true), &on(&[&large]), &PlanOptions::default(), Some(&volatile.stored)).unwrap();
@@ -358,11 +415,10 @@ fn queues_are_said_and_stay_what_they_were() {
     let said = |count: u32| Some(garboard_machine::argv::Property::from(count));
     let (first, machine) = planned(&with(2));
     assert_eq!(queues(&machine), [said(2), said(2)]);
-    assert_eq!((first.stored.queues["disk-root"], first.stored.queues["scsi0"]), (2, 2));
     let (_, machine) = again(&with(4), &HostFacts::reference(), &PlanOptions::default(), &first.stored);
     assert_eq!(queues(&machine), [said(4), said(4)], "the manifest wins");
     // A machine of the first rules has as many as QEMU's machine type gives it.
-    let of_old = StoredMachine { version: 1, rules: 1, queues: Default::default(), ..first.stored };
+    let of_old = StoredMachine { version: 1, rules: 1, ..first.stored };
     let (second, machine) = again(&with(2), &HostFacts::reference(), &PlanOptions::default(), &of_old);
     assert_eq!((queues(&machine), second.stored.rules, second.stored.version), ([None, None], 1, STORED_VERSION));
 }

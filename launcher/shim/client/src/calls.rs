@@ -1,13 +1,14 @@
 //! Starting a shim, and having one clear away what another has left.
 
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::process::CommandExt;
+use std::io::{ErrorKind, Read};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
+use crate::directory::{self, Right};
 use crate::processes::{self, Part};
 use crate::request::{self, LaunchRequest};
 use crate::{ShimError, lock, logs, pause_briefly, program};
@@ -52,21 +53,29 @@ pub fn start(request: &LaunchRequest) -> Result<(), ShimError> {
         .process_group(0)
         .spawn()
         .map_err(|source| ShimError::Execute { program: path.clone(), source })?;
-    let answer = answer_of(&mut shim).map_err(|source| ShimError::Execute { program: path, source })?;
+    let answer = answer_of(&mut shim);
     if answer.trim() == STARTED {
         return Ok(());
     }
-    let _ = shim.wait();
-    let why = if answer.trim().is_empty() { std::fs::read_to_string(&log).unwrap_or_default() } else { answer };
-    Err(ShimError::Shim(sentence(&why)))
+    let ended = shim.wait().map_err(|source| ShimError::Execute { program: path, source })?;
+    // One that gives up says why, and has cleared away what it had made.
+    let said = if answer.trim().is_empty() { std::fs::read_to_string(&log).unwrap_or_default() } else { answer };
+    if ended.signal().is_some() || said.trim().is_empty() {
+        Err(ShimError::Died { ended })
+    } else {
+        Err(ShimError::Shim(sentence(&said)))
+    }
 }
 
-fn answer_of(shim: &mut Child) -> io::Result<String> {
+/// What a shim writes until both processes run, or it has ended.
+fn answer_of(shim: &mut Child) -> String {
     let mut answer = String::new();
-    if let Some(mut out) = shim.stdout.take() {
-        out.read_to_string(&mut answer)?;
+    let read = shim.stdout.take().map_or(Ok(0), |mut out| out.read_to_string(&mut answer));
+    if read.is_err() {
+        // Nobody would hear what it says next.
+        let _ = shim.kill();
     }
-    Ok(answer)
+    answer
 }
 
 fn sentence(text: &str) -> String {
@@ -96,18 +105,45 @@ pub fn delete(machine: &Path, reason: Reason) -> Result<(), ShimError> {
     Err(ShimError::Shim(why))
 }
 
-/// What a dead shim left. Without a launch request nothing is known of it but that it is in the way.
+/// Clears away what a dead shim or an interrupted command left in a directory, unless it is gone. Its processes are ended
+/// first.
 ///
 /// # Errors
 /// [`ShimError`] if something is left.
-pub fn clear_away(machine: &Path) -> Result<(), ShimError> {
+pub fn clear_away(right: &Right) -> Result<(), ShimError> {
+    let machine = right.machine();
+    if !right.is_there() {
+        return Ok(());
+    }
     if request::path(machine).is_some() {
         return delete(machine, Reason::Left);
     }
-    match std::fs::remove_dir_all(machine) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(ShimError::file("remove", machine)(error)),
-        _ => Ok(()),
+    // Nothing is started before there is a launch request. One that was removed by hand is another matter.
+    let running = processes::all(machine);
+    if running.is_empty() {
+        remove_files(right)
+    } else {
+        Err(ShimError::NoRequest { machine: machine.to_owned(), running })
     }
+}
+
+/// Removes a directory in which nothing was started, unless it is gone.
+///
+/// # Errors
+/// [`ShimError`] if something is left.
+pub fn remove_files(right: &Right) -> Result<(), ShimError> {
+    if !right.is_there() {
+        return Ok(());
+    }
+    match std::fs::remove_dir_all(right.machine()) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(ShimError::file("remove", right.machine())(error));
+        }
+        _ => {}
+    }
+    // The namespace's directory stays only while another machine is in it.
+    let _ = right.machine().parent().map(std::fs::remove_dir);
+    Ok(())
 }
 
 /// Waits until a machine's directory is gone: then nothing of it is left.
@@ -120,8 +156,11 @@ pub fn wait_until_gone(machine: &Path) -> Result<(), ShimError> {
         // The directory goes with its lock, at once unless it cannot be renamed: only a shim that stays away is dead.
         if lock::is_held(machine) {
             alive = Instant::now();
-        } else if alive.elapsed() > LAST_FILES {
-            return clear_away(machine);
+        } else if alive.elapsed() > LAST_FILES
+            && let Some(right) = directory::leftover(machine)
+            && !lock::is_held(machine)
+        {
+            return clear_away(&right);
         }
         pause_briefly();
     }
@@ -167,10 +206,24 @@ mod tests {
     fn what_is_left_without_a_launch_request_is_only_removed() {
         let room = tempfile::tempdir().unwrap();
         let machine = room.path().join("vm");
-        std::fs::create_dir(&machine).unwrap();
+        let right = directory::make(&machine).unwrap().unwrap();
         std::fs::write(machine.join("lock"), "").unwrap();
-        clear_away(&machine).unwrap();
+        clear_away(&right).unwrap();
         assert!(!machine.exists());
-        clear_away(&machine).unwrap();
+        clear_away(&right).unwrap();
+    }
+
+    /// One whose start failed comes late, when its directory is gone already and another machine is started there.
+    #[test]
+    fn the_directory_of_another_run_is_not_removed() {
+        let room = tempfile::tempdir().unwrap();
+        let machine = room.path().join("vm");
+        let right = directory::make(&machine).unwrap().unwrap();
+        std::fs::remove_dir(&machine).unwrap();
+        let next = directory::make(&machine).unwrap().unwrap();
+        std::fs::write(machine.join("launch-request.json"), "{}").unwrap();
+        clear_away(&right).unwrap();
+        remove_files(&right).unwrap();
+        assert!(next.is_there() && machine.join("launch-request.json").exists());
     }
 }

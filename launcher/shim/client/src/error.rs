@@ -2,6 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use nix::unistd::Pid;
 
 /// Why a machine of this host could not be found, started or cleared away.
 #[derive(Debug, thiserror::Error)]
@@ -52,14 +55,41 @@ pub enum ShimError {
         #[source]
         source: io::Error,
     },
+    /// The shim ended and said nothing.
+    #[error("its garboard-shim ended with {ended} before the machine's processes ran")]
+    Died {
+        /// How it ended.
+        ended: ExitStatus,
+    },
+    /// A directory without a launch request, in which something runs all the same.
+    #[error(
+        "{machine} has no launch request, so it cannot be cleared away while processes of the machine run ({}): end them first", list(running),
+        machine = machine.display()
+    )]
+    NoRequest {
+        /// The machine's directory.
+        machine: PathBuf,
+        /// Its processes.
+        running: Vec<Pid>,
+    },
     /// The shim's own sentence.
     #[error("{0}")]
     Shim(String),
 }
 
 impl ShimError {
+    /// Whether a shim was executed: then it may have started something.
+    #[must_use]
+    pub fn is_of_shim(&self) -> bool {
+        matches!(self, Self::Died { .. } | Self::Shim(_))
+    }
+
     /// The file system refused `doing` with `path`.
     pub(crate) fn file(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::File { doing, path: path.to_owned(), source }
     }
+}
+
+fn list(processes: &[Pid]) -> String {
+    processes.iter().map(Pid::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,10 +1,10 @@
 //! What a command knows of machines on a bare host, and how it starts them: the client's side of `garboard-shim`.
 //!
-//! - [`places`]: where everything is. [`directory`]: who may start a machine there. [`lock`]: whether its shim lives.
+//! - [`places`]: where everything is. [`directory`]: who may start a machine there, or clear it away. [`lock`]: whether its shim lives.
 //! - [`request`]: the launch request, which a command writes and the shim carries out; [`volume_source`]: a part of it.
 //! - [`pending_restart`]: what shim and commands write while there is no supervisor.
 //! - [`calls`]: starting a shim, and having one clear away what another has left.
-//! - [`processes`]: the processes of a machine, found by their arguments.
+//! - [`processes`]: the processes of a machine, found by their arguments and by what cannot be forged.
 //! - [`stored`]: the machine that is kept for the next start. [`logs`]: names of the two logs.
 //!
 //! Nothing here links a network, a container image or an async runtime.

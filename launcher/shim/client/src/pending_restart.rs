@@ -11,7 +11,7 @@ use std::path::Path;
 use garboard_common::private;
 use serde::{Deserialize, Serialize};
 
-use crate::ShimError;
+use crate::{ShimError, lock};
 
 const PENDING: &str = "between.json";
 const STAY_DOWN: &str = "stay-down";
@@ -52,6 +52,12 @@ impl PendingRestart {
 #[must_use]
 pub fn read(machine: &Path) -> Option<PendingRestart> {
     serde_json::from_slice(&std::fs::read(machine.join(PENDING)).ok()?).ok()
+}
+
+/// What is pending for a machine whose shim lives: only then will there be another run.
+#[must_use]
+pub fn awaited(machine: &Path) -> Option<PendingRestart> {
+    read(machine).filter(|_| lock::is_held(machine))
 }
 
 /// The machine is between two runs from now on.
@@ -106,6 +112,15 @@ mod tests {
         withdraw(directory.path());
         withdraw(directory.path());
         assert_eq!(read(directory.path()), None);
+    }
+
+    #[test]
+    fn nothing_is_awaited_of_a_shim_that_is_dead() {
+        let directory = tempfile::tempdir().unwrap();
+        announce(directory.path(), &pending(2, 5)).unwrap();
+        assert_eq!(awaited(directory.path()), None);
+        let _held = lock::hold(directory.path()).unwrap();
+        assert_eq!(awaited(directory.path()), Some(pending(2, 5)));
     }
 
     #[test]

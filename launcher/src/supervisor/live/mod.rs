@@ -13,6 +13,7 @@ mod observe;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,6 +29,7 @@ use garboard_storage::open::{Dir, Links, OpenError};
 use tokio::sync::Notify;
 
 use super::journal;
+pub(super) use observe::block_nodes;
 
 /// Longest document that is read, bytes; a machine with two hundred disks has 60 KiB.
 const MAX_BYTES: u64 = 4 << 20;
@@ -106,28 +108,34 @@ impl Live {
     /// Asks QEMU now, and after everything that may have changed what it holds, until the connection ends.
     pub(crate) async fn follow(self, monitor: Monitor) {
         let mut events = monitor.subscribe(EVENTS);
+        let mut trays = BTreeMap::new();
         loop {
-            match self.look(&monitor).await {
+            match self.look(&monitor, &mut trays).await {
                 Ok(()) => {}
                 Err(CallError::Disconnected { .. }) => return,
                 Err(error) => tracing::warn!(error = %ErrorChain(&error), "query of QEMU's devices failed"),
             }
             tokio::time::sleep(PACE).await;
-            if self.due(&mut events).await.is_break() {
+            if self.due(&mut events, &mut trays).await.is_break() {
                 return;
             }
         }
     }
 
-    /// Waits until QEMU is to be asked again; breaks off when its connection has ended.
-    async fn due(&self, events: &mut Subscription) -> ControlFlow<()> {
+    /// Waits until QEMU is to be asked again; breaks off when its connection has ended. Trays that moved meanwhile are noted: no
+    /// query says how they are without asking storage.
+    async fn due(&self, events: &mut Subscription, trays: &mut BTreeMap<String, bool>) -> ControlFlow<()> {
         let mut rest = std::pin::pin!(tokio::time::sleep(EVENT_PACE));
         let mut has_changed = false;
         loop {
             tokio::select! {
                 () = self.settled.notified() => return ControlFlow::Continue(()),
                 notice = events.next() => match notice {
-                    Some(Notice::Event(_) | Notice::Lagged(_)) => has_changed = true,
+                    Some(Notice::Event(event)) => {
+                        has_changed = true;
+                        trays.extend(observe::moved_tray(&event));
+                    }
+                    Some(Notice::Lagged(_)) => has_changed = true,
                     Some(Notice::Closed { .. }) | None => return ControlFlow::Break(()),
                 },
                 () = &mut rest, if has_changed => return ControlFlow::Continue(()),
@@ -136,8 +144,12 @@ impl Live {
     }
 
     /// Takes over what QEMU says.
-    async fn look(&self, monitor: &Monitor) -> Result<(), CallError> {
-        let held = observe::held(monitor).await?;
+    async fn look(&self, monitor: &Monitor, trays: &mut BTreeMap<String, bool>) -> Result<(), CallError> {
+        let drives = self.lock().plan.held.drives.clone();
+        let mut held = observe::held(monitor, &drives).await?;
+        for (id, is_open) in std::mem::take(trays) {
+            held.drives.entry(id).and_modify(|drive| drive.is_open = is_open);
+        }
         let was_inherited = std::mem::take(&mut self.lock().is_inherited);
         let difference = self.change(|plan| plan.observe(held));
         if difference.is_empty() {

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use garboard_plan::live::Held;
+use garboard_plan::live::{Drive, Held};
 use garboard_protocol::control::QmpAccess;
 use garboard_protocol::paths::Layout;
 use garboard_qmp::broker::Access;
@@ -135,6 +135,54 @@ async fn what_happens_without_a_command_is_seen_by_its_event() {
     monitor.send(Request::new("device_del").arguments(&json!({"id": "d1"}))).await.unwrap();
     room.until(|live| live.held.devices.is_empty()).await;
     drop(fake);
+}
+
+/// `query-block` and `query-named-block-nodes` ask the storage for sizes; while it hangs, the vCPUs stand still (QEMU 7.2, tried).
+#[tokio::test(start_paused = true)]
+async fn no_storage_has_to_answer_and_trays_follow_their_events() {
+    let room = Room::new();
+    let live = Live::begin(room.0.path(), &plan());
+    let (fake, monitor) = connected().await;
+    for medium in [json!("iso"), json!(null)] {
+        let kinds = json!([{"name": "new", "type": "child<scsi-cd>"}, {"name": "root", "type": "child<scsi-hd>"}]);
+        fake.script("qom-list", Behaviour::Reply(kinds));
+        let nodes = json!([{"node-name": "iso"}, {"node-name": "#block7"}, {"node-name": "data"}]);
+        fake.script("query-blockstats", Behaviour::Reply(nodes));
+        let backends = json!([
+            {"device": "", "qdev": "/machine/peripheral/new/0", "node-name": medium},
+            {"device": "", "qdev": "root", "node-name": "data"},
+        ]);
+        fake.script("query-blockstats", Behaviour::Reply(backends));
+    }
+    tokio::spawn(live.follow(monitor));
+    let closed = Drive { is_open: false, medium: Some("iso".to_owned()) };
+    room.until(|live| live.held.drives.get("new") == Some(&closed)).await;
+    let held = room.written().held;
+    assert_eq!(held.drives.len(), 1, "a disk has no tray");
+    assert_eq!(held.block_nodes, ["data".to_owned(), "iso".to_owned()].into());
+    fake.emit("DEVICE_TRAY_MOVED", json!({"device": "", "id": "/machine/peripheral/new/0", "tray-open": true}));
+    let open = Drive { is_open: true, medium: None };
+    room.until(|live| live.held.drives.get("new") == Some(&open)).await;
+    let asked = fake.received();
+    assert!(!asked.iter().any(|one| ["query-block", "query-named-block-nodes"].contains(&one.command.as_str())));
+}
+
+#[tokio::test]
+async fn who_types_at_a_guest_writes_no_file() {
+    let room = Room::new();
+    let live = Live::begin(room.0.path(), &plan());
+    let (fake, monitor) = connected().await;
+    fake.script("send-key", Behaviour::Reply(json!({})));
+    let (client, _broker) = client(&room, &live, monitor).await;
+    let file = room.0.path().join(paths::LIVE);
+    std::fs::remove_file(&file).unwrap();
+    let keys = json!({"keys": [{"type": "qcode", "data": "ret"}]});
+    client.send(Request::new("send-key").arguments(&keys)).await.unwrap();
+    // Its outcome is settled before the next command is taken.
+    client.send(Request::new("query-status")).await.unwrap();
+    assert!(!file.exists());
+    client.send(device("d1")).await.unwrap();
+    assert!(file.exists());
 }
 
 #[test]

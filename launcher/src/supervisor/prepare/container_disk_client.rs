@@ -106,7 +106,7 @@ mod tests {
     #[tokio::test]
     async fn everything_else_is_refused() {
         let refused = asked(b"nthere are \x1b[2J two", false).await.unwrap_err();
-        assert_eq!(refused.to_string(), "the container of its image says: there are \\u{1b}[2J two");
+        assert_eq!(refused.to_string(), "the container of its image refused: there are \\u{1b}[2J two");
         for (answer, with_file) in [(&b"o/disk/x"[..], false), (b"n", true), (b"?", true)] {
             assert!(matches!(asked(answer, with_file).await, Err(ContainerDiskError::Nonsense)), "{answer:?}");
         }

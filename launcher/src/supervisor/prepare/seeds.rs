@@ -265,7 +265,7 @@ mod tests {
         let refusals = [
             (both.resolve(&other, &good), "secretRef"),
             (both.resolve(&good, &other), "networkDataSecretRef"),
-            (both.resolve(&good, &Files::new()), "was not brought"),
+            (both.resolve(&good, &Files::new()), "it refers to is missing"),
         ];
         for (refusal, part) in refusals {
             assert!(refusal.unwrap_err().to_string().contains(part), "{part}");

@@ -52,8 +52,8 @@ fn configuration(layout: &Layout, node: NodeNumber) -> serde_json::Value {
         "serializeImagePulls": false,
         // The machine's disk and memory are everybody's: other users must not evict our pods.
         "evictionHard": {
-            "memory.available": "100Mi", "nodefs.available": "1%", "nodefs.inodesFree": "1%",
-            "imagefs.available": "1%", "imagefs.inodesFree": "1%",
+            "memory.available": "100Mi", "nodefs.available": "100Mi", "nodefs.inodesFree": "1%",
+            "imagefs.available": "100Mi", "imagefs.inodesFree": "1%",
         },
         "imageGCHighThresholdPercent": 100,
         // A lost node is noticed in 20 s instead of 50.

@@ -11,10 +11,10 @@ import subprocess
 from collections.abc import Callable
 
 from garboard_e2e import names
+from garboard_e2e.hostile.taken_over import ATTACKER
 from garboard_e2e.leftovers import MACHINE_IDS
 from garboard_e2e.machine import Machine
 from garboard_e2e.patience import PATIENCE
-from garboard_e2e.places import REPOSITORY
 from garboard_e2e.processes import status_of
 
 NO_CAPABILITY = "0" * 16
@@ -142,7 +142,7 @@ def test_a_qemu_that_was_taken_over_gets_nothing(machine: Machine, note: Callabl
     victim, place = machine.directory / "victim", machine.directory / "bin"
     victim.write_text("untouched")
     place.mkdir()
-    qemu = pathlib.Path(shutil.copy(REPOSITORY / "tests/hostile/hostile_qemu.py", place / "qemu-system-x86_64"))
+    qemu = pathlib.Path(shutil.copy(ATTACKER, place / "qemu-system-x86_64"))
     qemu.chmod(0o755)
     # What its root shows, and the directory of the program itself.
     shown = r"/|/(tmp|sys|lib|lib64|bin|sbin)|/(proc|dev|usr)(/.*)?|/etc/(ld\.so\.cache|localtime)|"

@@ -1,0 +1,159 @@
+//! Telling API servers whom to trust, and where to ask the webhooks.
+
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
+};
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
+use kube::api::{Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+use serde_json::{Value, json};
+
+use super::Chain;
+use super::keep::{API_SERVICES, WEBHOOKS};
+use crate::context::{FIELD_MANAGER, ReconcileError, while_trying};
+use crate::webhook::paths::Question;
+
+/// The webhook of evictions, among those that judge.
+const OF_EVICTIONS: &str = "pod-eviction.kubevirt.io";
+
+/// The objects that tell API servers whom to trust.
+pub(super) struct Published {
+    mutating: MutatingWebhookConfiguration,
+    validating: ValidatingWebhookConfiguration,
+    /// Those that are there: an installation by an earlier manifest has none.
+    services: Vec<APIService>,
+}
+
+impl Published {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// The API server cannot be asked, or there are no webhook configurations.
+    pub(super) async fn read(client: &Client) -> Result<Self, ReconcileError> {
+        let trying = || while_trying("get the webhook configurations");
+        let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+        let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+        let all: Api<APIService> = Api::all(client.clone());
+        let mut services = Vec::new();
+        for name in API_SERVICES {
+            services.extend(all.get_opt(name).await.map_err(while_trying("get the APIServices"))?);
+        }
+        Ok(Self {
+            mutating: mutating.get(WEBHOOKS).await.map_err(trying())?,
+            validating: validating.get(WEBHOOKS).await.map_err(trying())?,
+            services,
+        })
+    }
+
+    /// Whether all of them trust exactly the authorities of the chain.
+    pub(super) fn is_of(&self, chain: &Chain) -> bool {
+        let bundle = bundle(chain);
+        let mutating = self.mutating.webhooks.iter().flatten().map(|webhook| webhook.client_config.ca_bundle.as_ref());
+        let validating =
+            self.validating.webhooks.iter().flatten().map(|webhook| webhook.client_config.ca_bundle.as_ref());
+        let services = self.services.iter().map(bundle_of);
+        mutating.chain(validating).chain(services).all(|published| published == Some(&bundle))
+    }
+
+    /// Writes whom to trust and where to ask, where it is not written.
+    ///
+    /// # Errors
+    /// The API server refuses, or cannot be asked.
+    pub(super) async fn write(&self, client: &Client, chain: &Chain) -> Result<(), ReconcileError> {
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let trying = || while_trying("publish the webhooks' authorities and paths");
+        let entries = self.mutating.webhooks.iter().flatten();
+        let entries = entries.map(|webhook| (webhook.name.as_str(), &webhook.client_config, Question::Mutate));
+        if let Some(patch) = publication("MutatingWebhookConfiguration", entries, chain) {
+            let api: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
+            api.patch(WEBHOOKS, &params, &Patch::Apply(patch)).await.map_err(trying())?;
+        }
+        let question = |name: &str| if name == OF_EVICTIONS { Question::Evict } else { Question::Validate };
+        let entries = self.validating.webhooks.iter().flatten();
+        let entries = entries.map(|webhook| (webhook.name.as_str(), &webhook.client_config, question(&webhook.name)));
+        if let Some(patch) = publication("ValidatingWebhookConfiguration", entries, chain) {
+            let api: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
+            api.patch(WEBHOOKS, &params, &Patch::Apply(patch)).await.map_err(trying())?;
+        }
+        let services: Api<APIService> = Api::all(client.clone());
+        for service in &self.services {
+            if let Some(patch) = trusted(service, chain) {
+                let trying = while_trying("publish the authorities of the subresource API");
+                services.patch(&service.name_any(), &params, &Patch::Apply(patch)).await.map_err(trying)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bundle(chain: &Chain) -> ByteString {
+    ByteString(chain.bundle().into_bytes())
+}
+
+fn bundle_of(service: &APIService) -> Option<&ByteString> {
+    service.spec.as_ref().and_then(|spec| spec.ca_bundle.as_ref())
+}
+
+/// What is to be applied to an APIService; nothing if it says so already.
+fn trusted(service: &APIService, chain: &Chain) -> Option<Value> {
+    let bundle = bundle(chain);
+    (bundle_of(service) != Some(&bundle)).then(|| {
+        json!({
+            "apiVersion": "apiregistration.k8s.io/v1", "kind": "APIService", "metadata": { "name": service.name_any() },
+            "spec": { "caBundle": bundle },
+        })
+    })
+}
+
+/// What is to be applied to a configuration; nothing if all its webhooks, by name, say it already.
+fn publication<'a>(
+    kind: &str,
+    webhooks: impl Iterator<Item = (&'a str, &'a WebhookClientConfig, Question)>,
+    chain: &Chain,
+) -> Option<Value> {
+    let bundle = bundle(chain);
+    let mut is_known = true;
+    let mut entries = Vec::new();
+    for (name, config, question) in webhooks {
+        let path = chain.paths.as_ref().map(|paths| paths.of(question));
+        let mut published = json!({ "caBundle": bundle });
+        is_known &= config.ca_bundle.as_ref() == Some(&bundle);
+        if let Some(service) = &config.service {
+            is_known &= service.path == path;
+            published["service"] = json!({ "path": path });
+        }
+        entries.push(json!({ "name": name, "clientConfig": published }));
+    }
+    (!is_known).then(|| {
+        json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, "metadata": { "name": WEBHOOKS },
+            "webhooks": entries,
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::certificates::SECRET;
+    use crate::webhook::paths::Paths;
+
+    #[test]
+    fn a_wiped_path_is_published_again_and_what_is_known_is_not() {
+        let chain = Chain { paths: Some(Paths::random()), ..Chain::default() };
+        let path = chain.paths.as_ref().unwrap().of(Question::Evict);
+        let known: WebhookClientConfig = serde_json::from_value(json!({
+            "caBundle": "", "service": {"name": SECRET, "namespace": "garboard", "path": path}}))
+        .unwrap();
+        let patch =
+            |config: &WebhookClientConfig| publication("x", [("w", config, Question::Evict)].into_iter(), &chain);
+        assert_eq!(patch(&known), None);
+        let mut wiped = known.clone();
+        wiped.service.as_mut().unwrap().path = None;
+        assert_eq!(patch(&wiped).unwrap()["webhooks"][0]["clientConfig"]["service"]["path"], json!(path));
+        wiped = known.clone();
+        wiped.ca_bundle = None;
+        assert!(patch(&wiped).is_some());
+    }
+}

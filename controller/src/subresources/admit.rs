@@ -1,0 +1,86 @@
+//! Which requests are answered. Before one is, nothing of its body is read.
+
+use axum::extract::{Request, State};
+use axum::middleware::Next;
+use axum::response::Response;
+use garboard_subresources::access::review;
+use garboard_subresources::caller::{Caller, RequestHeader};
+use garboard_subresources::refusal::Refusal;
+use garboard_subresources::route::{Call, Endpoint, NoEndpoint, endpoint};
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use kube::Api;
+use kube::api::PostParams;
+use tracing::Instrument;
+
+use super::peer::Peer;
+use super::refused;
+use super::server::Serving;
+
+/// Lets a request through to its answer, or refuses it.
+pub(super) async fn admit(State(serving): State<Serving>, request: Request, next: Next) -> Response {
+    let path = request.uri().path().to_owned();
+    let method = request.method().as_str().to_owned();
+    match endpoint(&method, &path) {
+        Ok(Endpoint::Call(call)) => {
+            let span = tracing::info_span!(
+                "subresource",
+                resource = call.route.name(),
+                namespace = call.namespace,
+                object = call.name,
+                user = tracing::field::Empty,
+            );
+            admit_call(&serving, &call, request, next).instrument(span).await
+        }
+        Ok(_) => next.run(request).await,
+        Err(NoEndpoint::NotFound) => refused(&Refusal::NoSuchPath, None),
+        Err(NoEndpoint::MethodNotAllowed) => refused(&Refusal::MethodNotAllowed, None),
+    }
+}
+
+async fn admit_call(serving: &Serving, call: &Call<'_>, request: Request, next: Next) -> Response {
+    let header = serving.header.borrow().clone();
+    let caller = match caller(&header, &request) {
+        Ok(caller) => caller,
+        Err(refusal) => return refused(&refusal, Some(call)),
+    };
+    tracing::Span::current().record("user", caller.user.as_str());
+    let Some(_turn) = serving.turns.take(&caller.user) else {
+        return refused(&Refusal::TooManyRequests, Some(call));
+    };
+    match may(serving, call, &caller).await {
+        Ok(()) => next.run(request).await,
+        Err(refusal) => refused(&refusal, Some(call)),
+    }
+}
+
+/// Who asks. What a header says counts only from an API server.
+fn caller(header: &RequestHeader, request: &Request) -> Result<Caller, Refusal> {
+    let unproven = || Refusal::Unauthorized("request is not authenticated".to_owned());
+    let peer = request.extensions().get::<Peer>().ok_or_else(unproven)?;
+    let names: Vec<&str> = peer.common_names.iter().map(String::as_str).collect();
+    if !header.allows(&names) {
+        tracing::warn!(certificate = ?names, "a certificate without an allowed name was shown for request headers");
+        return Err(unproven());
+    }
+    // A value that is no text is not one that an API server writes.
+    let headers = request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let nobody = || Refusal::Unauthorized("a valid user header is required for authorization".to_owned());
+    header.caller(&headers.collect::<Vec<_>>()).ok_or_else(nobody)
+}
+
+async fn may(serving: &Serving, call: &Call<'_>, caller: &Caller) -> Result<(), Refusal> {
+    let reviews: Api<SubjectAccessReview> = Api::all(serving.context.client.clone());
+    let failed = |error: kube::Error| Refusal::Internal(format!("the user's rights cannot be asked for: {error}"));
+    let answer = reviews.create(&PostParams::default(), &review(call, caller)).await.map_err(failed)?;
+    let status = answer.status.unwrap_or_default();
+    if status.allowed && !status.denied.unwrap_or_default() {
+        return Ok(());
+    }
+    let reason = status.reason.filter(|reason| !reason.is_empty());
+    let name = call.route.name();
+    let usual = || {
+        format!("user {:?} cannot {} {name} in namespace {:?}", caller.user, call.route.method.verb(), call.namespace)
+    };
+    tracing::info!("refused: the user has no right to it");
+    Err(Refusal::Unauthorized(reason.unwrap_or_else(usual)))
+}

@@ -1,0 +1,196 @@
+//! The answers: objects are read afresh, something is decided, and it is applied.
+
+use axum::Json;
+use axum::body::Bytes;
+use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_subresources::discovery;
+use garboard_subresources::options::{self, LONGEST_BODY, RestartOptions, StartOptions, StopOptions};
+use garboard_subresources::power::{self, Change, Machine, Part};
+use garboard_subresources::refusal::Refusal;
+use garboard_subresources::route::{Call, Endpoint, endpoint};
+use garboard_subresources::routes::Action;
+use k8s_openapi::api::core::v1::Pod;
+use kube::Api;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use serde_json::{Value, json};
+
+use super::refused;
+use super::server::Serving;
+use crate::context::FIELD_MANAGER;
+use crate::pod;
+
+/// What an API server says of a JSON patch whose `test` fails (`k8s.io/apimachinery/pkg/api/errors`, status 422).
+const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
+
+/// Answers what was admitted.
+pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    let endpoint = match endpoint(head.method.as_str(), head.uri.path()) {
+        Ok(Endpoint::Call(call)) => {
+            let answered = match axum::body::to_bytes(body, LONGEST_BODY).await {
+                Ok(body) => called(&serving, &call, &body).await,
+                Err(_) => Err(Refusal::TooLarge(LONGEST_BODY)),
+            };
+            return answered.unwrap_or_else(|refusal| refused(&refusal, Some(&call)));
+        }
+        Ok(endpoint) => endpoint,
+        Err(_) => return refused(&Refusal::NoSuchPath, None),
+    };
+    let document = match endpoint {
+        Endpoint::Root => discovery::root(),
+        Endpoint::Groups => discovery::groups(),
+        Endpoint::Group => discovery::group(),
+        Endpoint::Resources(version) => discovery::resources(version),
+        Endpoint::Version => version(serving.context.version),
+        Endpoint::OpenApi2 => discovery::open_api(serving.context.version),
+        Endpoint::Health => json!({ "apiserver": { "connectivity": "ok" } }),
+        Endpoint::Guestfs | Endpoint::Call(_) => {
+            let sentence = "guestfs is not supported: there is no image of libguestfs tools";
+            return refused(&Refusal::BadRequest(sentence.to_owned()), None);
+        }
+    };
+    Json(document).into_response()
+}
+
+/// `version.Info` of KubeVirt. `virtctl` compares the first two numbers with its own.
+fn version(ours: &str) -> Value {
+    json!({
+        "major": "1", "minor": "7", "gitVersion": format!("v1.7.0+garboard.{ours}"), "gitCommit": "", "gitTreeState": "",
+        "buildDate": "", "goVersion": "", "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+    })
+}
+
+async fn called(serving: &Serving, call: &Call<'_>, body: &Bytes) -> Result<Response, Refusal> {
+    match call.route.action {
+        Action::Start => {
+            let options: StartOptions = options::read(body)?;
+            let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
+            power(serving, call, dry_run, |machine| power::start(machine, &options)).await
+        }
+        Action::Stop => {
+            let options: StopOptions = options::read(body)?;
+            let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
+            power(serving, call, dry_run, |machine| power::stop(machine, &options)).await
+        }
+        Action::Restart => {
+            let options: RestartOptions = options::read(body)?;
+            let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
+            power(serving, call, dry_run, |machine| power::restart(machine, &options)).await
+        }
+        Action::ExpandSpec => {
+            let vm = machine(serving, call).await?;
+            expanded(vm, Refusal::Internal)
+        }
+        Action::ExpandVmSpec => expanded(carried(call, body)?, Refusal::BadRequest),
+        Action::NotServed => {
+            Err(Refusal::BadRequest(format!("{} is not supported in this version", call.route.name())))
+        }
+    }
+}
+
+async fn power(
+    serving: &Serving,
+    call: &Call<'_>,
+    dry_run: bool,
+    decide: impl FnOnce(&Machine<'_>) -> Result<Change, Refusal>,
+) -> Result<Response, Refusal> {
+    let vm = machine(serving, call).await?;
+    let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
+    let vmi = instances.get_opt(call.name).await.map_err(internal)?;
+    let change = decide(&Machine { vm: &vm, vmi: vmi.as_ref() })?;
+    apply(serving, call, dry_run, &change, vmi.as_ref()).await?;
+    tracing::info!(dry_run, end_within_s = change.end_within, "done");
+    Ok(StatusCode::ACCEPTED.into_response())
+}
+
+async fn machine(serving: &Serving, call: &Call<'_>) -> Result<VirtualMachine, Refusal> {
+    let machines: Api<VirtualMachine> = Api::namespaced(serving.context.client.clone(), call.namespace);
+    machines.get_opt(call.name).await.map_err(internal)?.ok_or(Refusal::NotFound)
+}
+
+async fn apply(
+    serving: &Serving,
+    call: &Call<'_>,
+    dry_run: bool,
+    change: &Change,
+    vmi: Option<&VirtualMachineInstance>,
+) -> Result<(), Refusal> {
+    if let Some((part, patch)) = &change.patch {
+        let machines: Api<VirtualMachine> = Api::namespaced(serving.context.client.clone(), call.namespace);
+        let patch = serde_json::from_value(patch.clone()).map_err(|error| Refusal::Internal(error.to_string()))?;
+        let patch: Patch<VirtualMachine> = Patch::Json(patch);
+        let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+        let patched = match part {
+            Part::Spec => machines.patch(call.name, &params, &patch).await,
+            Part::Status => machines.patch_status(call.name, &params, &patch).await,
+        };
+        patched.map_err(conflict)?;
+    }
+    let pod = vmi.and_then(pod::name);
+    if let (Some(seconds), Some(pod)) = (change.end_within, pod) {
+        let pods: Api<Pod> = Api::namespaced(serving.context.client.clone(), call.namespace);
+        let grace_period_seconds = u32::try_from(seconds).ok();
+        let params = DeleteParams { dry_run, grace_period_seconds, ..DeleteParams::default() };
+        match pods.delete(&pod, &params).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.is_not_found() => {}
+            Err(error) => return Err(internal(error)),
+        }
+    }
+    Ok(())
+}
+
+fn internal(error: kube::Error) -> Refusal {
+    Refusal::Internal(error.to_string())
+}
+
+/// A machine that changed after it was read is a conflict; anything else that the API server refuses is an error.
+fn conflict(error: kube::Error) -> Refusal {
+    let kube::Error::Api(status) = &error else { return internal(error) };
+    if status.is_not_found() {
+        Refusal::NotFound
+    } else if status.is_conflict() || status.message.contains(TEST_FAILED) {
+        Refusal::Conflict(status.message.clone())
+    } else {
+        internal(error)
+    }
+}
+
+/// The VirtualMachine that a request carries.
+fn carried(call: &Call<'_>, body: &Bytes) -> Result<VirtualMachine, Refusal> {
+    let bad = |sentence: String| Refusal::BadRequest(sentence);
+    if body.is_empty() {
+        return Err(bad("empty request body".to_owned()));
+    }
+    let document: Value = serde_json::from_slice(body)
+        .map_err(|error| bad(format!("Can not unmarshal Request body to struct, error: {error}")))?;
+    if document["kind"] != "VirtualMachine" {
+        return Err(bad("Object is not a valid VirtualMachine".to_owned()));
+    }
+    let mut vm: VirtualMachine = serde_json::from_value(document)
+        .map_err(|error| bad(format!("Object is not a valid VirtualMachine: {error}")))?;
+    match vm.metadata.namespace.as_deref() {
+        None | Some("") => vm.metadata.namespace = Some(call.namespace.to_owned()),
+        Some(namespace) if namespace == call.namespace => {}
+        Some(_) => return Err(bad(format!("VM namespace must be empty or {}", call.namespace))),
+    }
+    Ok(vm)
+}
+
+/// Instancetypes and preferences do not exist here, so that a machine without them is its own expansion.
+fn expanded(vm: VirtualMachine, refusal: fn(String) -> Refusal) -> Result<Response, Refusal> {
+    if vm.spec.instancetype.is_some() || vm.spec.preference.is_some() {
+        return Err(refusal(
+            "spec.instancetype and spec.preference are not supported; write what they stand for into spec.template"
+                .to_owned(),
+        ));
+    }
+    let mut document = serde_json::to_value(&vm).map_err(|error| Refusal::Internal(error.to_string()))?;
+    document["apiVersion"] = json!("kubevirt.io/v1");
+    document["kind"] = json!("VirtualMachine");
+    Ok(Json(document).into_response())
+}

@@ -1,0 +1,37 @@
+//! The aggregated API `subresources.kubevirt.io`, served by every replica.
+//!
+//! ```text
+//!   client ─► API server ─ TLS with its proxy certificate ─► peer: who is at the other end
+//!                                                         ─► admit: route, user, rights, a turn; nothing is read before
+//!                                                         ─► answer: read the objects, decide (garboard-subresources), apply
+//! ```
+//!
+//! An API server authenticates the user and names it in headers; these count only from a connection whose certificate is
+//! signed by the authority of request headers **and** has one of its allowed names (CVE-2025-64432 is the second check left
+//! out). API servers check the user's rights before they forward; they are checked here again.
+
+mod admit;
+mod answer;
+mod peer;
+mod server;
+mod trust;
+mod turns;
+
+#[cfg(test)]
+mod tests;
+
+pub use server::run;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use garboard_subresources::refusal::Refusal;
+use garboard_subresources::route::Call;
+
+/// What a client gets of a refusal: its `Status`, and nothing of it in the log but what says who has to do something.
+fn refused(refusal: &Refusal, call: Option<&Call<'_>>) -> Response {
+    let status = StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    if let Refusal::Internal(sentence) = refusal {
+        tracing::warn!(error = sentence, "a subresource could not be answered");
+    }
+    (status, axum::Json(refusal.status(call))).into_response()
+}

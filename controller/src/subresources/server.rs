@@ -1,0 +1,84 @@
+//! The HTTPS server that API servers forward requests to.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::middleware::from_fn_with_state;
+use axum::routing::any;
+use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
+use futures::StreamExt;
+use garboard_protocol::causes::ErrorChain;
+use garboard_subresources::caller::RequestHeader;
+use rustls::server::danger::ClientCertVerifier;
+use tokio::sync::watch;
+
+use super::admit::admit;
+use super::answer::answer;
+use super::peer::PeerAcceptor;
+use super::trust;
+use super::turns::Turns;
+use crate::certificates::serving::{Certificate, follow, tls};
+use crate::context::Context;
+use crate::webhook::bounds::{Limits, bounded};
+use crate::webhook::listener::{Listener, Places};
+
+/// What every request is answered with.
+#[derive(Clone)]
+pub(super) struct Serving {
+    pub(super) context: Arc<Context>,
+    /// How API servers forward users.
+    pub(super) header: watch::Receiver<Arc<RequestHeader>>,
+    pub(super) turns: Turns,
+}
+
+/// Serves until the process ends. A cluster that forwards no requests is served once it does.
+///
+/// # Errors
+/// The address cannot be listened at.
+pub async fn run(context: Context, address: SocketAddr) -> std::io::Result<()> {
+    let mut certificates = std::pin::pin!(follow(context.clone()));
+    let mut trusts = std::pin::pin!(trust::follow(context.client.clone()));
+    let (first, known) = futures::join!(certificates.next(), trusts.next());
+    let (Some(mut certificate), Some(mut trust)) = (first, known) else { return Ok(()) };
+    let (known, header) = watch::channel(trust.header.clone());
+    let Some(config) = config(&certificate, trust.verifier.clone()) else {
+        return Err(std::io::Error::other("the first certificate cannot be used"));
+    };
+    let reloading = RustlsConfig::from_config(config);
+    let routes = routes(Serving { context: Arc::new(context), header, turns: Turns::default() });
+    let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::USUAL.handshake);
+    let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));
+    let server = axum_server::bind(address).acceptor(acceptor);
+    let reload = async {
+        loop {
+            tokio::select! {
+                Some(next) = certificates.next() => certificate = next,
+                Some(next) = trusts.next() => trust = next,
+                else => return,
+            }
+            known.send_replace(trust.header.clone());
+            if let Some(next) = self::config(&certificate, trust.verifier.clone()) {
+                reloading.reload_from_config(next);
+            }
+        }
+    };
+    tokio::select! {
+        outcome = server.serve(routes.into_make_service()) => outcome,
+        () = reload => Ok(()),
+    }
+}
+
+/// Requests are admitted first; only then they are read, and take a turn.
+pub(super) fn routes(serving: Serving) -> Router {
+    let routes = Router::new().route("/", any(answer)).route("/{*path}", any(answer)).with_state(serving.clone());
+    bounded(routes, Limits::SUBRESOURCES).route_layer(from_fn_with_state(serving, admit))
+}
+
+fn config(certificate: &Certificate, verifier: Arc<dyn ClientCertVerifier>) -> Option<Arc<rustls::ServerConfig>> {
+    tls(&certificate.serving, Some(verifier))
+        .inspect_err(
+            |error| tracing::warn!(error = %ErrorChain(error), "the certificate of the subresource API cannot be used"),
+        )
+        .ok()
+}

@@ -1,0 +1,226 @@
+//! From a request to its answer: who is let in, and what reaches the API server.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use axum::Router;
+use garboard_api::cluster::Emulation;
+use garboard_subresources::caller::RequestHeader;
+use kube::client::Body;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::peer::Peer;
+use super::server::{Serving, routes};
+use super::turns::Turns;
+use crate::context::Context;
+use crate::settings::{Defaults, Settings};
+
+const START: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachines/vm/start";
+
+/// The API, and what it asked the API server: method, path with query, body.
+struct Api {
+    routes: Router,
+    asked: Arc<Mutex<Vec<(String, String, Value)>>>,
+}
+
+fn header() -> RequestHeader {
+    let data = [
+        ("requestheader-client-ca-file", "PEM"),
+        ("requestheader-allowed-names", r#"["front-proxy-client"]"#),
+        ("requestheader-username-headers", r#"["X-Remote-User"]"#),
+        ("requestheader-group-headers", r#"["X-Remote-Group"]"#),
+    ];
+    let data: BTreeMap<String, String> = data.map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+    RequestHeader::read(&data).unwrap()
+}
+
+fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&asked);
+    let serve = move |request: http::Request<Body>| {
+        let (seen, vm, vmi) = (Arc::clone(&seen), vm.clone(), vmi.clone());
+        async move {
+            let (head, body) = request.into_parts();
+            let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
+            let path = head.uri.path_and_query().map(ToString::to_string).unwrap_or_default();
+            let missing = json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "not found"});
+            let (code, answer) = match (path.as_str(), vmi) {
+                (path, _) if path.contains("subjectaccessreviews") => {
+                    (201, json!({"spec": {}, "status": {"allowed": allowed}}))
+                }
+                (path, Some(vmi)) if path.contains("virtualmachineinstances") => (200, vmi),
+                (path, None) if path.contains("virtualmachineinstances") => (404, missing),
+                (path, _) if path.contains("/pods/") => (404, missing),
+                _ => (200, vm),
+            };
+            seen.lock().unwrap().push((
+                head.method.to_string(),
+                path,
+                serde_json::from_slice(&body).unwrap_or_default(),
+            ));
+            let answer = Body::from(answer.to_string().into_bytes());
+            Ok::<_, tower::BoxError>(http::Response::builder().status(code).body(answer)?)
+        }
+    };
+    let client = kube::Client::new(tower::service_fn(serve), "ns");
+    let defaults = Defaults { emulation: Emulation::Refused, image_pull_policy: "Never".to_owned() };
+    let (_keeps, settings) = tokio::sync::watch::channel(Settings::of([], "garboard", &defaults));
+    let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "0.1.0");
+    let (_keeps, header) = tokio::sync::watch::channel(Arc::new(header()));
+    let serving = Serving { context: Arc::new(context), header, turns: Turns::default() };
+    Api { routes: routes(serving), asked }
+}
+
+impl Api {
+    /// A request (`METHOD PATH`) of a user over a connection whose certificate has these names.
+    async fn send(&self, peer: &[&str], line: &str, user: Option<&str>, body: Value) -> (u16, Value) {
+        let (method, path) = line.split_once(' ').unwrap();
+        let mut request = http::Request::builder().method(method).uri(path);
+        if let Some(user) = user {
+            request = request.header("X-Remote-User", user).header("X-Remote-Group", "system:authenticated");
+        }
+        let common_names = peer.iter().map(|&name| name.to_owned()).collect();
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let mut request = request.body(axum::body::Body::from(body)).unwrap();
+        request.extensions_mut().insert(Peer { common_names });
+        let answer = self.routes.clone().oneshot(request).await.unwrap();
+        let code = answer.status().as_u16();
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        (code, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    async fn put(&self, path: &str, body: Value) -> (u16, Value) {
+        self.send(&["front-proxy-client"], &format!("PUT {path}"), Some("ada"), body).await
+    }
+
+    fn writes(&self) -> Vec<(String, String, Value)> {
+        let asked = self.asked.lock().unwrap();
+        let is_write =
+            |(method, path, _): &&(String, String, Value)| method != "GET" && !path.contains("subjectaccessreviews");
+        asked.iter().filter(is_write).cloned().collect()
+    }
+}
+
+fn vm(strategy: &str) -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine",
+        "metadata": {"name": "vm", "namespace": "ns", "uid": "u", "resourceVersion": "7"},
+        "spec": {"runStrategy": strategy, "template": {"spec": {"domain": {"devices": {}}}}}, "status": {},
+    })
+}
+
+fn vmi() -> Value {
+    json!({
+        "apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance",
+        "metadata": {"name": "vm", "namespace": "ns", "uid": "12345678-9"},
+        "spec": {"domain": {"devices": {}}, "terminationGracePeriodSeconds": 60}, "status": {"phase": "Running"},
+    })
+}
+
+#[tokio::test]
+async fn a_start_is_a_review_and_a_patch() {
+    let api = api(true, vm("Manual"), None);
+    assert_eq!(api.put(START, Value::Null).await, (202, Value::Null));
+    let asked = api.asked.lock().unwrap().clone();
+    let (_, path, review) = &asked[0];
+    assert!(path.starts_with("/apis/authorization.k8s.io/v1/subjectaccessreviews"), "{path}");
+    assert_eq!(review["spec"]["resourceAttributes"]["subresource"], "start");
+    assert_eq!(
+        (&review["spec"]["user"], &review["spec"]["groups"][0]),
+        (&json!("ada"), &json!("system:authenticated"))
+    );
+    let writes = api.writes();
+    let [(method, path, patch)] = writes.as_slice() else { panic!("{writes:?}") };
+    assert_eq!(method, "PATCH");
+    assert!(path.contains("/virtualmachines/vm/status"), "{path}");
+    assert_eq!(patch[1]["value"], json!([{"action": "Start"}]));
+}
+
+#[tokio::test]
+async fn nobody_is_believed_but_an_api_server() {
+    let api = api(true, vm("Manual"), None);
+    for (peer, user) in [(&[][..], Some("ada")), (&["kubernetes-admin"], Some("ada")), (&["front-proxy-client"], None)]
+    {
+        let (code, status) = api.send(peer, &format!("PUT {START}"), user, Value::Null).await;
+        assert_eq!(
+            (code, &status["kind"], &status["reason"]),
+            (401, &json!("Status"), &json!("Unauthorized")),
+            "{peer:?}"
+        );
+    }
+    assert!(api.asked.lock().unwrap().is_empty(), "something was asked for one who is not known");
+}
+
+#[tokio::test]
+async fn who_has_no_right_changes_nothing() {
+    let api = api(false, vm("Manual"), None);
+    let (code, status) = api.put(START, Value::Null).await;
+    let message = status["message"].as_str().unwrap();
+    assert_eq!(code, 401);
+    assert_eq!(message, r#"user "ada" cannot update virtualmachines/start in namespace "ns""#);
+    assert_eq!(api.asked.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_stop_that_hurries_also_deletes_the_pod() {
+    let api = api(true, vm("Always"), Some(vmi()));
+    let stop = START.replace("/start", "/stop");
+    assert_eq!(api.put(&stop, json!({"gracePeriod": 5, "dryRun": ["All"]})).await.0, 202);
+    let writes = api.writes();
+    let [(patch, at, _), (delete, pod, options)] = writes.as_slice() else { panic!("{writes:?}") };
+    assert_eq!((patch.as_str(), delete.as_str()), ("PATCH", "DELETE"));
+    assert!(at.contains("/virtualmachines/vm?") && at.contains("dryRun=All"), "{at}");
+    assert!(pod.contains("/pods/virt-launcher-vm-12345678"), "{pod}");
+    assert_eq!((&options["gracePeriodSeconds"], &options["dryRun"]), (&json!(5), &json!(["All"])));
+}
+
+#[tokio::test]
+async fn refusals_have_their_codes_and_are_statuses() {
+    let api = api(true, vm("Always"), Some(vmi()));
+    let base = "/apis/subresources.kubevirt.io/v1alpha3/namespaces/ns";
+    let table = [
+        (START.to_owned(), Value::Null, 409),
+        (format!("{base}/virtualmachines/vm/restart"), json!({"gracePeriodSeconds": 7}), 400),
+        (format!("{base}/virtualmachines/vm/stop"), json!([]), 400),
+        (format!("{base}/virtualmachines/vm/stop"), json!({"dryRun": ["Some"]}), 400),
+        (format!("{base}/virtualmachines/vm/nothing"), Value::Null, 404),
+        (format!("{base}/virtualmachines/vm/expand-spec"), Value::Null, 405),
+        (format!("{base}/virtualmachineinstances/vm/pause"), Value::Null, 400),
+        (format!("{base}/expand-vm-spec"), json!({"kind": "Pod"}), 400),
+        (format!("{base}/expand-vm-spec"), Value::Null, 400),
+    ];
+    for (path, body, expected) in table {
+        let (code, status) = api.put(&path, body).await;
+        assert_eq!((code, &status["kind"], &status["code"]), (expected, &json!("Status"), &json!(expected)), "{path}");
+    }
+    assert_eq!(api.writes(), []);
+}
+
+#[tokio::test]
+async fn an_expansion_is_the_machine_itself() {
+    let api = api(true, vm("Always"), None);
+    let line = format!("GET {}", START.replace("/start", "/expand-spec"));
+    let (code, answer) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+    assert_eq!(
+        (code, &answer["kind"], &answer["spec"]["runStrategy"]),
+        (200, &json!("VirtualMachine"), &json!("Always"))
+    );
+    let carried = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": "b"}, "spec": {"runStrategy": "Halted"}});
+    let path = "/apis/subresources.kubevirt.io/v1/namespaces/ns/expand-vm-spec";
+    let (code, answer) = api.put(path, carried).await;
+    assert_eq!((code, &answer["metadata"]["namespace"]), (200, &json!("ns")));
+}
+
+#[tokio::test]
+async fn discovery_needs_no_user() {
+    let api = api(false, vm("Always"), None);
+    for path in ["/", "/apis", "/apis/subresources.kubevirt.io", "/apis/subresources.kubevirt.io/v1", "/openapi/v2"] {
+        let (code, answer) = api.send(&["front-proxy-client"], &format!("GET {path}"), None, Value::Null).await;
+        assert!(code == 200 && answer.is_object(), "{path}: {code}");
+    }
+    let version = "GET /apis/subresources.kubevirt.io/v1/version";
+    let (_, answer) = api.send(&[], version, None, Value::Null).await;
+    assert_eq!(answer["gitVersion"], "v1.7.0+garboard.0.1.0");
+    assert!(api.asked.lock().unwrap().is_empty());
+}

@@ -1,0 +1,23 @@
+//! The group `subresources.kubevirt.io`: what `virtctl` and the clients of KubeVirt call beside the objects. Pure.
+//!
+//! ```text
+//!   method, path ──route──► Endpoint ─┬─ discovery (no rights needed)
+//!                                     └─ Call ──access──► SubjectAccessReview ──► start, stop, restart … ──► Change | Refusal
+//! ```
+//!
+//! The controller serves it (its module `subresources`): it reads the objects, asks for the review, and applies the change.
+//! KubeVirt's `pkg/virt-api` (v1.7) is the source of routes, codes and messages.
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod caller;
+pub mod discovery;
+pub mod options;
+pub mod power;
+pub mod refusal;
+pub mod route;
+pub mod routes;
+
+/// The name of the group.
+pub const GROUP: &str = "subresources.kubevirt.io";

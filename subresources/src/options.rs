@@ -1,0 +1,99 @@
+//! The bodies of requests: KubeVirt's `StartOptions`, `StopOptions`, `RestartOptions`. Pure.
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::refusal::Refusal;
+
+/// The longest body that is read, in bytes. The largest is a VirtualMachine, which etcd bounds to 1.5 MiB.
+pub const LONGEST_BODY: usize = 2 << 20;
+
+/// `StartOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StartOptions {
+    /// The guest's vCPUs stay stopped until `unpause`.
+    pub paused: bool,
+    /// `All`: nothing is stored.
+    pub dry_run: Option<Vec<String>>,
+}
+
+/// `StopOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StopOptions {
+    /// Seconds that the guest has to power itself down; its specification's, if nothing is said.
+    pub grace_period: Option<i64>,
+    /// `All`: nothing is stored.
+    pub dry_run: Option<Vec<String>>,
+}
+
+/// `RestartOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct RestartOptions {
+    /// Zero ends the guest at once; nothing gives it the time that its specification says. Others are refused.
+    pub grace_period_seconds: Option<i64>,
+    /// `All`: nothing is stored.
+    pub dry_run: Option<Vec<String>>,
+}
+
+/// Reads a body; none means the defaults.
+///
+/// # Errors
+/// It is no JSON, or not of this shape.
+pub fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
+    if body.iter().all(u8::is_ascii_whitespace) {
+        return Ok(T::default());
+    }
+    let unread = |error: serde_json::Error| {
+        Refusal::BadRequest(format!("Can not unmarshal Request body to struct, error: {error}"))
+    };
+    match serde_json::from_slice(body).map_err(unread)? {
+        // What clients of Go send for no options.
+        Value::Null => Ok(T::default()),
+        options @ Value::Object(_) => serde_json::from_value(options).map_err(unread),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
+            Err(Refusal::BadRequest("Can not unmarshal Request body to struct, error: it is no object".to_owned()))
+        }
+    }
+}
+
+/// Whether nothing is to be stored.
+///
+/// # Errors
+/// A word that is not `All`, the only one that Kubernetes has.
+pub fn is_dry_run(words: Option<&Vec<String>>) -> Result<bool, Refusal> {
+    match words.map_or(&[][..], Vec::as_slice) {
+        [] => Ok(false),
+        words if words.iter().all(|word| word == "All") => Ok(true),
+        _ => Err(Refusal::BadRequest("dryRun: the only value is All".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bodies_are_read_and_what_is_no_body_is_the_default() {
+        let stop = |body: &str| read::<StopOptions>(body.as_bytes());
+        assert_eq!(stop(r#"{"gracePeriod": 0, "later": 1}"#).unwrap().grace_period, Some(0));
+        for body in ["", " \n", "null", "{}"] {
+            assert_eq!(stop(body), Ok(StopOptions::default()), "{body:?}");
+        }
+        for body in ["[", "[]", "\"x\"", r#"{"gracePeriod": "x"}"#] {
+            assert_eq!(stop(body).unwrap_err().code(), 400, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_dry_run_is_asked_for_by_one_word() {
+        let words = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect());
+        assert_eq!(is_dry_run(None), Ok(false));
+        assert_eq!(is_dry_run(words(&[]).as_ref()), Ok(false));
+        assert_eq!(is_dry_run(words(&["All"]).as_ref()), Ok(true));
+        assert_eq!(is_dry_run(words(&["Some"]).as_ref()).unwrap_err().code(), 400);
+    }
+}

@@ -1,0 +1,216 @@
+//! What a start, stop or restart comes to: KubeVirt's table (`pkg/virt-api/rest/lifecycle.go`). A machine that runs by its strategy
+//! is started and stopped by the strategy, another by a request in its status. Pure.
+
+use garboard_api::run_strategy::RunStrategy;
+use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
+use serde_json::{Value, json};
+
+use crate::options::{RestartOptions, StartOptions, StopOptions};
+use crate::refusal::Refusal;
+
+/// What is done for a request, in this order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Change {
+    /// JSON patch of the VirtualMachine, and to what part it goes. It tests what was decided on: where another request was
+    /// faster it does not apply, and that is a conflict.
+    pub patch: Option<(Part, Value)>,
+    /// The instance's pod is deleted, with so many seconds for the guest.
+    pub end_within: Option<i64>,
+}
+
+/// A part of a VirtualMachine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// `spec`, by the object itself.
+    Spec,
+    /// `status`, by its subresource.
+    Status,
+}
+
+/// The machine and its instance.
+#[derive(Clone, Copy, Debug)]
+pub struct Machine<'a> {
+    /// The VirtualMachine.
+    pub vm: &'a VirtualMachine,
+    /// Its instance, whatever state it is in.
+    pub vmi: Option<&'a VirtualMachineInstance>,
+}
+
+const NOT_RUNNING: &str = "VM is not running";
+/// The shortest time for a pod: its containers get a signal before they are killed (KubeVirt's value for a forced restart).
+const SHORTEST_GRACE: i64 = 1;
+/// Seconds that a guest has where its specification does not say (KubeVirt's default, filled in at admission).
+const USUAL_GRACE: i64 = 30;
+/// A condition of another controller: volumes have to be put right by hand first.
+const MANUAL_RECOVERY: &str = "ManualRecoveryRequired";
+const RECOVERY: &str = "VM recovery required: a volume migration failed, and its volumes have to be put right by hand";
+
+impl Machine<'_> {
+    fn strategy(&self) -> Result<RunStrategy, Refusal> {
+        RunStrategy::of(self.vm).ok_or_else(|| {
+            let written = self.vm.spec.run_strategy.clone().unwrap_or_else(|| "none".to_owned());
+            Refusal::Conflict(format!("runStrategy {written} is not supported; write another one"))
+        })
+    }
+
+    /// The instance, unless its run is over.
+    fn alive(&self) -> Option<&VirtualMachineInstance> {
+        self.vmi.filter(|vmi| !Phase::of(vmi).is_final())
+    }
+
+    /// Whether a guest runs or is about to. An instance of which nothing is known yet, or nothing can be known, is none.
+    fn is_active(&self) -> bool {
+        let phase = self.vmi.and_then(|vmi| vmi.status.as_ref()).and_then(|status| status.phase.as_deref());
+        let is_unset = phase.is_none_or(str::is_empty);
+        self.alive().is_some_and(|vmi| !is_unset && Phase::of(vmi) != Phase::Unknown)
+    }
+
+    fn needs_recovery(&self) -> bool {
+        let mut conditions = self.vm.status.iter().flat_map(|status| &status.conditions);
+        conditions.any(|each| each.r#type == MANUAL_RECOVERY && each.status == "True")
+    }
+}
+
+/// A start.
+///
+/// # Errors
+/// It runs, its strategy starts it anyhow, or another request is under way.
+pub fn start(machine: &Machine<'_>, options: &StartOptions) -> Result<Change, Refusal> {
+    if machine.is_active() {
+        return Err(Refusal::Conflict("VM is already running".to_owned()));
+    }
+    if machine.needs_recovery() {
+        return Err(Refusal::Conflict(RECOVERY.to_owned()));
+    }
+    let strategy = machine.strategy()?;
+    let phase = machine.vmi.map(Phase::of);
+    match (strategy, phase) {
+        // The controller makes it Always when it reads the request.
+        (RunStrategy::Halted, _) if options.paused => request(machine, &[start_request(true)]),
+        (RunStrategy::Halted, _) => Ok(strategy_patch(machine.vm, RunStrategy::Always)),
+        (RunStrategy::RerunOnFailure, Some(Phase::Failed)) => {
+            Err(Refusal::Conflict("RerunOnFailure does not support starting VM from failed state".to_owned()))
+        }
+        (RunStrategy::RerunOnFailure | RunStrategy::Manual, Some(phase)) if phase.is_final() => {
+            let over = machine.vmi.map(stop_request);
+            request(machine, &[over.unwrap_or_default(), start_request(options.paused)])
+        }
+        (RunStrategy::RerunOnFailure | RunStrategy::Manual, _) => request(machine, &[start_request(options.paused)]),
+        (RunStrategy::Always | RunStrategy::Once, _) => {
+            Err(Refusal::Conflict(format!("{} does not support manual start requests", strategy.word())))
+        }
+    }
+}
+
+/// A stop.
+///
+/// # Errors
+/// It does not run, or the guest would get more time than its specification says.
+pub fn stop(machine: &Machine<'_>, options: &StopOptions) -> Result<Change, Refusal> {
+    let end_within = sooner(machine, options.grace_period)?;
+    let strategy = machine.strategy()?;
+    let change = match (strategy, machine.alive()) {
+        (RunStrategy::Always | RunStrategy::Once, _) => strategy_patch(machine.vm, RunStrategy::Halted),
+        (_, None) => return Err(Refusal::Conflict(NOT_RUNNING.to_owned())),
+        // It is being stopped as it is.
+        (RunStrategy::Halted, Some(_)) if end_within.is_some() => Change::default(),
+        (RunStrategy::Halted, Some(_)) => {
+            let sentence = "Halted only supports manual stop requests with a shorter graceperiod";
+            return Err(Refusal::Conflict(sentence.to_owned()));
+        }
+        (RunStrategy::Manual | RunStrategy::RerunOnFailure, Some(vmi)) => request(machine, &[stop_request(vmi)])?,
+    };
+    Ok(Change { end_within, ..change })
+}
+
+/// A restart.
+///
+/// # Errors
+/// There is no instance, or its strategy has one run or none.
+pub fn restart(machine: &Machine<'_>, options: &RestartOptions) -> Result<Change, Refusal> {
+    let at_once = match options.grace_period_seconds {
+        None => false,
+        Some(0) => true,
+        Some(1..) => return Err(bad("For force restart, only gracePeriod=0 is supported for now")),
+        Some(_) => return Err(bad("gracePeriod has to be greater or equal to 0")),
+    };
+    let strategy = machine.strategy()?;
+    if matches!(strategy, RunStrategy::Halted | RunStrategy::Once) {
+        // The misspelt word is KubeVirt's, and clients look for it.
+        let sentence = format!("RunStategy {} does not support manual restart requests", strategy.word());
+        return Err(Refusal::Conflict(sentence));
+    }
+    let vmi = machine.vmi.ok_or_else(|| Refusal::Conflict("VM is not running: Halted".to_owned()))?;
+    let change = request(machine, &[stop_request(vmi), start_request(false)])?;
+    Ok(Change { end_within: at_once.then_some(SHORTEST_GRACE), ..change })
+}
+
+fn bad(sentence: &str) -> Refusal {
+    Refusal::BadRequest(sentence.to_owned())
+}
+
+/// The time of the request, if it is shorter than the instance's.
+fn sooner(machine: &Machine<'_>, asked: Option<i64>) -> Result<Option<i64>, Refusal> {
+    let (Some(asked), Some(vmi)) = (asked, machine.alive()) else { return Ok(None) };
+    if asked < 0 {
+        return Err(bad("gracePeriod has to be greater or equal to 0"));
+    }
+    let own = vmi.spec.termination_grace_period_seconds.unwrap_or(USUAL_GRACE);
+    if asked > own {
+        let sentence = format!(
+            "gracePeriod {asked} is longer than the terminationGracePeriodSeconds {own} of the running instance, which cannot be prolonged"
+        );
+        return Err(Refusal::Conflict(sentence));
+    }
+    Ok((asked < own).then_some(asked.max(SHORTEST_GRACE)))
+}
+
+fn start_request(paused: bool) -> Value {
+    if paused { json!({ "action": "Start", "data": { "paused": "true" } }) } else { json!({ "action": "Start" }) }
+}
+
+fn stop_request(vmi: &VirtualMachineInstance) -> Value {
+    json!({ "action": "Stop", "uid": vmi.metadata.uid })
+}
+
+/// Puts requests into the status. A stop comes before what waits there; anything else waits until nothing does.
+fn request(machine: &Machine<'_>, requests: &[Value]) -> Result<Change, Refusal> {
+    let status = machine.vm.status.as_ref();
+    let waiting = status.map_or(&[][..], |status| &status.state_change_requests);
+    let is_stop = matches!(requests, [one] if one["action"] == "Stop");
+    if !waiting.is_empty() && !is_stop {
+        return Err(Refusal::Conflict("unable to complete request: stop/start already underway".to_owned()));
+    }
+    let mut patch = match status {
+        None => vec![json!({ "op": "add", "path": "/status", "value": { "stateChangeRequests": requests } })],
+        Some(_) if waiting.is_empty() => vec![
+            json!({ "op": "test", "path": "/metadata/resourceVersion", "value": machine.vm.metadata.resource_version }),
+            json!({ "op": "add", "path": "/status/stateChangeRequests", "value": requests }),
+        ],
+        Some(_) => vec![
+            json!({ "op": "test", "path": "/status/stateChangeRequests", "value": waiting }),
+            json!({ "op": "replace", "path": "/status/stateChangeRequests", "value": requests }),
+        ],
+    };
+    // What a person asks for is not kept waiting by starts that failed.
+    if status.is_some_and(|status| status.start_failure.is_some()) {
+        patch.push(json!({ "op": "remove", "path": "/status/startFailure" }));
+    }
+    Ok(Change { patch: Some((Part::Status, Value::Array(patch))), end_within: None })
+}
+
+/// In the form in which the machine says it: it has exactly one of the two.
+fn strategy_patch(vm: &VirtualMachine, strategy: RunStrategy) -> Change {
+    let (path, before, after) = match vm.spec.running {
+        Some(running) => ("/spec/running", json!(running), json!(strategy != RunStrategy::Halted)),
+        None => ("/spec/runStrategy", json!(vm.spec.run_strategy), json!(strategy.word())),
+    };
+    let patch = json!([
+        { "op": "test", "path": path, "value": before },
+        { "op": "replace", "path": path, "value": after },
+    ]);
+    Change { patch: Some((Part::Spec, patch)), end_within: None }
+}
+
+#[cfg(test)]
+mod tests;

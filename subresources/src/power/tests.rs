@@ -1,0 +1,171 @@
+//! The table of KubeVirt's start, stop and restart.
+
+use super::*;
+
+fn vm(strategy: &str, requests: &[&str]) -> VirtualMachine {
+    let requests: Vec<Value> = requests.iter().map(|action| json!({ "action": action })).collect();
+    let spec = match strategy {
+        "true" | "false" => json!({ "running": strategy == "true" }),
+        word => json!({ "runStrategy": word }),
+    };
+    let status = json!({ "stateChangeRequests": requests });
+    let metadata = json!({ "name": "a", "resourceVersion": "7" });
+    serde_json::from_value(json!({ "metadata": metadata, "spec": spec, "status": status })).unwrap()
+}
+
+/// An instance in a phase; `-` is one without a status, nothing is none.
+fn vmi(phase: &str) -> Option<VirtualMachineInstance> {
+    let status = if phase == "-" { json!({}) } else { json!({ "phase": phase }) };
+    let value =
+        json!({ "metadata": { "uid": "u" }, "spec": { "terminationGracePeriodSeconds": 60 }, "status": status });
+    (!phase.is_empty()).then(|| serde_json::from_value(value).unwrap())
+}
+
+/// What it comes to: the value that is written, `+N` for a pod that is deleted within N seconds, or code and sentence.
+fn said(outcome: Result<Change, Refusal>) -> String {
+    let change = match outcome {
+        Ok(change) => change,
+        Err(refusal) => {
+            let message = refusal.status(None).message.unwrap();
+            return format!("{}: {}", refusal.code(), message.split(": ").last().unwrap());
+        }
+    };
+    let written = change.patch.map(|(part, patch)| {
+        let last = patch.as_array().unwrap().iter().rfind(|each| each["op"] != "remove").unwrap();
+        match part {
+            Part::Spec => last["value"].to_string().replace('"', ""),
+            Part::Status => {
+                let actions = last["value"].as_array().unwrap().iter();
+                actions.map(|one| one["action"].as_str().unwrap().to_owned()).collect::<Vec<_>>().join(",")
+            }
+        }
+    });
+    let ending = change.end_within.map(|seconds| format!("+{seconds}")).unwrap_or_default();
+    format!("{}{ending}", written.unwrap_or_default())
+}
+
+fn on(
+    strategy: &str,
+    phase: &str,
+    requests: &[&str],
+    decide: impl Fn(&Machine<'_>) -> Result<Change, Refusal>,
+) -> String {
+    let (vm, vmi) = (vm(strategy, requests), vmi(phase));
+    said(decide(&Machine { vm: &vm, vmi: vmi.as_ref() }))
+}
+
+#[test]
+fn a_start_is_a_strategy_or_a_request() {
+    let table = [
+        ("Halted", "", &[][..], "Always"),
+        ("false", "", &[], "true"),
+        ("Halted", "Running", &[], "409: VM is already running"),
+        ("Halted", "Pending", &[], "409: VM is already running"),
+        ("Halted", "-", &[], "Always"),
+        ("Halted", "Unknown", &[], "Always"),
+        ("Always", "", &[], "409: Always does not support manual start requests"),
+        ("Once", "Succeeded", &[], "409: Once does not support manual start requests"),
+        ("Manual", "", &[], "Start"),
+        ("Manual", "Succeeded", &[], "Stop,Start"),
+        ("Manual", "Failed", &[], "Stop,Start"),
+        ("Manual", "", &["Start"], "409: stop/start already underway"),
+        ("RerunOnFailure", "", &[], "Start"),
+        ("RerunOnFailure", "Succeeded", &[], "Stop,Start"),
+        ("RerunOnFailure", "Failed", &[], "409: RerunOnFailure does not support starting VM from failed state"),
+        ("WaitAsReceiver", "", &[], "409: runStrategy WaitAsReceiver is not supported; write another one"),
+    ];
+    for (strategy, phase, requests, expected) in table {
+        let outcome = on(strategy, phase, requests, |machine| start(machine, &StartOptions::default()));
+        assert_eq!(outcome, expected, "{strategy} {phase} {requests:?}");
+    }
+}
+
+#[test]
+fn a_paused_start_is_a_request_also_of_a_halted_machine() {
+    let (vm, paused) = (vm("Halted", &[]), StartOptions { paused: true, dry_run: None });
+    let change = start(&Machine { vm: &vm, vmi: None }, &paused).unwrap();
+    let (part, patch) = change.patch.unwrap();
+    assert_eq!(part, Part::Status);
+    assert_eq!(patch[1]["value"], json!([{ "action": "Start", "data": { "paused": "true" } }]));
+}
+
+#[test]
+fn a_stop_is_a_strategy_or_a_request_and_may_hurry() {
+    let not_running = "409: VM is not running";
+    let too_long = "409: gracePeriod 61 is longer than the terminationGracePeriodSeconds 60 of the running instance, which cannot be prolonged";
+    let table = [
+        ("Always", "Running", &[][..], None, "Halted"),
+        ("true", "Running", &[], None, "false"),
+        ("Always", "", &[], None, "Halted"),
+        ("Once", "Running", &[], Some(5), "Halted+5"),
+        ("Always", "Running", &[], Some(0), "Halted+1"),
+        ("Always", "Running", &[], Some(60), "Halted"),
+        ("Always", "Running", &[], Some(61), too_long),
+        ("Always", "Running", &[], Some(-1), "400: gracePeriod has to be greater or equal to 0"),
+        ("Manual", "Running", &[], None, "Stop"),
+        ("Manual", "Running", &["Start"], None, "Stop"),
+        ("Manual", "Running", &["Stop"], Some(3), "Stop+3"),
+        ("Manual", "", &[], None, not_running),
+        ("Manual", "Succeeded", &[], None, not_running),
+        ("RerunOnFailure", "Failed", &[], None, not_running),
+        ("Halted", "", &[], None, not_running),
+        ("Halted", "Running", &[], None, "409: Halted only supports manual stop requests with a shorter graceperiod"),
+        ("Halted", "Running", &[], Some(5), "+5"),
+        (
+            "Halted",
+            "Running",
+            &[],
+            Some(60),
+            "409: Halted only supports manual stop requests with a shorter graceperiod",
+        ),
+    ];
+    for (strategy, phase, requests, grace_period, expected) in table {
+        let options = StopOptions { grace_period, dry_run: None };
+        let outcome = on(strategy, phase, requests, |machine| stop(machine, &options));
+        assert_eq!(outcome, expected, "{strategy} {phase} {requests:?} {grace_period:?}");
+    }
+}
+
+#[test]
+fn a_restart_is_a_stop_and_a_start() {
+    let table = [
+        ("Always", "Running", &[][..], None, "Stop,Start"),
+        ("Manual", "Running", &[], Some(0), "Stop,Start+1"),
+        ("RerunOnFailure", "Failed", &[], None, "Stop,Start"),
+        ("Manual", "Running", &["Stop"], None, "409: stop/start already underway"),
+        ("Manual", "Running", &[], Some(5), "400: For force restart, only gracePeriod=0 is supported for now"),
+        ("Manual", "Running", &[], Some(-5), "400: gracePeriod has to be greater or equal to 0"),
+        ("Manual", "", &[], None, "409: Halted"),
+        ("Halted", "Running", &[], None, "409: RunStategy Halted does not support manual restart requests"),
+        ("Once", "Running", &[], None, "409: RunStategy Once does not support manual restart requests"),
+    ];
+    for (strategy, phase, requests, grace_period_seconds, expected) in table {
+        let options = RestartOptions { grace_period_seconds, dry_run: None };
+        let outcome = on(strategy, phase, requests, |machine| restart(machine, &options));
+        assert_eq!(outcome, expected, "{strategy} {phase} {requests:?} {grace_period_seconds:?}");
+    }
+}
+
+#[test]
+fn a_patch_tests_what_was_decided_on_and_forgets_starts_that_failed() {
+    let mut machine = vm("Manual", &[]);
+    let patch =
+        |vm: &VirtualMachine| start(&Machine { vm, vmi: None }, &StartOptions::default()).unwrap().patch.unwrap().1;
+    assert_eq!(patch(&machine)[0], json!({ "op": "test", "path": "/metadata/resourceVersion", "value": "7" }));
+    machine.status.as_mut().unwrap().start_failure = Some(garboard_api::v1::VirtualMachineStartFailure::default());
+    assert_eq!(patch(&machine)[2], json!({ "op": "remove", "path": "/status/startFailure" }));
+    machine.status = None;
+    assert_eq!(patch(&machine)[0]["path"], "/status");
+    let halted = vm("Halted", &[]);
+    let (_, patch) = start(&Machine { vm: &halted, vmi: None }, &StartOptions::default()).unwrap().patch.unwrap();
+    assert_eq!(patch[0], json!({ "op": "test", "path": "/spec/runStrategy", "value": "Halted" }));
+}
+
+#[test]
+fn a_machine_whose_volumes_need_hands_is_not_started() {
+    let mut machine = vm("Manual", &[]);
+    let condition = json!({ "type": "ManualRecoveryRequired", "status": "True" });
+    machine.status.as_mut().unwrap().conditions = vec![serde_json::from_value(condition).unwrap()];
+    let outcome = start(&Machine { vm: &machine, vmi: None }, &StartOptions::default());
+    assert_eq!(outcome.unwrap_err().code(), 409);
+}

@@ -1,0 +1,144 @@
+//! Why a request is refused, and how that is said: Kubernetes' `Status`, as its API machinery words it
+//! (`k8s.io/apimachinery/pkg/api/errors`). Pure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
+
+use crate::route::{Call, Resource};
+
+/// Why a request is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The request cannot be understood, or asks for what is never possible. 400.
+    BadRequest(String),
+    /// The caller did not show who it is, or may not do this. 401, for both: KubeVirt's answer.
+    Unauthorized(String),
+    /// The machine forbids it. 403.
+    Forbidden(String),
+    /// There is no such object. 404.
+    NotFound,
+    /// There is nothing of this path. 404.
+    NoSuchPath,
+    /// The path has other methods. 405.
+    MethodNotAllowed,
+    /// The object is in a state in which this is not possible. 409.
+    Conflict(String),
+    /// The body is too long. 413.
+    TooLarge(usize),
+    /// Too much is asked at once. 429.
+    TooManyRequests,
+    /// Something failed here. 500.
+    Internal(String),
+}
+
+impl Refusal {
+    /// The HTTP status.
+    #[must_use]
+    pub const fn code(&self) -> u16 {
+        match self {
+            Self::BadRequest(_) => 400,
+            Self::Unauthorized(_) => 401,
+            Self::Forbidden(_) => 403,
+            Self::NotFound | Self::NoSuchPath => 404,
+            Self::MethodNotAllowed => 405,
+            Self::Conflict(_) => 409,
+            Self::TooLarge(_) => 413,
+            Self::TooManyRequests => 429,
+            Self::Internal(_) => 500,
+        }
+    }
+
+    const fn reason(&self) -> &'static str {
+        match self {
+            Self::BadRequest(_) => "BadRequest",
+            Self::Unauthorized(_) => "Unauthorized",
+            Self::Forbidden(_) => "Forbidden",
+            Self::NotFound | Self::NoSuchPath => "NotFound",
+            Self::MethodNotAllowed => "MethodNotAllowed",
+            Self::Conflict(_) => "Conflict",
+            Self::TooLarge(_) => "RequestEntityTooLarge",
+            Self::TooManyRequests => "TooManyRequests",
+            Self::Internal(_) => "InternalError",
+        }
+    }
+
+    /// What a client gets.
+    #[must_use]
+    pub fn status(&self, call: Option<&Call<'_>>) -> Status {
+        let object = call.map_or_else(|| "the request".to_owned(), object);
+        let message = match self {
+            Self::BadRequest(sentence) | Self::Unauthorized(sentence) => sentence.clone(),
+            Self::Forbidden(sentence) => format!("{object} is forbidden: {sentence}"),
+            Self::NotFound => format!("{object} not found"),
+            Self::NoSuchPath => "the server could not find the requested resource".to_owned(),
+            Self::MethodNotAllowed => "the server does not allow this method on the requested resource".to_owned(),
+            Self::Conflict(sentence) => format!("Operation cannot be fulfilled on {object}: {sentence}"),
+            Self::TooLarge(limit) => format!("Request entity is too large: limit is {limit}"),
+            Self::TooManyRequests => "too many requests at once; try again".to_owned(),
+            Self::Internal(sentence) => format!("Internal error occurred: {sentence}"),
+        };
+        Status {
+            code: Some(self.code().into()),
+            details: call.filter(|_| self.names_its_object()).map(details),
+            message: Some(message),
+            reason: Some(self.reason().to_owned()),
+            status: Some("Failure".to_owned()),
+            ..Status::default()
+        }
+    }
+
+    const fn names_its_object(&self) -> bool {
+        matches!(self, Self::Forbidden(_) | Self::NotFound | Self::Conflict(_))
+    }
+}
+
+/// The kind as KubeVirt's messages have it: in the singular, in small letters.
+fn kind(resource: Resource) -> &'static str {
+    match resource {
+        Resource::VirtualMachine | Resource::ExpandVmSpec => "virtualmachine",
+        Resource::VirtualMachineInstance => "virtualmachineinstance",
+    }
+}
+
+const GROUP_OF_OBJECTS: &str = "kubevirt.io";
+
+fn object(call: &Call<'_>) -> String {
+    format!("{}.{GROUP_OF_OBJECTS} \"{}\"", kind(call.route.resource), call.name)
+}
+
+fn details(call: &Call<'_>) -> StatusDetails {
+    StatusDetails {
+        group: Some(GROUP_OF_OBJECTS.to_owned()),
+        kind: Some(kind(call.route.resource).to_owned()),
+        name: Some(call.name.to_owned()),
+        ..StatusDetails::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::route::{Endpoint, endpoint};
+
+    #[test]
+    fn a_refusal_is_the_status_that_the_api_machinery_makes() {
+        let path = "/apis/subresources.kubevirt.io/v1/namespaces/n/virtualmachines/a/start";
+        let Ok(Endpoint::Call(call)) = endpoint("PUT", path) else { panic!("no call") };
+        let status = |refusal: Refusal| serde_json::to_value(refusal.status(Some(&call))).unwrap();
+        let details = json!({"name": "a", "group": "kubevirt.io", "kind": "virtualmachine"});
+        let conflict = status(Refusal::Conflict("VM is already running".to_owned()));
+        assert_eq!(
+            conflict["message"],
+            r#"Operation cannot be fulfilled on virtualmachine.kubevirt.io "a": VM is already running"#
+        );
+        assert_eq!(
+            (&conflict["code"], &conflict["reason"], &conflict["details"]),
+            (&json!(409), &json!("Conflict"), &details)
+        );
+        assert_eq!((&conflict["kind"], &conflict["apiVersion"]), (&json!("Status"), &json!("v1")));
+        assert_eq!(status(Refusal::NotFound)["message"], r#"virtualmachine.kubevirt.io "a" not found"#);
+        let bad = status(Refusal::BadRequest("no".to_owned()));
+        assert_eq!((&bad["message"], &bad["code"], bad.get("details")), (&json!("no"), &json!(400), None));
+    }
+}

@@ -1,0 +1,267 @@
+//! From a method and a path to what is asked for. Pure.
+
+use crate::GROUP;
+use crate::routes::{ROUTES, Route};
+
+/// The versions that are served, the preferred one first. The group has no objects: all versions answer alike.
+pub const VERSIONS: [&str; 2] = ["v1", "v1alpha3"];
+
+/// A method that some route has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`: reads, and opens streams.
+    Get,
+    /// `PUT`: changes.
+    Put,
+}
+
+impl Method {
+    /// Reads HTTP's word.
+    #[must_use]
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "GET" => Some(Self::Get),
+            "PUT" => Some(Self::Put),
+            _ => None,
+        }
+    }
+
+    /// The verb of roles.
+    #[must_use]
+    pub const fn verb(self) -> &'static str {
+        match self {
+            Self::Get => "get",
+            Self::Put => "update",
+        }
+    }
+}
+
+/// What a route belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// A VirtualMachine.
+    VirtualMachine,
+    /// A VirtualMachineInstance.
+    VirtualMachineInstance,
+    /// `expand-vm-spec`: no object, the request carries one.
+    ExpandVmSpec,
+}
+
+impl Resource {
+    /// The segment of the path.
+    #[must_use]
+    pub const fn plural(self) -> &'static str {
+        match self {
+            Self::VirtualMachine => "virtualmachines",
+            Self::VirtualMachineInstance => "virtualmachineinstances",
+            Self::ExpandVmSpec => "expand-vm-spec",
+        }
+    }
+
+    fn parse(segment: &str) -> Option<Self> {
+        [Self::VirtualMachine, Self::VirtualMachineInstance].into_iter().find(|each| each.plural() == segment)
+    }
+}
+
+/// A request at one of the routes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call<'a> {
+    /// `v1` or `v1alpha3`.
+    pub version: &'a str,
+    /// The namespace.
+    pub namespace: &'a str,
+    /// The object's name; empty where the route has no object.
+    pub name: &'a str,
+    /// The route.
+    pub route: Route,
+    /// The segments that follow the subresource: port and protocol of a `portforward`.
+    pub parameters: Vec<&'a str>,
+}
+
+/// What a path leads to. Everything but a call is answered without a question for rights, as KubeVirt does: it says
+/// nothing of any object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Endpoint<'a> {
+    /// `/`: the list of paths.
+    Root,
+    /// `/apis`: the list of groups.
+    Groups,
+    /// `/apis/subresources.kubevirt.io`: the group.
+    Group,
+    /// `/apis/subresources.kubevirt.io/VERSION`: its resources.
+    Resources(&'a str),
+    /// `…/VERSION/version`: which version this is.
+    Version,
+    /// `…/VERSION/guestfs`: the image of libguestfs tools.
+    Guestfs,
+    /// `…/VERSION/healthz` and `/healthz`.
+    Health,
+    /// `/openapi/v2`.
+    OpenApi2,
+    /// A request at a route.
+    Call(Call<'a>),
+}
+
+/// Why a path leads nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NoEndpoint {
+    /// There is nothing of this path.
+    NotFound,
+    /// There is something, but not for this method.
+    MethodNotAllowed,
+}
+
+/// Finds what a request asks for. The path is as it came, without its query; segments are not decoded, since no name of a
+/// Kubernetes object needs it.
+///
+/// # Errors
+/// Nothing is there, or not for this method.
+pub fn endpoint<'a>(method: &str, path: &'a str) -> Result<Endpoint<'a>, NoEndpoint> {
+    let segments: Vec<&str> = path.strip_prefix('/').ok_or(NoEndpoint::NotFound)?.split('/').collect();
+    let discovery = match segments.as_slice() {
+        [""] => Endpoint::Root,
+        ["apis"] | ["apis", ""] => Endpoint::Groups,
+        ["apis", GROUP] | ["apis", GROUP, ""] => Endpoint::Group,
+        ["openapi", "v2"] => Endpoint::OpenApi2,
+        ["healthz"] => Endpoint::Health,
+        ["apis", GROUP, version, rest @ ..] if VERSIONS.contains(version) => match rest {
+            [] | [""] => Endpoint::Resources(version),
+            ["version"] => Endpoint::Version,
+            ["guestfs"] => Endpoint::Guestfs,
+            ["healthz"] => Endpoint::Health,
+            ["namespaces", namespace, rest @ ..] => return call(method, version, namespace, rest),
+            _ => return Err(NoEndpoint::NotFound),
+        },
+        _ => return Err(NoEndpoint::NotFound),
+    };
+    if method == "GET" { Ok(discovery) } else { Err(NoEndpoint::MethodNotAllowed) }
+}
+
+fn call<'a>(method: &str, version: &'a str, namespace: &'a str, rest: &[&'a str]) -> Result<Endpoint<'a>, NoEndpoint> {
+    let (resource, name, below) = match rest {
+        [segment] if *segment == Resource::ExpandVmSpec.plural() => (Resource::ExpandVmSpec, "", &[][..]),
+        [segment, name, below @ ..] if !name.is_empty() && !below.is_empty() => {
+            (Resource::parse(segment).ok_or(NoEndpoint::NotFound)?, *name, below)
+        }
+        _ => return Err(NoEndpoint::NotFound),
+    };
+    if namespace.is_empty() {
+        return Err(NoEndpoint::NotFound);
+    }
+    // The longest comes first: `vnc/screenshot` is no `vnc`.
+    let mut found: Vec<(&Route, Vec<&str>)> = ROUTES
+        .iter()
+        .filter(|route| route.resource == resource)
+        .filter_map(|route| Some((route, parameters(route, below)?)))
+        .collect();
+    found.sort_by_key(|(route, _)| std::cmp::Reverse(route.subresource.len()));
+    let (route, parameters) = found.into_iter().next().ok_or(NoEndpoint::NotFound)?;
+    if Method::parse(method) != Some(route.method) {
+        return Err(NoEndpoint::MethodNotAllowed);
+    }
+    Ok(Endpoint::Call(Call { version, namespace, name, route: *route, parameters }))
+}
+
+/// What follows the subresource; `None` if the path is not of this route.
+fn parameters<'a>(route: &Route, below: &[&'a str]) -> Option<Vec<&'a str>> {
+    let own: Vec<&str> = route.subresource.split('/').filter(|segment| !segment.is_empty()).collect();
+    let rest = below.strip_prefix(own.as_slice())?;
+    let most = if route.subresource == "portforward" { 2 } else { 0 };
+    let least = most.min(1);
+    let is_right = (least..=most).contains(&rest.len()) && rest.iter().all(|segment| !segment.is_empty());
+    is_right.then(|| rest.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn name_of(method: &str, path: &str) -> Result<String, NoEndpoint> {
+        let found = endpoint(method, path)?;
+        let Endpoint::Call(call) = &found else { return Ok(format!("{found:?}")) };
+        let name = call.route.name();
+        Ok([&[name.as_str(), call.namespace, call.name], call.parameters.as_slice()].concat().join(" "))
+    }
+
+    #[test]
+    fn paths_of_the_group_are_found() {
+        let base = "/apis/subresources.kubevirt.io";
+        let table = [
+            ("/", "Root"),
+            ("/apis", "Groups"),
+            (base, "Group"),
+            (&format!("{base}/v1"), r#"Resources("v1")"#),
+            (&format!("{base}/v1alpha3/"), r#"Resources("v1alpha3")"#),
+            (&format!("{base}/v1/version"), "Version"),
+            (&format!("{base}/v1/healthz"), "Health"),
+            (&format!("{base}/v1/guestfs"), "Guestfs"),
+            ("/openapi/v2", "OpenApi2"),
+            (&format!("{base}/v1/namespaces/n/virtualmachines/a/expand-spec"), "virtualmachines/expand-spec n a"),
+            (&format!("{base}/v1/namespaces/n/virtualmachineinstances/a/vnc"), "virtualmachineinstances/vnc n a"),
+            (
+                &format!("{base}/v1/namespaces/n/virtualmachineinstances/a/vnc/screenshot"),
+                "virtualmachineinstances/vnc/screenshot n a",
+            ),
+            (
+                &format!("{base}/v1/namespaces/n/virtualmachines/a/portforward/22/tcp"),
+                "virtualmachines/portforward n a 22 tcp",
+            ),
+        ];
+        for (path, expected) in table {
+            assert_eq!(name_of("GET", path).as_deref(), Ok(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_is_nowhere_is_not_found_and_a_wrong_method_is_said() {
+        let base = "/apis/subresources.kubevirt.io/v1/namespaces/n";
+        let nowhere = [
+            "",
+            "apis",
+            "/api",
+            "/apis/kubevirt.io/v1",
+            "/apis/subresources.kubevirt.io/v2",
+            &format!("{base}/pods/a/log"),
+            &format!("{base}/virtualmachines/a"),
+            &format!("{base}/virtualmachines//start"),
+            &format!("{base}/virtualmachines/a/start/b"),
+            &format!("{base}/virtualmachines/a/pause"),
+            &format!("{base}/virtualmachines/a/portforward"),
+            &format!("{base}/virtualmachines/a/portforward/1/tcp/x"),
+            "/apis/subresources.kubevirt.io/v1/namespaces//virtualmachines/a/start",
+        ];
+        for path in nowhere {
+            assert_eq!(name_of("PUT", path), Err(NoEndpoint::NotFound), "{path}");
+        }
+        let start = format!("{base}/virtualmachines/a/start");
+        assert_eq!(name_of("PUT", &start).as_deref(), Ok("virtualmachines/start n a"));
+        for method in ["GET", "POST", "DELETE", "put"] {
+            assert_eq!(name_of(method, &start), Err(NoEndpoint::MethodNotAllowed), "{method}");
+        }
+        assert_eq!(name_of("PUT", "/apis"), Err(NoEndpoint::MethodNotAllowed));
+    }
+
+    #[test]
+    fn every_route_is_found_by_its_own_path() {
+        for route in ROUTES {
+            let method = if route.method == Method::Get { "GET" } else { "PUT" };
+            let tail = match (route.resource, route.subresource) {
+                (Resource::ExpandVmSpec, _) => route.resource.plural().to_owned(),
+                (resource, "portforward") => format!("{}/a/portforward/80", resource.plural()),
+                (resource, subresource) => format!("{}/a/{subresource}", resource.plural()),
+            };
+            let path = format!("/apis/{GROUP}/v1/namespaces/n/{tail}");
+            let Ok(Endpoint::Call(call)) = endpoint(method, &path) else { panic!("{path}") };
+            assert_eq!(call.route, *route);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_path_is_too_strange(path in "[/a-z0-9.%-]{0,80}", method in "[A-Z]{0,7}") {
+            let _ = endpoint(&method, &path);
+        }
+    }
+}

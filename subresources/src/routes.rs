@@ -1,0 +1,94 @@
+//! The table of routes: one line for each, in the order in which discovery lists them. Pure.
+
+use crate::route::{Method, Resource};
+
+/// What a route is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Action {
+    /// Starts a VirtualMachine.
+    Start,
+    /// Stops a VirtualMachine.
+    Stop,
+    /// Restarts a VirtualMachine.
+    Restart,
+    /// Answers the VirtualMachine with its instancetype and preference filled in.
+    ExpandSpec,
+    /// The same for a VirtualMachine that the request carries.
+    ExpandVmSpec,
+    /// A route of KubeVirt that is not served yet. It is refused, and discovery does not list it.
+    NotServed,
+}
+
+/// One route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Route {
+    /// The resource; the last segment of the path, where there is no object.
+    pub resource: Resource,
+    /// What follows the name of the object, without the parameters that follow it; empty where there is no object.
+    pub subresource: &'static str,
+    /// The method.
+    pub method: Method,
+    /// What it does.
+    pub action: Action,
+}
+
+impl Route {
+    /// Its name in discovery and in roles: `virtualmachines/start`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.subresource {
+            "" => self.resource.plural().to_owned(),
+            subresource => format!("{}/{subresource}", self.resource.plural()),
+        }
+    }
+}
+
+const fn vm(subresource: &'static str, method: Method, action: Action) -> Route {
+    Route { resource: Resource::VirtualMachine, subresource, method, action }
+}
+
+const fn vmi(subresource: &'static str, method: Method, action: Action) -> Route {
+    Route { resource: Resource::VirtualMachineInstance, subresource, method, action }
+}
+
+/// Every route.
+pub const ROUTES: &[Route] = &[
+    Route { resource: Resource::ExpandVmSpec, subresource: "", method: Method::Put, action: Action::ExpandVmSpec },
+    vm("start", Method::Put, Action::Start),
+    vm("stop", Method::Put, Action::Stop),
+    vm("restart", Method::Put, Action::Restart),
+    vm("expand-spec", Method::Get, Action::ExpandSpec),
+    vm("migrate", Method::Put, Action::NotServed),
+    vm("addvolume", Method::Put, Action::NotServed),
+    vm("removevolume", Method::Put, Action::NotServed),
+    vm("memorydump", Method::Put, Action::NotServed),
+    vm("removememorydump", Method::Put, Action::NotServed),
+    vm("portforward", Method::Get, Action::NotServed),
+    vm("objectgraph", Method::Get, Action::NotServed),
+    vm("evacuate/cancel", Method::Put, Action::NotServed),
+    vmi("console", Method::Get, Action::NotServed),
+    vmi("vnc", Method::Get, Action::NotServed),
+    vmi("vnc/screenshot", Method::Get, Action::NotServed),
+    vmi("portforward", Method::Get, Action::NotServed),
+    vmi("usbredir", Method::Get, Action::NotServed),
+    vmi("vsock", Method::Get, Action::NotServed),
+    vmi("pause", Method::Put, Action::NotServed),
+    vmi("unpause", Method::Put, Action::NotServed),
+    vmi("freeze", Method::Put, Action::NotServed),
+    vmi("unfreeze", Method::Put, Action::NotServed),
+    vmi("reset", Method::Put, Action::NotServed),
+    vmi("softreboot", Method::Put, Action::NotServed),
+    vmi("guestosinfo", Method::Get, Action::NotServed),
+    vmi("userlist", Method::Get, Action::NotServed),
+    vmi("filesystemlist", Method::Get, Action::NotServed),
+    vmi("addvolume", Method::Put, Action::NotServed),
+    vmi("removevolume", Method::Put, Action::NotServed),
+    vmi("backup", Method::Put, Action::NotServed),
+    vmi("redefine-checkpoint", Method::Put, Action::NotServed),
+    vmi("objectgraph", Method::Get, Action::NotServed),
+    vmi("evacuate/cancel", Method::Put, Action::NotServed),
+    vmi("sev/fetchcertchain", Method::Get, Action::NotServed),
+    vmi("sev/querylaunchmeasurement", Method::Get, Action::NotServed),
+    vmi("sev/setupsession", Method::Put, Action::NotServed),
+    vmi("sev/injectlaunchsecret", Method::Put, Action::NotServed),
+];

@@ -1,0 +1,1 @@
+"""Garboard as a release of Helm."""

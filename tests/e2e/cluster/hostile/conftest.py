@@ -1,0 +1,72 @@
+"""The node agent among enemies: an installation with a namespace in which pods may pretend, and an honest machine in
+it."""
+
+from collections.abc import Generator, Iterator
+
+import pytest
+
+from garboard_e2e.cluster.kube import Kube
+from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE
+from garboard_e2e.cluster.shared import Shared
+from garboard_e2e.hostile.agent import NodeAgent
+from garboard_e2e.hostile.enemies import Enemies
+from garboard_e2e.hostile.machines import Machines
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows the ends of logs of agents and launchers, too."""
+    report = yield
+    kube = getattr(item, "funcargs", {}).get("kube")
+    if report.failed and isinstance(kube, Kube):
+        agents = ("-l", "app.kubernetes.io/component=node", "--tail=6", "--prefix")
+        launchers = ("-l", "kubevirt.io=virt-launcher", "-c", "launcher", "--tail=3", "--prefix")
+        logs = kube.tried("logs", *agents, namespace=INSTALLED_IN) + kube.tried("logs", *launchers)
+        report.sections.append(("logs", "\n".join(line[:300] for line in logs.splitlines())))
+    return report
+
+
+@pytest.fixture(scope="package")
+def kube(shared: Shared) -> Iterator[Kube]:
+    """The model does not judge it: pods that pretend have a machine's labels."""
+    kube = shared.empty()
+    try:
+        kube.install()
+        # Enemies have paths of the node and one has its network: as where a namespace allows more than Garboard needs.
+        restricted = "pod-security.kubernetes.io/enforce-"
+        kube.kubectl("label", "namespace", NAMESPACE, restricted, namespace=None)
+        yield kube
+    finally:
+        kube.recorder.stop()
+
+
+@pytest.fixture(scope="package")
+def agent(kube: Kube) -> NodeAgent:
+    """Of node-1."""
+    return NodeAgent(kube)
+
+
+@pytest.fixture(scope="package")
+def machines(kube: Kube) -> Machines:
+    return Machines(kube)
+
+
+@pytest.fixture(scope="package")
+def enemies(kube: Kube) -> Enemies:
+    """With a pod `stranger` that is no launcher."""
+    enemies = Enemies(kube)
+    enemies.bring_the_program()
+    enemies.meet()
+    enemies.need("stranger")
+    return enemies
+
+
+@pytest.fixture(scope="package")
+def honest(machines: Machines, enemies: Enemies) -> str:
+    """The UID of a VMI `honest` that runs, with a pod `liar` that pretends to be its launcher, and a pod `bare` that
+    does so without an order."""
+    machines.make("honest")
+    machines.serves("honest")
+    enemies.need("liar", enemies.guise("honest"))
+    enemies.need("bare", enemies.guise("honest", ordered=False))
+    return enemies.guise("honest").uid

@@ -1,0 +1,135 @@
+"""Parts of a machine that only a cluster has: probes, tokens, files of the node, container disks without image
+volumes."""
+
+import contextlib
+import json
+import os
+import pathlib
+import tempfile
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from garboard_e2e.cluster import volumes
+from garboard_e2e.cluster.examples import with_accelerator
+from garboard_e2e.cluster.kube import Kube
+from garboard_e2e.cluster.names import COMPUTE, MIB, NAMESPACE, NODE_1, QEMU_USER, SIDECAR
+from garboard_e2e.cluster.objects import machine
+from garboard_e2e.cluster.settings import gate
+from garboard_e2e.guests import HELLO
+from garboard_e2e.places import EXAMPLES
+
+OPEN = "open"  # a namespace that lets pods have directories of the node
+EFI_CLAIM = "persistent-state-for-efi"
+
+
+def test_a_readiness_probe_is_followed(kube: Kube) -> None:
+    """What serves pages answers for the guest: an instance is Ready while it does, and no longer."""
+    probe = {"httpGet": {"port": 80}, "periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 2}
+    kube.start(machine("probed", readinessProbe=probe))
+    ready = kube.condition("vmi", "probed", "Ready").get("status")
+    assert ready != "True", "it is Ready before the probe was made for the first time"
+    kube.becomes("vmi", "probed", "Ready")
+    kube.has_shell("probed")
+    kube.shell("probed", "killall httpd")
+    kube.becomes("vmi", "probed", "Ready", "False")
+    kube.shell("probed", "httpd -h /www")
+    kube.becomes("vmi", "probed", "Ready")
+
+
+def test_service_account_labels_and_network_data_are_discs(kube: Kube) -> None:
+    network = {"version": 1, "config": [{"type": "physical", "name": "eth0", "subnets": [{"type": "dhcp"}]}]}
+    metadata = {"name": "wires", "namespace": NAMESPACE}
+    data = {"networkdata": json.dumps(network)}
+    kube.apply({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data})
+    labels = [{"path": "labels", "fieldRef": {"fieldPath": "metadata.labels"}}]
+    seed = {"userData": "#cloud-config\n", "networkDataSecretRef": {"name": "wires"}}
+    discs = [
+        {"name": "account", "serviceAccount": {"serviceAccountName": "default"}},
+        {"name": "labels", "downwardAPI": {"fields": labels}},
+        {"name": "seed", "cloudInitNoCloud": seed},
+    ]
+    kube.start(machine("discs", volumes=discs))
+    volumes.learn(kube, "discs")
+    wanted = {
+        "account namespace": NAMESPACE,
+        "account token": "ey",
+        "account ca.crt": "BEGIN CERTIFICATE",
+        "labels labels": 'app="discs"',
+        "seed network-config": "physical",
+    }
+    for file, text in wanted.items():
+        assert text in (found := kube.shell("discs", f"disc {file}")), f"{file} holds {found[:300]!r}"
+    containers = {each["name"]: each["volumeMounts"] for each in kube.pod("discs")["spec"]["containers"]}
+    paths = [mount["mountPath"] for mount in containers[COMPUTE]]
+    assert not any("account" in path for path in paths), f"QEMU's container has the token: {paths}"
+
+
+def test_firmware_keeps_its_variables_in_a_claim_that_goes_with_its_machine(
+    kube: Kube, held: contextlib.ExitStack
+) -> None:
+    """Made with the machine, there while it is stopped."""
+    directory = held.enter_context(volumes.volume(kube, EFI_CLAIM))
+    kube.apply(*with_accelerator(kube, EXAMPLES / "vm-efi.yaml"))
+    first = kube.runs("efi")
+    kube.says("efi", "garboard-hello: address")
+    kept = pathlib.Path(directory, "efi-vars.fd").stat()
+    kube.patch("vm/efi", {"spec": {"runStrategy": "Halted"}})
+    kube.is_gone("efi")
+    kube.kubectl("get", "pvc", EFI_CLAIM)
+    kube.patch("vm/efi", {"spec": {"runStrategy": "Always"}})
+    kube.runs("efi", not_this=first)
+    kube.says("efi", "garboard-hello: address")
+    again = pathlib.Path(directory, "efi-vars.fd").stat()
+    assert (again.st_ino, again.st_size) == (kept.st_ino, kept.st_size)
+    kube.remove("efi")
+    kube.kubectl("wait", "--for=delete", f"pvc/{EFI_CLAIM}", "--timeout=180s")
+
+
+@pytest.fixture
+def host_disks(kube: Kube, held: contextlib.ExitStack) -> Iterator[pathlib.Path]:
+    """A directory for files of the node, while the gate for them is on."""
+    with tempfile.TemporaryDirectory(prefix="gbhost-", dir="/srv") as work, gate(kube, "HostDisk", "featureGates"):
+        os.chown(work, QEMU_USER, QEMU_USER)
+        yield pathlib.Path(work)
+
+
+@pytest.fixture
+def open_namespace(kube: Kube) -> Iterator[str]:
+    kube.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": OPEN}}, namespace=None)
+    yield OPEN
+    kube.will_go("hostdisk", namespace=OPEN)
+    kube.kubectl("delete", "vm", "hostdisk", "--ignore-not-found", namespace=OPEN)
+    kube.kubectl("delete", "namespace", OPEN, namespace=None)
+
+
+def test_a_file_of_the_node_is_a_disk_where_a_namespace_allows_it(
+    kube: Kube, host_disks: pathlib.Path, open_namespace: str
+) -> None:
+    path = host_disks / "disk.img"
+    disk = {"path": str(path), "type": "DiskOrCreate", "capacity": "8Mi"}
+    vm = machine("hostdisk", node=NODE_1, volumes=[{"name": "data", "hostDisk": disk}])
+    # Where Pod Security forbids directories of the node, the sentence of the API server is in the status.
+    kube.apply(vm)
+    kube.says_of_itself("vmi", "hostdisk", "Synchronized", "hostPath")
+    kube.remove("hostdisk")
+    vm["metadata"]["namespace"] = open_namespace
+    kube.apply(vm, namespace=open_namespace)
+    running = ["wait", "--for=jsonpath={.status.phase}=Running", "vmi/hostdisk", "--timeout=120s"]
+    kube.ask_until("an instance", lambda: kube.there("vmi", "hostdisk", open_namespace))
+    kube.kubectl(*running, namespace=open_namespace)
+    there = path.stat()
+    assert (there.st_size, there.st_uid) == (8 * MIB, QEMU_USER)
+
+
+def test_container_disks_come_without_image_volumes(kube: Kube, note: Callable[[str], None]) -> None:
+    """A kernel and a disk out of images, each opened by a program of ours in a container of that image."""
+    with gate(kube, "ImageVolume", "disabledFeatureGates"):
+        kube.start(machine("helped", volumes=[{"name": "root", "containerDisk": {"image": HELLO}}]))
+    spec = kube.pod("helped")["spec"]
+    assert not any("image" in volume for volume in spec["volumes"]), "its pod has image volumes"
+    helpers = [each["name"] for each in spec["initContainers"] if each["name"] != SIDECAR]
+    volumes.learn(kube, "helped")
+    hardware = kube.shell("helped", "hardware")
+    assert "serial=root" in hardware, f"the guest sees\n{hardware}"
+    note(f"init containers {', '.join(helpers)}")

@@ -1,0 +1,210 @@
+"""The aggregated API subresources.kubevirt.io: virtctl starts and stops machines; only an API server is believed."""
+
+import json
+import pathlib
+import subprocess
+from typing import Any
+
+import pytest
+
+from garboard_e2e.cluster.kube import Kube
+from garboard_e2e.cluster.names import NAMESPACE, Object
+from garboard_e2e.cluster.objects import machine
+from garboard_e2e.cluster.person import Tool
+from garboard_e2e.cluster.virtctl import virtctl as client
+
+BASE = "/apis/subresources.kubevirt.io/v1"
+START = f"{BASE}/namespaces/{NAMESPACE}/virtualmachines/%s/start"
+PORT = 8444
+# The authority that signs for API servers, and the one that signs for users and nodes.
+FRONT, USERS = "front-proxy-ca", "ca"
+
+
+def written(value: Any) -> Any:
+    """A value without what is empty in it."""
+    if isinstance(value, dict):
+        parts = {key: written(part) for key, part in value.items()}
+        return {key: part for key, part in parts.items() if part not in (None, {}, [])}
+    return [written(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="package")
+def virtctl(kube: Kube) -> Tool:
+    return client(kube)
+
+
+def test_a_machine_is_started_restarted_and_stopped_by_virtctl(kube: Kube, virtctl: Tool) -> None:
+    kube.apply(machine("asked", "Manual"))
+    kube.shows("asked", "Stopped")
+    assert "was scheduled to start" in virtctl.run("start", "asked")
+    first = kube.runs("asked")
+    again = virtctl.call("start", "asked")
+    assert again.returncode != 0 and "VM is already running" in again.stderr, again.stderr
+    virtctl.run("restart", "asked")
+    second = kube.runs("asked", not_this=first)
+    virtctl.run("stop", "asked")
+    kube.is_gone("asked")
+    kube.shows("asked", "Stopped")
+    idle = virtctl.call("stop", "asked")
+    assert idle.returncode != 0 and "VM is not running" in idle.stderr, idle.stderr
+    assert second != first
+
+
+def test_a_halted_machine_is_always_once_it_was_started(kube: Kube, virtctl: Tool) -> None:
+    kube.apply(machine("halted", "Halted"))
+    virtctl.run("start", "halted")
+    kube.runs("halted")
+    assert kube.present("vm", "halted")["spec"]["runStrategy"] == "Always"
+    refused = virtctl.call("start", "halted")
+    assert "VM is already running" in refused.stderr, refused.stderr
+    virtctl.run("stop", "halted")
+    kube.is_gone("halted")
+    assert kube.present("vm", "halted")["spec"]["runStrategy"] == "Halted"
+
+
+def test_a_paused_start_stops_the_processors(kube: Kube, virtctl: Tool) -> None:
+    kube.apply(machine("paused", "Halted"))
+    virtctl.run("start", "paused", "--paused")
+    kube.becomes("vmi", "paused", "Paused")
+    kube.shows("paused", "Paused")
+
+
+def test_a_forced_stop_does_not_wait_for_the_guest(kube: Kube, virtctl: Tool) -> None:
+    deaf = machine("deaf", "Manual", tests="ignore-power")
+    # It ignores the power button: unforced, it would be waited for an hour.
+    deaf["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 3600
+    kube.apply(deaf)
+    virtctl.run("start", "deaf")
+    kube.runs("deaf")
+    kube.has_shell("deaf")
+    longer = virtctl.call("stop", "deaf", "--force", "--grace-period", "7200")
+    assert longer.returncode != 0 and "cannot be prolonged" in longer.stderr, longer.stderr
+    virtctl.run("stop", "deaf", "--force", "--grace-period", "0")
+    kube.is_gone("deaf")
+    kube.shows("deaf", "Stopped")
+
+
+def test_a_dry_run_changes_nothing(kube: Kube, virtctl: Tool) -> None:
+    kube.apply(machine("tried", "Manual"))
+    before = kube.get("vm", "tried")
+    virtctl.run("start", "tried", "--dry-run")
+    after = kube.get("vm", "tried")
+    assert after["metadata"]["generation"] == before["metadata"]["generation"]
+    assert "stateChangeRequests" not in after.get("status", {})
+
+
+def test_virtctl_expands_a_machine_and_tells_the_version(kube: Kube, virtctl: Tool) -> None:
+    kube.apply(machine("whole", "Halted"))
+    expanded = json.loads(virtctl.run("expand", "--vm", "whole", "--output", "json"))
+    # virtctl writes it with Go's types: what is empty comes and goes.
+    assert written(expanded["spec"]["template"]) == written(kube.get("vm", "whole")["spec"]["template"])
+    printed = virtctl.run("version")
+    assert "Server Version" in printed and "+garboard." in printed, printed
+
+
+def test_discovery_lists_what_is_served_and_nothing_else(kube: Kube) -> None:
+    listed = json.loads(kube.kubectl("get", "--raw", BASE, namespace=None))
+    names = {resource["name"] for resource in listed["resources"]}
+    assert "virtualmachines/start" in names and "virtualmachines/migrate" not in names, names
+    group = json.loads(kube.kubectl("get", "--raw", "/apis/subresources.kubevirt.io", namespace=None))
+    assert group["preferredVersion"]["version"] == "v1", group
+    for version in ("v1", "v1alpha3"):
+        available = [
+            "wait",
+            "--for=condition=Available",
+            f"apiservice/{version}.subresources.kubevirt.io",
+            "--timeout=60s",
+        ]
+        kube.kubectl(*available, namespace=None)
+    described = json.loads(kube.kubectl("get", "--raw", "/openapi/v2", namespace=None))
+    assert f"{BASE}/namespaces/{{namespace}}/virtualmachines/{{name}}/start" in described["paths"]
+
+
+def test_what_is_not_there_or_not_served_is_said(kube: Kube, virtctl: Tool) -> None:
+    missing = virtctl.call("start", "nothing")
+    assert missing.returncode != 0 and 'virtualmachine.kubevirt.io "nothing" not found' in missing.stderr, (
+        missing.stderr
+    )
+    kube.apply(machine("still", "Halted"))
+    unserved = virtctl.call("migrate", "still")
+    assert unserved.returncode != 0 and "not supported in this version" in unserved.stderr, unserved.stderr
+
+
+def test_a_right_is_for_one_subresource(kube: Kube, virtctl: Tool) -> None:
+    """By roles of its own a user starts machines, and stops none."""
+    kube.apply(machine("shared", "Manual"))
+    rule = {
+        "apiGroups": ["subresources.kubevirt.io"],
+        "resources": ["virtualmachines/start"],
+        "verbs": ["update"],
+    }
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "starter"}}
+    kube.apply(head | {"rules": [rule]})
+    kube.kubectl("create", "rolebinding", "starter", "--role=starter", "--user=ada")
+    ada = virtctl.of("ada")
+    ada.run("start", "shared")
+    kube.runs("shared")
+    refused = ada.call("stop", "shared")
+    assert refused.returncode != 0 and "forbidden" in refused.stderr, refused.stderr
+    assert kube.phase("shared") == "Running"
+
+
+# ---- who is believed
+
+
+def certificate(kube: Kube, directory: pathlib.Path, authority: str, name: str) -> list[str]:
+    """curl's options for a client certificate of a name, signed by one of the cluster's authorities."""
+    own = directory / f"{authority}-{name}"
+    authorities = pathlib.Path(f"/run/garboard-cluster/{kube.name}/pki")
+    request = ["openssl", "req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    request += ["-keyout", f"{own}.key", "-out", f"{own}.csr", "-subj", f"/CN={name}"]
+    extensions = directory / "extensions"
+    extensions.write_text("extendedKeyUsage=clientAuth\n")
+    sign = ["openssl", "x509", "-req", "-in", f"{own}.csr", "-out", f"{own}.crt", "-days", "1"]
+    sign += ["-CA", f"{authorities}/{authority}.crt", "-CAkey", f"{authorities}/{authority}.key", "-CAcreateserial"]
+    sign += ["-CAserial", f"{directory}/serial", "-extfile", str(extensions)]
+    for command in (request, sign):
+        subprocess.run(command, check=True, capture_output=True)
+    return ["--cert", f"{own}.crt", "--key", f"{own}.key"]
+
+
+def put(pod: Object, path: str, options: list[str]) -> tuple[int, str]:
+    """The status of a request straight to a controller, as if an API server forwarded one of an administrator; 0 where
+    there is no connection."""
+    headers = ["-H", "X-Remote-User: admin", "-H", "X-Remote-Group: system:masters"]
+    command = ["curl", "-sk", "-m", "20", "-X", "PUT", "-w", "\n%{http_code}", *headers, *options]
+    url = f"https://{pod['status']['podIP']}:{PORT}{path}"
+    done = subprocess.run([*command, url], capture_output=True, text=True)
+    body, code = done.stdout.rsplit("\n", 1)
+    return int(code), body
+
+
+def test_headers_count_only_from_an_api_server(kube: Kube, tmp_path: pathlib.Path) -> None:
+    kube.apply(machine("wanted", "Manual"))
+    path = START % "wanted"
+    strangers = {
+        "no certificate": [],
+        "a user's certificate": certificate(kube, tmp_path, USERS, "admin"),
+        "another name of the right authority": certificate(kube, tmp_path, FRONT, "admin"),
+    }
+    pod = kube.controllers()[0]
+    for who, options in strangers.items():
+        code, body = put(pod, path, options)
+        assert code in (0, 401), f"{who} is answered {code}: {body}"
+    # The last one has a connection, and is told why.
+    assert code == 401 and "not authenticated" in body, body
+    assert "stateChangeRequests" not in kube.get("vm", "wanted").get("status", {})
+    code, body = put(pod, path, certificate(kube, tmp_path, FRONT, "front-proxy-client"))
+    assert code == 202, body
+    kube.runs("wanted")
+
+
+def test_each_replica_answers(kube: Kube, tmp_path: pathlib.Path) -> None:
+    api_server = certificate(kube, tmp_path, FRONT, "front-proxy-client")
+    pods = kube.controllers()
+    assert len(pods) == 2
+    for number, pod in enumerate(pods):
+        kube.apply(machine(f"replica{number}", "Manual"))
+        code, body = put(pod, START % f"replica{number}", api_server)
+        assert code == 202, body
+        kube.runs(f"replica{number}")

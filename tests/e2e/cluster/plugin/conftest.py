@@ -1,0 +1,76 @@
+"""Garboard as `garboard cluster install` makes it, users of it, and a machine that runs."""
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from garboard_e2e import names
+from garboard_e2e.cluster.build import Build
+from garboard_e2e.cluster.kube import Kube
+from garboard_e2e.cluster.names import NAMESPACE
+from garboard_e2e.cluster.person import Before, Person
+from garboard_e2e.cluster.shared import Shared
+from garboard_e2e.places import room
+
+HELLO = "hello"
+
+
+@pytest.fixture(scope="package")
+def kube(shared: Shared) -> Kube:
+    """Without Garboard."""
+    return shared.empty()
+
+
+@pytest.fixture(scope="package")
+def person(kube: Kube, programs: pathlib.Path) -> Iterator[Person]:
+    with room() as directory:
+        yield Person(kube, programs / names.COMMAND, directory)
+
+
+@pytest.fixture(scope="package")
+def before(person: Person) -> Before:
+    return Before(person.cluster.call("status"), person.plugin.call("why", HELLO))
+
+
+@pytest.fixture(scope="package")
+def installed(kube: Kube, person: Person, before: Before) -> None:
+    """And a namespace for machines, as restricted as Kubernetes knows it."""
+    person.install()
+    kube.kubectl("create", "namespace", NAMESPACE, namespace=None)
+    restricted = "pod-security.kubernetes.io/enforce=restricted"
+    kube.kubectl("label", "namespace", NAMESPACE, restricted, namespace=None)
+
+
+@pytest.fixture(scope="package")
+def bob(kube: Kube, installed: None) -> str:
+    """A user who may only look."""
+    kube.kubectl("create", "rolebinding", "bob", "--clusterrole=view", "--user=bob")
+    return "bob"
+
+
+@pytest.fixture(scope="package")
+def ada(kube: Kube, installed: None) -> str:
+    """A user who may edit machines."""
+    kube.kubectl("create", "rolebinding", "ada", "--clusterrole=kubevirt.io:edit", "--user=ada")
+    return "ada"
+
+
+@pytest.fixture
+def image(kube: Kube, build: Build) -> None:
+    """A kubelet that finds its disk rather full removes images that nothing uses."""
+    kube.load(build.hello)
+
+
+@pytest.fixture(scope="package")
+def hello_runs(kube: Kube, build: Build, person: Person, installed: None) -> None:
+    kube.load(build.hello)
+    person.apply(HELLO, "Always")
+    person.await_phase(HELLO)
+
+
+@pytest.fixture
+def machine(person: Person, hello_runs: None) -> str:
+    """The name of a machine that runs, whatever a test before has done with it."""
+    person.await_verdict(HELLO, "running")
+    return HELLO

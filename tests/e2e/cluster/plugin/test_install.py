@@ -1,0 +1,81 @@
+"""`garboard cluster install`: what it makes, where it refuses, and what it switches."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from garboard_e2e.cluster.kube import Kube
+from garboard_e2e.cluster.names import Object
+from garboard_e2e.cluster.person import Before, Person, expect_refusal
+
+
+def test_without_an_installation_status_and_why_say_so(before: Before) -> None:
+    expect_refusal(before.status, 1, "Garboard is not installed here")
+    expect_refusal(before.why, 1, "garboard cluster install")
+
+
+def test_one_command_installs(person: Person, installed: None) -> None:
+    person.cluster.says("nodes +2 of 2 take machines", "status")
+
+
+def test_who_may_not_install_is_refused(person: Person, installed: None, bob: str) -> None:
+    person.cluster.of(bob).refuses(4, "you may not patch .*customresourcedefinitions", "install")
+
+
+@pytest.fixture
+def kubevirt(kube: Kube, installed: None) -> Iterator[None]:
+    """A mark of KubeVirt's own installation."""
+    deployment = "deployment/virt-operator"
+    kube.kubectl("create", "deployment", "virt-operator", "--image=none", "--replicas=0")
+    try:
+        kube.kubectl("label", deployment, "kubevirt.io=virt-operator")
+        yield
+    finally:
+        kube.kubectl("delete", deployment)
+
+
+def test_beside_kubevirt_itself_nothing_is_installed(person: Person, kubevirt: None) -> None:
+    person.cluster.refuses(4, "KubeVirt itself is installed here", "install")
+
+
+def devices(person: Person, name: str) -> str:
+    """What the containers of its launcher pod ask for."""
+
+    def pod() -> Object | None:
+        return next(iter(person.pods_of(name)), None)
+
+    found = person.kube.ask_until(f"a pod of {name}", pod)
+    return str([container["resources"] for container in found["spec"]["containers"]])
+
+
+KVM = "devices.kubevirt.io/kvm"
+
+
+@pytest.fixture
+def emulation(person: Person, installed: None) -> Iterator[None]:
+    """The only place where the whole cluster is switched: guests that say nothing run under TCG or under KVM."""
+    person.install("--emulation")
+    try:
+        yield
+    finally:
+        person.install("--emulation=false")
+        assert "with emulation" not in person.cluster.run("status"), "emulation is still on"
+
+
+def test_emulation_is_a_switch_of_the_cluster(kube: Kube, person: Person, emulation: None, image: None) -> None:
+    # Again: an upgrade; what was chosen stays.
+    person.install()
+    person.cluster.says("with emulation", "status")
+    kube.apply(person.example("switched", "Always"))
+    person.await_phase("switched")
+    assert KVM not in devices(person, "switched"), "a guest under TCG asks for /dev/kvm"
+    conditions = person.field("vmi/switched", "status", "conditions")
+    reasons = [each["reason"] for each in conditions if each["type"] == "SoftwareEmulation"]
+    assert reasons == ["NoKVM"], "it does not say that it is slow"
+    person.delete_whole("switched")
+
+
+def test_without_emulation_a_guest_asks_for_kvm(kube: Kube, person: Person, installed: None, image: None) -> None:
+    kube.apply(person.example("unswitched", "Always"))
+    assert KVM in devices(person, "unswitched"), "a guest under KVM does not ask for /dev/kvm"
+    person.delete_whole("unswitched")

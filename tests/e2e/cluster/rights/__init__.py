@@ -1,0 +1,1 @@
+"""Questions about rights, which share one API server."""

@@ -1,0 +1,100 @@
+"""What the roles of agent and controller give, and what they do not."""
+
+import pytest
+
+from garboard_e2e.api_server import ApiServer
+from garboard_e2e.rights import AGENT, ANY_USER, CONTROLLER, EDITOR, VIEWER, Right
+
+INSTANCES, MACHINES = "virtualmachineinstances.kubevirt.io", "virtualmachines.kubevirt.io"
+EVENTS, LEASES = "events.events.k8s.io", "leases.coordination.k8s.io"
+CLAIMS = "persistentvolumeclaims"
+WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+
+ASKED, CARRIED = "virtualmachines.subresources.kubevirt.io", "expand-vm-spec.subresources.kubevirt.io"
+REVIEWS, SERVICES = "subjectaccessreviews.authorization.k8s.io", "apiservices.apiregistration.k8s.io"
+POWER = ("start", "stop", "restart")
+
+GIVEN = {
+    "agent: sees machines": Right(AGENT, "watch", INSTANCES),
+    "agent: sees pods": Right(AGENT, "watch", "pods"),
+    "agent: writes events": Right(AGENT, "create", EVENTS, "default"),
+    "controller: makes pods": Right(CONTROLLER, "create", "pods", "default"),
+    "controller: makes machines": Right(CONTROLLER, "create", INSTANCES, "default"),
+    "controller: makes claims": Right(CONTROLLER, "create", CLAIMS, "default"),
+    "controller: watches claims": Right(CONTROLLER, "watch", CLAIMS),
+    "controller: its webhooks' certificates": Right(CONTROLLER, "update", "secrets/garboard-webhook", "garboard"),
+    "controller: its lease": Right(CONTROLLER, "update", f"{LEASES}/garboard-controller", "garboard"),
+    "controller: writes whom its webhooks trust": Right(CONTROLLER, "patch", f"{WEBHOOKS}/garboard"),
+    "controller: watches its webhooks": Right(CONTROLLER, "watch", f"{WEBHOOKS}/garboard"),
+    "controller: changes pods": Right(CONTROLLER, "patch", "pods", "default"),
+    "controller: looks whether a node lives": Right(CONTROLLER, "get", "nodes"),
+    "controller: writes events": Right(CONTROLLER, "create", EVENTS, "default"),
+    "controller: sees DataVolumes": Right(CONTROLLER, "watch", "datavolumes.cdi.kubevirt.io"),
+    "controller: asks for rights of users": Right(CONTROLLER, "create", REVIEWS),
+    "controller: writes whom its API is trusted by": Right(
+        CONTROLLER, "patch", f"{SERVICES}/v1.subresources.kubevirt.io"
+    ),
+    "controller: knows API servers": Right(
+        CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
+    ),
+    **{f"editor: {verb}": Right(EDITOR, "update", ASKED, "default", verb) for verb in POWER},
+    "editor: expands a machine": Right(EDITOR, "get", ASKED, "default", "expand-spec"),
+    "viewer: expands a machine": Right(VIEWER, "get", ASKED, "default", "expand-spec"),
+    "viewer: expands what it carries": Right(VIEWER, "update", CARRIED, "default"),
+    "any user: reads the configuration": Right(ANY_USER, "list", "kubevirts.kubevirt.io"),
+    "any user: reads the version": Right(ANY_USER, "get", "version.subresources.kubevirt.io"),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_a_role_gives(server: ApiServer, name: str) -> None:
+    assert GIVEN[name].is_given(server)
+
+
+NOT_GIVEN = {
+    **{
+        f"agent: no {resource}": Right(AGENT, "get", resource, "default")
+        for resource in ("secrets", "configmaps", "serviceaccounts", CLAIMS)
+    },
+    "agent: no secrets of its own namespace": Right(AGENT, "get", "secrets", "garboard"),
+    "agent: replaces no machine": Right(AGENT, "update", INSTANCES, "default"),
+    "agent: gets no pod by its name": Right(AGENT, "get", "pods", "default"),
+    "agent: gets no node": Right(AGENT, "get", "nodes"),
+    "agent: lists no nodes": Right(AGENT, "list", "nodes"),
+    "agent: replaces no status of a pod": Right(AGENT, "update", "pods", "default", "status"),
+    "agent: no events of the old kind": Right(AGENT, "create", "events", "default"),
+    "agent: makes no pods": Right(AGENT, "create", "pods", "default"),
+    "agent: deletes no machines": Right(AGENT, "delete", INSTANCES, "default"),
+    "agent: no tokens": Right(AGENT, "create", "serviceaccounts", "garboard", "token"),
+    "controller: changes no claim": Right(CONTROLLER, "patch", CLAIMS, "default"),
+    "controller: deletes no claim": Right(CONTROLLER, "delete", CLAIMS, "default"),
+    "controller: nobody else's secrets": Right(CONTROLLER, "get", "secrets/theirs", "default"),
+    "controller: no other lease": Right(CONTROLLER, "update", f"{LEASES}/other", "garboard"),
+    "controller: watches no other webhooks": Right(CONTROLLER, "watch", f"{WEBHOOKS}/other"),
+    "controller: no secret of its own namespace": Right(CONTROLLER, "get", "secrets/other", "garboard"),
+    "controller: nobody's webhooks": Right(CONTROLLER, "patch", f"{WEBHOOKS}/other"),
+    "controller: replaces no pod": Right(CONTROLLER, "update", "pods", "default"),
+    "controller: no status of a pod": Right(CONTROLLER, "patch", "pods", "default", "status"),
+    "controller: execs into no pod": Right(CONTROLLER, "create", "pods", "default", "exec"),
+    "controller: lists no nodes": Right(CONTROLLER, "list", "nodes"),
+    "controller: writes no node": Right(CONTROLLER, "patch", "nodes"),
+    "controller: no events of the old kind": Right(CONTROLLER, "create", "events", "default"),
+    "controller: replaces no virtualmachines": Right(CONTROLLER, "update", MACHINES, "default"),
+    "controller: replaces no virtualmachineinstances": Right(CONTROLLER, "update", INSTANCES, "default"),
+    "controller: deletes no VirtualMachine": Right(CONTROLLER, "delete", MACHINES, "default"),
+    "controller: makes no DataVolumes itself": Right(CONTROLLER, "create", "datavolumes.cdi.kubevirt.io", "default"),
+    "controller: no other APIService": Right(CONTROLLER, "patch", f"{SERVICES}/v1.apps"),
+    "controller: no other ConfigMap": Right(CONTROLLER, "get", "configmaps/other", "kube-system"),
+    **{f"viewer: no {verb}": Right(VIEWER, "update", ASKED, "default", verb) for verb in POWER},
+    **{f"any user: no {verb}": Right(ANY_USER, "update", ASKED, "default", verb) for verb in POWER},
+    "editor: starts in no other namespace": Right(EDITOR, "update", ASKED, "garboard", "start"),
+    "editor: no subresource that is not served": Right(EDITOR, "update", ASKED, "default", "migrate"),
+    "editor: replaces no status": Right(EDITOR, "update", MACHINES, "default", "status"),
+    "editor: in no other namespace": Right(EDITOR, "patch", MACHINES, "garboard", "status"),
+    "any user: sees no machines": Right(ANY_USER, "list", MACHINES, "default"),
+}
+
+
+@pytest.mark.parametrize("name", NOT_GIVEN)
+def test_no_role_gives(server: ApiServer, name: str) -> None:
+    assert not NOT_GIVEN[name].is_given(server)

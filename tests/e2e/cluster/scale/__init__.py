@@ -1,0 +1,1 @@
+"""Tests that share one cluster of played machines."""

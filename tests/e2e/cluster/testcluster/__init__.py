@@ -1,0 +1,1 @@
+"""Tests of the test cluster itself, which share one of their own."""

@@ -1,0 +1,70 @@
+"""Brings a test cluster to what it was when it came up: without Garboard, without anything that a test has made."""
+
+from ..outcome import Failure
+from .names import INSTALLED_IN
+from .program import Cluster
+
+# Those that Kubernetes makes.
+NAMESPACES = {"default", "kube-node-lease", "kube-public", "kube-system"}
+# What tests make that is in no namespace, and what an installation has there beside the definitions of its objects.
+WHOLE_KINDS = (
+    "crd",
+    "pv",
+    "validatingwebhookconfigurations",
+    "mutatingwebhookconfigurations",
+    "validatingadmissionpolicybindings",
+    "validatingadmissionpolicies",
+)
+# Of these Kubernetes has some of its own.
+INSTALLED_KINDS = ("clusterrolebindings", "clusterroles", "flowschemas", "priorityclasses")
+LABELS_OF_GARBOARD = ("kubevirt.io", "garboard.dev")
+# How long each step may take, in seconds: where it takes longer, another cluster is made sooner.
+STEP = 90
+
+
+def empty(cluster: Cluster, nodes: int) -> None:
+    """Fails where that is not possible."""
+    machines_go(cluster)
+    others = [name for name in namespaces(cluster) if name not in {*NAMESPACES, INSTALLED_IN}]
+    if others:
+        delete(cluster, "namespace", *others)
+    delete(cluster, "namespace", INSTALLED_IN)
+    for kind in WHOLE_KINDS:
+        delete(cluster, kind, "--all")
+    for kind in INSTALLED_KINDS:
+        delete(cluster, kind, "-l", "app.kubernetes.io/name=garboard")
+    for node in nodes_as_new(cluster, nodes):
+        cluster.kubectl("label", "node", *node, namespace=None)
+
+
+def delete(cluster: Cluster, *what: str) -> None:
+    cluster.kubectl("delete", *what, "--ignore-not-found", f"--timeout={STEP}s", namespace=None)
+
+
+def machines_go(cluster: Cluster) -> None:
+    """While there are controllers that end them in order."""
+    served = cluster.kubectl("api-resources", "--api-group=kubevirt.io", "-o", "name", namespace=None).split()
+    for kind in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"):
+        if kind in served:
+            delete(cluster, kind, "--all", "--all-namespaces")
+
+
+def namespaces(cluster: Cluster) -> list[str]:
+    return [each["metadata"]["name"] for each in cluster.items("namespaces", namespace=None)]
+
+
+def nodes_as_new(cluster: Cluster, nodes: int) -> list[list[str]]:
+    """For each node with labels of an installation what takes them away; fails where a node itself is another one."""
+    found, changes = cluster.items("nodes", namespace=None), []
+    if len(found) != nodes:
+        raise Failure(f"there are {len(found)} nodes, not {nodes}")
+    for node in found:
+        taints = node["spec"].get("taints", [])
+        is_played = "kwok.x-k8s.io/node" in node["metadata"].get("annotations", {})
+        if (taints and not is_played) or node["spec"].get("unschedulable"):
+            raise Failure(f"{node['metadata']['name']} takes no pods: {taints}")
+        labels = node["metadata"].get("labels", {})
+        own = [name for name in labels if any(domain in name for domain in LABELS_OF_GARBOARD)]
+        if own:
+            changes.append([node["metadata"]["name"], *(f"{name}-" for name in own)])
+    return changes

@@ -1,0 +1,48 @@
+"""The files of examples/ on a cluster: as they are, those with a Linux guest with one annotation more (objects.TCG)."""
+
+import json
+import os
+import pathlib
+
+from ..guests import BOOTSECTOR, HELLO_PC
+from .kube import Kube
+from .names import Object
+from .objects import TCG
+
+FIRMWARE = "vmi-firmware"
+# What the guest prints.
+ADDRESS = "garboard-hello: address"
+SAYS = {
+    "vm-bridge": ADDRESS,
+    "vm-configmap": ADDRESS,
+    "vm-efi": ADDRESS,
+    "vm-hello": ADDRESS,
+    "vm-multi-disk": ADDRESS,
+    "vm-ports": "garboard-hello: httpd",
+    "vm-pvc": ADDRESS,
+    FIRMWARE: "garboard-boot: counted",
+    "vmi-minimal": "garboard-hello: userspace",
+}
+# Why a file is not for this cluster; the sentence is printed.
+NOT_HERE = {
+    "vm-debian-cloudinit": "its guest takes a quarter of an hour where vCPUs are interpreted;"
+    " `debian` boots it on the bare host",
+}
+# Claims that nothing here makes a volume for, and guests beside the hello guest.
+CLAIMS = {"vm-efi": "persistent-state-for-efi", "vm-pvc": "hello-data", "vm-multi-disk": "multi-disk-data"}
+IMAGES = {"vm-multi-disk": HELLO_PC, FIRMWARE: BOOTSECTOR}
+
+
+def with_accelerator(kube: Kube, path: pathlib.Path) -> list[Object]:
+    """The objects of a file. The firmware's guest runs as it is: under KVM where there is one."""
+    text, items = kube.kubectl("create", "--dry-run=client", "-o", "json", "-f", path).strip(), []
+    while text:
+        each, end = json.JSONDecoder().raw_decode(text)
+        items.append(each)
+        text = text[end:].strip()
+    runs_as_it_is = path.stem == FIRMWARE and os.path.exists("/dev/kvm")
+    for each in items:
+        holder = each["spec"]["template"] if each["kind"] == "VirtualMachine" else each
+        if each["kind"].startswith("VirtualMachine") and not runs_as_it_is:
+            holder.setdefault("metadata", {}).setdefault("annotations", {}).update(TCG)
+    return items

@@ -1,0 +1,134 @@
+"""A test cluster with Garboard on it, as most tests use it: with a way into guests."""
+
+import contextlib
+import json
+import os
+import pathlib
+import re
+import socket
+import time
+
+from ..outcome import Failure
+from ..patience import PATIENCE
+from .build import Images
+from .names import INSTALLED_IN, NAMESPACE, Object
+from .objects import SETTINGS
+from .watched import Watched
+
+
+class Kube(Watched):
+    """One cluster, Garboard's images on its nodes."""
+
+    def __init__(self, program: pathlib.Path, name: str, images: Images) -> None:
+        super().__init__(program, name)
+        self.images = images
+
+    def install(self) -> None:
+        """Garboard with the settings of a new installation, and a namespace for machines; from here on everything is
+        recorded."""
+        self.roll_out(self.images.manifest.read_text())
+        self.settle()
+
+    def settle(self) -> None:
+        """The rest, where controllers and agents have been rolled out."""
+        self.apply(SETTINGS, namespace=INSTALLED_IN)
+        available = ["wait", "--for=condition=Available", "kubevirt/kubevirt", f"--timeout={PATIENCE}s"]
+        self.kubectl(*available, namespace=INSTALLED_IN)
+        self.kubectl("create", "namespace", NAMESPACE, namespace=None)
+        restricted = "pod-security.kubernetes.io/enforce=restricted"
+        self.kubectl("label", "namespace", NAMESPACE, restricted, namespace=None)
+        self.ask_until("nodes that take machines", self.offers_devices)
+        self.recorder.start()
+
+    # ---- the guest
+
+    def supervisor(self, name: str) -> pathlib.Path:
+        """The directory of the machine's supervisor."""
+        pod = self.pod(name)
+        pods, uid = self.root(pod["spec"]["nodeName"]) / "var/lib/kubelet/pods", str(pod["metadata"]["uid"])
+        return next((pods / uid / "volumes/kubernetes.io~empty-dir/garboard-run").rglob("serial0.log")).parent
+
+    def serial(self, name: str) -> str:
+        """What the guest has printed; nothing as long as there is no such file."""
+        with contextlib.suppress(OSError, StopIteration, Failure, KeyError):
+            return (self.supervisor(name) / "serial0.log").read_text(errors="replace")
+        return ""
+
+    def says(self, name: str, pattern: str, times: int = 1, seconds: float = PATIENCE) -> None:
+        """Waits until the guest has printed this."""
+        self.ask_until(
+            f"{pattern!r} on the console of {name}",
+            lambda: len(re.findall(pattern, self.serial(name))) >= times,
+            seconds,
+        )
+
+    def has_shell(self, name: str) -> None:
+        """Waits for the prompt of the hello guest."""
+        self.says(name, ":/# ")
+
+    def ask(self, name: str, request: Object) -> tuple[socket.socket, Object]:
+        """A connection to the machine's supervisor, after its answer to a request (protocol/src/control.rs)."""
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(PATIENCE)
+        own = os.open(self.supervisor(name), os.O_PATH)
+        try:
+            # Through the descriptor: the path itself is longer than a socket's may be.
+            connection.connect(f"/proc/self/fd/{own}/control.sock")
+        except OSError:
+            connection.close()
+            raise
+        finally:
+            os.close(own)
+        connection.sendall(json.dumps(request).encode() + b"\n")
+        answer = b""
+        while not answer.endswith(b"\n") and (byte := connection.recv(1)):
+            answer += byte
+        found: Object = json.loads(answer)
+        return connection, found
+
+    def answer(self, name: str, request: str) -> Object:
+        """The supervisor's answer to a request that needs no connection afterwards; empty where nothing answers."""
+        try:
+            connection, answer = self.ask(name, {"ask": request})
+        except (OSError, StopIteration, ValueError, Failure):
+            return {}
+        connection.close()
+        return answer
+
+    def is_answered(self, name: str) -> bool:
+        """Whether the machine's supervisor answers that its guest runs."""
+        return self.answer(name, "status").get("phase") == "Running"
+
+    def type(self, name: str, command: str) -> None:
+        """Types a command in the guest's shell, whose end is not awaited."""
+        self._shell(name, command, "ended''", PATIENCE)
+
+    def shell(self, name: str, command: str, seconds: float = PATIENCE, code: int = 0) -> str:
+        """What a command prints in the guest's shell, on the console."""
+        # In two pieces, so that what is typed is not taken for what is printed.
+        mark = os.urandom(4).hex()
+        # The guest's echo of what was typed comes first, on as many lines as it needs. Before it may stand what the
+        # console showed last.
+        pattern = rf"(?s).*\$\s*\?\r?\n(.*?)ended {mark} (\d+)"
+        found = self._shell(name, command, pattern, seconds, mark)
+        if found[2] != str(code):
+            raise Failure(f"`{command}` ended with {found[2]} in {name}: {found[1]}")
+        return found[1].replace("\r", "")
+
+    def _shell(self, name: str, command: str, pattern: str, seconds: float, mark: str = "") -> re.Match[str]:
+        connection, answer = self.ask(name, {"ask": "console", "access": "takeOver"})
+        with connection:
+            connection.settimeout(10)
+            if answer.get("answer") != "streaming":
+                raise Failure(f"the console of {name} says {answer}")
+            connection.sendall(f"{command}; echo 'ended'' {mark}' $?\n".encode())
+            shown, end = "", time.monotonic() + seconds
+            while not (found := re.search(pattern, shown)):
+                if time.monotonic() > end:
+                    screen = f"the screen: {shown[-400:]}"
+                    raise Failure(f"`{command}` did not end within {seconds:.0f} s in {name}; {screen}")
+                with contextlib.suppress(TimeoutError):
+                    if not (more := connection.recv(4096)):
+                        raise Failure(f"the console of {name} was closed; the screen: {shown[-400:]}")
+                    shown += more.decode(errors="replace")
+            return found

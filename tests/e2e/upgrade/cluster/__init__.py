@@ -1,0 +1,1 @@
+"""An installation with machines that run, on a cluster of its own."""
