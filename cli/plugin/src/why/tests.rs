@@ -404,7 +404,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             waiting("launcher", "CrashLoopBackOff", "back-off 10s"),
             Verdict::ContainerRefused,
             Health::Wrong,
-            "again and again (3 times so far)",
+            "repeatedly (3 times so far)",
         ),
         (
             "mount",
