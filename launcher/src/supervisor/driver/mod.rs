@@ -293,7 +293,10 @@ impl Driver {
             (Effect::LetRun | Effect::StopVcpus | Effect::Reset, None) => {}
             (Effect::AskGuest(way), _) => self.ask_guest(way),
             (Effect::Quit, Some(monitor)) => hands::quit(monitor, &self.cause),
-            (Effect::Quit, None) | (Effect::Kill, _) => self.tell_init(ToInit::Kill),
+            (Effect::Quit, None) | (Effect::Kill, _) => {
+                tracing::warn!("PID 1 is told to kill QEMU");
+                self.tell_init(ToInit::Kill);
+            }
             (Effect::TellInit { by_ms }, _) => self.tell_init_of_deadline(by_ms),
             (Effect::Finish, _) => self.log_end(),
         }
