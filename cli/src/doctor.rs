@@ -2,15 +2,16 @@
 //! is `garboard_host::diagnose`.
 
 use std::io::IsTerminal;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
-use garboard_host::{Check, Freshness, GatherOptions, ProbeCache, Verdict, can_run, diagnose};
+use garboard_host::{Check, Freshness, Verdict, can_run, diagnose};
 use garboard_shim_client::places::Places;
 use serde::Serialize;
 
 use crate::args::Output;
 use crate::exit;
+use crate::host::gather_options;
 use crate::output::{out, outln};
 
 #[derive(Args, Debug)]
@@ -56,13 +57,6 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let report = Report { can_run: can_run(&checks), checks: &checks };
     args.output.show(&report, || out!("{}", table(&checks, Style::of_standard_output())))?;
     Ok(if can_run(&checks) { exit::OK } else { exit::FAILED })
-}
-
-/// Where every command looks for QEMU and keeps what it found out.
-pub(crate) fn gather_options(places: &Places, qemu: Option<&Path>) -> GatherOptions {
-    let mut options = GatherOptions::new(ProbeCache::at(places.cache.join("probe")), std::env::var_os("PATH"));
-    options.qemu = qemu.map(Path::to_path_buf);
-    options
 }
 
 /// Whether colours are wanted.

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::Context;
+use garboard_common::private;
 use garboard_host::{GatherOptions, ProbeCache, gather};
 use garboard_machine::facts::HostFacts;
 use garboard_shim_client::places::Places;
@@ -12,9 +13,19 @@ use crate::exit::{FAILED, complaint};
 /// Gathers them; answers that cannot change are kept in the cache directory.
 pub(crate) fn facts(qemu: Option<&Path>) -> anyhow::Result<HostFacts> {
     let places = Places::of_caller(None)?;
-    let mut options = GatherOptions::new(ProbeCache::at(&places.cache), std::env::var_os("PATH"));
-    options.qemu = qemu.map(Path::to_owned);
-    gather(&options)
+    gather(&gather_options(&places, qemu))
         .context("this host cannot run a machine; `garboard doctor` names the remedy")
         .map_err(|error| complaint(FAILED, format!("{error:#}")))
+}
+
+/// Where every command looks for QEMU and keeps what it found out.
+pub(crate) fn gather_options(places: &Places, qemu: Option<&Path>) -> GatherOptions {
+    // Images are beneath it too, and users of machines get to them, whatever the umask of the first command was. Where it cannot be
+    // made, nothing is kept.
+    if let Err(error) = private::make_passage(&places.cache) {
+        tracing::debug!(cache = %places.cache.display(), %error, "cache directory not created");
+    }
+    let mut options = GatherOptions::new(ProbeCache::at(places.cache.join("probe")), std::env::var_os("PATH"));
+    options.qemu = qemu.map(Path::to_owned);
+    options
 }

@@ -92,14 +92,16 @@ fn find(directory: &Path, machine: &str) -> std::io::Result<Option<u32>> {
     Ok(None)
 }
 
-/// Whether the ID was free.
+/// Whether the ID was free. The lock is held: a file without a machine is what a killed process has left.
 fn claim(directory: &Path, uid: u32, machine: &str) -> std::io::Result<bool> {
     let path = directory.join(uid.to_string());
-    match std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
-        Ok(mut file) => file.write_all(machine.as_bytes()).map(|()| true),
+    match std::fs::metadata(&path) {
+        Ok(found) if found.len() > 0 => return Ok(false),
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
     }
+    let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+    file.write_all(machine.as_bytes()).map(|()| true)
 }
 
 fn has_account(uid: u32) -> anyhow::Result<bool> {
@@ -131,6 +133,15 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(remembered(room.path(), "default/one").unwrap(), one);
         assert!(!has_account(one).unwrap() && RANGES.iter().any(|range| range.contains(&one)));
+    }
+
+    #[test]
+    fn one_that_a_killed_process_was_about_to_give_is_given_again() {
+        let room = tempfile::tempdir().unwrap();
+        let one = remembered(room.path(), "default/one").unwrap();
+        std::fs::write(room.path().join(one.to_string()), "").unwrap();
+        assert_eq!(remembered(room.path(), "default/one").unwrap(), one);
+        assert_eq!(std::fs::read_to_string(room.path().join(one.to_string())).unwrap(), "default/one");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use garboard_plan::{FirmwarePlan, LaunchPlan, PlanOptions};
 use garboard_shim_client::directory::{self, Right};
 use garboard_shim_client::places::{MachineId, Places};
 use garboard_shim_client::request::{FirmwareVars, LaunchRequest, record_name};
+use garboard_shim_client::volume_source::VolumeSource;
 use garboard_shim_client::{ShimError, calls, lock, logs, program};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -41,7 +42,7 @@ pub(crate) fn run(args: &RunArgs) -> anyhow::Result<u8> {
             .with_context(|| format!("could not create {}; choose another place with {way_out}", passage.display()))?;
     }
     let request = decide(args, &places, &subject)?;
-    refuse_closed_directories(&places, request.machine_uid)?;
+    refuse_closed_directories(&places, &request)?;
     // From here on Ctrl-C and SIGTERM mean: power the guest down, then leave.
     let signals = block_signals()?;
     start(&places, &request)?;
@@ -116,7 +117,7 @@ pub(crate) fn again(places: &Places, mut request: LaunchRequest) -> anyhow::Resu
         Some(file) => crate::kept::read(file)?,
         None => request.stored,
     };
-    refuse_closed_directories(places, request.machine_uid)?;
+    refuse_closed_directories(places, &request)?;
     let signals = block_signals()?;
     start(places, &request)?;
     match attend::started(places, &request, &signals)? {
@@ -253,8 +254,11 @@ fn make_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<
 }
 
 /// As root the machine's processes are another user's, who must get to its files and to our programs.
-fn refuse_closed_directories(places: &Places, machine_uid: Option<u32>) -> anyhow::Result<()> {
-    let Some(uid) = machine_uid else { return Ok(()) };
+fn refuse_closed_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<()> {
+    let Some(uid) = request.machine_uid else { return Ok(()) };
+    for file in request.volumes.values().filter_map(VolumeSource::read_by_path).chain(request.kernel_files.values()) {
+        passage::check(file, "the image", uid)?;
+    }
     passage::check(&places.runtime, "the runtime directory", uid)?;
     passage::check(&places.state.join("scratch"), "the state directory", uid)?;
     passage::check(&program::find(program::SUPERVISOR)?, "the program", uid)

@@ -13,6 +13,7 @@
 
 pub mod clock;
 pub mod init;
+mod last_words;
 pub mod log;
 pub mod pod;
 pub mod probe;

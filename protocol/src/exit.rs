@@ -321,6 +321,8 @@ pub struct EndHints {
     pub watchdog: bool,
     /// QEMU's run state was `internal-error`: KVM could not run the guest any further.
     pub internal_error: bool,
+    /// QEMU reported `SHUTDOWN`, whatever the reason: it was on its way out.
+    pub leaving: bool,
 }
 
 const FAULT_SIGNALS: [i32; 6] = [4, 6, 7, 8, 11, 31]; // ILL ABRT BUS FPE SEGV SYS on x86_64 and arm64
@@ -336,6 +338,9 @@ pub fn explain(report: &ExitReport, hints: EndHints) -> ExitCause {
         }
         ProcessEnd::Signalled { signal: SIGKILL } if report.oom_kills > 0 => {
             ExitCause::OutOfMemory { limit_bytes: report.memory_limit_bytes }
+        }
+        ProcessEnd::Signalled { signal: SIGKILL } if hung_while_it_left(report, hints) => {
+            explain_clean_exit(report, hints)
         }
         ProcessEnd::Signalled { signal } if FAULT_SIGNALS.contains(&signal) => ExitCause::QemuCrashed { signal },
         ProcessEnd::Signalled { signal } => explain_signal(signal, report, hints),
@@ -367,6 +372,12 @@ fn explain_signal(signal: i32, report: &ExitReport, hints: EndHints) -> ExitCaus
     }
 }
 
+/// Whether PID 1 had to kill a QEMU that was on its way out. Why it was on its way is what the end is about, not that it did
+/// not get there: QEMU (7.2.9 to 10.0 at least) hangs in `monitor_cleanup` when it leaves while it is given a command.
+fn hung_while_it_left(report: &ExitReport, hints: EndHints) -> bool {
+    report.killed_by_init && (hints.leaving || handled_signal(&report.last_words).is_some())
+}
+
 fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
     if hints.guest_panicked {
         ExitCause::GuestPanic
@@ -391,7 +402,8 @@ fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
 
 /// The signal that QEMU left for on its own: it handles SIGTERM, SIGINT and SIGHUP, says so last (`qemu_kill_report` in
 /// `softmmu/runstate.c`) and exits with 0 as after a power-off.
-fn handled_signal(last_words: &str) -> Option<i32> {
+#[must_use]
+pub fn handled_signal(last_words: &str) -> Option<i32> {
     let (_, rest) = last_words.lines().last()?.split_once(": terminating on signal ")?;
     rest.split(' ').next()?.parse().ok()
 }
@@ -454,6 +466,9 @@ mod tests {
         let none = EndHints::default();
         let killed = ProcessEnd::Signalled { signal: 9 };
         let clean = ProcessEnd::Exited { code: 0 };
+        let killed_by_init = ExitReport { killed_by_init: true, ..report(killed) };
+        let leaving = EndHints { leaving: true, ..none };
+        let words = "qemu-system-x86_64: terminating on signal 15 from pid 1 (/sbin/init)";
         let table = [
             (report(clean), none, ExitCause::GuestShutdown),
             (
@@ -471,7 +486,14 @@ mod tests {
                 ExitCause::GracePeriodExceeded,
             ),
             (ExitReport { asked_by_init: true, ..report(clean) }, none, ExitCause::StoppedGracefully),
-            (ExitReport { killed_by_init: true, ..report(killed) }, none, ExitCause::GracePeriodExceeded),
+            (killed_by_init.clone(), none, ExitCause::GracePeriodExceeded),
+            // It was on its way out, and hung there.
+            (killed_by_init.clone(), EndHints { guest_shutdown: true, ..leaving }, ExitCause::GuestShutdown),
+            (killed_by_init.clone(), EndHints { stop_requested: true, ..leaving }, ExitCause::StoppedGracefully),
+            (killed_by_init.clone(), EndHints { grace_exceeded: true, ..leaving }, ExitCause::GracePeriodExceeded),
+            (killed_by_init.clone(), EndHints { guest_panicked: true, ..leaving }, ExitCause::GuestPanic),
+            (ExitReport { last_words: words.to_owned(), ..killed_by_init }, none, ExitCause::QemuKilled { signal: 15 }),
+            (report(killed), leaving, ExitCause::QemuKilled { signal: 9 }),
             (report(killed), none, ExitCause::QemuKilled { signal: 9 }),
             (report(killed), EndHints { force_requested: true, ..none }, ExitCause::ForceStopped),
             (

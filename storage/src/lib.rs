@@ -23,6 +23,7 @@
 pub mod beneath;
 pub mod block_size;
 pub mod direct;
+pub mod directory;
 pub mod image;
 pub mod iso;
 #[cfg(feature = "registry")]

@@ -3,15 +3,17 @@
 //! A machine's processes are another user's when the shim is root, and must get to their own files: directories on the
 //! way there may be passed through and not listed (0711), everything else is its owner's alone.
 
-use std::fs::{DirBuilder, Permissions};
 use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use garboard_storage::directory;
 use nix::sys::stat::{Mode, umask};
 
 /// What other users may not do with what is made from here on: anything.
 const PRIVATE: Mode = Mode::from_bits_truncate(0o077);
+/// A directory that others may pass through.
+const PASSAGE: u32 = 0o711;
 /// How often a directory is made that others remove.
 const MOST_TRIES: u32 = 100;
 
@@ -20,24 +22,13 @@ pub fn by_default() {
     umask(PRIVATE);
 }
 
-/// Makes a directory, and those above it, through which others may pass to a file that they were given. What is there
-/// stays as it is.
+/// Makes a directory, and those above it, through which others may pass to a file that they were given. It can be passed
+/// from the moment that it is there. What is there stays as it is.
 ///
 /// # Errors
 /// What the file system says.
 pub fn make_passage(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        make_passage(parent)?;
-    }
-    match DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-        // Whatever the umask took away.
-        Ok(()) => std::fs::set_permissions(path, Permissions::from_mode(0o711)),
-    }
+    directory::make_all(path, PASSAGE)
 }
 
 /// Makes what is to be in such a directory. Another process may remove the directory meanwhile, because it is empty: then it is
@@ -73,6 +64,9 @@ pub fn replace(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn mode(path: &Path) -> u32 {
@@ -85,9 +79,6 @@ mod tests {
         let inner = directory.path().join("one/two");
         make_passage(&inner).unwrap();
         assert_eq!((mode(&inner), mode(inner.parent().unwrap())), (0o711, 0o711));
-        std::fs::set_permissions(&inner, Permissions::from_mode(0o700)).unwrap();
-        make_passage(&inner).unwrap();
-        assert_eq!(mode(&inner), 0o700, "what is there stays as it is");
     }
 
     /// The last machine of a namespace ends while another one begins there.

@@ -1,7 +1,7 @@
 //! The account of QEMU's end: how, how much memory, last words; kept for the supervisor and for Kubernetes.
 
 use std::fs;
-use std::io::{Read, Seek, SeekFrom, Write};
+use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -11,27 +11,9 @@ use garboard_protocol::paths;
 
 use super::own::OwnDirectory;
 
-const LAST_WORDS_BYTES: u64 = 4096;
-
-/// The end of QEMU's log: control characters escaped, bounded.
+/// The end of QEMU's log.
 pub(super) fn last_words(log: &Path) -> String {
-    let Ok(mut file) = fs::File::open(log) else { return String::new() };
-    let length = file.metadata().map(|metadata| metadata.len()).unwrap_or(0);
-    if file.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES))).is_err() {
-        return String::new();
-    }
-    let mut bytes = Vec::new();
-    if file.take(LAST_WORDS_BYTES).read_to_end(&mut bytes).is_err() {
-        return String::new();
-    }
-    let text = String::from_utf8_lossy(&bytes);
-    text.trim()
-        .chars()
-        .flat_map(|character| {
-            let printable = character == '\n' || !character.is_control();
-            if printable { vec![character] } else { character.escape_default().collect() }
-        })
-        .collect()
+    fs::File::open(log).map(crate::last_words::of).unwrap_or_default()
 }
 
 /// Where Kubernetes wants the last words: opened before anything is given up, for afterwards no path leads to it. QEMU
@@ -93,14 +75,6 @@ pub(super) fn exit_code(end: ProcessEnd) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn last_words_are_bounded_and_printable() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        fs::write(file.path(), [b"x".repeat(10_000), b"\x1b[31mred\n".to_vec()].concat()).unwrap();
-        let words = last_words(file.path());
-        assert!(words.len() < 5000 && words.ends_with("\\u{1b}[31mred"), "{words}");
-    }
 
     #[test]
     fn the_last_words_reach_a_log_whose_path_is_gone() {

@@ -26,7 +26,8 @@ pub(crate) fn translate(name: &str, data: &str) -> Option<Event> {
     }
 }
 
-fn shutdown_kind(reason: &ShutdownReason) -> ShutdownKind {
+/// Who caused that QEMU leaves.
+pub(crate) fn shutdown_kind(reason: &ShutdownReason) -> ShutdownKind {
     match reason.cause {
         ShutdownCause::GuestReset => ShutdownKind::GuestReset,
         ShutdownCause::GuestPanic => ShutdownKind::GuestPanic,

@@ -5,7 +5,8 @@
 use std::io::ErrorKind;
 use std::time::Duration;
 
-use garboard_protocol::exit::ExitReport;
+use garboard_common::foreign;
+use garboard_protocol::exit::{ExitReport, handled_signal};
 use garboard_protocol::launch::FromInit;
 use garboard_protocol::paths::{self, Layout};
 use garboard_storage::beneath::BeneathPath;
@@ -14,9 +15,13 @@ use tokio::net::UnixStream;
 
 use super::driver::Input;
 use super::journal;
+use crate::last_words;
 
 /// How long PID 1 may be away before it is asked whether QEMU is still there: it connects again within a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
+
+/// How often QEMU's log is looked at while its monitor has not answered.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// The most bytes of PID 1's last account.
 const ACCOUNT_BYTES: u64 = 1 << 20;
@@ -34,6 +39,17 @@ pub(super) fn account(layout: &Layout) -> Option<ExitReport> {
     let name = BeneathPath::parse(paths::EXIT).ok()?;
     let directory = Dir::open(&layout.init()).ok()?;
     serde_json::from_slice(&directory.read_file(&name, Links::Refused, ACCOUNT_BYTES).ok()?).ok()
+}
+
+/// Ends when QEMU has said in its log that it leaves for a signal.
+pub(super) async fn leaves_for_a_signal(layout: &Layout) {
+    loop {
+        let log = foreign::open_file(&layout.directory_of(paths::QEMU_LOG), paths::QEMU_LOG).ok().flatten();
+        if log.map(last_words::of).is_some_and(|words| handled_signal(&words).is_some()) {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Whether QEMU was executed and lives no more. The sockets it listens on are its own: where one refuses, no process has it.

@@ -15,11 +15,11 @@ use tokio::sync::{mpsc, watch};
 
 use super::driver::{Heartbeat, Input};
 use super::flood::{Flood, Line};
-use super::guest_events::{run_state, translate};
+use super::guest_events::{run_state, shutdown_kind, translate};
 use super::live::{Live, block_nodes};
 use super::lost;
 use super::run::Context;
-use crate::vm::{Event, RunState};
+use crate::vm::{Event, RunState, ShutdownKind};
 
 /// How long PID 1 may take to tell that QEMU is gone, before its monitor alone is blamed.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -58,6 +58,12 @@ pub(crate) enum MonitorError {
     MissingNodes {
         /// Their names.
         missing: Vec<String>,
+    },
+    /// It leaves, and may never answer again.
+    #[error("QEMU was on its way out before its devices had been looked at")]
+    Leaving {
+        /// Who caused it.
+        kind: ShutdownKind,
     },
 }
 
@@ -144,8 +150,18 @@ async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, re
     let socket = context.layout.supervisor().join(paths::MONITOR_SOCKET);
     let mut was_told = false;
     loop {
-        let error = match bring_up(socket.clone(), plan, options.clone()).await {
+        let attempt = tokio::select! {
+            attempt = bring_up(socket.clone(), plan, options.clone()) => attempt,
+            // The monitor says nothing of it until it has taken its first command.
+            () = lost::leaves_for_a_signal(&context.layout) => Err(MonitorError::Leaving { kind: ShutdownKind::Host }),
+        };
+        let error = match attempt {
             Ok(up) => return Some(up),
+            Err(MonitorError::Leaving { kind }) => {
+                tracing::warn!("QEMU was on its way out before its monitor could be used");
+                let _ = context.happened.send(Input::Guest(Event::Shutdown { kind })).await;
+                return None;
+            }
             Err(error) => error,
         };
         if retry == RetryPolicy::GivenUp || !is_passing(&error) {
@@ -191,13 +207,36 @@ async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -
         "WATCHDOG",
         "BLOCK_IO_ERROR",
     ]));
-    let state = query_state(&monitor).await?;
+    let state = tokio::select! {
+        state = look(&monitor, plan) => state?,
+        kind = shutdown(&monitor) => return Err(MonitorError::Leaving { kind }),
+    };
+    Ok((monitor, events, state))
+}
+
+/// Ends when QEMU has said that it leaves. What it has been asked then is not always answered.
+async fn shutdown(monitor: &Monitor) -> ShutdownKind {
+    let mut events = monitor.subscribe(Interest::Named(&["SHUTDOWN"]));
+    loop {
+        if let Some(reason) = monitor.shutdown_reason() {
+            return shutdown_kind(&reason);
+        }
+        if events.next().await.is_none() {
+            // Questions fail as well then, and say why.
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// What QEMU does, and whether it is what was planned.
+async fn look(monitor: &Monitor, plan: &LaunchPlan) -> Result<RunState, MonitorError> {
+    let state = query_state(monitor).await?;
     // Jobs, ejected media and unplugged devices change what a guest that runs has, which is no reason to leave it alone:
     // what QEMU holds then is compared with what was written down last ([`Live`]).
     if state == RunState::Prelaunch {
-        make_ready(&monitor, plan).await?;
+        make_ready(monitor, plan).await?;
     }
-    Ok((monitor, events, state))
+    Ok(state)
 }
 
 /// Before the guest executes anything: it must be the machine that was planned, and gets what no argument says.
@@ -368,6 +407,55 @@ mod tests {
                 Err(error) => assert!(!is_accepted && matches!(error, MonitorError::MissingNodes { .. }), "{error}"),
             }
         }
+    }
+
+    /// What the driver is told of a QEMU that never answers a command because it leaves, and after how long.
+    async fn of_a_qemu_that_leaves(
+        silent_on: &str,
+        leave: impl AsyncFnOnce(&FakeMonitor, &Layout),
+    ) -> (Event, Duration) {
+        let room = tempfile::tempdir().unwrap();
+        let layout = Layout::new(room.path());
+        for directory in [layout.supervisor(), layout.init()] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let fake = FakeMonitor::listen(&layout.supervisor().join(paths::MONITOR_SOCKET)).unwrap();
+        fake.script(silent_on, Behaviour::Silence);
+        let (happened, mut inbox) = mpsc::channel(1);
+        let context = Context { layout: layout.clone(), environment: Environment::Pod, happened };
+        let plan = plan();
+        let began = tokio::time::Instant::now();
+        let reaching = reach(&context, &plan, ConnectOptions::named("vm"), RetryPolicy::GivenUp);
+        let leaving = async {
+            fake.until_received(silent_on, 1).await;
+            leave(&fake, &layout).await;
+        };
+        let (reached, ()) = tokio::join!(reaching, leaving);
+        assert!(reached.is_none());
+        let Ok(Input::Guest(event)) = inbox.try_recv() else { panic!("something else than its end is told") };
+        (event, began.elapsed())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_qemu_that_leaves_is_not_blamed_for_its_silence() {
+        let by_host = Event::Shutdown { kind: ShutdownKind::Host };
+        let reports = async |fake: &FakeMonitor, _: &Layout| {
+            fake.emit("SHUTDOWN", json!({"guest": false, "reason": "host-signal"}));
+        };
+        let (event, after) = of_a_qemu_that_leaves("query-status", reports).await;
+        assert!(event == by_host && after < Duration::from_secs(10), "{event:?} after {after:?}");
+        let by_guest = async |fake: &FakeMonitor, _: &Layout| {
+            fake.emit("SHUTDOWN", json!({"guest": true, "reason": "guest-shutdown"}));
+        };
+        let (event, _) = of_a_qemu_that_leaves("query-status", by_guest).await;
+        assert_eq!(event, Event::Shutdown { kind: ShutdownKind::Guest });
+        // Before its first command it sends no events.
+        let prints = async |_: &FakeMonitor, layout: &Layout| {
+            let words = "qemu-system-x86_64: terminating on signal 15 from pid 7 (kill)\n";
+            std::fs::write(layout.init().join(paths::QEMU_LOG), words).unwrap();
+        };
+        let (event, after) = of_a_qemu_that_leaves("qmp_capabilities", prints).await;
+        assert!(event == by_host && after < Duration::from_secs(10), "{event:?} after {after:?}");
     }
 
     #[test]

@@ -137,8 +137,8 @@ fn state(journal: &Journal, deadline_ms: Option<i64>) -> State {
 
 /// Whether the guest is no longer asked.
 fn is_ending(hints: EndHints) -> bool {
-    let EndHints { force_requested, grace_exceeded, guest_panicked, watchdog, internal_error, .. } = hints;
-    force_requested || grace_exceeded || guest_panicked || watchdog || internal_error
+    let EndHints { force_requested, grace_exceeded, guest_panicked, watchdog, internal_error, leaving, .. } = hints;
+    force_requested || grace_exceeded || guest_panicked || watchdog || internal_error || leaving
 }
 
 #[cfg(test)]
@@ -151,6 +151,8 @@ mod tests {
         assert_eq!(state(&asked, Some(7)), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
         let forced = Journal { hints: EndHints { force_requested: true, ..EndHints::default() }, ..asked.clone() };
         assert_eq!(state(&forced, Some(7)), State::Ending { kill_at_ms: 7 });
+        let left = Journal { hints: EndHints { leaving: true, ..EndHints::default() }, ..asked.clone() };
+        assert_eq!(state(&left, Some(7)), State::Ending { kill_at_ms: 7 });
         let before_the_launch = Journal { launched: false, ..asked };
         assert_eq!(state(&before_the_launch, Some(7)), State::Stopping { force_at_ms: 7, asked: Asked::NotYet });
         assert_eq!(state(&Journal::default(), None), State::Preparing);

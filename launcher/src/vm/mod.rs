@@ -9,7 +9,7 @@
 //!         │                     └────────────┐   ┌───────────┘             │
 //!         │                                  ▼   ▼          grace over     ▼
 //!         │                             ┌──────────┐  or force       ┌────────┐
-//!         │                             │ Stopping ├────────────────►│ Ending │ QEMU was told to quit
+//!         │                             │ Stopping ├────────────────►│ Ending │ QEMU leaves: it was told to quit, or says so
 //!         │                             └────┬─────┘                 └───┬────┘
 //!         │           PID 1: QEMU is gone    │                           │
 //!         └─────────────────────────────────►▼◄──────────────────────────┘
@@ -56,7 +56,7 @@ pub enum State {
         /// Whether it was asked.
         asked: Asked,
     },
-    /// QEMU got the command `quit`.
+    /// QEMU got the command `quit`, or leaves on its own.
     Ending {
         /// When PID 1 kills it, milliseconds since boot.
         kill_at_ms: i64,
@@ -98,7 +98,7 @@ pub enum Event {
         /// Whether the guest is to be let run now (not for `startStrategy: Paused`, not on re-attach).
         on_ready: OnReady,
     },
-    /// QEMU reported `SHUTDOWN`.
+    /// QEMU reported `SHUTDOWN`: it leaves.
     Shutdown {
         /// QEMU's reason.
         kind: ShutdownKind,

@@ -13,9 +13,9 @@
 //! A file has its final name only when it is whole and its digest was checked, so a reader needs no lock. Pruning removes
 //! names, not content in use: a running VM holds descriptors.
 
-use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -24,6 +24,7 @@ use nix::fcntl::{Flock, FlockArg};
 
 use super::digest::{Digest, Hasher};
 use super::record::FileRecord;
+use crate::directory;
 
 /// Content is written in pieces of this size, and pieces of zeros are left out.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
@@ -94,16 +95,12 @@ impl Cache {
             move |source| CacheError::Io { attempt: "make the directory", path, source }
         };
         if let Some(parent) = root.parent() {
-            fs::create_dir_all(parent).map_err(failed(parent))?;
+            directory::make_all(parent, 0o711).map_err(failed(parent))?;
         }
         for folder in [""].into_iter().chain(FOLDERS).chain(MORE_FOLDERS) {
             let path = root.join(folder);
-            match DirBuilder::new().mode(0o755).create(&path) {
-                // Whatever the umask: a supervisor of another user reads here.
-                Ok(()) => fs::set_permissions(&path, Permissions::from_mode(0o755)).map_err(failed(&path))?,
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(error) => return Err(failed(&path)(error)),
-            }
+            // A supervisor of another user reads here.
+            directory::make(&path, 0o755).map_err(failed(&path))?;
         }
         cache.tidy();
         Ok(cache)

@@ -39,3 +39,14 @@ pub enum VolumeSource {
     /// Nothing to bring: the supervisor makes it (emptyDisk, inline cloud-init).
     Made,
 }
+
+impl VolumeSource {
+    /// The path that the machine's own user has to reach.
+    #[must_use]
+    pub fn read_by_path(&self) -> Option<&PathBuf> {
+        match self {
+            Self::Directory { path } | Self::File { path } => Some(path),
+            Self::Opened { .. } | Self::HostDisk { .. } | Self::Projected { .. } | Self::Made => None,
+        }
+    }
+}

@@ -294,7 +294,10 @@ impl Driver {
             (Effect::LetRun | Effect::StopVcpus | Effect::Reset, None) => {}
             (Effect::AskGuest(way), _) => self.ask_guest(way),
             (Effect::Quit, Some(monitor)) => command_queue::quit(monitor, &self.cause),
-            (Effect::Quit, None) | (Effect::Kill, _) => self.send_to_init(ToInit::Kill),
+            (Effect::Quit, None) | (Effect::Kill, _) => {
+                tracing::warn!("PID 1 is asked to kill QEMU");
+                self.send_to_init(ToInit::Kill);
+            }
             (Effect::TellInit { by_ms }, _) => self.send_deadline(by_ms),
             (Effect::Finish, _) => self.log_end(),
         }

@@ -7,8 +7,8 @@ use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, full
 
 use super::{Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, Request, RunState, ShutdownKind, State, Vcpus};
 
-/// How long QEMU may take to follow `quit` before PID 1 kills it: it flushes disks on the way out. PID 1's own patience
-/// (`init/watch.rs`) is longer.
+/// How long QEMU may take to follow `quit`, or to leave on its own, before PID 1 kills it: it flushes disks on the way out. PID 1's
+/// own patience (`init/watch.rs`) is longer.
 pub const QUIT_PATIENCE: Duration = Duration::from_secs(10);
 const QUIT_PATIENCE_MS: i64 = QUIT_PATIENCE.as_secs() as i64 * 1000;
 /// How long until a guest that was asked to power down is asked again: firmware ignores the power button, and so does an
@@ -41,7 +41,7 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
         }
         Event::Shutdown { kind } => {
             note_shutdown(life, kind);
-            (state, Vec::new())
+            leave(state, now)
         }
         Event::Panicked => held(life, state, RunState::GuestPanicked, now),
         Event::WatchdogFired => held(life, state, RunState::Watchdog, now),
@@ -52,11 +52,23 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
 
 fn note_shutdown(life: &mut Life, kind: ShutdownKind) {
     let hints = &mut life.memory.hints;
+    hints.leaving = true;
     match kind {
         ShutdownKind::Guest => hints.guest_shutdown = true,
         ShutdownKind::GuestReset => hints.guest_reboot = true,
         ShutdownKind::GuestPanic => hints.guest_panicked = true,
         ShutdownKind::Host => {}
+    }
+}
+
+/// QEMU leaves on its own. It may hang on its way out, and answers nothing then: a machine must not wait for that.
+fn leave(state: State, now: Now) -> (State, Vec<Effect>) {
+    match state {
+        State::Launched | State::Running { .. } | State::Stopping { .. } => {
+            let kill_at_ms = now.boot_ms.saturating_add(QUIT_PATIENCE_MS);
+            (State::Ending { kill_at_ms }, vec![Effect::TellInit { by_ms: kill_at_ms }])
+        }
+        State::Preparing | State::Ending { .. } | State::Ended(_) => (state, Vec::new()),
     }
 }
 
@@ -130,7 +142,13 @@ fn held(life: &mut Life, state: State, run: RunState, now: Now) -> (State, Vec<E
             life.memory.hints.internal_error = true;
             quit(state, now)
         }
-        RunState::Shutdown => quit(state, now),
+        RunState::Shutdown => match state {
+            // It said that it leaves, and a client has told it to stay (`set-action`).
+            State::Ending { .. } => (state, vec![Effect::Quit]),
+            State::Preparing | State::Launched | State::Running { .. } | State::Stopping { .. } | State::Ended(_) => {
+                quit(state, now)
+            }
+        },
         RunState::IoError => held_by_io_error(life, state, now),
         RunState::Paused | RunState::Prelaunch => {
             let state = with_vcpus(state, Vcpus::Stopped(PauseReason::PausedByUser), Overwrite::No);

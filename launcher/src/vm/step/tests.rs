@@ -301,6 +301,38 @@ fn a_qemu_that_does_not_answer_is_killed_at_once_when_forced() {
     }
 }
 
+#[test]
+fn a_qemu_that_hangs_on_its_way_out_is_killed_and_the_first_cause_is_told() {
+    let last_words = "qemu-system-x86_64: terminating on signal 15 from pid 7 (kill)";
+    let killed = ExitReport { killed_by_init: true, ..*report(ProcessEnd::Signalled { signal: 9 }) };
+    let told = ExitReport { last_words: last_words.to_owned(), ..killed.clone() };
+    let table = [
+        (State::Launched, ShutdownKind::Host, told.clone(), ExitCause::QemuKilled { signal: 15 }),
+        (running(), ShutdownKind::Host, told, ExitCause::QemuKilled { signal: 15 }),
+        (running(), ShutdownKind::Guest, killed.clone(), ExitCause::GuestShutdown),
+        (running(), ShutdownKind::GuestReset, killed, ExitCause::GuestReboot),
+    ];
+    for (state, kind, report, expected) in table {
+        let mut machine = life(state);
+        let effects = step(&mut machine, Event::Shutdown { kind }, at(NOW));
+        assert_eq!(effects, vec![Effect::TellInit { by_ms: NOW + QUIT_PATIENCE_MS }]);
+        assert_eq!(machine.wake_at_ms(), Some(NOW + QUIT_PATIENCE_MS));
+        assert_eq!(step(&mut machine, Event::TimePassed, at(NOW + QUIT_PATIENCE_MS)), vec![Effect::Kill]);
+        let _ = step(&mut machine, Event::QemuGone(Box::new(report)), at(NOW + 20_000));
+        let State::Ended(ended) = machine.state else { panic!("{machine:?}") };
+        assert_eq!(ended.cause, expected);
+    }
+}
+
+#[test]
+fn a_qemu_that_a_client_told_to_stay_is_told_to_quit() {
+    let mut machine = life(running());
+    let _ = step(&mut machine, Event::Shutdown { kind: ShutdownKind::Guest }, at(NOW));
+    let stays = Event::VcpusStopped { run_state: RunState::Shutdown };
+    assert_eq!(step(&mut machine, stays, at(NOW)), vec![Effect::Quit]);
+    assert_eq!(machine.state, State::Ending { kill_at_ms: NOW + QUIT_PATIENCE_MS });
+}
+
 /// Whether time alone brings the machine over every deadline it has.
 fn is_armed(machine: &Life) -> bool {
     let deadline = match machine.state {

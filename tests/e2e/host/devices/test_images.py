@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from garboard_e2e.guests import HELLO
+from garboard_e2e.machine import Machine
 from garboard_e2e.namespace import Namespace
 from garboard_e2e.patience import PATIENCE
 from garboard_e2e.registry import USER, WORD, Registry
@@ -113,3 +114,15 @@ def test_credentials_come_from_docker_s_config_json_without_them_the_refusal_say
         (docker / "config.json").write_text(json.dumps(config))
         path = namespace.run("image", "pull", reference, DOCKER_CONFIG=str(docker)).strip()
         assert pathlib.Path(path).is_file(), f"image pull should print the disk's path: {path!r}"
+
+
+def test_machines_reach_a_cache_whatever_the_umask_of_the_first_command_was(machine: Machine) -> None:
+    place = machine.directory / "cache"
+    machine.environment["GARBOARD_CACHE_DIR"] = str(place)
+    machine.run("image", "list", around=["sh", "-c", 'umask 077 && exec "$@"', "sh"])
+    machine.start()
+    machine.run("stop", "--force", machine.name)
+    place.chmod(0o700)
+    said = machine.run("run", "--detach", "--image", machine.image_option, machine.manifest(""), code=1)
+    assert f"{place} is closed to it; `chmod o+x {place}`" in said, f"a cache that somebody closed: {said}"
+    assert not machine.machine.exists()

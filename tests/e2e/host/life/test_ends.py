@@ -2,13 +2,19 @@
 
 import os
 import pathlib
+import re
 import signal
+import socket
 import time
 from collections.abc import Callable
+
+import pytest
 
 from garboard_e2e import names
 from garboard_e2e.guests import HELLO_PC
 from garboard_e2e.machine import Machine
+from garboard_e2e.patience import PATIENCE
+from garboard_e2e.processes import status_of
 
 PANIC_DEVICE = {"panicDevices": [{"model": "pvpanic"}]}
 
@@ -68,3 +74,43 @@ def test_graceful_stops_agent_power_button_after_a_pause_neither(machine: Machin
     machine.wait_for_shell()
     machine.run("stop", "--grace-period", "1", machine.name)
     machine.expect_end("gracePeriodExceeded")
+
+
+def hang_on_the_way_out(machine: Machine, number: int | None) -> bool:
+    """Stops QEMU as soon as it has said that it leaves, as if it hung in its cleanup; `number` is a signal to leave
+    for, if it does not on its own. Whether it was there still."""
+    qemu = machine.qemu
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(PATIENCE)
+        client.connect(str(machine.supervisor / "qmp.sock"))
+        lines = client.makefile("rb")
+        lines.readline()
+        client.sendall(b'{"execute": "qmp_capabilities"}\n')
+        lines.readline()
+        if number is not None:
+            os.kill(qemu, number)
+        while b'"SHUTDOWN"' not in (line := lines.readline()):
+            assert line, "QEMU left without a word"
+        try:
+            os.kill(qemu, signal.SIGSTOP)
+            return machine.wait("QEMU that stands still", lambda: re.match("[TZ]", status_of(qemu)["State"]))[0] == "T"
+        except (ProcessLookupError, FileNotFoundError):
+            return False
+
+
+@pytest.mark.parametrize(
+    "behaviour, number, cause, word",
+    [(None, signal.SIGTERM, "qemuKilled", "signal 15"), ("poweroff", None, "guestShutdown", "")],
+)
+def test_a_qemu_that_hangs_on_its_way_out_has_the_cause_that_it_left_for(
+    machine: Machine, behaviour: str | None, number: int | None, cause: str, word: str
+) -> None:
+    """QEMU may, where a command comes at that moment: it answers nothing then, and never ends."""
+    for _ in range(10):
+        machine.start(behaviour)
+        hangs = hang_on_the_way_out(machine, number)
+        ended = machine.expect_end(cause, word)
+        if hangs:
+            assert ended["report"]["killedByInit"], f"QEMU stood still, and yet: {ended}"
+            return
+    raise AssertionError("QEMU was always quicker")
