@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable
 
-# What an installation chooses, line by line. `garboard cluster install` chooses the same (cli/plugin/src/operate/manifest.rs);
-# tests/e2e/deploy/test_chart.py compares what both make.
+# What an installation chooses, line by line. `garboard cluster install` chooses the same
+# (cli/plugin/src/operate/manifest.rs); tests/e2e/deploy/test_chart.py compares what both make.
 NAMESPACE = "{{ .Release.Namespace }}"
 IMAGE = '{{ include "garboard.image" (list $ "%s") }}'
 PULL_POLICY = '{{ include "garboard.pullPolicy" $ }}'

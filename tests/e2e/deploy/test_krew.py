@@ -32,7 +32,7 @@ def archives(programs: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -
     assert program.is_file(), f"there is no {program}: `cargo build -p garboard-kubectl` builds it"
     (other := directory / "program").write_text("of another platform")
     chosen = [program if each == PLATFORMS[0] else other for each in PLATFORMS]
-    packed = [printed_by(KREW / "pack", file, each, directory) for file, each in zip(chosen, PLATFORMS, strict=True)]
+    packed = [printed_by(KREW / "archive", file, each, directory) for file, each in zip(chosen, PLATFORMS, strict=True)]
     return [pathlib.Path(each.strip()) for each in packed]
 
 
