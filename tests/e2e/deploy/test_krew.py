@@ -47,8 +47,8 @@ def test_the_index_of_krew_takes_the_manifest(krew: pathlib.Path, manifest: path
     command = [str(krew / "validate-krew-manifest"), "-skip-install", "-manifest", str(manifest)]
     done = subprocess.run(command, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
-    for sentence in ("structural validation OK", "all spec.platform[] items are used", "no overlapping"):
-        assert sentence in done.stderr
+    for line in ("structural validation OK", "all spec.platform[] items are used", "no overlapping"):
+        assert line in done.stderr
 
 
 def test_each_platform_has_its_archive_and_its_program(manifest: pathlib.Path, archives: list[pathlib.Path]) -> None:

@@ -141,6 +141,8 @@ def wait_for_writes(kube: Kube, begin: int, number: int) -> None:
 def expect_pace(kube: Kube, begin: int) -> str:
     found = moments(kube.audit_log, NODE_1, begin)
     most, may = ahead(found), allowed(CROWD)
-    told = f"{len(found)} writes in {found[-1] - found[0]:.1f} s, at most {most:.0f} ahead of the pace, {may} allowed"
-    assert most <= may, told
-    return told
+    found_pace = (
+        f"{len(found)} writes in {found[-1] - found[0]:.1f} s, at most {most:.0f} ahead of the pace, {may} allowed"
+    )
+    assert most <= may, found_pace
+    return found_pace

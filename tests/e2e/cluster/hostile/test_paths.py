@@ -1,4 +1,4 @@
-"""Which paths the agent touches, by the word of strace."""
+"""Which paths the agent touches, as strace records it."""
 
 import pathlib
 from collections.abc import Callable

@@ -66,7 +66,7 @@ def test_a_qemu_gets_nothing_nor_when_its_supervisor_is_started_again(
     (supervisor,) = supervisors(kube, "taken")
     os.kill(supervisor, signal.SIGKILL)
     kube.ask_until("the second attack", lambda: any(line.startswith("later: ") for line in attacked(kube, "taken")))
-    # PID 1 was heard all the same: the machine has a supervisor, which ends it.
+    # PID 1's report arrived all the same: the machine has a supervisor, which ends it.
     kube.ask_until("another supervisor", lambda: kube.is_answered("taken"))
     stranger = "another process than PID 1 connected"
     log = ["logs", kube.pod_name("taken"), "-c", "launcher"]

@@ -97,7 +97,7 @@ def test_neither_their_pods_nor_those_of_a_launcher_get_other_marks(
     order = enemies.order_of("honest")
     assert order, f"the pod {launcher} has no order"
     tenant.makes({"name": "tenants"}, {})
-    # An owner reference is everybody's to write; the pod counts by its label as well.
+    # Every user may write an owner reference; the pod counts by its label as well.
     owner = enemies.guise("honest").metadata()["ownerReferences"]
     tenant.makes({"name": "owned", "ownerReferences": owner}, {})
     changes = [
@@ -107,9 +107,9 @@ def test_neither_their_pods_nor_those_of_a_launcher_get_other_marks(
         ("annotate", f"pod/{launcher}", "garboard.dev/order={}"),
         ("label", f"pod/{launcher}", "kubevirt.io/created-by=x"),
     ]
-    for verb, which, word in changes:
-        answer = tenant.asks(verb, "--overwrite", which, word, code=1)
-        assert "never change" in answer, f"{verb} {which} {word} is refused otherwise: {answer}"
+    for verb, which, change in changes:
+        answer = tenant.asks(verb, "--overwrite", which, change, code=1)
+        assert "never change" in answer, f"{verb} {which} {change} is refused otherwise: {answer}"
     machines.serves("honest")
     assert enemies.order_of("honest") == order, "the order changed"
     active = kube.get("vmi", "honest")["status"]["activePods"]

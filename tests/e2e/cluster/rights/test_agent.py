@@ -131,7 +131,7 @@ NAMESPACES = {
     ),
     "elsewhere, not a pod of another node": refused("of another node", condition(ELSEWHERE, "pod-2")),
     # No webhook is here to be asked: that it would be is what tells it from the agent.
-    "one that is only called so is judged like anybody": refused(
+    "one that is only called so is judged like any other user": refused(
         "failed calling webhook", instance(FALSE_AGENT, "vm-1", RUNNING)
     ),
 }

@@ -11,7 +11,7 @@ import time
 from typing import NoReturn
 
 from ..outcome import Failure
-from ..places import EXAMPLES, room
+from ..places import EXAMPLES, temporary_directory
 from . import figures, memory, start, throughput
 from .host import MACHINE, NAMESPACE, Garboard, output
 
@@ -104,7 +104,7 @@ def wanted() -> argparse.Namespace:
 def main() -> int:
     options = wanted()
     signal.signal(signal.SIGTERM, end_tidily)
-    with room("gbb-") as directory:
+    with temporary_directory("gbb-") as directory:
         garboard = Garboard(options.garboard, options.image, directory, options.qemu)
         print(about(garboard))
         try:

@@ -43,7 +43,7 @@ OWN = re.compile(
 CALLER = r"/proc/\d+/cgroup"
 START = [CALLER, r"/proc/\d+/net/dev", r"/dev/net/tun", r"/(usr/)?sbin/nft", r"/proc/sys/net/.*k6t-eth0.*"]
 CALL = re.compile(r"^(?:\[pid +)?(\d+)\]? +(?:<\.\.\. )?(\w+)[( ](.*)$")
-WORD = re.compile(r'(?:(AT_FDCWD|\d+)(?:<([^>]*)>(?:\(deleted\))?)?, )?"((?:[^"\\]|\\.)*)"')
+PATH = re.compile(r'(?:(AT_FDCWD|\d+)(?:<([^>]*)>(?:\(deleted\))?)?, )?"((?:[^"\\]|\\.)*)"')
 SOCKET = re.compile(r'sun_path="([^"]*)"')
 
 
@@ -58,7 +58,7 @@ def paths(line: str) -> Iterator[str]:
         return
     if call == "execve":
         arguments = arguments.split(", [", 1)[0]
-    for number, place, name in WORD.findall(arguments.split(") = ", 1)[0]):
+    for number, place, name in PATH.findall(arguments.split(") = ", 1)[0]):
         # Without a name it is about the descriptor itself.
         if name:
             yield str(pathlib.PurePosixPath(directory_of(number, place, name), name))

@@ -64,13 +64,13 @@ class Played:
         command = [self.player, "nodes", str(self.wish.nodes)]
         subprocess.run(command, env=self.kube.environment, check=True)
 
-    def play(self, *words: str) -> None:
+    def play(self, *arguments: str) -> None:
         """Plays a part until the end."""
-        command = [self.player, *words]
+        command = [self.player, *arguments]
         player = subprocess.Popen(command, env=self.kube.environment, stdout=subprocess.PIPE, text=True)
         self.players.append(player)
         if player.stdout is None or player.stdout.readline().strip() != "ready":
-            raise Failure(f"`{' '.join(words)}` cannot be played; it ended with {player.wait()}")
+            raise Failure(f"`{' '.join(arguments)}` cannot be played; it ended with {player.wait()}")
 
     def start(self, prefix: str, number: int, *options: str) -> subprocess.CompletedProcess[str]:
         """So many machines, and waits for them."""
