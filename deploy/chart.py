@@ -21,7 +21,7 @@ PULL_SECRETS = """\
 {indent}{{{{- with .Values.imagePullSecrets }}}}
 {indent}imagePullSecrets: {{{{- toYaml . | nindent {deeper} }}}}
 {indent}{{{{- end }}}}"""
-# The release's own KubeVirt object is made when webhooks are there and nobody answers them yet: it is not asked about.
+# The release's own KubeVirt object is made when webhooks are there and nothing answers them yet: it is not asked about.
 SETTINGS_WEBHOOK = re.compile(r"^- name: \w+-kubevirts\.kubevirt\.io$")
 WEBHOOK = re.compile(r"^- name: ")
 OWN_SETTINGS = """\
