@@ -1,4 +1,4 @@
-"""Honest machines beside the enemies."""
+"""Honest machines beside the attackers."""
 
 import re
 import subprocess
