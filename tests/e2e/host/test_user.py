@@ -129,7 +129,7 @@ def commands_work(user: User) -> None:
     status = user.json("qmp", MACHINE, "query-status")["status"]
     assert status == "paused", "`garboard pause` did not stop the vCPUs"
     user.run("unpause", MACHINE)
-    assert "the guest runs" in user.run("logs", MACHINE), "`garboard logs` does not tell the story"
+    assert "the guest runs" in user.run("logs", MACHINE), "`garboard logs` does not show the run"
     console = user.terminal("console", MACHINE, TERM="dumb")
     console.type(b"\n")
     console.expect("# ", PATIENCE)

@@ -71,8 +71,8 @@ def run_section(name: str, garboard: Garboard, options: argparse.Namespace) -> N
         print(f"## start (n={rounds})\n\n{found}")
     elif name in ("disk", "net"):
         manifest = str(pathlib.Path(__file__).with_name("bench.yaml"))
-        wish = throughput.Rounds(manifest, [name], rounds, options.load)
-        print(f"## {name} (n={rounds})\n\n{throughput.report(throughput.measure(garboard, wish, say))}")
+        measured = throughput.Rounds(manifest, [name], rounds, options.load)
+        print(f"## {name} (n={rounds})\n\n{throughput.report(throughput.measure(garboard, measured, say))}")
     elif name == "pss":
         print(f"## pss\n\n{memory.report(memory.measure(garboard, hello(garboard.directory), say))}")
     elif name == "explain":

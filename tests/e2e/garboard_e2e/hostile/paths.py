@@ -69,7 +69,7 @@ def directory_of(number: str, place: str, name: str) -> str:
     if not number:
         return "/"
     if number.isdigit() and not place.startswith("/"):
-        # strace cannot tell which directory it was when the process it belongs to has ended; the agent opens nothing
+        # strace does not show which directory it was when the process it belongs to has ended; the agent opens nothing
         # else below one.
         return "/proc/0" if name in ("cgroup", "net/dev") else f"/descriptor/{number}"
     return place

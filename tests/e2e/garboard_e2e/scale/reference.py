@@ -104,7 +104,7 @@ def slowest(before: collections.Counter[float], after: collections.Counter[float
 
 def half(played: Played, process: int, prefix: str) -> list[tuple[str, str]]:
     """The same rows as of ours, as far as it has them."""
-    number = played.wish.instances // 2
+    number = played.options.instances // 2
     before, begin, seen = Usage.of(process), played.mark(), histogram()
     times = played.start_many(prefix, number)
     requests = played.settled(begin, asker)

@@ -51,7 +51,7 @@ def test_two_viewers_one_after_the_other_see_the_screen_through_the_unix_socket(
     namespace: Namespace, machine: str
 ) -> None:
     path = namespace.supervisor("hello") / "vnc.sock"
-    assert str(path) in namespace.run("vnc", machine), "garboard vnc should tell where the socket is"
+    assert str(path) in namespace.run("vnc", machine), "garboard vnc should print where the socket is"
     for _ in range(2):
         look(screen_socket(namespace))
 

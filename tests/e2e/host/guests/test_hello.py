@@ -1,4 +1,4 @@
-"""The hello guest under plain QEMU keeps its promises: when a test of Garboard fails, this tells whether the guest is
+"""The hello guest under plain QEMU keeps its promises: when a test of Garboard fails, this shows whether the guest is
 to blame."""
 
 import contextlib
@@ -122,7 +122,7 @@ def test_hello_eats_its_memory(hello_files: pathlib.Path) -> None:
         guest.read_to = 0
         guest.expect("hello:/# ")
         held = re.search(r"Shmem: +(\d+) kB", guest.run("grep Shmem: /proc/meminfo"))
-        assert held, "the guest does not tell its shared memory"
+        assert held, "the guest does not print its shared memory"
         assert int(held.group(1)) >= ate << 10, f"it says {ate} MiB and holds {held.group(1)} KiB"
 
 
