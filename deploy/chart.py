@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable
 
-# What an installation chooses, line by line. `garboard cluster install` chooses the same (cli/plugin/src/operate/manifest.rs);
-# tests/e2e/deploy/test_chart.py compares what both make.
+# What an installation chooses, line by line. `garboard cluster install` chooses the same
+# (cli/plugin/src/operate/manifest.rs); tests/e2e/deploy/test_chart.py compares what both make.
 NAMESPACE = "{{ .Release.Namespace }}"
 IMAGE = '{{ include "garboard.image" (list $ "%s") }}'
 PULL_POLICY = '{{ include "garboard.pullPolicy" $ }}'
@@ -21,7 +21,7 @@ PULL_SECRETS = """\
 {indent}{{{{- with .Values.imagePullSecrets }}}}
 {indent}imagePullSecrets: {{{{- toYaml . | nindent {deeper} }}}}
 {indent}{{{{- end }}}}"""
-# The release's own KubeVirt object is made when webhooks are there and nobody answers them yet: it is not asked about.
+# The release's own KubeVirt object is made when webhooks are there and nothing answers them yet: it is not asked about.
 SETTINGS_WEBHOOK = re.compile(r"^- name: \w+-kubevirts\.kubevirt\.io$")
 WEBHOOK = re.compile(r"^- name: ")
 OWN_SETTINGS = """\

@@ -121,7 +121,7 @@ SOURCES
 }
 
 # Compiled code lies outside the tree, so that a fresh clone of the same state compiles next to nothing. Every call of cargo
-# from here on tells programs the same version, so that none of them is compiled twice.
+# from here on gives programs the same version, so that none of them is compiled twice.
 use_target_directory() {
     export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$cache/target}
     mkdir -p "$CARGO_TARGET_DIR"
@@ -131,7 +131,7 @@ use_target_directory() {
 
 # build_programs PROFILE [CRATE…]: the programs, in $programs; of the command, the shim and the launcher if no crate is named. `dev`
 # for what is only to run: `release` takes three times as long to compile and is for what is measured. In the open,
-# because cargo tells its progress better than `step` could.
+# because cargo shows its progress better than `step` could.
 build_programs() {
     local profile=$1 directory=debug
     [ "$profile" = dev ] || directory=$profile
@@ -178,7 +178,7 @@ cached() {
         work=$(mktemp -u "$cache/$cached_as.XXXXXX")
         ln -s "${entry##*/}" "$work"
         mv -T "$work" "$cache/$cached_as"
-        # Whoever still uses an older recipe's result has a week.
+        # A process that still uses an older recipe's result has a week.
         find "$(dirname "$entry")" -maxdepth 1 -name "${cached_as##*/}-????????????????" -type d -mtime +7 \
             ! -name "${entry##*/}" -exec rm -rf {} +
     fi

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from garboard_e2e import guests, names
-from garboard_e2e.places import CACHE, room
+from garboard_e2e.places import CACHE, temporary_directory
 
 pytest_plugins = ["garboard_e2e.plugin"]
 
@@ -68,5 +68,5 @@ def note(record_property: Callable[[str, object], None]) -> Callable[[str], None
 @pytest.fixture
 def directory() -> Iterator[pathlib.Path]:
     """A directory of the test's own."""
-    with room() as made:
+    with temporary_directory() as made:
         yield made

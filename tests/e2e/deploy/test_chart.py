@@ -54,7 +54,7 @@ def test_with_the_same_choices_it_is_what_the_command_installs(
     values = values if any("image.tag" in value for value in values) else (*values, "image.tag=1")
     command = [str(programs / names.COMMAND), "cluster", "install", "--print", f"--garboard-namespace={namespace}"]
     printed = subprocess.run([*command, *options], check=True, stdout=subprocess.PIPE, text=True).stdout
-    chosen = [word for value in values for word in ("--set-string", value)]
+    chosen = [option for value in values for option in ("--set-string", value)]
     assert differences(rendered("--namespace", namespace, *WITH_NAMESPACE, *chosen), objects(printed)) == []
 
 

@@ -32,7 +32,7 @@ def archives(programs: pathlib.Path, tmp_path_factory: pytest.TempPathFactory) -
     assert program.is_file(), f"there is no {program}: `cargo build -p garboard-kubectl` builds it"
     (other := directory / "program").write_text("of another platform")
     chosen = [program if each == PLATFORMS[0] else other for each in PLATFORMS]
-    packed = [printed_by(KREW / "pack", file, each, directory) for file, each in zip(chosen, PLATFORMS, strict=True)]
+    packed = [printed_by(KREW / "archive", file, each, directory) for file, each in zip(chosen, PLATFORMS, strict=True)]
     return [pathlib.Path(each.strip()) for each in packed]
 
 
@@ -47,8 +47,8 @@ def test_the_index_of_krew_takes_the_manifest(krew: pathlib.Path, manifest: path
     command = [str(krew / "validate-krew-manifest"), "-skip-install", "-manifest", str(manifest)]
     done = subprocess.run(command, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
-    for sentence in ("structural validation OK", "all spec.platform[] items are used", "no overlapping"):
-        assert sentence in done.stderr
+    for line in ("structural validation OK", "all spec.platform[] items are used", "no overlapping"):
+        assert line in done.stderr
 
 
 def test_each_platform_has_its_archive_and_its_program(manifest: pathlib.Path, archives: list[pathlib.Path]) -> None:

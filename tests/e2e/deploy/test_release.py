@@ -9,7 +9,7 @@ import pytest
 from garboard_e2e.api_server import ADMINISTRATOR, ApiServer
 from garboard_e2e.chart import CHART, Object, call
 from garboard_e2e.outcome import Failure
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 
 NAMESPACE, DEFINITION = "vms", "virtualmachines.kubevirt.io"
 SETTINGS = {"configuration": {"developerConfiguration": {"cpuAllocationRatio": 4}}}
@@ -30,17 +30,17 @@ class Releases:
         self.kubeconfig.write_text(json.dumps({"current-context": "alone", **named}))
         self.kubeconfig.chmod(0o600)
 
-    def helm(self, *words: str, code: int = 0, **values: object) -> str:
+    def helm(self, *arguments: str, code: int = 0, **values: object) -> str:
         """What helm prints; it must end with this code."""
         file = self.directory / "values.json"
         file.write_text(json.dumps(values))
         chosen = ["--values", str(file)] if values else []
-        done = call(*words, *chosen, f"--kubeconfig={self.kubeconfig}", "--namespace", NAMESPACE)
+        done = call(*arguments, *chosen, f"--kubeconfig={self.kubeconfig}", "--namespace", NAMESPACE)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
-    def get(self, *words: str) -> Object:
-        found: Object = json.loads(self.server.kubectl("get", *words, "-n", NAMESPACE, "-o", "json"))
+    def get(self, *arguments: str) -> Object:
+        found: Object = json.loads(self.server.kubectl("get", *arguments, "-n", NAMESPACE, "-o", "json"))
         return found
 
     def put(self, command: str, code: int = 0, **values: object) -> str:
@@ -49,7 +49,7 @@ class Releases:
 
 @pytest.fixture(scope="module")
 def releases() -> Iterator[Releases]:
-    with room() as directory:
+    with temporary_directory() as directory:
         server = ApiServer(directory, {})
         try:
             server.start()
@@ -71,7 +71,7 @@ def test_the_notes_say_what_is_left_to_do(installed: str) -> None:
     assert f"garboard cluster status --garboard-namespace {NAMESPACE}" in installed
 
 
-def test_settings_are_made_while_nobody_answers_webhooks(releases: Releases, installed: str) -> None:
+def test_settings_are_made_while_no_webhook_answers(releases: Releases, installed: str) -> None:
     assert releases.get("kubevirt/kubevirt")["spec"] == SETTINGS
     # They judge all others, and every change.
     metadata = {"name": "other", "namespace": NAMESPACE}
@@ -96,8 +96,8 @@ def test_an_upgrade_changes_settings_and_parts(releases: Releases, installed: st
 def test_beside_definitions_of_another_version_nothing_is_upgraded(releases: Releases, installed: str) -> None:
     change = {"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/description", "value": "another"}
     releases.server.kubectl("patch", "crd", DEFINITION, "--type=json", "-p", json.dumps([change]))
-    said = releases.put("upgrade", code=1, kubevirt={"spec": SETTINGS})
-    assert f"the definition {DEFINITION} is of another version than this chart" in said
+    output = releases.put("upgrade", code=1, kubevirt={"spec": SETTINGS})
+    assert f"the definition {DEFINITION} is of another version than this chart" in output
     # As the error says.
     definitions = call("show", "crds", str(CHART)).stdout
     releases.server.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=definitions)
@@ -131,5 +131,5 @@ def test_an_uninstall_leaves_definitions_and_machines(releases: Releases, instal
 def test_beside_definitions_of_kubevirt_nothing_is_installed(releases: Releases, installed: str) -> None:
     releases.helm("uninstall", "garboard")
     releases.server.kubectl("label", "crd", DEFINITION, "app.kubernetes.io/part-of-")
-    said = releases.put("install", code=1)
-    assert f"the definition {DEFINITION} is not Garboard's" in said
+    output = releases.put("install", code=1)
+    assert f"the definition {DEFINITION} is not Garboard's" in output

@@ -59,7 +59,7 @@ class Request:
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What the API server says: of a refusal the whole sentence."""
+    """What the API server answers: of a refusal the whole message."""
 
     status: int
     body: Object
@@ -69,7 +69,7 @@ class Answer:
         return self.status < 300
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         return str(self.body.get("message", ""))
 
 
@@ -94,12 +94,12 @@ class ApiServer:
         tokens = self.directory / "tokens"
         tokens.touch(0o600)
         tokens.write_text("\n".join(lines) + "\n")
-        self.run("etcd", *self.etcd_words())
-        self.run("kube-apiserver", *self.api_server_words(key, tokens))
+        self.run("etcd", *self.etcd_options())
+        self.run("kube-apiserver", *self.api_server_options(key, tokens))
         wait_until("an API server that is ready", self.is_ready, circumstances=self.end_of_log)
         self.connection = self.connect()
 
-    def etcd_words(self) -> list[str]:
+    def etcd_options(self) -> list[str]:
         client, peer = f"http://127.0.0.1:{self.etcd_port}", f"http://127.0.0.1:{self.peer_port}"
         return [
             f"--data-dir={self.directory}/etcd",
@@ -111,7 +111,7 @@ class ApiServer:
             f"--initial-cluster=default={peer}",
         ]
 
-    def api_server_words(self, key: pathlib.Path, tokens: pathlib.Path) -> list[str]:
+    def api_server_options(self, key: pathlib.Path, tokens: pathlib.Path) -> list[str]:
         return [
             f"--etcd-servers=http://127.0.0.1:{self.etcd_port}",
             "--bind-address=127.0.0.1",
@@ -128,11 +128,11 @@ class ApiServer:
             "--disable-admission-plugins=ServiceAccount",
         ]
 
-    def run(self, program: str, *words: str) -> None:
+    def run(self, program: str, *arguments: str) -> None:
         """A server that ends with this process, however that ends."""
         log: IO[bytes] = open(self.directory / f"{program}.log", "wb")
         with log:
-            command = ["setpriv", "--pdeathsig", "KILL", str(self.programs / program), *words]
+            command = ["setpriv", "--pdeathsig", "KILL", str(self.programs / program), *arguments]
             self.processes.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
 
     def is_ready(self) -> bool:
@@ -173,14 +173,16 @@ class ApiServer:
         is_json = "json" in answer.headers.get("Content-Type", "")
         return Answer(answer.status, json.loads(text) if is_json else {"message": text})
 
-    def kubectl(self, *words: str | pathlib.Path, text: str | None = None, codes: Sequence[int] = (0,)) -> str:
+    def kubectl(self, *arguments: str | pathlib.Path, text: str | None = None, codes: Sequence[int] = (0,)) -> str:
         """As the administrator; what it prints. It must end with one of these codes."""
         connection = [f"--server=https://127.0.0.1:{self.port}", "--insecure-skip-tls-verify", "--kubeconfig=/dev/null"]
         own = [f"--token={self.tokens[ADMINISTRATOR]}", f"--cache-dir={self.directory}/kubectl"]
-        command = [self.programs / "kubectl", *connection, *own, *words]
+        command = [self.programs / "kubectl", *connection, *own, *arguments]
         done = subprocess.run(command, input=text, capture_output=True, text=True)
         if done.returncode not in codes:
-            raise Failure(f"`kubectl {' '.join(map(str, words))}` ended with {done.returncode}: {done.stderr[-1500:]}")
+            raise Failure(
+                f"`kubectl {' '.join(map(str, arguments))}` ended with {done.returncode}: {done.stderr[-1500:]}"
+            )
         return done.stdout
 
     def apply(self, *objects: Object) -> None:

@@ -45,17 +45,17 @@ def truncated(path: pathlib.Path) -> pathlib.Path:
     return path
 
 
-def qcow2_images(room: pathlib.Path) -> dict[str, pathlib.Path]:
+def qcow2_images(directory: pathlib.Path) -> dict[str, pathlib.Path]:
     """Name of the mistake → image."""
-    external = room / "external.qcow2"
-    qcow2(external, "-o", f"data_file={room / 'external.raw'}")
+    external = directory / "external.qcow2"
+    qcow2(external, "-o", f"data_file={directory / 'external.raw'}")
     return {
-        "truncated": truncated(room / "truncated.qcow2"),
-        "backing": patched(room / "backing.qcow2", {8: struct.pack(">QI", 512, 11), 512: b"/etc/shadow"}),
+        "truncated": truncated(directory / "truncated.qcow2"),
+        "backing": patched(directory / "backing.qcow2", {8: struct.pack(">QI", 512, 11), 512: b"/etc/shadow"}),
         "data-file": external,
-        "future": patched(room / "future.qcow2", {72: b"\x80"}),
-        "encrypted": patched(room / "encrypted.qcow2", {32: struct.pack(">I", 2)}),
-        "corrupt": patched(room / "corrupt.qcow2", {79: b"\x02"}),
+        "future": patched(directory / "future.qcow2", {72: b"\x80"}),
+        "encrypted": patched(directory / "encrypted.qcow2", {32: struct.pack(">I", 2)}),
+        "corrupt": patched(directory / "corrupt.qcow2", {79: b"\x02"}),
     }
 
 
@@ -77,9 +77,9 @@ def layer(*members: Member) -> bytes:
     return out.getvalue()
 
 
-def layout(room: pathlib.Path, name: str, layers: list[bytes], change: Change | None = None) -> pathlib.Path:
+def layout(parent: pathlib.Path, name: str, layers: list[bytes], change: Change | None = None) -> pathlib.Path:
     """An OCI layout of these layers, lowest first. `change` may falsify the manifest before it is stored."""
-    directory = room / name
+    directory = parent / name
     blobs = directory / "blobs/sha256"
     blobs.mkdir(parents=True)
 
@@ -103,13 +103,13 @@ def layout(room: pathlib.Path, name: str, layers: list[bytes], change: Change | 
     return directory
 
 
-def lie_about_digest(manifest: dict[str, Any], blobs: pathlib.Path) -> None:
+def change_digest(manifest: dict[str, Any], blobs: pathlib.Path) -> None:
     """The blob keeps its name and gets another content of the same length."""
     path = blobs / manifest["layers"][0]["digest"].partition(":")[2]
     path.write_bytes(bytes(len(path.read_bytes())))
 
 
-def lie_about_size(manifest: dict[str, Any], _: pathlib.Path) -> None:
+def change_size(manifest: dict[str, Any], _: pathlib.Path) -> None:
     manifest["layers"][0]["size"] += 512
 
 
@@ -121,40 +121,42 @@ def without_blob(manifest: dict[str, Any], blobs: pathlib.Path) -> None:
     (blobs / manifest["layers"][0]["digest"].partition(":")[2]).unlink()
 
 
-def oci_images(room: pathlib.Path) -> dict[str, pathlib.Path]:
+def oci_images(directory: pathlib.Path) -> dict[str, pathlib.Path]:
     """Name of the mistake → layout, archive or directory."""
     disk = entry("disk/a.img", SECTOR)
     images = {
-        "no-disk": layout(room, "no-disk", [layer(entry("etc/hostname", b"x"))]),
-        "two-disks": layout(room, "two-disks", [layer(disk, entry("disk/b.img", SECTOR))]),
-        "symlink": layout(room, "symlink", [layer(entry("disk/a.img", kind=tarfile.SYMTYPE, link="/etc/shadow"))]),
-        "directory-link": layout(room, "directory-link", [layer(entry("disk", kind=tarfile.SYMTYPE, link="/etc"))]),
-        "hardlink": layout(
-            room, "hardlink", [layer(entry("disk/a.img", kind=tarfile.LNKTYPE, link="../../etc/shadow"))]
+        "no-disk": layout(directory, "no-disk", [layer(entry("etc/hostname", b"x"))]),
+        "two-disks": layout(directory, "two-disks", [layer(disk, entry("disk/b.img", SECTOR))]),
+        "symlink": layout(directory, "symlink", [layer(entry("disk/a.img", kind=tarfile.SYMTYPE, link="/etc/shadow"))]),
+        "directory-link": layout(
+            directory, "directory-link", [layer(entry("disk", kind=tarfile.SYMTYPE, link="/etc"))]
         ),
-        "device": layout(room, "device", [layer(entry("disk/a.img", kind=tarfile.BLKTYPE))]),
-        "escaping": layout(room, "escaping", [layer(entry("disk/../../../a.img", SECTOR))]),
-        "empty-disk": layout(room, "empty-disk", [layer(entry("disk/a.img", b""))]),
-        "whiteout": layout(room, "whiteout", [layer(disk), layer(entry("disk/.wh.a.img", b""))]),
-        "opaque": layout(room, "opaque", [layer(disk), layer(entry("disk/.wh..wh..opq", b""))]),
-        "cut-layer": layout(room, "cut-layer", [layer(disk)[:700]]),
-        "wrong-digest": layout(room, "wrong-digest", [layer(disk)], lie_about_digest),
-        "wrong-size": layout(room, "wrong-size", [layer(disk)], lie_about_size),
-        "promises": layout(room, "promises", [layer(disk)], promise_too_much),
-        "no-blob": layout(room, "no-blob", [layer(disk)], without_blob),
-        "no-layers": layout(room, "no-layers", []),
-        "empty-directory": room / "empty-directory",
-        "packed": room / "packed.qcow2.gz",
-        "empty-file": room / "empty.img",
+        "hardlink": layout(
+            directory, "hardlink", [layer(entry("disk/a.img", kind=tarfile.LNKTYPE, link="../../etc/shadow"))]
+        ),
+        "device": layout(directory, "device", [layer(entry("disk/a.img", kind=tarfile.BLKTYPE))]),
+        "escaping": layout(directory, "escaping", [layer(entry("disk/../../../a.img", SECTOR))]),
+        "empty-disk": layout(directory, "empty-disk", [layer(entry("disk/a.img", b""))]),
+        "whiteout": layout(directory, "whiteout", [layer(disk), layer(entry("disk/.wh.a.img", b""))]),
+        "opaque": layout(directory, "opaque", [layer(disk), layer(entry("disk/.wh..wh..opq", b""))]),
+        "cut-layer": layout(directory, "cut-layer", [layer(disk)[:700]]),
+        "wrong-digest": layout(directory, "wrong-digest", [layer(disk)], change_digest),
+        "wrong-size": layout(directory, "wrong-size", [layer(disk)], change_size),
+        "promises": layout(directory, "promises", [layer(disk)], promise_too_much),
+        "no-blob": layout(directory, "no-blob", [layer(disk)], without_blob),
+        "no-layers": layout(directory, "no-layers", []),
+        "empty-directory": directory / "empty-directory",
+        "packed": directory / "packed.qcow2.gz",
+        "empty-file": directory / "empty.img",
     }
     images["empty-directory"].mkdir()
     images["packed"].write_bytes(gzip.compress(SECTOR))
     images["empty-file"].write_bytes(b"")
-    (room / "broken-index").mkdir()
-    (room / "broken-index/index.json").write_text("{ not json")
-    images["broken-index"] = room / "broken-index"
-    unpacked = room / "unpacked-link/disk"
+    (directory / "broken-index").mkdir()
+    (directory / "broken-index/index.json").write_text("{ not json")
+    images["broken-index"] = directory / "broken-index"
+    unpacked = directory / "unpacked-link/disk"
     unpacked.mkdir(parents=True)
     (unpacked / "a.img").symlink_to("/etc/hostname")
-    images["unpacked-link"] = room / "unpacked-link"
+    images["unpacked-link"] = directory / "unpacked-link"
     return images

@@ -20,7 +20,7 @@ from .terminal import Terminal
 IDENTITY_NAMESPACE = uuid.UUID("67617262-6f61-7264-8000-000000000001")
 
 Found = TypeVar("Found")
-Word = str | os.PathLike[str]
+Argument = str | os.PathLike[str]
 
 
 class Garboard:
@@ -38,13 +38,13 @@ class Garboard:
         self.started = set(machines)
         self.before = leftovers(str(directory))
 
-    def argv(self, *arguments: Word) -> list[str]:
+    def argv(self, *arguments: Argument) -> list[str]:
         return [self.garboard, *map(str, arguments)]
 
     def call(
-        self, *arguments: Word, around: Sequence[str] = (), seconds: float = PATIENCE, **environment: str
+        self, *arguments: Argument, around: Sequence[str] = (), seconds: float = PATIENCE, **environment: str
     ) -> subprocess.CompletedProcess[str]:
-        """The ended command; `around` are words in front of it."""
+        """The ended command; `around` are arguments in front of it, of a program that executes it."""
         return subprocess.run(
             [*around, *self.argv(*arguments)],
             env=self.environment | environment,
@@ -55,7 +55,7 @@ class Garboard:
             cwd=self.working_directory,
         )
 
-    def run(self, *arguments: Word, code: int = 0, **options: Any) -> str:
+    def run(self, *arguments: Argument, code: int = 0, **options: Any) -> str:
         """What a command prints, standard output before standard error; it must end with `code`."""
         done = self.call(*arguments, **options)
         if done.returncode != code:
@@ -65,8 +65,8 @@ class Garboard:
             )
         return done.stdout + done.stderr
 
-    def begin(self, *arguments: Word, stderr: int = subprocess.STDOUT) -> subprocess.Popen[str]:
-        """A command that goes on beside the test; all that it prints is its standard output, if not told otherwise."""
+    def begin(self, *arguments: Argument, stderr: int = subprocess.STDOUT) -> subprocess.Popen[str]:
+        """A command that goes on beside the test; standard output has all that it prints, unless `stderr` differs."""
         return subprocess.Popen(
             self.argv(*arguments),
             env=self.environment,
@@ -77,12 +77,12 @@ class Garboard:
             cwd=self.working_directory,
         )
 
-    def terminal(self, *arguments: Word, around: Sequence[str] = (), **environment: str) -> Terminal:
+    def terminal(self, *arguments: Argument, around: Sequence[str] = (), **environment: str) -> Terminal:
         """A command on a terminal."""
         return Terminal([*around, *self.argv(*arguments)], self.environment | {"TERM": "xterm"} | environment)
 
-    def json(self, *arguments: Word) -> Any:
-        """What a command that speaks JSON says."""
+    def json(self, *arguments: Argument) -> Any:
+        """What a command that prints JSON prints."""
         return json.loads(self.run(*arguments))
 
     def machines(self) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ class Garboard:
         return self.runtime / machine
 
     def console(self, machine: str) -> bytes:
-        """What its serial port has said."""
+        """The output of its serial port."""
         try:
             return (self.home(machine) / "supervisor/serial0.log").read_bytes()
         except OSError:  # before a run, or between two

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 
 from .leftovers import leftovers, wait_until_clean
 from .outcome import Failure
-from .places import EXAMPLES, room
+from .places import EXAMPLES, temporary_directory
 from .terminal import DETACH, Terminal
 
 EXAMPLE = EXAMPLES / "vm-hello.yaml"
@@ -35,9 +35,9 @@ class Demo:
         ok(f"shell with the address {address} after {terminal.seconds():.1f} s")
         terminal.type(b"ip -4 addr show eth0\n")
         terminal.expect(rf"inet {re.escape(address)}/", 20)
-        terminal.type(f"wget -q -O - {url}; echo 'wget said' $?\n".encode())
+        terminal.type(f"wget -q -O - {url}; echo 'wget ended with' $?\n".encode())
         terminal.expect("You have left the guest's network", 20)
-        terminal.expect("wget said 0", 20)
+        terminal.expect("wget ended with 0", 20)
         ok("the guest reaches the outside of its network namespace")
         terminal.type(DETACH)
         code = terminal.end(10)
@@ -76,7 +76,7 @@ def output(command: list[str], environment: Mapping[str, str]) -> str:
 
 def main() -> int:
     garboard, image, url = sys.argv[1:]
-    with room("gbd-") as directory:
+    with temporary_directory("gbd-") as directory:
         demo, before = Demo(garboard, str(directory)), leftovers(str(directory))
         try:
             demo.run(image, url)

@@ -8,14 +8,14 @@ from .places import SCRIPTS
 
 HELLO, HELLO_PC = "registry.garboard.dev/hello:1", "registry.garboard.dev/hello-pc:1"
 DEBIAN, BOOTSECTOR = "registry.garboard.dev/debian:12", "registry.garboard.dev/bootsector:1"
-# The script, and its words, that makes the image of a reference.
+# The script, and its arguments, that makes the image of a reference.
 RECIPES = {
     HELLO: ["guest-hello"],
     HELLO_PC: ["guest-hello", "pc"],
     DEBIAN: ["guest-debian"],
     BOOTSECTOR: ["guest-bootsector"],
 }
-# What a kernel may be told in these guests: on a busy host the emulated timer is late, and it would give up on it.
+# An argument for the kernel of these guests: on a busy host the emulated timer is late, and it would give up on it.
 QUIET, PATIENT = "cryptomgr.notests", "cryptomgr.notests no_timer_check"
 
 
@@ -29,10 +29,10 @@ def roms() -> pathlib.Path:
     return made_by("guest-rom")
 
 
-def made_by(script: str, *words: str) -> pathlib.Path:
-    made = subprocess.run([SCRIPTS / script, *words], stdout=subprocess.PIPE, text=True)
+def made_by(script: str, *arguments: str) -> pathlib.Path:
+    made = subprocess.run([SCRIPTS / script, *arguments], stdout=subprocess.PIPE, text=True)
     if made.returncode != 0:
-        raise Failure(f"scripts/{' '.join([script, *words])} ended with {made.returncode}")
+        raise Failure(f"scripts/{' '.join([script, *arguments])} ended with {made.returncode}")
     return pathlib.Path(made.stdout.strip())
 
 

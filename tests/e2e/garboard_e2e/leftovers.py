@@ -66,7 +66,7 @@ def fault_of(path: pathlib.Path) -> str | None:
     # A network namespace is the kernel's, under a name of ours, and says nothing to who may not enter it.
     if stat.S_ISLNK(found.st_mode) or path.name == "netns":
         return None
-    # A machine's own group, which nobody else is in, may look at what it was started with.
+    # A machine's own group, which no other user is in, may look at what it was started with.
     own_group = found.st_gid in MACHINE_IDS
     others = found.st_mode & (0o066 if stat.S_ISDIR(found.st_mode) else 0o077) & ~(0o070 if own_group else 0)
     return stat.filemode(found.st_mode) if others else None

@@ -94,7 +94,7 @@ class Lies(http.server.BaseHTTPRequestHandler):
         self.answer(200, b"<html>\x00\xff\x1b[31m what registry?</html>", MANIFEST)
 
     def manifests_not_http(self, _: str) -> None:
-        self.wfile.write(b"\x16\x03\x01\x02\x00 nobody speaks HTTP here\r\n\r\n" * 10)
+        self.wfile.write(b"\x16\x03\x01\x02\x00 no HTTP is spoken here\r\n\r\n" * 10)
         self.close_connection = True
 
     # It does not want to.

@@ -28,8 +28,8 @@ class Machine(Garboard):
         # The supervisor's own files, and what it shares with PID 1.
         self.supervisor, self.init = self.machine / "supervisor", self.machine / "init"
 
-    def manifest(self, tests: str | None = "", words: str = "", **domain: Any) -> str:
-        """The machine as a file. `tests` are behaviours of the hello guest, `words` more of its kernel's arguments,
+    def manifest(self, tests: str | None = "", kernel_arguments: str = "", **domain: Any) -> str:
+        """The machine as a file. `tests` are behaviours of the hello guest, `kernel_arguments` more for its kernel,
         `domain` goes into spec.domain; without `tests` being a text it is a machine with nothing to boot."""
         devices = {"disks": [], "interfaces": [], "rng": {}, **domain.pop("devices", {})}
         # By default a vCPU asks for a tenth of a CPU, and beside compilers it gets no more than that.
@@ -40,7 +40,7 @@ class Machine(Garboard):
         }
         if tests is not None:
             container = {"image": HELLO, "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd"}
-            arguments = f"console=ttyS0 quiet {PATIENT} garboard.test={tests} {words}"
+            arguments = f"console=ttyS0 quiet {PATIENT} garboard.test={tests} {kernel_arguments}"
             spec["domain"]["firmware"] = {"kernelBoot": {"kernelArgs": arguments, "container": container}}
             devices["disks"] = [{"name": "root", "disk": {"bus": "virtio"}}]
             devices["interfaces"] = [{"name": "default", "masquerade": {}}]
@@ -58,15 +58,17 @@ class Machine(Garboard):
     def image_option(self) -> str:
         return f"{HELLO}={self.image}"
 
-    def start(self, tests: str | None = "", words: str = "", image: pathlib.Path | None = None, **domain: Any) -> None:
-        path = self.manifest(tests, words, **domain)
-        said = self.run("run", "--detach", "--accel", "tcg", "--image", f"{HELLO}={image or self.image}", path)
+    def start(
+        self, tests: str | None = "", kernel_arguments: str = "", image: pathlib.Path | None = None, **domain: Any
+    ) -> None:
+        path = self.manifest(tests, kernel_arguments, **domain)
+        output = self.run("run", "--detach", "--accel", "tcg", "--image", f"{HELLO}={image or self.image}", path)
         # Whether its vCPUs run already is not known then.
-        if f"{self.id} was started\n" not in said:
-            raise Failure(f"`garboard run --detach` should say that the machine was started: {said}")
+        if f"{self.id} was started\n" not in output:
+            raise Failure(f"`garboard run --detach` should say that the machine was started: {output}")
 
-    def told(self) -> dict[str, Any]:
-        """The status, as soon as a supervisor tells it: one that was killed has a successor a moment later."""
+    def reported_status(self) -> dict[str, Any]:
+        """The status, as soon as a supervisor reports it: one that was killed has a successor a moment later."""
         return self.wait("a supervisor that answers", self.status)
 
     def status(self) -> dict[str, Any] | None:
@@ -87,7 +89,7 @@ class Machine(Garboard):
         )
 
     def guest_now(self) -> str:
-        """Of a guest that says nothing: where its vCPU is, what its devices have told it, what its host has logged."""
+        """Of a guest that prints nothing: where its vCPU is, what its devices have sent, what its host has logged."""
         try:
             lines = (self.machine / "launcher.log").read_text(errors="replace").splitlines()[-4:]
         except OSError as error:
@@ -119,10 +121,10 @@ class Machine(Garboard):
             f"guest=default_{self.name}",
         ]
         found = []
-        for process, words in command_lines():
-            name = os.path.basename(words[0])
+        for process, arguments in command_lines():
+            name = os.path.basename(arguments[0])
             runs_it = name == program or (program == names.QEMU and name.startswith(program))
-            is_marked = runs_it and any(word.split(",")[0] in marks for word in words)
+            is_marked = runs_it and any(argument.split(",")[0] in marks for argument in arguments)
             # Between fork and exec a child still looks like its parent.
             if is_marked and not (program == names.INIT and is_child_of(process, program)):
                 found.append(int(process.name))
@@ -148,11 +150,11 @@ class Machine(Garboard):
     def records(self) -> list[pathlib.Path]:
         return self.recorded_runs(self.id)
 
-    def expect_end(self, cause: str, word: str = "") -> dict[str, Any]:
-        """The machine ends with this cause, and `word` in its sentence."""
+    def expect_end(self, cause: str, text: str = "") -> dict[str, Any]:
+        """The machine ends with this cause, and `text` in its message."""
         ended = self.ended(self.id)
-        if ended["cause"]["cause"] != cause or word not in ended["sentence"]:
-            wanted = f"{cause} with {word!r}" if word else cause
+        if ended["cause"]["cause"] != cause or text not in ended["sentence"]:
+            wanted = f"{cause} with {text!r}" if text else cause
             raise Failure(f"the run should have ended as {wanted}, not {ended}")
         return ended
 

@@ -19,7 +19,7 @@ def wait_until(
     seconds: float = PATIENCE,
     circumstances: Callable[[], str] = lambda: "",
 ) -> Found:
-    """Until `holds` answers something true, which is returned. `circumstances` are told when it does not."""
+    """Until `holds` returns something true, which is returned. A failure has `circumstances` in its message."""
     end = time.monotonic() + seconds
     while not (found := holds()):
         if time.monotonic() > end:

@@ -12,9 +12,13 @@ CACHE = pathlib.Path(os.environ.get("GARBOARD_CACHE", "/var/cache/garboard-test"
 
 
 @contextlib.contextmanager
-def room(prefix: str = "gb-") -> Iterator[pathlib.Path]:
-    """A directory that machines may be kept in."""
+def temporary_directory(prefix: str = "gb-") -> Iterator[pathlib.Path]:
+    """A directory that machines may be kept in, removed afterwards."""
     # Short: a socket's path has at most 107 bytes.
     with tempfile.TemporaryDirectory(prefix=prefix) as directory:
         os.chmod(directory, 0o755)  # the machine's own user must get through
         yield pathlib.Path(directory)
+
+
+# As tests/e2e/cluster/admission and tests/e2e/cluster/plugin call it.
+room = temporary_directory

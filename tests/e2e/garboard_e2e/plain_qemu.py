@@ -30,7 +30,7 @@ class PlainQemu:
             sock.bind(f"{place}/{name}")
             sock.listen(1)
         self.started = time.monotonic()
-        words = [
+        command = [
             *within,
             *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none"),
             *("-machine", f"q35,accel={accel}", "-cpu", "qemu64" if accel == "kvm" else "max"),
@@ -38,7 +38,7 @@ class PlainQemu:
             *("-chardev", f"socket,id=monitor,path={place}/monitor", "-mon", "chardev=monitor,mode=control"),
             *arguments,
         ]
-        self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         self.serial, self.monitor = (self.accept(listening[name]) for name in ("serial", "monitor"))
         self.replies = self.monitor.makefile("r")
         self.replies.readline()

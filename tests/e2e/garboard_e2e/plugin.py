@@ -1,4 +1,4 @@
-"""How tests are told and counted: what was found beside the name, every skipped test with its reason, and a last line
+"""How tests are reported and counted: findings beside the name, every skipped test with its reason, and a last line
 `N passed, N failed, N skipped`, which scripts/test reads."""
 
 from collections.abc import Generator
@@ -28,8 +28,8 @@ class Counts:
 
 
 def reason_of(report: pytest.TestReport) -> str:
-    said = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
-    return said.removeprefix("Skipped: ")
+    text = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+    return text.removeprefix("Skipped: ")
 
 
 COUNTS = pytest.StashKey[Counts]()
@@ -41,7 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class Listener:
-    """Hears of each phase of each test, also of those that ran in another process."""
+    """Counts each phase of each test, also of those that ran in another process."""
 
     def __init__(self, counts: Counts) -> None:
         self.counts = counts

@@ -13,17 +13,17 @@ from .outcome import Failure
 
 
 def command_lines() -> Iterator[tuple[pathlib.Path, list[str]]]:
-    """Each process of this host, as its directory in /proc, and the words it was started with."""
+    """Each process of this host, as its directory in /proc, and the arguments it was started with."""
     for process in pathlib.Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
-            words = (process / "cmdline").read_bytes().split(b"\0")
-            yield process, [word.decode(errors="replace") for word in words]
+            arguments = (process / "cmdline").read_bytes().split(b"\0")
+            yield process, [argument.decode(errors="replace") for argument in arguments]
 
 
 def process_with(mark: str) -> int | None:
-    """The process that was started with a word that begins with `mark`, or None."""
-    for process, words in command_lines():
-        if any(word.startswith(mark) for word in words):
+    """The process that was started with an argument that begins with `mark`, or None."""
+    for process, arguments in command_lines():
+        if any(argument.startswith(mark) for argument in arguments):
             return int(process.name)
     return None
 
@@ -42,7 +42,7 @@ def kill(processes: Iterable[int], number: int = signal.SIGKILL) -> None:
 
 def free_port() -> int:
     """A port that nothing else takes before it is used, and while its machine is between two runs: below those that the
-    kernel gives to connections and to who does not care, and another one each time."""
+    kernel gives to connections and to programs that ask for any port, and another one each time."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     for port in random.sample(range(first // 2, first - 3000), 1000):
         with contextlib.suppress(OSError), socket.socket() as sock:

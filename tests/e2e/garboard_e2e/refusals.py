@@ -1,4 +1,4 @@
-"""Bad input: the command in directories of its own, and the judge of what it says."""
+"""Bad input: the command in directories of its own, and the rules for its error messages."""
 
 import contextlib
 import copy
@@ -11,16 +11,16 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from .command import Garboard, Word
+from .command import Argument, Garboard
 from .outcome import Failure
 
 IMAGE = "registry.garboard.dev/bad:1"
-# What a program says to its author: a panic, a backtrace, a value as Rust prints it.
+# What a program prints for its author: a panic, a backtrace, a value as Rust prints it.
 FOR_PROGRAMMERS = re.compile(
     r"panicked|RUST_BACKTRACE|stack backtrace|\bunwrap\b|\b(Some|None|Ok|Err)\(|\b(Os|Error|Custom) \{|\{ \w+: "
     r"|\w::\w+\b(?!\])|\b(serde|tokio|hyper|reqwest|oci_client)\b"
 )
-# Lines that are no complaint: who runs the guest's instructions, and progress.
+# Lines that are no error message: who runs the guest's instructions, and progress.
 ASIDE = re.compile(r"^garboard: (.*using TCG.*|warning: .*|runStrategy .*|looking for .*)$")
 LINES, CHARACTERS = 4, 700
 # Address space of a command and what it starts.
@@ -78,8 +78,8 @@ def written(manifest: Manifest) -> bytes:
 
 @dataclasses.dataclass(frozen=True)
 class Bad:
-    """What the command is given, and what it must say. In words, {nothing} stands for an image of nothing, {directory}
-    for the bench's directory."""
+    """What the command is given, and patterns of its error message. In arguments, {nothing} stands for an image of
+    nothing, {directory} for the bench's directory."""
 
     patterns: tuple[str, ...]
     manifest: Manifest = ""
@@ -113,7 +113,7 @@ class Bench(Garboard):
         path.write_bytes(written(manifest))
         return path
 
-    def start(self, *arguments: Word, prefix: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: Argument, prefix: Sequence[str] = (), **environment: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             [*prefix, *self.argv(*arguments)],
             env=self.environment | environment,
@@ -132,19 +132,19 @@ class Bench(Garboard):
         places = {"nothing": self.nothing, "directory": self.directory}
         image = ["--image", f"{IMAGE}={self.nothing}"] if bad.has_image else []
         options = [*image, *(option.format(**places) for option in bad.options)]
-        arguments: list[Word] = [word.format(**places) for word in bad.run]
+        arguments: list[Argument] = [argument.format(**places) for argument in bad.run]
         if not arguments:
             arguments = ["run", "--detach", *options, self.file(bad.manifest)]
         environment = {name: value.format(**places) for name, value in bad.environment.items()}
         return self.start(*arguments, prefix=bad.prefix, **environment)
 
     def refuses(self, bad: Bad) -> None:
-        """The command must end with the code and one clear sentence in which all the patterns are found."""
+        """The command must end with the code and one clear error message in which all the patterns are found."""
         self.judge(self.begin_bad(bad), bad.patterns, bad.code, bad.seconds)
 
     def judge(self, process: subprocess.Popen[bytes], patterns: Sequence[str], code: int, seconds: float = 60) -> None:
         try:
-            complain_about(finish(process, seconds), code, patterns)
+            check_error_message(finish(process, seconds), code, patterns)
         except Failure:
             self.stop_everything()
             raise
@@ -161,42 +161,42 @@ def limited() -> None:
 
 @dataclasses.dataclass(frozen=True)
 class Ended:
-    """How a command ended and what it said."""
+    """How a command ended and what it printed."""
 
     code: int
-    out: str
-    complaint: str
+    stdout: str
+    stderr: str
 
 
 def finish(process: subprocess.Popen[bytes], seconds: float) -> Ended:
     """Within so many seconds."""
     try:
-        out, complaint = process.communicate(timeout=seconds)
+        stdout, stderr = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired as timeout:
         process.kill()
         process.communicate()
         raise Failure(f"still running after {seconds} s") from timeout
-    return Ended(process.returncode, out.decode(errors="replace"), complaint.decode(errors="replace"))
+    return Ended(process.returncode, stdout.decode(errors="replace"), stderr.decode(errors="replace"))
 
 
-def complain_about(ended: Ended, code: int, patterns: Sequence[str]) -> None:
-    """What a person would have complained about."""
-    lines = [line for line in ended.complaint.splitlines() if line.strip() and not ASIDE.match(line)]
-    said = "\n".join(lines)
+def check_error_message(ended: Ended, code: int, patterns: Sequence[str]) -> None:
+    """Checks the error message as a user would read it."""
+    lines = [line for line in ended.stderr.splitlines() if line.strip() and not ASIDE.match(line)]
+    message = "\n".join(lines)
     if ended.code != code:
-        raise Failure(f"ended with {ended.code}, not {code}; it said: {ended.out}{ended.complaint}")
+        raise Failure(f"ended with {ended.code}, not {code}; it printed: {ended.stdout}{ended.stderr}")
     if not lines:
-        raise Failure("said nothing")
+        raise Failure("printed no error message")
     if len(lines) > LINES or any(len(line) > CHARACTERS for line in lines):
-        raise Failure(f"more than a sentence: {said[:3000]}")
-    if found := FOR_PROGRAMMERS.search(said):
-        raise Failure(f"{found.group()!r} is for programmers: {said}")
+        raise Failure(f"too long for an error message: {message[:3000]}")
+    if found := FOR_PROGRAMMERS.search(message):
+        raise Failure(f"{found.group()!r} is for programmers: {message}")
     if any(not character.isprintable() for line in lines for character in line):
-        raise Failure(f"unprintable characters: {said!r}")
+        raise Failure(f"unprintable characters: {message!r}")
     for pattern in patterns:
-        if not re.search(pattern, said, re.S):
-            raise Failure(f"does not say {pattern!r}: {said}")
-    print(f"[{ended.code}] {ended.complaint.strip()}")  # noqa: T201 pytest's -rP shows every sentence
+        if not re.search(pattern, message, re.S):
+            raise Failure(f"the error message lacks {pattern!r}: {message}")
+    print(f"[{ended.code}] {ended.stderr.strip()}")  # noqa: T201 pytest's -rP shows every error message
 
 
 @contextlib.contextmanager

@@ -17,12 +17,12 @@ from .places import SCRIPTS
 from .processes import free_port
 
 # `user` / `word`, as `htpasswd -B` writes it.
-USER, WORD = "user", "word"
+USER, PASSWORD = "user", "word"
 HTPASSWD = "user:$2y$04$3P.H4lFZdpLaAKqraD.h6.kpz/9BpB2JULWN6sjcOJ8oN/UrAoAAS\n"
 
 
 class Registry:
-    """A registry process; `password` makes it ask for USER and WORD."""
+    """A registry process; `password` makes it ask for USER and PASSWORD."""
 
     def __init__(self, directory: pathlib.Path, password: bool = False) -> None:
         program = subprocess.run(
@@ -61,7 +61,7 @@ class Registry:
     def ask(self, method: str, url: str, body: bytes | None = None, kind: str | None = None) -> email.message.Message:
         request = urllib.request.Request(url, data=body, method=method)
         if self.password:
-            request.add_header("Authorization", "Basic " + base64.b64encode(f"{USER}:{WORD}".encode()).decode())
+            request.add_header("Authorization", "Basic " + base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode())
         if kind:
             request.add_header("Content-Type", kind)
         with urllib.request.urlopen(request, timeout=PATIENCE) as answer:

@@ -26,7 +26,7 @@ BOB, EDITOR, VIEWER, KUBELET, SCHEDULER = map(Caller, ("bob", "editor", "viewer"
 # Accounts that are only called like Garboard's.
 FALSE_AGENT, FALSE_CONTROLLER = Caller(FALSE_AGENT_ACCOUNT, node="node-1"), Caller(FALSE_CONTROLLER_ACCOUNT)
 ANY_USER = Caller("someone", groups=("system:authenticated",))
-NOBODY_ELSE = Caller()
+AS_ADMINISTRATOR = Caller()
 
 DRY = "dryRun=All"
 PODS = "/api/v1/namespaces/default/pods"
@@ -35,7 +35,7 @@ RUNNING: Object = {"status": {"phase": "Running"}}
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A request, and what the sentence of its refusal has in it; without that it is granted."""
+    """A request, and what the message of its refusal has in it; without that it is granted."""
 
     request: Request
     refusal: str = ""
@@ -43,11 +43,11 @@ class Row:
     def holds(self, server: ApiServer) -> None:
         answer = server.ask(self.request)
         if not self.refusal and not answer.is_granted:
-            raise Failure(f"refused: {answer.status} {answer.sentence}")
+            raise Failure(f"refused: {answer.status} {answer.message}")
         if self.refusal and answer.is_granted:
             raise Failure(f"granted, and should be refused with {self.refusal!r}")
-        if self.refusal not in answer.sentence:
-            raise Failure(f"not refused with {self.refusal!r}, but: {answer.status} {answer.sentence}")
+        if self.refusal not in answer.message:
+            raise Failure(f"not refused with {self.refusal!r}, but: {answer.status} {answer.message}")
 
 
 def granted(request: Request) -> Row:
@@ -132,7 +132,7 @@ class Right:
 
     def is_given(self, server: ApiServer) -> bool:
         kind, _, name = self.resource.partition("/")
-        # A kind that is misspelt is nobody's right.
+        # With a kind that is misspelt, no role would have the right.
         if kind not in server.resources and kind not in AGGREGATED:
             raise Failure(f"there is no {kind}: {sorted(server.resources)}")
         plural, _, group = kind.partition(".")
@@ -141,7 +141,7 @@ class Right:
         path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
         answer = server.ask(Request(self.caller, "POST", path, {"spec": {"resourceAttributes": attributes}}))
         if not answer.is_granted:
-            raise Failure(f"the question itself is refused: {answer.sentence}")
+            raise Failure(f"the question itself is refused: {answer.message}")
         return bool(answer.body["status"]["allowed"])
 
 
@@ -277,4 +277,4 @@ def await_policies(server: ApiServer) -> None:
 
 def is_refused_by_a_policy(server: ApiServer, request: Request) -> bool:
     answer = server.ask(request)
-    return not answer.is_granted and "ValidatingAdmissionPolicy" in answer.sentence
+    return not answer.is_granted and "ValidatingAdmissionPolicy" in answer.message

@@ -169,14 +169,14 @@ def busybox(initrd: bytes) -> bytes:
 
 def boot(work: pathlib.Path) -> str:
     """What the guest printed."""
-    words = [
+    command = [
         *("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot"),
         *("-machine", "q35,accel=tcg", "-cpu", "max", "-m", "1024", "-serial", f"file:{work}/serial"),
         *("-kernel", f"{work}/vmlinuz", "-initrd", f"{work}/initrd"),
         *("-append", "console=ttyS0 quiet cryptomgr.notests rdinit=/oom"),
     ]
     try:
-        subprocess.run(words, check=True, stdin=subprocess.DEVNULL, timeout=2 * PATIENCE)
+        subprocess.run(command, check=True, stdin=subprocess.DEVNULL, timeout=2 * PATIENCE)
     except subprocess.TimeoutExpired:
         raise Failure(f"the guest did not end: {(work / 'serial').read_text(errors='replace')[-3000:]}") from None
     return (work / "serial").read_text(errors="replace").replace("\r", "")
@@ -187,11 +187,11 @@ def ends(printed: str) -> dict[bool, dict[str, str]]:
     found: dict[bool, dict[str, str]] = {}
     together: dict[str, str] = {}
     lines = re.findall(r"^@(\w+) ?(.*)$", printed, re.M)
-    for word, text in lines:
-        if word == "together":
+    for key, text in lines:
+        if key == "together":
             together = found[text == "1"] = {}
-        elif word in ("events", "journal", "exit"):
-            together[word] = text
+        elif key in ("events", "journal", "exit"):
+            together[key] = text
     if ("over", "") not in lines or len(found) != 2:
         raise Failure(f"the guest did not come to its end: {printed[-3000:]}")
     return found

@@ -38,10 +38,10 @@ class Guest:
 
     @classmethod
     def of(cls, kube: Kube, name: str) -> "Guest":
-        status = told(kube, name)
+        status = supervisor_status(kube, name)
         container = kube.container(name, COMPUTE)
         assert container["restartCount"] == 0, f"compute of {name} was started again"
-        # Beside it the guest tells of its load.
+        # Beside it the guest prints its load.
         shown = kube.shell(name, "cat /proc/uptime")
         uptime = re.search(r"^(\d+\.\d+) \d+\.\d+\s*$", shown, re.M)
         assert uptime, f"the uptime of {name} is {shown!r}"
@@ -68,8 +68,8 @@ class Guest:
         return now
 
 
-def told(kube: Kube, name: str) -> Object:
-    """The status of a machine, as soon as its supervisor tells it."""
+def supervisor_status(kube: Kube, name: str) -> Object:
+    """The status of a machine, as soon as its supervisor reports it."""
 
     def answered() -> Object | None:
         answer = kube.answer(name, "status")
@@ -104,7 +104,7 @@ class Exchanges:
         ]
         return len(self.ended) == len(self.names) and not marked
 
-    def told(self) -> str:
+    def summary(self) -> str:
         took = [self.ended[name] - self.begun[name] for name in self.names]
         all_of_them = max(self.ended.values()) - min(self.begun.values())
         each = f"{min(took):.1f} s at least, {statistics.median(took):.1f} s in the middle, {max(took):.1f} s at most"
@@ -157,14 +157,14 @@ class Upgrade:
         self.kube.wait(f"{image} in every pod", exchanges.are_over, seconds=patience)
         self.kube.roll_out(manifest)
         self.kube.ask_until("a KubeVirt object that says no more of it", lambda: not self.why_outdated())
-        return exchanges.told()
+        return exchanges.summary()
 
     def why_outdated(self) -> str:
         """What the KubeVirt object says of outdated supervisors."""
         conditions = self.kube.get("kubevirt/kubevirt", namespace=INSTALLED_IN).get("status", {}).get("conditions", [])
         # Versions of before 2026-11-25 have a type without the domain.
-        said = [each for each in conditions if each["type"].endswith("LaunchersUpdated")]
-        return "; ".join(f"{each['reason']}: {each['message']}" for each in said)
+        updated = [each for each in conditions if each["type"].endswith("LaunchersUpdated")]
+        return "; ".join(f"{each['reason']}: {each['message']}" for each in updated)
 
     def restarts(self) -> dict[str, int]:
         return {name: self.kube.restarts(name, SIDECAR) for name in self.names}
@@ -218,12 +218,12 @@ def powers_down(kube: Kube, name: str) -> bool:
 
 
 def expect_stopped(upgrade: Upgrade) -> str:
-    """The sentence of a roll-out that has stopped."""
-    said = upgrade.kube.ask_until(
+    """The message of a roll-out that has stopped."""
+    message = upgrade.kube.ask_until(
         "a roll-out that has stopped",
         lambda: (why := upgrade.why_outdated()) and "UpdateStopped" in why and why,
         seconds=UPDATE_SECONDS + PATIENCE,
     )
-    if "did not come up" not in said or "was put back" not in said:
-        raise Failure(f"it says {said}")
-    return said
+    if "did not come up" not in message or "was put back" not in message:
+        raise Failure(f"it says {message}")
+    return message

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 
 from . import names
-from .command import Garboard, Word
+from .command import Argument, Garboard
 from .outcome import Failure
 from .patience import PATIENCE
 from .places import EXAMPLES
@@ -30,7 +30,7 @@ def account() -> Iterator[str]:
 
 
 class User(Garboard):
-    """The account, with directories of its own below one that everybody may enter."""
+    """The account, with directories of its own below one that every user may enter."""
 
     working_directory = "/"
     shell: Terminal
@@ -55,7 +55,7 @@ class User(Garboard):
             "XDG_RUNTIME_DIR": f"{directory}/run",
         }
 
-    def argv(self, *arguments: Word) -> list[str]:
+    def argv(self, *arguments: Argument) -> list[str]:
         as_account = ["setpriv", "--reuid", ACCOUNT, "--regid", ACCOUNT, "--init-groups"]
         return [*as_account, *super().argv(*arguments)]
 
@@ -68,8 +68,8 @@ class User(Garboard):
 
     def start(self, *arguments: str, around: Sequence[str] = ()) -> str:
         """Runs the machine on a terminal until its shell is there; the address it has."""
-        words = ["run", *arguments, "--image", self.image, self.manifest()]
-        self.shell = self.terminal(*words, around=around, TERM="dumb")
+        command = ["run", *arguments, "--image", self.image, self.manifest()]
+        self.shell = self.terminal(*command, around=around, TERM="dumb")
         address = self.shell.expect(r"garboard-hello: address (\S+)\r", PATIENCE).group(1).decode()
         self.shell.expect("# ", PATIENCE)
         return address
@@ -97,8 +97,8 @@ class User(Garboard):
         # Every process of this account is ours.
         kill(self.processes())
 
-    def processes(self, word: str = "") -> list[int]:
-        """Processes of the account whose program has this word in its name."""
+    def processes(self, part: str = "") -> list[int]:
+        """Processes of the account whose program has this part in its name."""
         listed = subprocess.run(["ps", "-u", ACCOUNT, "-o", "pid=,stat=,args="], capture_output=True, text=True).stdout
         lines = [line.split(None, 2) for line in listed.splitlines()]
-        return [int(pid) for pid, state, line in lines if word in line.split()[0] and not state.startswith("Z")]
+        return [int(pid) for pid, state, line in lines if part in line.split()[0] and not state.startswith("Z")]

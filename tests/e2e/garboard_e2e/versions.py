@@ -102,9 +102,9 @@ def environment(programs: pathlib.Path, version: str | None = None) -> dict[str,
 
 
 def version_of(programs: pathlib.Path) -> str:
-    said = printed([programs / names.COMMAND, "--version"])
-    if not (found := re.match(r"\S+ (\S+)", said)):
-        raise Failure(f"`{names.COMMAND} --version` says {said}")
+    output = printed([programs / names.COMMAND, "--version"])
+    if not (found := re.match(r"\S+ (\S+)", output)):
+        raise Failure(f"`{names.COMMAND} --version` says {output}")
     return found[1]
 
 

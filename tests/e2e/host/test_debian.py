@@ -1,4 +1,4 @@
-"""A Debian as clouds have it, through the real command: user data is applied, the guest agent is heard, ssh gets in,
+"""A Debian as clouds have it, through the real command: user data is applied, the guest agent answers, ssh gets in,
 and the guest is powered down by its agent. One boot for all tests here, because TCG is slow."""
 
 import ipaddress
@@ -15,7 +15,7 @@ from garboard_e2e.guests import DEBIAN
 from garboard_e2e.namespace import Namespace
 from garboard_e2e.outcome import Failure
 from garboard_e2e.patience import PATIENCE
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 from garboard_e2e.processes import free_port
 from garboard_e2e.terminal import DETACH
 
@@ -42,7 +42,7 @@ class Ssh:
     def run(self, address: str, port: int, command: str) -> str:
         """What the command prints in the guest."""
         settings = ["BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR"]
-        options = [word for setting in [*settings, "ConnectTimeout=60"] for word in ("-o", setting)]
+        options = [option for setting in [*settings, "ConnectTimeout=60"] for option in ("-o", setting)]
         done = subprocess.run(
             ["ssh", "-F", "none", "-i", str(self.key), "-p", str(port), *options, f"debian@{address}", command],
             capture_output=True,
@@ -79,7 +79,7 @@ class Debian:
         shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         return str(ipaddress.ip_address(json.loads(shown)[0]["addr_info"][0]["local"]))
 
-    def agent_told(self) -> dict[str, Any] | None:
+    def agent_status(self) -> dict[str, Any] | None:
         status = self.namespace.status("debian")
         assert status is not None, "the machine has no status"
         is_named = (status["guest"] or {}).get("hostname") == "barque"
@@ -88,7 +88,7 @@ class Debian:
 
 @pytest.fixture(scope="module")
 def namespace(request: pytest.FixtureRequest, programs: pathlib.Path) -> Iterator[Namespace]:
-    with room() as directory:
+    with temporary_directory() as directory:
         yield from looked_after(request, Namespace(programs, directory, "debian"))
 
 
@@ -113,7 +113,7 @@ def test_debian_boots_from_its_example_and_runs_cloud_init(debian: Debian) -> No
 
 
 def test_ps_has_host_name_system_kernel_and_the_interface_s_addresses_from_the_guest_agent(debian: Debian) -> None:
-    status = debian.namespace.wait("the guest agent's word", debian.agent_told)
+    status = debian.namespace.wait("the guest agent's report", debian.agent_status)
     guest, interface = status["guest"], status["interfaces"][0]
     assert "Debian GNU/Linux 12" in guest["os"], guest
     assert guest["kernel"] and guest["agentVersion"], guest
@@ -128,9 +128,9 @@ def test_ps_has_host_name_system_kernel_and_the_interface_s_addresses_from_the_g
 
 def test_user_data_is_applied_host_name_user_with_key_and_sudo_file_command(debian: Debian) -> None:
     """By ssh through a published port."""
-    told = debian.run("hostname; cat /etc/cargo; echo; sudo id -u; cloud-init status --wait")
-    lines = [line for line in told.splitlines() if line]
-    assert lines == ["barque", "seven bales of hemp", "0", "status: done"], f"user data was not applied: {told!r}"
+    output = debian.run("hostname; cat /etc/cargo; echo; sudo id -u; cloud-init status --wait")
+    lines = [line for line in output.splitlines() if line]
+    assert lines == ["barque", "seven bales of hemp", "0", "status: done"], f"user data was not applied: {output!r}"
 
 
 def test_ssh_through_a_published_port_of_as_much_as_fits_no_buffer_on_the_way(debian: Debian) -> None:
@@ -140,8 +140,8 @@ def test_ssh_through_a_published_port_of_as_much_as_fits_no_buffer_on_the_way(de
 
 def test_ssh_through_masquerade_to_the_namespace_s_address(debian: Debian) -> None:
     address = debian.uplink_address()
-    told = debian.ssh.run(address, 22, "ip -4 addr show scope global")
-    assert GUEST_ADDRESS in told, f"another machine answered at {address}"
+    output = debian.ssh.run(address, 22, "ip -4 addr show scope global")
+    assert GUEST_ADDRESS in output, f"another machine answered at {address}"
 
 
 def test_stop_powers_it_down_by_its_agent(stopped: Debian) -> None:

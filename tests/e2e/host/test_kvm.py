@@ -1,4 +1,4 @@
-"""KVM through the real command: a firmware-level guest under KVM and TCG, and what is said where there is no KVM."""
+"""KVM through the real command: a firmware-level guest under KVM and TCG, and the error where there is no KVM."""
 
 import json
 import os
@@ -89,7 +89,7 @@ def test_the_same_under_tcg(firmware: Firmware) -> None:
     boots(firmware, "tcg")
 
 
-def test_accel_kvm_without_kvm_is_refused_in_one_sentence(firmware: Firmware) -> None:
+def test_accel_kvm_without_kvm_is_refused_in_one_line(firmware: Firmware) -> None:
     """In a mount namespace whose /dev/kvm is an empty place; then with one that is no KVM."""
     dev = f"{firmware.directory}/dev"
     hide = "true"

@@ -38,11 +38,11 @@ class Host(Garboard):
         self.image, self.name, self.machine = image, name, f"{NAMESPACE}/{name}"
         super().__init__(programs, directory, [self.machine])
 
-    def command(self, strategy: str, *options: str, words: str = "") -> list[str]:
-        """The words of a run of a manifest with this strategy; `words` are added to the guest's kernel command line."""
+    def command(self, strategy: str, *options: str, kernel_arguments: str = "") -> list[str]:
+        """The arguments that run a manifest with this strategy; `kernel_arguments` are added for the guest's kernel."""
         manifest = (EXAMPLES / "vm-hello.yaml").read_text().replace("runStrategy: Once", strategy)
         manifest = manifest.replace("  name: hello", f"  name: {self.name}\n  namespace: {NAMESPACE}")
-        manifest = manifest.replace(QUIET, f"{PATIENT} {words}")
+        manifest = manifest.replace(QUIET, f"{PATIENT} {kernel_arguments}")
         # A tenth of a CPU, the usual request, is a weight that starves the guest beside a compiler.
         cores = "          cores: 1\n"
         manifest = manifest.replace(cores, f"{cores}        resources:\n          requests:\n            cpu: 8\n")
@@ -149,16 +149,16 @@ def test_failed_starts_are_spaced_out(host: Host) -> None:
 def test_a_machine_that_never_ran_is_not_tried_again(host: Host) -> None:
     qemu = breakable_qemu(host)
     options = ["--detach", "--qemu", str(qemu)]
-    host.run(*host.command("runStrategy: Once", *options, words="garboard.test=poweroff"))
+    host.run(*host.command("runStrategy: Once", *options, kernel_arguments="garboard.test=poweroff"))
     host.wait_until_gone()
     (qemu.parent / "broken").touch()
-    said = host.run(*host.command("runStrategy: Always", *options), code=1)
-    assert "could not be started" in said and "this QEMU is broken" in said, said
+    output = host.run(*host.command("runStrategy: Always", *options), code=1)
+    assert "could not be started" in output and "this QEMU is broken" in output, output
     host.wait_until_gone()
 
 
 def test_a_start_that_works_clears_the_count(host: Host) -> None:
-    """The pause ends, the mended QEMU starts, and the next kill is followed at once."""
+    """The pause ends, the repaired QEMU starts, and the next kill is followed at once."""
     qemu = breakable_qemu(host)
     terminal = host.terminal(*host.command("runStrategy: Always", "--qemu", str(qemu)), TERM="dumb")
     terminal.expect("garboard-hello: address", PATIENCE)
@@ -178,8 +178,8 @@ def test_a_start_that_works_clears_the_count(host: Host) -> None:
 
 
 def test_always_after_power_off(host: Host) -> None:
-    """Each run has its record, and the guest finds the same machine; the stop is the last word."""
-    host.run(*host.command("runStrategy: Always", "--detach", words="garboard.test=poweroff"))
+    """Each run has its record, and the guest finds the same machine; nothing follows the stop."""
+    host.run(*host.command("runStrategy: Always", "--detach", kernel_arguments="garboard.test=poweroff"))
     host.wait_for_records(3)
     host.run("stop", host.machine)
     host.wait_until_gone()
@@ -192,10 +192,10 @@ def test_always_after_power_off(host: Host) -> None:
 
 
 def test_another_run_finds_the_same_machine(host: Host) -> None:
-    """Also another `garboard run`, and `explain` for this host, until it is told to forget it."""
+    """Also another `garboard run`, and `explain` for this host, until `--forget-machine`."""
 
     def once(*options: str) -> dict[str, Any]:
-        host.run(*host.command("runStrategy: Once", "--detach", *options, words="garboard.test=poweroff"))
+        host.run(*host.command("runStrategy: Once", "--detach", *options, kernel_arguments="garboard.test=poweroff"))
         host.wait_until_gone()
         stored: dict[str, Any] = host.plans()[-1]["stored"]
         return stored
@@ -212,15 +212,15 @@ def test_another_run_finds_the_same_machine(host: Host) -> None:
     assert once("--forget-machine") == first, "the machine after it was forgotten"
     assert json.loads(file.read_text()) == first, "what is kept then"
     file.write_text("{")
-    said = host.run(*host.command("runStrategy: Once", "--detach"), code=2)
-    assert str(file) in said and "--forget-machine" in said, f"of a file that cannot be read: {said!r}"
+    output = host.run(*host.command("runStrategy: Once", "--detach"), code=2)
+    assert str(file) in output and "--forget-machine" in output, f"of a file that cannot be read: {output!r}"
 
 
 def test_published_ports_survive(host: Host) -> None:
     """`running: true` means Always; a published port leads to the guest of the next run as well."""
     port = free_port()
     publish = ["-p", f"127.0.0.1:{port}:80"]
-    host.run(*host.command("running: true", "--detach", *publish, words="garboard.test=httpd"))
+    host.run(*host.command("running: true", "--detach", *publish, kernel_arguments="garboard.test=httpd"))
     for _ in range(2):
         host.wait("the guest's page", lambda: b"garboard-hello from" in page(port))
         host.kill_qemu()
@@ -262,8 +262,8 @@ def test_signals_end_it_for_good(host: Host) -> None:
 def test_once_manual_halted_run_once(host: Host) -> None:
     off = ["runStrategy: Halted", "running: false"]
     for number, strategy in enumerate(["runStrategy: Once", "runStrategy: Manual", *off]):
-        said = host.run(*host.command(strategy, "--detach", words="garboard.test=poweroff"))
+        output = host.run(*host.command(strategy, "--detach", kernel_arguments="garboard.test=poweroff"))
         host.wait_until_gone()
         assert len(host.ends()) == number + 1, f"{strategy}: the runs ended as {host.ends()}"
-        assert ("meant to stay off" in said) == (strategy in off), f"{strategy}: {said!r}"
+        assert ("meant to stay off" in output) == (strategy in off), f"{strategy}: {output!r}"
     host.expect_ends(*["guestShutdown"] * 4)

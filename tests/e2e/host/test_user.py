@@ -26,7 +26,7 @@ from garboard_e2e.user import ACCOUNT, MACHINE, User, account
 PASST = "/usr/bin/passt"
 GREETING = b"greetings from the guest"
 # What the guest serves at port 7777. The client speaks first: with passt of Debian 12 a guest that speaks first is not
-# heard until the client has said something.
+# received until the client has sent something.
 SERVE = b"mkdir /www && echo " + GREETING + b" >/www/index.html && httpd -p 7777 -h /www\n"
 # As on a host without passt, and as under a kernel that gives users no namespaces: those who are in a chroot get none.
 WITHOUT_PASST = ["unshare", "--mount", "sh", "-c", f'mount --bind /dev/null {PASST} && exec "$@"', "sh"]
@@ -86,9 +86,9 @@ def reaches_the_outside(user: User) -> None:
     address = host_address()
     with http.server.ThreadingHTTPServer((address, 0), Page) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        user.shell.type(f"wget -q -O - http://{address}:{server.server_port}/; echo 'wget said' $?\n".encode())
+        user.shell.type(f"wget -q -O - http://{address}:{server.server_port}/; echo 'wget ended with' $?\n".encode())
         user.shell.expect("You have left the guest's network", PATIENCE)
-        user.shell.expect("wget said 0", PATIENCE)
+        user.shell.expect("wget ended with 0", PATIENCE)
         server.shutdown()
 
 
@@ -129,7 +129,7 @@ def commands_work(user: User) -> None:
     status = user.json("qmp", MACHINE, "query-status")["status"]
     assert status == "paused", "`garboard pause` did not stop the vCPUs"
     user.run("unpause", MACHINE)
-    assert "the guest runs" in user.run("logs", MACHINE), "`garboard logs` does not tell the story"
+    assert "the guest runs" in user.run("logs", MACHINE), "`garboard logs` does not show the run"
     console = user.terminal("console", MACHINE, TERM="dumb")
     console.type(b"\n")
     console.expect("# ", PATIENCE)
@@ -177,23 +177,23 @@ def test_qemu_s_own_network_where_there_is_no_passt_outside_published_port_a_sup
     user.stop()
 
 
-def test_a_kernel_without_namespaces_for_users_said_in_one_line_and_the_machine_runs(user: User) -> None:
+def test_a_kernel_without_namespaces_for_users_is_reported_in_one_line_and_the_machine_runs(user: User) -> None:
     user.start(around=[*WITHOUT_NAMESPACES, f"{user.directory}/root"])
     screen = user.shell.screen()
-    assert "may not make namespaces" in screen, f"it is not said that the machine has no namespaces:\n{screen}"
+    assert "may not make namespaces" in screen, f"it is not reported that the machine has no namespaces:\n{screen}"
     user.detach()
     is_confined(user, [])
     user.stop()
 
 
-def refused(user: User, arguments: Sequence[str], words: Sequence[str], code: int, around: Sequence[str] = ()) -> None:
-    said = user.run("run", "--detach", "--image", user.image, *arguments, code=code, around=around)
-    missing = [word for word in words if word not in said]
-    assert not missing, f"the refusal does not name {missing}: {said}"
+def refused(user: User, arguments: Sequence[str], texts: Sequence[str], code: int, around: Sequence[str] = ()) -> None:
+    output = user.run("run", "--detach", "--image", user.image, *arguments, code=code, around=around)
+    missing = [text for text in texts if text not in output]
+    assert not missing, f"the refusal does not name {missing}: {output}"
 
 
-def test_a_stop_finds_pid_1_which_lets_nobody_look_inside_it(user: User) -> None:
-    """With shim and supervisor dead there is only what the kernel tells everybody of a process."""
+def test_a_stop_finds_pid_1_which_lets_no_other_user_look_inside_it(user: User) -> None:
+    """With shim and supervisor dead there is only what the kernel shows every user of a process."""
     user.start()
     user.detach()
     for program in (names.SHIM, names.SUPERVISOR):
@@ -202,7 +202,7 @@ def test_a_stop_finds_pid_1_which_lets_nobody_look_inside_it(user: User) -> None
     user.stop()
 
 
-def test_what_cannot_be_had_is_refused_in_one_sentence(user: User) -> None:
+def test_what_cannot_be_had_is_refused_in_one_line(user: User) -> None:
     refused(user, [user.manifest("passtBinding")], ["passtBinding", "passt", "masquerade"], 2, hidden_passt())
     refused(user, [user.manifest("bridge")], ["interfaces[0]", "root"], 2)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -211,12 +211,12 @@ def test_what_cannot_be_had_is_refused_in_one_sentence(user: User) -> None:
 
 
 def test_doctor_says_what_is_different_for_a_user(user: User) -> None:
-    said = user.run("doctor", "-o", "json")
-    checks = {check["id"]: check for check in json.loads(said)["checks"]}
+    output = user.run("doctor", "-o", "json")
+    checks = {check["id"]: check for check in json.loads(output)["checks"]}
     assert "user namespace of its own" in checks["user"]["detail"], checks["user"]
     assert "CAP_NET_ADMIN" in checks["tun"]["detail"], checks["tun"]
-    word = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text().split("[")[1].split("]")[0]
-    assert f"shmem_enabled is {word}" in checks["shared-huge-pages"]["detail"], checks["shared-huge-pages"]
+    setting = pathlib.Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled").read_text().split("[")[1].split("]")[0]
+    assert f"shmem_enabled is {setting}" in checks["shared-huge-pages"]["detail"], checks["shared-huge-pages"]
     hidden = user.run("doctor", "-o", "json", around=hidden_passt())
     (passt,) = [check for check in json.loads(hidden)["checks"] if check["id"] == "passt"]
     assert "apt install passt" in passt.get("remedy", ""), f"without passt doctor says {passt}"

@@ -23,7 +23,7 @@ def times(pytestconfig: pytest.Config) -> int:
 
 @pytest.fixture(scope="session")
 def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
-    """Shows a sentence while tests run."""
+    """Shows a line while tests run."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
 

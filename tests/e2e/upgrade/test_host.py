@@ -20,7 +20,7 @@ from garboard_e2e.machine import Machine
 from garboard_e2e.outcome import Failure
 from garboard_e2e.versions import Version
 
-WORDS = ("before", "today")
+AGES = ("before", "today")
 
 
 class Mixed(Machine):
@@ -72,12 +72,12 @@ class Mixed(Machine):
             self.garboard = own
 
 
-@pytest.fixture(params=itertools.product(WORDS, WORDS), ids=lambda pair: f"shim of {pair[0]}, PID 1 of {pair[1]}")
+@pytest.fixture(params=itertools.product(AGES, AGES), ids=lambda pair: f"shim of {pair[0]}, PID 1 of {pair[1]}")
 def mixed(
     request: pytest.FixtureRequest, versions: dict[str, Version], hello: pathlib.Path, directory: pathlib.Path
 ) -> Iterator[Mixed]:
     """A machine of two versions, not started yet."""
-    shim, init = (versions[word] for word in request.param)
+    shim, init = (versions[age] for age in request.param)
     parts = {names.COMMAND: shim, names.SHIM: shim, names.INIT: init, names.SUPERVISOR: versions["before"]}
     # Earlier commits have the shim in the command.
     present = {program: version for program, version in parts.items() if (version.programs / program).exists()}
@@ -90,11 +90,11 @@ def test_supervisors_of_both_versions_follow_each_other_and_the_guest_does_not_n
     mixed.start("disk-load")
     mixed.wait_for_shell()
     qemu, init = mixed.qemu, mixed.only(names.INIT)
-    first = last = mixed.told()
+    first = last = mixed.reported_status()
     took = []
-    for word in [*reversed(WORDS), *WORDS] * times:
+    for age in [*reversed(AGES), *AGES] * times:
         began = time.monotonic()
-        status = mixed.exchange_supervisor(versions[word])
+        status = mixed.exchange_supervisor(versions[age])
         took.append(time.monotonic() - began)
         assert status["generation"] > last["generation"], f"{status['generation']} follows {last['generation']}"
         assert status["resets"] == first["resets"], f"the guest was reset {status['resets']} times"
@@ -102,7 +102,7 @@ def test_supervisors_of_both_versions_follow_each_other_and_the_guest_does_not_n
         mixed.goes_on()
         for version in versions.values():
             assert mixed.is_listed_by(version), f"`garboard ps` of {version.name} does not know the machine"
-        last = mixed.told()
+        last = mixed.reported_status()
     mixed.run("stop", mixed.name)
     mixed.expect_end("stoppedGracefully")
     note(f"{len(took)} supervisors, each {statistics.median(took):.1f} s in the middle, {max(took):.1f} s at most")

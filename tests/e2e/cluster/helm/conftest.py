@@ -13,7 +13,7 @@ from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.shared import Shared
 from garboard_e2e.outcome import Failure
 from garboard_e2e.patience import PATIENCE
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 
 RELEASE, MACHINE = "garboard", "hello"
 SECONDS = 2 * PATIENCE
@@ -30,10 +30,10 @@ class Release:
     def helm(self, *arguments: str, code: int = 0) -> str:
         """What helm prints; it must end with this code."""
         self.file.write_text(json.dumps(self.values))
-        words = [*arguments, "--namespace", INSTALLED_IN]
-        done = call(*words, environment=self.kube.environment, seconds=SECONDS + 60)
+        command = [*arguments, "--namespace", INSTALLED_IN]
+        done = call(*command, environment=self.kube.environment, seconds=SECONDS + 60)
         if done.returncode != code:
-            raise Failure(f"`helm {' '.join(words)}` ended with {done.returncode}, not {code}: {done.stderr[-900:]}")
+            raise Failure(f"`helm {' '.join(command)}` ended with {done.returncode}, not {code}: {done.stderr[-900:]}")
         return done.stdout + done.stderr
 
     def put(self, command: str, code: int = 0) -> str:
@@ -60,7 +60,7 @@ def kube(shared: Shared) -> Iterator[Kube]:
 @pytest.fixture(scope="package")
 def release(kube: Kube) -> Iterator[Release]:
     """Installed, with settings, into a namespace that only exists and has the label for Pod Security."""
-    with room() as directory:
+    with temporary_directory() as directory:
         release = Release(kube, directory)
         kube.kubectl("create", "namespace", INSTALLED_IN, namespace=None)
         privileged = "pod-security.kubernetes.io/enforce=privileged"

@@ -59,8 +59,8 @@ def test_an_upgrade_changes_parts_and_settings_and_no_guest(kube: Kube, release:
 def test_beside_definitions_of_another_version_nothing_is_upgraded(kube: Kube, release: Release) -> None:
     path = "/spec/versions/0/schema/openAPIV3Schema/description"
     kube.kubectl("patch", "crd", DEFINITION, "--type=json", "-p", json.dumps(add(path)), namespace=None)
-    said = release.put("upgrade", code=1)
-    assert f"the definition {DEFINITION} is of another version than this chart" in said
+    output = release.put("upgrade", code=1)
+    assert f"the definition {DEFINITION} is of another version than this chart" in output
     # As the error says.
     definitions = call("show", "crds", str(CHART)).stdout
     kube.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=definitions, namespace=None)
@@ -91,8 +91,8 @@ def test_what_helm_has_not_made_is_not_taken_over(kube: Kube, release: Release) 
     """A second release of another name: a cluster has one installation."""
     kube.kubectl("create", "namespace", "other", namespace=None)
     try:
-        words = ["install", "second", str(CHART), "--namespace", "other"]
-        done = call(*words, environment=kube.environment)
+        arguments = ["install", "second", str(CHART), "--namespace", "other"]
+        done = call(*arguments, environment=kube.environment)
         assert done.returncode == 1 and "invalid ownership metadata" in done.stderr, done.stderr
     finally:
         kube.kubectl("delete", "namespace", "other", namespace=None)

@@ -1,4 +1,4 @@
-"""The node agent among enemies: an installation with a namespace in which pods may pretend, and an honest machine in
+"""The node agent among attackers: an installation with a namespace in which pods may pretend, and an honest machine in
 it."""
 
 from collections.abc import Generator, Iterator
@@ -9,7 +9,7 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE
 from garboard_e2e.cluster.shared import Shared
 from garboard_e2e.hostile.agent import NodeAgent
-from garboard_e2e.hostile.enemies import Enemies
+from garboard_e2e.hostile.attackers import Attackers
 from garboard_e2e.hostile.machines import Machines
 
 
@@ -32,7 +32,7 @@ def kube(shared: Shared) -> Iterator[Kube]:
     kube = shared.empty()
     try:
         kube.install()
-        # Enemies have paths of the node and one has its network: as where a namespace allows more than Garboard needs.
+        # They have paths of the node and one has its network: as where a namespace allows more than Garboard needs.
         restricted = "pod-security.kubernetes.io/enforce-"
         kube.kubectl("label", "namespace", NAMESPACE, restricted, namespace=None)
         yield kube
@@ -52,21 +52,21 @@ def machines(kube: Kube) -> Machines:
 
 
 @pytest.fixture(scope="package")
-def enemies(kube: Kube) -> Enemies:
+def attackers(kube: Kube) -> Attackers:
     """With a pod `stranger` that is no launcher."""
-    enemies = Enemies(kube)
-    enemies.bring_the_program()
-    enemies.meet()
-    enemies.need("stranger")
-    return enemies
+    attackers = Attackers(kube)
+    attackers.bring_the_program()
+    attackers.meet()
+    attackers.need("stranger")
+    return attackers
 
 
 @pytest.fixture(scope="package")
-def honest(machines: Machines, enemies: Enemies) -> str:
+def honest(machines: Machines, attackers: Attackers) -> str:
     """The UID of a VMI `honest` that runs, with a pod `liar` that pretends to be its launcher, and a pod `bare` that
     does so without an order."""
     machines.make("honest")
     machines.serves("honest")
-    enemies.need("liar", enemies.guise("honest"))
-    enemies.need("bare", enemies.guise("honest", ordered=False))
-    return enemies.guise("honest").uid
+    attackers.need("liar", attackers.guise("honest"))
+    attackers.need("bare", attackers.guise("honest", ordered=False))
+    return attackers.guise("honest").uid

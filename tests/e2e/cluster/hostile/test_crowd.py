@@ -13,7 +13,7 @@ from garboard_e2e.cluster.audit import moments
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NODE_1
 from garboard_e2e.hostile.agent import NodeAgent
-from garboard_e2e.hostile.enemies import MEETING, Enemies, manifest
+from garboard_e2e.hostile.attackers import MEETING, Attackers, manifest
 from garboard_e2e.hostile.machines import Machines
 from garboard_e2e.hostile.pace import BURST, ahead, allowed
 from garboard_e2e.patience import PATIENCE
@@ -61,12 +61,12 @@ def targets(process: int) -> Iterator[str]:
 class Crowd:
     """Pods that pretend to be the launcher of one machine."""
 
-    def __init__(self, enemies: Enemies) -> None:
-        self.enemies, self.kube, self.meeting = enemies, enemies.kube, enemies.meet()
+    def __init__(self, attackers: Attackers) -> None:
+        self.attackers, self.kube, self.meeting = attackers, attackers.kube, attackers.meet()
 
     def come(self, uid: str) -> None:
         """All at once, of one manifest."""
-        pods, guise = [], self.enemies.guise("honest")
+        pods, guise = [], self.attackers.guise("honest")
         for number in range(CROWD):
             pod = manifest(f"crowd-{number}", guise, attempt=["crowd", uid, MEETING])
             pod["metadata"]["labels"]["hostile"] = "crowd"
@@ -91,10 +91,10 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd(agent: NodeAgent, enemies: Enemies, honest: str) -> Iterator[Crowd]:
+def crowd(agent: NodeAgent, attackers: Attackers, honest: str) -> Iterator[Crowd]:
     """There, with the two connections that every pod gets. When it has gone, the agent has few descriptors again."""
     before = agent.measured().descriptors
-    crowd = Crowd(enemies)
+    crowd = Crowd(attackers)
     crowd.go()
     try:
         crowd.come(honest)
@@ -103,7 +103,7 @@ def crowd(agent: NodeAgent, enemies: Enemies, honest: str) -> Iterator[Crowd]:
         # The tests after this one are to have the node to themselves.
         (crowd.meeting / "stop").touch()
         crowd.go()
-    enemies.kube.ask_until("few descriptors again", lambda: agent.measured().descriptors <= before + 8)
+    attackers.kube.ask_until("few descriptors again", lambda: agent.measured().descriptors <= before + 8)
 
 
 def test_many_pods_report_at_once_and_the_agent_writes_at_its_pace(
@@ -141,6 +141,8 @@ def wait_for_writes(kube: Kube, begin: int, number: int) -> None:
 def expect_pace(kube: Kube, begin: int) -> str:
     found = moments(kube.audit_log, NODE_1, begin)
     most, may = ahead(found), allowed(CROWD)
-    told = f"{len(found)} writes in {found[-1] - found[0]:.1f} s, at most {most:.0f} ahead of the pace, {may} allowed"
-    assert most <= may, told
-    return told
+    found_pace = (
+        f"{len(found)} writes in {found[-1] - found[0]:.1f} s, at most {most:.0f} ahead of the pace, {may} allowed"
+    )
+    assert most <= may, found_pace
+    return found_pace

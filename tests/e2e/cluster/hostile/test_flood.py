@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from garboard_e2e.hostile.agent import Measured, NodeAgent
-from garboard_e2e.hostile.enemies import MEETING, Enemies, ends
+from garboard_e2e.hostile.attackers import MEETING, Attackers, ends
 from garboard_e2e.hostile.machines import Machines
 
 # What the agent may take while it is flooded, and afterwards.
@@ -19,11 +19,11 @@ def now() -> str:
 
 
 def test_an_honest_machine_starts_in_a_flood_and_the_agent_stays_small(
-    agent: NodeAgent, enemies: Enemies, machines: Machines, honest: str, note: Callable[[str], None]
+    agent: NodeAgent, attackers: Attackers, machines: Machines, honest: str, note: Callable[[str], None]
 ) -> None:
-    meeting, before = enemies.meet(), agent.measured()
+    meeting, before = attackers.meet(), agent.measured()
     began, since = time.monotonic(), now()
-    floods = {pod: enemies.begin(pod, "flood", f"{MEETING}/stop") for pod in ("liar", "stranger")}
+    floods = {pod: attackers.begin(pod, "flood", f"{MEETING}/stop") for pod in ("liar", "stranger")}
     try:
         machines.make("flooded")
         machines.serves("flooded")
@@ -33,7 +33,7 @@ def test_an_honest_machine_starts_in_a_flood_and_the_agent_stays_small(
         for pod, flood in floods.items():
             ends(flood, f"flood of {pod}")
     machines.remove("flooded")
-    enemies.kube.ask_until("few descriptors again", lambda: agent.measured().descriptors <= before.descriptors + 8)
+    attackers.kube.ask_until("few descriptors again", lambda: agent.measured().descriptors <= before.descriptors + 8)
     after = agent.measured()
     note(f"before {before}; during {during}; after {after}")
     for measured in (during, after):
@@ -44,27 +44,27 @@ def test_an_honest_machine_starts_in_a_flood_and_the_agent_stays_small(
     assert lines < 200 + 16 * seconds, f"it logged {lines} lines in {seconds:.0f} s"
 
 
-def test_a_caller_that_has_ended_is_refused(agent: NodeAgent, enemies: Enemies, honest: str) -> None:
+def test_a_caller_that_has_ended_is_refused(agent: NodeAgent, attackers: Attackers, honest: str) -> None:
     """It is gone, and its process number free, before the agent looks."""
-    meeting, since = enemies.meet(), now()
+    meeting, since = attackers.meet(), now()
     with agent.stopped():
-        attempt = enemies.begin("liar", "gone", f"{MEETING}/go", f"{MEETING}/left")
-        enemies.kube.ask_until("the caller to end", (meeting / "left").exists)
+        attempt = attackers.begin("liar", "gone", f"{MEETING}/go", f"{MEETING}/left")
+        attackers.kube.ask_until("the caller to end", (meeting / "left").exists)
     (meeting / "go").touch()
     ends(attempt, "gone")
     refusals = ("the caller has ended", "could not look up the caller")
-    enemies.kube.ask_until("a refusal", lambda: any(each in agent.log(since) for each in refusals))
+    attackers.kube.ask_until("a refusal", lambda: any(each in agent.log(since) for each in refusals))
 
 
-def test_a_pod_that_is_not_there_any_more_gets_nothing(enemies: Enemies, honest: str) -> None:
+def test_a_pod_that_is_not_there_any_more_gets_nothing(attackers: Attackers, honest: str) -> None:
     """It is deleted by force while its kubelet hangs, so that its processes stay."""
-    kube, meeting = enemies.kube, enemies.meet()
-    enemies.need("late", enemies.guise("honest"))
-    attempt = enemies.begin("late", "late", honest, f"{MEETING}/go", f"{MEETING}/result")
+    kube, meeting = attackers.kube, attackers.meet()
+    attackers.need("late", attackers.guise("honest"))
+    attempt = attackers.begin("late", "late", honest, f"{MEETING}/go", f"{MEETING}/result")
     kube.ask_until("the first answer", (meeting / "result.first").exists)
     kube.cluster("freeze", "node-1/kubelet")
     try:
-        enemies.remove("late")
+        attackers.remove("late")
         kube.ask_until("the end of the pod", lambda: not kube.tried("get", "pod", "late", "--ignore-not-found"))
         (meeting / "go").touch()
         # The agent learns of it by its watch, and that a little later perhaps.
@@ -78,10 +78,10 @@ def test_a_pod_that_is_not_there_any_more_gets_nothing(enemies: Enemies, honest:
 
 
 def test_its_log_has_whole_short_lines_whatever_callers_send(
-    agent: NodeAgent, enemies: Enemies, honest: str, directory: pathlib.Path
+    agent: NodeAgent, attackers: Attackers, honest: str, directory: pathlib.Path
 ) -> None:
     """Each is one JSON object, without control characters."""
-    enemies.tries("liar", "lies", honest)
+    attackers.tries("liar", "lies", honest)
     lines = agent.log().encode().split(b"\n")[:-1]
     assert lines, "the agent has no log"
     for line in lines:

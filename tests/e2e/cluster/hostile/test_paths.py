@@ -1,11 +1,11 @@
-"""Which paths the agent touches, by the word of strace."""
+"""Which paths the agent touches, as strace records it."""
 
 import pathlib
 from collections.abc import Callable
 
 from garboard_e2e.hostile import paths
 from garboard_e2e.hostile.agent import NodeAgent
-from garboard_e2e.hostile.enemies import MEETING, Enemies
+from garboard_e2e.hostile.attackers import MEETING, Attackers
 from garboard_e2e.hostile.machines import Machines
 from garboard_e2e.hostile.tracing import traced
 
@@ -26,24 +26,24 @@ def test_a_start_and_a_stop_touch_no_path_of_a_pod(
     note(expect_own(directory / "trace", paths.START))
 
 
-def test_nor_does_anything_that_enemies_try_and_all_of_it_is_refused(
-    agent: NodeAgent, enemies: Enemies, honest: str, directory: pathlib.Path, note: Callable[[str], None]
+def test_nor_does_anything_that_attackers_try_and_all_of_it_is_refused(
+    agent: NodeAgent, attackers: Attackers, honest: str, directory: pathlib.Path, note: Callable[[str], None]
 ) -> None:
-    meeting = enemies.meet()
-    enemies.need("lender", on_the_nodes_network=True)
-    lender = enemies.begin("lender", "lend", f"{MEETING}/lender")
+    meeting = attackers.meet()
+    attackers.need("lender", on_the_nodes_network=True)
+    lender = attackers.begin("lender", "lend", f"{MEETING}/lender")
     try:
-        enemies.kube.ask_until("what is lent", (meeting / "lender").is_socket)
+        attackers.kube.ask_until("what is lent", (meeting / "lender").is_socket)
         with traced(agent.process(), paths.CALLS, directory / "trace"):
-            refused = enemies.tries("stranger", "stranger")
-            refused += enemies.tries("liar", "lies", honest)
-            refused += enemies.tries("bare", "unordered")
-            refused += enemies.tries("liar", "more")
-            refused += enemies.tries("liar", "descriptors", f"{MEETING}/lender")
-            refused += enemies.tries("liar", "deaths")
+            refused = attackers.tries("stranger", "stranger")
+            refused += attackers.tries("liar", "lies", honest)
+            refused += attackers.tries("bare", "unordered")
+            refused += attackers.tries("liar", "more")
+            refused += attackers.tries("liar", "descriptors", f"{MEETING}/lender")
+            refused += attackers.tries("liar", "deaths")
     finally:
         lender.kill()
-        enemies.remove("lender")
+        attackers.remove("lender")
     # Each attempt counts what it tries; all of them together are as many.
     assert refused >= 60, f"only {refused} attempts were made"
     note(f"{refused} refused, {expect_own(directory / 'trace', [paths.CALLER])}")

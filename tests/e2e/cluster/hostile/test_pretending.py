@@ -4,7 +4,7 @@ import shutil
 
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NODE_1
-from garboard_e2e.hostile.enemies import PROGRAM, Enemies
+from garboard_e2e.hostile.attackers import PROGRAM, Attackers
 from garboard_e2e.hostile.machines import Machines
 
 # Where the program lies on the node, as the node sees it.
@@ -23,11 +23,11 @@ setpriv --reuid 107 --regid 107 --clear-groups python3 -B -m {PROGRAM.name} impo
 
 
 def test_a_pod_that_pretends_to_be_a_launcher_changes_no_status(
-    kube: Kube, enemies: Enemies, machines: Machines, honest: str
+    kube: Kube, attackers: Attackers, machines: Machines, honest: str
 ) -> None:
     """What a pod reports that is not in `activePods` is noted and not written."""
     before = kube.get("vmi", "honest")["status"]
-    enemies.tries("liar", "lies", honest)
+    attackers.tries("liar", "lies", honest)
     # Newer than any report of the liar, and it goes through the same agent: a change that is seen came after.
     machines.come_and_go("later")
     after = kube.get("vmi", "honest")["status"]
@@ -45,9 +45,11 @@ def test_a_user_of_the_node_who_names_a_group_like_a_pod_is_in_no_pod(kube: Kube
     assert all(line.startswith("ok ") for line in answers), f"what both attempts printed: {answers}"
 
 
-def test_sockets_that_wait_to_be_closed_hold_no_machine_up(enemies: Enemies, machines: Machines, honest: str) -> None:
+def test_sockets_that_wait_to_be_closed_hold_no_machine_up(
+    attackers: Attackers, machines: Machines, honest: str
+) -> None:
     """In a pod of its own: where interfaces are made, connections to the loopback address go to a guest, and here there
     is none."""
-    enemies.need("lingering", enemies.guise("honest"))
-    enemies.tries("lingering", "lingering")
+    attackers.need("lingering", attackers.guise("honest"))
+    attackers.tries("lingering", "lingering")
     machines.come_and_go("meanwhile")

@@ -11,7 +11,7 @@ from garboard_e2e import names
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NAMESPACE, NODE_2, Object
 from garboard_e2e.hostile import levels, taken_over
-from garboard_e2e.hostile.enemies import Enemies
+from garboard_e2e.hostile.attackers import Attackers
 from garboard_e2e.hostile.machines import Machines
 
 # What is not in the pod, and what is there and closed, as QEMU in `compute` would write it.
@@ -66,7 +66,7 @@ def test_a_qemu_gets_nothing_nor_when_its_supervisor_is_started_again(
     (supervisor,) = supervisors(kube, "taken")
     os.kill(supervisor, signal.SIGKILL)
     kube.ask_until("the second attack", lambda: any(line.startswith("later: ") for line in attacked(kube, "taken")))
-    # PID 1 was heard all the same: the machine has a supervisor, which ends it.
+    # PID 1's report arrived all the same: the machine has a supervisor, which ends it.
     kube.ask_until("another supervisor", lambda: kube.is_answered("taken"))
     stranger = "another process than PID 1 connected"
     log = ["logs", kube.pod_name("taken"), "-c", "launcher"]
@@ -98,10 +98,10 @@ def expect_refused(report: list[str]) -> str:
 
 
 def test_a_command_of_qmp_needs_its_level_and_names_no_file_that_qemu_writes(
-    kube: Kube, enemies: Enemies, honest: str
+    kube: Kube, attackers: Attackers, honest: str
 ) -> None:
     """For every account that may exec into a launcher."""
-    launcher = enemies.launcher_of("honest")["metadata"]["name"]
+    launcher = attackers.launcher_of("honest")["metadata"]["name"]
     exec_into = [kube.tool, "--kubeconfig", kube.environment["KUBECONFIG"], "-n", NAMESPACE, "exec", "-i", launcher]
     found = levels.findings([*exec_into, *CONNECT])
     assert not found, f"answered otherwise than they should be: {found}"

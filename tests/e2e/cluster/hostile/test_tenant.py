@@ -9,7 +9,7 @@ import pytest
 
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NAMESPACE, Object
-from garboard_e2e.hostile.enemies import ALONE, PAUSE, Enemies
+from garboard_e2e.hostile.attackers import ALONE, PAUSE, Attackers
 from garboard_e2e.hostile.machines import Machines
 from garboard_e2e.outcome import Failure
 
@@ -90,15 +90,15 @@ def test_no_pod_of_theirs_is_made_that_has_the_marks_of_a_launcher(
 
 
 def test_neither_their_pods_nor_those_of_a_launcher_get_other_marks(
-    kube: Kube, tenant: Tenant, enemies: Enemies, machines: Machines, honest: str
+    kube: Kube, tenant: Tenant, attackers: Attackers, machines: Machines, honest: str
 ) -> None:
     """The machine, its pod and its order stay what they were."""
-    launcher = enemies.launcher_of("honest")["metadata"]["name"]
-    order = enemies.order_of("honest")
+    launcher = attackers.launcher_of("honest")["metadata"]["name"]
+    order = attackers.order_of("honest")
     assert order, f"the pod {launcher} has no order"
     tenant.makes({"name": "tenants"}, {})
-    # An owner reference is everybody's to write; the pod counts by its label as well.
-    owner = enemies.guise("honest").metadata()["ownerReferences"]
+    # Every user may write an owner reference; the pod counts by its label as well.
+    owner = attackers.guise("honest").metadata()["ownerReferences"]
     tenant.makes({"name": "owned", "ownerReferences": owner}, {})
     changes = [
         ("annotate", "pod/tenants", "garboard.dev/order={}"),
@@ -107,10 +107,10 @@ def test_neither_their_pods_nor_those_of_a_launcher_get_other_marks(
         ("annotate", f"pod/{launcher}", "garboard.dev/order={}"),
         ("label", f"pod/{launcher}", "kubevirt.io/created-by=x"),
     ]
-    for verb, which, word in changes:
-        answer = tenant.asks(verb, "--overwrite", which, word, code=1)
-        assert "never change" in answer, f"{verb} {which} {word} is refused otherwise: {answer}"
+    for verb, which, change in changes:
+        answer = tenant.asks(verb, "--overwrite", which, change, code=1)
+        assert "never change" in answer, f"{verb} {which} {change} is refused otherwise: {answer}"
     machines.serves("honest")
-    assert enemies.order_of("honest") == order, "the order changed"
+    assert attackers.order_of("honest") == order, "the order changed"
     active = kube.get("vmi", "honest")["status"]["activePods"]
     assert len(active) == 1, f"pods of the machine: {active}"

@@ -51,10 +51,10 @@ def test_a_restored_machine_is_the_one_that_it_was_and_a_copy_is_another(kube: K
     kube.remove("kept")
     kube.start(saved(backup, "kept"), saved(backup, "copy"))
     assert (mac(kube, "kept"), firmware(kube, "kept")) == (MAC, names)
-    told = kube.told("kept", "storedMachine")
-    assert isinstance(told, dict)
+    reported = kube.reported("kept", "storedMachine")
+    assert isinstance(reported, dict)
     same = ("machineType", "macs", "diskSerials", "pci", "cpu")
-    assert {key: told[key] for key in same} == {key: first["machine"][key] for key in same}
+    assert {key: reported[key] for key in same} == {key: first["machine"][key] for key in same}
     assert mac(kube, "copy") != MAC
     assert firmware(kube, "copy")["uuid"] != names["uuid"]
     assert kept(kube, "copy") is None
@@ -69,9 +69,9 @@ def test_a_kept_machine_with_what_no_manifest_may_have_is_refused(kube: Kube) ->
         "machine": stored | {"macs": {"default": "x"}},
     }
     wrong["metadata"]["annotations"] = {KEPT: json.dumps(value)}
-    said = kube.kubectl("apply", "-f", "-", text=json.dumps(wrong), code=1)
-    assert f"metadata.annotations[{KEPT}].machine.macs[default]" in said, said
+    output = kube.kubectl("apply", "-f", "-", text=json.dumps(wrong), code=1)
+    assert f"metadata.annotations[{KEPT}].machine.macs[default]" in output, output
     kube.apply(machine("wrong", "Halted"))
     # Also alone, in an object that is there.
-    said = kube.kubectl("annotate", "vm/wrong", f"{KEPT}={json.dumps(value)}", code=1)
-    assert "is no MAC address" in said, said
+    output = kube.kubectl("annotate", "vm/wrong", f"{KEPT}={json.dumps(value)}", code=1)
+    assert "is no MAC address" in output, output

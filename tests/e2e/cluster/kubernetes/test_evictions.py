@@ -18,9 +18,9 @@ def evict(kube: Kube, name: str, code: int, dry_run: bool = False) -> str:
     return kube.kubectl("create", "--raw", path, "-f", "-", text=json.dumps(eviction), code=code, namespace=None)
 
 
-def stays(kube: Kube, name: str, words: str, dry_run: bool = False) -> None:
+def stays(kube: Kube, name: str, text: str, dry_run: bool = False) -> None:
     answer = evict(kube, name, 1, dry_run)
-    assert words in answer and "TooManyRequests" in answer, f"an eviction of {name} is answered {answer!r}"
+    assert text in answer and "TooManyRequests" in answer, f"an eviction of {name} is answered {answer!r}"
 
 
 def started(kube: Kube, name: str, vm: Object) -> tuple[str, str]:
@@ -60,9 +60,9 @@ def test_an_eviction_ends_other_machines_and_is_a_failure_for_rerun_on_failure(k
     uid, _ = started(kube, name, machine(name, "RerunOnFailure"))
     evict(kube, name, 0)
 
-    def is_told() -> bool:
+    def is_reported() -> bool:
         reason = kube.condition("vmi", name, "EvictionRequested").get("reason")
         return kube.uid(name) != uid or reason == "EvictionByEvictionAPI"
 
-    kube.wait("the reason of the eviction", is_told)
+    kube.wait("the reason of the eviction", is_reported)
     kube.runs(name, not_this=uid)

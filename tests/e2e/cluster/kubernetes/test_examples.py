@@ -29,7 +29,7 @@ def example(
 
 
 def test_an_example_runs(kube: Kube, example: pathlib.Path) -> None:
-    """Applied, Running, Ready, heard, and gone when the file is deleted."""
+    """Applied, Running, Ready, seen in the guest's output, and gone when the file is deleted."""
     kind, _, name = example.stem.partition("-")
     kube.apply(*with_accelerator(kube, example))
     try:

@@ -11,7 +11,7 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import SIDECAR
 from garboard_e2e.cluster.objects import machine
 
-NAME = "told"
+NAME = "shown"
 # What the log of a launcher has, in this order.
 STORY = [
     "the plan is made",
@@ -58,21 +58,21 @@ def describes_the_end(kube: Kube) -> str:
     return described if is_there else ""
 
 
-def test_kubectl_describe_tells_a_machine_s_whole_story(kube: Kube, crashed: str) -> None:
+def test_kubectl_describe_shows_a_machine_s_whole_story(kube: Kube, crashed: str) -> None:
     described = kube.ask_until("the whole story", lambda: describes_the_end(kube))
-    for word in ("SuccessfulCreate", "Started", "the guest was started", "Stopped", "signal 11"):
-        assert word in described, f"kubectl describe vmi does not say {word!r}:\n{described[-1500:]}"
+    for text in ("SuccessfulCreate", "Started", "the guest was started", "Stopped", "signal 11"):
+        assert text in described, f"kubectl describe vmi does not show {text!r}:\n{described[-1500:]}"
     pod = kube.pod_name(NAME)
     # The kubelet reports the end of a container some time after the agent did.
     kube.ask_until("QEMU's end in kubectl describe pod", lambda: "signal 11" in kube.kubectl("describe", "pod", pod))
 
 
-def test_kubectl_logs_tells_the_story_line_by_line(kube: Kube, crashed: str, note: Callable[[str], None]) -> None:
+def test_kubectl_logs_shows_the_story_line_by_line(kube: Kube, crashed: str, note: Callable[[str], None]) -> None:
     lines = kube.kubectl("logs", kube.pod_name(NAME), "-c", SIDECAR).splitlines()
     messages = [json.loads(line)["fields"]["message"] for line in lines]
     places = [messages.index(message) if message in messages else -1 for message in STORY]
     assert -1 not in places and places == sorted(places), f"the log has {messages}, not {STORY}"
-    text = "\n".join(lines)
-    for word in ("qemu-system-x86_64", "plumbed", "taps", "qmp_capabilities", "QEMU closed its monitor"):
-        assert word in text, f"{word!r} is not in the log:\n{text[:3000]}"
+    log = "\n".join(lines)
+    for text in ("qemu-system-x86_64", "plumbed", "taps", "qmp_capabilities", "QEMU closed its monitor"):
+        assert text in log, f"{text!r} is not in the log:\n{log[:3000]}"
     note(f"{len(lines)} lines")

@@ -63,7 +63,9 @@ def answers(kube: Kube, name: str) -> bool:
 
 def runs_under_kvm(kube: Kube, name: str) -> None:
     kube.says(name, "garboard-boot: counted", seconds=BOOT)
-    assert (said := query_kvm(kube, name)) == {"enabled": True, "present": True}, f"query-kvm of {name} says {said}"
+    assert (found := query_kvm(kube, name)) == {"enabled": True, "present": True}, (
+        f"query-kvm of {name} returns {found}"
+    )
     container = next(each for each in kube.pod(name)["spec"]["containers"] if each["name"] == COMPUTE)
     asked = container["resources"]
     assert asked["limits"].get("devices.kubevirt.io/kvm") == "1", f"compute of {name} asks for {asked}"

@@ -96,12 +96,12 @@ def test_a_machine_is_stopped_started_and_restarted_and_stays_the_same_machine(
     kube.patch("vm/left", {"spec": {"runStrategy": "Always"}})
     second = kube.runs("left", not_this=first)
     # A restart is a new instance of the same machine.
-    before = kube.told("left", "storedMachine")
+    before = kube.reported("left", "storedMachine")
     kube.kubectl("delete", "vmi/left", "--wait=false")
     kube.runs("left", not_this=second)
     order = json.loads(kube.pod("left")["metadata"]["annotations"]["garboard.dev/order"])
     assert order["stored"] == before, f"the launcher was given {order['stored']} and not {before}"
-    assert kube.told("left", "storedMachine") == before, "the next instance is another machine"
+    assert kube.reported("left", "storedMachine") == before, "the next instance is another machine"
     kube.apply(service("left"))
     kube.page(address_of_service(kube, "left"), NODE_2)
 
@@ -115,7 +115,7 @@ def test_an_orphaned_instance_is_adopted_by_a_new_machine_of_its_name(kube: Kube
     uid = kube.runs("right")
     kube.will_go("right")
     kube.kubectl("delete", "vm/right", "--cascade=orphan")
-    kube.wait("an instance that nobody owns", lambda: not owners(kube, "right"))
+    kube.wait("an instance without an owner", lambda: not owners(kube, "right"))
     kube.apply(machine("right", node=pair["right"]))
     owner = kube.wait("the machine", lambda: kube.uid("right", "vm"))
     kube.wait("the new owner", lambda: owners(kube, "right") == [owner])

@@ -109,7 +109,7 @@ def test_a_file_of_the_node_is_a_disk_where_a_namespace_allows_it(
     path = host_disks / "disk.img"
     disk = {"path": str(path), "type": "DiskOrCreate", "capacity": "8Mi"}
     vm = machine("hostdisk", node=NODE_1, volumes=[{"name": "data", "hostDisk": disk}])
-    # Where Pod Security forbids directories of the node, the sentence of the API server is in the status.
+    # Where Pod Security forbids directories of the node, the API server's message is in the status.
     kube.apply(vm)
     kube.says_of_itself("vmi", "hostdisk", "Synchronized", "hostPath")
     kube.remove("hostdisk")

@@ -19,7 +19,7 @@ DISK_MIB = 512
 
 def writer(name: str, limits: Object | None = None) -> Object:
     """A guest with two empty disks: an error on one is the guest's, on the other it stops."""
-    disks = [{"name": each, "emptyDisk": {"capacity": f"{DISK_MIB}Mi"}} for each in ("told", "stops")]
+    disks = [{"name": each, "emptyDisk": {"capacity": f"{DISK_MIB}Mi"}} for each in ("reports", "stops")]
     vm = machine(name, "Once", volumes=disks)
     domain = vm["spec"]["template"]["spec"]["domain"]
     domain["devices"]["disks"][0]["errorPolicy"] = "report"
@@ -45,8 +45,8 @@ def test_a_guest_that_writes_for_ever_meets_the_end_of_its_disk(kube: Kube, note
     name = "writer"
     kube.start(writer(name, {"ephemeral-storage": f"{ALLOWED_MIB}Mi"}))
     volumes.learn(kube, name)
-    kube.shell(name, fill("told"), code=1)
-    assert not kube.condition("vmi", name, "Paused"), "an error that its guest is told has stopped the guest"
+    kube.shell(name, fill("reports"), code=1)
+    assert not kube.condition("vmi", name, "Paused"), "an error that is reported to its guest has stopped the guest"
     kube.type(name, fill("stops"))
     paused = kube.becomes("vmi", name, "Paused")
     assert paused["reason"] == "PausedIOError" and "No space left" in paused["message"], f"its instance says {paused}"
@@ -70,7 +70,7 @@ def test_a_limit_range_of_the_namespace_counts(kube: Kube, limit_range: None, no
     name = "limited"
     kube.start(writer(name))
     log = kube.kubectl("logs", kube.pod_name(name), "-c", SIDECAR)
-    rooms = [int(each) / MIB for each in re.findall(r'roomBytes\\*":(\d+)', log)]
-    is_less = ALLOWED_MIB * 3 / 4 < sum(rooms) < ALLOWED_MIB + 4
-    assert len(rooms) == 2 and is_less, f"a LimitRange of {ALLOWED_MIB + 50} MiB gives layers {rooms} MiB"
-    note(f"{[int(room) for room in rooms]} MiB")
+    limits = [int(each) / MIB for each in re.findall(r'roomBytes\\*":(\d+)', log)]
+    is_less = ALLOWED_MIB * 3 / 4 < sum(limits) < ALLOWED_MIB + 4
+    assert len(limits) == 2 and is_less, f"a LimitRange of {ALLOWED_MIB + 50} MiB gives layers {limits} MiB"
+    note(f"{[int(limit) for limit in limits]} MiB")

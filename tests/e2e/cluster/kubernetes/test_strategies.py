@@ -73,5 +73,5 @@ def test_running_is_a_strategy(kube: Kube) -> None:
 def test_running_and_run_strategy_together_are_refused(kube: Kube) -> None:
     both = machine("both")
     both["spec"]["running"] = True
-    said = kube.kubectl("apply", "-f", "-", text=json.dumps(both), code=1)
-    assert "`running` and `runStrategy` exclude each other" in said, f"both are refused with: {said}"
+    output = kube.kubectl("apply", "-f", "-", text=json.dumps(both), code=1)
+    assert "`running` and `runStrategy` exclude each other" in output, f"both are refused with: {output}"

@@ -120,7 +120,7 @@ def test_discovery_lists_what_is_served_and_nothing_else(kube: Kube) -> None:
     assert f"{BASE}/namespaces/{{namespace}}/virtualmachines/{{name}}/start" in described["paths"]
 
 
-def test_what_is_not_there_or_not_served_is_said(kube: Kube, virtctl: Tool) -> None:
+def test_what_is_not_there_or_not_served_is_reported(kube: Kube, virtctl: Tool) -> None:
     missing = virtctl.call("start", "nothing")
     assert missing.returncode != 0 and 'virtualmachine.kubevirt.io "nothing" not found' in missing.stderr, (
         missing.stderr
@@ -191,7 +191,7 @@ def test_headers_count_only_from_an_api_server(kube: Kube, tmp_path: pathlib.Pat
     for who, options in strangers.items():
         code, body = put(pod, path, options)
         assert code in (0, 401), f"{who} is answered {code}: {body}"
-    # The last one has a connection, and is told why.
+    # The last one has a connection, and an answer that says why.
     assert code == 401 and "not authenticated" in body, body
     assert "stateChangeRequests" not in kube.get("vm", "wanted").get("status", {})
     code, body = put(pod, path, certificate(kube, tmp_path, FRONT, "front-proxy-client"))

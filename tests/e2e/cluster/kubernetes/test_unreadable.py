@@ -64,8 +64,8 @@ def test_one_object_that_cannot_be_read_is_its_own_problem(kube: Kube, unreadabl
     apply, beside = ["apply", "-f", "-"], json.dumps(machine("beside"))
     kube.ask_until("another machine", lambda: kube.tried(*apply, text=beside))
     kube.runs("beside")
-    told = kube.says_of_itself("vm", unreadable, "Failure", "memory.guest")
-    assert told["reason"] == "Unreadable", f"of the object is told: {told}"
+    failure = kube.says_of_itself("vm", unreadable, "Failure", "memory.guest")
+    assert failure["reason"] == "Unreadable", f"the condition is {failure}"
     for pod in kube.controllers():
         log = kube.tried("logs", pod["metadata"]["name"], namespace=INSTALLED_IN)
         assert MARK not in log, "the log of a controller has the text of an object"

@@ -71,7 +71,7 @@ def test_an_empty_disk_has_an_end(kube: Kube, disks: str) -> None:
 
 def test_volume_status_describes_claims(kube: Kube, disks: str) -> None:
     status = kube.status_of("vmi", NAME)["volumeStatus"]
-    told = {each["name"]: each.get("persistentVolumeClaimInfo") for each in status}
+    found = {each["name"]: each.get("persistentVolumeClaimInfo") for each in status}
     size = {"storage": "64Mi"}
     common = {"accessModes": ["ReadWriteOnce"], "capacity": size, "requests": size}
     wanted: dict[str, Object | None] = {
@@ -79,19 +79,19 @@ def test_volume_status_describes_claims(kube: Kube, disks: str) -> None:
         "raw": common | {"claimName": "raw", "volumeMode": "Block"},
         "empty": None,
     }
-    assert {name: told.get(name) for name in wanted} == wanted
+    assert {name: found.get(name) for name in wanted} == wanted
 
 
 @pytest.mark.parametrize("name", ["kept", "raw"])
-def test_another_machine_with_the_same_claim_is_told_why_it_gets_none(kube: Kube, disks: str, name: str) -> None:
+def test_another_machine_with_the_same_claim_reports_why_it_gets_none(kube: Kube, disks: str, name: str) -> None:
     """QEMU's locks see a file, not a device that each container has a node of its own for."""
     second = f"second-{name}"
     volume = {"name": name, "persistentVolumeClaim": {"claimName": name}}
     kube.apply(machine(second, "Once", node=NODE_1, volumes=[volume]))
-    told = kube.wait(
+    message = kube.wait(
         f"an end of {second}", lambda: kube.condition("vmi", second, "garboard.dev/Ended").get("message", "")
     )
-    assert "in use by another running VM" in told, f"a second writer of {name} is told {told!r}"
+    assert "in use by another running VM" in message, f"a second writer of {name} ends with {message!r}"
 
 
 def test_after_a_restart_claims_have_what_was_written_and_an_empty_disk_has_not(kube: Kube, disks: str) -> None:

@@ -28,8 +28,8 @@ NOWHERE = "localhost:1/nothing:1"
 
 
 def test_a_machine_waits_for_a_node_that_offers_its_cpu(kube: Kube) -> None:
-    """A CPU that KVM of no node can give: the machine waits, and is told so. Under TCG every node gives what QEMU
-    knows."""
+    """A CPU that KVM of no node can give: the machine waits, and its status says so. Under TCG every node gives what
+    QEMU knows."""
     wanted = {"scarce": "Snowridge", "common": "qemu64"}
     machines = {name: machine(name) for name in wanted}
     for name, model in wanted.items():
@@ -45,7 +45,7 @@ def test_a_machine_waits_for_a_node_that_offers_its_cpu(kube: Kube) -> None:
         assert of_type in selector and is_asked == asks, f"the pod of {name} asks for {selector}"
 
 
-def test_a_machine_waits_for_its_claim_and_is_told_of_an_image_that_does_not_come(
+def test_a_machine_waits_for_its_claim_and_reports_an_image_that_does_not_come(
     kube: Kube, held: contextlib.ExitStack
 ) -> None:
     """A status while something is missing, and the start when it is there."""

@@ -6,12 +6,12 @@ import pytest
 
 from garboard_e2e import rights
 from garboard_e2e.api_server import ApiServer
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 
 
 @pytest.fixture(scope="package")
 def server() -> Iterator[ApiServer]:
-    with room() as directory:
+    with temporary_directory() as directory:
         server = ApiServer(directory, rights.TOKENS)
         try:
             server.start()

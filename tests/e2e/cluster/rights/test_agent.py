@@ -130,8 +130,8 @@ NAMESPACES = {
         "may not write another node", labels(ELSEWHERE, "node-2", {"kubevirt.io/x": "y"})
     ),
     "elsewhere, not a pod of another node": refused("of another node", condition(ELSEWHERE, "pod-2")),
-    # No webhook is here to be asked: that it would be is what tells it from the agent.
-    "one that is only called so is judged like anybody": refused(
+    # No webhook is here to be asked: that it would be is what distinguishes it from the agent.
+    "one that is only called so is judged like any other user": refused(
         "failed calling webhook", instance(FALSE_AGENT, "vm-1", RUNNING)
     ),
 }

@@ -1,16 +1,16 @@
-"""Launcher pods: only the controller makes them, and next to nothing of one changes, whoever asks."""
+"""Launcher pods: only the controller makes them, and next to nothing of one changes, for any caller."""
 
 import pytest
 
 from garboard_e2e.api_server import ApiServer, Caller, Object, Request
 from garboard_e2e.rights import (
+    AS_ADMINISTRATOR,
     BOB,
     CONTROLLER,
     DRY,
     FALSE_CONTROLLER,
     KUBELET,
     LAUNCHER,
-    NOBODY_ELSE,
     PODS,
     SCHEDULER,
     bind,
@@ -44,11 +44,11 @@ NEW = {
         )
         for who, caller in OTHERS.items()
     },
-    "nobody else gives an order": refused(f"pods with the annotation {ORDER}", make(BOB, {"name": "x"} | ORDERED)),
-    "nobody else has the name": refused(NAMED, make(BOB, {"name": "virt-launcher-x"})),
+    "no one else gives an order": refused(f"pods with the annotation {ORDER}", make(BOB, {"name": "x"} | ORDERED)),
+    "no one else has the name": refused(NAMED, make(BOB, {"name": "virt-launcher-x"})),
     "nor a name made up": refused(NAMED, make(BOB, {"generateName": "virt-launcher-"})),
     **{
-        f"nobody else has {device}": refused("pods with devices.kubevirt.io/tun or", make(BOB, {"name": "x"}, device))
+        f"no one else has {device}": refused("pods with devices.kubevirt.io/tun or", make(BOB, {"name": "x"}, device))
         for device in ("tun", "vhost-net")
     },
 }
@@ -70,7 +70,7 @@ def owned(kind: str, version: str, **more: bool) -> Object:
 
 OTHER_ORDER = marks(annotations={ORDER: "2"})
 # As `kubectl annotate` does it.
-BY_THE_ADMINISTRATOR = Request(NOBODY_ELSE, "PATCH", f"{PODS}/pod-new?{DRY}", OTHER_ORDER, "merge")
+BY_THE_ADMINISTRATOR = Request(AS_ADMINISTRATOR, "PATCH", f"{PODS}/pod-new?{DRY}", OTHER_ORDER, "merge")
 MACHINE = owned("VirtualMachineInstance", "kubevirt.io/v1", controller=True)
 MARKS = {
     "what says nothing may change": granted(change(BOB, "pod-1", marks({"app": "x"}, {"a": "b"}))),
@@ -115,7 +115,9 @@ COMPUTE, SUPERVISOR = image("compute", "containers"), image("launcher")
 FORBIDDEN, ALONE = "changes an image in a launcher pod", "only the image of its supervisor"
 IMAGES = {
     "no other image": refused("never changes", change(BOB, "pod-1", COMPUTE)),
-    "no other image of QEMU, by nobody": refused("never changes", change(CONTROLLER, "pod-new", COMPUTE)),
+    "no other image of QEMU, not even by the controller": refused(
+        "never changes", change(CONTROLLER, "pod-new", COMPUTE)
+    ),
     "another image for a supervisor, by the controller": granted(change(CONTROLLER, "pod-new", SUPERVISOR)),
     "bob replaces no supervisor": refused(FORBIDDEN, change(BOB, "pod-new", SUPERVISOR)),
     "an account called like the controller replaces no supervisor": refused(

@@ -13,7 +13,7 @@ from garboard_e2e.cluster.objects import SETTINGS
 from garboard_e2e.cluster.shared import Shape, Shared
 from garboard_e2e.places import REPOSITORY, SCRIPTS
 from garboard_e2e.scale.halves import Half, Leader
-from garboard_e2e.scale.played import Played, Wish, markdown
+from garboard_e2e.scale.played import Options, Played, markdown
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
@@ -23,22 +23,22 @@ def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) 
 
 
 @pytest.fixture(scope="session")
-def wish(pytestconfig: pytest.Config) -> Wish:
+def options(pytestconfig: pytest.Config) -> Options:
     instances = pytestconfig.getoption("--instances")
     # Of the 250 pods that a played node takes.
     nodes = pytestconfig.getoption("--played-nodes") or instances // 200 + 2
-    return Wish(instances, nodes, pytestconfig.getoption("--in-flight"), pytestconfig.getoption("--writers"))
+    return Options(instances, nodes, pytestconfig.getoption("--in-flight"), pytestconfig.getoption("--writers"))
 
 
 @pytest.fixture(scope="session")
-def empty(pytestconfig: pytest.Config, shared: Shared, wish: Wish) -> Callable[[], Played]:
+def empty(pytestconfig: pytest.Config, shared: Shared, options: Options) -> Callable[[], Played]:
     """Makes a cluster of played nodes, without anything on it."""
     player: pathlib.Path = pytestconfig.getoption("--programs") / "garboard-scale"
     assert player.is_file(), f"there is no {player}: `cargo build -p garboard-test-scale` builds it"
 
     def made() -> Played:
         subprocess.run([SCRIPTS / "fetch-cluster", "--kwok"], check=True, capture_output=True)
-        return Played(shared.empty(Shape(nodes=1, kwok=wish.nodes)), player, wish)
+        return Played(shared.empty(Shape(nodes=1, kwok=options.nodes)), player, options)
 
     return made
 
@@ -70,17 +70,19 @@ def installed(pytestconfig: pytest.Config, shared: Shared, empty: Callable[[], P
 @pytest.fixture(scope="module")
 def played(installed: Played) -> Played:
     """With node agents."""
-    installed.play("agents", str(installed.wish.nodes))
+    installed.play("agents", str(installed.options.nodes))
     return installed
 
 
 @pytest.fixture(scope="module")
-def figures(pytestconfig: pytest.Config, wish: Wish, say: Callable[[str], None]) -> Iterator[list[tuple[str, str]]]:
+def figures(
+    pytestconfig: pytest.Config, options: Options, say: Callable[[str], None]
+) -> Iterator[list[tuple[str, str]]]:
     """What was measured."""
     rows: list[tuple[str, str]] = []
     yield rows
     built = "release" if pytestconfig.getoption("--release") else "not optimised"
-    say(markdown([f"{wish.instances} instances, {built}", "garboard"], rows))
+    say(markdown([f"{options.instances} instances, {built}", "garboard"], rows))
 
 
 @pytest.fixture(scope="module")

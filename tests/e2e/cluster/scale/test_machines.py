@@ -29,11 +29,11 @@ def test_an_instance_without_a_report_of_its_guest_is_not_ready_although_its_pod
     assert started.returncode != 0, "machines run, and no agent is there"
     installed.kube.ask_until("pods that are Ready", lambda: all_silent(installed, "pods", is_ready))
     installed.kube.ask_until("instances that are Scheduled", lambda: all_silent(installed, "vmi", is_scheduled))
-    for kind, words in (("vmi", ["Scheduled"]), ("vm", ["Scheduled", "Starting"])):
+    for kind, values in (("vmi", ["Scheduled"]), ("vm", ["Scheduled", "Starting"])):
         for item in installed.everything(kind):
             status = item["status"]
             shown = status.get("phase", status.get("printableStatus"))
-            is_right = shown in words and condition(item, "Ready") == "False"
+            is_right = shown in values and condition(item, "Ready") == "False"
             assert is_right, f"the {kind} {item['metadata']['name']} is {shown}, Ready {condition(item, 'Ready')}"
 
 
@@ -71,8 +71,8 @@ def test_one_more_costs_no_more_with_twice_as_many(first: Half, second: Half) ->
     expect_quick_ones(first, second)
     for what in MOST:
         here, there = first.quick_average(what), second.quick_average(what)
-        sentence = f"one machine had {here:.2f} {what} among the first, and {there:.2f} among the second half"
-        assert there <= here + NOTHING, sentence
+        found = f"one machine had {here:.2f} {what} among the first, and {there:.2f} among the second half"
+        assert there <= here + NOTHING, found
 
 
 def expect_quick_ones(first: Half, second: Half) -> None:
@@ -92,9 +92,9 @@ def test_all_of_them_run(played: Played, first: Half, second: Half) -> None:
 def others_than_running(played: Played) -> list[str]:
     """Machines and instances that do not run or are not Ready."""
     found = []
-    for kind, word in (("vm", "printableStatus"), ("vmi", "phase")):
+    for kind, field in (("vm", "printableStatus"), ("vmi", "phase")):
         for item in played.everything(kind):
-            shown = item["status"].get(word)
+            shown = item["status"].get(field)
             if shown != "Running" or not is_ready(item):
                 found.append(f"{kind} {item['metadata']['name']} {shown}")
     return found

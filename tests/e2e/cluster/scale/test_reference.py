@@ -22,4 +22,4 @@ def test_virt_controller_starts_as_many(
     finally:
         played.end()
         shared.down()
-    say(markdown([f"{played.wish.instances} instances", "virt-controller v1.7.0"], rows))
+    say(markdown([f"{played.options.instances} instances", "virt-controller v1.7.0"], rows))

@@ -1,4 +1,4 @@
-"""Controllers fail, are replaced, or hear late what has happened."""
+"""Controllers fail, are replaced, or receive events late."""
 
 import contextlib
 import os

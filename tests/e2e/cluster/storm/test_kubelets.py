@@ -1,4 +1,4 @@
-"""Kubelets and containerd die, come back without devices, or do not hear that a pod is gone."""
+"""Kubelets and containerd die, come back without devices, or do not learn that a pod is gone."""
 
 import functools
 import time

@@ -75,7 +75,7 @@ def test_an_end_that_no_agent_reported_stays_one(kube: Kube, storm: Storm) -> No
     """The controller ends an instance whose agent is silent; what it writes after that must not take the end back, or
     the guest would run a second time."""
     for number in storm.again():
-        name, after = f"untold{number}", f"after{number}"
+        name, after = f"unreported{number}", f"after{number}"
         kube.start(machine(name, "Once", node=NODE_1))
         with fault(kube, "a silent agent"), silent_agent(kube, NODE_1):
             os.kill(kube.qemu(name), signal.SIGKILL)

@@ -13,8 +13,8 @@ pytestmark = pytest.mark.long
 
 # A pod that cannot be asked for this long is to go, and not after five minutes as usual.
 IMPATIENT = [
-    {"key": f"node.kubernetes.io/{word}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
-    for word in ("unreachable", "not-ready")
+    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
+    for taint in ("unreachable", "not-ready")
 ]
 # What a launcher says of an image that another QEMU has.
 LOCKED = "is in use by another running VM"
@@ -60,7 +60,7 @@ def a_witness_starts(kube: Kube) -> None:
 def test_a_claim_has_one_writer_when_a_pod_is_deleted_by_force_while_its_node_is_cut_off(
     kube: Kube, storm: Storm
 ) -> None:
-    """An operator is wrong about a pod that is said to be gone. Its QEMU has the claim, and no other gets it."""
+    """An operator reports a pod as gone, and is wrong. Its QEMU has the claim, and no other gets it."""
     for _ in storm.rarely():
         uid, old = kube.runs(DISK), kube.qemus(DISK)
         node = old[0]["node"]
@@ -74,7 +74,7 @@ def test_a_claim_has_one_writer_when_a_pod_is_deleted_by_force_while_its_node_is
 
 
 def test_a_node_that_hangs_and_goes_on_keeps_its_machines(kube: Kube, storm: Storm) -> None:
-    """Until it is taken for lost, but not until its pods are told to go."""
+    """Until it is taken for lost, but not until its pods are evicted."""
     for _ in storm.rarely():
         with storm.undisturbed(ROCK, WAVE), frozen(kube, NODE_2):
             is_lost(kube, NODE_2)
@@ -83,7 +83,7 @@ def test_a_node_that_hangs_and_goes_on_keeps_its_machines(kube: Kube, storm: Sto
 
 @pytest.mark.parametrize("verb, back", [("freeze", "thaw"), ("partition", "heal")], ids=["hangs", "is_cut_off"])
 def test_nothing_runs_twice_when_a_node_is_evicted_while_it(kube: Kube, storm: Storm, verb: str, back: str) -> None:
-    """Its pods are told to go, and cannot hear it: their machines stay where they are, until the node is back."""
+    """Its pods are evicted, and its kubelet does not learn of it: their machines stay, until the node is back."""
     for number in storm.rarely():
         name = f"{verb}{number}"
         kube.apply(machine(name, tolerations=IMPATIENT, affinity=prefers(NODE_2)))
@@ -114,7 +114,7 @@ def test_machines_of_a_node_that_died_go_elsewhere_when_an_operator_says_so(
             kube.becomes("vmi", name, "Ready", "False")
             a_witness_starts(kube)
             is_nowhere = kube.uid(name) == uid and not kube.qemus(name)
-            assert is_nowhere, "it was started elsewhere before anybody said that its node is gone"
+            assert is_nowhere, "it was started elsewhere before an operator reported its node as gone"
             kube.kubectl(*(["taint", "node", NODE_2, OUT_OF_SERVICE] if by_taint else ["delete", "node", NODE_2]))
             kube.runs(name, not_this=uid)
             assert kube.qemus(name)[0]["node"] == NODE_1, "it runs on the dead node"

@@ -1,4 +1,4 @@
-"""A cluster of this tier's own, which is broken, mended and taken down; what was on this host before it."""
+"""A cluster of this tier's own, which is broken, repaired and taken down; what was on this host before it."""
 
 import pathlib
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from garboard_e2e.cluster import host, probes
 from garboard_e2e.cluster.names import CLUSTER
 from garboard_e2e.cluster.probes import Probed
 from garboard_e2e.cluster.shared import take_down
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 
 NAME = "check"
 
@@ -17,7 +17,7 @@ NAME = "check"
 @pytest.fixture(scope="package")
 def images() -> Iterator[dict[str, pathlib.Path]]:
     """The archives by their references."""
-    with room() as directory:
+    with temporary_directory() as directory:
         yield probes.make_images(directory)
 
 

@@ -120,9 +120,9 @@ WRONG = (
 )
 
 
-@pytest.mark.parametrize("words", WRONG)
-def test_wrong_words_are_refused(cluster: Probed, up: str, words: str) -> None:
-    done = cluster.call(*words.split())
+@pytest.mark.parametrize("arguments", WRONG)
+def test_wrong_arguments_are_refused(cluster: Probed, up: str, arguments: str) -> None:
+    done = cluster.call(*arguments.split())
     assert done.returncode != 0, "it succeeded"
     assert 1 <= len((done.stdout + done.stderr).splitlines()) <= 6, done.stderr
 

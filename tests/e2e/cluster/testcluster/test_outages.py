@@ -75,7 +75,7 @@ def test_killed_components_come_back_and_pods_stay(probed: Probed) -> None:
     assert probed.containers_of_probes() == containers, "a pod has another container"
 
 
-def test_up_mends_what_is_broken(probed: Probed) -> None:
+def test_up_repairs_what_is_broken(probed: Probed) -> None:
     probed.cluster("kill", "kube-scheduler")
     probed.cluster("freeze", "node-1/kubelet")
     probed.cluster("partition", "node-1")

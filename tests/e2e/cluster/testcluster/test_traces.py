@@ -41,8 +41,8 @@ def test_down_after_kill_9_of_everything_leaves_nothing(cluster: Probed, before:
     host.expect_as_before(cluster.program, before)
 
 
-def test_a_dead_cluster_is_in_nobodys_way(cluster: Probed, before: list[str]) -> None:
-    """Nobody takes it away, whatever its name."""
+def test_a_dead_cluster_is_in_no_one_s_way(cluster: Probed, before: list[str]) -> None:
+    """It is not taken down before, whatever its name."""
     cluster.cluster("up")
     kill_everything(cluster)
     cluster.ask_until("the end of every process", lambda: not host.processes_of_cluster(cluster.name))

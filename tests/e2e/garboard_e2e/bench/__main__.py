@@ -11,7 +11,7 @@ import time
 from typing import NoReturn
 
 from ..outcome import Failure
-from ..places import EXAMPLES, room
+from ..places import EXAMPLES, temporary_directory
 from . import figures, memory, start, throughput
 from .host import MACHINE, NAMESPACE, Garboard, output
 
@@ -71,8 +71,8 @@ def run_section(name: str, garboard: Garboard, options: argparse.Namespace) -> N
         print(f"## start (n={rounds})\n\n{found}")
     elif name in ("disk", "net"):
         manifest = str(pathlib.Path(__file__).with_name("bench.yaml"))
-        wish = throughput.Rounds(manifest, [name], rounds, options.load)
-        print(f"## {name} (n={rounds})\n\n{throughput.report(throughput.measure(garboard, wish, say))}")
+        measured = throughput.Rounds(manifest, [name], rounds, options.load)
+        print(f"## {name} (n={rounds})\n\n{throughput.report(throughput.measure(garboard, measured, say))}")
     elif name == "pss":
         print(f"## pss\n\n{memory.report(memory.measure(garboard, hello(garboard.directory), say))}")
     elif name == "explain":
@@ -104,7 +104,7 @@ def wanted() -> argparse.Namespace:
 def main() -> int:
     options = wanted()
     signal.signal(signal.SIGTERM, end_tidily)
-    with room("gbb-") as directory:
+    with temporary_directory("gbb-") as directory:
         garboard = Garboard(options.garboard, options.image, directory, options.qemu)
         print(about(garboard))
         try:

@@ -111,8 +111,8 @@ def smaps(process: int) -> float:
     """MiB of large pages: of private memory, of shared memory."""
     text = pathlib.Path(f"/proc/{process}/smaps").read_text()
 
-    def total(word: str) -> float:
-        return sum(int(kib) for kib in re.findall(rf"{word}:\s*(\d+)", text)) / 1024
+    def total(field: str) -> float:
+        return sum(int(kib) for kib in re.findall(rf"{field}:\s*(\d+)", text)) / 1024
 
     return total("AnonHugePages") + total("ShmemPmdMapped")
 

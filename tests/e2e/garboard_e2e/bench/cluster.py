@@ -25,7 +25,7 @@ from ..cluster.kube import Kube
 from ..cluster.names import NAMESPACE, Object
 from ..cluster.objects import machine
 from ..cluster.shared import Shared
-from ..hostile.enemies import PAUSE
+from ..hostile.attackers import PAUSE
 from ..outcome import Failure
 from ..scale.usage import Usage
 from . import figures

@@ -27,7 +27,7 @@ TAP_FLAGS = 0x0002 | 0x1000 | 0x4000  # IFF_TAP, IFF_NO_PI, IFF_VNET_HDR: as gar
 CLONE_NEWNET = 0x40000000
 
 Found = TypeVar("Found")
-Word = str | os.PathLike[str]
+Argument = str | os.PathLike[str]
 # What garboard writes for itself and others, as JSON.
 Document = dict[str, Any]
 # When something was, seconds of the monotonic clock.
@@ -55,7 +55,7 @@ def contains(path: pathlib.Path, needle: bytes) -> bool:
         return False
 
 
-def output(command: Sequence[Word], env: Mapping[str, str] | None = None) -> str:
+def output(command: Sequence[Argument], env: Mapping[str, str] | None = None) -> str:
     """What a command prints; it must succeed."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, env=env)
     if done.returncode != 0:
@@ -125,8 +125,8 @@ class Garboard:
     def processes(self) -> dict[str, int]:
         """The process IDs of supervisor, PID 1, shim and QEMU, by program."""
         found = {}
-        for process, words in command_lines():
-            line, program = " ".join(words), words[0].rsplit("/", 1)[-1]
+        for process, arguments in command_lines():
+            line, program = " ".join(arguments), arguments[0].rsplit("/", 1)[-1]
             if str(self.directory) in line and program.startswith("garboard"):
                 found["shim" if program == "garboard-shim" else program] = int(process.name)
             elif f"guest={NAMESPACE}_{MACHINE}" in line and program.startswith("qemu"):

@@ -119,5 +119,5 @@ def report(weights: dict[str, Weights]) -> str:
     rows.append(["**PSS**", *(weight.pss for weight in columns.values())])
     rows.append(["of which private", *(weight.private for weight in columns.values())])
     both = {state: sum(weight.pss for weight in weights[state].values()) for state in weights}
-    told = [f"{state} **{total} KiB** ({total / 1024:.2f} MiB)" for state, total in both.items()]
-    return figures.table(["KiB", *columns], rows) + "\nBoth together: " + "; ".join(told) + ".\n"
+    sums = [f"{state} **{total} KiB** ({total / 1024:.2f} MiB)" for state, total in both.items()]
+    return figures.table(["KiB", *columns], rows) + "\nBoth together: " + "; ".join(sums) + ".\n"

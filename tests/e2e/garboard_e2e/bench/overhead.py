@@ -2,9 +2,9 @@
 several shapes of machine, and what they ask for. Prints markdown for docs/benchmarks.md; the terms of
 machine/src/overhead.rs follow from it.
 
-  PYTHONPATH=tests/e2e python3 -B -m garboard_e2e.bench.overhead [--qemu PATH] GARBOARD [WORD]
+  PYTHONPATH=tests/e2e python3 -B -m garboard_e2e.bench.overhead [--qemu PATH] GARBOARD [PART]
 
-Needs root; with WORD only the shapes that have it in their names, with --qemu another QEMU than the host's. Each
+Needs root; with PART only the shapes that have it in their names, with --qemu another QEMU than the host's. Each
 machine is let alone until its figures stand still; then, where it has a screen, four VNC viewers ask for whole
 pictures, and the largest figures count. Guests whose memory is "dirtied" have written to each of its pages; with
 "4 KiB pages" the kernel is kept from larger ones, which is the most that page tables take.
@@ -24,7 +24,7 @@ from ..cluster.resident import Beside, beside_guest
 from ..guests import HELLO, layout, made_by
 from ..machine import Machine
 from ..outcome import Failure
-from ..places import room
+from ..places import temporary_directory
 from ..rfb import Viewer
 from . import figures
 
@@ -149,17 +149,17 @@ def picture(host: Machine) -> tuple[int, int]:
 
 
 def row(programs: pathlib.Path, dirty: pathlib.Path, qemu: list[str], shape: Shape) -> list[str]:
-    with room("gbo-") as directory:
+    with temporary_directory("gbo-") as directory:
         host = Machine(programs, layout(HELLO), directory)
         try:
             start(host, shape, dirty, qemu)
             process = host.qemu
             idle = settled(shape, process)
             most = under_load(host, shape, process) if shape.has_screen else idle
-            told = [figures.digits(each) for each in (*idle, *most, together(most), asked(host))]
+            cells = [figures.digits(each) for each in (*idle, *most, together(most), asked(host))]
         finally:
             host.call("stop", "--force", host.name)
-    return [shape.name, *told]
+    return [shape.name, *cells]
 
 
 def together(most: Beside) -> float:
@@ -202,11 +202,11 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--qemu")
     parser.add_argument("garboard", type=pathlib.Path)
-    parser.add_argument("words", nargs="*")
+    parser.add_argument("parts", nargs="*")
     options = parser.parse_args()
     qemu = ["--qemu", options.qemu] if options.qemu else []
     dirty = made_by("guest-bootsector", "dirty")
-    shapes = [shape for shape in SHAPES if all(word in shape.name for word in options.words)]
+    shapes = [shape for shape in SHAPES if all(part in shape.name for part in options.parts)]
     rows = [row(options.garboard.parent, dirty, qemu, shape) for shape in shapes]
     viewed = ["own, viewed", "page tables", "kernel", "together", "asked for"]
     print(figures.table(["MiB", "own, idle", "page tables", "kernel", *viewed], rows))

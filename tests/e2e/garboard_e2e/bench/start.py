@@ -18,13 +18,13 @@ WAYS = ["QEMU alone", "garboard run", "virsh create"]
 Seen = dict[str, list[Instants]]
 
 
-def supervisor_said(garboard: Garboard, sentence: str) -> float:
+def logged_at(garboard: Garboard, message: str) -> float:
     """When the supervisor wrote a line, real time in seconds."""
     for line in (garboard.machine / "launcher.log").read_text().splitlines():
         entry = json.loads(line)
-        if entry.get("fields", {}).get("message") == sentence:
+        if entry.get("fields", {}).get("message") == message:
             return datetime.datetime.fromisoformat(entry["timestamp"].replace("Z", "+00:00")).timestamp()
-    raise Failure(f"the supervisor's log has no line {sentence!r}")
+    raise Failure(f"the supervisor's log has no line {message!r}")
 
 
 def with_garboard(garboard: Garboard, manifest: str) -> Instants:
@@ -36,8 +36,8 @@ def with_garboard(garboard: Garboard, manifest: str) -> Instants:
         garboard.run(manifest)  # says why
     executed = Executed.of(garboard.init / "qemu.log")
     instants = {"command": began, "exec": executed.monotonic, "marker": seen}
-    for name, sentence in {"ready": "QEMU's monitor answered", "cont": "the guest runs"}.items():
-        instants[name] = executed.monotonic + supervisor_said(garboard, sentence) - executed.real
+    for name, message in {"ready": "QEMU's monitor answered", "cont": "the guest runs"}.items():
+        instants[name] = executed.monotonic + logged_at(garboard, message) - executed.real
     return instants
 
 

@@ -23,7 +23,7 @@ SAYS = {
     FIRMWARE: "garboard-boot: counted",
     "vmi-minimal": "garboard-hello: userspace",
 }
-# Why a file is not for this cluster; the sentence is printed.
+# Why a file is not for this cluster; the reason is printed.
 NOT_HERE = {
     "vm-debian-cloudinit": "its guest takes a quarter of an hour where vCPUs are interpreted;"
     " `debian` boots it on the bare host",

@@ -16,8 +16,8 @@ from .watched import Watched
 
 @contextlib.contextmanager
 def fault(kube: Watched, what: str, mutes: bool = True, forced: Iterable[str] = ()) -> Iterator[None]:
-    """For the model (`history.py`): something is broken, and nobody can report while it `mutes`. Of machines that are
-    `forced` an operator has said that their QEMU is gone."""
+    """For the model (`history.py`): something is broken, and no report arrives while it `mutes`. Of machines that are
+    `forced` an operator has reported that their QEMU is gone."""
     machines = [f"{NAMESPACE}/{name}" for name in forced]
     kube.recorder.note("fault", name=what, over=False, mutes=mutes, forced=machines)
     try:
@@ -49,7 +49,7 @@ def frozen(kube: Watched, node: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def cut_off(kube: Watched, node: str) -> Iterator[None]:
-    """A node runs on, and nobody hears of it; until it is Ready again."""
+    """A node runs on without a network; until it is Ready again."""
     with broken(kube, node, "partition", "heal"):
         yield
 

@@ -7,13 +7,13 @@ A history is a list of events in the order of their time `at`, in seconds:
       every QEMU there is, when the set or what one of them locks has changed; `machine` is NAMESPACE/NAME, `pod` the
       UID of its pod, `disk` names a file or device that it holds QEMU's lock for writing on
   {"at", "kind": "object", "type": "vm" | "vmi" | "pod", "uid", "machine", "gone": bool, …}
-      what the API server said of one object: `phase` (vmi), `left` (vmi: UIDs of pods of which nothing is left),
+      what the API server reported of one object: `phase` (vmi), `left` (vmi: UIDs of pods of which nothing is left),
       `strategy` and `leaving` (vm), `vmi` (pod: UID of its instance)
   {"at", "kind": "listed", "type", "uids"}
-      all there are: what is missing has gone while nobody looked
+      all there are: what is missing has gone unseen
   {"at", "kind": "fault", "name", "over": bool, "mutes": bool, "forced": [machine…]}
-      something is broken on purpose until an event of the same name is `over`. `mutes`: nobody can report while it
-      lasts. `forced`: an operator has said of these machines that their old QEMU is gone, true or not
+      something is broken on purpose until an event of the same name is `over`. `mutes`: no report arrives while it
+      lasts. `forced`: an operator has reported of these machines that their old QEMU is gone, true or not
   {"at", "kind": "removal", "machine"}
       this VirtualMachine is deleted on purpose
 """
@@ -33,7 +33,7 @@ LATE = 0.5
 
 
 def findings(history: Iterable[Event], stale_after: float = 10.0) -> list[str]:
-    """Every sentence about what is wrong, in the order of the rules."""
+    """Every finding, in the order of the rules."""
     seen = sorted(history, key=lambda event: event["at"])
     rules: list[Callable[[History], Iterator[str]]] = [
         one_qemu_for_each_instance,
@@ -72,15 +72,15 @@ def repeated(running: list[Event], key: Callable[[Event], list[str]]) -> dict[st
 def report_once(
     history: History,
     key: Callable[[Event], list[str]],
-    sentence: str,
+    text: str,
     is_allowed: Callable[[float, str], bool] = lambda at, each: False,
 ) -> Iterator[str]:
-    said = set()
+    reported = set()
     for event in of_kind(history, "processes"):
         for each, ids in repeated(event["running"], key).items():
-            if (each, tuple(ids)) not in said and not is_allowed(event["at"], each):
-                said.add((each, tuple(ids)))
-                yield f"at {event['at']:.1f} s {sentence} {each}: {', '.join(ids)}"
+            if (each, tuple(ids)) not in reported and not is_allowed(event["at"], each):
+                reported.add((each, tuple(ids)))
+                yield f"at {event['at']:.1f} s {text} {each}: {', '.join(ids)}"
 
 
 def one_qemu_for_each_instance(history: History) -> Iterator[str]:
@@ -194,7 +194,7 @@ def without(span: Span, holes: Iterable[Span]) -> list[Span]:
 
 
 def running_is_true(history: History, stale_after: float) -> Iterator[str]:
-    """A status says Running only while a QEMU runs, or a moment longer; while nobody can report, the clock stands
+    """A status says Running only while a QEMU runs, or a moment longer; while no report arrives, the clock stands
     still."""
     alive, mute = lives(history), [(start, end) for start, end, fault in faults(history) if fault.get("mutes")]
     for uid, machine, start, end in claims_to_run(history):
@@ -214,18 +214,18 @@ def last_states(history: History, kind: str) -> dict[str, Event]:
 
 
 def what_is_not_left_does_not_run(history: History) -> Iterator[str]:
-    """A node's agent has said that nothing is left of a pod: no QEMU of it is seen from then on."""
+    """A node's agent has reported that nothing is left of a pod: no QEMU of it is seen from then on."""
     left: dict[str, float] = {}
-    said = set()
+    reported = set()
     for event in history:
         if event["kind"] == "object" and event["type"] == "vmi":
             for pod in event.get("left", []):
                 left.setdefault(pod, event["at"])
         for process in event.get("running", []) if event["kind"] == "processes" else []:
             # What is seen comes a moment after it was so, and the answer may have come in that moment.
-            if event["at"] > left.get(process["pod"], float("inf")) + LATE and process["id"] not in said:
-                said.add(process["id"])
-                since = f"since {left[process['pod']]:.1f} s nothing is said to be left of its pod"
+            if event["at"] > left.get(process["pod"], float("inf")) + LATE and process["id"] not in reported:
+                reported.add(process["id"])
+                since = f"since {left[process['pod']]:.1f} s nothing is left of its pod, as reported"
                 yield f"at {event['at']:.1f} s {process['id']} runs {process['machine']}, and {since}"
 
 
@@ -233,7 +233,7 @@ def no_machine_is_lost(history: History) -> Iterator[str]:
     removed = {event["machine"] for event in of_kind(history, "removal")}
     left = {event["machine"] for event in last_states(history, "vm").values()}
     for machine in sorted({event["machine"] for event in of_kind(history, "object", type="vm")} - left - removed):
-        yield f"the VirtualMachine {machine} is gone, and nobody deleted it"
+        yield f"the VirtualMachine {machine} is gone, and was not deleted"
 
 
 def machines_end_as_they_should(history: History) -> Iterator[str]:
@@ -241,14 +241,14 @@ def machines_end_as_they_should(history: History) -> Iterator[str]:
     samples, instances = of_kind(history, "processes"), instances_of_pods(history)
     running = samples[-1]["running"] if samples else []
     alive = {instances.get(process["pod"], process["pod"]) for process in running}
-    said = last_states(history, "vmi")
+    latest = last_states(history, "vmi")
     for machine in last_states(history, "vm").values():
         if machine.get("strategy") == "Always" and not machine.get("leaving"):
-            mine = [event for event in said.values() if event["machine"] == machine["machine"]]
+            mine = [event for event in latest.values() if event["machine"] == machine["machine"]]
             if not any(event.get("phase") == "Running" and event["uid"] in alive for event in mine):
                 phases = [(event["uid"], event.get("phase")) for event in mine]
                 yield f"{machine['machine']} should run at the end; its instances: {phases}, QEMU of {sorted(alive)}"
     for process in running:
         uid = instances.get(process["pod"], process["pod"])
-        if said.get(uid, {}).get("phase") != "Running":
+        if latest.get(uid, {}).get("phase") != "Running":
             yield f"{process['id']} runs {process['machine']} ({uid}) at the end, and no status says so"

@@ -79,7 +79,7 @@ def processes(program: pathlib.Path) -> Iterator[str]:
             is_ours = target in (str(program.resolve()), *OF_PODS)
             if target.startswith(f"{CACHE}/cluster/"):
                 environment = (process / "environ").read_bytes().split(b"\0")
-                is_ours = any(word.startswith(path) for word in environment)
+                is_ours = any(variable.startswith(path) for variable in environment)
         except OSError:  # it went meanwhile
             continue
         if is_ours:

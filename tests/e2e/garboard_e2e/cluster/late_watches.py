@@ -93,7 +93,7 @@ class Pair:
 
     def readable(self) -> list[ssl.SSLSocket]:
         wanted = [self.near] if self.over else [self.near, self.far]
-        # What OpenSSL has decrypted already, no kernel tells of. The lag may change while something is held.
+        # What OpenSSL has decrypted already, no kernel reports. The lag may change while something is held.
         decrypted = [each for each in wanted if each.pending()]
         return decrypted or select.select(wanted, [], [], 0.1 if self.held else 60)[0]
 
@@ -103,7 +103,7 @@ class Pair:
         send(self.far, piece)
 
     def answer(self, piece: bytes, now: float) -> None:
-        """The head of a watch's answer passes: only what it tells is late."""
+        """The head of a watch's answer passes: only its events are late."""
         if not self.is_watch:
             send(self.near, piece)
             return

@@ -50,7 +50,7 @@ def machine(
 
 
 def firmware(name: str, node: str) -> Object:
-    """The guest of examples/vmi-firmware.yaml as a VirtualMachine; nothing in it speaks of accelerator or CPU model."""
+    """The guest of examples/vmi-firmware.yaml as a VirtualMachine; nothing in it names an accelerator or CPU model."""
     devices = {
         "autoattachGraphicsDevice": False,
         "autoattachMemBalloon": False,

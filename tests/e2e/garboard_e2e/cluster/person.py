@@ -23,7 +23,7 @@ SECONDS = str(PATIENCE)
 
 @dataclasses.dataclass(frozen=True)
 class Tool:
-    """A command with the words that it always begins with."""
+    """A command with the arguments that it always begins with."""
 
     environment: Mapping[str, str]
     prefix: tuple[str, ...]
@@ -32,13 +32,13 @@ class Tool:
         """The same, used by another user."""
         return Tool(self.environment, (*self.prefix, "--as", user))
 
-    def argv(self, *words: str) -> list[str]:
-        return [*self.prefix, *words]
+    def argv(self, *arguments: str) -> list[str]:
+        return [*self.prefix, *arguments]
 
-    def call(self, *words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
         """The ended command, however it ends."""
         return subprocess.run(
-            self.argv(*words),
+            self.argv(*arguments),
             env=self.environment,
             input=text,
             stdin=subprocess.DEVNULL if text is None else None,
@@ -47,43 +47,45 @@ class Tool:
             timeout=4 * PATIENCE,
         )
 
-    def begin(self, *words: str, **options: Any) -> subprocess.Popen[str]:
+    def begin(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
         """A command that goes on beside the test."""
-        return subprocess.Popen(self.argv(*words), env=self.environment, text=True, **options)
+        return subprocess.Popen(self.argv(*arguments), env=self.environment, text=True, **options)
 
-    def terminal(self, *words: str) -> Terminal:
-        return Terminal(self.argv(*words), self.environment)
+    def terminal(self, *arguments: str) -> Terminal:
+        return Terminal(self.argv(*arguments), self.environment)
 
-    def run(self, *words: str) -> str:
+    def run(self, *arguments: str) -> str:
         """What it prints; it must succeed."""
-        done = self.call(*words)
+        done = self.call(*arguments)
         if done.returncode != 0:
-            raise Failure(f"`{' '.join(self.argv(*words))}` ended with {done.returncode}: {done.stdout}{done.stderr}")
+            raise Failure(
+                f"`{' '.join(self.argv(*arguments))}` ended with {done.returncode}: {done.stdout}{done.stderr}"
+            )
         return done.stdout
 
-    def says(self, pattern: str, *words: str) -> str:
+    def says(self, pattern: str, *arguments: str) -> str:
         """The command succeeds and prints the pattern."""
-        said = self.run(*words)
-        if not re.search(pattern, said):
-            raise Failure(f"`{' '.join(self.argv(*words))}` did not say {pattern!r}: {said}")
-        return said
+        output = self.run(*arguments)
+        if not re.search(pattern, output):
+            raise Failure(f"`{' '.join(self.argv(*arguments))}` did not print {pattern!r}: {output}")
+        return output
 
-    def refuses(self, code: int, pattern: str, *words: str) -> None:
+    def refuses(self, code: int, pattern: str, *arguments: str) -> None:
         """The command ends with the code and complains with the pattern."""
-        expect_refusal(self.call(*words), code, pattern)
+        expect_refusal(self.call(*arguments), code, pattern)
 
 
 def expect_refusal(done: subprocess.CompletedProcess[str], code: int, pattern: str) -> None:
-    said = done.stdout + done.stderr
+    output = done.stdout + done.stderr
     if done.returncode != code:
-        raise Failure(f"ended with {done.returncode} instead of {code}: {said}")
-    if not re.search(pattern, said):
-        raise Failure(f"did not say {pattern!r}: {said}")
+        raise Failure(f"ended with {done.returncode} instead of {code}: {output}")
+    if not re.search(pattern, output):
+        raise Failure(f"did not print {pattern!r}: {output}")
 
 
 @dataclasses.dataclass(frozen=True)
 class Before:
-    """What was said when nothing was installed."""
+    """The output when nothing was installed."""
 
     status: subprocess.CompletedProcess[str]
     why: subprocess.CompletedProcess[str]
@@ -167,6 +169,6 @@ class Person:
         self.kube.ask_until(f"the verdict {verdict} of {name}", lambda: self.why_is(name, verdict))
 
     def why(self, name: str, verdict: str, pattern: str) -> None:
-        """What is said of a machine, once it has come to that."""
+        """What `why` prints of a machine, once it has come to that."""
         self.await_verdict(name, verdict)
         self.plugin.says(pattern, "why", name)

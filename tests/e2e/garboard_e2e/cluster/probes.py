@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from ..places import SCRIPTS
 from .names import Object
-from .program import Cluster, Word
+from .program import Argument, Cluster
 
 PROBE, NEWER_PROBE = "registry.garboard.dev/cluster-probe:1", "registry.garboard.dev/cluster-probe:2"
 DATA, GREETING = "registry.garboard.dev/cluster-data:1", "hello from an image"
@@ -24,13 +24,13 @@ def make_images(directory: pathlib.Path) -> dict[str, pathlib.Path]:
     shell = ["--entrypoint", "/bin/busybox", "/bin/busybox=/bin/busybox"]
     recipes = {PROBE: shell, NEWER_PROBE: shell, DATA: [f"{greeting}=/greeting"]}
     return {
-        reference: packed(directory / str(number), reference, words)
-        for number, (reference, words) in enumerate(recipes.items())
+        reference: packed(directory / str(number), reference, arguments)
+        for number, (reference, arguments) in enumerate(recipes.items())
     }
 
 
-def packed(layout: pathlib.Path, reference: str, words: list[str]) -> pathlib.Path:
-    subprocess.run([str(SCRIPTS / "oci-pack"), str(layout), reference, *words], check=True)
+def packed(layout: pathlib.Path, reference: str, arguments: list[str]) -> pathlib.Path:
+    subprocess.run([str(SCRIPTS / "oci-pack"), str(layout), reference, *arguments], check=True)
     archive = layout.with_suffix(".tar")
     with tarfile.open(archive, "w") as tar:
         tar.add(layout, ".")
@@ -54,9 +54,9 @@ def probe(node: str) -> Object:
 class Probed(Cluster):
     """What is asked of such a cluster. Everything is in the namespace `default`."""
 
-    def call(self, *words: Word) -> subprocess.CompletedProcess[str]:
+    def call(self, *arguments: Argument) -> subprocess.CompletedProcess[str]:
         """The program, however it ends."""
-        command = [str(self.program), "--name", self.name, *map(str, words)]
+        command = [str(self.program), "--name", self.name, *map(str, arguments)]
         return subprocess.run(command, capture_output=True, text=True)
 
     def put(self, *objects: Object) -> None:
@@ -104,8 +104,8 @@ class Probed(Cluster):
         """What a probe at an address says its name is, asked from a pod; nothing if it does not answer. Not by wget:
         Debian's busybox crashes in it."""
         asks = ["exec", "-i", asker, "--", "/bin/busybox", "nc", "-w", "3", address, str(port)]
-        said = self.kubectl(*asks, text=QUESTION, code=None, namespace="default").split()
-        return said[-1] if said else ""
+        answer = self.kubectl(*asks, text=QUESTION, code=None, namespace="default").split()
+        return answer[-1] if answer else ""
 
     def wait_for_answer(self, asker: str, asked: str) -> None:
         """A pod is Ready a moment before its program listens."""
@@ -114,16 +114,16 @@ class Probed(Cluster):
 
     def answer_to_host(self, pod: str, seconds: float) -> str:
         """The same asked from this host, as the API server does with webhooks."""
-        said = b""
+        received = b""
         with (
             contextlib.suppress(OSError),
             socket.create_connection((self.address_of(pod), PORT), seconds) as connection,
         ):
             connection.sendall(QUESTION.encode())
             while more := connection.recv(4096):
-                said += more
-        words = said.decode().split()
-        return words[-1] if words else ""
+                received += more
+        answer = received.decode().split()
+        return answer[-1] if answer else ""
 
     def is_answered(self, timeout: str = "30s") -> bool:
         """Whether the API server is ready and says so."""

@@ -14,7 +14,7 @@ from ..patience import PATIENCE
 from . import build
 from .names import INSTALLED_IN, NAMESPACE, Object
 
-Word = str | os.PathLike[str] | int
+Argument = str | os.PathLike[str] | int
 Found = TypeVar("Found")
 
 
@@ -28,12 +28,12 @@ class Cluster:
 
     # ---- the program
 
-    def cluster(self, *arguments: Word, check: bool = True) -> str:
+    def cluster(self, *arguments: Argument, check: bool = True) -> str:
         """What the program of tests/cluster prints."""
-        words = [str(each) for each in arguments]
-        done = subprocess.run([self.program, "--name", self.name, *words], capture_output=True, text=True)
+        command = [str(each) for each in arguments]
+        done = subprocess.run([self.program, "--name", self.name, *command], capture_output=True, text=True)
         if check and done.returncode:
-            raise Failure(f"`cluster {' '.join(words)}` ended with {done.returncode}: {done.stderr[-600:]}")
+            raise Failure(f"`cluster {' '.join(command)}` ended with {done.returncode}: {done.stderr[-600:]}")
         return done.stdout
 
     def status(self) -> Object | None:
@@ -43,7 +43,7 @@ class Cluster:
             return status
         return None
 
-    def inside(self, node: str, *command: Word, check: bool = True) -> str:
+    def inside(self, node: str, *command: Argument, check: bool = True) -> str:
         """What a program on a node prints."""
         return self.cluster("exec", node, "--", *command, check=check)
 
@@ -71,30 +71,30 @@ class Cluster:
     # ---- kubectl
 
     def kubectl(
-        self, *arguments: Word, text: str | None = None, code: int | None = 0, namespace: str | None = NAMESPACE
+        self, *arguments: Argument, text: str | None = None, code: int | None = 0, namespace: str | None = NAMESPACE
     ) -> str:
         """What kubectl prints. It must end with `code`, and where that is another one than 0, standard error comes with
         it; with None it may end as it likes."""
-        words = [*(["-n", namespace] if namespace else []), *map(str, arguments)]
-        done = subprocess.run([self.tool, *words], env=self.environment, input=text, capture_output=True, text=True)
+        command = [*(["-n", namespace] if namespace else []), *map(str, arguments)]
+        done = subprocess.run([self.tool, *command], env=self.environment, input=text, capture_output=True, text=True)
         if code is not None and done.returncode != code:
-            said = f"`kubectl {' '.join(words)[:300]}` ended with {done.returncode}, not {code}"
-            raise Failure(f"{said}: {done.stdout[-300:]}{done.stderr[-600:]}")
+            end = f"`kubectl {' '.join(command)[:300]}` ended with {done.returncode}, not {code}"
+            raise Failure(f"{end}: {done.stdout[-300:]}{done.stderr[-600:]}")
         return done.stdout + (done.stderr if code else "")
 
-    def tried(self, *arguments: Word, **options: Any) -> str:
+    def tried(self, *arguments: Argument, **options: Any) -> str:
         """What kubectl prints, or nothing if it fails."""
         try:
             return self.kubectl(*arguments, **options)
         except Failure:
             return ""
 
-    def get(self, *arguments: Word, namespace: str | None = NAMESPACE) -> Object:
+    def get(self, *arguments: Argument, namespace: str | None = NAMESPACE) -> Object:
         """An object, or a list of them, asked of the API server."""
         found: Object = json.loads(self.kubectl("get", *arguments, "-o", "json", namespace=namespace))
         return found
 
-    def items(self, *arguments: Word, namespace: str | None = NAMESPACE) -> list[Object]:
+    def items(self, *arguments: Argument, namespace: str | None = NAMESPACE) -> list[Object]:
         found: list[Object] = self.get(*arguments, namespace=namespace)["items"]
         return found
 
@@ -151,8 +151,8 @@ class Cluster:
     def launchers_stay(self) -> Iterator[None]:
         """The controller replaces no supervisor meanwhile."""
 
-        def annotate(word: str) -> None:
-            self.kubectl("annotate", "kubevirt/kubevirt", word, "--overwrite", namespace=INSTALLED_IN)
+        def annotate(annotation: str) -> None:
+            self.kubectl("annotate", "kubevirt/kubevirt", annotation, "--overwrite", namespace=INSTALLED_IN)
 
         annotate("garboard.dev/launcher-update=Disabled")
         try:

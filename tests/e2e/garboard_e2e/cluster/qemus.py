@@ -68,8 +68,8 @@ class Qemus:
             if known["id"].endswith(f":{process.name}:{fields[19]}"):
                 return known
         place = POD_CGROUP.search((process / "cgroup").read_text())
-        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        guest = next((word for word in words if word.startswith("guest=")), "")
+        arguments = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        guest = next((argument for argument in arguments if argument.startswith("guest=")), "")
         if not place or place["cluster"] != self.cluster or not guest:
             return None
         return {

@@ -22,10 +22,10 @@ def anonymous(process: int, guest_mib: int) -> float:
     for line in pathlib.Path(f"/proc/{process}/smaps").read_text().splitlines():
         if mapping := re.match(r"[0-9a-f]+-[0-9a-f]+ (\S+)", line):
             is_code = mapping.group(1) == "rwxp"
-        word, _, rest = line.partition(":")
-        if word == "Size":
+        key, _, rest = line.partition(":")
+        if key == "Size":
             size = int(rest.split()[0])
-        elif word == "Anonymous" and size != guest_mib << 10 and not is_code:
+        elif key == "Anonymous" and size != guest_mib << 10 and not is_code:
             total += int(rest.split()[0])
     return total / 1024
 

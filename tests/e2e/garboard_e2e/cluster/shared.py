@@ -30,7 +30,7 @@ class Shared:
     """The cluster of this name."""
 
     def __init__(self, build: Build, name: str, say: Callable[[str], object]) -> None:
-        """`say` shows a sentence about what takes its time."""
+        """`say` shows a line about what takes its time."""
         self.build, self.name, self.say = build, name, say
 
     def empty(self, shape: Shape = Shape()) -> Kube:

@@ -69,7 +69,7 @@ def remove_claim(kube: Kube, name: str) -> None:
 
 @contextlib.contextmanager
 def volume(kube: Kube, name: str) -> Iterator[pathlib.Path]:
-    """One that fits a claim of this name, which somebody else makes; the directory that it is."""
+    """One that fits a claim of this name, which is made elsewhere; the directory that it is."""
     with directory() as path:
         spec = {
             "accessModes": ["ReadWriteOnce"],

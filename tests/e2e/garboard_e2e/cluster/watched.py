@@ -142,20 +142,20 @@ class Watched(Cluster):
 
         return self.wait(f"the condition {condition} of {kind} {name} {wanted}", holds)[0]
 
-    def says_of_itself(self, kind: Kind, name: str, condition: str, words: str) -> Object:
-        """Waits until the message of a condition has these words; the condition."""
+    def says_of_itself(self, kind: Kind, name: str, condition: str, text: str) -> Object:
+        """Waits until the message of a condition has this text; the condition."""
 
         def holds() -> Object:
             found = self.condition(kind, name, condition)
-            return found if words in found.get("message", "") else {}
+            return found if text in found.get("message", "") else {}
 
-        return self.wait(f"{words!r} in the condition {condition} of {kind} {name}", holds)
+        return self.wait(f"{text!r} in the condition {condition} of {kind} {name}", holds)
 
-    def shows(self, name: str, *words: str) -> None:
+    def shows(self, name: str, *values: str) -> None:
         """Waits until the printable status of a machine is one of these."""
-        self.wait(f"{name} {' or '.join(words)}", lambda: self.printed(name) in words)
+        self.wait(f"{name} {' or '.join(values)}", lambda: self.printed(name) in values)
 
-    def told(self, name: str, field: str) -> object:
+    def reported(self, name: str, field: str) -> object:
         """What an instance's status has in a field, once it has something: not everything is known when its guest
         runs."""
         return self.wait(f"{field} of {name}", lambda: self.status_of("vmi", name).get(field))

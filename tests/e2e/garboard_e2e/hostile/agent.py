@@ -98,7 +98,7 @@ class NodeAgent:
         return False
 
     def is_ready(self) -> bool:
-        """Its pod is Ready, and it has said so itself: it may end and be started again before that."""
+        """Its pod is Ready, and it has reported so itself: it may end and be started again before that."""
         conditions = self.pod()["status"].get("conditions", [])
         pod_is_ready = any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
         return pod_is_ready and NODE_LOG_READY in self.log()

@@ -64,7 +64,9 @@ def ask(command: Sequence[str], level: str, questions: list[Question]) -> list[s
     """The refusal of each, or None. `command` connects its standard input and output to the control socket; the
     connection is one client's."""
     lines: list[dict[str, Any]] = [{"ask": "qmp", "access": level}, {"execute": "qmp_capabilities"}]
-    lines += [{"execute": name, "arguments": said, "id": number} for number, (name, said) in enumerate(questions)]
+    lines += [
+        {"execute": name, "arguments": arguments, "id": number} for number, (name, arguments) in enumerate(questions)
+    ]
     text = "".join(json.dumps(line) + "\n" for line in lines)
     answers: dict[int, str | None] = {}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as client:
@@ -89,7 +91,7 @@ def findings(command: Sequence[str]) -> list[str]:
             expected.questions, ask(command, expected.level, expected.questions), strict=True
         ):
             # Refused by the broker, not by a QEMU that was asked.
-            is_refused = any(words in (refusal or "") for words in BROKER)
+            is_refused = any(text in (refusal or "") for text in BROKER)
             if (refusal is not None) if expected.is_allowed else not is_refused:
                 found.append(f"{expected.level}: {name}: {refusal or 'done'}")
     return found

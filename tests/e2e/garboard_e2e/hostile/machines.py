@@ -1,4 +1,4 @@
-"""Honest machines beside the enemies."""
+"""Honest machines beside the attackers."""
 
 import re
 import subprocess
@@ -67,15 +67,17 @@ class Machines:
 def processes(name: str) -> list[int]:
     """Those that were started with a machine's name, as the host counts, the last one last."""
     mark = f"guest={NAMESPACE}_{name}"
-    return sorted(int(entry.name) for entry, words in command_lines() if any(mark in word for word in words))
+    return sorted(
+        int(entry.name) for entry, arguments in command_lines() if any(mark in argument for argument in arguments)
+    )
 
 
 def qemu_is_executed(name: str) -> bool:
     mark = re.compile(f"qemu.*guest={NAMESPACE}_{name}")
-    return any(mark.search(" ".join(words)) for _, words in command_lines())
+    return any(mark.search(" ".join(arguments)) for _, arguments in command_lines())
 
 
-# What a machine has of each in its pod: the words of a command there, and what is counted.
+# What a machine has of each in its pod: the arguments of a command there, and what is counted.
 PLUMBED = {
     "bridge": "ip -o link show type bridge",
     "tap": "ip -o link show type tun",

@@ -12,7 +12,7 @@ BESIDE = 20
 
 def ahead(moments: Sequence[float]) -> float:
     """The most writes ahead of one in each period, of all times. Where that is far below BURST, the machine was too
-    busy for an agent without a pace to be told from one with it."""
+    busy for an agent without a pace to be distinguished from one with it."""
     most = level = 0.0
     for before, moment in itertools.pairwise([moments[0], *moments]):
         level = max(0.0, level - (moment - before) / PERIOD) + 1

@@ -43,7 +43,7 @@ OWN = re.compile(
 CALLER = r"/proc/\d+/cgroup"
 START = [CALLER, r"/proc/\d+/net/dev", r"/dev/net/tun", r"/(usr/)?sbin/nft", r"/proc/sys/net/.*k6t-eth0.*"]
 CALL = re.compile(r"^(?:\[pid +)?(\d+)\]? +(?:<\.\.\. )?(\w+)[( ](.*)$")
-WORD = re.compile(r'(?:(AT_FDCWD|\d+)(?:<([^>]*)>(?:\(deleted\))?)?, )?"((?:[^"\\]|\\.)*)"')
+PATH = re.compile(r'(?:(AT_FDCWD|\d+)(?:<([^>]*)>(?:\(deleted\))?)?, )?"((?:[^"\\]|\\.)*)"')
 SOCKET = re.compile(r'sun_path="([^"]*)"')
 
 
@@ -58,7 +58,7 @@ def paths(line: str) -> Iterator[str]:
         return
     if call == "execve":
         arguments = arguments.split(", [", 1)[0]
-    for number, place, name in WORD.findall(arguments.split(") = ", 1)[0]):
+    for number, place, name in PATH.findall(arguments.split(") = ", 1)[0]):
         # Without a name it is about the descriptor itself.
         if name:
             yield str(pathlib.PurePosixPath(directory_of(number, place, name), name))
@@ -69,7 +69,7 @@ def directory_of(number: str, place: str, name: str) -> str:
     if not number:
         return "/"
     if number.isdigit() and not place.startswith("/"):
-        # strace cannot tell which directory it was when the process it belongs to has ended; the agent opens nothing
+        # strace does not show which directory it was when the process it belongs to has ended; the agent opens nothing
         # else below one.
         return "/proc/0" if name in ("cgroup", "net/dev") else f"/descriptor/{number}"
     return place

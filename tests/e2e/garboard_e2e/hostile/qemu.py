@@ -189,8 +189,8 @@ class Piece(ctypes.Structure):
 
 
 def copy_memory() -> None:
-    room = ctypes.create_string_buffer(8)
-    here, there = Piece(ctypes.addressof(room), 8), Piece(0x400000, 8)
+    buffer = ctypes.create_string_buffer(8)
+    here, there = Piece(ctypes.addressof(buffer), 8), Piece(0x400000, 8)
     one = ctypes.c_ulong(1)
     call("process_vm_readv", 1, ctypes.byref(here), one, ctypes.byref(there), one, ctypes.c_ulong(0))
 
@@ -297,7 +297,7 @@ def what_must_work(program: str) -> None:
 
 if __name__ == "__main__":
     config = json.loads(pathlib.Path(__file__).with_name("attack.json").read_text())
-    if any(word.startswith("guest=") for word in sys.argv) and "-S" in sys.argv:
+    if any(argument.startswith("guest=") for argument in sys.argv) and "-S" in sys.argv:
         attack(config)
         if config.get("pod") and os.fork() == 0:
             ask_as_pid_1_until_it_was_heard(pathlib.Path(config["machine"], "init/launch.sock"))

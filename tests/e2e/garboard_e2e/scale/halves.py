@@ -71,7 +71,7 @@ class Half:
 
     @classmethod
     def started(cls, played: Played, prefix: str) -> "Half":
-        number, leader = played.wish.instances // 2, Leader.awaited(played)
+        number, leader = played.options.instances // 2, Leader.awaited(played)
         before, begin, seen = Usage.of(leader.process), played.mark(), leader.reconciles()
         times = played.start_many(prefix, number)
         requests = played.settled(begin, audit.component)

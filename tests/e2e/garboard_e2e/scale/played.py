@@ -21,7 +21,7 @@ SECONDS = 3 * PATIENCE
 
 
 @dataclasses.dataclass(frozen=True)
-class Wish:
+class Options:
     """How machines are started."""
 
     instances: int
@@ -50,8 +50,8 @@ class Times:
 class Played:
     """The cluster, and the program that plays what is not there (tests/scale)."""
 
-    def __init__(self, kube: Kube, player: pathlib.Path, wish: Wish) -> None:
-        self.kube, self.player, self.wish = kube, str(player), wish
+    def __init__(self, kube: Kube, player: pathlib.Path, options: Options) -> None:
+        self.kube, self.player, self.options = kube, str(player), options
         self.players: list[subprocess.Popen[str]] = []
 
     def end(self) -> None:
@@ -61,16 +61,16 @@ class Played:
 
     def equip(self) -> None:
         """What the kubelets and the node agents of the played nodes would say of them."""
-        command = [self.player, "nodes", str(self.wish.nodes)]
+        command = [self.player, "nodes", str(self.options.nodes)]
         subprocess.run(command, env=self.kube.environment, check=True)
 
-    def play(self, *words: str) -> None:
+    def play(self, *arguments: str) -> None:
         """Plays a part until the end."""
-        command = [self.player, *words]
+        command = [self.player, *arguments]
         player = subprocess.Popen(command, env=self.kube.environment, stdout=subprocess.PIPE, text=True)
         self.players.append(player)
         if player.stdout is None or player.stdout.readline().strip() != "ready":
-            raise Failure(f"`{' '.join(words)}` cannot be played; it ended with {player.wait()}")
+            raise Failure(f"`{' '.join(arguments)}` cannot be played; it ended with {player.wait()}")
 
     def start(self, prefix: str, number: int, *options: str) -> subprocess.CompletedProcess[str]:
         """So many machines, and waits for them."""
@@ -78,8 +78,8 @@ class Played:
         return subprocess.run(command, env=self.kube.environment, capture_output=True, text=True)
 
     def start_many(self, prefix: str, number: int) -> Times:
-        wish = [f"--in-flight={self.wish.in_flight}", f"--writers={self.wish.writers}"]
-        done = self.start(prefix, number, f"--patience={SECONDS}", *wish)
+        load = [f"--in-flight={self.options.in_flight}", f"--writers={self.options.writers}"]
+        done = self.start(prefix, number, f"--patience={SECONDS}", *load)
         if done.returncode:
             raise Failure(f"{number} machines were not started: {done.stderr[-600:]}")
         return Times(**json.loads(done.stdout))

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from ..cluster import audit
 from ..cluster.names import NAMESPACE, Object
 from ..outcome import Failure
-from ..places import SCRIPTS, room
+from ..places import SCRIPTS, temporary_directory
 from .played import Played
 from .usage import Usage
 
@@ -69,7 +69,7 @@ def controller(played: Played, programs: pathlib.Path) -> Iterator[int]:
     command += ["--port", str(PORT), "--listen", "127.0.0.1"]
     environment = kube.environment | {"POD_NAMESPACE": HOME, "NAMESPACE": HOME}
     lease = ["get", "lease", NAME, "--ignore-not-found", "-o", "jsonpath={.spec.holderIdentity}"]
-    with room() as directory, (directory / "log").open("wb") as log:
+    with temporary_directory() as directory, (directory / "log").open("wb") as log:
         make_certificate()
         process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         try:
@@ -104,7 +104,7 @@ def slowest(before: collections.Counter[float], after: collections.Counter[float
 
 def half(played: Played, process: int, prefix: str) -> list[tuple[str, str]]:
     """The same rows as of ours, as far as it has them."""
-    number = played.wish.instances // 2
+    number = played.options.instances // 2
     before, begin, seen = Usage.of(process), played.mark(), histogram()
     times = played.start_many(prefix, number)
     requests = played.settled(begin, asker)

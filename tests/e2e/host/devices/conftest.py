@@ -8,12 +8,12 @@ import pytest
 from garboard_e2e.care import looked_after
 from garboard_e2e.guests import HELLO
 from garboard_e2e.namespace import Namespace
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 
 
 @pytest.fixture(scope="module")
 def namespace(request: pytest.FixtureRequest, programs: pathlib.Path) -> Iterator[Namespace]:
-    with room() as directory:
+    with temporary_directory() as directory:
         yield from looked_after(request, Namespace(programs, directory, request.module.NAMESPACE))
 
 

@@ -1,4 +1,4 @@
-"""Variables of EFI. OVMF counts its boots in the variable MTC, so the count tells whose variables it found."""
+"""Variables of EFI. OVMF counts its boots in the variable MTC, so the count shows whose variables it found."""
 
 import dataclasses
 import pathlib

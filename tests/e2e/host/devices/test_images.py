@@ -12,7 +12,7 @@ from garboard_e2e.guests import HELLO
 from garboard_e2e.machine import Machine
 from garboard_e2e.namespace import Namespace
 from garboard_e2e.patience import PATIENCE
-from garboard_e2e.registry import USER, WORD, Registry
+from garboard_e2e.registry import PASSWORD, USER, Registry
 from garboard_e2e.terminal import shell
 
 NAMESPACE = "images"
@@ -59,8 +59,8 @@ def second_run(namespace: Namespace, pulled: Pulled) -> Iterator[str]:
 
 
 def test_a_machine_boots_from_a_registry_with_progress_on_the_terminal(pulled: Pulled) -> None:
-    told = [f"looking for {re.escape(pulled.reference)}", r"\d MiB/\d+\.\d+ MiB", ADDRESS]
-    assert re.search("(?s)" + ".*?".join(told), pulled.screen), pulled.screen
+    progress = [f"looking for {re.escape(pulled.reference)}", r"\d MiB/\d+\.\d+ MiB", ADDRESS]
+    assert re.search("(?s)" + ".*?".join(progress), pulled.screen), pulled.screen
 
 
 def test_an_image_that_the_registry_does_not_have_is_named(pulled: Pulled) -> None:
@@ -94,10 +94,10 @@ def test_a_registry_that_is_away_is_named(namespace: Namespace, pulled: Pulled) 
     always = (disk, f"{disk}\n            imagePullPolicy: Always")
     # Another machine: the one of the second run may be there still.
     another = ("  name: hello\n", "  name: away\n")
-    said = namespace.run(
+    output = namespace.run(
         "run", "--detach", namespace.example("vm-hello", (HELLO, pulled.reference), always, another), code=2
     )
-    assert pulled.address in said, f"a registry that does not answer should be named: {said}"
+    assert pulled.address in output, f"a registry that does not answer should be named: {output}"
 
 
 def test_credentials_come_from_docker_s_config_json_without_them_the_refusal_says_so(
@@ -107,10 +107,10 @@ def test_credentials_come_from_docker_s_config_json_without_them_the_refusal_say
         reference = registry.push(hello, "team/hello")
         docker = namespace.directory / "docker"
         docker.mkdir()
-        said = namespace.run("image", "pull", reference, code=2, DOCKER_CONFIG=str(docker))
-        is_told = "docker login" in said or "credentials" in said
-        assert is_told, f"a user who is not let in should read of credentials: {said}"
-        config = {"auths": {registry.address: {"username": USER, "password": WORD}}}
+        output = namespace.run("image", "pull", reference, code=2, DOCKER_CONFIG=str(docker))
+        is_named = "docker login" in output or "credentials" in output
+        assert is_named, f"a user who is not let in should read of credentials: {output}"
+        config = {"auths": {registry.address: {"username": USER, "password": PASSWORD}}}
         (docker / "config.json").write_text(json.dumps(config))
         path = namespace.run("image", "pull", reference, DOCKER_CONFIG=str(docker)).strip()
         assert pathlib.Path(path).is_file(), f"image pull should print the disk's path: {path!r}"

@@ -51,7 +51,7 @@ def test_two_viewers_one_after_the_other_see_the_screen_through_the_unix_socket(
     namespace: Namespace, machine: str
 ) -> None:
     path = namespace.supervisor("hello") / "vnc.sock"
-    assert str(path) in namespace.run("vnc", machine), "garboard vnc should tell where the socket is"
+    assert str(path) in namespace.run("vnc", machine), "garboard vnc should print where the socket is"
     for _ in range(2):
         look(screen_socket(namespace))
 
@@ -120,8 +120,8 @@ def test_several_viewers_see_everything_one_types_another_takes_over(
     writer.type(b"\necho the'' first\n")
     for terminal in (writer, viewer):
         terminal.expect("the first\r", PATIENCE)
-    said = namespace.run("console", machine, code=4)
-    assert "--take-over" in said, "a second writer should be told about --take-over"
+    output = namespace.run("console", machine, code=4)
+    assert "--take-over" in output, "a second writer should read of --take-over"
     third = namespace.terminal("console", "--take-over", machine)
     viewer.type(b"echo from'' a viewer\n")
     third.type(b"echo the'' third\n")
@@ -131,7 +131,7 @@ def test_several_viewers_see_everything_one_types_another_takes_over(
     third.type(b"echo the'' last\n")
     for terminal in (writer, viewer, third):
         terminal.expect("the last\r", PATIENCE)
-        assert b"from'' " not in terminal.shown, f"one that may not type was heard:\n{terminal.screen()}"
+        assert b"from'' " not in terminal.shown, f"input of one that may not type arrived:\n{terminal.screen()}"
         terminal.detach(PATIENCE)
 
 

@@ -17,7 +17,7 @@ NAMESPACE = "kept"
 SECTOR = 64000
 DISKS = ["root", "file", "block", "base", "empty", "host"]
 # In the guest: reads and writes the first bytes of a sector of the disk with that serial number.
-GUEST_WORDS = f"""settle
+GUEST_COMMANDS = f"""settle
 disk() {{ for s in /sys/block/*/serial; do [ "$(cat $s)" != $1 ] || basename ${{s%/serial}}; done; }}
 get() {{ dd if=/dev/$(disk $1) bs=512 skip={SECTOR} count=1 iflag=direct 2>/dev/null | tr -d '\\0'; }}
 at() {{ dd if=/tmp/text of=/dev/$(disk $1) bs=512 seek={SECTOR} oflag=direct conv=notrunc 2>/dev/null; }}
@@ -183,7 +183,7 @@ def content(path: pathlib.Path) -> str:
 
 
 def prepare(terminal: Terminal) -> None:
-    for line in GUEST_WORDS.splitlines():
+    for line in GUEST_COMMANDS.splitlines():
         shell(terminal, line, PATIENCE)
 
 
@@ -281,8 +281,8 @@ def test_a_second_run_finds_claims_and_host_disk_as_the_first_left_them_overlays
 def test_a_claim_that_another_machine_writes_to_is_refused(
     namespace: Namespace, second_run: dict[str, str], hello_image: str
 ) -> None:
-    """Before QEMU would refuse it, by a sentence."""
+    """Before QEMU would refuse it, by an error message."""
     another = namespace.manifest("another", ANOTHER)
     namespace.run("run", "--detach", another, hello_image, code=1)
-    sentence = namespace.ended(namespace.id("another"))["sentence"]
-    assert "in use by another running VM" in sentence, f"a machine with the claim of another one ended with: {sentence}"
+    message = namespace.ended(namespace.id("another"))["sentence"]
+    assert "in use by another running VM" in message, f"a machine with the claim of another one ended with: {message}"

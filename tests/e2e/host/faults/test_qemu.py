@@ -11,7 +11,7 @@ from garboard_e2e import names
 from garboard_e2e.machine import Machine
 from garboard_e2e.patience import PATIENCE
 
-# What the end is called, and what is in its sentence.
+# What the end is called, and what is in its message.
 SIGNALS = {
     Signals.SIGKILL: ("qemuKilled", "signal 9"),
     Signals.SIGTERM: ("qemuKilled", "signal 15"),
@@ -35,7 +35,7 @@ class Killer:
         {"start": self.start, "run": self.run, "stop": self.stop}[phase](number, delay)
         ended = self.machine.ended(self.machine.id)
         wanted = [SIGNALS[number]] + ([("forceStopped", "")] if phase == "stop" else [])
-        is_named = any(ended["cause"]["cause"] == cause and word in ended["sentence"] for cause, word in wanted)
+        is_named = any(ended["cause"]["cause"] == cause and text in ended["sentence"] for cause, text in wanted)
         when = f"kill {self.phases.total()}: with {number.name} at {phase} after {delay:.3f} s"
         assert is_named, f"{when}, it ended as {ended}"
         self.phases[phase] += 1
@@ -51,17 +51,17 @@ class Killer:
         self.machine.kill(names.QEMU, number)
 
     def start(self, number: Signals, delay: float) -> None:
-        words = ["run", "--detach", "--accel", "tcg", self.machine.manifest(tests=None)]
-        run = self.machine.begin(*words, stderr=subprocess.PIPE)
+        arguments = ["run", "--detach", "--accel", "tcg", self.machine.manifest(tests=None)]
+        run = self.machine.begin(*arguments, stderr=subprocess.PIPE)
         self.machine.wait("QEMU", lambda: self.machine.processes(names.QEMU) or run.poll() is not None)
         self.signal(number, delay)
-        _, said = run.communicate(timeout=PATIENCE)
+        _, output = run.communicate(timeout=PATIENCE)
         # It may have run already when the signal came.
         if run.returncode != 0:
             self.refused += 1
-            sentence = f"garboard: default/{self.machine.name} could not be started: "
-            is_told = sentence in said and SIGNALS[number][1] in said
-            assert is_told, f"killed with {number.name}, `garboard run` said: {said}"
+            message = f"garboard: default/{self.machine.name} could not be started: "
+            is_named = message in output and SIGNALS[number][1] in output
+            assert is_named, f"killed with {number.name}, `garboard run` printed: {output}"
 
     def run(self, number: Signals, delay: float) -> None:
         self.machine.start(tests=None)
@@ -71,9 +71,9 @@ class Killer:
         self.machine.start(tests=None)
         stop = self.machine.begin("stop", "--force", self.machine.name)
         self.signal(number, delay / 4)
-        said, _ = stop.communicate(timeout=PATIENCE)
+        output, _ = stop.communicate(timeout=PATIENCE)
         # The machine may be gone before the command has found it.
-        assert stop.returncode in (0, 3), f"`garboard stop --force` ended with {stop.returncode}: {said}"
+        assert stop.returncode in (0, 3), f"`garboard stop --force` ended with {stop.returncode}: {output}"
 
 
 def test_every_killed_qemu_has_its_cause(
@@ -82,5 +82,5 @@ def test_every_killed_qemu_has_its_cause(
     killer = Killer(machine, seed)
     for _ in range(qemu_kills):
         killer.kill_once()
-    told = f"{dict(killer.phases)}, {dict(killer.causes)}, {killer.refused} told by `run`"
-    note(f"{qemu_kills} times, seed {seed}: {told}")
+    found = f"{dict(killer.phases)}, {dict(killer.causes)}, {killer.refused} reported by `run`"
+    note(f"{qemu_kills} times, seed {seed}: {found}")

@@ -17,8 +17,8 @@ from garboard_e2e import names
 from garboard_e2e.machine import Machine
 from garboard_e2e.patience import PATIENCE
 
-# A process number that the kernel gives to nobody.
-NOBODY = 2**22 + 1
+# A process number that the kernel gives to no process.
+NO_PROCESS = 2**22 + 1
 # Moments of a start, seconds after its first process was seen.
 MOMENTS = [0.008 * number for number in range(24)]
 
@@ -41,18 +41,18 @@ def kill(process: int | None) -> None:
             os.kill(process, signal.SIGKILL)
 
 
-def expect_over(machine: Machine, code: int, said: str) -> str:
+def expect_over(machine: Machine, code: int, output: str) -> str:
     """A start that was interfered with has either succeeded, or says why not and has left nothing."""
     if code == 0:
         machine.run("stop", "--force", machine.name)
         return "started"
-    assert code == 1 and "could not be started" in said, f"`garboard run` ended with {code}: {said!r}"
-    assert not re.search(r": *$", said.strip()), f"an empty sentence: {said!r}"
+    assert code == 1 and "could not be started" in output, f"`garboard run` ended with {code}: {output!r}"
+    assert not re.search(r": *$", output.strip()), f"an error without a reason: {output!r}"
     assert not machine.machine.exists(), (
-        f"`garboard run` ended with {said!r} and left {list(machine.machine.iterdir())}"
+        f"`garboard run` ended with {output!r} and left {list(machine.machine.iterdir())}"
     )
     for program in names.PROCESSES:
-        assert not machine.processes(program), f"after {said!r} there is a {program}"
+        assert not machine.processes(program), f"after {output!r} there is a {program}"
     return "refused"
 
 
@@ -63,12 +63,12 @@ def test_a_shim_killed_while_it_starts_leaves_nothing(machine: Machine, note: Ca
         shim = first(machine, names.SHIM, run)
         time.sleep(moment)
         kill(shim)
-        said, _ = run.communicate(timeout=PATIENCE)
-        end = expect_over(machine, run.returncode, said)
+        output, _ = run.communicate(timeout=PATIENCE)
+        end = expect_over(machine, run.returncode, output)
         ends[end] = ends.get(end, 0) + 1
-        if end == "refused" and (log := re.search(r"the log of its shim is (\S+?):? ", said)):
-            assert pathlib.Path(log[1]).is_file(), f"the log that is named is not there: {said!r}"
-            assert "SIGKILL" in said, f"it does not say what happened: {said!r}"
+        if end == "refused" and (log := re.search(r"the log of its shim is (\S+?):? ", output)):
+            assert pathlib.Path(log[1]).is_file(), f"the log that is named is not there: {output!r}"
+            assert "SIGKILL" in output, f"it does not name what happened: {output!r}"
     assert ends.get("refused"), "every shim was killed too late"
     note(", ".join(f"{number} {end}" for end, number in sorted(ends.items())))
 
@@ -86,8 +86,8 @@ def test_what_cannot_be_cleared_away_is_kept_and_named(programs: pathlib.Path, m
     os.kill(shim, signal.SIGSTOP)
     (own / names.SHIM).rename(own / "elsewhere")
     kill(shim)
-    said, _ = run.communicate(timeout=PATIENCE)
-    assert run.returncode == 1 and f"garboard stop --force {machine.id}" in said, f"no way out is named: {said!r}"
+    output, _ = run.communicate(timeout=PATIENCE)
+    assert run.returncode == 1 and f"garboard stop --force {machine.id}" in output, f"no way out is named: {output!r}"
     assert machine.machine.exists(), "the files are gone and nothing knows what may run"
     (own / "elsewhere").rename(own / names.SHIM)
     machine.run("stop", "--force", machine.name)
@@ -102,9 +102,11 @@ def test_what_a_killed_run_leaves_is_cleared_away_by_the_next(machine: Machine) 
         kill(run.pid)
         run.communicate(timeout=PATIENCE)
         again = begin(machine)
-        said, _ = again.communicate(timeout=PATIENCE)
+        output, _ = again.communicate(timeout=PATIENCE)
         # The shim may have been far enough to go on alone.
-        assert again.returncode == 0 or "runs already" in said, f"the next run ended with {again.returncode}: {said!r}"
+        assert again.returncode == 0 or "runs already" in output, (
+            f"the next run ended with {again.returncode}: {output!r}"
+        )
         machine.only(names.SHIM)
         machine.run("stop", "--force", machine.name)
         assert not machine.machine.exists()
@@ -131,28 +133,28 @@ def test_a_stop_while_a_machine_is_started_waits_for_its_shim(machine: Machine) 
             pass
         time.sleep(moment)
         stop = machine.call("stop", "--force", machine.name)
-        said, _ = run.communicate(timeout=PATIENCE)
+        output, _ = run.communicate(timeout=PATIENCE)
         assert stop.returncode == 0, f"`garboard stop` ended with {stop.returncode}: {stop.stderr}"
-        assert run.returncode in (0, 1), f"`garboard run` ended with {run.returncode}: {said!r}"
-        assert not re.search(r": *$", said.strip()), f"an empty sentence: {said!r}"
-        assert not machine.machine.exists(), f"it was stopped and runs: {said!r}"
+        assert run.returncode in (0, 1), f"`garboard run` ended with {run.returncode}: {output!r}"
+        assert not re.search(r": *$", output.strip()), f"an error without a reason: {output!r}"
+        assert not machine.machine.exists(), f"it was stopped and runs: {output!r}"
 
 
 def test_a_directory_without_a_launch_request_is_removed_by_a_stop(machine: Machine) -> None:
     machine.machine.mkdir(parents=True)
     (row,) = machine.machines()
     assert row["state"] == "Unknown" and f"garboard stop {machine.id}" in row["problem"], f"ps says {row}"
-    said = machine.run("restart", machine.name, code=4)
-    assert f"garboard stop {machine.id}" in said, f"not one clear sentence: {said}"
-    said = machine.run("stop", machine.name)
-    assert "did not run" in said and "removed" in said, f"it does not say what was removed: {said}"
+    output = machine.run("restart", machine.name, code=4)
+    assert f"garboard stop {machine.id}" in output, f"not one clear error message: {output}"
+    output = machine.run("stop", machine.name)
+    assert "did not run" in output and "removed" in output, f"it does not say what was removed: {output}"
     assert not machine.machine.exists()
     machine.run("stop", machine.name, code=3)
 
 
 def test_what_an_interrupted_removal_left_is_collected_by_the_next_start(machine: Machine) -> None:
     neighbour = machine.runtime / "other"
-    left = [machine.machine.with_name(f".{machine.name}-{NOBODY}"), neighbour / f".gone-{NOBODY}"]
+    left = [machine.machine.with_name(f".{machine.name}-{NO_PROCESS}"), neighbour / f".gone-{NO_PROCESS}"]
     for directory in left:
         (directory / "supervisor").mkdir(parents=True)
     # Its number is another process's by now.
@@ -162,7 +164,7 @@ def test_what_an_interrupted_removal_left_is_collected_by_the_next_start(machine
     log = (machine.machine / names.SHIM_LOG).read_text()
     for directory in (*left, reused):
         assert not directory.exists(), f"{directory} is still there"
-        assert f"{directory}" in log, f"the log does not tell of {directory}: {log}"
+        assert f"{directory}" in log, f"the log does not name {directory}: {log}"
     machine.run("stop", "--force", machine.name)
     assert not neighbour.exists(), "an empty namespace is left"
 
@@ -175,8 +177,8 @@ def test_a_shim_killed_while_it_clears_away_leaves_nothing_for_long(machine: Mac
         machine.wait("the end of QEMU", lambda: not machine.processes(names.QEMU))
         time.sleep(moment)
         kill(shim)
-        said, _ = stop.communicate(timeout=PATIENCE)
-        assert stop.returncode == 0, f"`garboard stop` ended with {stop.returncode}: {said!r}"
+        output, _ = stop.communicate(timeout=PATIENCE)
+        assert stop.returncode == 0, f"`garboard stop` ended with {stop.returncode}: {output!r}"
         assert not machine.machine.exists()
     # What was aside is collected by a start.
     machine.start(tests=None)
@@ -184,11 +186,11 @@ def test_a_shim_killed_while_it_clears_away_leaves_nothing_for_long(machine: Mac
 
 
 @contextlib.contextmanager
-def called_as(words: list[str], user: int) -> Iterator[subprocess.Popen[bytes]]:
+def called_as(arguments: list[str], user: int) -> Iterator[subprocess.Popen[bytes]]:
     """Another program that has the command line of one of ours, for as long as its standard input is open."""
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(
-        [*words, "-"], executable="/bin/cat", stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, user=user
+        [*arguments, "-"], executable="/bin/cat", stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, user=user
     )
     try:
         yield process

@@ -28,9 +28,11 @@ def test_a_supervisor_killed_while_it_starts_a_machine_is_followed_by_the_next(
         time.sleep(0.02 * number)
         with contextlib.suppress(ProcessLookupError):
             os.kill(supervisor, signal.SIGKILL)
-        said, _ = run.communicate(timeout=PATIENCE)
-        assert run.returncode == 0, f"killed after {20 * number} ms, `garboard run` ended with {run.returncode}: {said}"
-        # The supervisor may have been killed when everything was told; then the next one has to come first.
+        output, _ = run.communicate(timeout=PATIENCE)
+        assert run.returncode == 0, (
+            f"killed after {20 * number} ms, `garboard run` ended with {run.returncode}: {output}"
+        )
+        # The supervisor may have been killed when everything was reported; then the next one has to come first.
         machine.wait("a supervisor that says Running", lambda: machine.status_in("Running"))
         machine.only(names.QEMU)
         machine.run("stop", "--force", machine.name)
@@ -85,9 +87,9 @@ def kill_supervisors(machine: Machine, kills: int) -> None:
         supervisor = machine.only(names.SUPERVISOR)
         time.sleep(0.015 * (number % 20))
         if number % 5 == 0:
-            words = machine.argv("qmp", machine.name, "query-block")
+            command = machine.argv("qmp", machine.name, "query-block")
             quiet = subprocess.DEVNULL
-            asking.append(subprocess.Popen(words, env=machine.environment, stdout=quiet, stderr=quiet))
+            asking.append(subprocess.Popen(command, env=machine.environment, stdout=quiet, stderr=quiet))
         with contextlib.suppress(ProcessLookupError):
             os.kill(supervisor, signal.SIGKILL)
         wait_for_supervisor_after(machine, supervisor)

@@ -53,7 +53,7 @@ def agent_device(socket_path: pathlib.Path) -> list[str]:
 
 def ssh(key: pathlib.Path, port: int) -> list[str]:
     settings = ["StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null", "LogLevel=ERROR", "ConnectTimeout=30"]
-    options = [word for setting in settings for word in ("-o", setting)]
+    options = [option for setting in settings for option in ("-o", setting)]
     return ["ssh", "-i", str(key), "-p", str(port), *options, "sailor@127.0.0.1"]
 
 
@@ -85,8 +85,8 @@ def test_debian_applies_cloud_init_and_is_reached_by_ssh(
         interfaces = ask_agent(agent, "guest-network-get-interfaces")
         assert "10.0.2.15" in json.dumps(interfaces), interfaces
         waiting = "until [ -e /run/applied ]; do sleep 0.2; done; cat /run/applied; hostname; sudo -n true || id -un"
-        said = subprocess.run([*ssh(key, port), waiting], capture_output=True, text=True, timeout=120)
-        assert said.stdout.split() == ["applied", "barque", "sailor"], said
+        done = subprocess.run([*ssh(key, port), waiting], capture_output=True, text=True, timeout=120)
+        assert done.stdout.split() == ["applied", "barque", "sailor"], done
         note(f"all of cloud-init after {guest.seconds():.2f} s")
         guest.execute("system_powerdown")
         guest.expect_end(90)

@@ -1,4 +1,4 @@
-"""The hello guest under plain QEMU keeps its promises: when a test of Garboard fails, this tells whether the guest is
+"""The hello guest under plain QEMU keeps its promises: when a test of Garboard fails, this shows whether the guest is
 to blame."""
 
 import contextlib
@@ -44,8 +44,8 @@ def interrupt(guest: PlainQemu) -> None:
 
 
 def test_hello_restarts_once(hello_files: pathlib.Path) -> None:
-    words = kernel(hello_files, "garboard.test=reboot-once,poweroff")
-    with PlainQemu(words + disk(hello_files / "disk/hello.img")) as guest:
+    arguments = kernel(hello_files, "garboard.test=reboot-once,poweroff")
+    with PlainQemu(arguments + disk(hello_files / "disk/hello.img")) as guest:
         guest.expect("garboard-hello: first boot")
         guest.expect("garboard-hello: rebooting")
         guest.expect("garboard-hello: second boot")
@@ -55,8 +55,8 @@ def test_hello_restarts_once(hello_files: pathlib.Path) -> None:
 
 def test_hello_behaves_as_asked(hello_files: pathlib.Path) -> None:
     tests = "httpd,nc-echo,wait-ipv6,disk-load,net-load,ignore-power"
-    words = kernel(hello_files, f"garboard.hostname=other garboard.test={tests}")
-    with PlainQemu(words + user_network() + disk(hello_files / "disk/hello.img")) as guest:
+    arguments = kernel(hello_files, f"garboard.hostname=other garboard.test={tests}")
+    with PlainQemu(arguments + user_network() + disk(hello_files / "disk/hello.img")) as guest:
         guest.expect("garboard-hello: address6 fe[0-9a-f:]+")
         # Each says what it did at its own pace.
         for line in ("disk-load 3", "net-load 3"):
@@ -75,7 +75,7 @@ def test_hello_behaves_as_asked(hello_files: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def dhcpv6_server(work: pathlib.Path) -> Iterator[list[str]]:
-    """On a tap in a network namespace; the words in front of a command that is to be in there."""
+    """On a tap in a network namespace; the arguments in front of a command that is to be in there."""
     space = f"guest-check-{os.getpid()}"
     inside = ["ip", "netns", "exec", space]
     subprocess.run(["ip", "netns", "add", space], check=True)
@@ -91,8 +91,8 @@ def dhcpv6_server(work: pathlib.Path) -> Iterator[list[str]]:
         options = ["--keep-in-foreground", "--conf-file=/dev/null", "--port=0", "--interface=tap0", "--enable-ra"]
         files = [f"--dhcp-leasefile={work}/leases", "--pid-file="]
         leases = ["--dhcp-range=fd10:0:2::2,fd10:0:2::2,120,5m"]
-        words = [*inside, "dnsmasq", *options, *files, *leases]
-        server = subprocess.Popen(words, stderr=subprocess.DEVNULL)
+        dnsmasq = [*inside, "dnsmasq", *options, *files, *leases]
+        server = subprocess.Popen(dnsmasq, stderr=subprocess.DEVNULL)
         try:
             yield inside
         finally:
@@ -122,13 +122,13 @@ def test_hello_eats_its_memory(hello_files: pathlib.Path) -> None:
         guest.read_to = 0
         guest.expect("hello:/# ")
         held = re.search(r"Shmem: +(\d+) kB", guest.run("grep Shmem: /proc/meminfo"))
-        assert held, "the guest does not tell its shared memory"
+        assert held, "the guest does not print its shared memory"
         assert int(held.group(1)) >= ate << 10, f"it says {ate} MiB and holds {held.group(1)} KiB"
 
 
 def test_hello_panics_and_says_so(hello_files: pathlib.Path) -> None:
-    words = kernel(hello_files, "garboard.test=panic")
-    with PlainQemu([*words, "-device", "pvpanic-pci", "-action", "panic=shutdown"]) as guest:
+    arguments = kernel(hello_files, "garboard.test=panic")
+    with PlainQemu([*arguments, "-device", "pvpanic-pci", "-action", "panic=shutdown"]) as guest:
         guest.expect("garboard-hello: panicking")
         guest.expect_end()
 

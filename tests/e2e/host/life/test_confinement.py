@@ -69,11 +69,11 @@ def expect_own_root(process: int, what: str) -> None:
     assert not extra, f"{what}'s /etc shows {sorted(extra)}"
     for mount in pathlib.Path(f"/proc/{process}/mountinfo").read_text().splitlines():
         point, options = mount.split()[4:6]
-        words = options.split(",")
-        is_writable_file_system = "rw" in words and not point.startswith(("/dev", "/proc"))
+        flags = options.split(",")
+        is_writable_file_system = "rw" in flags and not point.startswith(("/dev", "/proc"))
         may_change_user = is_writable_file_system and "nosuid" not in options
         assert not may_change_user, f"{what} may use set-user-ID programs below {point} ({options})"
-        assert not point.startswith("/usr") or "ro" in words, f"{what} may write to {point}"
+        assert not point.startswith("/usr") or "ro" in flags, f"{what} may write to {point}"
 
 
 def expect_supervisor_apart(machine: Machine) -> None:
@@ -206,11 +206,11 @@ def test_what_the_machines_user_leaves_is_not_followed(machine: Machine) -> None
     plant = ["/usr/bin/python3", "-c", PLANT, *map(str, (machine.machine, victim, secret))]
     subprocess.run(plant, check=True, user=user, group=user, extra_groups=[], cwd="/", timeout=PATIENCE)
     os.kill(shim, signal.SIGKILL)
-    said = [machine.call("ps"), machine.call("logs", machine.name)]
-    said += [machine.call("logs", "--part", part, machine.name) for part in ("serial", "qemu", "plan", "qmp")]
+    done = [machine.call("ps"), machine.call("logs", machine.name)]
+    done += [machine.call("logs", "--part", part, machine.name) for part in ("serial", "qemu", "plan", "qmp")]
     machine.run("stop", "--force", machine.name)
     machine.expect_end("forceStopped")
-    shown = "".join(one.stdout + one.stderr for one in said)
+    shown = "".join(one.stdout + one.stderr for one in done)
     assert "secret" not in shown, "`garboard logs` showed root's file"
     for kept in machine.records()[-1].iterdir():
         assert "root's secret" not in kept.read_text(errors="replace"), f"root's file is in the record as {kept.name}"

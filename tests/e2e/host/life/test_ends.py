@@ -48,7 +48,7 @@ def test_a_reboot_is_a_reset_and_the_run_goes_on(machine: Machine) -> None:
     machine.wait_for("garboard-hello: second boot")
     machine.wait_for_shell()
     # Linux tries several ways at once, and QEMU reports each.
-    assert machine.told()["resets"] >= 1, f"a reboot should be counted: {machine.status()}"
+    assert machine.reported_status()["resets"] >= 1, f"a reboot should be counted: {machine.status()}"
     machine.run("stop", machine.name)
     machine.expect_end("stoppedGracefully")
 

@@ -12,8 +12,8 @@ from garboard_e2e.patience import PATIENCE
 
 
 def test_sigterm_to_run_powers_down_over_a_supervisor_s_death(machine: Machine) -> None:
-    words = ["run", "--accel", "tcg", "--image", machine.image_option, machine.manifest()]
-    terminal = machine.terminal(*words, TERM="dumb")
+    arguments = ["run", "--accel", "tcg", "--image", machine.image_option, machine.manifest()]
+    terminal = machine.terminal(*arguments, TERM="dumb")
     terminal.expect("garboard-hello: address", PATIENCE)
     # The console outlives the supervisor.
     machine.kill(names.SUPERVISOR)
@@ -57,8 +57,8 @@ def test_a_supervisor_that_hangs_is_replaced(machine: Machine) -> None:
     machine.start()
     machine.wait_for_shell()
     os.kill(machine.only(names.SUPERVISOR), signal.SIGSTOP)
-    said = machine.run("stop", machine.name)
-    assert "is replaced" in said, "`garboard stop` should say that it replaces the supervisor"
+    output = machine.run("stop", machine.name)
+    assert "is replaced" in output, "`garboard stop` should report that it replaces the supervisor"
     machine.expect_end("stoppedGracefully")
 
 
@@ -83,9 +83,9 @@ def test_without_a_shim_the_guest_runs_on_until_it_is_stopped(machine: Machine) 
     machine.start()
     machine.wait_for_shell()
     machine.kill(names.SHIM)
-    assert machine.told()["phase"] == "Running", f"without its shim the machine is {machine.status()}"
-    said = machine.run("run", "--detach", str(machine.directory / "vm.json"), code=4)
-    assert "runs already" in said, "a machine without a shim runs all the same; a second run should be refused"
+    assert machine.reported_status()["phase"] == "Running", f"without its shim the machine is {machine.status()}"
+    output = machine.run("run", "--detach", str(machine.directory / "vm.json"), code=4)
+    assert "runs already" in output, "a machine without a shim runs all the same; a second run should be refused"
     machine.run("stop", machine.name)
     machine.expect_end("stoppedGracefully")
 

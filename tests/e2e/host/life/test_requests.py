@@ -1,4 +1,4 @@
-"""How requests are judged, and what is told of a machine."""
+"""How requests are judged, and what is reported of a machine."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def expect_paused_over_another_supervisor(machine: Machine) -> None:
     machine.wait("its status", lambda: machine.status_in("Running"))
     reply = machine.json("qmp", machine.name, "query-status")
     assert reply["status"] == "paused", f"the next supervisor let the guest run: {reply}, {machine.status()}"
-    assert machine.told()["paused"] == "PausedByUser", machine.status()
+    assert machine.reported_status()["paused"] == "PausedByUser", machine.status()
 
 
 def test_requests_are_judged_explain_is_what_ran(machine: Machine) -> None:
@@ -38,8 +38,8 @@ def test_requests_are_judged_explain_is_what_ran(machine: Machine) -> None:
     machine.run("unpause", machine.name)
     reply = machine.json("qmp", machine.name, "query-status")
     assert reply["status"] == "running", f"query-status says {reply}"
-    said = machine.run("qmp", machine.name, "quit", code=4)
-    assert "allow-dangerous" in said, "a read-only client should be told how to get more"
+    output = machine.run("qmp", machine.name, "quit", code=4)
+    assert "allow-dangerous" in output, "a read-only client should read how to get more"
     again = ["run", "--detach", "--image", machine.image_option, str(machine.directory / "vm.json")]
     assert "runs already" in machine.run(*again, code=4), "a second run of the same machine should be refused"
     argv = machine.run("logs", "--part", "argv", machine.name).splitlines()
@@ -60,15 +60,17 @@ def test_why_restart_ps_a_tell_what_is_so(machine: Machine) -> None:
     machine.wait_for_shell()
     expect_verdict(machine, "running")
     before = machine.qemu
-    said = machine.run("restart", "--force", machine.name)
-    assert f"{machine.id} was started again" in said, "a restart should say that the machine was started again"
+    output = machine.run("restart", "--force", machine.name)
+    assert f"{machine.id} was started again" in output, "a restart should say that the machine was started again"
     machine.wait_for_shell()
     assert machine.qemu != before, "a restart should be another QEMU"
-    said = machine.run("pause", machine.name, "default/nobody", code=3)
-    assert "paused" in said and "default/nobody" in said, f"one of two should be paused, the other not be found: {said}"
+    output = machine.run("pause", machine.name, "default/absent", code=3)
+    assert "paused" in output and "default/absent" in output, (
+        f"one of two should be paused, the other not be found: {output}"
+    )
     expect_verdict(machine, "paused")
-    said = machine.run("why", machine.name)
-    assert f"garboard unpause {machine.id}" in said, "why should say how a paused machine goes on"
+    output = machine.run("why", machine.name)
+    assert f"garboard unpause {machine.id}" in output, "why should say how a paused machine goes on"
     machine.run("unpause", machine.name)
     machine.run("stop", machine.name)
     machine.expect_end("stoppedGracefully")
@@ -82,12 +84,12 @@ def test_why_restart_ps_a_tell_what_is_so(machine: Machine) -> None:
 
 def test_two_runs_at_once_one_of_them_is_refused(machine: Machine) -> None:
     # Both find no machine, and only then do they look for images.
-    words = ["run", "--detach", "--accel", "tcg", "--image", machine.image_option, machine.manifest()]
-    both = [machine.begin(*words) for _ in range(2)]
-    said = [run.communicate(timeout=PATIENCE)[0] for run in both]
+    arguments = ["run", "--detach", "--accel", "tcg", "--image", machine.image_option, machine.manifest()]
+    both = [machine.begin(*arguments) for _ in range(2)]
+    outputs = [run.communicate(timeout=PATIENCE)[0] for run in both]
     codes = [run.returncode for run in both]
-    assert sorted(codes) == [0, 4], f"one should run and the other be refused: {codes}, {said}"
-    assert "runs already" in said[codes.index(4)], said
+    assert sorted(codes) == [0, 4], f"one should run and the other be refused: {codes}, {outputs}"
+    assert "runs already" in outputs[codes.index(4)], outputs
     machine.wait_for_shell()
     machine.run("stop", machine.name)
     machine.expect_end("stoppedGracefully")
@@ -97,7 +99,7 @@ def test_a_runtime_directory_that_is_closed_to_the_machine_is_refused(machine: M
     closed = machine.directory / "closed"
     closed.mkdir(mode=0o700)
     inside = Machine(machine.programs, machine.image, closed)
-    said = inside.run("run", "--detach", inside.manifest(tests=None), code=1)
-    assert f"{closed} is closed" in said and "chmod" in said, f"not one clear sentence: {said}"
-    assert len(said.splitlines()) <= 2, f"not one clear sentence: {said}"
+    output = inside.run("run", "--detach", inside.manifest(tests=None), code=1)
+    assert f"{closed} is closed" in output and "chmod" in output, f"not one clear error message: {output}"
+    assert len(output.splitlines()) <= 2, f"not one clear error message: {output}"
     assert not (closed / "run").exists(), "something was made all the same"

@@ -8,7 +8,7 @@ import pytest
 from garboard_e2e.care import looked_after
 from garboard_e2e.guests import HELLO
 from garboard_e2e.own_namespaces import own_network_and_mounts
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 from garboard_e2e.refusals import Bench
 
 
@@ -22,5 +22,5 @@ def namespaces() -> Iterator[None]:
 def bench(
     request: pytest.FixtureRequest, namespaces: None, programs: pathlib.Path, hello: pathlib.Path
 ) -> Iterator[Bench]:
-    with room("gbr-") as directory:
+    with temporary_directory("gbr-") as directory:
         yield from looked_after(request, Bench(programs, f"{HELLO}={hello}", directory))

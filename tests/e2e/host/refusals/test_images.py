@@ -41,26 +41,26 @@ OCI = {
 
 
 @pytest.fixture(scope="module")
-def room(bench: Bench) -> pathlib.Path:
+def images_directory(bench: Bench) -> pathlib.Path:
     made = bench.directory / "images"
     made.mkdir()
     return made
 
 
 @pytest.fixture(scope="module")
-def qcow2_images(room: pathlib.Path) -> dict[str, pathlib.Path]:
-    return bad_images.qcow2_images(room)
+def qcow2_images(images_directory: pathlib.Path) -> dict[str, pathlib.Path]:
+    return bad_images.qcow2_images(images_directory)
 
 
 @pytest.fixture(scope="module")
-def oci_images(room: pathlib.Path) -> dict[str, pathlib.Path]:
-    return bad_images.oci_images(room)
+def oci_images(images_directory: pathlib.Path) -> dict[str, pathlib.Path]:
+    return bad_images.oci_images(images_directory)
 
 
 @pytest.fixture(scope="module")
-def good(room: pathlib.Path) -> pathlib.Path:
+def good(images_directory: pathlib.Path) -> pathlib.Path:
     layer = bad_images.layer(bad_images.entry("disk/a.img", bad_images.SECTOR))
-    return bad_images.layout(room, "good", [layer])
+    return bad_images.layout(images_directory, "good", [layer])
 
 
 def with_image(image: pathlib.Path) -> tuple[str, str]:

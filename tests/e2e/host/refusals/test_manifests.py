@@ -52,7 +52,7 @@ TEXTS = {
         instance(spec__domain__memory__guest="lots"), r"spec\.domain\.memory\.guest", "1Gi|Mi"
     ),
     "two machines": text([INSTANCE, instance(metadata__name="other")], "refused", "--name"),
-    "a name nobody has": text(INSTANCE, "no machine called nobody", options=("--name", "nobody")),
+    "a name no machine has": text(INSTANCE, "no machine called absent", options=("--name", "absent")),
     "a machine without a name": text(instance(metadata={}), r"metadata\.name"),
     "a name that is a path": text(instance(metadata__name="../../etc"), r"metadata\.name"),
     "a missing file": text("", "/nowhere/vm.yaml", "No such file", run=("run", "--detach", "/nowhere/vm.yaml")),
@@ -89,7 +89,7 @@ def test_a_text_is_refused(bench: Bench, name: str) -> None:
 
 def test_validate_tells_everything_at_once(bench: Bench) -> None:
     """Every mistake of every file in one go, each with its place and what to write instead."""
-    disks = [{"name": "nobody", "disk": {"bus": "ide"}}]
+    disks = [{"name": "absent", "disk": {"bus": "ide"}}]
     manifests: list[Manifest] = [
         instance(spec__domain__memroy={}, spec__domain__cpu={"cores": "two"}, metadata__name="Not A Name"),
         "a: [",
@@ -98,7 +98,7 @@ def test_validate_tells_everything_at_once(bench: Bench) -> None:
     ]
     process = bench.start("validate", *(bench.file(manifest) for manifest in manifests), "/nowhere.yaml")
     out, complaint = process.communicate(timeout=60)
-    told = (out + complaint).decode()
+    output = (out + complaint).decode()
     wanted = [
         r"\.yaml.*spec\.domain\.memroy.*did you mean",
         r"spec\.domain\.cpu\.cores",
@@ -109,9 +109,9 @@ def test_validate_tells_everything_at_once(bench: Bench) -> None:
         r"/nowhere\.yaml.*No such file",
         r"\.yaml: VirtualMachineInstance refused: ok",
     ]
-    missing = [pattern for pattern in wanted if not re.search(pattern, told)]
-    assert process.returncode == 2, f"ended with {process.returncode}: {told}"
-    assert not missing, f"did not say {missing}: {told}"
+    missing = [pattern for pattern in wanted if not re.search(pattern, output)]
+    assert process.returncode == 2, f"ended with {process.returncode}: {output}"
+    assert not missing, f"did not name {missing}: {output}"
 
 
 POOL = {"apiVersion": "pool.kubevirt.io/v1beta1", "kind": "VirtualMachinePool", "metadata": {"name": "many"}}
@@ -136,9 +136,9 @@ POOL_IS_REFUSED = r"VirtualMachinePool many: kind: .*pool\.kubevirt\.io/v1beta1.
 def test_validate_names(bench: Bench, objects: list[Object], code: int, wanted: str) -> None:
     """What `validate` cannot judge in a group of KubeVirt is refused, and what is not KubeVirt's is named."""
     process = bench.start("validate", bench.file(objects))
-    told = process.communicate(timeout=60)[0].decode()
-    assert process.returncode == code, f"ended with {process.returncode}: {told}"
-    assert re.search(wanted, told), told
+    output = process.communicate(timeout=60)[0].decode()
+    assert process.returncode == code, f"ended with {process.returncode}: {output}"
+    assert re.search(wanted, output), output
 
 
 EXAMPLE = EXAMPLES / "vm-hello.yaml"

@@ -78,7 +78,7 @@ VERBS = ["console", "vnc", "stop", "restart", "pause", "unpause", "reset", "qmp"
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_machine_that_is_not_there(bench: Bench, verb: str) -> None:
-    bench.refuses(Bad(("default/nobody", r"`garboard|--state-dir"), run=(verb, "nobody"), code=3))
+    bench.refuses(Bad(("default/absent", r"`garboard|--state-dir"), run=(verb, "absent"), code=3))
 
 
 def test_a_machine_that_is_no_name(bench: Bench) -> None:

@@ -16,7 +16,7 @@ if "-M" in sys.argv:
 number = re.search(r"id=monitor,fd=([0-9]+)", " ".join(sys.argv))
 monitor = socket.socket(fileno=int(number.group(1)))
 """
-# How it behaves: its last lines, then what is to be said of it.
+# How it behaves: its last lines, then what its error message has.
 PRETENDERS = {
     "gives up": (
         'print("qemu: the flux capacitor is missing", file=sys.stderr); sys.exit(3)',
@@ -36,18 +36,20 @@ PRETENDERS = {
 
 
 @pytest.fixture(scope="module")
-def room(bench: Bench) -> pathlib.Path:
+def programs_directory(bench: Bench) -> pathlib.Path:
     made = bench.directory / "programs"
     made.mkdir()
     return made
 
 
 @pytest.fixture(scope="module", autouse=True)
-def hanging(request: pytest.FixtureRequest, bench: Bench, room: pathlib.Path) -> subprocess.Popen[bytes] | None:
+def hanging(
+    request: pytest.FixtureRequest, bench: Bench, programs_directory: pathlib.Path
+) -> subprocess.Popen[bytes] | None:
     """A command with a program that hangs, begun before all else, because it takes long; if it is to be judged."""
     if not any(item.name == "test_a_program_that_hangs" for item in request.session.items):
         return None
-    program = executable(room / "hangs", "#!/bin/sh\nsleep 600\n")
+    program = executable(programs_directory / "hangs", "#!/bin/sh\nsleep 600\n")
     return bench.begin_bad(bad(program))
 
 
@@ -59,9 +61,9 @@ def test_no_qemu(bench: Bench) -> None:
     bench.refuses(bad("/nowhere/qemu", "/nowhere/qemu", "not there or not executable", "doctor"))
 
 
-def test_a_qemu_that_cannot_be_executed(bench: Bench, room: pathlib.Path) -> None:
-    (room / "plain").write_text("no program")
-    bench.refuses(bad(str(room / "plain"), "plain", "not executable", "doctor"))
+def test_a_qemu_that_cannot_be_executed(bench: Bench, programs_directory: pathlib.Path) -> None:
+    (programs_directory / "plain").write_text("no program")
+    bench.refuses(bad(str(programs_directory / "plain"), "plain", "not executable", "doctor"))
 
 
 @pytest.mark.parametrize("program", ["/bin/true", "/bin/false"])
@@ -70,9 +72,9 @@ def test_another_program_for_qemu(bench: Bench, program: str) -> None:
 
 
 @pytest.mark.parametrize("behaviour", PRETENDERS)
-def test_a_qemu_that(bench: Bench, room: pathlib.Path, behaviour: str) -> None:
+def test_a_qemu_that(bench: Bench, programs_directory: pathlib.Path, behaviour: str) -> None:
     lines, patterns = PRETENDERS[behaviour]
-    program = executable(room / behaviour.replace(" ", "-"), PRETENDER + lines + "\n")
+    program = executable(programs_directory / behaviour.replace(" ", "-"), PRETENDER + lines + "\n")
     bench.refuses(bad(program, *patterns))
 
 

@@ -57,7 +57,7 @@ def test_a_registry(bench: Bench, registry: Registry, lie: str) -> None:
 
 
 def test_a_registry_that_is_not_there(bench: Bench) -> None:
-    bench.refuses(Bad(("127.0.0.1:1", "does not answer", "check"), of_image("127.0.0.1:1/nobody:1")))
+    bench.refuses(Bad(("127.0.0.1:1", "does not answer", "check"), of_image("127.0.0.1:1/absent:1")))
 
 
 def test_an_image_that_may_not_be_pulled(bench: Bench, registry: Registry) -> None:

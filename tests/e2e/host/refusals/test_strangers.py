@@ -36,9 +36,9 @@ class Seen:
 @pytest.fixture(scope="module")
 def seen(bench: Bench) -> Seen:
     # On a busy host the kernel would find that its emulated timer does not tick, and give up.
-    words = "no_timer_check garboard.test=agent-flood,dhcp-garbage"
+    arguments = "no_timer_check garboard.test=agent-flood,dhcp-garbage"
     text = (EXAMPLES / "vm-hello.yaml").read_text().replace("name: hello", "name: refused", 1)
-    manifest = bench.file(text.replace("cryptomgr.notests", f"cryptomgr.notests {words}"))
+    manifest = bench.file(text.replace("cryptomgr.notests", f"cryptomgr.notests {arguments}"))
     bench.run("run", "--detach", "--image", bench.image, manifest, seconds=180)
     machine = bench.home("default/refused")
     serial = machine / "supervisor/serial0.log"
@@ -55,14 +55,14 @@ def seen(bench: Bench) -> Seen:
     return Seen(console, supervisors, peak, row, status, cause)
 
 
-def wait_for(serial: pathlib.Path, word: bytes, seconds: float = 180) -> bytes:
+def wait_for(serial: pathlib.Path, text: bytes, seconds: float = 180) -> bytes:
     end = time.monotonic() + seconds
     while True:
         shown = serial.read_bytes() if serial.exists() else b""
-        if word in shown:
+        if text in shown:
             return shown
         if time.monotonic() > end:
-            raise Failure(f"the guest did not say {word!r}: {shown[-2000:].decode(errors='replace')}")
+            raise Failure(f"the guest did not print {text!r}: {shown[-2000:].decode(errors='replace')}")
         time.sleep(0.1)
 
 

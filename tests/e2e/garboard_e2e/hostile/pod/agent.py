@@ -59,7 +59,7 @@ def line_of(request: Request | str) -> bytes:
 
 
 def reason(line: bytes) -> str:
-    """Why not, or the answer's word."""
+    """The reason of a refusal, or the answer's kind."""
     answered = json.loads(line)
     return str(answered.get("reason", answered["answer"]))
 

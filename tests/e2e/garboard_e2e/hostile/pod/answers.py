@@ -10,8 +10,8 @@ from .agent import PATIENCE, Agent, Request
 failed: list[str] = []
 
 
-def expect(what: str, answered: str, *words: str) -> None:
-    fine = any(word in answered for word in words)
+def expect(what: str, answered: str, *texts: str) -> None:
+    fine = any(text in answered for text in texts)
     say(("ok      " if fine else "FAILED  ") + f"{what}: {answered[:160]!r}")
     if not fine:
         failed.append(what)
@@ -22,10 +22,10 @@ def say(line: str) -> None:
     sys.stdout.flush()
 
 
-def told(ask: Callable[[], str], closed: bool = False) -> str:
-    """What is answered where there is room for a connection: the agent puts away those before it in its own time, and
-    hangs up on a caller that was refused often without a word for a while. Launchers ask again, too. With `closed` that
-    is an answer."""
+def final_answer(ask: Callable[[], str], closed: bool = False) -> str:
+    """What is answered when another connection is accepted: the agent closes those before it in its own time, and
+    closes connections of a caller that was refused often without an answer for a while. Launchers ask again, too.
+    With `closed` that is an answer."""
     end = time.monotonic() + 2 * PATIENCE
     while True:
         try:
@@ -40,4 +40,4 @@ def told(ask: Callable[[], str], closed: bool = False) -> str:
 
 def asked(request: Request | str, descriptors: Sequence[int] = (), closed: bool = False) -> str:
     """The same, over a connection of its own."""
-    return told(lambda: Agent().ask(request, descriptors), closed)
+    return final_answer(lambda: Agent().ask(request, descriptors), closed)

@@ -5,7 +5,7 @@ import socket
 from typing import Any
 
 from .agent import BRIDGE, ESCAPES, MASQUERADE, Agent, Request, line_of, plumb, reason, report, sockets
-from .answers import asked, expect, told
+from .answers import asked, expect, final_answer
 from .descriptors import own_network
 
 # Links that every network namespace has where the kernel has these drivers built in, and the pod's way out.
@@ -13,7 +13,7 @@ USUAL_LINKS = {"eth0", "sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "erspan0",
 
 
 def stranger() -> None:
-    """A pod that is no launcher: one sentence, whatever it asks for."""
+    """A pod that is no launcher: the same refusal for every request."""
     requests: dict[str, Request | None] = {"says nothing": None, "plumbs": plumb(), "reports": report("x")}
     for what, request in requests.items():
         agent = Agent()
@@ -29,7 +29,7 @@ def lies(uid: str) -> None:
     expect("a volume", asked({"ask": "volume", "name": "../../etc/shadow"}), "opens its volumes itself")
     expect("no namespace", asked(plumb()), "has to come with the request")
     escaped = asked(plumb(mac=ESCAPES * 5000), [own_network()], closed=True)
-    expect("words", escaped, "no MAC address", "not a MAC", "closed")
+    expect("a long text", escaped, "no MAC address", "not a MAC", "closed")
     expect("queues", asked(plumb(queues=100000), [own_network()]), "not the number of queues")
     many = plumb()
     many["interfaces"] *= 1000
@@ -64,7 +64,7 @@ def more() -> None:
     nothing_is_made()
     # As ordered it is made, whatever name is given; kept, it is not made again under another.
     kept: list[int] = []
-    expect("as ordered, under a name of its own", told(lambda: keeps(plumb(tap="mine"), kept)), "plumbed")
+    expect("as ordered, under a name of its own", final_answer(lambda: keeps(plumb(tap="mine"), kept)), "plumbed")
     expect("and the name is the order's", " ".join(sorted(links())), "k6t-eth0 lo tap0")
     for tap in ["tap0", "mine", "tap1"]:
         answered = asked(plumb(tap=tap), [own_network()])

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from .agent import PATIENCE, Agent, line_of, plumb, report, sockets
-from .answers import asked, expect, told
+from .answers import asked, expect, final_answer
 from .descriptors import own_network
 from .meeting import leave, wait_for
 
@@ -72,13 +72,13 @@ def late(uid: str, go: str, result: str) -> None:
         agents.append(Agent())
         return agents[-1].ask(report(uid))
 
-    leave(result + ".first", told(first))
+    leave(result + ".first", final_answer(first))
     agent = agents[-1]
     wait_for(go)
     end = time.monotonic() + PATIENCE
     while True:
         answered = agent.ask(plumb(), [own_network()])
-        if any(word in answered for word in GONE) or time.monotonic() > end:
+        if any(text in answered for text in GONE) or time.monotonic() > end:
             break
         if answered == "closed":
             agent = Agent()

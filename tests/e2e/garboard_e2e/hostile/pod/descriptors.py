@@ -5,7 +5,7 @@ import os
 import socket
 
 from .agent import AGENT, PATIENCE, Agent, plumb, sockets
-from .answers import asked, expect, told
+from .answers import asked, expect, final_answer
 
 NEW_USER, NEW_NET = 0x10000000, 0x40000000
 
@@ -42,7 +42,7 @@ def descriptors(borrowed: str) -> None:
     expect("the node's own network", asked(plumb(), [borrow(borrowed)[0]]), "not the caller's own")
     expect("a network of a tenant's own", nested(False), "made inside the pod")
     expect("the same, called from inside", nested(True), "made inside the pod")
-    answered = told(lambda: over_a_socket_of_the_node(*borrow(borrowed)))
+    answered = final_answer(lambda: over_a_socket_of_the_node(*borrow(borrowed)))
     expect("the same, over a socket of the node's", answered, "not the caller's own")
 
 

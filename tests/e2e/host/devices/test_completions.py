@@ -1,4 +1,4 @@
-"""Words that help to type: completions and man pages."""
+"""Completions of a shell, and man pages."""
 
 import re
 import subprocess
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from garboard_e2e.namespace import Namespace
 from garboard_e2e.patience import PATIENCE
 
-NAMESPACE = "words"
+NAMESPACE = "completions"
 
 
 def test_bash_completes_with_what_completions_prints(namespace: Namespace) -> None:
@@ -15,9 +15,9 @@ def test_bash_completes_with_what_completions_prints(namespace: Namespace) -> No
     call = "COMP_WORDS=(garboard exp) COMP_CWORD=1; _garboard garboard exp garboard"
     ask = f'{call}; echo "${{COMPREPLY[@]}}"; complete -p garboard'
     # Not as an argument: it is longer than one may be.
-    told = subprocess.run(["bash"], input=f"{script}\n{ask}\n", capture_output=True, text=True, timeout=PATIENCE)
-    assert told.stdout.splitlines()[0] == "explain", f"bash does not complete: {told.stdout}{told.stderr}"
-    assert "-F _garboard" in told.stdout, f"bash does not complete: {told.stdout}{told.stderr}"
+    done = subprocess.run(["bash"], input=f"{script}\n{ask}\n", capture_output=True, text=True, timeout=PATIENCE)
+    assert done.stdout.splitlines()[0] == "explain", f"bash does not complete: {done.stdout}{done.stderr}"
+    assert "-F _garboard" in done.stdout, f"bash does not complete: {done.stdout}{done.stderr}"
 
 
 def test_there_is_a_man_page_for_each_command(namespace: Namespace, note: Callable[[str], None]) -> None:

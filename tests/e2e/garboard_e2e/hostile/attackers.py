@@ -12,7 +12,7 @@ from ..patience import PATIENCE
 
 PROGRAM = pathlib.Path(__file__).parent / "pod"
 PYTHON = ["/usr/bin/python3", "-B", "-m", PROGRAM.name]
-# Where a pod has the program, and where enemies and tests meet, on the node.
+# Where a pod has the program, and where attackers and tests meet, on the node.
 MOUNTED, MEETING = "/hostile", "/run/hostile"
 # The programs of this machine.
 PROGRAMS = ("/usr", "/lib", "/lib64")
@@ -39,7 +39,7 @@ class Guise:
         return {"labels": labels, "ownerReferences": [owner | {"controller": True}], "annotations": annotations}
 
 
-class Enemies:
+class Attackers:
     """Those of one cluster."""
 
     def __init__(self, kube: Kube) -> None:
@@ -127,7 +127,7 @@ def manifest(
     volumes.append({"name": "hostile", "configMap": {"name": "hostile"}})
     volumes.append({"name": "meeting", "hostPath": {"path": MEETING}})
     container = {
-        "name": "enemy",
+        "name": "attacker",
         "image": PAUSE,
         "imagePullPolicy": "IfNotPresent",
         "command": [*PYTHON, *attempt],
