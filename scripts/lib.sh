@@ -142,6 +142,15 @@ build_programs() {
     export programs=$CARGO_TARGET_DIR/$directory
 }
 
+# build_all_programs: every program of the workspace, quick to compile, in $programs: what tests run. Always the same crates, so
+# that cargo compiles what they share once. Nothing is built where $programs is there already.
+build_all_programs() {
+    [ -z "${programs:-}" ] || return 0
+    say '==> building every program'
+    (cd "$repository" && cargo build --locked --workspace --bins >&2) || return
+    export programs=$CARGO_TARGET_DIR/debug
+}
+
 # recipe_key PATH…: a short name for the present content of the files, and of the files in directories.
 recipe_key() {
     find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum -- | cut -d' ' -f1 | sha256sum | cut -c1-16

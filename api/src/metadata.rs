@@ -1,5 +1,8 @@
 //! The labels, annotations and finalizers that other programs look for, as KubeVirt spells them.
 
+/// The namespace of an object that names none.
+pub const DEFAULT_NAMESPACE: &str = "default";
+
 /// How the devices begin that the node agent offers. They carry rights, so no manifest asks for them by name.
 pub const OWN_DEVICES: &str = "devices.kubevirt.io/";
 

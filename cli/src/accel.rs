@@ -6,7 +6,7 @@ use garboard_plan::AcceleratorChoice;
 /// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccelChoice {
-    /// KVM where it really works, else TCG, with a line that says so.
+    /// KVM where it really works, else TCG, with a note on standard error.
     Auto,
     /// KVM or nothing.
     Kvm,

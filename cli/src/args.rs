@@ -76,7 +76,7 @@ pub(crate) enum Command {
     Image(ImageArgs),
     /// Start, stop and look into machines on a Kubernetes cluster; also `kubectl garboard`, when this program is called kubectl-garboard.
     Kubectl(PluginArgs),
-    /// Put Garboard on a Kubernetes cluster, take it off, tell how it is.
+    /// Put Garboard on a Kubernetes cluster, remove it, show its state.
     Cluster(ClusterCommandArgs),
     /// Print a shell completion script.
     Completions(CompletionsArgs),

@@ -16,7 +16,7 @@ use nix::sys::signal::SigSet;
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::client;
-use crate::console::{self, Left};
+use crate::console::{self, AttachmentEnd};
 use crate::exit::{self, FAILED, GUEST_FAILED, complaint};
 use crate::output::note;
 
@@ -29,7 +29,7 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 enum Found {
     /// It runs.
     Running,
-    /// The machine is gone for good; what its supervisor last said, if we heard it.
+    /// The machine is gone for good; the last status of its supervisor, if one was received.
     Over(Option<Box<Ended>>),
     /// One of the awaited signals came.
     Signalled,
@@ -68,14 +68,14 @@ pub(crate) fn attend(places: &Places, request: &LaunchRequest, signals: &SigSet)
     let mut run = Some(request.record.clone());
     loop {
         match console::attend(places, &id, ConsoleAccess::Write, signals) {
-            Ok(Left::Detached) => {
+            Ok(AttachmentEnd::Detached) => {
                 note!(
                     "\r\ndetached; {id} runs on: `garboard console {id}` attaches again, `garboard stop {id}` ends it"
                 );
                 return Ok(exit::OK);
             }
-            Ok(Left::Signalled) => return stop(places, request),
-            Ok(Left::MachineEnded) => {}
+            Ok(AttachmentEnd::Signalled) => return stop(places, request),
+            Ok(AttachmentEnd::MachineEnded) => {}
             // The run may end while we attach.
             Err(error) if shim_lives(places, &id) => tracing::debug!(error = format!("{error:#}"), "attach failed"),
             Err(error) => return Err(error),
@@ -92,7 +92,7 @@ pub(crate) fn attend(places: &Places, request: &LaunchRequest, signals: &SigSet)
 fn first_start(places: &Places, request: &LaunchRequest, signals: &SigSet) -> anyhow::Result<Found> {
     let id = request.id();
     let status = match client::watch(places, &id, |status| status.phase != Phase::Scheduled) {
-        // It can be over before anybody asked, or between two runs; then the record says why.
+        // It can be over by now, or between two runs; then the record has the cause.
         Err(_) if !shim_lives(places, &id) || pending_restart::read(&request.machine).is_some() => None,
         Err(error) => {
             calls::give_up(&request.machine)?;
@@ -113,7 +113,7 @@ fn first_start(places: &Places, request: &LaunchRequest, signals: &SigSet) -> an
 }
 
 /// Says what the console is attached to now, and which run that is. The pause between two runs may have been too short to
-/// be seen, so how the last one ended is said here.
+/// be seen, so the end of the last one is printed here.
 fn tell_run(places: &Places, id: &MachineId, before: Option<PathBuf>) -> Option<PathBuf> {
     let run = calls::present_run(&places.machine(id));
     let ended = before.as_deref().filter(|_| run != before).and_then(end_of);
@@ -126,8 +126,8 @@ fn tell_run(places: &Places, id: &MachineId, before: Option<PathBuf>) -> Option<
     run
 }
 
-/// Looks until the machine runs, is gone, or a signal comes; tells a pause between two runs once. The run `before` was
-/// attached to and lost: what its supervisor says of it counts only if it stays so.
+/// Looks until the machine runs, is gone, or a signal comes; prints a pause between two runs once. The run `before` was
+/// attached to and lost: its supervisor's status counts only if it stays so.
 fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigSet) -> anyhow::Result<Found> {
     let begun = Instant::now();
     let machine = places.machine(id);
@@ -201,7 +201,7 @@ fn fail(id: &MachineId, ended: Option<impl Into<Box<Ended>>>) -> anyhow::Result<
     Err(complaint(FAILED, text))
 }
 
-/// The machine is gone: says how its last run ended.
+/// The machine is gone: prints how its last run ended.
 fn conclude(request: &LaunchRequest, ended: Option<Ended>) -> anyhow::Result<u8> {
     let id = request.id();
     match recorded_end(request).map(|ended| *ended).or(ended) {

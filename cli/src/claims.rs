@@ -7,6 +7,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::quantity::Quantity;
 use garboard_shim_client::volume_source::VolumeSource;
 use garboard_storage::open::{Dir, Direct};
@@ -52,7 +53,7 @@ pub(crate) fn open(
 
 fn persistent_volume(around: &Surroundings<'_>, name: &str) -> anyhow::Result<PathBuf> {
     // A PersistentVolume has no namespace; its document counts as being in `default`.
-    let volume = around.find("PersistentVolume", "default", name);
+    let volume = around.find("PersistentVolume", DEFAULT_NAMESPACE, name);
     let spec = &volume
         .with_context(|| format!("PersistentVolume {name} is not in the given files; add its manifest"))?
         .value["spec"];

@@ -97,7 +97,7 @@ fn reach(directory: &Path, machine: &Path) -> std::io::Result<UnixStream> {
 /// Sends one request and reads one reply; the stream is then whatever the reply made of it.
 pub(crate) fn ask(stream: &UnixStream, request: &ControlRequest) -> anyhow::Result<ControlReply> {
     let asked = Asked { request: request.clone(), claimed_user: None };
-    line::converse(&mut &*stream, &mut &*stream, &asked)
+    line::request_reply(&mut &*stream, &mut &*stream, &asked)
 }
 
 /// Asks for something that is queued, is so already, or is denied.
@@ -120,7 +120,7 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
     }
 }
 
-/// The machine's status if its supervisor is there to tell it; for whoever will ask again.
+/// The machine's status if its supervisor answers; for callers that ask again.
 pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
     let stream = foreign::connect(&places.layout(id).supervisor(), paths::CONTROL_SOCKET).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
@@ -134,14 +134,14 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
     }
 }
 
-/// Whether an error means that the supervisor is there and says nothing, as one that was stopped does.
+/// Whether an error means that the supervisor is there and does not answer, as one that was stopped does.
 pub(crate) fn is_silence(error: &anyhow::Error) -> bool {
     let kinds = error.chain().filter_map(|cause| Some(cause.downcast_ref::<std::io::Error>()?.kind()));
     let silent = [std::io::ErrorKind::WouldBlock, std::io::ErrorKind::TimedOut];
     kinds.into_iter().any(|kind| silent.contains(&kind))
 }
 
-/// Follows the status until `until` says stop, the run is over or the machine is gone; answers with the last one seen.
+/// Follows the status until `until` is true, the run is over or the machine is gone; answers with the last one seen.
 /// A supervisor that dies is followed by the next one, as long as there is a shim to start it.
 pub(crate) fn watch(
     places: &Places,

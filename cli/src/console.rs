@@ -5,8 +5,8 @@ use std::net::Shutdown;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-pub(crate) use garboard_kubectl::console::Left;
-use garboard_kubectl::console::{ESCAPE, RawTerminal, access, tell};
+pub(crate) use garboard_kubectl::console::AttachmentEnd;
+use garboard_kubectl::console::{ESCAPE, RawTerminal, access, report_end};
 use garboard_protocol::control::{ConsoleAccess, ControlRequest};
 use garboard_shim_client::places::{MachineId, Places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -22,19 +22,24 @@ pub(crate) fn run(args: &ConsoleArgs) -> anyhow::Result<u8> {
     let places = args.here.places()?;
     let machine = args.here.id(&args.machine)?;
     let left = attend(&places, &machine, access(args.mode), &SigSet::empty())?;
-    tell(left, &machine.to_string());
+    report_end(left, &machine.to_string());
     Ok(exit::OK)
 }
 
 /// Attaches the terminal to a machine. `signals` are blocked by the caller and end the attachment.
-pub(crate) fn attend(places: &Places, id: &MachineId, access: ConsoleAccess, signals: &SigSet) -> anyhow::Result<Left> {
+pub(crate) fn attend(
+    places: &Places,
+    id: &MachineId,
+    access: ConsoleAccess,
+    signals: &SigSet,
+) -> anyhow::Result<AttachmentEnd> {
     let stream = client::stream(places, id, &ControlRequest::Console { access })?;
     let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let _raw = RawTerminal::enter()?;
     relay(&stream, &signals)
 }
 
-fn relay(mut stream: &UnixStream, signals: &SignalFd) -> anyhow::Result<Left> {
+fn relay(mut stream: &UnixStream, signals: &SignalFd) -> anyhow::Result<AttachmentEnd> {
     let stdin = std::io::stdin();
     let mut stdout = std::io::stdout();
     let mut buffer = [0; 4096];
@@ -52,11 +57,11 @@ fn relay(mut stream: &UnixStream, signals: &SignalFd) -> anyhow::Result<Left> {
         let ready = |index: usize| watched.get(index).and_then(PollFd::any).unwrap_or(false);
         let (guest_ready, signalled, typed_ready) = (ready(0), ready(1), ready(2));
         if signalled {
-            return Ok(Left::Signalled);
+            return Ok(AttachmentEnd::Signalled);
         }
         if guest_ready {
             match stream.read(&mut buffer)? {
-                0 => return Ok(Left::MachineEnded),
+                0 => return Ok(AttachmentEnd::MachineEnded),
                 count => {
                     stdout.write_all(&buffer[..count])?;
                     stdout.flush()?;
@@ -68,7 +73,7 @@ fn relay(mut stream: &UnixStream, signals: &SignalFd) -> anyhow::Result<Left> {
             let typed = &buffer[..count];
             if let Some(at) = typed.iter().position(|byte| *byte == ESCAPE) {
                 stream.write_all(&typed[..at])?;
-                return Ok(Left::Detached);
+                return Ok(AttachmentEnd::Detached);
             }
             if count == 0 {
                 // Input from a pipe ended: keep showing output until the machine closes the console.

@@ -1,4 +1,4 @@
-//! `garboard doctor`: what this host can do for machines, and how to mend what it cannot. Rendering only: the judgement
+//! `garboard doctor`: what this host can do for machines, and the remedy for what it cannot. Rendering only: the judgement
 //! is `garboard_host::diagnose`.
 
 use std::io::IsTerminal;
@@ -18,7 +18,7 @@ use crate::output::{out, outln};
 
 Examples:
   garboard doctor
-  garboard doctor -o json | jq '.checks[] | select(.verdict != \"ok\") | .mend'
+  garboard doctor -o json | jq '.checks[] | select(.verdict != \"ok\") | .remedy'
   garboard doctor --qemu /opt/qemu/bin/qemu-system-x86_64
   garboard doctor --facts > host.json      # for `garboard explain --facts host.json` elsewhere")]
 pub(crate) struct DoctorArgs {
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let places = Places::of_caller(None)?;
     let mut options = gather_options(&places, args.qemu.as_deref());
     // Whoever asks a doctor does not want yesterday's findings. What is found is kept for `run`.
-    options.freshness = Freshness::Anew;
+    options.freshness = Freshness::Fresh;
     if args.facts {
         outln!("{}", serde_json::to_string_pretty(&garboard_host::gather(&options)?)?)?;
         return Ok(exit::OK);
@@ -89,16 +89,16 @@ impl Style {
     }
 }
 
-/// Verdicts with their words and colours.
+/// Verdicts with their texts and colours.
 const WORDS: [(Verdict, &str, u8); 3] =
     [(Verdict::Ok, "ok", 32), (Verdict::Degraded, "degraded", 33), (Verdict::Missing, "missing", 31)];
 
 fn table(checks: &[Check], style: Style) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for Check { title, verdict, detail, mend, .. } in checks {
+    for Check { title, verdict, detail, remedy, .. } in checks {
         let word = WORDS.iter().find(|(each, ..)| each == verdict).map_or("", |(_, word, _)| word);
         rows.push(vec![word.to_owned(), (*title).to_owned(), detail.clone()]);
-        rows.extend(mend.iter().map(|mend| vec![String::new(), String::new(), format!("-> {mend}")]));
+        rows.extend(remedy.iter().map(|remedy| vec![String::new(), String::new(), format!("-> {remedy}")]));
     }
     let plain = crate::table::render(&rows, &[8]);
     let mut text: String = plain.lines().map(|line| style.line(line) + "\n").collect();
@@ -118,8 +118,8 @@ mod tests {
     use garboard_host::Weight;
 
     fn check(title: &'static str, verdict: Verdict, weight: Weight) -> Check {
-        let mend = (verdict != Verdict::Ok).then(|| "modprobe it".to_owned());
-        Check { id: "x", title, verdict, weight, detail: "found".to_owned(), mend }
+        let remedy = (verdict != Verdict::Ok).then(|| "modprobe it".to_owned());
+        Check { id: "x", title, verdict, weight, detail: "found".to_owned(), remedy }
     }
 
     #[test]
@@ -154,7 +154,7 @@ mod tests {
     fn json_is_for_programs() {
         let checks = [check("QEMU", Verdict::Missing, Weight::Essential)];
         let text = serde_json::to_string(&Report { can_run: can_run(&checks), checks: &checks }).unwrap();
-        let expected = r#"{"canRun":false,"checks":[{"id":"x","title":"QEMU","verdict":"missing","weight":"essential","detail":"found","mend":"modprobe it"}]}"#;
+        let expected = r#"{"canRun":false,"checks":[{"id":"x","title":"QEMU","verdict":"missing","weight":"essential","detail":"found","remedy":"modprobe it"}]}"#;
         assert_eq!(text, expected);
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::v1::VirtualMachineInstance;
 use k8s_openapi::api::core::v1::DownwardAPIVolumeFile;
 
@@ -42,7 +43,7 @@ fn value(vmi: &VirtualMachineInstance, path: &str) -> Option<String> {
     let in_brackets = |prefix: &str| path.strip_prefix(prefix)?.strip_suffix("']").map(str::to_owned);
     match path {
         "metadata.name" => metadata.name.clone(),
-        "metadata.namespace" => Some(metadata.namespace.clone().unwrap_or_else(|| "default".to_owned())),
+        "metadata.namespace" => Some(metadata.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())),
         "metadata.uid" => Some(metadata.uid.clone().unwrap_or_default()),
         "metadata.labels" => Some(lines(&metadata.labels)),
         "metadata.annotations" => Some(lines(&metadata.annotations)),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::Args;
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_shim_client::places::{MachineId, Places};
 
 use crate::exit::{BAD_INPUT, complaint};
@@ -52,7 +53,7 @@ impl Here {
                 return Err(complaint(BAD_INPUT, text));
             }
             (Some(namespace), _) | (None, Some(namespace)) => namespace.as_str(),
-            (None, None) => "default",
+            (None, None) => DEFAULT_NAMESPACE,
         };
         format!("{namespace}/{name}").parse().map_err(|problem: String| complaint(BAD_INPUT, problem))
     }

@@ -3,13 +3,13 @@
 use std::time::Duration;
 
 use garboard_shim_client::places::Places;
-use garboard_storage::oci::{ImageSummary, Need};
+use garboard_storage::oci::{ImageSummary, WantedFiles};
 use serde::Serialize;
 
 use crate::args::{ImageArgs, ImageCommand, ListOutput};
 use crate::exit;
 use crate::images::Images;
-use crate::output::{Listed, out, outln};
+use crate::output::{Named, out, outln};
 use crate::table;
 
 /// `garboard image list | pull | prune`.
@@ -18,7 +18,7 @@ pub(crate) fn run(args: &ImageArgs) -> anyhow::Result<u8> {
     match &args.command {
         ImageCommand::List { output } => list(&images, *output)?,
         ImageCommand::Pull { reference } => {
-            for path in images.fetch(reference, &Need::Disk(None), Some("Always"))? {
+            for path in images.fetch(reference, &WantedFiles::Disk(None), Some("Always"))? {
                 outln!("{}", path.display())?;
             }
         }
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &ImageArgs) -> anyhow::Result<u8> {
 #[serde(transparent)]
 struct Row(ImageSummary);
 
-impl Listed for Row {
+impl Named for Row {
     fn name(&self) -> String {
         self.0.reference.clone()
     }

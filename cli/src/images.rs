@@ -10,7 +10,7 @@ use garboard_shim_client::places::Places;
 use garboard_shim_client::volume_source::VolumeSource;
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::oci::{
-    Cache, Credentials, ImageSource, Limits, Need, Progress, PullPolicy, Request, Retry, Tell, fetch,
+    Cache, Credentials, ImageSource, Limits, OnProgress, Progress, PullPolicy, Request, Retry, WantedFiles, fetch,
 };
 use garboard_storage::open::Direct;
 use garboard_storage::source::container_disk;
@@ -47,7 +47,7 @@ impl Images {
         policy: Option<&str>,
     ) -> anyhow::Result<VolumeSource> {
         let path = path.map(BeneathPath::parse).transpose()?;
-        let paths = self.fetch(reference, &Need::Disk(path), policy)?;
+        let paths = self.fetch(reference, &WantedFiles::Disk(path), policy)?;
         let path = paths.into_iter().next().context("the image has no disk")?;
         // The supervisor looks again at what it opens; here a damaged image is refused before anything is started.
         container_disk::open_file(&path, Direct::Off)
@@ -58,11 +58,16 @@ impl Images {
     /// Kernel and initial RAM disk of `kernelBoot`.
     pub(crate) fn files(&self, reference: &str, files: &[&str], policy: Option<&str>) -> anyhow::Result<Vec<PathBuf>> {
         let files = files.iter().map(|file| BeneathPath::parse(file)).collect::<Result<Vec<_>, _>>()?;
-        self.fetch(reference, &Need::Files(files), policy)
+        self.fetch(reference, &WantedFiles::Files(files), policy)
     }
 
     /// Has an image's files in the cache.
-    pub(crate) fn fetch(&self, reference: &str, need: &Need, policy: Option<&str>) -> anyhow::Result<Vec<PathBuf>> {
+    pub(crate) fn fetch(
+        &self,
+        reference: &str,
+        need: &WantedFiles,
+        policy: Option<&str>,
+    ) -> anyhow::Result<Vec<PathBuf>> {
         let source = match self.given.get(reference) {
             Some(path) => ImageSource::of_operator(&path.display().to_string())?,
             None => ImageSource::parse(reference)?,
@@ -115,7 +120,7 @@ fn credentials() -> anyhow::Result<Credentials> {
 }
 
 /// A bar on a terminal, nothing elsewhere.
-fn progress() -> Tell {
+fn progress() -> OnProgress {
     if !std::io::stderr().is_terminal() {
         return Arc::new(|_| {});
     }

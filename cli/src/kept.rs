@@ -33,7 +33,7 @@ impl Kept {
         Ok(Self { file, machine })
     }
 
-    /// Plans the next run. A refusal that is due to what is kept says so.
+    /// Plans the next run. A refusal that is due to the stored machine names its file.
     pub(crate) fn plan(
         &self,
         subject: &Subject,

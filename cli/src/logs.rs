@@ -15,7 +15,7 @@ use garboard_shim_client::places::{MachineId, Places};
 
 use crate::args::{LogPart, LogsArgs};
 use crate::exit::{self, BAD_INPUT, NOT_FOUND, complaint};
-use crate::output::{self, Foreign, Reader, note};
+use crate::output::{self, Reader, TerminalOutput, note};
 
 /// Most of a file that is shown, bytes.
 const MAX_SHOWN_BYTES: u64 = 256 << 20;
@@ -56,12 +56,12 @@ fn file_of(part: LogPart) -> anyhow::Result<String> {
     }
 }
 
-/// Shows what a file has and gets, until `goes_on` says no. The file may be moved meanwhile.
+/// Shows what a file has and gets, until `goes_on` is false. The file may be moved meanwhile.
 fn follow(run: &Run, part: LogPart, tail: Option<usize>, goes_on: impl Fn() -> bool) -> anyhow::Result<()> {
     let name = file_of(part)?;
     let file = run.open(&name)?;
     let mut file = file.ok_or_else(|| complaint(NOT_FOUND, format!("this run has no {name} yet")))?;
-    let mut shown = Foreign::to_standard_output();
+    let mut shown = TerminalOutput::to_standard_output();
     let (mut rest, mut first) = (Vec::new(), true);
     loop {
         // Asked before it is read: what is written before the end is shown.
@@ -73,7 +73,7 @@ fn follow(run: &Run, part: LogPart, tail: Option<usize>, goes_on: impl Fn() -> b
             rest.clear();
         }
         (&mut file).take(MAX_SHOWN_BYTES).read_to_end(&mut rest).with_context(|| format!("read {name}"))?;
-        // Half a line of the story is not told yet.
+        // Half a line is not printed yet.
         let complete = if part == LogPart::Events && !is_last {
             rest.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1)
         } else {
@@ -82,8 +82,11 @@ fn follow(run: &Run, part: LogPart, tail: Option<usize>, goes_on: impl Fn() -> b
         let ready: Vec<u8> = rest.drain(..complete).collect();
         let ready = if first { last_lines(&ready, tail) } else { &ready };
         first = false;
-        let text =
-            if part == LogPart::Events { told(&String::from_utf8_lossy(ready)).into_bytes() } else { ready.to_vec() };
+        let text = if part == LogPart::Events {
+            for_persons(&String::from_utf8_lossy(ready)).into_bytes()
+        } else {
+            ready.to_vec()
+        };
         if !text.is_empty() && shown.write(&text)? == Reader::Gone {
             return Ok(());
         }
@@ -172,10 +175,10 @@ fn argv(run: &Run) -> anyhow::Result<Vec<u8>> {
 /// The supervisor's lines for a person: time, level, message, fields, then the request and the QMP command that a line belongs
 /// to. Which machine it belongs to is known.
 fn events(run: &Run) -> anyhow::Result<String> {
-    Ok(told(&run.text(SUPERVISOR_LOG)?))
+    Ok(for_persons(&run.text(SUPERVISOR_LOG)?))
 }
 
-fn told(text: &str) -> String {
+fn for_persons(text: &str) -> String {
     text.lines().map(|line| for_person(line) + "\n").collect()
 }
 

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use serde_json::Value;
 
 use crate::exit::{BAD_INPUT, complaint};
@@ -34,7 +35,7 @@ impl Document {
 
     /// The object's namespace, `default` if it names none.
     pub(crate) fn namespace(&self) -> &str {
-        self.value["metadata"]["namespace"].as_str().unwrap_or("default")
+        self.value["metadata"]["namespace"].as_str().unwrap_or(DEFAULT_NAMESPACE)
     }
 
     /// Whether it is a machine: a VirtualMachine or VirtualMachineInstance of `kubevirt.io`.
@@ -48,7 +49,7 @@ impl Document {
     }
 }
 
-/// Reads every document of every path. All unreadable ones are told at once.
+/// Reads every document of every path. All unreadable ones are reported at once.
 pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Vec<Document>> {
     let (documents, problems) = load_what_can_be(paths);
     if problems.is_empty() { Ok(documents) } else { Err(complaint(BAD_INPUT, problems.join("\n"))) }

@@ -6,7 +6,7 @@ use garboard_plan::{Forward, Protocol};
 
 use crate::exit::{BAD_INPUT, complaint};
 
-/// Reads every `-p`; all that are wrong are told at once.
+/// Reads every `-p`; all that are wrong are reported at once.
 pub(crate) fn parse_all(texts: &[String]) -> anyhow::Result<Vec<Forward>> {
     let mut forwards = Vec::new();
     let mut problems = Vec::new();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::args::PsArgs;
 use crate::client;
 use crate::exit;
-use crate::output::{Listed, note, out};
+use crate::output::{Named, note, out};
 use crate::past;
 use crate::table;
 
@@ -41,7 +41,7 @@ struct StartFailure {
     retry_after_timestamp: String,
 }
 
-impl Listed for Row {
+impl Named for Row {
     fn name(&self) -> String {
         format!("{}/{}", self.namespace, self.name)
     }
@@ -108,7 +108,7 @@ fn row(places: &Places, id: &MachineId) -> Row {
     }
 }
 
-/// KubeVirt's words for a machine that will be started again.
+/// KubeVirt's status of a machine that will be started again.
 fn waiting_word(pending: &PendingRestart) -> &'static str {
     if pending.failures > 0 { "CrashLoopBackOff" } else { "Starting" }
 }
@@ -121,7 +121,7 @@ fn start_failure(pending: &PendingRestart) -> Option<StartFailure> {
     })
 }
 
-/// KubeVirt's words, first match wins.
+/// KubeVirt's printable status, first match wins.
 pub(crate) fn state_word(status: &Status) -> &'static str {
     match (status.phase, status.stopping, status.paused) {
         (Phase::Succeeded, ..) => "Succeeded",

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume};
 use garboard_plan::is_opened_read_only;
 use garboard_protocol::volumes::SSH_KEYS_PREFIX;
@@ -33,7 +34,7 @@ pub(crate) struct Surroundings<'a> {
 /// Files of a projected volume by name, base64.
 type Files = BTreeMap<String, String>;
 
-/// Finds what stands behind every volume; all that is missing is told at once.
+/// Finds what stands behind every volume; all that is missing is reported at once.
 pub(crate) fn volumes(
     vmi: &VirtualMachineInstance,
     around: &Surroundings<'_>,
@@ -73,7 +74,7 @@ fn ssh_secrets(vmi: &VirtualMachineInstance) -> impl Iterator<Item = (usize, &st
 }
 
 fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeSource> {
-    let namespace = vmi.metadata.namespace.as_deref().unwrap_or("default");
+    let namespace = vmi.metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let usage = if is_opened_read_only(&vmi.spec, volume) { ClaimUse::ReadOnly } else { ClaimUse::ReadWrite };
     if let Some(disk) = &volume.container_disk {
         return around.images.disk(&disk.image, disk.path.as_deref(), disk.image_pull_policy.as_deref());
@@ -196,7 +197,7 @@ impl Surroundings<'_> {
         name: &str,
         optional: Optional,
     ) -> anyhow::Result<Option<&Document>> {
-        let namespace = vmi.metadata.namespace.as_deref().unwrap_or("default");
+        let namespace = vmi.metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
         match (self.find(kind, namespace, name), optional) {
             (Some(document), _) => Ok(Some(document)),
             (None, Optional::Yes) => Ok(None),

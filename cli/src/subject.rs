@@ -4,7 +4,7 @@ use garboard_api::RunStrategy;
 use garboard_api::VirtualMachine;
 use garboard_api::cluster::ClusterConfig;
 use garboard_api::defaults::{Identity, default_vmi, vmi_of};
-use garboard_api::metadata::annotation;
+use garboard_api::metadata::{DEFAULT_NAMESPACE, annotation};
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_api::validate::{Object, review, validate_vmi};
 use garboard_plan::{KeptError, KeptMachine, StoredMachine};
@@ -19,9 +19,6 @@ use crate::output::note;
 /// Namespace of the identifiers that are made from names: an instance made twice from the same manifest is the
 /// same machine to its guest.
 const IDENTITY_NAMESPACE: Uuid = Uuid::from_u128(0x6761_7262_6f61_7264_8000_0000_0000_0001);
-
-/// Namespace of a manifest that names none.
-const DEFAULT_NAMESPACE: &str = "default";
 
 /// One machine out of the given files.
 pub(crate) struct Subject {
@@ -39,7 +36,7 @@ pub(crate) struct Subject {
     pub(crate) id: MachineId,
 }
 
-/// Reads the files and picks the machine; every mistake in its manifest is told at once.
+/// Reads the files and picks the machine; every mistake in its manifest is reported at once.
 pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
     let documents = manifest::load(&args.files)?;
     let document = pick(&documents, args)?;

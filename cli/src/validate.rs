@@ -19,7 +19,7 @@ struct Verdict {
     api_version: String,
     kind: String,
     name: String,
-    /// Why nothing is said about it.
+    /// Why it is not judged.
     #[serde(skip_serializing_if = "Option::is_none")]
     not_judged: Option<&'static str>,
     faults: Vec<Fault>,
@@ -64,7 +64,7 @@ fn judge(document: &Document, config: &ClusterConfig) -> Verdict {
     verdict
 }
 
-/// Why a document is somebody else's to judge. What is of a group of KubeVirt, what is called a machine and what does not say
+/// Why a document is judged elsewhere. What is of a group of KubeVirt, what is called a machine and what does not say
 /// what it is are ours: what of these no cluster with Garboard takes is refused here as well.
 fn not_judged(document: &Document) -> Option<&'static str> {
     if document.is_given_to_machines() {

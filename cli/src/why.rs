@@ -25,11 +25,11 @@ struct Seen {
     is_there: bool,
     /// Its background process lives.
     is_kept: bool,
-    /// Between two runs: the failed starts, and the sentence that says when the next is.
+    /// Between two runs: the failed starts, and the sentence about the next one.
     between: Option<(u32, String)>,
     /// What its supervisor says.
     status: Option<Status>,
-    /// Why the supervisor says nothing.
+    /// Why the supervisor does not answer.
     silence: Option<String>,
     /// How its last recorded run ended; `Some(None)` if there is a record that does not say.
     last: Option<Option<Ended>>,

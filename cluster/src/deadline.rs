@@ -18,7 +18,7 @@ pub const DEADLINE: Duration = Duration::from_secs(15);
 /// The API server did not answer in time.
 #[derive(Debug, thiserror::Error)]
 #[error("the API server did not answer within {} s", DEADLINE.as_secs())]
-pub struct Late;
+pub struct TimedOut;
 
 /// Puts [`Deadline`] around a service.
 #[derive(Clone, Copy, Debug)]
@@ -32,7 +32,7 @@ impl<S> Layer<S> for DeadlineLayer {
     }
 }
 
-/// A service whose every answer comes within [`DEADLINE`], or is an error ([`Late`]).
+/// A service whose every answer comes within [`DEADLINE`], or is an error ([`TimedOut`]).
 #[derive(Clone, Debug)]
 pub(crate) struct Deadline<S> {
     inner: S,
@@ -70,7 +70,7 @@ where
         Box::pin(async move {
             match tokio::time::timeout(DEADLINE, whole).await {
                 Ok(answer) => answer,
-                Err(_) => Err(BoxError::from(Late)),
+                Err(_) => Err(BoxError::from(TimedOut)),
             }
         })
     }
@@ -124,7 +124,7 @@ mod tests {
     }
 
     fn is_late(error: &kube::Error) -> bool {
-        matches!(error, kube::Error::Service(source) if source.is::<Late>())
+        matches!(error, kube::Error::Service(source) if source.is::<TimedOut>())
     }
 
     #[tokio::test(start_paused = true)]

@@ -49,7 +49,7 @@ pub struct Reconciles {
 impl Reconciles {
     /// As JSON, by kind: pairs of the end of a range in microseconds and how many fell into it.
     #[must_use]
-    pub fn told(&self) -> Value {
+    pub fn to_json(&self) -> Value {
         json!({"VirtualMachine": self.machines.seen(), "VirtualMachineInstance": self.instances.seen()})
     }
 }
@@ -96,8 +96,8 @@ mod tests {
         reconciles.machines.add(Duration::from_micros(1000));
         reconciles.machines.add(Duration::from_micros(1001));
         reconciles.instances.add(Duration::MAX);
-        let told = reconciles.told();
-        assert_eq!(told["VirtualMachine"], json!([[4, 1], [1024, 2]]));
-        assert_eq!(told["VirtualMachineInstance"].as_array().map(Vec::len), Some(1));
+        let to_json = reconciles.to_json();
+        assert_eq!(to_json["VirtualMachine"], json!([[4, 1], [1024, 2]]));
+        assert_eq!(to_json["VirtualMachineInstance"].as_array().map(Vec::len), Some(1));
     }
 }

@@ -8,6 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use garboard_api::conditions::Reason;
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -156,7 +157,7 @@ fn name(news: &News, event: Uuid) -> String {
 async fn publish(client: Client, mut waiting: Receiver<News>) {
     let mut said = Said::default();
     while let Some(news) = waiting.recv().await {
-        let namespace = if news.about[0].is_empty() { "default" } else { &news.about[0] };
+        let namespace = if news.about[0].is_empty() { DEFAULT_NAMESPACE } else { &news.about[0] };
         let now = Timestamp::now();
         let written = match said.next(&news, Instant::now()) {
             Write::New(name) => {

@@ -26,7 +26,7 @@ pub async fn serve(address: SocketAddr, webhooks: Gate, reconciles: Arc<Reconcil
             }
         }
     };
-    let told = move || std::future::ready(Json(reconciles.told()));
+    let told = move || std::future::ready(Json(reconciles.to_json()));
     let routes = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))

@@ -8,7 +8,7 @@ use garboard_api::cluster::Emulation;
 use garboard_controller::context::Context;
 use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
-use garboard_controller::settings::{self, Settings, Unsaid};
+use garboard_controller::settings::{self, Defaults, Settings};
 use garboard_controller::{certificates, health, kubevirt, reconcilers, subresources, webhook};
 use garboard_protocol::causes::ErrorChain;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -83,7 +83,7 @@ async fn run(args: Args) -> Result<(), String> {
     let no_server = |error| format!("the API server's address or credentials are missing: {}", ErrorChain(&error));
     let client = garboard_cluster::client().await.map_err(no_server)?;
     let emulation = if args.emulation { Emulation::Permitted } else { Emulation::Refused };
-    let unsaid = Unsaid { emulation, image_pull_policy: args.launcher_pull_policy };
+    let unsaid = Defaults { emulation, image_pull_policy: args.launcher_pull_policy };
     let (sender, settings) = watch::channel(Settings::of([], &args.namespace, &unsaid));
     let (first, listed) = oneshot::channel();
     let following = settings::follow(client.clone(), &args.namespace, unsaid, sender, first);

@@ -6,16 +6,20 @@ use std::sync::Arc;
 use futures::StreamExt;
 use garboard_api::ClusterConfig;
 use garboard_api::cluster::{Emulation, seniority};
-use garboard_api::v1::{KubeVirt, KubeVirtCertificateRotateStrategy, said};
+use garboard_api::v1::{KubeVirt, KubeVirtCertificateRotateStrategy, non_empty};
+use garboard_protocol::text::printable;
 use kube::core::{DeserializeGuard, error_boundary::InvalidObject};
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 use kube::{Api, Client, Resource};
 use tokio::sync::{oneshot, watch as channel};
 
+/// The most characters of a decoder's error in a line of the log.
+const LONGEST: usize = 300;
+
 /// What counts where no KubeVirt object says otherwise: how the controller was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unsaid {
+pub struct Defaults {
     /// What a guest does on a node without KVM, as long as there is no object at all.
     pub emulation: Emulation,
     /// When a node pulls the image of launcher pods: `Always`, `IfNotPresent` or `Never`.
@@ -36,7 +40,7 @@ impl Settings {
     /// The settings that follow from the KubeVirt objects: of those in the installation's namespace the oldest counts. Who
     /// may write to another namespace alone decides nothing for the cluster. `unsaid` is what counts without any.
     #[must_use]
-    pub fn of<'a>(objects: impl IntoIterator<Item = &'a KubeVirt>, namespace: &str, unsaid: &Unsaid) -> Self {
+    pub fn of<'a>(objects: impl IntoIterator<Item = &'a KubeVirt>, namespace: &str, unsaid: &Defaults) -> Self {
         let own = objects.into_iter().filter(|object| object.metadata.namespace.as_deref() == Some(namespace));
         let object = own.min_by_key(|object| seniority(&object.metadata)).cloned();
         let written = serde_json::to_value(&object).unwrap_or_default();
@@ -45,8 +49,8 @@ impl Settings {
             config.emulation = unsaid.emulation;
         }
         let spec = object.as_ref().map(|object| &object.spec);
-        let of_launchers = spec.and_then(|spec| said(&spec.configuration.as_ref()?.image_pull_policy));
-        let written = of_launchers.or_else(|| said(&spec?.image_pull_policy));
+        let of_launchers = spec.and_then(|spec| non_empty(&spec.configuration.as_ref()?.image_pull_policy));
+        let written = of_launchers.or_else(|| non_empty(&spec?.image_pull_policy));
         let image_pull_policy = written.unwrap_or(&unsaid.image_pull_policy).to_owned();
         Self { object: object.map(Arc::new), config: Arc::new(config), image_pull_policy }
     }
@@ -69,7 +73,7 @@ impl Settings {
 pub async fn follow(
     client: Client,
     namespace: &str,
-    unsaid: Unsaid,
+    unsaid: Defaults,
     settings: channel::Sender<Settings>,
     first: oneshot::Sender<()>,
 ) {
@@ -100,7 +104,9 @@ pub async fn follow(
 fn readable(object: DeserializeGuard<KubeVirt>) -> Option<KubeVirt> {
     let unreadable = |problem: InvalidObject| {
         let name = problem.metadata.name;
-        tracing::warn!(name, problem = problem.error, "a KubeVirt object cannot be parsed");
+        // The decoder quotes the object.
+        let error = printable(&problem.error, LONGEST);
+        tracing::warn!(name, error, "a KubeVirt object cannot be parsed");
     };
     object.0.map_err(unreadable).ok()
 }
@@ -136,8 +142,8 @@ mod tests {
         .unwrap()
     }
 
-    fn unsaid(emulation: Emulation) -> Unsaid {
-        Unsaid { emulation, image_pull_policy: "Never".to_owned() }
+    fn unsaid(emulation: Emulation) -> Defaults {
+        Defaults { emulation, image_pull_policy: "Never".to_owned() }
     }
 
     #[test]

@@ -19,7 +19,7 @@ const REASON: Reason = Reason::Unreadable;
 const MANAGER: &str = "garboard-controller-unreadable";
 
 /// The condition in which a kind says that something could not be done, and where its status is written.
-pub trait Complains: Kind {
+pub trait FailureCondition: Kind {
     /// The word of its type.
     const CONDITION: &'static str;
     /// The status that it has then.
@@ -28,28 +28,28 @@ pub trait Complains: Kind {
     const HAS_STATUS: bool;
 }
 
-impl Complains for crate::stores::Machines {
+impl FailureCondition for crate::stores::Machines {
     const CONDITION: &'static str = VmConditionType::Failure.word();
     const STATUS: ConditionStatus = ConditionStatus::True;
     const HAS_STATUS: bool = true;
 }
 
-impl Complains for crate::stores::Instances {
+impl FailureCondition for crate::stores::Instances {
     const CONDITION: &'static str = VmiConditionType::Synchronized.word();
     const STATUS: ConditionStatus = ConditionStatus::False;
     const HAS_STATUS: bool = false;
 }
 
-impl Complains for crate::stores::Installations {
+impl FailureCondition for crate::stores::Installations {
     const CONDITION: &'static str = KubeVirtConditionType::Degraded.word();
     const STATUS: ConditionStatus = ConditionStatus::True;
     const HAS_STATUS: bool = true;
 }
 
 /// Says so, if the object does not say it yet.
-pub async fn say<K: Complains>(context: &Context, object: &Kept<K>, problem: &Unreadable) {
+pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Kept<K>, problem: &Unreadable) {
     let note = format!("{problem}; correct the object, or delete it");
-    if is_said(&object.raw(), &note) {
+    if is_written(&object.raw(), &note) {
         return;
     }
     let (namespace, name) = object.key();
@@ -73,7 +73,7 @@ pub async fn say<K: Complains>(context: &Context, object: &Kept<K>, problem: &Un
 ///
 /// # Errors
 /// The API server refused.
-pub async fn take_back<K: Complains>(context: &Context, object: &Kept<K>) -> Result<(), ReconcileError> {
+pub async fn take_back<K: FailureCondition>(context: &Context, object: &Kept<K>) -> Result<(), ReconcileError> {
     apply(context, object, Value::Null).await
 }
 
@@ -83,12 +83,12 @@ pub fn is_ours(reason: Option<&String>) -> bool {
     reason.is_some_and(|reason| reason == REASON.word())
 }
 
-fn is_said(object: &Value, note: &str) -> bool {
+fn is_written(object: &Value, note: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|each| each["reason"] == REASON.word() && each["message"] == note)
 }
 
-async fn apply<K: Complains>(context: &Context, object: &Kept<K>, status: Value) -> Result<(), ReconcileError> {
+async fn apply<K: FailureCondition>(context: &Context, object: &Kept<K>, status: Value) -> Result<(), ReconcileError> {
     let (namespace, name) = object.key();
     let objects: Api<Kept<K>> = Api::namespaced(context.client.clone(), &namespace);
     let mut applied = json!({"apiVersion": garboard_api::v1::API_VERSION, "kind": K::KIND,

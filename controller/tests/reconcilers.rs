@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use garboard_api::cluster::Emulation;
 use garboard_controller::context::Context;
-use garboard_controller::settings::{Settings, Unsaid};
+use garboard_controller::settings::{Defaults, Settings};
 use garboard_controller::{kubevirt, reconcilers};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::{BodyExt, Either, Full};
@@ -158,7 +158,7 @@ async fn run(listed: [(&'static str, Vec<Value>); 3], adapt: impl FnOnce(&mut St
 fn controller(server: &Server) -> (Context, watch::Sender<Settings>) {
     let answering = server.clone();
     let client = Client::new(tower::service_fn(move |request| answering.clone().answer(request)), "ns");
-    let unsaid = Unsaid { emulation: Emulation::Permitted, image_pull_policy: "Never".to_owned() };
+    let unsaid = Defaults { emulation: Emulation::Permitted, image_pull_policy: "Never".to_owned() };
     let (keeps, settings) = watch::channel(Settings::of([], "garboard", &unsaid));
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "1");
     (context, keeps)

@@ -21,6 +21,7 @@ pub mod cpu;
 pub mod devices;
 pub mod diagnose;
 pub mod firmware;
+pub mod free_space;
 pub mod kvm;
 pub mod landlock;
 pub mod memory;
@@ -28,7 +29,6 @@ pub mod namespaces;
 pub mod offer;
 pub mod privileges;
 pub mod qemu;
-pub mod room;
 pub mod root;
 pub mod survey;
 #[allow(unsafe_code, reason = "the one place of this crate for it; every block says why it is sound")]

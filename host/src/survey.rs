@@ -19,7 +19,7 @@ use crate::kvm::KvmReport;
 use crate::memory::Memory;
 use crate::namespaces;
 use crate::privileges::Privileges;
-use crate::qemu::{self, AskKvm, Freshness, QemuBinary, QemuError, QemuReport};
+use crate::qemu::{self, Freshness, ProbeKvm, QemuBinary, QemuError, QemuReport};
 use crate::root::{HostRoot, ReadError};
 use crate::tools::Tools;
 
@@ -93,11 +93,11 @@ impl Survey {
         let root = &options.root;
         let boot = BootId::read(root);
         let kvm = KvmReport::probe(root, &options.cache, &boot, options.freshness);
-        let ask_kvm = if kvm.interface.is_some() { AskKvm::Yes } else { AskKvm::No };
+        let ask_kvm = if kvm.interface.is_some() { ProbeKvm::Yes } else { ProbeKvm::No };
         let search = options.search_path.as_deref();
         let qemu = QemuBinary::locate(root, options.qemu.as_deref(), search)
             .map_err(QemuError::Locate)
-            .and_then(|binary| qemu::examine(&binary, &options.cache, &boot, (ask_kvm, options.freshness)));
+            .and_then(|binary| qemu::examine(&binary, &options.cache, &boot, ask_kvm, options.freshness));
         Ok(Self {
             privileges: Privileges::read(root),
             cpu: Cpu::read(root)?,

@@ -1,4 +1,4 @@
-//! The two clocks of a machine, read: the one that nobody can set and that goes on while the host sleeps (`CLOCK_BOOTTIME`,
+//! The two clocks of a machine, read: the one that cannot be set and that goes on while the host sleeps (`CLOCK_BOOTTIME`,
 //! `clock_gettime(2)`), and the time of day.
 
 use std::time::{SystemTime, UNIX_EPOCH};

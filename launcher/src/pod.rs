@@ -22,6 +22,7 @@ use garboard_plan::{AcceleratorChoice, InterfaceFacts, PlanOptions};
 use garboard_protocol::agent::{UPLINK, VolumePlace, VolumeTable};
 use garboard_protocol::paths::Layout;
 use garboard_protocol::pod::{self, DiskImage, NodeFacts, PodOrder};
+use garboard_protocol::text::DecoderError;
 use garboard_protocol::volumes::SCRATCH_VOLUME;
 use garboard_protocol::{PROTOCOL_VERSION, common_version, paths};
 use garboard_storage::beneath::BeneathPath;
@@ -50,7 +51,7 @@ pub enum PodError {
         path: PathBuf,
         /// What serde found.
         #[source]
-        source: serde_json::Error,
+        source: DecoderError,
     },
     /// The controller is of another time.
     #[error(
@@ -119,7 +120,7 @@ impl PodPlaces {
 ///
 /// # Errors
 /// [`PodError`] names the file that is wrong or missing.
-pub fn furnish(places: &PodPlaces) -> Result<(), PodError> {
+pub fn populate(places: &PodPlaces) -> Result<(), PodError> {
     // Written last: without it an earlier attempt was cut short.
     if places.layout.order().join(paths::VMI).exists() {
         return Ok(());
@@ -179,7 +180,7 @@ fn facts(places: &PodPlaces, node: NodeFacts) -> Result<HostFacts, PodError> {
         return Err(complaint(format!("it ended with {}", told.status)));
     }
     let mut facts: HostFacts = serde_json::from_slice(&told.stdout)
-        .map_err(|source| PodError::Undecodable { path: places.facts.clone(), source })?;
+        .map_err(|error| PodError::Undecodable { path: places.facts.clone(), source: error.into() })?;
     facts.network.tap = node.tap;
     facts.network.vhost_net = node.vhost_net;
     facts.kvm = KvmState::Native;
@@ -239,7 +240,8 @@ fn link_agent(places: &PodPlaces) -> Result<(), PodError> {
 
 fn read<T: DeserializeOwned>(path: &Path) -> Result<T, PodError> {
     let bytes = std::fs::read(path).map_err(|source| PodError::Read { path: path.to_owned(), source })?;
-    serde_json::from_slice(&bytes).map_err(|source| PodError::Undecodable { path: path.to_owned(), source })
+    serde_json::from_slice(&bytes)
+        .map_err(|error| PodError::Undecodable { path: path.to_owned(), source: error.into() })
 }
 
 fn write<T: Serialize>(places: &PodPlaces, name: &str, value: &T) -> Result<(), PodError> {
@@ -304,7 +306,7 @@ mod tests {
     fn a_pod_is_furnished_once() {
         let directory = tempfile::tempdir().unwrap();
         let places = pod(directory.path(), &order(directory.path()));
-        furnish(&places).unwrap();
+        populate(&places).unwrap();
         assert_eq!(std::fs::metadata(directory.path().join("disk.img")).unwrap().len(), 4096);
         let facts: HostFacts = read(&places.layout.order().join(paths::FACTS)).unwrap();
         assert!(facts.network.tap && !facts.network.vhost_net);
@@ -313,7 +315,7 @@ mod tests {
         assert_eq!(options.interfaces["default"].mtu, Some(1450));
         assert_eq!(options.scratch_limit_bytes, None, "as in a pod of an older controller");
         std::fs::remove_file(&places.order).unwrap();
-        furnish(&places).unwrap();
+        populate(&places).unwrap();
     }
 
     #[test]
@@ -363,7 +365,7 @@ mod tests {
             let plan = garboard_plan::plan(&vmi, &found, &PlanOptions { accelerator, ..PlanOptions::default() }, None);
             assert!(plan.unwrap().argv.join(" ").contains("-accel kvm"));
         }
-        furnish(&places).unwrap();
+        populate(&places).unwrap();
         let options: PlanOptions = read(&places.layout.order().join(paths::OPTIONS)).unwrap();
         assert_eq!(options.accelerator, AcceleratorChoice::Kvm);
     }
@@ -373,7 +375,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut order = order(directory.path());
         order.images[0].bytes = u64::MAX;
-        let error = furnish(&pod(directory.path(), &order)).unwrap_err();
+        let error = populate(&pod(directory.path(), &order)).unwrap_err();
         assert!(matches!(error, PodError::Image(_)) && error.to_string().contains("disk.img"), "{error}");
         assert!(!directory.path().join("disk.img").exists());
     }
@@ -382,7 +384,7 @@ mod tests {
     fn an_order_of_another_time_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let places = pod(directory.path(), &PodOrder { version: 99, ..order(directory.path()) });
-        assert!(matches!(furnish(&places), Err(PodError::Version { theirs: 99 })));
+        assert!(matches!(populate(&places), Err(PodError::Version { theirs: 99 })));
     }
 
     #[test]
@@ -390,7 +392,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let places = pod(directory.path(), &order(directory.path()));
         std::fs::remove_file(places.agent.join(pod::NODE_FACTS)).unwrap();
-        let error = furnish(&places).unwrap_err();
+        let error = populate(&places).unwrap_err();
         assert!(error.to_string().contains("node.json"), "{error}");
     }
 }

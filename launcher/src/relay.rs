@@ -92,11 +92,11 @@ fn copy_shown(layout: &Layout, name: &str, out: &mut impl Write) -> Result<(), R
     io::copy(&mut file, out).and_then(|_| out.flush()).map_err(while_trying("write the file to standard output"))
 }
 
-/// Passes bytes between standard input and output and the control socket until the supervisor hangs up or nobody reads
-/// any more.
+/// Passes bytes between standard input and output and the control socket until the supervisor closes the connection or the
+/// reader is gone.
 ///
 /// # Errors
-/// [`RelayError`] if nobody listens or the bytes cannot be passed on.
+/// [`RelayError`] if there is no listener or the bytes cannot be written.
 pub fn connect(layout: &Layout) -> Result<(), RelayError> {
     let stream = reach(&layout.supervisor().join(paths::CONTROL_SOCKET))?;
     let typed = stream.try_clone().map_err(while_trying("share the connection"))?;

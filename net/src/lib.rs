@@ -53,7 +53,7 @@ pub async fn ensure_uplink(namespace: &NetNs, request: &UplinkRequest) -> Result
 }
 
 /// MTU of the way out of the host this process runs on, which every machine's link to it gets. Repeatable.
-pub async fn way_out_mtu() -> Result<u16, NetError> {
+pub async fn default_link_mtu() -> Result<u16, NetError> {
     let here = NetNs::current()?;
     let host = Kernel::enter(&here, Paths::default())?;
     Ok(plan::uplink::mtu(&seam::Links::observe(&host).await?))

@@ -22,7 +22,7 @@ use crate::error::NetError;
 use crate::names::{LinkName, VmNetId};
 use crate::observed::{Link, Observed};
 use crate::plan::pool::{LinkNetwork, candidates};
-use crate::plan::uplink::{Families, Obstacle, families, mtu, obstacles, ruleset, taken, way_out};
+use crate::plan::uplink::{Families, Obstacle, default_link, families, mtu, obstacles, ruleset, taken};
 use crate::seam::{LinkChange, Namespace, Sysctl};
 use crate::undo::{UndoStack, UndoStep};
 
@@ -55,7 +55,7 @@ pub struct HostUplink {
     /// What on this host may drop the guest's packets although our rules accept them.
     pub obstacles: Vec<Obstacle>,
     /// The link of the host's default route.
-    pub way_out: Option<String>,
+    pub default_link: Option<String>,
 }
 
 /// Whether there was anything to remove.
@@ -140,7 +140,7 @@ impl<'a, N: Namespace> Joining<'a, '_, N> {
             guest6: (families == Families::Both).then(|| network.guest6()),
             mtu,
             obstacles,
-            way_out: way_out(&seen).map(str::to_owned),
+            default_link: default_link(&seen).map(str::to_owned),
         })
     }
 

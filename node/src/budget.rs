@@ -45,7 +45,7 @@ pub enum Exhausted {
     /// For this pod.
     #[error("this pod has {CONNECTIONS_PER_POD} connections already")]
     Pod,
-    /// For anybody.
+    /// For any caller.
     #[error("the agent has {CONNECTIONS} connections already")]
     Node,
 }
@@ -86,7 +86,7 @@ impl Budget {
     }
 }
 
-/// When the pods of a node may write: one place in a queue for each write, whoever asks.
+/// When the pods of a node may write: one place in a queue for each write, of any pod.
 #[derive(Debug, Default)]
 pub struct NodePace {
     /// When all that has a place will have been written at the even pace.
@@ -117,7 +117,7 @@ impl Refusals {
         Self { left: REFUSALS_BURST, filled: now, silent: 0 }
     }
 
-    /// Whether nobody was refused for long.
+    /// Whether no caller was refused for long.
     fn is_full(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.filled) >= REFUSAL_PERIOD * REFUSALS_BURST
     }
@@ -139,15 +139,15 @@ impl Refusals {
     }
 }
 
-/// The refusals of everybody. Each pod has a bucket of its own, so that one that is loud does not keep what another is told
+/// The refusals of all pods. Each pod has a bucket of its own, so that one with many refusals does not keep those of another
 /// out of the log.
 #[derive(Debug, Default)]
-pub struct AllRefusals {
+pub struct RefusalsByPod {
     /// Nobody's bucket is that of callers in no pod, and of pods beyond [`PODS_COUNTED`].
     buckets: HashMap<Option<PodUid>, Refusals>,
 }
 
-impl AllRefusals {
+impl RefusalsByPod {
     /// Whether a refusal of this pod is answered and logged; then, how many before it were not.
     pub fn answered(&mut self, pod: Option<&PodUid>, now: Instant) -> Option<u64> {
         let mut key = pod.cloned();
@@ -209,7 +209,7 @@ mod tests {
     #[test]
     fn a_loud_pod_does_not_silence_another() {
         let now = Instant::now();
-        let mut refusals = AllRefusals::default();
+        let mut refusals = RefusalsByPod::default();
         while refusals.answered(Some(&pod(1)), now).is_some() {}
         assert_eq!(refusals.answered(Some(&pod(2)), now), Some(0));
         assert_eq!(refusals.answered(None, now), Some(0));
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn more_pods_than_are_counted_share_a_bucket() {
         let now = Instant::now();
-        let mut refusals = AllRefusals::default();
+        let mut refusals = RefusalsByPod::default();
         for number in 0..10_000 {
             refusals.answered(Some(&pod(number)), now);
         }

@@ -2,8 +2,8 @@
 //!
 //! The kernel gives the process that connected (`SO_PEERCRED`, unix(7)), as a number, and numbers are used again. So the
 //! process is pinned first: a descriptor of its directory in `/proc` belongs to that process for good, reading through it
-//! fails once the process is gone, whoever has its number then. What remains is that the number had already been given to
-//! another when the directory was opened. Linux 6.5 and later rule that out: `SO_PEERPIDFD` is the process that connected,
+//! fails once the process is gone, even if another process has its number then. What remains is that the number had already
+//! been given to another when the directory was opened. Linux 6.5 and later rule that out: `SO_PEERPIDFD` is the process that connected,
 //! and as long as that lives its number is its own. On an older kernel a caller that ends between `connect` and `accept`,
 //! and whose number is given to a process of another launcher pod in that time, would be taken for that one; it would
 //! hold a connection that answers with taps in a network namespace it has no descriptor of, and take reports it has no
@@ -36,10 +36,10 @@ const OF_ITS_NETWORK: &str = "net/dev";
 /// The longest account of control groups that is read, bytes.
 const CGROUPS_MAX: u64 = 64 * 1024;
 
-/// Why nobody knows who is calling.
+/// Why the caller is unknown.
 #[derive(Debug, thiserror::Error)]
 pub enum CallerError {
-    /// The kernel does not tell, or the process is gone.
+    /// The kernel gives no answer, or the process is gone.
     #[error("could not {doing} the caller")]
     Unknown {
         /// What was being done.
@@ -83,7 +83,7 @@ pub struct Caller {
 pub struct Processes {
     root: PathBuf,
     kubelet: KubeletRoot,
-    /// Whose callers are heard.
+    /// Whose callers are served.
     user: u32,
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use garboard_api::conditions::Reason;
 use garboard_api::v1::VirtualMachineInstance;
-use garboard_cluster::report::condition::PodNews;
+use garboard_cluster::report::condition::PodUpdate;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -20,7 +20,7 @@ use crate::policy::Answer;
 /// Whose changes these are, in `managedFields`.
 pub const FIELD_MANAGER: &str = "garboard-node";
 
-/// Not of kubevirt.io, and written by nobody.
+/// Not of kubevirt.io, and never written.
 const FORBIDDEN_LABEL: &str = "garboard.dev/may-not-be-written-by-the-agent";
 
 /// How long the API server may take for one request. One that hangs is asked again, with what is newest then.
@@ -56,7 +56,7 @@ impl From<kube::Error> for ClusterError {
 
 /// What a node is marked with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct NodeMarks {
+pub struct NodeMetadata {
     /// All its labels.
     pub labels: BTreeMap<String, String>,
     /// All its annotations.
@@ -99,9 +99,13 @@ pub trait Cluster: Send + Sync + 'static {
     /// The launcher pods of a node, as they are now.
     fn pods_of(&self, node: &str) -> impl Future<Output = Result<Vec<LauncherPod>, ClusterError>> + Send;
     /// Writes conditions of a pod: its readiness gate, its launcher's first report.
-    fn mark_pod(&self, pod: &LauncherPod, news: &PodNews) -> impl Future<Output = Result<(), ClusterError>> + Send;
+    fn mark_pod(&self, pod: &LauncherPod, news: &PodUpdate) -> impl Future<Output = Result<(), ClusterError>> + Send;
     /// Tells what happened to the VMI of a pod.
-    fn tell(&self, pod: &LauncherPod, event: &InstanceEvent) -> impl Future<Output = Result<(), ClusterError>> + Send;
+    fn emit_event(
+        &self,
+        pod: &LauncherPod,
+        event: &InstanceEvent,
+    ) -> impl Future<Output = Result<(), ClusterError>> + Send;
 }
 
 /// The real one.
@@ -128,12 +132,12 @@ impl ApiServer {
         node: &str,
         labels: &BTreeMap<String, Option<String>>,
         annotations: &BTreeMap<String, String>,
-    ) -> Result<NodeMarks, ClusterError> {
+    ) -> Result<NodeMetadata, ClusterError> {
         let patch = json!({"metadata": {"labels": labels, "annotations": annotations}});
         let nodes = Api::<Node>::all(self.client.clone());
         let answer = soon(nodes.patch_metadata(node, &parameters(), &Patch::Merge(patch))).await?;
         let (labels, annotations) = (answer.metadata.labels, answer.metadata.annotations);
-        Ok(NodeMarks { labels: labels.unwrap_or_default(), annotations: annotations.unwrap_or_default() })
+        Ok(NodeMetadata { labels: labels.unwrap_or_default(), annotations: annotations.unwrap_or_default() })
     }
 
     /// Tries, as a dry run, to put a label on a node that is not the agent's to write.
@@ -192,7 +196,7 @@ impl Cluster for ApiServer {
         self.launcher_pods(node).await
     }
 
-    async fn mark_pod(&self, pod: &LauncherPod, news: &PodNews) -> Result<(), ClusterError> {
+    async fn mark_pod(&self, pod: &LauncherPod, news: &PodUpdate) -> Result<(), ClusterError> {
         let conditions = news.conditions(jiff::Timestamp::now());
         // Strategic: each condition is merged into the others by its type. The UID keeps it off a namesake.
         let patch = json!({"metadata": {"uid": pod.uid.as_str()}, "status": {"conditions": conditions}});
@@ -200,7 +204,7 @@ impl Cluster for ApiServer {
         soon(pods.patch_status(&pod.name, &parameters(), &Patch::Strategic(patch))).await.map(drop)
     }
 
-    async fn tell(&self, pod: &LauncherPod, event: &InstanceEvent) -> Result<(), ClusterError> {
+    async fn emit_event(&self, pod: &LauncherPod, event: &InstanceEvent) -> Result<(), ClusterError> {
         let about = ObjectReference {
             api_version: Some(garboard_api::v1::API_VERSION.to_owned()),
             kind: Some("VirtualMachineInstance".to_owned()),

@@ -5,7 +5,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The longest words of a panic that are logged, characters: they may hold words of a caller.
+/// The longest message of a panic that is logged, characters: it may quote a caller.
 const LONGEST: usize = 400;
 
 /// Does something; nothing if it panicked, which the panic itself has logged ([`log_panics`]).

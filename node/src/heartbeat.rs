@@ -11,7 +11,7 @@ use garboard_host::root::HostRoot;
 use garboard_protocol::causes::ErrorChain;
 use tokio::sync::watch;
 
-use crate::cluster::{ApiServer, ClusterError, NodeMarks};
+use crate::cluster::{ApiServer, ClusterError, NodeMetadata};
 use crate::device::resource::Health;
 use crate::labels::{self, Asked, NodeState};
 use crate::mirror::Mirror;
@@ -21,7 +21,7 @@ use crate::pods::LauncherPod;
 const PERIOD: Duration = Duration::from_secs(node_annotation::HEARTBEAT_SECONDS - 60);
 /// What is added, by the node's name.
 const SPREAD: Duration = Duration::from_secs(60);
-/// Pause after a sign that did not arrive, and after one whose labels somebody undid: a webhook may do so each time.
+/// Pause after a sign that did not arrive, and after one whose labels another client undid: a webhook may do so each time.
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long the kubelet may take to have the node's devices.
 const SETTLING: Duration = Duration::from_secs(3);
@@ -94,7 +94,7 @@ fn period(node: &str) -> Duration {
 #[derive(Default)]
 struct Known {
     /// What the node had after the last one.
-    marks: Option<NodeMarks>,
+    marks: Option<NodeMetadata>,
     /// The kubelet had the node's devices once.
     registered: bool,
 }
@@ -113,7 +113,7 @@ impl Settled {
 }
 
 /// One write: the time, and what is to be different. What the node has is known from the answer to the last one. The first
-/// one is the time alone: before its answer nobody knows what an earlier agent left, and whether people keep the labels
+/// one is the time alone: before its answer it is unknown what an earlier agent left, and whether people keep the labels
 /// ([`labels::SKIP`]).
 async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Known) -> Result<Settled, ClusterError> {
     known.registered |= *sources.registered.borrow_and_update();
@@ -126,9 +126,9 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
     let wanted = labels::wanted(&state);
     let running = sources.asked();
     let asked = running.as_ref().map_or(Asked::Unknown, Asked::Labels);
-    let differing = |marks: &NodeMarks| labels::difference(&marks.labels, &marks.annotations, &wanted, asked);
+    let differing = |marks: &NodeMetadata| labels::difference(&marks.labels, &marks.annotations, &wanted, asked);
     // As long as it is not known what machines asked for, labels that are not true stay: then there is another sign soon.
-    let settled = |marks: &NodeMarks| match running {
+    let settled = |marks: &NodeMetadata| match running {
         Some(_) => differing(marks).is_empty(),
         None => {
             labels::difference(&marks.labels, &marks.annotations, &wanted, Asked::Labels(&BTreeSet::new())).is_empty()

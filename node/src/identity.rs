@@ -7,8 +7,8 @@
 //! systemd   …/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod0c6b…_….slice/cri-containerd-CONTAINER.scope
 //! ```
 //!
-//! What comes before is the kubelet's own root, which differs from node to node; anybody with a session of systemd may make
-//! groups, of whatever names, in other places. The agent is in a pod of the same kubelet: its own account tells the root,
+//! What comes before is the kubelet's own root, which differs from node to node; any user with a session of systemd may make
+//! groups, of whatever names, in other places. The agent is in a pod of the same kubelet: its own path has the root,
 //! and only what lies there counts. Where the agent has a namespace of control groups (cgroup_namespaces(7)), its own
 //! account is `/`, and the others' begin with one `..` for each level up to what both are in; then a pod comes next, or a
 //! class and then the pod.
@@ -76,7 +76,7 @@ impl fmt::Display for PodUid {
 /// Where the kubelet of this node has its pods, in each hierarchy of control groups: what comes before a pod and its class.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum KubeletRoot {
-    /// These paths, each with its components joined by `/`; none where the agent is in no pod, and then nobody is.
+    /// These paths, each with its components joined by `/`; none where the agent is not in a pod, and then no caller is.
     Paths(BTreeSet<String>),
     /// Above the agent's own namespace of control groups.
     Above,

@@ -3,7 +3,7 @@
 //! The agent has the last word on the labels of `FAMILIES` and `SINGLE`: what it would not set is removed, unless a machine
 //! that runs here asked for it. A kubelet that starts again judges its pods by the node's labels as if they were new, and
 //! ends those whose node selector the node does not fit any more; nothing that the agent finds out may have that effect. For
-//! the same reason [`SCHEDULABLE`] is never taken back while a kubelet is away: such a node gets no pods anyway, and one whose
+//! the same reason [`SCHEDULABLE`] is never removed while a kubelet is away: such a node gets no pods anyway, and one whose
 //! kubelet is back without its devices has none to give. What the
 //! launcher refuses (confidential guests, realtime, CPUs of their own) has no label, so that nothing is scheduled for it;
 //! nor has `host-model`, which is the host's own processor here and no named model.

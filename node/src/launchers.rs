@@ -16,7 +16,7 @@ use crate::identity::PodUid;
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 
-/// How long a pod may be unknown: the kubelet hears of a pod a little earlier than the agent may.
+/// How long a pod may be unknown: the kubelet may see a pod a little earlier than the agent.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The same, as long as the API server has not said anything since the agent started.
 const PATIENCE_AT_START: Duration = Duration::from_secs(20);
@@ -33,7 +33,7 @@ pub enum Found {
     Launcher(Box<LauncherPod>),
     /// It is none, or is not there any more.
     Nowhere,
-    /// Nobody can tell for now.
+    /// It is unknown for now.
     Unknown,
 }
 
@@ -49,8 +49,8 @@ pub struct Launchers {
 struct Last {
     /// When it was asked for.
     began: Option<Instant>,
-    /// What the mirror had heard by then.
-    heard: u64,
+    /// The mirror's revision by then.
+    revision: u64,
     /// What was answered, if anything was.
     pods: Option<Vec<LauncherPod>>,
 }
@@ -74,7 +74,7 @@ impl Launchers {
         }
     }
 
-    /// Whether it was a launcher pod of this node when it was heard of last.
+    /// Whether it was a launcher pod of this node when it was last seen.
     #[must_use]
     pub fn knows(&self, uid: &PodUid) -> bool {
         self.mirror.get(uid.as_str()).is_some()
@@ -103,7 +103,7 @@ impl Launchers {
         tokio::time::timeout(patience, found).await.ok().flatten()
     }
 
-    /// Asks the API server, or waits for the answer to somebody else who asked later than this.
+    /// Asks the API server, or waits for the answer to a later request of another task.
     async fn listed(&self, uid: &PodUid) -> Found {
         let asked = Instant::now();
         let mut last = self.last.lock().await;
@@ -112,18 +112,18 @@ impl Launchers {
             if let Some(began) = last.began {
                 tokio::time::sleep_until(began + PERIOD).await;
             }
-            // Before the answer: whoever is dropped while it waits leaves none behind, rather than an old one.
-            *last = Last { began: Some(Instant::now()), heard: self.mirror.heard(), pods: None };
+            // Before the answer: a task that is dropped while it waits leaves none behind, rather than an old one.
+            *last = Last { began: Some(Instant::now()), revision: self.mirror.revision(), pods: None };
             match (self.list)().await {
                 Ok(pods) => last.pods = Some(pods),
                 Err(error) => tracing::warn!(error = %ErrorChain(&error), "list of launcher pods failed; tried again"),
             }
         }
-        let (heard, pods) = (last.heard, last.pods.as_ref());
+        let (revision, pods) = (last.revision, last.pods.as_ref());
         let listed = pods.map(|pods| pods.iter().find(|pod| pod.uid == *uid));
-        // The others who are to hear of it, the writer of reports among them, look into the mirror.
+        // Other tasks, the writer of reports among them, look into the mirror.
         if let Some(Some(pod)) = listed {
-            self.mirror.insert_listed(uid.as_str(), pod.clone(), heard);
+            self.mirror.insert_listed(uid.as_str(), pod.clone(), revision);
         }
         match (self.mirror.get(uid.as_str()), listed) {
             (Some(pod), _) => Found::Launcher(Box::new(pod)),

@@ -48,7 +48,7 @@ pub mod policy;
 pub mod remains;
 pub mod run;
 pub mod server;
-mod sighting;
 pub mod socket;
 pub mod status;
+mod watched_vmi;
 pub mod writer;

@@ -29,7 +29,7 @@ fn main() -> ExitCode {
     };
     tracing_subscriber::registry().with(lines.with_filter(garboard_cluster::log::discreet())).with(log_levels()).init();
     garboard_node::contain::log_panics();
-    // Fails only if somebody else chose one, which is as good.
+    // Fails only if one was chosen already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     tracing::info!(version, "the node agent starts");
     match start(args) {

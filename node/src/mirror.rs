@@ -20,8 +20,8 @@ struct State<V> {
     /// A list was complete.
     known: bool,
     /// How often a watch said something.
-    heard: u64,
-    /// For each UID that somebody waits for, how often it changed.
+    revision: u64,
+    /// For each UID that a task waits for, how often it changed.
     awaited: HashMap<String, watch::Sender<u64>>,
     /// How often anything changed.
     changed: watch::Sender<u64>,
@@ -30,7 +30,7 @@ struct State<V> {
 impl<V: Clone> Default for Mirror<V> {
     fn default() -> Self {
         let (entries, awaited, changed) = (HashMap::new(), HashMap::new(), watch::Sender::new(0));
-        Self { state: Mutex::new(State { entries, listed: None, known: false, heard: 0, awaited, changed }) }
+        Self { state: Mutex::new(State { entries, listed: None, known: false, revision: 0, awaited, changed }) }
     }
 }
 
@@ -70,15 +70,15 @@ impl<V: Clone> Mirror<V> {
     }
 
     /// How often a watch has said something.
-    pub fn heard(&self) -> u64 {
-        self.state().heard
+    pub fn revision(&self) -> u64 {
+        self.state().revision
     }
 
     /// Puts an object here that was listed when a watch had said something so often; not if it has said more meanwhile, which
     /// may be that the object is gone.
-    pub fn insert_listed(&self, uid: &str, value: V, heard: u64) {
+    pub fn insert_listed(&self, uid: &str, value: V, revision: u64) {
         let mut state = self.state();
-        if state.heard != heard {
+        if state.revision != revision {
             return;
         }
         state.entries.insert(uid.to_owned(), value);
@@ -88,7 +88,7 @@ impl<V: Clone> Mirror<V> {
     /// Takes what a watch says; `read` gives UID and value of an object, or nothing where it does not belong here.
     pub fn apply<K>(&self, event: Event<K>, read: impl Fn(K) -> (String, Option<V>)) {
         let mut state = self.state();
-        state.heard += 1;
+        state.revision += 1;
         match event {
             Event::Init => state.listed = Some(HashMap::new()),
             Event::InitApply(object) => {
@@ -128,7 +128,7 @@ impl<V: Clone> Mirror<V> {
 }
 
 impl<V> State<V> {
-    /// Tells those who wait for this one or for any, and nobody else: each of many would look at all it has.
+    /// Wakes the tasks that wait for this one or for any, and no others: each of many would look at all it has.
     fn changed(&self, uid: &str) {
         self.changed.send_modify(|count| *count += 1);
         if let Some(sender) = self.awaited.get(uid) {
@@ -183,12 +183,12 @@ mod tests {
     #[test]
     fn what_was_listed_is_put_here_unless_a_watch_said_more() {
         let mirror = Mirror::default();
-        let heard = mirror.heard();
-        mirror.insert_listed("one", 1, heard);
+        let revision = mirror.revision();
+        mirror.insert_listed("one", 1, revision);
         mirror.apply(Event::Delete(("one", 1)), read);
-        mirror.insert_listed("one", 1, heard);
+        mirror.insert_listed("one", 1, revision);
         assert_eq!(mirror.get("one"), None);
-        mirror.insert_listed("one", 1, mirror.heard());
+        mirror.insert_listed("one", 1, mirror.revision());
         assert_eq!(mirror.get("one"), Some(1));
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use garboard_agent::line_socket::{LineError, LineSocket};
-use garboard_agent::plumbing::{self, PlumbingError, Reply};
+use garboard_agent::plumbing::{self, Interfaces, PlumbingError, Reply};
 use garboard_net::resolv::Resolver;
 use garboard_net::{NetError, NetNs};
 use garboard_protocol::agent::InterfaceRequest;
@@ -92,10 +92,10 @@ fn checked(descriptor: OwnedFd, caller: &Caller) -> Result<NetNs, NetworkError> 
 
 async fn plumb(namespace: &NetNs, requests: &[InterfaceRequest]) -> Result<Reply, NetworkError> {
     let plans = plumbing::net_plans(requests)?;
-    Ok(plumbing::plumb(namespace, (requests, &plans), &Resolver::default()).await?)
+    Ok(plumbing::plumb(namespace, Interfaces { requests, plans: &plans }, &Resolver::default()).await?)
 }
 
 async fn sockets(namespace: &NetNs, requests: &[InterfaceRequest]) -> Result<Reply, NetworkError> {
     let plans = plumbing::net_plans(requests)?;
-    Ok(plumbing::sockets(namespace, (requests, &plans), &Resolver::default()).await?)
+    Ok(plumbing::sockets(namespace, Interfaces { requests, plans: &plans }, &Resolver::default()).await?)
 }

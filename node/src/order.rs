@@ -1,10 +1,11 @@
 //! What a pod may have made for it: what its order says, which only the controller writes. A request names an interface of
 //! it; of what else it says, only the address of a NIC counts, where the order leaves it open. Pure.
 
-use garboard_agent::plumbing::tapped;
+use garboard_agent::plumbing::{TapBinding, tapped};
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_plan::{OrderedInterface, PlanError, ordered_interfaces};
 use garboard_protocol::agent::InterfaceRequest;
+use garboard_protocol::text::{DecoderError, printable};
 use serde::Deserialize;
 
 /// More interfaces than any machine has.
@@ -20,7 +21,7 @@ pub enum OrderError {
     Missing,
     /// Its annotation is something else.
     #[error("this pod's order could not be parsed")]
-    Malformed(#[from] serde_json::Error),
+    Malformed(#[source] DecoderError),
     /// No plan could be made of it.
     #[error("this pod's order has interfaces that cannot be created")]
     Unplannable(#[from] PlanError),
@@ -62,7 +63,7 @@ pub fn granted(order: Option<&str>, requests: &[InterfaceRequest]) -> Result<Vec
     if requests.len() > INTERFACES {
         return Err(OrderError::TooMany(requests.len()));
     }
-    let order: Order = serde_json::from_str(order.ok_or(OrderError::Missing)?)?;
+    let order: Order = serde_json::from_str(order.ok_or(OrderError::Missing)?).map_err(malformed)?;
     let ordered = ordered_interfaces(&order.vmi)?;
     for (index, request) in requests.iter().enumerate() {
         if requests[..index].iter().any(|before| before.name == request.name) {
@@ -75,7 +76,7 @@ pub fn granted(order: Option<&str>, requests: &[InterfaceRequest]) -> Result<Vec
 fn grant(ordered: &[OrderedInterface], request: &InterfaceRequest) -> Result<InterfaceRequest, OrderError> {
     let found = ordered.iter().find(|one| one.name == request.name);
     let found = found.and_then(|one| Some((one, tapped(&one.binding)?)));
-    let (ordered, (tap, binding)) = found.ok_or_else(|| OrderError::NotOrdered(shown(&request.name)))?;
+    let (ordered, TapBinding { tap, binding }) = found.ok_or_else(|| OrderError::NotOrdered(shown(&request.name)))?;
     if std::mem::discriminant(&binding) != std::mem::discriminant(&request.binding) {
         return Err(OrderError::OtherBinding(shown(&request.name)));
     }
@@ -87,9 +88,14 @@ fn grant(ordered: &[OrderedInterface], request: &InterfaceRequest) -> Result<Int
     Ok(InterfaceRequest { name: ordered.name.clone(), tap, mac, queues: ordered.queues, binding })
 }
 
+/// A pod's owner may have written it.
+fn malformed(error: serde_json::Error) -> OrderError {
+    OrderError::Malformed(error.into())
+}
+
 /// A caller's word.
 fn shown(name: &str) -> String {
-    name.chars().take(NAME).flat_map(char::escape_debug).collect()
+    printable(name, NAME)
 }
 
 #[cfg(test)]

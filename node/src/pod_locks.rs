@@ -21,7 +21,7 @@ const MADE: u32 = 64;
 #[error(
     "the interfaces of this pod have been created {MADE} times, which is the limit; delete the pod to start its machine in another"
 )]
-pub(crate) struct OftenEnough;
+pub(crate) struct LimitReached;
 
 /// The lock of one pod, and how often it was taken.
 pub(crate) struct PodLock {
@@ -53,10 +53,10 @@ impl PodLock {
     /// Waits until there may be another one, and counts it. A no would end a machine.
     ///
     /// # Errors
-    /// [`OftenEnough`], which does.
-    pub(crate) async fn come(&mut self, is_made: bool) -> Result<(), OftenEnough> {
+    /// [`LimitReached`], which does.
+    pub(crate) async fn come(&mut self, is_made: bool) -> Result<(), LimitReached> {
         if is_made && self.made >= MADE {
-            return Err(OftenEnough);
+            return Err(LimitReached);
         }
         self.made += u32::from(is_made);
         if self.next > Instant::now() {
@@ -99,7 +99,7 @@ mod tests {
             make().await.unwrap();
             tokio::time::advance(Duration::from_secs(60)).await;
         }
-        assert_eq!(make().await, Err(OftenEnough));
+        assert_eq!(make().await, Err(LimitReached));
         take(&pod_locks, 2).await;
         tokio::time::advance(Duration::from_secs(60)).await;
         take(&pod_locks, 3).await;

@@ -81,7 +81,7 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
         name: metadata.name.clone()?,
         addresses: addresses.into_iter().flatten().map(|address| address.ip.clone()).collect(),
         needs: needs(pod),
-        claims: claims::said(pod),
+        claims: claims::of(pod),
         unpaused: condition(pod, UNPAUSED).map(|one| one.status.clone()),
         is_reported: reported(pod, &owner.uid).is_some(),
         vmi: owner.name.clone(),

@@ -29,7 +29,7 @@ pub enum Answer {
     "no admission policy binds this agent: a label of its node that is not its own could be written; apply all of \
      deploy/garboard.yaml, and keep the name `garboard-node` of its account"
 )]
-pub struct Unbound;
+pub struct PolicyMissing;
 
 impl Answer {
     /// By what the API server says to the attempt.
@@ -46,11 +46,11 @@ impl Answer {
 /// Asks once, and not for long; whether it is known.
 ///
 /// # Errors
-/// [`Unbound`].
-pub async fn at_start(api: &ApiServer, node: &str) -> Result<bool, Unbound> {
+/// [`PolicyMissing`].
+pub async fn at_start(api: &ApiServer, node: &str) -> Result<bool, PolicyMissing> {
     match tokio::time::timeout(PATIENCE, api.try_what_is_forbidden(node)).await {
         Ok(Answer::Binds) => Ok(true),
-        Ok(Answer::Open) => Err(Unbound),
+        Ok(Answer::Open) => Err(PolicyMissing),
         Ok(Answer::Unknown(_)) | Err(_) => Ok(false),
     }
 }
@@ -62,7 +62,7 @@ pub async fn until_known(api: ApiServer, node: String, mut known: bool) {
         match api.try_what_is_forbidden(&node).await {
             Answer::Binds => known = true,
             Answer::Open => {
-                tracing::error!("{Unbound}");
+                tracing::error!("{PolicyMissing}");
                 return;
             }
             Answer::Unknown(error) => {

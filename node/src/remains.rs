@@ -1,7 +1,7 @@
 //! What is left on this node of launcher pods whose objects are gone.
 //!
 //! `kubectl delete pod --force` takes the object away before the kubelet has killed anything, and a kubelet that is away has
-//! not even heard of it. Another guest with the same disks must not start before the processes of the first one are gone, and
+//! not even seen it. Another guest with the same disks must not start before the processes of the first one are gone, and
 //! that only the node knows. So the controller asks, and this answers (`docs/adr/0021-the-agent-is-asked.md`):
 //!
 //! ```text
@@ -136,13 +136,13 @@ impl<C: Cluster> Remains<C> {
         if due.is_empty() {
             return Ok(());
         }
-        // A watch that lags may not have told of the pod yet.
+        // A watch that lags may not have delivered the pod yet.
         progress.refused = true;
         let listed = self.cluster.pods_of(&self.node).await?;
         progress.refused = false;
         for question in due.into_iter().filter(|question| listed.iter().all(|pod| pod.uid != question.pod)) {
             // One that is not taken keeps no other back.
-            match self.say(question).await {
+            match self.write_answer(question).await {
                 Ok(()) => drop(progress.answered.insert(question.pod.clone(), Instant::now())),
                 Err(_) => progress.refused = true,
             }
@@ -150,7 +150,7 @@ impl<C: Cluster> Remains<C> {
         Ok(())
     }
 
-    async fn say(&self, question: &Question) -> Result<(), ClusterError> {
+    async fn write_answer(&self, question: &Question) -> Result<(), ClusterError> {
         let Question { pod, namespace, vmi, vmi_uid } = question;
         // The UID keeps it off a namesake.
         let answer = json!({"metadata": {"uid": vmi_uid}, "status": {"activePods": {pod.as_str(): ""}}});

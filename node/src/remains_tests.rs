@@ -1,6 +1,6 @@
 use std::sync::Mutex;
 
-use garboard_cluster::report::condition::PodNews;
+use garboard_cluster::report::condition::PodUpdate;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
 
@@ -42,11 +42,11 @@ impl Cluster for Fake {
         Ok(self.0.pods.lock().unwrap().clone())
     }
 
-    async fn mark_pod(&self, _: &LauncherPod, _: &PodNews) -> Result<(), ClusterError> {
+    async fn mark_pod(&self, _: &LauncherPod, _: &PodUpdate) -> Result<(), ClusterError> {
         Ok(())
     }
 
-    async fn tell(&self, _: &LauncherPod, _: &InstanceEvent) -> Result<(), ClusterError> {
+    async fn emit_event(&self, _: &LauncherPod, _: &InstanceEvent) -> Result<(), ClusterError> {
         Ok(())
     }
 }

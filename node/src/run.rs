@@ -33,12 +33,12 @@ use crate::pods::{self, LauncherPod, launcher_pod};
 use crate::policy;
 use crate::remains::{self, Remains};
 use crate::server::Server;
-use crate::sighting::Sighting;
 use crate::socket::AgentSocket;
+use crate::watched_vmi::WatchedVmi;
 use crate::writer::{Writer, WriterContext};
 use crate::{facts, heartbeat};
 
-/// Runs until it is told to leave. Leaving changes nothing: pods of this node run on, and the next agent goes on where
+/// Runs until it is asked to exit. An exit changes nothing: pods of this node run on, and the next agent goes on where
 /// this one stopped.
 ///
 /// # Errors
@@ -84,7 +84,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     });
 
     let (registered, is_registered) = watch::channel(false);
-    // Only now: whoever is given a device finds the agent's socket.
+    // Only now: a pod that is given a device finds the agent's socket.
     parts.spawn(device::serve(plugins(&args, &health), registered));
     let [(_, kvm_health), ..] = health.clone();
     let sources = Sources { offer, registered: is_registered, kvm: kvm_health, pods };
@@ -123,7 +123,7 @@ fn plugins(args: &Args, health: &Healths) -> Plugins {
     }
 }
 
-/// The directory is mounted into pods: it is never made anew, or running pods would keep the old one.
+/// The directory is mounted into pods: it is never created again, or running pods would keep the old one.
 ///
 /// # Errors
 /// Whatever the kernel says.
@@ -197,13 +197,13 @@ pub struct Vmis {
 /// Keeps mirrors of the VMIs that the controller has placed on a node, for ever.
 pub async fn watch_vmis(client: Client, node: String, vmis: Vmis) {
     let wanted = watcher::Config::default().labels(&format!("{}={node}", label::NODE_NAME));
-    let mut events = pin!(watcher(Api::<Sighting>::all(client), wanted).default_backoff());
+    let mut events = pin!(watcher(Api::<WatchedVmi>::all(client), wanted).default_backoff());
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
                 warn_of_unreadable(&event);
-                vmis.legible.apply(event.clone(), Sighting::legible);
-                vmis.whole.apply(event, Sighting::whole);
+                vmis.legible.apply(event.clone(), WatchedVmi::legible);
+                vmis.whole.apply(event, WatchedVmi::whole);
             }
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "watch of VirtualMachineInstances failed; tried again")
@@ -213,7 +213,7 @@ pub async fn watch_vmis(client: Client, node: String, vmis: Vmis) {
 }
 
 /// The controller says on the VMI what is wrong.
-fn warn_of_unreadable(event: &watcher::Event<Sighting>) {
+fn warn_of_unreadable(event: &watcher::Event<WatchedVmi>) {
     if let watcher::Event::Apply(vmi) | watcher::Event::InitApply(vmi) = event
         && !vmi.is_whole()
     {

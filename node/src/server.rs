@@ -20,7 +20,7 @@ use garboard_protocol::control::Status;
 use tokio::net::UnixStream;
 use tracing::Instrument;
 
-use crate::budget::{AllRefusals, Budget, Exhausted};
+use crate::budget::{Budget, Exhausted, RefusalsByPod};
 use crate::caller::{Caller, Processes};
 use crate::contain::contained;
 use crate::identity::PodUid;
@@ -34,9 +34,9 @@ use crate::status;
 
 /// A caller's namespace, and nothing else, is waiting to be taken.
 const DESCRIPTORS: usize = 1;
-/// The longest request, bytes: what a supervisor passes on of a guest agent's words is at most a quarter of it.
+/// The longest request, bytes: a supervisor's copy of a guest agent's answers is at most a quarter of it.
 const LONGEST_REQUEST: usize = 256 * 1024;
-/// The longest reason that is told and logged, characters: callers put words of theirs in it.
+/// The longest reason that is sent and logged, characters: it quotes the caller.
 const LONGEST_REASON: usize = 400;
 
 /// Who takes reports.
@@ -51,7 +51,7 @@ pub struct Server<R> {
     launchers: Launchers,
     reports: R,
     budget: Mutex<Budget>,
-    refusals: Mutex<AllRefusals>,
+    refusals: Mutex<RefusalsByPod>,
     /// When which pod has its network changed.
     pod_locks: PodLocks,
 }
@@ -103,7 +103,7 @@ impl<R: Reports> Server<R> {
                 Ok(()) => Ok(caller),
                 // Others have it all. A no would end a machine: hung up on without one, its launcher asks again.
                 Err(Exhausted::Node) => {
-                    self.tells_refusal(Some(&caller), &Exhausted::Node.to_string());
+                    self.logs_refusal(Some(&caller), &Exhausted::Node.to_string());
                     return drop(stream);
                 }
                 Err(exhausted @ Exhausted::Pod) => Err((Some(caller), exhausted.to_string())),
@@ -117,9 +117,9 @@ impl<R: Reports> Server<R> {
                 drop(tokio::spawn(Arc::clone(self).admitted(socket, caller, room)));
             }
             Err((caller, reason)) => {
-                if self.tells_refusal(caller.as_ref(), &reason) {
+                if self.logs_refusal(caller.as_ref(), &reason) {
                     tokio::spawn(async move {
-                        say(&socket, reason).await;
+                        send_refusal(&socket, reason).await;
                         socket.put_away();
                     });
                 } else {
@@ -130,8 +130,8 @@ impl<R: Reports> Server<R> {
     }
 
     async fn admitted(self: Arc<Self>, mut socket: LineSocket, caller: Caller, room: Room<R>) {
-        self.hear(&mut socket, caller).await;
-        // Not here: what a caller sent along may keep whoever closes it waiting (a file of a file system that hangs). It
+        self.serve_connection(&mut socket, caller).await;
+        // Not here: closing a caller's descriptor may block (a file of a file system that hangs). It
         // keeps its room for as long.
         drop(tokio::task::spawn_blocking(move || {
             socket.put_away();
@@ -139,15 +139,15 @@ impl<R: Reports> Server<R> {
         }));
     }
 
-    async fn hear(&self, socket: &mut LineSocket, caller: Caller) {
+    async fn serve_connection(&self, socket: &mut LineSocket, caller: Caller) {
         let pod = match self.launchers.caller(&caller.pod).await {
             Found::Launcher(pod) => pod,
             // Hung up on without a no, a launcher asks again.
             Found::Unknown => return,
             Found::Nowhere => {
                 let reason = "the caller is in no launcher pod of this node";
-                if self.tells_refusal(Some(&caller), reason) {
-                    say(socket, reason.to_owned()).await;
+                if self.logs_refusal(Some(&caller), reason) {
+                    send_refusal(socket, reason.to_owned()).await;
                 }
                 return;
             }
@@ -156,7 +156,7 @@ impl<R: Reports> Server<R> {
     }
 
     async fn serve_pod(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) {
-        match self.converse(socket, caller, pod).await {
+        match self.exchange(socket, caller, pod).await {
             Ok(()) | Err(LineError::Closed) => {}
             Err(error) => {
                 let error = short(&ErrorChain(&error).to_string());
@@ -173,14 +173,14 @@ impl<R: Reports> Server<R> {
         }
     }
 
-    async fn converse(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) -> Result<(), LineError> {
+    async fn exchange(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) -> Result<(), LineError> {
         for number in 1_u64.. {
             let request: AgentRequest = socket.receive().await?;
             let span = tracing::info_span!("request", request = number, ask = word(&request));
             let answering = self.answer_or_refuse(socket, request, &caller, pod).instrument(span);
-            let Some((reply, descriptors)) = answering.await else { return Ok(()) };
+            let Some(Reply { message, descriptors }) = answering.await else { return Ok(()) };
             let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            socket.send(&reply, &borrowed).await?;
+            socket.send(&message, &borrowed).await?;
         }
         Ok(())
     }
@@ -194,11 +194,11 @@ impl<R: Reports> Server<R> {
     ) -> Option<Reply> {
         match self.answer(socket, request, caller, pod).await {
             Ok(reply) => reply,
-            Err(error) => Some((self.refusal(pod, &ErrorChain(&*error).to_string()), Vec::new())),
+            Err(error) => Some(self.refusal(pod, &ErrorChain(&*error).to_string()).into()),
         }
     }
 
-    /// Nothing if nobody can tell: hung up on without a no, a launcher asks again.
+    /// Nothing if it is unknown: when the connection is closed without a refusal, a launcher asks again.
     async fn answer(
         &self,
         socket: &mut LineSocket,
@@ -213,7 +213,7 @@ impl<R: Reports> Server<R> {
             }
             AgentRequest::Report { status } => {
                 self.reports.note(pod, status::bounded(*status));
-                return Ok(Some((AgentReply::Noted, Vec::new())));
+                return Ok(Some(AgentReply::Noted.into()));
             }
             AgentRequest::Plumb { interfaces } => network::Work::Plumb(granted(pod.order.as_deref(), &interfaces)?),
             AgentRequest::Sockets { interfaces } => network::Work::Sockets(granted(pod.order.as_deref(), &interfaces)?),
@@ -254,8 +254,8 @@ impl<R: Reports> Server<R> {
         lock(&self.refusals).answered(Some(pod), Instant::now())
     }
 
-    /// Logs a refusal, unless there are too many. Whether it is to be told to the caller too.
-    fn tells_refusal(&self, caller: Option<&Caller>, reason: &str) -> bool {
+    /// Logs a refusal, unless there are too many. Whether it is to be sent to the caller too.
+    fn logs_refusal(&self, caller: Option<&Caller>, reason: &str) -> bool {
         let pod = caller.map(|caller| &caller.pod);
         let Some(silent) = lock(&self.refusals).answered(pod, Instant::now()) else { return false };
         let (pid, uid) = (caller.map(|caller| caller.pid), caller.map(|caller| caller.uid));
@@ -275,7 +275,7 @@ fn word(request: &AgentRequest) -> &'static str {
     }
 }
 
-/// A reason that may hold words of the caller.
+/// A reason, bounded: it may quote the caller.
 fn short(reason: &str) -> String {
     match reason.char_indices().nth(LONGEST_REASON) {
         Some((end, _)) => format!("{} …", &reason[..end]),
@@ -283,7 +283,7 @@ fn short(reason: &str) -> String {
     }
 }
 
-async fn say(socket: &LineSocket, reason: String) {
+async fn send_refusal(socket: &LineSocket, reason: String) {
     let _ = socket.send(&AgentReply::<GuestAddresses>::Refused { reason }, &[]).await;
 }
 

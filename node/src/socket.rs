@@ -28,7 +28,7 @@ pub struct AgentSocket {
 
 impl AgentSocket {
     /// Listens at a path, for everybody: who may ask is decided when they do. A socket that an earlier agent left is replaced
-    /// in one step, so that nobody ever finds none.
+    /// in one step, so that there always is one.
     ///
     /// # Errors
     /// Whatever the kernel says.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 use crate::pods::LauncherPod;
 
-/// The most interfaces and disks that are told of, addresses of each interface, and letters of a word and of a sentence.
+/// The most interfaces and disks that are reported, addresses of each interface, and letters of a word and of a sentence.
 const INTERFACES: usize = 64;
 const DISKS: usize = 256;
 /// The longest description of a machine for its next start, bytes.

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use garboard_api::Phase;
 use garboard_api::conditions::{ConditionStatus, Reason};
 use garboard_api::v1::VirtualMachineInstance;
-use garboard_cluster::report::condition::PodNews;
+use garboard_cluster::report::condition::PodUpdate;
 use garboard_cluster::report::{self, condition};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{self, Status};
@@ -208,7 +208,7 @@ impl<C: Cluster> Task<C> {
             self.pod = pod;
         }
         let found = self.find();
-        let news = if pod_is_there { self.news_for_pod(&report, &found) } else { PodNews::default() };
+        let news = if pod_is_there { self.news_for_pod(&report, &found) } else { PodUpdate::default() };
         let change = if let Found::Vmi(vmi) = &found { self.change(vmi, &report) } else { None };
         if !news.is_empty() || change.is_some() {
             self.rest = self.pace.count(now());
@@ -226,7 +226,7 @@ impl<C: Cluster> Task<C> {
             (Ok(Some(written)), Found::Vmi(before)) => {
                 let written = Arc::new(written);
                 self.latest = Some(Arc::clone(&written));
-                self.tell(Phase::of(&before), &report).await;
+                self.log_transition(Phase::of(&before), &report).await;
                 pod_written?;
                 Ok(if Phase::of(&written).is_final() { Settled::Over } else { Settled::Written })
             }
@@ -246,14 +246,14 @@ impl<C: Cluster> Task<C> {
     }
 
     /// What the pod does not say yet.
-    fn news_for_pod(&self, report: &Status, found: &Found) -> PodNews {
+    fn news_for_pod(&self, report: &Status, found: &Found) -> PodUpdate {
         let said = match &self.told {
             Some(told) => is_same(told, report),
             // Of an earlier agent of this node.
             None => self.pod.is_reported && report.ended.is_none(),
         };
         let is_due = matches!(found, Found::NotYet) && condition::is_telling(report) && !said;
-        PodNews { unpaused: self.gate_to_write(report), report: is_due.then(|| Box::new(report.clone())) }
+        PodUpdate { unpaused: self.gate_to_write(report), report: is_due.then(|| Box::new(report.clone())) }
     }
 
     /// What the readiness gate does not say yet.
@@ -272,11 +272,11 @@ impl<C: Cluster> Task<C> {
         patch(vmi, &status::next_status(report, &self.pod, vmi, &self.setting.node, Timestamp::now())?)
     }
 
-    async fn tell(&self, before: Phase, report: &Status) {
+    async fn log_transition(&self, before: Phase, report: &Status) {
         for event in happenings(before, report) {
             let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
             tracing::info!(vmi, namespace, reason = event.reason.word(), note = event.note, "event recorded");
-            if let Err(error) = self.setting.cluster.tell(&self.pod, &event).await {
+            if let Err(error) = self.setting.cluster.emit_event(&self.pod, &event).await {
                 tracing::warn!(vmi, namespace, error = %ErrorChain(&error), "the event could not be written");
             }
         }
@@ -311,7 +311,7 @@ fn now() -> Instant {
 }
 
 /// Writes what the pod is to say, if anything.
-async fn mark_pod<C: Cluster>(cluster: &C, pod: &LauncherPod, news: &PodNews) -> Result<(), ClusterError> {
+async fn mark_pod<C: Cluster>(cluster: &C, pod: &LauncherPod, news: &PodUpdate) -> Result<(), ClusterError> {
     if news.is_empty() {
         return Ok(());
     }
@@ -341,7 +341,7 @@ fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineIn
     Some(json!({"metadata": metadata, "status": changes}))
 }
 
-/// What people are to be told, by what the VMI was before.
+/// The events of a change, by what the VMI was before.
 fn happenings(before: Phase, report: &Status) -> Vec<InstanceEvent> {
     match &report.ended {
         Some(ended) => {

@@ -13,7 +13,7 @@ struct FakeState {
     vmi: Mutex<VirtualMachineInstance>,
     failures: Mutex<VecDeque<()>>,
     patches: watch::Sender<Vec<Value>>,
-    marks: watch::Sender<Vec<PodNews>>,
+    marks: watch::Sender<Vec<PodUpdate>>,
     told: watch::Sender<Vec<InstanceEvent>>,
     asked: AtomicUsize,
 }
@@ -88,13 +88,13 @@ impl Cluster for Fake {
         Ok(Vec::new())
     }
 
-    async fn mark_pod(&self, _: &LauncherPod, news: &PodNews) -> Result<(), ClusterError> {
+    async fn mark_pod(&self, _: &LauncherPod, news: &PodUpdate) -> Result<(), ClusterError> {
         self.falters()?;
         self.0.marks.send_modify(|marks| marks.push(news.clone()));
         Ok(())
     }
 
-    async fn tell(&self, _: &LauncherPod, event: &InstanceEvent) -> Result<(), ClusterError> {
+    async fn emit_event(&self, _: &LauncherPod, event: &InstanceEvent) -> Result<(), ClusterError> {
         self.0.told.send_modify(|told| told.push(event.clone()));
         Ok(())
     }

@@ -270,7 +270,7 @@ const LAST_LINE: usize = 300;
 
 /// The cause as a sentence, with QEMU's own last line where that is what explains it.
 #[must_use]
-pub fn told(cause: &ExitCause, report: Option<&ExitReport>) -> String {
+pub fn full_sentence(cause: &ExitCause, report: Option<&ExitReport>) -> String {
     let sentence = cause.sentence();
     let explains = matches!(cause, ExitCause::QemuFailed { .. } | ExitCause::QemuCrashed { .. });
     let words = report.filter(|_| explains).map_or("", |report| report.last_words.as_str());
@@ -416,11 +416,11 @@ mod tests {
     fn a_failure_of_qemus_own_is_told_with_its_last_line() {
         let words = ExitReport { last_words: "one\nno lock\n \n".to_owned(), ..report(ProcessEnd::Exited { code: 1 }) };
         let failed = ExitCause::QemuFailed { code: 1 };
-        assert_eq!(told(&failed, Some(&words)), "QEMU gave up with exit code 1: no lock");
-        assert_eq!(told(&failed, None), "QEMU gave up with exit code 1");
-        assert_eq!(told(&ExitCause::GuestShutdown, Some(&words)), "the guest powered itself off");
+        assert_eq!(full_sentence(&failed, Some(&words)), "QEMU gave up with exit code 1: no lock");
+        assert_eq!(full_sentence(&failed, None), "QEMU gave up with exit code 1");
+        assert_eq!(full_sentence(&ExitCause::GuestShutdown, Some(&words)), "the guest powered itself off");
         let endless = ExitReport { last_words: "a".repeat(4096), ..words };
-        assert!(told(&failed, Some(&endless)).len() < 400);
+        assert!(full_sentence(&failed, Some(&endless)).len() < 400);
     }
 
     #[test]

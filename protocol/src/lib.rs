@@ -28,6 +28,7 @@ pub mod pod;
 pub mod probe;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod text;
 pub mod volumes;
 pub mod wire;
 

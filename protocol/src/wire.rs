@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::text::DecoderError;
+
 /// The longest line either side accepts, in bytes. An argv of 256 disks is about 200 KiB.
 pub const MAX_LINE_BYTES: usize = 2 * 1024 * 1024;
 
@@ -23,7 +25,7 @@ pub enum WireError {
         expected: &'static str,
         /// What serde found.
         #[source]
-        source: serde_json::Error,
+        source: DecoderError,
     },
 }
 
@@ -45,8 +47,10 @@ pub fn decode<T: DeserializeOwned>(line: &[u8]) -> Result<T, WireError> {
     if line.len() > MAX_LINE_BYTES {
         return Err(WireError::TooLong);
     }
-    serde_json::from_slice(line)
-        .map_err(|source| WireError::Undecodable { expected: short_type_name(std::any::type_name::<T>()), source })
+    serde_json::from_slice(line).map_err(|error| WireError::Undecodable {
+        expected: short_type_name(std::any::type_name::<T>()),
+        source: error.into(),
+    })
 }
 
 fn short_type_name(full: &'static str) -> &'static str {

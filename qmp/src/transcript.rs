@@ -83,51 +83,62 @@ impl Transcript {
     /// A command is about to be sent, on behalf of somebody else if `by` says so.
     pub(crate) fn command(&self, name: &str, id: u64, by: Option<&str>, arguments: &str) {
         if !POLLS.contains(&name) {
-            self.write(("command", name), Some(id), by, || redacted(Subject::Arguments(name), arguments));
+            let line = Line { id: Some(id), by, ..Line::of("command", name) };
+            self.write(line, || redacted(Subject::Arguments(name), arguments));
         }
     }
 
     pub(crate) fn reply(&self, name: &str, id: u64, body: &str) {
         if !POLLS.contains(&name) {
-            self.write(("reply", name), Some(id), None, || redacted(Subject::Reply(name), body));
+            self.write(Line { id: Some(id), ..Line::of("reply", name) }, || redacted(Subject::Reply(name), body));
         }
     }
 
-    pub(crate) fn refusal(&self, name: &str, id: u64, (class, desc): (&str, &str)) {
+    pub(crate) fn refusal(&self, name: &str, id: u64, class: &str, desc: &str) {
         // Not redacted: QEMU names the parameter it dislikes, not its value, and "no secret with id" must stay
         // readable.
         let error =
             || to_ascii_json(&serde_json::json!({"class": printable(class, 64), "desc": printable(desc, 1_000)}));
-        self.write(("refusal", name), Some(id), None, error);
+        self.write(Line { id: Some(id), ..Line::of("refusal", name) }, error);
     }
 
     pub(crate) fn event(&self, name: &str, data: &str) {
         if !NOISY_EVENTS.contains(&name) {
-            self.write(("event", name), None, None, || redacted(Subject::EventData, data));
+            self.write(Line::of("event", name), || redacted(Subject::EventData, data));
         }
     }
 
     /// Something that was no message; `shown` is bounded and printable already.
     pub(crate) fn garbage(&self, shown: &str) {
-        self.write(("garbage", ""), None, None, || to_ascii_json(&shown));
+        self.write(Line::of("garbage", ""), || to_ascii_json(&shown));
     }
 
     /// Something that happened to the connection.
     pub(crate) fn note(&self, what: &'static str, detail: &str) {
-        self.write(("note", what), None, None, || to_ascii_json(&printable(detail, 500)));
+        self.write(Line::of("note", what), || to_ascii_json(&printable(detail, 500)));
     }
 
-    fn write(
-        &self,
-        (kind, name): (&'static str, &str),
-        id: Option<u64>,
-        by: Option<&str>,
-        body: impl FnOnce() -> String,
-    ) {
+    fn write(&self, line: Line<'_>, body: impl FnOnce() -> String) {
         let Some(sink) = &self.sink else { return };
+        let Line { kind, name, id, by } = line;
         let body = RawValue::from_string(body()).unwrap_or_default();
         let name = &printable(name, 64);
         sink.record(&to_ascii_json(&Entry { at: rfc3339(SystemTime::now()), kind, name, id, by, body }));
+    }
+}
+
+/// A line without its time and body.
+#[derive(Clone, Copy)]
+struct Line<'a> {
+    kind: &'static str,
+    name: &'a str,
+    id: Option<u64>,
+    by: Option<&'a str>,
+}
+
+impl<'a> Line<'a> {
+    fn of(kind: &'static str, name: &'a str) -> Self {
+        Self { kind, name, id: None, by: None }
     }
 }
 
@@ -247,7 +258,7 @@ mod tests {
     fn an_exchange_is_readable_and_holds_no_password() {
         let entries = recorded(|transcript| {
             transcript.command("set_password", 5, Some("broker client 1"), r#"{"password":"hunter2"}"#);
-            transcript.refusal("set_password", 5, ("GenericError", "no\u{1b}[0m display"));
+            transcript.refusal("set_password", 5, "GenericError", "no\u{1b}[0m display");
             transcript.event("SHUTDOWN", r#"{"guest":true}"#);
         });
         assert_eq!(entries[0]["body"]["password"], "<redacted>");
@@ -263,7 +274,7 @@ mod tests {
             transcript.command("query-status", 1, None, "{}");
             transcript.reply("query-status", 1, "{}");
             transcript.event("RTC_CHANGE", "{}");
-            transcript.refusal("query-status", 2, ("GenericError", "why not"));
+            transcript.refusal("query-status", 2, "GenericError", "why not");
         });
         assert_eq!(entries.len(), 1);
         assert_eq!(entries[0]["kind"], "refusal");

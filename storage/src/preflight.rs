@@ -27,7 +27,7 @@ pub struct Space {
 
 /// Whether what may be written fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum FreeSpace {
     /// It does.
     Enough,
     /// Not if the guest fills its disk: then it is paused or sees errors. Worth a warning.
@@ -96,16 +96,16 @@ pub fn space(dir: &Dir) -> Result<Space, PreflightError> {
 ///
 /// # Errors
 /// [`PreflightError::Full`] when not even the beginning (and [`LEAST_FREE_BYTES`]) fits.
-pub fn room_for(dir: &Dir, first_bytes: u64, most_bytes: u64) -> Result<Room, PreflightError> {
+pub fn room_for(dir: &Dir, first_bytes: u64, most_bytes: u64) -> Result<FreeSpace, PreflightError> {
     let available_bytes = space(dir)?.available_bytes;
     let wanted_bytes = first_bytes.saturating_add(LEAST_FREE_BYTES);
     if available_bytes < wanted_bytes {
         return Err(PreflightError::Full { directory: dir.path().to_path_buf(), available_bytes, wanted_bytes });
     }
     if available_bytes < most_bytes {
-        return Ok(Room::Overcommitted { wanted_bytes: most_bytes, available_bytes });
+        return Ok(FreeSpace::Overcommitted { wanted_bytes: most_bytes, available_bytes });
     }
-    Ok(Room::Enough)
+    Ok(FreeSpace::Enough)
 }
 
 /// Byte whose lock says "I write to this image", from QEMU's `block/file-posix.c` (`RAW_LOCK_PERM_BASE` + `WRITE`).
@@ -175,8 +175,8 @@ mod tests {
         let dir = Dir::open(room.path()).unwrap();
         let free = space(&dir).unwrap().available_bytes;
         assert!(free > LEAST_FREE_BYTES, "this test needs some space");
-        assert_eq!(room_for(&dir, 0, 4096).unwrap(), Room::Enough);
-        assert!(matches!(room_for(&dir, 0, u64::MAX).unwrap(), Room::Overcommitted { .. }));
+        assert_eq!(room_for(&dir, 0, 4096).unwrap(), FreeSpace::Enough);
+        assert!(matches!(room_for(&dir, 0, u64::MAX).unwrap(), FreeSpace::Overcommitted { .. }));
         let refused = room_for(&dir, u64::MAX / 2, 0).unwrap_err();
         assert!(matches!(refused, PreflightError::Full { .. }), "{refused}");
     }

@@ -84,7 +84,7 @@ pub trait Condition: Clone + Default {
     /// Its reason.
     fn reason(&self) -> Option<&str>;
     /// Says what it is to say, `since` then.
-    fn say(&mut self, new: &NewCondition<'_, Self::Type>, since: Option<Time>);
+    fn set(&mut self, new: &NewCondition<'_, Self::Type>, since: Option<Time>);
     /// When its status changed.
     fn since(&self) -> Option<&Time>;
 }
@@ -110,7 +110,7 @@ macro_rules! condition {
                 self.last_transition_time.as_ref()
             }
 
-            fn say(&mut self, new: &NewCondition<'_, Self::Type>, since: Option<Time>) {
+            fn set(&mut self, new: &NewCondition<'_, Self::Type>, since: Option<Time>) {
                 let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
                 self.r#type = new.kind.word().to_owned();
                 self.status = new.status.word().to_owned();
@@ -143,7 +143,7 @@ pub fn made<C: Condition>(new: &NewCondition<'_, C::Type>, before: &[C], now: Ti
     let mut condition = find(before, new.kind).cloned().unwrap_or_default();
     let same = Some(&condition).filter(|old| old.status() == new.status.word());
     let since = same.and_then(|old| old.since().cloned()).unwrap_or_else(|| stamp(now));
-    condition.say(new, Some(since));
+    condition.set(new, Some(since));
     condition
 }
 

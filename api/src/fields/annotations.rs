@@ -16,7 +16,7 @@ const fn read(key: &'static str, file: &'static str) -> Annotation {
     Annotation { key, fate: Fate::Read(file) }
 }
 
-const fn told(key: &'static str, when: When, what: &'static str, instead: &'static str) -> Annotation {
+const fn warns(key: &'static str, when: When, what: &'static str, instead: &'static str) -> Annotation {
     Annotation { key, fate: warned(when, what, instead) }
 }
 
@@ -30,39 +30,44 @@ pub const ANNOTATIONS: &[Annotation] = &[
         key: annotation::IGNITION,
         fate: Fate::Refused { when: When::Filled, why: super::NOT_YET, instead: "hand the data over by cloud-init" },
     },
-    told(
+    warns(
         annotation::HOOK_SIDECARS,
         When::Filled,
         "hook sidecars change a libvirt domain, and there is none: they are not started",
         "remove the annotation, and write what the hooks changed into the specification",
     ),
-    told(
+    warns(
         "kubevirt.io/libvirt-log-filters",
         When::Filled,
         "there is no libvirt whose log could be filtered",
         "remove it; `kubectl logs -c launcher` has every QMP command and event",
     ),
-    told("kubevirt.io/memfd", When::Is("false"), "memory of huge pages comes from a memfd, whatever this says", REMOVE),
-    told(
+    warns(
+        "kubevirt.io/memfd",
+        When::Is("false"),
+        "memory of huge pages comes from a memfd, whatever this says",
+        REMOVE,
+    ),
+    warns(
         annotation::PCI_TOPOLOGY_VERSION,
         When::OtherThan("v3"),
         "PCI devices are placed as KubeVirt's version 3 places them: a guest that has run with an older one finds them \
          at other places",
         "write `v3`, and look whether the guest names devices by their PCI addresses",
     ),
-    told(
+    warns(
         "kubevirt.io/pci-interface-slot-count",
         When::Filled,
         "how many places network cards have is decided by Garboard",
         REMOVE,
     ),
-    told(
+    warns(
         "kubevirt.io/keep-launcher-alive-after-failure",
         When::Is("true"),
         "the launcher of a guest that failed is not kept; its log and its last words are",
         "remove it; `kubectl garboard why` says how the guest ended",
     ),
-    told(
+    warns(
         "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity",
         When::Filled,
         "no CPU is set aside for the emulator",
@@ -73,7 +78,7 @@ pub const ANNOTATIONS: &[Annotation] = &[
 /// Annotations of a VirtualMachine itself.
 pub const OF_MACHINES: &[Annotation] = &[
     read(annotation::STORED_MACHINE, "controller/src/vm/kept.rs"),
-    told(
+    warns(
         "kubevirt.io/immediate-data-volume-creation",
         When::Is("false"),
         "DataVolumes of a machine are made at once, although it does not run yet",

@@ -3,7 +3,7 @@
 //! A type here says what a manifest may contain, never whether it makes sense: unknown words in a string field are
 //! kept as they were written, and the rules (`crate::validate`) judge them. What KubeVirt calls an optional field is an
 //! `Option`; an empty list and a missing list are the same, as they are for KubeVirt. So are an empty text and a missing
-//! one, but a text is kept as it was written: read it with [`said`].
+//! one, but a text is kept as it was written: read it with [`non_empty`].
 //!
 //! Names are KubeVirt's, so that its documentation can be read beside them.
 
@@ -54,7 +54,7 @@ pub use status::{
     VirtualMachineInstanceNetworkInterface, VirtualMachineInstancePhaseTransitionTimestamp,
     VirtualMachineInstanceStatus, VolumeStatus,
 };
-pub use text::said;
+pub use text::non_empty;
 pub use vm::{
     InstancetypeMatcher, PreferenceMatcher, VirtualMachine, VirtualMachineInstanceTemplateSpec, VirtualMachineSpec,
 };

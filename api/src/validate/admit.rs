@@ -126,14 +126,14 @@ fn foreign(manifest: &Value) -> Fault {
 fn settings(object: KubeVirt, spec: &Value) -> Admission {
     let mut report = Report::default();
     kubevirt::check(&object, &mut report);
-    let warnings = hear(kubevirt::judge(spec), &mut report);
+    let warnings = collect(kubevirt::judge(spec), &mut report);
     let faults = report.into_faults();
     let object = faults.is_empty().then(|| Object::KubeVirt(Box::new(object)));
     Admission { faults, warnings, object }
 }
 
 /// Adds to the report what a table refuses, where no rule has spoken; gives what it warns of.
-fn hear(found: Judgement, report: &mut Report) -> Vec<Fault> {
+fn collect(found: Judgement, report: &mut Report) -> Vec<Fault> {
     found.refused.into_iter().for_each(|fault| report.push_unless_known(fault));
     found.warned.into_iter().map(printable).collect()
 }
@@ -160,9 +160,9 @@ fn instance(mut vmi: VirtualMachineInstance, manifest: &Value, config: &ClusterC
     let written = vmi.spec.domain.devices.disks.len();
     default_vmi(&mut vmi, config, &Identity { firmware_uuid: Uuid::nil() });
     let mut report = Report::from(validate_vmi(&vmi, config));
-    let mut warnings = hear(of_instance(&spec, &FieldPath::from("spec"), config), &mut report);
+    let mut warnings = collect(of_instance(&spec, &FieldPath::from("spec"), config), &mut report);
     let metadata = fields::judge_annotations(fields::ANNOTATIONS, &manifest["metadata"], &FieldPath::from("metadata"));
-    warnings.extend(hear(metadata, &mut report));
+    warnings.extend(collect(metadata, &mut report));
     let mut faults = report.into_faults();
     name_the_volume(&mut faults, &vmi, written, "spec");
     let object = faults.is_empty().then(|| Object::VirtualMachineInstance(Box::new(vmi)));
@@ -183,7 +183,7 @@ fn machine(mut vm: VirtualMachine, manifest: &Value, config: &ClusterConfig) -> 
         of_instance(&template, &at.child("template.spec"), config),
         fields::judge_annotations(fields::ANNOTATIONS, &manifest["spec"]["template"]["metadata"], &inside),
     ] {
-        warnings.extend(hear(found, &mut report));
+        warnings.extend(collect(found, &mut report));
     }
     let faults = report.into_faults();
     if !warnings.is_empty() {

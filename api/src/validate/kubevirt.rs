@@ -12,7 +12,7 @@ use crate::cluster::permille;
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::fields::{self, Behind, Judgement, Setting};
 use crate::suggest::{closest, listed, one_of};
-use crate::v1::{CertConfig, KubeVirt, KubeVirtConfiguration, said};
+use crate::v1::{CertConfig, KubeVirt, KubeVirtConfiguration, non_empty};
 
 const PULL_POLICIES: [&str; 3] = ["Always", "IfNotPresent", "Never"];
 
@@ -83,7 +83,7 @@ fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mu
     let policies = ["None", "LiveMigrate", "LiveMigrateIfPossible", "External"];
     word(&configuration.eviction_strategy, &policies, at.child("evictionStrategy"), report);
     word(&configuration.vm_rollout_strategy, &["LiveUpdate", "Stage"], at.child("vmRolloutStrategy"), report);
-    if let Some(ratio) = said(&configuration.additional_guest_memory_overhead_ratio)
+    if let Some(ratio) = non_empty(&configuration.additional_guest_memory_overhead_ratio)
         && permille(ratio).is_none()
     {
         let at = at.child("additionalGuestMemoryOverheadRatio");
@@ -98,7 +98,7 @@ fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mu
     if let Some(arch) = &configuration.architecture_configuration {
         let at = at.child("architectureConfiguration");
         word(&arch.default_architecture, &["amd64"], at.child("defaultArchitecture"), report);
-        let machine = arch.amd64.as_ref().and_then(|arch| said(&arch.machine_type));
+        let machine = arch.amd64.as_ref().and_then(|arch| non_empty(&arch.machine_type));
         if let Some(machine) = machine.filter(|name| !name.starts_with("q35") && !name.starts_with("pc-q35")) {
             let fault =
                 unsupported(at.child("amd64.machineType"), format!("there is no machine type `{machine}` on amd64"));
@@ -123,7 +123,7 @@ fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mu
 }
 
 fn word(given: &Option<String>, known: &[&str], at: FieldPath, report: &mut Report) {
-    if let Some(given) = said(given)
+    if let Some(given) = non_empty(given)
         && !known.contains(&given)
     {
         let advice = if known.len() == 1 { format!("write {}", listed(known)) } else { one_of(given, known) };
@@ -139,7 +139,7 @@ fn positive(given: Option<u32>, at: FieldPath, report: &mut Report) {
 
 fn certificate(config: &CertConfig, at: &FieldPath, report: &mut Report) {
     let mut read = |name: &str, text: &Option<String>| {
-        let text = said(text)?;
+        let text = non_empty(text)?;
         let parsed = duration(text);
         if parsed.is_none() {
             let fault = invalid(at.child(name), format!("`{text}` is no duration"));
@@ -277,11 +277,11 @@ mod tests {
 
     #[test]
     fn a_certificate_lives_between_a_minute_and_a_hundred_years() {
-        let said =
+        let non_empty =
             |life: &str| faults(&json!({"certificateRotateStrategy": {"selfSigned": {"ca": {"duration": life}}}}));
-        assert_eq!((said("876000h"), said("1m")), (vec![], vec![]));
+        assert_eq!((non_empty("876000h"), non_empty("1m")), (vec![], vec![]));
         for life in ["876001h", "1000000000h", "59s"] {
-            let found = said(life).join("\n");
+            let found = non_empty(life).join("\n");
             assert!(found.starts_with("spec.certificateRotateStrategy.selfSigned.ca.duration: "), "{life}: {found}");
         }
     }

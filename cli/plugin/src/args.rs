@@ -65,7 +65,7 @@ pub(crate) struct ClusterArgs {
     /// Act as a member of this group; may be given several times.
     #[arg(long, global = true, value_name = "GROUP")]
     pub(crate) as_group: Vec<String>,
-    /// The namespace Garboard is installed in; GARBOARD_NAMESPACE says it, too.
+    /// The namespace Garboard is installed in; GARBOARD_NAMESPACE is the same.
     #[arg(long, global = true, value_name = "NAMESPACE")]
     pub(crate) garboard_namespace: Option<String>,
     /// Act as the user with this UID.
@@ -94,11 +94,11 @@ pub(crate) enum PluginCommand {
     /// Stop machines and start them again, with what was changed in them meanwhile.
     Restart(PowerArgs),
     /// Stop the vCPUs of machines.
-    Pause(MomentArgs),
+    Pause(GuestActionArgs),
     /// Let paused machines run again.
-    Unpause(MomentArgs),
+    Unpause(GuestActionArgs),
     /// Press the reset button of machines.
-    Reset(MomentArgs),
+    Reset(GuestActionArgs),
     /// Show a machine's screen: a viewer if there is one here, else a port for one.
     Vnc(VncArgs),
     /// Attach to a machine's serial console; Ctrl-] detaches.
@@ -163,7 +163,7 @@ pub(crate) struct StopArgs {
   kubectl garboard pause hello
   kubectl garboard unpause hello web
   kubectl garboard reset hello")]
-pub(crate) struct MomentArgs {
+pub(crate) struct GuestActionArgs {
     /// VirtualMachines or VirtualMachineInstances.
     #[arg(required = true, value_name = "MACHINE", value_parser = parse_name)]
     pub(crate) machines: Vec<String>,

@@ -1,9 +1,9 @@
-//! Completion as kubectl asks plugins for it: it executes `kubectl_complete-garboard` with the words so far, the last of which
+//! Completion as kubectl asks plugins for it: it executes `kubectl_complete-garboard` with the arguments so far, the last of which
 //! is the one to be completed, and reads one candidate a line, then a directive: Cobra's protocol
 //! (<https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/>).
 //!
 //! ```text
-//!   words ──wanted (pure, from the definitions of --help)──► Wanted ──kubectl, for names of the cluster──► candidates
+//!   arguments ──wanted (pure, from the definitions of --help)──► Wanted ──kubectl, for names of the cluster──► candidates
 //! ```
 
 use std::ffi::OsString;
@@ -210,7 +210,7 @@ fn of_config(kubectl: &Kubectl, key: &str) -> Vec<String> {
     all.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
 }
 
-/// kubectl with the cluster and namespace that the words so far choose, as far as they can be read.
+/// kubectl with the cluster and namespace that the arguments so far choose, as far as they can be read.
 fn chosen(before: &[String]) -> Kubectl {
     let line = [OsString::from(crate::PROGRAM)].into_iter().chain(before.iter().map(OsString::from));
     let matches = Plugin::command().ignore_errors(true).try_get_matches_from(line).ok();

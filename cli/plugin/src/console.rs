@@ -27,7 +27,7 @@ pub fn access(mode: ConsoleMode) -> ConsoleAccess {
 
 /// How an attachment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Left {
+pub enum AttachmentEnd {
     /// The user pressed Ctrl-].
     Detached,
     /// The machine ended, or the viewer was too slow.
@@ -37,10 +37,10 @@ pub enum Left {
 }
 
 /// Says how it ended.
-pub fn tell(left: Left, machine: &str) {
+pub fn report_end(left: AttachmentEnd, machine: &str) {
     match left {
-        Left::Detached | Left::Signalled => note!("\r\ndetached; {machine} runs on"),
-        Left::MachineEnded => note!("\r\nthe console of {machine} is closed"),
+        AttachmentEnd::Detached | AttachmentEnd::Signalled => note!("\r\ndetached; {machine} runs on"),
+        AttachmentEnd::MachineEnded => note!("\r\nthe console of {machine} is closed"),
     }
 }
 
@@ -72,7 +72,7 @@ impl Drop for RawTerminal {
 }
 
 /// Attaches the terminal to a machine until one side leaves.
-pub(crate) fn attend(mut line: Line, access: ConsoleAccess) -> anyhow::Result<Left> {
+pub(crate) fn attend(mut line: Line, access: ConsoleAccess) -> anyhow::Result<AttachmentEnd> {
     line.open(ControlRequest::Console { access })?;
     line.incoming.set_patience(None);
     let _raw = RawTerminal::enter()?;
@@ -88,7 +88,7 @@ enum Happened {
     TypedAll,
 }
 
-fn relay(line: Line, keyboard: impl Read + Send + 'static, screen: impl Write) -> anyhow::Result<Left> {
+fn relay(line: Line, keyboard: impl Read + Send + 'static, screen: impl Write) -> anyhow::Result<AttachmentEnd> {
     let Line { incoming, outgoing, .. } = line;
     // One of each in flight: a slow terminal slows the guest's output down, as a serial port would.
     let (sender, happened) = sync_channel(2);
@@ -124,7 +124,7 @@ fn forward(
     }
 }
 
-fn serve(happened: &Receiver<Happened>, mut guest: Outgoing, mut screen: impl Write) -> anyhow::Result<Left> {
+fn serve(happened: &Receiver<Happened>, mut guest: Outgoing, mut screen: impl Write) -> anyhow::Result<AttachmentEnd> {
     loop {
         match happened.recv()? {
             Happened::Printed(bytes) => {
@@ -133,14 +133,14 @@ fn serve(happened: &Receiver<Happened>, mut guest: Outgoing, mut screen: impl Wr
             }
             Happened::GuestEnded(ended) => {
                 ended?;
-                return Ok(Left::MachineEnded);
+                return Ok(AttachmentEnd::MachineEnded);
             }
             Happened::Typed(bytes) => {
                 let escape = bytes.iter().position(|byte| *byte == ESCAPE);
                 guest.write_all(&bytes[..escape.unwrap_or(bytes.len())])?;
                 guest.flush()?;
                 if escape.is_some() {
-                    return Ok(Left::Detached);
+                    return Ok(AttachmentEnd::Detached);
                 }
             }
             // Output is shown on until the machine closes the console. The way through kubectl cannot be closed in one
@@ -184,7 +184,7 @@ mod tests {
         let (silent, _held) = std::io::pipe().unwrap();
         let (line, mut typed) = line(guest);
         let keyboard = Keyboard(io::Cursor::new(b"ls\r\x1dnever".to_vec()), silent);
-        assert_eq!(relay(line, keyboard, io::sink()).unwrap(), Left::Detached);
+        assert_eq!(relay(line, keyboard, io::sink()).unwrap(), AttachmentEnd::Detached);
         let mut arrived = String::new();
         typed.read_to_string(&mut arrived).unwrap();
         assert_eq!(arrived, "ls\r");
@@ -204,7 +204,7 @@ mod tests {
             order
         });
         let left = relay(line, io::Cursor::new(b"poweroff".to_vec()), &mut out).unwrap();
-        assert_eq!((left, out.as_slice()), (Left::MachineEnded, &b"bye"[..]));
+        assert_eq!((left, out.as_slice()), (AttachmentEnd::MachineEnded, &b"bye"[..]));
         assert_eq!(&machine.join().unwrap(), b"poweroff");
     }
 }

@@ -109,7 +109,7 @@ fn object_of(machine: Machine) -> Option<VirtualMachineInstance> {
     machine.vmi.or_else(|| machine.vm.as_ref().map(vmi_of))
 }
 
-/// For a node that nobody has looked at: a plain one, with KVM.
+/// For a node without known facts: a plain one, with KVM.
 fn offline(vmi: VirtualMachineInstance, accelerator: AcceleratorChoice, host: String) -> Input {
     let mut vmi = vmi;
     let firmware_uuid = vmi.metadata.uid.as_deref().and_then(|uid| uid.parse().ok()).unwrap_or_default();
@@ -124,7 +124,7 @@ fn accelerator_of(emulated: bool) -> AcceleratorChoice {
     if emulated { AcceleratorChoice::Tcg } else { AcceleratorChoice::Kvm }
 }
 
-/// What the cluster runs guests with that do not say; without the right to look, KVM.
+/// The cluster's accelerator for guests that name none; without the right to read it, KVM.
 fn accelerator(kubectl: &Kubectl) -> AcceleratorChoice {
     let controllers = kubectl.within_garboard().get(&["deployment", CONTROLLER]).unwrap_or_default();
     let objects = kubevirts(kubectl).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What kubectl complains of, taken apart, and said so that a person knows what to do. Pure.
+//! Errors of kubectl, classified, with what to do about each. Pure.
 
 use crate::exit::{FAILED, NOT_FOUND, REFUSED};
 
@@ -10,7 +10,7 @@ pub(crate) enum Failure {
     NoProgram {
         /// What was tried.
         program: String,
-        /// What the kernel said.
+        /// The kernel's error.
         reason: String,
     },
     /// The API server cannot be reached.
@@ -23,7 +23,7 @@ pub(crate) enum Failure {
     #[error("you may not do this: {0}; ask an administrator of the namespace for that right")]
     Forbidden(String),
     /// The cluster does not have our kinds.
-    #[error("this cluster has no VirtualMachines: {0}; install Garboard with `garboard cluster install`")]
+    #[error("this cluster has no VirtualMachines: {0}; install Garboard with `kubectl garboard cluster install`")]
     NotInstalled(String),
     /// The object is not there.
     #[error("{0}")]
@@ -103,7 +103,7 @@ impl Failure {
     }
 }
 
-/// The lines that say something, in one: without notices, without the words every complaint begins with, bounded.
+/// The lines of an error in one: without notices and common prefixes, bounded.
 fn essence(stderr: &str) -> String {
     const LONGEST: usize = 600;
     let notice = |line: &str| {
@@ -165,7 +165,7 @@ mod tests {
             (
                 "error: the server doesn't have a resource type \"virtualmachines\"\n",
                 FAILED,
-                "this cluster has no VirtualMachines: the server doesn't have a resource type \"virtualmachines\"; install Garboard with `garboard cluster install`",
+                "this cluster has no VirtualMachines: the server doesn't have a resource type \"virtualmachines\"; install Garboard with `kubectl garboard cluster install`",
             ),
             (
                 "E1122 03:00:00.000000    1234 memcache.go:265] \"Unhandled Error\" err=\"x\"\nThe connection to the server 172.30.0.1:6443 was refused - did you specify the right host or port?\n",

@@ -104,7 +104,7 @@ impl Kubectl {
         let mut child = command.spawn().map_err(|error| self.missing(&error))?;
         let pipe = child.stdin.take();
         let output = std::thread::scope(|scope| {
-            // kubectl may complain before it has read everything: then its own words count.
+            // kubectl may complain before it has read everything: then its own error counts.
             scope.spawn(move || pipe.map(|mut pipe| pipe.write_all(input)));
             child.wait_with_output()
         });

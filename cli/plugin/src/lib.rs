@@ -13,12 +13,12 @@ pub mod exit;
 mod explain;
 mod failure;
 mod find;
+mod guest_action;
 mod kubectl;
 pub mod line;
 mod link;
 pub mod log_line;
 mod logs;
-mod moment;
 mod operate;
 pub mod options;
 pub mod output;
@@ -45,11 +45,11 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use args::{ConsoleArgs, PluginCommand, QmpArgs};
-use console::Left;
+use console::AttachmentEnd;
 use exit::complaint;
+use guest_action::GuestAction;
 use kubectl::Kubectl;
 use link::Link;
-use moment::Moment;
 
 /// The version of this program; images of the same version belong to it.
 pub const VERSION: &str = garboard_protocol::version!();
@@ -67,7 +67,7 @@ pub enum Called {
     Garboard,
     /// As kubectl's plugin.
     Plugin,
-    /// As what completes the plugin's words.
+    /// As the completer of the plugin's arguments.
     Completer,
 }
 
@@ -105,9 +105,9 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
         PluginCommand::Start(args) => power::start(&kubectl, args),
         PluginCommand::Stop(args) => power::stop(&kubectl, args),
         PluginCommand::Restart(args) => power::restart(&kubectl, args),
-        PluginCommand::Pause(args) => moment::run(&kubectl, args, Moment::Pause),
-        PluginCommand::Unpause(args) => moment::run(&kubectl, args, Moment::Unpause),
-        PluginCommand::Reset(args) => moment::run(&kubectl, args, Moment::Reset),
+        PluginCommand::Pause(args) => guest_action::run(&kubectl, args, GuestAction::Pause),
+        PluginCommand::Unpause(args) => guest_action::run(&kubectl, args, GuestAction::Unpause),
+        PluginCommand::Reset(args) => guest_action::run(&kubectl, args, GuestAction::Reset),
         PluginCommand::Vnc(args) => vnc::run(&kubectl, args),
         PluginCommand::Console(args) => attach(&kubectl, args),
         PluginCommand::Qmp(args) => talk(&kubectl, args),
@@ -123,19 +123,19 @@ fn attach(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
     let Link { line, mut exec } = Link::open(kubectl, &place)?;
     let outcome = console::attend(line, console::access(args.mode));
     // The guest's end and the connection's look alike from here; kubectl knows which it was.
-    let broken = matches!(outcome, Ok(Left::MachineEnded)).then(|| exec.broken()).flatten();
+    let broken = matches!(outcome, Ok(AttachmentEnd::MachineEnded)).then(|| exec.broken()).flatten();
     let left = exec.close(outcome)?;
     if let Some(failure) = broken {
         return Err(complaint(failure.code(), failure.to_string()));
     }
-    console::tell(left, &place.machine);
+    console::report_end(left, &place.machine);
     Ok(exit::OK)
 }
 
 fn talk(kubectl: &Kubectl, args: &QmpArgs) -> anyhow::Result<u8> {
     let place = find::place(kubectl, &args.machine)?;
     let Link { line, exec } = Link::open(kubectl, &place)?;
-    exec.close(qmp::converse(line, &args.task, qmp::history_of_caller()))
+    exec.close(qmp::run_session(line, &args.task, qmp::history_of_caller()))
 }
 
 #[cfg(test)]

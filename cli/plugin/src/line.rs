@@ -90,7 +90,7 @@ pub struct Line {
     pub outgoing: Outgoing,
     /// The machine, for sentences.
     pub machine: String,
-    /// Who is at our end, for the supervisor's log; on a bare host the kernel tells it.
+    /// Who is at our end, for the supervisor's log; on a bare host the kernel knows it.
     pub claimed_user: Option<String>,
 }
 
@@ -102,7 +102,7 @@ impl Line {
 
     fn ask(&mut self, request: ControlRequest) -> anyhow::Result<ControlReply> {
         let asked = Asked { request, claimed_user: self.claimed_user.clone() };
-        converse(&mut self.incoming, &mut self.outgoing, &asked)
+        request_reply(&mut self.incoming, &mut self.outgoing, &asked)
     }
 
     /// Asks for every status from now on; the present one comes first.
@@ -159,7 +159,11 @@ impl Statuses {
 }
 
 /// Sends one request and reads one reply; the connection is then whatever the reply made of it.
-pub fn converse(incoming: &mut impl Read, outgoing: &mut impl Write, asked: &Asked) -> anyhow::Result<ControlReply> {
+pub fn request_reply(
+    incoming: &mut impl Read,
+    outgoing: &mut impl Write,
+    asked: &Asked,
+) -> anyhow::Result<ControlReply> {
     outgoing.write_all(&wire::encode(asked)?)?;
     outgoing.flush()?;
     let mut line = Vec::new();

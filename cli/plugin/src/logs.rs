@@ -1,4 +1,4 @@
-//! `kubectl garboard logs`: the launcher's story for a person, or a part of the machine's record.
+//! `kubectl garboard logs`: the launcher's log in readable form, or a part of the machine's record.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::Stdio;
@@ -18,7 +18,7 @@ use crate::output::{self, Reader};
 /// `kubectl garboard logs MACHINE`.
 pub(crate) fn run(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
     let name = match args.part {
-        LogPart::Events => return story(kubectl, args),
+        LogPart::Events => return print_supervisor_log(kubectl, args),
         LogPart::Argv | LogPart::Plan => paths::PLAN.to_owned(),
         LogPart::Qmp => paths::TRANSCRIPT.to_owned(),
         LogPart::Qemu => paths::QEMU_LOG.to_owned(),
@@ -37,7 +37,7 @@ pub(crate) fn shown(kubectl: &Kubectl, place: &Place, file: &str) -> Result<Vec<
     kubectl.within(&place.namespace).run(&launcher)
 }
 
-fn story(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
+fn print_supervisor_log(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
     let name = &args.machine;
     let machine = find::machine(kubectl, name).map_err(failed)?;
     let Some(pod) = machine.pods.first() else { return Err(no_pod(kubectl, &machine, name)) };
@@ -52,7 +52,7 @@ fn story(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| Complaint::from(kubectl.missing(&error)))?;
     let pipe = child.stdout.take().context("kubectl has no standard output")?;
-    let told = tell(BufReader::new(pipe), args.json);
+    let told = print_lines(BufReader::new(pipe), args.json);
     let mut complaints = String::new();
     if let Some(mut pipe) = child.stderr.take() {
         let _ = pipe.read_to_string(&mut complaints);
@@ -65,7 +65,7 @@ fn story(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8> {
     Ok(exit::OK)
 }
 
-fn tell(lines: impl BufRead, json: bool) -> anyhow::Result<()> {
+fn print_lines(lines: impl BufRead, json: bool) -> anyhow::Result<()> {
     for line in lines.split(b'\n') {
         let line = line.context("read from kubectl")?;
         let line = String::from_utf8_lossy(&line);

@@ -71,14 +71,14 @@ impl Output {
 }
 
 /// A list of things that have names.
-pub trait Listed: Serialize {
+pub trait Named: Serialize {
     /// What is written to mean this one.
     fn name(&self) -> String;
 }
 
 impl ListOutput {
     /// Prints a list for programs, as names, or as people read it: then `text` is asked whether more columns are wanted.
-    pub fn show<T: Listed>(self, list: &[T], text: impl FnOnce(bool) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    pub fn show<T: Named>(self, list: &[T], text: impl FnOnce(bool) -> anyhow::Result<()>) -> anyhow::Result<()> {
         match self {
             Self::Text => text(false),
             Self::Wide => text(true),
@@ -97,13 +97,13 @@ pub fn remark(text: Arguments<'_>) {
 /// Bytes that a guest, or another stranger, chose: on a terminal they are shown and never obeyed; a file or a pipe gets them
 /// as they are.
 #[derive(Debug)]
-pub struct Foreign {
+pub struct TerminalOutput {
     is_terminal: bool,
     /// The beginning of a character, or a carriage return, whose rest has not come yet.
     pending: Vec<u8>,
 }
 
-impl Foreign {
+impl TerminalOutput {
     /// For standard output.
     pub fn to_standard_output() -> Self {
         Self { is_terminal: std::io::stdout().is_terminal(), pending: Vec::new() }
@@ -130,7 +130,7 @@ impl Foreign {
 
 /// Writes foreign bytes that are all there.
 pub fn write_foreign(bytes: &[u8]) -> anyhow::Result<Reader> {
-    let mut foreign = Foreign::to_standard_output();
+    let mut foreign = TerminalOutput::to_standard_output();
     foreign.write(bytes)?;
     foreign.finish()
 }

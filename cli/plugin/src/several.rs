@@ -11,13 +11,13 @@ pub fn each<T: Sync>(all: &[T], what: impl Fn(&T) -> anyhow::Result<()> + Sync) 
     }
     let what = &what;
     let codes: Vec<u8> = std::thread::scope(|scope| {
-        let running: Vec<_> = all.iter().map(|one| scope.spawn(move || told(what(one)))).collect();
+        let running: Vec<_> = all.iter().map(|one| scope.spawn(move || report(what(one)))).collect();
         running.into_iter().map(|one| one.join().unwrap_or(exit::FAILED)).collect()
     });
     Ok(codes.into_iter().find(|code| *code != exit::OK).unwrap_or(exit::OK))
 }
 
-fn told(outcome: anyhow::Result<()>) -> u8 {
+fn report(outcome: anyhow::Result<()>) -> u8 {
     match outcome {
         Ok(()) => exit::OK,
         Err(error) => {

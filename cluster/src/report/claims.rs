@@ -14,7 +14,7 @@ pub type Claims = BTreeMap<String, PersistentVolumeClaimInfo>;
 
 /// What a pod says of them; nothing if somebody wrote something else there.
 #[must_use]
-pub fn said(pod: &Pod) -> Claims {
+pub fn of(pod: &Pod) -> Claims {
     let text = pod.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION));
     text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }

@@ -19,14 +19,14 @@ const LONGEST: usize = 32 << 10;
 
 /// What a pod is to say.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct PodNews {
+pub struct PodUpdate {
     /// The readiness gate, if it changes.
     pub unpaused: Option<bool>,
     /// The report, if it is to be on the pod.
     pub report: Option<Box<Status>>,
 }
 
-impl PodNews {
+impl PodUpdate {
     /// Whether there is nothing to write.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -90,7 +90,7 @@ mod tests {
     use super::super::tests::report;
     use super::*;
 
-    fn pod(news: &PodNews) -> Pod {
+    fn pod(news: &PodUpdate) -> Pod {
         let conditions = news.conditions(Timestamp::UNIX_EPOCH);
         serde_json::from_value(json!({"status": {"conditions": conditions}})).unwrap()
     }
@@ -103,12 +103,12 @@ mod tests {
 
     #[test]
     fn what_is_put_on_a_pod_is_found_there() {
-        let news = PodNews { unpaused: Some(true), report: Some(Box::new(report(1))) };
+        let news = PodUpdate { unpaused: Some(true), report: Some(Box::new(report(1))) };
         let pod = pod(&news);
         assert_eq!(reported(&pod, &report(1).uid), Some(report(1)));
         assert_eq!(reported(&pod, "another"), None, "it is about another machine");
         assert_eq!(condition(&pod, UNPAUSED).map(|each| each.status.as_str()), Some("True"));
-        assert_eq!(reported(&self::pod(&PodNews { unpaused: Some(false), report: None }), &report(1).uid), None);
+        assert_eq!(reported(&self::pod(&PodUpdate { unpaused: Some(false), report: None }), &report(1).uid), None);
     }
 
     #[test]
@@ -117,7 +117,7 @@ mod tests {
         assert!(is_telling(&long));
         long.machine = "m".repeat(LONGEST);
         assert!(!is_telling(&long));
-        let news = PodNews { unpaused: None, report: Some(Box::new(long)) };
+        let news = PodUpdate { unpaused: None, report: Some(Box::new(long)) };
         assert_eq!(news.conditions(Timestamp::UNIX_EPOCH), [] as [Value; 0]);
     }
 

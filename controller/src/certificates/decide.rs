@@ -6,7 +6,7 @@ use garboard_api::v1::{CertConfig, KubeVirtCertificateRotateStrategy};
 use garboard_api::validate::{LONGEST_CERTIFICATE, SHORTEST_CERTIFICATE, duration};
 use jiff::Timestamp;
 
-use super::{Chain, Pair};
+use super::{CertifiedKey, Chain};
 
 /// How long after its publication an authority begins to sign: every API server has seen it by then.
 pub const PROPAGATION: Duration = Duration::from_secs(20);
@@ -21,14 +21,14 @@ const SPARE: u32 = 5;
 
 /// How long a kind of certificate lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Life {
+pub struct Lifetime {
     /// From its making to its end.
     pub whole: Duration,
     /// How long before its end it is renewed.
     pub spare: Duration,
 }
 
-impl Life {
+impl Lifetime {
     fn of(config: Option<&CertConfig>, usual: Duration) -> Self {
         let read = |text: Option<&String>| text.and_then(|text| duration(text));
         // Settings that were stored while no webhook was asked may say anything, and certificates have to go on.
@@ -41,21 +41,21 @@ impl Life {
 
 /// The lives of both kinds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lives {
+pub struct Lifetimes {
     /// Of an authority.
-    pub authority: Life,
+    pub authority: Lifetime,
     /// Of what the webhooks show.
-    pub serving: Life,
+    pub serving: Lifetime,
 }
 
-impl Lives {
+impl Lifetimes {
     /// As the settings of the cluster have it.
     #[must_use]
     pub fn of(strategy: Option<&KubeVirtCertificateRotateStrategy>) -> Self {
         let own = strategy.and_then(|strategy| strategy.self_signed.as_ref());
         Self {
-            authority: Life::of(own.and_then(|own| own.ca.as_ref()), AUTHORITY_LIFE),
-            serving: Life::of(own.and_then(|own| own.server.as_ref()), SERVING_LIFE),
+            authority: Lifetime::of(own.and_then(|own| own.ca.as_ref()), AUTHORITY_LIFE),
+            serving: Lifetime::of(own.and_then(|own| own.server.as_ref()), SERVING_LIFE),
         }
     }
 }
@@ -75,7 +75,7 @@ pub struct Decision {
 
 /// Decides. `published` says whether every webhook configuration names exactly the authorities of the chain.
 #[must_use]
-pub fn decide(chain: &Chain, lives: Lives, published: bool, now: Timestamp) -> Decision {
+pub fn decide(chain: &Chain, lives: Lifetimes, published: bool, now: Timestamp) -> Decision {
     let (alive, ended): (Vec<_>, Vec<_>) = chain.authorities.iter().partition(|authority| authority.to > now);
     let newest = alive.first();
     let authority = newest.is_none_or(|newest| until_due(newest, lives.authority, now).is_zero());
@@ -100,7 +100,7 @@ pub fn decide(chain: &Chain, lives: Lives, published: bool, now: Timestamp) -> D
 
 /// How long until a certificate is renewed. One that was made when the settings said more lives no longer than they say
 /// now; one whose signer ended earlier lives shorter, and is not renewed before half of that.
-fn until_due(pair: &Pair, life: Life, now: Timestamp) -> Duration {
+fn until_due(pair: &CertifiedKey, life: Lifetime, now: Timestamp) -> Duration {
     let whole = left(pair.to, pair.from).saturating_sub(CLOCK_SKEW).min(life.whole);
     let age = age(pair.from, now);
     whole.saturating_sub(age).saturating_sub(life.spare.min(whole / 2))
@@ -118,19 +118,19 @@ fn age(from: Timestamp, now: Timestamp) -> Duration {
 mod tests {
     use super::*;
 
-    const LIVES: Lives = Lives {
-        authority: Life { whole: Duration::from_secs(1000), spare: Duration::from_secs(200) },
-        serving: Life { whole: Duration::from_secs(100), spare: Duration::from_secs(20) },
+    const LIVES: Lifetimes = Lifetimes {
+        authority: Lifetime { whole: Duration::from_secs(1000), spare: Duration::from_secs(200) },
+        serving: Lifetime { whole: Duration::from_secs(100), spare: Duration::from_secs(20) },
     };
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn pair(subject: &str, issuer: &str, made: i64, to: i64) -> Pair {
+    fn pair(subject: &str, issuer: &str, made: i64, to: i64) -> CertifiedKey {
         let (subject, issuer) = (subject.to_owned(), issuer.to_owned());
         let from = at(made - 60);
-        Pair { certificate: String::new(), key: String::new(), subject, issuer, from, to: at(to) }
+        CertifiedKey { certificate: String::new(), key: String::new(), subject, issuer, from, to: at(to) }
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
 
     #[test]
     fn lives_are_kubevirts_unless_somebody_says() {
-        let lives = Lives::of(None);
+        let lives = Lifetimes::of(None);
         assert_eq!(lives.authority.whole, Duration::from_secs(604_800));
         assert_eq!(lives.serving.spare, Duration::from_secs(17_280));
     }

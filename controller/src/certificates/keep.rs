@@ -15,7 +15,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::{Api, Resource};
 use serde::de::DeserializeOwned;
 
-use super::decide::{Decision, Lives, decide};
+use super::decide::{Decision, Lifetimes, decide};
 use super::publish::Published;
 use super::{CertificateError, Chain, make};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, WatchPause, while_trying};
@@ -96,7 +96,7 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let secret = secrets.get(SECRET).await.map_err(while_trying("get the Secret of the webhooks' certificates"))?;
     let chain = read(&secret);
-    let lives = Lives::of(context.settings.borrow().certificates());
+    let lives = Lifetimes::of(context.settings.borrow().certificates());
     let now = jiff::Timestamp::now();
     let published = Published::read(&context.client).await?;
     let decision = decide(&chain, lives, published.is_of(&chain), now);

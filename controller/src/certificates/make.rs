@@ -8,15 +8,15 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-use super::decide::{CLOCK_SKEW, Decision, Lives};
-use super::{CertificateError, Chain, Pair, field, pair};
+use super::decide::{CLOCK_SKEW, Decision, Lifetimes};
+use super::{CertificateError, CertifiedKey, Chain, field, pair};
 use crate::webhook::paths::Paths;
 
 /// The chain after a decision was carried out. `names` are those of the webhooks' Service.
 pub(super) fn carry_out(
     chain: &Chain,
     decision: &Decision,
-    lives: Lives,
+    lives: Lifetimes,
     names: &[String],
     now: Timestamp,
 ) -> Result<Chain, CertificateError> {
@@ -34,7 +34,7 @@ pub(super) fn carry_out(
     Ok(after)
 }
 
-fn authority(life: Duration, now: Timestamp) -> Result<Pair, CertificateError> {
+fn authority(life: Duration, now: Timestamp) -> Result<CertifiedKey, CertificateError> {
     let mut wanted = CertificateParams::default();
     // The time makes the name: a certificate says by it which authority signed it.
     wanted.distinguished_name = named(&format!("garboard-webhook-authority-{}", now.as_millisecond()));
@@ -45,7 +45,12 @@ fn authority(life: Duration, now: Timestamp) -> Result<Pair, CertificateError> {
     pair(field::AUTHORITIES, &wanted.self_signed(&key)?.pem(), &key.serialize_pem())
 }
 
-fn serving(signer: &Pair, life: Duration, names: &[String], now: Timestamp) -> Result<Pair, CertificateError> {
+fn serving(
+    signer: &CertifiedKey,
+    life: Duration,
+    names: &[String],
+    now: Timestamp,
+) -> Result<CertifiedKey, CertificateError> {
     let issuer = Issuer::from_ca_cert_pem(&signer.certificate, KeyPair::from_pem(&signer.key)?)?;
     let mut wanted = CertificateParams::new(names)?;
     wanted.distinguished_name = named("garboard-webhook");
@@ -83,7 +88,7 @@ mod tests {
     #[test]
     fn what_is_made_is_read_back_and_trusted_by_its_authority() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
-        let lives = Lives::of(None);
+        let lives = Lifetimes::of(None);
         let names = ["garboard-webhook.garboard.svc".to_owned()];
         let first = decide(&Chain::default(), lives, false, now);
         let chain = carry_out(&Chain::default(), &first, lives, &names, now).unwrap();
@@ -106,7 +111,7 @@ mod tests {
         for (written, seconds) in [("1000000000h", 876_000 * 3600), ("0s", 60)] {
             let each = serde_json::json!({"duration": written});
             let strategy = serde_json::json!({"selfSigned": {"ca": each, "server": each}});
-            let lives = Lives::of(Some(&serde_json::from_value(strategy).unwrap()));
+            let lives = Lifetimes::of(Some(&serde_json::from_value(strategy).unwrap()));
             assert_eq!(lives.serving.whole, Duration::from_secs(seconds));
             let decision = decide(&Chain::default(), lives, false, now);
             let chain = carry_out(&Chain::default(), &decision, lives, &["a.svc".to_owned()], now).unwrap();

@@ -37,7 +37,7 @@ mod field {
 
 /// A certificate with its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Pair {
+pub struct CertifiedKey {
     /// The certificate, PEM.
     pub certificate: String,
     /// Its key, PEM (PKCS #8).
@@ -56,9 +56,9 @@ pub struct Pair {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Chain {
     /// Authorities, newest first.
-    pub authorities: Vec<Pair>,
+    pub authorities: Vec<CertifiedKey>,
     /// What the webhooks show.
-    pub serving: Option<Pair>,
+    pub serving: Option<CertifiedKey>,
     /// Where they answer.
     pub paths: Option<Paths>,
 }
@@ -115,7 +115,7 @@ impl Chain {
     /// The data of the Secret.
     #[must_use]
     pub fn write(&self) -> BTreeMap<String, ByteString> {
-        let joined = |part: fn(&Pair) -> &str| self.authorities.iter().map(part).collect::<String>();
+        let joined = |part: fn(&CertifiedKey) -> &str| self.authorities.iter().map(part).collect::<String>();
         let mut data =
             BTreeMap::from([(field::AUTHORITIES, self.bundle()), (field::AUTHORITY_KEYS, joined(|pair| &pair.key))]);
         if let Some(serving) = &self.serving {
@@ -149,7 +149,7 @@ fn documents(text: &str) -> Vec<String> {
 }
 
 /// Reads whose a certificate is and how long it lives.
-fn pair(what: &'static str, certificate: &str, key: &str) -> Result<Pair, CertificateError> {
+fn pair(what: &'static str, certificate: &str, key: &str) -> Result<CertifiedKey, CertificateError> {
     let unreadable = |problem: String| CertificateError::Unreadable { what, problem };
     let document = Pem::iter_from_buffer(certificate.as_bytes())
         .next()
@@ -157,7 +157,7 @@ fn pair(what: &'static str, certificate: &str, key: &str) -> Result<Pair, Certif
         .map_err(|error| unreadable(error.to_string()))?;
     let parsed = document.parse_x509().map_err(|error| unreadable(error.to_string()))?;
     let instant = |time: x509_parser::time::ASN1Time| Timestamp::from_second(time.timestamp());
-    Ok(Pair {
+    Ok(CertifiedKey {
         certificate: certificate.to_owned(),
         key: key.to_owned(),
         subject: parsed.subject().to_string(),

@@ -11,7 +11,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::danger::ClientCertVerifier;
 
-use super::{CertificateError, Chain, Pair, SECRET};
+use super::{CertificateError, CertifiedKey, Chain, SECRET};
 use crate::context::Context;
 use crate::webhook::paths::Paths;
 
@@ -19,7 +19,7 @@ use crate::webhook::paths::Paths;
 #[derive(Clone, Debug)]
 pub struct Certificate {
     /// The certificate with its key.
-    pub serving: Pair,
+    pub serving: CertifiedKey,
     /// Where the webhooks answer.
     pub paths: Option<Paths>,
 }
@@ -55,7 +55,7 @@ fn usable(secret: &Secret) -> Option<Certificate> {
 /// # Errors
 /// Certificate or key cannot be read, or do not belong together.
 pub fn tls(
-    serving: &Pair,
+    serving: &CertifiedKey,
     clients: Option<Arc<dyn ClientCertVerifier>>,
 ) -> Result<Arc<rustls::ServerConfig>, CertificateError> {
     let unreadable = |error: rustls::pki_types::pem::Error| CertificateError::Unreadable {

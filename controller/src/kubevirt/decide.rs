@@ -24,7 +24,7 @@ pub struct World {
     /// The object.
     pub object: KubeVirt,
     /// Why its settings are not those of the cluster, if they are not.
-    pub stray: Option<Stray>,
+    pub stray: Option<NotInEffect>,
     /// The controller, unless it runs outside the cluster.
     pub controller: Option<Part>,
     /// The node agents.
@@ -39,14 +39,14 @@ pub struct World {
 
 /// Why the settings of an object do not count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stray {
+pub enum NotInEffect {
     /// An older object of the installation's namespace holds them.
     Younger,
     /// It is in another namespace than the installation.
     Elsewhere,
 }
 
-impl Stray {
+impl NotInEffect {
     const fn sentence(self) -> &'static str {
         match self {
             Self::Younger => "an older KubeVirt object holds the settings of the cluster; delete this one",
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_second_object_is_told_so() {
-        for stray in [Stray::Younger, Stray::Elsewhere] {
+        for stray in [NotInEffect::Younger, NotInEffect::Elsewhere] {
             let status = decide(&World { stray: Some(stray), ..world(2, 2) });
             assert_eq!(said(&status), "Available=False");
             assert_eq!(status.conditions[0].message.as_deref(), Some(stray.sentence()));

@@ -52,7 +52,7 @@ async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Res
         Err(problem) => {
             let (namespace, name) = kept.key();
             tracing::warn!(namespace, name, %problem, "the status of a KubeVirt object could not be parsed; it is not written");
-            unreadable::say(&context, &kept, &problem).await;
+            unreadable::report_failure(&context, &kept, &problem).await;
             return Ok(Action::requeue(PERIOD));
         }
     };

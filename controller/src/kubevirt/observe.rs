@@ -4,7 +4,7 @@ use garboard_api::v1::KubeVirt;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use kube::Api;
 
-use super::decide::{Part, Stray, World};
+use super::decide::{NotInEffect, Part, World};
 use super::{CONTROLLER, NODES};
 use crate::context::{Context, ReconcileError, while_trying};
 
@@ -18,9 +18,9 @@ pub(super) async fn observe(context: &Context, object: &KubeVirt) -> Result<Worl
     Ok(World {
         object: object.clone(),
         stray: if object.metadata.namespace.as_deref() == Some(context.namespace.as_str()) {
-            settings.object.as_ref().filter(|counting| uid(counting) != uid(object)).map(|_| Stray::Younger)
+            settings.object.as_ref().filter(|counting| uid(counting) != uid(object)).map(|_| NotInEffect::Younger)
         } else {
-            Some(Stray::Elsewhere)
+            Some(NotInEffect::Elsewhere)
         },
         controller: controller.and_then(|deployment| deployment.status).map(|status| Part {
             wanted: status.replicas.unwrap_or(0),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use garboard_api::Quantity as Amount;
 use garboard_api::metadata::{OWN_DEVICES, device};
+use garboard_api::v1::non_empty;
 use garboard_plan::Resources;
 use garboard_protocol::pod::{INIT_DIRECTORY, INIT_PROGRAM, LAUNCHER_PROGRAM, LOGS_BYTES};
 use k8s_openapi::api::core::v1::{
@@ -158,8 +159,8 @@ fn ports(input: &PodInput<'_>) -> Vec<ContainerPort> {
     let all = interfaces.iter().flat_map(|interface| &interface.ports);
     all.map(|port| ContainerPort {
         container_port: port.port,
-        name: port.name.clone().filter(|name| !name.is_empty()),
-        protocol: Some(port.protocol.clone().filter(|word| !word.is_empty()).unwrap_or_else(|| "TCP".to_owned())),
+        name: non_empty(&port.name).map(str::to_owned),
+        protocol: Some(non_empty(&port.protocol).unwrap_or("TCP").to_owned()),
         ..ContainerPort::default()
     })
     .collect()

@@ -30,6 +30,7 @@ use std::sync::LazyLock;
 use garboard_api::conditions::Reason;
 use garboard_api::defaults::{GRACE_PERIOD_SECONDS, RUNTIME_USER};
 use garboard_api::fields::{self, Setting};
+use garboard_api::v1::non_empty;
 use garboard_api::validate::review;
 use garboard_api::{ClusterConfig, Fault, VirtualMachineInstance};
 use garboard_cluster::report::condition::UNPAUSED;
@@ -205,8 +206,8 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
             scheduler_name: spec.scheduler_name.clone(),
             priority_class_name: spec.priority_class_name.clone(),
             service_account_name: account.map(str::to_owned),
-            hostname: filled(&spec.hostname).or_else(|| metadata::hostname(input.vmi)),
-            subdomain: filled(&spec.subdomain),
+            hostname: non_empty(&spec.hostname).map(str::to_owned).or_else(|| metadata::hostname(input.vmi)),
+            subdomain: non_empty(&spec.subdomain).map(str::to_owned),
             dns_policy: spec.dns_policy.clone(),
             dns_config: spec.dns_config.clone(),
             ..PodSpec::default()
@@ -242,11 +243,6 @@ fn resources(input: &PodInput<'_>) -> Result<Resources, PodRefusal> {
         overhead_permille: input.config.overhead_permille,
     };
     Ok(plan(input.vmi, &HOST, &PlanOptions { accelerator, shares, ..PlanOptions::default() }, None)?.resources)
-}
-
-/// A text that says something; an empty one is none.
-fn filled(text: &Option<String>) -> Option<String> {
-    text.clone().filter(|text| !text.is_empty())
 }
 
 fn security() -> PodSecurityContext {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use garboard_api::metadata::node_label::{CPU_FEATURE, CPU_MODEL, MACHINE_TYPE, SCHEDULABLE, is_name};
-use garboard_api::v1::{CPU, VirtualMachineInstanceSpec, said};
+use garboard_api::v1::{CPU, VirtualMachineInstanceSpec, non_empty};
 use k8s_openapi::api::core::v1::{Affinity, NodeSelectorRequirement, NodeSelectorTerm};
 
 use super::PodInput;
@@ -23,7 +23,7 @@ const FORBID: &str = "forbid";
 /// The affinity of the pod: what the manifest says, and in each of its terms no node that has a forbidden feature.
 pub(super) fn affinity(spec: &VirtualMachineInstanceSpec) -> Option<Affinity> {
     let features = spec.domain.cpu.iter().flat_map(|cpu| &cpu.features);
-    let forbidden = features.filter(|feature| said(&feature.policy) == Some(FORBID) && is_name(&feature.name));
+    let forbidden = features.filter(|feature| non_empty(&feature.policy) == Some(FORBID) && is_name(&feature.name));
     let absent: Vec<NodeSelectorRequirement> = forbidden
         .map(|feature| NodeSelectorRequirement {
             key: format!("{CPU_FEATURE}{}", feature.name),
@@ -53,7 +53,7 @@ pub(super) fn selector(input: &PodInput<'_>) -> BTreeMap<String, String> {
     let spec = &input.vmi.spec;
     let architecture = spec.architecture.clone().unwrap_or_else(|| input.config.default_architecture.clone());
     let domain = &spec.domain;
-    let machine = domain.machine.as_ref().and_then(|machine| said(&machine.r#type));
+    let machine = domain.machine.as_ref().and_then(|machine| non_empty(&machine.r#type));
     // Labels of CPUs are what KVM of a node gives; QEMU's translator gives the same on every node.
     let of_kvm = domain.cpu.iter().filter(|_| !input.is_emulated()).flat_map(of_cpu);
     let offered = machine.map(|name| (MACHINE_TYPE, name)).into_iter().chain(of_kvm);
@@ -66,8 +66,8 @@ pub(super) fn selector(input: &PodInput<'_>) -> BTreeMap<String, String> {
 }
 
 fn of_cpu(cpu: &CPU) -> impl Iterator<Item = (&'static str, &str)> {
-    let model = said(&cpu.model).filter(|model| !HOSTS_OWN.contains(model));
-    let required = cpu.features.iter().filter(|feature| said(&feature.policy).unwrap_or(REQUIRE) == REQUIRE);
+    let model = non_empty(&cpu.model).filter(|model| !HOSTS_OWN.contains(model));
+    let required = cpu.features.iter().filter(|feature| non_empty(&feature.policy).unwrap_or(REQUIRE) == REQUIRE);
     let features = required.map(|feature| (CPU_FEATURE, feature.name.as_str()));
     model.map(|model| (CPU_MODEL, model)).into_iter().chain(features)
 }

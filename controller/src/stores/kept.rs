@@ -5,6 +5,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
+use garboard_protocol::text::printable;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::Resource;
 use kube::core::NamespaceResourceScope;
@@ -13,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::{Kind, sieve};
 
-/// The longest explanation of what cannot be read, in bytes.
+/// The most characters of an explanation of what cannot be read.
 const LONGEST: usize = 300;
 
 /// An object as the API server has it, without what no decision needs: as text, whatever it says.
@@ -120,10 +121,7 @@ impl<K: Kind> Kept<K> {
 
     fn unreadable(&self, error: &serde_json::Error) -> Unreadable {
         let problem = K::problem(&self.raw()).unwrap_or_else(|| error.to_string());
-        let mut problem: String = problem.chars().flat_map(char::escape_debug).collect();
-        let end = (0..=LONGEST.min(problem.len())).rev().find(|end| problem.is_char_boundary(*end)).unwrap_or(0);
-        problem.truncate(end);
-        Unreadable { kind: K::KIND, problem }
+        Unreadable { kind: K::KIND, problem: printable(&problem, LONGEST) }
     }
 }
 

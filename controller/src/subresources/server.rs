@@ -21,7 +21,7 @@ use super::turns::Turns;
 use crate::certificates::serving::{Certificate, follow, tls};
 use crate::context::Context;
 use crate::webhook::bounds::{Limits, bounded};
-use crate::webhook::door::{Door, Places};
+use crate::webhook::listener::{Listener, Places};
 
 /// What every request is answered with.
 #[derive(Clone)]
@@ -48,7 +48,7 @@ pub async fn run(context: Context, address: SocketAddr) -> std::io::Result<()> {
     let reloading = RustlsConfig::from_config(config);
     let routes = routes(Serving { context: Arc::new(context), header, turns: Turns::default() });
     let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::USUAL.handshake);
-    let acceptor = PeerAcceptor(tls.acceptor(Door::new(Places::USUAL)));
+    let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));
     let server = axum_server::bind(address).acceptor(acceptor);
     let reload = async {
         loop {

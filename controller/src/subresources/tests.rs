@@ -14,7 +14,7 @@ use super::peer::Peer;
 use super::server::{Serving, routes};
 use super::turns::Turns;
 use crate::context::Context;
-use crate::settings::{Settings, Unsaid};
+use crate::settings::{Defaults, Settings};
 
 const START: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachines/vm/start";
 
@@ -64,8 +64,8 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
         }
     };
     let client = kube::Client::new(tower::service_fn(serve), "ns");
-    let unsaid = Unsaid { emulation: Emulation::Refused, image_pull_policy: "Never".to_owned() };
-    let (_keeps, settings) = tokio::sync::watch::channel(Settings::of([], "garboard", &unsaid));
+    let defaults = Defaults { emulation: Emulation::Refused, image_pull_policy: "Never".to_owned() };
+    let (_keeps, settings) = tokio::sync::watch::channel(Settings::of([], "garboard", &defaults));
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "0.1.0");
     let (_keeps, header) = tokio::sync::watch::channel(Arc::new(header()));
     let serving = Serving { context: Arc::new(context), header, turns: Turns::default() };

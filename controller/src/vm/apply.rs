@@ -200,12 +200,12 @@ async fn write_status(context: &Context, vm: &VirtualMachine, decision: &Decisio
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         settled(unread::patch_status::<Machines>(&context.client, object, &params, &Patch::Merge(patch)).await)?;
     }
-    if ours(&before) != ours(&decision.status) {
+    if owned_fields(&before) != owned_fields(&decision.status) {
         let applied = json!({
             "apiVersion": garboard_api::v1::API_VERSION,
             "kind": "VirtualMachine",
             "metadata": { "uid": vm.metadata.uid },
-            "status": ours(&decision.status),
+            "status": owned_fields(&decision.status),
         });
         let params = PatchParams::apply(FIELD_MANAGER).force();
         settled(unread::patch_status::<Machines>(&context.client, object, &params, &Patch::Apply(applied)).await)?;
@@ -223,7 +223,7 @@ fn settled(written: kube::Result<()>) -> Result<(), ReconcileError> {
 }
 
 /// The part of a status that this controller decides.
-fn ours(status: &VirtualMachineStatus) -> VirtualMachineStatus {
+fn owned_fields(status: &VirtualMachineStatus) -> VirtualMachineStatus {
     VirtualMachineStatus {
         conditions: status.conditions.clone(),
         created: status.created,

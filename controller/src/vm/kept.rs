@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use garboard_api::metadata::annotation;
-use garboard_api::v1::said;
+use garboard_api::v1::non_empty;
 use garboard_api::{FieldPath, Phase, VirtualMachine, VirtualMachineInstance};
 use garboard_plan::{FirmwareIdentity, KEPT_MAX, KeptError, KeptMachine};
 use jiff::Timestamp;
@@ -43,7 +43,7 @@ pub(crate) fn read(metadata: &ObjectMeta) -> Option<Result<KeptMachine, KeptErro
 
 /// Whether what is kept is of this machine, and not of one that it is a copy of.
 pub(crate) fn is_its_own(kept: &KeptMachine, metadata: &ObjectMeta) -> bool {
-    kept.is_of(said(&metadata.namespace).unwrap_or_default(), said(&metadata.name).unwrap_or_default())
+    kept.is_of(non_empty(&metadata.namespace).unwrap_or_default(), non_empty(&metadata.name).unwrap_or_default())
 }
 
 /// What the next instance is to be: as the status says, else as the machine's own annotation says; nothing for a new machine. An

@@ -32,7 +32,7 @@ impl Reconcile for Reconciler {
         let mut vm = match object.read_to_remove() {
             Ok(vm) => vm,
             Err(problem) => {
-                unreadable::say(&leader.context, object, &problem).await;
+                unreadable::report_failure(&leader.context, object, &problem).await;
                 return Err(problem.into());
             }
         };

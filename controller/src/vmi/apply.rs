@@ -166,7 +166,7 @@ async fn write(
         return write_report(client, vmi, decision, object).await;
     }
     let ownership = fields::ownership(&before, &decision.status);
-    if gone || (is_labelled && fields::ours(&before, ownership) == fields::ours(&decision.status, ownership)) {
+    if gone || (is_labelled && fields::owned(&before, ownership) == fields::owned(&decision.status, ownership)) {
         return Ok(());
     }
     let mut metadata = json!({ "uid": vmi.metadata.uid, "labels": decision.labels });
@@ -177,7 +177,7 @@ async fn write(
         "apiVersion": garboard_api::v1::API_VERSION,
         "kind": "VirtualMachineInstance",
         "metadata": metadata,
-        "status": fields::ours(&decision.status, ownership),
+        "status": fields::owned(&decision.status, ownership),
     });
     let params = PatchParams::apply(FIELD_MANAGER).force();
     settled(unread::patch::<Instances>(client, object, &params, &Patch::Apply(applied)).await)

@@ -36,7 +36,7 @@ pub(super) fn ownership(before: &VirtualMachineInstanceStatus, after: &VirtualMa
 }
 
 /// The part of a status that is the controller's to say.
-pub(super) fn ours(status: &VirtualMachineInstanceStatus, ownership: FieldOwnership) -> VirtualMachineInstanceStatus {
+pub(super) fn owned(status: &VirtualMachineInstanceStatus, ownership: FieldOwnership) -> VirtualMachineInstanceStatus {
     let is_over = ownership == FieldOwnership::Phase && Phase::of_status(status).is_final();
     let is_ours = |kind| OURS.contains(&kind) || (is_over && kind == VmiConditionType::Ended);
     let conditions = status.conditions.iter();
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_the_agent_says_is_never_told_by_the_controller() {
-        let told = ours(&status("Running"), FieldOwnership::Place);
+        let told = owned(&status("Running"), FieldOwnership::Place);
         assert_eq!((told.phase, told.interfaces.len(), told.conditions.len()), (None, 0, 1));
         assert_eq!(told.node_name.as_deref(), Some("n"));
     }

@@ -48,7 +48,7 @@ impl Reconcile for Reconciler {
         let mut vmi = match object.read_to_remove() {
             Ok(vmi) => vmi,
             Err(problem) => {
-                unreadable::say(&leader.context, object, &problem).await;
+                unreadable::report_failure(&leader.context, object, &problem).await;
                 return Err(problem.into());
             }
         };

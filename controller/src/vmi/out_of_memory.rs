@@ -17,9 +17,9 @@ use super::situation::Case;
 const OOM_KILLED: &str = "OOMKilled";
 
 /// An end that the kernel made because a limit was exceeded.
-pub(super) struct Killed(ExitCause);
+pub(super) struct OomKilled(ExitCause);
 
-impl Killed {
+impl OomKilled {
     /// The reason of the status, and of condition and event.
     pub(super) fn reason(&self) -> &'static str {
         self.0.word().as_str()
@@ -37,11 +37,11 @@ impl Killed {
 }
 
 /// The cause of an end that is not explained yet, if the pod knows it.
-pub(super) fn killed(case: &Case<'_>, phase: Phase, status: &VirtualMachineInstanceStatus) -> Option<Killed> {
+pub(super) fn killed(case: &Case<'_>, phase: Phase, status: &VirtualMachineInstanceStatus) -> Option<OomKilled> {
     let known = conditions::find(&status.conditions, VmiConditionType::Ended).and_then(|each| each.reason.as_deref());
     let is_open = matches!(known, None | Some(MACHINE_KILLED));
     let pod = case.world.pod.as_ref().filter(|pod| phase == Phase::Failed && is_open && is_oom_killed(pod))?;
-    Some(Killed(ExitCause::OutOfMemory { limit_bytes: limit_bytes(pod) }))
+    Some(OomKilled(ExitCause::OutOfMemory { limit_bytes: limit_bytes(pod) }))
 }
 
 /// The event for an end that was named here: the agent has told at most that the machine was killed.

@@ -1,6 +1,7 @@
 //! What the status of a launcher pod shows. Pure.
 
 use garboard_api::conditions::{PodConditionType, Reason};
+use garboard_api::v1::non_empty;
 use garboard_cluster::report::condition;
 use k8s_openapi::api::core::v1::{ContainerStatus, Pod, PodCondition};
 
@@ -40,7 +41,7 @@ pub(super) fn termination_message(pod: &Pod) -> Option<String> {
 
 /// The node a pod is on.
 pub(super) fn node(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+    non_empty(&pod.spec.as_ref()?.node_name)
 }
 
 /// Whether the supervisor runs.

@@ -23,7 +23,7 @@ pub(super) fn reported(world: &World, pod: &Pod, before: Phase) -> Option<Virtua
     let addresses: Vec<_> = addresses.into_iter().map(|address| address.ip.clone()).collect();
     let mut vmi = world.vmi.clone();
     vmi.status.get_or_insert_default();
-    let claims = claims::said(pod);
+    let claims = claims::of(pod);
     let seen = Seen { report: &report, addresses: &addresses, claims: &claims, vmi: &vmi, now: world.now };
     let status = report::next_status(&seen)?;
     let phase_transition_timestamps = passed_through(world, pod, status.phase_transition_timestamps.clone());

@@ -1,4 +1,4 @@
-//! What a request to the webhooks may take: time and bytes. What connections may take is in [`super::door`].
+//! What a request to the webhooks may take: time and bytes. What connections may take is in [`super::listener`].
 //!
 //! ```text
 //!   body         read within a time and a size of its own, before a turn; all bodies together have a size
@@ -17,7 +17,7 @@ use axum::{Extension, Router};
 use futures::StreamExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use super::door::Proof;
+use super::listener::RequestRead;
 
 /// The largest object an API server stores, and the old one beside it (etcd's limit is 1.5 MiB for each).
 pub(crate) const LARGEST_REQUEST: usize = 8 << 20;
@@ -63,7 +63,7 @@ struct Turns {
 
 async fn in_turn(
     State(turns): State<Turns>,
-    proof: Option<Extension<Proof>>,
+    proof: Option<Extension<RequestRead>>,
     request: Request,
     next: Next,
 ) -> Result<Response, StatusCode> {
@@ -111,7 +111,7 @@ mod tests {
     use tokio::net::TcpStream;
 
     use super::*;
-    use crate::webhook::door::Places;
+    use crate::webhook::listener::Places;
     use crate::webhook::testing::{PATIENCE, begin, serve, serve_telling, status};
 
     /// One turn, and no time that ends on a busy machine.

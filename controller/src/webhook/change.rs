@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::Request;
 
 /// Why a change is refused.
-pub(super) enum Objection {
+pub(super) enum Denial {
     /// What is asked is wrong.
     Fault(Box<Fault>),
     /// Who asks may not.
-    NotYours(&'static str),
+    Forbidden(&'static str),
 }
 
 /// An update that leaves specification and labels alone.
@@ -27,23 +27,23 @@ pub(super) fn is_of_metadata_only(request: &Request) -> bool {
 }
 
 /// An instance is what its guest was started with: nobody changes its specification. Its status is Garboard's.
-pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, is_ours: bool) -> Result<(), Objection> {
+pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, is_ours: bool) -> Result<(), Denial> {
     if let Some(path) = difference(old.data.get("spec"), new.data.get("spec"), FieldPath::from("spec")) {
         let fault = Fault::new(path, FaultCode::Invalid, "a machine that runs keeps what it was started with");
         let advice = "change the VirtualMachine it was made from, and restart that";
-        return Err(Objection::Fault(Box::new(fault.instead(advice))));
+        return Err(Denial::Fault(Box::new(fault.instead(advice))));
     }
     if is_ours {
         return Ok(());
     }
     if old.data.get("status") != new.data.get("status") {
-        return Err(Objection::NotYours("the status of a VirtualMachineInstance is written by Garboard alone"));
+        return Err(Denial::Forbidden("the status of a VirtualMachineInstance is written by Garboard alone"));
     }
     let (before, after) = (old.metadata.labels.as_ref(), new.metadata.labels.as_ref());
     let value =
         |labels: Option<&BTreeMap<String, String>>, key: &str| labels.and_then(|labels| labels.get(key).cloned());
     match RESERVED_LABELS.iter().find(|key| value(before, key) != value(after, key)) {
-        Some(key) => Err(Objection::Fault(Box::new(reserved(key)))),
+        Some(key) => Err(Denial::Fault(Box::new(reserved(key)))),
         None => Ok(()),
     }
 }

@@ -15,9 +15,9 @@
 mod answer;
 pub(crate) mod bounds;
 mod change;
-pub(crate) mod door;
 pub mod eviction;
 mod kept;
+pub(crate) mod listener;
 mod mutate;
 pub mod paths;
 mod server;

@@ -1,7 +1,7 @@
 //! Filling in what an object leaves out. Pure.
 
 use garboard_api::metadata::finalizer;
-use garboard_api::v1::{Firmware, said};
+use garboard_api::v1::{Firmware, non_empty};
 use garboard_api::validate::{Object, review};
 use garboard_api::{Identity, VirtualMachine, default_vm, default_vmi, merge};
 use garboard_plan::FirmwareIdentity;
@@ -88,8 +88,8 @@ fn identify(vm: &mut VirtualMachine, known: FirmwareIdentity, fresh: Option<Uuid
     let (uuid, serial) = (fresh.map(|id| id.to_string()), fresh.map(|id| Uuid::new_v5(&id, b"serial").to_string()));
     let domain = &mut vm.spec.template.spec.get_or_insert_default().domain;
     let written = domain.firmware.clone().unwrap_or_default();
-    let uuid = said(&written.uuid).map(str::to_owned).or(known.uuid).or(uuid);
-    let serial = said(&written.serial).map(str::to_owned).or(known.serial).or(serial);
+    let uuid = non_empty(&written.uuid).map(str::to_owned).or(known.uuid).or(uuid);
+    let serial = non_empty(&written.serial).map(str::to_owned).or(known.serial).or(serial);
     if uuid.is_some() || serial.is_some() {
         domain.firmware = Some(Firmware { uuid, serial, ..written });
     }

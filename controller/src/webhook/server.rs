@@ -19,7 +19,7 @@ use tracing::{Instrument, Span};
 use uuid::Uuid;
 
 use super::bounds::{Limits, bounded};
-use super::door::{Door, Places};
+use super::listener::{Listener, Places};
 use super::paths::Paths;
 use super::{AdmissionContext, Request, eviction, mutate, validate};
 use crate::certificates::serving::{follow, tls};
@@ -52,7 +52,7 @@ pub async fn run(context: Context, address: SocketAddr, ready: watch::Sender<boo
     let routes = bounded(routes, Limits::USUAL).merge(bounded(evictions, Limits::EVICTIONS));
     let routes = guarded(routes, paths);
     let handshakes = RustlsAcceptor::new(tls).handshake_timeout(Places::USUAL.handshake);
-    let server = axum_server::bind(address).acceptor(handshakes.acceptor(Door::new(Places::USUAL)));
+    let server = axum_server::bind(address).acceptor(handshakes.acceptor(Listener::new(Places::USUAL)));
     ready.send_replace(true);
     let reload = async {
         while let Some((next, paths)) = certificates.next().await {

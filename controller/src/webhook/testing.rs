@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 
 use super::bounds::{Limits, bounded};
-use super::door::{Door, Places};
+use super::listener::{Listener, Places};
 
 /// For what has to come: nothing here takes a second, beside other tests a few.
 pub(super) const PATIENCE: Duration = Duration::from_secs(60);
@@ -29,7 +29,7 @@ pub(super) fn serve_telling(limits: Limits, places: Places) -> (SocketAddr, mpsc
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     listener.set_nonblocking(true).unwrap();
     let address = listener.local_addr().unwrap();
-    let server = axum_server::from_tcp(listener).unwrap().acceptor(Door::new(places));
+    let server = axum_server::from_tcp(listener).unwrap().acceptor(Listener::new(places));
     tokio::spawn(server.serve(bounded(routes, limits).into_make_service()));
     (address, told)
 }

@@ -19,8 +19,8 @@ pub fn validate(request: &Request, context: &AdmissionContext<'_>) -> AdmissionR
     {
         return match change::of_instance(old, object, is_ours) {
             Ok(()) => response,
-            Err(change::Objection::Fault(fault)) => refuse(response, &[*fault]),
-            Err(change::Objection::NotYours(sentence)) => forbid(response, sentence),
+            Err(change::Denial::Fault(fault)) => refuse(response, &[*fault]),
+            Err(change::Denial::Forbidden(sentence)) => forbid(response, sentence),
         };
     }
     if object.metadata.deletion_timestamp.is_some() {

@@ -1,12 +1,12 @@
 //! Processor and KVM.
 
-use super::{Check, Surroundings};
+use super::{Check, HostConditions};
 use crate::cpu::Virtualization;
 use crate::devices::Access;
 use crate::kvm::{Execution, KvmInterface};
 use crate::survey::Survey;
 
-pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
     let mut checks = vec![cpu(survey), kvm(survey)];
     if let Some(interface) = &survey.kvm.interface {
         checks.push(speed(interface));

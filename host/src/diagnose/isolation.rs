@@ -3,7 +3,7 @@
 use garboard_machine::facts::CgroupVersion;
 use nix::errno::Errno;
 
-use super::{Check, Surroundings};
+use super::{Check, HostConditions};
 use crate::cgroup::{CgroupHierarchy, Controller, Obstacle};
 use crate::landlock::Landlock;
 use crate::survey::Survey;
@@ -11,7 +11,7 @@ use crate::survey::Survey;
 /// The version with which Landlock also covers TCP (Linux 6.7).
 const LANDLOCK_NETWORK: u32 = 4;
 
-pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
     let root = survey.privileges.is_root();
     vec![
         user(root, surroundings),
@@ -22,7 +22,7 @@ pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check>
     ]
 }
 
-fn user(root: bool, surroundings: &Surroundings) -> Check {
+fn user(root: bool, surroundings: &HostConditions) -> Check {
     let check = |detail| Check::new("user", "Running as", detail);
     if root {
         return check("root: every machine has a user and namespaces of its own");
@@ -46,7 +46,7 @@ fn cgroup(found: &CgroupHierarchy) -> Check {
         Some(Obstacle::ReadOnly) => "control groups are mounted read-only",
         Some(Obstacle::InternalProcesses) => "processes in this control group keep controllers from being enabled",
     };
-    let mend = match found.obstacle {
+    let remedy = match found.obstacle {
         None => "boot with cgroup_enable=memory, or mount the missing controllers",
         Some(Obstacle::NotMounted) => "mount -t cgroup2 none /sys/fs/cgroup",
         Some(Obstacle::NotDelegated) => "systemd-run --user --scope -p Delegate=yes garboard run …, or run as root",
@@ -57,7 +57,7 @@ fn cgroup(found: &CgroupHierarchy) -> Check {
         CgroupVersion::V1 => "version 1",
         CgroupVersion::V2 => "version 2",
         CgroupVersion::Unavailable => {
-            return check(format!("none can be set: {why}")).missing(mend);
+            return check(format!("none can be set: {why}")).missing(remedy);
         }
     };
     let list =
@@ -67,10 +67,10 @@ fn cgroup(found: &CgroupHierarchy) -> Check {
         return check(format!("cgroup {version}: {usable}"));
     }
     let reason = if why.is_empty() { String::new() } else { format!(" ({why})") };
-    check(format!("cgroup {version}: {usable}; not {}{reason}", list(found.missing()))).degraded(mend)
+    check(format!("cgroup {version}: {usable}; not {}{reason}", list(found.missing()))).degraded(remedy)
 }
 
-fn namespaces(surroundings: &Surroundings, root: bool) -> Check {
+fn namespaces(surroundings: &HostConditions, root: bool) -> Check {
     let check = |detail: String| Check::new("namespaces", "Namespaces", detail);
     let found = &surroundings.namespaces;
     match (&found.machine, root) {
@@ -87,14 +87,14 @@ fn namespaces(surroundings: &Surroundings, root: bool) -> Check {
         .essential(),
         (Err(_), false) => {
             let detail = "user namespaces may not be made: machines of this user have none";
-            let mend = match (found.max_user, &found.user) {
+            let remedy = match (found.max_user, &found.user) {
                 (Some(0), _) => "sysctl user.max_user_namespaces=10000",
                 (_, Err(Errno::EPERM | Errno::EACCES)) => {
                     "sysctl kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)"
                 }
                 _ => "use a kernel with CONFIG_USER_NS",
             };
-            check(detail.into()).degraded(mend)
+            check(detail.into()).degraded(remedy)
         }
     }
 }

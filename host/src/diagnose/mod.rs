@@ -1,4 +1,4 @@
-//! What this host can do for machines, in words, and how to mend what it cannot.
+//! What this host can do for machines, in words, and the remedy for what it cannot.
 //!
 //! ```text
 //! Survey + Surroundings ──(pure)──► Vec<Check> ──► the command's table or JSON
@@ -17,9 +17,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::free_space::FreeSpace;
 use crate::landlock::Landlock;
 use crate::namespaces::Namespaces;
-use crate::room::Room;
 use crate::root::{HostRoot, ReadError};
 use crate::survey::{GatherOptions, Survey};
 
@@ -38,7 +38,7 @@ pub struct Check {
     pub detail: String,
     /// What to do about it; present whenever the verdict is not `Ok`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub mend: Option<String>,
+    pub remedy: Option<String>,
 }
 
 /// How good something is.
@@ -65,25 +65,25 @@ pub enum Weight {
 
 impl Check {
     fn new(id: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { id, title, verdict: Verdict::Ok, weight: Weight::Optional, detail: detail.into(), mend: None }
+        Self { id, title, verdict: Verdict::Ok, weight: Weight::Optional, detail: detail.into(), remedy: None }
     }
 
     fn essential(self) -> Self {
         Self { weight: Weight::Essential, ..self }
     }
 
-    fn degraded(self, mend: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Degraded, mend: Some(mend.into()), ..self }
+    fn degraded(self, remedy: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Degraded, remedy: Some(remedy.into()), ..self }
     }
 
-    fn missing(self, mend: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Missing, mend: Some(mend.into()), ..self }
+    fn missing(self, remedy: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Missing, remedy: Some(remedy.into()), ..self }
     }
 }
 
 /// What matters to a machine without being a fact of its plan.
 #[derive(Debug)]
-pub struct Surroundings {
+pub struct HostConditions {
     /// Namespaces this process may make.
     pub namespaces: Namespaces,
     /// Landlock.
@@ -95,10 +95,10 @@ pub struct Surroundings {
     /// Forwarding of packets between networks: IPv4, IPv6.
     pub forwarding: [Option<bool>; 2],
     /// File systems of the directories machines are kept in.
-    pub rooms: Vec<Room>,
+    pub rooms: Vec<FreeSpace>,
 }
 
-impl Surroundings {
+impl HostConditions {
     /// Looks at them. Takes a few milliseconds: children are made to try namespaces.
     #[must_use]
     pub fn look(root: &HostRoot, directories: &[PathBuf]) -> Self {
@@ -111,7 +111,7 @@ impl Surroundings {
                 .is_some_and(|actions| actions.split_whitespace().any(|action| action == "kill_process")),
             nested: crate::kvm::nested(root),
             forwarding: [switch("/proc/sys/net/ipv4/ip_forward"), switch("/proc/sys/net/ipv6/conf/all/forwarding")],
-            rooms: directories.iter().filter_map(|directory| Room::of(root, directory)).collect(),
+            rooms: directories.iter().filter_map(|directory| FreeSpace::of(root, directory)).collect(),
         }
     }
 }
@@ -122,12 +122,12 @@ impl Surroundings {
 /// `/proc` cannot be read.
 pub fn diagnose(options: &GatherOptions, directories: &[PathBuf]) -> Result<Vec<Check>, ReadError> {
     let survey = Survey::take(options)?;
-    Ok(judge(&survey, &Surroundings::look(&options.root, directories)))
+    Ok(judge(&survey, &HostConditions::look(&options.root, directories)))
 }
 
 /// Judges what was found. Pure.
 #[must_use]
-pub fn judge(survey: &Survey, surroundings: &Surroundings) -> Vec<Check> {
+pub fn judge(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
     let mut checks = compute::checks(survey, surroundings);
     checks.extend(qemu::checks(survey));
     checks.extend(network::checks(survey, surroundings));

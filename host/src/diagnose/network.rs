@@ -1,10 +1,10 @@
 //! How guests reach a network.
 
-use super::{Check, Surroundings};
+use super::{Check, HostConditions};
 use crate::devices::Access;
 use crate::survey::Survey;
 
-pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
     let mut checks = vec![tun(survey), vhost(survey)];
     if survey.privileges.net_admin() {
         checks.push(nft(survey));

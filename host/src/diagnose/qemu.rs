@@ -40,14 +40,14 @@ pub(super) fn checks(survey: &Survey) -> Vec<Check> {
 
 fn absent(error: &QemuError) -> Check {
     let detail = ErrorChain(error).to_string();
-    let mend = match error {
+    let remedy = match error {
         QemuError::Locate(LocateError::NotFound { .. }) => "apt install qemu-system-x86, or name one with --qemu",
         QemuError::Locate(LocateError::NotExecutable { .. }) => {
             "name another one with --qemu, or leave the option away"
         }
         QemuError::Identify(_) | QemuError::Ask { .. } => "reinstall it (apt install --reinstall qemu-system-x86)",
     };
-    Check::new("qemu", "QEMU", detail).missing(mend).essential()
+    Check::new("qemu", "QEMU", detail).missing(remedy).essential()
 }
 
 fn found(report: &QemuReport) -> Check {
@@ -112,12 +112,12 @@ fn firmware(survey: &Survey) -> Check {
         kinds.iter().filter(|(kind, _)| has(*kind) == present).map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
     };
     let check = |detail: String| Check::new("firmware", "UEFI firmware", detail);
-    let mend = "apt install ovmf";
+    let remedy = "apt install ovmf";
     if survey.uefi.is_empty() {
-        check("none: machines start with SeaBIOS only".into()).missing(mend)
+        check("none: machines start with SeaBIOS only".into()).missing(remedy)
     } else if names(false).is_empty() {
         check(names(true))
     } else {
-        check(format!("{}; not {}", names(true), names(false))).degraded(mend)
+        check(format!("{}; not {}", names(true), names(false))).degraded(remedy)
     }
 }

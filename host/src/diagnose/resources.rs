@@ -2,9 +2,9 @@
 
 use garboard_machine::facts::HugepagePool;
 
-use super::{Check, Surroundings, human_bytes};
+use super::{Check, HostConditions, human_bytes};
+use crate::free_space::FreeSpace;
 use crate::memory::Commitment;
-use crate::room::Room;
 use crate::survey::Survey;
 
 /// Below this no guest with a distribution's kernel starts.
@@ -13,7 +13,7 @@ const LEAST_MEMORY: u64 = 256 << 20;
 /// Below this an image of a distribution does not fit.
 const LEAST_ROOM: u64 = 1 << 30;
 
-pub(super) fn checks(survey: &Survey, surroundings: &Surroundings) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
     let memory = &survey.memory;
     let detail = format!("{} available of {}", human_bytes(memory.available_bytes), human_bytes(memory.total_bytes));
     let check = Check::new("memory", "Memory", detail);
@@ -67,7 +67,7 @@ fn commitment(found: &Commitment) -> Check {
     )
 }
 
-fn room(room: &Room) -> Check {
+fn room(room: &FreeSpace) -> Check {
     let directory = room.directory.display();
     let check = |detail: String| Check::new("room", "Room", detail);
     if room.read_only || !room.writable {

@@ -44,7 +44,7 @@ fn uefi(kind: UefiKind) -> UefiPair {
 }
 
 /// A host on which nothing is wrong.
-fn good() -> (Survey, Surroundings) {
+fn good() -> (Survey, HostConditions) {
     let interface = KvmInterface {
         api_version: 12,
         max_vcpus: 1024,
@@ -76,13 +76,13 @@ fn good() -> (Survey, Surroundings) {
             obstacle: None,
         },
     };
-    let surroundings = Surroundings {
+    let surroundings = HostConditions {
         namespaces: Namespaces { user: Ok(()), machine: Ok(()), max_user: Some(1000) },
         landlock: Landlock::Version(5),
         seccomp: true,
         nested: Some(true),
         forwarding: [Some(true), Some(true)],
-        rooms: vec![Room { directory: "/var".into(), free_bytes: 1 << 40, read_only: false, writable: true }],
+        rooms: vec![FreeSpace { directory: "/var".into(), free_bytes: 1 << 40, read_only: false, writable: true }],
     };
     (survey, surroundings)
 }
@@ -92,7 +92,7 @@ fn execution(survey: &mut Survey, execution: Execution) {
 }
 
 /// A name, what to break, what must then not be fine, and whether machines still run.
-type Case = (&'static str, fn(&mut Survey, &mut Surroundings), &'static [(&'static str, Verdict)], bool);
+type Case = (&'static str, fn(&mut Survey, &mut HostConditions), &'static [(&'static str, Verdict)], bool);
 
 const CASES: &[Case] = &[
     ("nothing", |_, _| {}, &[], true),
@@ -279,7 +279,7 @@ fn each_defect_is_named_alone_and_decides_whether_machines_run() {
         assert_eq!(found, *expected, "{name}: {checks:#?}");
         assert_eq!(can_run(&checks), *runs, "{name}");
         for check in &checks {
-            assert_eq!(check.mend.is_some(), check.verdict != Verdict::Ok, "{name}: {check:?}");
+            assert_eq!(check.remedy.is_some(), check.verdict != Verdict::Ok, "{name}: {check:?}");
             assert!(!check.detail.is_empty(), "{name}: {check:?}");
         }
     }
@@ -327,12 +327,12 @@ fn answers(directory: &std::path::Path) -> BTreeMap<std::ffi::OsString, (u64, st
 fn this_host_is_judged_in_time() {
     let directory = tempfile::tempdir().unwrap();
     let mut options = GatherOptions::new(ProbeCache::at(directory.path().join("probe")), None);
-    options.freshness = crate::qemu::Freshness::Anew;
+    options.freshness = crate::qemu::Freshness::Fresh;
     let begin = Instant::now();
     let checks = diagnose(&options, &[directory.path().into()]).unwrap();
     let asked = begin.elapsed();
     for check in &checks {
-        eprintln!("{:?} {}: {}; {}", check.verdict, check.id, check.detail, check.mend.as_deref().unwrap_or(""));
+        eprintln!("{:?} {}: {}; {}", check.verdict, check.id, check.detail, check.remedy.as_deref().unwrap_or(""));
     }
     // The goal is 1.5 s in a release build on a quiet machine; this one may be neither.
     assert!(asked < Duration::from_secs(60), "{asked:?}");

@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn a_host_without_the_node_is_told_so() {
         let (_directory, root) = host_of(&[]);
-        let report = KvmReport::probe(&root, &ProbeCache::none(), &BootId::read(&root), Freshness::Anew);
+        let report = KvmReport::probe(&root, &ProbeCache::none(), &BootId::read(&root), Freshness::Fresh);
         assert_eq!(report.state(), KvmState::Missing);
     }
 
@@ -285,7 +285,7 @@ mod tests {
             return;
         };
         assert_eq!(first, planted, "it was measured again");
-        let anew = probe(Freshness::Anew).unwrap();
+        let anew = probe(Freshness::Fresh).unwrap();
         assert_ne!(anew, planted, "it was not measured again");
         // One that failed is the moment's, and is not kept.
         let kept = if matches!(anew, Execution::Failed { .. }) { planted } else { anew };

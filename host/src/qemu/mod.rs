@@ -60,7 +60,7 @@ pub struct QemuReport {
 
 /// Whether to put the questions to KVM too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AskKvm {
+pub enum ProbeKvm {
     /// `/dev/kvm` opens.
     Yes,
     /// It would only fail.
@@ -73,7 +73,7 @@ pub enum Freshness {
     /// Take what is stored.
     Stored,
     /// Ask again, and store that.
-    Anew,
+    Fresh,
 }
 
 /// Asks `binary`, or takes the stored answers about this very build.
@@ -84,15 +84,16 @@ pub fn examine(
     binary: &QemuBinary,
     cache: &ProbeCache,
     boot: &BootId,
-    (kvm, freshness): (AskKvm, Freshness),
+    kvm: ProbeKvm,
+    freshness: Freshness,
 ) -> Result<QemuReport, QemuError> {
     let key = identity::key(binary).map_err(QemuError::Identify)?;
     let kvm_key = format!("{key}; boot {boot}");
     // Both starts at once: half of each is waiting for pages of the binary.
     let (build, kvm_cpu) = std::thread::scope(|scope| {
         let kvm_cpu = scope.spawn(|| match kvm {
-            AskKvm::Yes => Some(stored_or(cache, "qemu-kvm", &kvm_key, freshness, || probe::ask_kvm_cpu(binary))),
-            AskKvm::No => None,
+            ProbeKvm::Yes => Some(stored_or(cache, "qemu-kvm", &kvm_key, freshness, || probe::ask_kvm_cpu(binary))),
+            ProbeKvm::No => None,
         });
         let build = stored_or(cache, "qemu", &key, freshness, || probe::ask_build(binary));
         (build, kvm_cpu.join().ok().flatten())
@@ -119,7 +120,7 @@ pub fn examine(
 }
 
 /// The CPU models of a QEMU, and which features of each a guest would not get under that accelerator on this processor.
-/// Asked anew each time: it takes one start, and who wants to know asks once.
+/// Queried each time: it takes one start, and a caller asks once.
 ///
 /// # Errors
 /// It cannot be started, or does not answer in time.

@@ -29,7 +29,7 @@ fn boot() -> BootId {
 }
 
 fn anew(binary: &QemuBinary) -> QemuReport {
-    examine(binary, &ProbeCache::none(), &boot(), (AskKvm::No, Freshness::Anew)).unwrap()
+    examine(binary, &ProbeCache::none(), &boot(), ProbeKvm::No, Freshness::Fresh).unwrap()
 }
 
 #[test]
@@ -82,7 +82,7 @@ fn kvm_is_asked_for_its_own_cpu_features() {
         eprintln!("skipped: /dev/kvm is not there or may not be opened");
         return;
     }
-    let report = examine(&binary, &ProbeCache::none(), &boot(), (AskKvm::Yes, Freshness::Anew)).unwrap();
+    let report = examine(&binary, &ProbeCache::none(), &boot(), ProbeKvm::Yes, Freshness::Fresh).unwrap();
     assert_eq!(report.kvm_refusal, None);
     let kvm = &report.cpu_features[&Accelerator::Kvm];
     assert!(kvm.contains("lm") && kvm != &report.cpu_features[&Accelerator::Tcg], "{kvm:?}");
@@ -101,16 +101,16 @@ fn stored_answers_are_the_same_and_start_no_qemu() {
     // Another test may have forked while the script was open for writing; its child closes it at once.
     while std::process::Command::new(&binary.path).arg("--version").output().is_err() {}
     let cache = ProbeCache::at(directory.path().join("probe"));
-    let asked = examine(&binary, &cache, &boot(), (AskKvm::No, Freshness::Stored)).unwrap();
+    let asked = examine(&binary, &cache, &boot(), ProbeKvm::No, Freshness::Stored).unwrap();
     let asking = starts();
     assert!(asking > 1, "QEMU was asked");
-    assert_eq!(examine(&binary, &cache, &boot(), (AskKvm::No, Freshness::Stored)).unwrap(), asked);
+    assert_eq!(examine(&binary, &cache, &boot(), ProbeKvm::No, Freshness::Stored).unwrap(), asked);
     assert_eq!(starts(), asking, "QEMU was asked again");
     // A torn file is as good as none.
     for entry in std::fs::read_dir(directory.path().join("probe")).unwrap() {
         std::fs::write(entry.unwrap().path(), "{").unwrap();
     }
-    assert_eq!(examine(&binary, &cache, &boot(), (AskKvm::No, Freshness::Stored)).unwrap(), asked);
+    assert_eq!(examine(&binary, &cache, &boot(), ProbeKvm::No, Freshness::Stored).unwrap(), asked);
     assert!(starts() > asking, "the torn file was believed");
 }
 

@@ -1,4 +1,4 @@
-//! Asking whoever has power over the host for what the supervisor cannot do itself.
+//! Requests to the shim or node agent for what the supervisor cannot do itself.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -12,7 +12,7 @@ use garboard_protocol::control::Status;
 use tokio::net::UnixStream;
 
 use crate::line_socket::{LineError, LineSocket};
-use crate::plumbing::tapped;
+use crate::plumbing::{TapBinding, tapped};
 
 /// Pause before a node agent that did not answer is asked again, and the longest it grows to.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -203,7 +203,7 @@ fn requests(interfaces: &[InterfacePlan]) -> Vec<InterfaceRequest> {
 
 /// What the agent must do for an interface; `None` for those that need no power.
 fn request(plan: &InterfacePlan) -> Option<InterfaceRequest> {
-    let (tap, binding) = tapped(&plan.binding)?;
+    let TapBinding { tap, binding } = tapped(&plan.binding)?;
     Some(InterfaceRequest { name: plan.name.clone(), tap, mac: plan.mac.clone(), queues: plan.queues, binding })
 }
 

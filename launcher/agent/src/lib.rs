@@ -1,5 +1,5 @@
-//! The agent's protocol, both ends: what a supervisor asks of whoever has power over the host, a node agent on a cluster and the
-//! shim on a bare host. The messages themselves are in [`garboard_protocol::agent`].
+//! The agent's protocol, both ends: what a supervisor asks of the process with power over the host, which is the node agent
+//! on a cluster and the shim on a bare host. The messages themselves are in [`garboard_protocol::agent`].
 //!
 //! - [`line_socket`]: lines of JSON with descriptors over a unix socket, for every conversation of a machine's parties.
 //! - [`client`]: the supervisor's end.

@@ -47,7 +47,7 @@ pub enum LineError {
     /// The peer does not speak our protocol.
     #[error("the peer's message could not be parsed")]
     Wire(#[from] WireError),
-    /// More descriptors came than anybody asked for.
+    /// More descriptors came than were requested.
     #[error("the peer sent more than {most} descriptors")]
     TooManyDescriptors {
         /// The most that are kept.

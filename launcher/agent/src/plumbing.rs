@@ -1,5 +1,5 @@
-//! The other end of a request for interfaces: what a shim on a bare host and a node agent on a cluster do alike,
-//! whoever's namespace it is.
+//! The other end of a request for interfaces: what a shim on a bare host and a node agent on a cluster do alike, in the
+//! namespace that they are given.
 
 use std::error::Error;
 use std::fmt::Display;
@@ -14,7 +14,37 @@ use garboard_protocol::agent::{
 };
 
 /// An answer and the descriptors that go with it.
-pub type Reply = (AgentReply<GuestAddresses>, Vec<OwnedFd>);
+#[derive(Debug)]
+pub struct Reply {
+    /// The answer.
+    pub message: AgentReply<GuestAddresses>,
+    /// What it announces, in its order.
+    pub descriptors: Vec<OwnedFd>,
+}
+
+impl From<AgentReply<GuestAddresses>> for Reply {
+    fn from(message: AgentReply<GuestAddresses>) -> Self {
+        Self { message, descriptors: Vec::new() }
+    }
+}
+
+/// Interfaces of one machine, and what is to be done for each.
+#[derive(Clone, Copy, Debug)]
+pub struct Interfaces<'a> {
+    /// As they were requested.
+    pub requests: &'a [InterfaceRequest],
+    /// Their [`net_plans`].
+    pub plans: &'a [NetPlan],
+}
+
+/// What a binding with a tap needs of the shim or the node agent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapBinding {
+    /// Name of the tap.
+    pub tap: String,
+    /// How it is bound.
+    pub binding: BindingRequest,
+}
 
 /// Why interfaces were not made.
 #[derive(Debug, thiserror::Error)]
@@ -46,15 +76,16 @@ pub enum PlumbingError {
     },
 }
 
-/// The tap of a binding, and what whoever has power over the network does with it; nothing for bindings that need nobody.
+/// What a binding needs of the shim or the node agent; nothing for one without a tap.
 #[must_use]
-pub fn tapped(binding: &BindingPlan) -> Option<(String, BindingRequest)> {
+pub fn tapped(binding: &BindingPlan) -> Option<TapBinding> {
     match binding {
         BindingPlan::Masquerade { tap, ipv4, ipv6, ports, .. } => {
             let ports = ports.iter().map(|plan| (word_of(plan.protocol).to_owned(), plan.port)).collect();
-            Some((tap.clone(), BindingRequest::Masquerade { ipv4: ipv4.clone(), ipv6: ipv6.clone(), ports }))
+            let binding = BindingRequest::Masquerade { ipv4: ipv4.clone(), ipv6: ipv6.clone(), ports };
+            Some(TapBinding { tap: tap.clone(), binding })
         }
-        BindingPlan::Bridge { tap } => Some((tap.clone(), BindingRequest::Bridge)),
+        BindingPlan::Bridge { tap } => Some(TapBinding { tap: tap.clone(), binding: BindingRequest::Bridge }),
         BindingPlan::User { .. } | BindingPlan::Passt { .. } => None,
     }
 }
@@ -78,23 +109,19 @@ pub fn net_plans(requests: &[InterfaceRequest]) -> Result<Vec<NetPlan>, Plumbing
 /// Makes the interfaces and answers with taps, vhost descriptors and sockets.
 ///
 /// # Errors
-/// [`PlumbingError::Network`]; everything that was changed is taken back.
-pub async fn plumb(
-    namespace: &NetNs,
-    (requests, plans): (&[InterfaceRequest], &[NetPlan]),
-    resolver: &Resolver,
-) -> Result<Reply, PlumbingError> {
-    let made = garboard_net::plumb(namespace, plans)
+/// [`PlumbingError::Network`]; every change is undone.
+pub async fn plumb(namespace: &NetNs, interfaces: Interfaces<'_>, resolver: &Resolver) -> Result<Reply, PlumbingError> {
+    let made = garboard_net::plumb(namespace, interfaces.plans)
         .await
         .map_err(|source| PlumbingError::Network { doing: "create the machine's interfaces", source })?;
     let (mut replies, mut descriptors) = (Vec::new(), Vec::new());
-    for (request, interface) in requests.iter().zip(made.interfaces) {
-        let counts = (interface.taps.len(), interface.vhosts.len());
+    for (request, interface) in interfaces.requests.iter().zip(made.interfaces) {
+        let counts = DescriptorCounts { taps: interface.taps.len(), vhosts: interface.vhosts.len() };
         descriptors.extend(interface.taps.into_iter().chain(interface.vhosts));
         let kinds = push_sockets(interface.sockets, &mut descriptors);
-        replies.push(describe((request, counts), kinds, interface.guest, resolver));
+        replies.push(PlumbedInterface { sockets: kinds, ..describe(request, counts, interface.guest, resolver) });
     }
-    Ok((AgentReply::Plumbed { interfaces: replies }, descriptors))
+    Ok(Reply { message: AgentReply::Plumbed { interfaces: replies }, descriptors })
 }
 
 /// Opens the sockets of interfaces that exist already.
@@ -103,31 +130,40 @@ pub async fn plumb(
 /// [`PlumbingError::Network`].
 pub async fn sockets(
     namespace: &NetNs,
-    (requests, plans): (&[InterfaceRequest], &[NetPlan]),
+    interfaces: Interfaces<'_>,
     resolver: &Resolver,
 ) -> Result<Reply, PlumbingError> {
-    let opened = garboard_net::sockets(namespace, plans)
+    let opened = garboard_net::sockets(namespace, interfaces.plans)
         .await
         .map_err(|source| PlumbingError::Network { doing: "open the DHCP sockets again", source })?;
     let (mut replies, mut descriptors) = (Vec::new(), Vec::new());
-    for (request, (sockets, guest)) in requests.iter().zip(opened) {
+    for (request, (sockets, guest)) in interfaces.requests.iter().zip(opened) {
         let kinds = push_sockets(sockets, &mut descriptors);
-        replies.push(describe((request, (0, 0)), kinds, guest, resolver));
+        let counts = DescriptorCounts::default();
+        replies.push(PlumbedInterface { sockets: kinds, ..describe(request, counts, guest, resolver) });
     }
-    Ok((AgentReply::Plumbed { interfaces: replies }, descriptors))
+    Ok(Reply { message: AgentReply::Plumbed { interfaces: replies }, descriptors })
 }
 
+/// How many descriptors of an interface are sent.
+#[derive(Clone, Copy, Default)]
+struct DescriptorCounts {
+    taps: usize,
+    vhosts: usize,
+}
+
+/// An interface without its sockets.
 fn describe(
-    (request, (taps, vhosts)): (&InterfaceRequest, (usize, usize)),
-    sockets: Vec<SocketKind>,
+    request: &InterfaceRequest,
+    counts: DescriptorCounts,
     addresses: GuestAddresses,
     resolver: &Resolver,
 ) -> PlumbedInterface<GuestAddresses> {
     PlumbedInterface {
         name: request.name.clone(),
-        taps,
-        vhosts,
-        sockets,
+        taps: counts.taps,
+        vhosts: counts.vhosts,
+        sockets: Vec::new(),
         addresses,
         nameservers: resolver.nameservers.iter().map(ToString::to_string).collect(),
         searches: resolver.searches.clone(),
@@ -156,12 +192,12 @@ fn net_plan(request: &InterfaceRequest) -> Result<NetPlan, PlumbingError> {
         BindingRequest::Masquerade { ipv4, ipv6, ports } => Binding::Masquerade(Masquerade {
             ipv4: word(request, "IPv4 range", ipv4)?,
             ipv6: word(request, "IPv6 range", ipv6)?,
-            ports: ports.iter().map(|one| port(request, one)).collect::<Result<_, _>>()?,
+            ports: ports.iter().map(|(protocol, number)| port(request, protocol, *number)).collect::<Result<_, _>>()?,
             reserved_tcp: Vec::new(),
         }),
     };
     let queues = u16::try_from(request.queues)
-        .map_err(|source| malformed(request, ("number of queues", request.queues), source.into()))?;
+        .map_err(|source| malformed(request, "number of queues", request.queues, source.into()))?;
     Ok(NetPlan {
         interface: request.name.clone(),
         uplink: word(request, "name of a link", UPLINK)?,
@@ -174,16 +210,16 @@ fn net_plan(request: &InterfaceRequest) -> Result<NetPlan, PlumbingError> {
     })
 }
 
-fn port(request: &InterfaceRequest, (protocol, number): &(String, u16)) -> Result<Port, PlumbingError> {
-    let protocol = match protocol.as_str() {
+fn port(request: &InterfaceRequest, protocol: &str, number: u16) -> Result<Port, PlumbingError> {
+    let protocol = match protocol {
         "TCP" => Protocol::Tcp,
         "UDP" => Protocol::Udp,
         "SCTP" => Protocol::Sctp,
         other => return Err(PlumbingError::UnknownProtocol(other.to_owned())),
     };
-    let port = (*number)
+    let port = number
         .try_into()
-        .map_err(|source: std::num::TryFromIntError| malformed(request, ("port", u32::from(*number)), source.into()))?;
+        .map_err(|source: std::num::TryFromIntError| malformed(request, "port", number, source.into()))?;
     Ok(Port { protocol, port })
 }
 
@@ -192,12 +228,13 @@ where
     T: FromStr,
     T::Err: Error + Send + Sync + 'static,
 {
-    text.parse().map_err(|source: T::Err| malformed(request, (what, text), source.into()))
+    text.parse().map_err(|source: T::Err| malformed(request, what, text, source.into()))
 }
 
 fn malformed(
     request: &InterfaceRequest,
-    (what, value): (&'static str, impl Display),
+    what: &'static str,
+    value: impl Display,
     source: Box<dyn Error + Send + Sync>,
 ) -> PlumbingError {
     PlumbingError::Malformed { interface: request.name.clone(), what, value: value.to_string(), source }

@@ -37,7 +37,7 @@ pub(super) fn clock(draft: &mut Draft<'_>) -> Result<ClockPlan, PlanError> {
 }
 
 /// The time zone the guest's clock shows. An offset in seconds is a zone too, in the form of `tzset(3)`: that way it
-/// holds without anybody looking at a clock while the plan is made.
+/// holds without a look at a clock while the plan is made.
 fn zone(clock: &Clock) -> Result<Option<String>, PlanError> {
     if let Some(zone) = text(&clock.timezone) {
         let is_fit = zone.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'_' | b'-' | b'+'));

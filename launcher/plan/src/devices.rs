@@ -85,7 +85,7 @@ pub(super) fn panic_devices(draft: &mut Draft<'_>) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// The sound card; nobody hears it.
+/// The sound card; its sound goes nowhere.
 pub(super) fn sound(draft: &mut Draft<'_>) -> Result<(), PlanError> {
     let Some(sound) = &draft.input.devices().sound else { return Ok(()) };
     let field = "spec.domain.devices.sound.model";

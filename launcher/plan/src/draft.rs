@@ -2,6 +2,8 @@
 
 use garboard_api::accelerator::Asked;
 use garboard_api::metadata::annotation;
+/// KubeVirt takes an empty text for none.
+pub(super) use garboard_api::v1::non_empty as text;
 use garboard_api::v1::{Devices, DomainSpec, VirtualMachineInstance, VirtualMachineInstanceSpec};
 use garboard_machine::blockdev::Blockdev;
 use garboard_machine::chardev::{Monitor, SocketChardev};
@@ -18,7 +20,7 @@ use garboard_machine::process::AddFd;
 use super::error::PlanError;
 use super::launch::{Descriptor, DescriptorPurpose, FIRST_DESCRIPTOR, Note};
 use super::options::PlanOptions;
-use super::scratch::Rooms;
+use super::scratch::ScratchSpace;
 use super::stored::{STORED_VERSION, StoredMachine};
 
 /// What a plan is made of.
@@ -82,11 +84,6 @@ impl<'a> Input<'a> {
     }
 }
 
-/// The text of an optional field; an empty one counts as absent.
-pub(super) fn text(field: &Option<String>) -> Option<&str> {
-    field.as_deref().filter(|text| !text.is_empty())
-}
-
 /// The lists of a machine that several parts of the planner add to.
 pub(super) struct Draft<'a> {
     pub(super) input: Input<'a>,
@@ -105,7 +102,7 @@ pub(super) struct Draft<'a> {
     pub(super) buses: Vec<Device>,
     pub(super) devices: Vec<Device>,
     pub(super) pci: PciAllocator,
-    pub(super) rooms: Rooms,
+    pub(super) rooms: ScratchSpace,
 }
 
 impl<'a> Draft<'a> {
@@ -126,7 +123,7 @@ impl<'a> Draft<'a> {
             buses: Vec::new(),
             devices: Vec::new(),
             pci: PciAllocator::new(input.stored.map(|stored| &stored.pci)),
-            rooms: Rooms::of(input),
+            rooms: ScratchSpace::of(input),
         }
     }
 

@@ -114,19 +114,19 @@ pub enum PlanError {
     },
 }
 
-/// Who can mend it.
+/// Who can correct it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Whoever wrote the manifest.
+    /// The author of the manifest.
     Manifest,
-    /// Whoever runs the host; another host may do.
+    /// The administrator of the host; another host may do.
     Host,
-    /// We.
+    /// Garboard itself: a defect.
     Garboard,
 }
 
 impl PlanError {
-    /// Who can mend it. Trying again without a change never helps: a plan is a function of its input.
+    /// Who can correct it. Trying again without a change never helps: a plan is a function of its input.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {

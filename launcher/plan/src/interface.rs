@@ -41,7 +41,7 @@ pub struct InterfacePlan {
 }
 
 impl InterfacePlan {
-    /// The guest's IPv4 address, where the plan itself decides it: nobody has to be asked what was leased.
+    /// The guest's IPv4 address, where the plan itself decides it: no lease has to be looked up.
     #[must_use]
     pub fn planned_address(&self) -> Option<Ipv4Addr> {
         let (BindingPlan::User { ipv4, .. } | BindingPlan::Passt { ipv4: Some(ipv4), .. }) = &self.binding else {

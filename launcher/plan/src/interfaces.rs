@@ -28,9 +28,9 @@ pub(super) fn interfaces(
 ) -> Result<Vec<InterfacePlan>, PlanError> {
     let devices = draft.input.devices();
     let mut plans = Vec::new();
-    for (index, interface) in present(devices) {
+    for asked in present(devices) {
         let forwards = if plans.is_empty() { draft.input.options.forwards.clone() } else { Vec::new() };
-        plans.push(plan_interface(draft, boot, (interface, index), (vcpu_count, forwards))?);
+        plans.push(plan_interface(draft, boot, asked, vcpu_count, forwards)?);
     }
     if plans.is_empty() && !draft.input.options.forwards.is_empty() {
         return Err(invalid(LIST, "there is no interface to forward ports to", "add one, or forward none"));
@@ -45,10 +45,10 @@ pub(super) fn interfaces(
 pub(super) fn ordered(draft: &mut Draft<'_>, vcpu_count: u32) -> Result<Vec<OrderedInterface>, PlanError> {
     let devices = draft.input.devices();
     let mut all = Vec::new();
-    for (index, interface) in present(devices) {
-        let field = format!("{LIST}[{index}]");
+    for asked in present(devices) {
+        let (interface, field) = (asked.interface, asked.field());
         let queues = queues(devices, nic_model(interface, &field)?, vcpu_count);
-        let binding = binding(draft, (interface, index), Vec::new(), &field)?;
+        let binding = binding(draft, asked, Vec::new(), &field)?;
         all.push(OrderedInterface {
             name: interface.name.clone(),
             queues,
@@ -59,10 +59,24 @@ pub(super) fn ordered(draft: &mut Draft<'_>, vcpu_count: u32) -> Result<Vec<Orde
     Ok(all)
 }
 
-/// Those that are plugged in, with their places in the list.
-fn present(devices: &Devices) -> impl Iterator<Item = (usize, &Interface)> {
-    let all = devices.interfaces.iter().enumerate();
-    all.filter(|(_, interface)| text(&interface.state) != Some("absent"))
+/// An interface of the manifest.
+#[derive(Clone, Copy)]
+struct Asked<'a> {
+    interface: &'a Interface,
+    /// Its place in the list.
+    index: usize,
+}
+
+impl Asked<'_> {
+    fn field(self) -> String {
+        format!("{LIST}[{}]", self.index)
+    }
+}
+
+/// Those that are plugged in.
+fn present(devices: &Devices) -> impl Iterator<Item = Asked<'_>> {
+    let all = devices.interfaces.iter().enumerate().map(|(index, interface)| Asked { interface, index });
+    all.filter(|asked| text(&asked.interface.state) != Some("absent"))
 }
 
 fn queues(devices: &Devices, model: NicModel, vcpu_count: u32) -> u32 {
@@ -73,14 +87,15 @@ fn queues(devices: &Devices, model: NicModel, vcpu_count: u32) -> u32 {
 fn plan_interface(
     draft: &mut Draft<'_>,
     boot: &mut BootOrder,
-    (interface, index): (&Interface, usize),
-    (vcpu_count, forwards): (u32, Vec<Forward>),
+    asked: Asked<'_>,
+    vcpu_count: u32,
+    forwards: Vec<Forward>,
 ) -> Result<InterfacePlan, PlanError> {
-    let field = format!("{LIST}[{index}]");
+    let (interface, field) = (asked.interface, asked.field());
     let name = interface.name.as_str();
     let model = nic_model(interface, &field)?;
-    let binding = binding(draft, (interface, index), forwards, &field)?;
-    let mtu = mtu(draft, (name, &field), model, &binding);
+    let binding = binding(draft, asked, forwards, &field)?;
+    let mtu = mtu(draft, asked, model, &binding);
     let plan = InterfacePlan {
         name: name.to_owned(),
         mtu,
@@ -106,7 +121,8 @@ const MTU_RANGE: std::ops::RangeInclusive<u16> = 68..=65535;
 
 /// What a virtio device tells of its network: the MTU of its first start, less if the link carries less now. DHCP tells it
 /// too, but not every guest listens (Windows), nor does every guest ask (static addresses).
-fn mtu(draft: &mut Draft<'_>, (name, field): (&str, &str), model: NicModel, binding: &BindingPlan) -> Option<u16> {
+fn mtu(draft: &mut Draft<'_>, asked: Asked<'_>, model: NicModel, binding: &BindingPlan) -> Option<u16> {
+    let name = asked.interface.name.as_str();
     let has_tap = matches!(binding, BindingPlan::Masquerade { .. } | BindingPlan::Bridge { .. });
     let is_told = |mtu: &u16| has_tap && model == NicModel::Virtio && MTU_RANGE.contains(mtu);
     let found = draft.input.options.interfaces.get(name).and_then(|facts| facts.mtu).filter(is_told);
@@ -115,7 +131,7 @@ fn mtu(draft: &mut Draft<'_>, (name, field): (&str, &str), model: NicModel, bind
         && found != kept
     {
         let text = format!("the link carries packets of {found} bytes, fewer than the MTU of the first start, {kept}");
-        draft.note(Some(field), text);
+        draft.note(Some(&asked.field()), text);
     }
     found.into_iter().chain(kept).min()
 }
@@ -139,13 +155,13 @@ fn nic_model(interface: &Interface, field: &str) -> Result<NicModel, PlanError> 
 
 fn binding(
     draft: &mut Draft<'_>,
-    (interface, index): (&Interface, usize),
+    asked: Asked<'_>,
     forwards: Vec<Forward>,
     field: &str,
 ) -> Result<BindingPlan, PlanError> {
-    let input = draft.input;
+    let (interface, input) = (asked.interface, draft.input);
     let host = &input.facts.network;
-    let tap = tap_name(&interface.name, index);
+    let tap = tap_name(&interface.name, asked.index);
     let network = input.spec().networks.iter().find(|network| network.name == interface.name);
     let ipv4 = cidr(network, Family::V4);
     let ports = ports(interface, field)?;
@@ -179,7 +195,7 @@ fn binding(
     })
 }
 
-/// passt needs no power of ours, but somebody who shares the host's network with it.
+/// passt needs no privilege, but a user that shares the host's network with it.
 fn passt_binding(draft: &Draft<'_>, plan: BindingPlan, field: &str) -> Result<BindingPlan, PlanError> {
     let host = draft.input.facts;
     if host.network.passt.is_some() {
@@ -261,7 +277,7 @@ fn dhcp(draft: &Draft<'_>, interface: &Interface, field: &str) -> Result<DhcpPla
     Ok(plan)
 }
 
-/// The host name the guest is told: `spec.hostname`, else the first label of the VMI's name.
+/// The host name that the guest gets: `spec.hostname`, else the first label of the VMI's name.
 fn hostname(draft: &Draft<'_>) -> String {
     let name = draft.input.vmi.metadata.name.as_deref().unwrap_or_default();
     let label = name.split('.').next().unwrap_or_default();
@@ -282,7 +298,7 @@ fn backend(draft: &mut Draft<'_>, plan: &InterfacePlan, field: &str) -> Result<(
             Netdev::Tap(TapNetdev { id, fds, vhostfds })
         }
         BindingPlan::User { ipv4, forwards } => {
-            Netdev::User(user_network::netdev(id, (ipv4, field), &plan.dhcp.hostname, forwards)?)
+            Netdev::User(user_network::netdev(id, ipv4, field, &plan.dhcp.hostname, forwards)?)
         }
         BindingPlan::Passt { .. } => {
             let fd = draft.descriptor(DescriptorPurpose::UserNetSocket { interface: interface() });

@@ -302,7 +302,7 @@ pub struct Lifecycle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum StartState {
-    /// `startStrategy: Paused`: somebody will resume it.
+    /// `startStrategy: Paused`: it is resumed on request.
     Paused,
     /// vCPUs run. Also a word that only a later build knows.
     #[serde(other)]

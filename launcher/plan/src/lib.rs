@@ -7,7 +7,7 @@
 //!  PlanOptions, StoredMachine ─┘            │ linted: ids, nodes, PCI places, descriptors agree
 //! ```
 //!
-//! Not for doing anything: whoever executes a plan has no choices left. What a manifest asks for and this cannot give
+//! Not for doing anything: the executor of a plan has no choices left. What a manifest asks for and this cannot give
 //! is a [`PlanError`] that names the field, never a line in a log.
 
 mod assemble;

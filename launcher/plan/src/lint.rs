@@ -1,4 +1,4 @@
-//! Checks every plan before it leaves the planner. What it finds is a defect of ours, so it is told in full.
+//! Checks every plan before it leaves the planner. What it finds is a defect of ours, so it is reported in full.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -29,7 +29,7 @@ pub enum Finding {
         /// Who names it.
         by: String,
     },
-    /// A descriptor is opened and given to nobody, or used and never opened.
+    /// A descriptor is opened and never used, or used and never opened.
     Descriptor {
         /// Its number.
         number: i32,
@@ -101,11 +101,11 @@ fn references(findings: &mut Vec<Finding>, machine: &Machine) {
     for device in &machine.devices {
         let properties = device.properties();
         for (what, known) in tables {
-            check(findings, device, (what, properties.text(what)), known);
+            check(findings, device, what, properties.text(what), known);
         }
         let parent = properties.text("bus").and_then(|bus| bus.split('.').next());
         let is_ours = parent.filter(|bus| !matches!(*bus, "pcie" | "ide"));
-        check(findings, device, ("bus", is_ours), &earlier);
+        check(findings, device, "bus", is_ours, &earlier);
         earlier.insert(device.id().to_string());
     }
     let mut below = BTreeSet::new();
@@ -124,7 +124,8 @@ fn references(findings: &mut Vec<Finding>, machine: &Machine) {
 fn check(
     findings: &mut Vec<Finding>,
     device: &Device,
-    (what, name): (&'static str, Option<&str>),
+    what: &'static str,
+    name: Option<&str>,
     known: &BTreeSet<String>,
 ) {
     if let Some(name) = name.filter(|&name| !known.contains(name)) {

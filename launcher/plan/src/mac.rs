@@ -1,6 +1,7 @@
 //! MAC addresses.
 
 use garboard_api::MacAddr;
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::v1::Interface;
 use garboard_machine::id::fnv1a_64;
 
@@ -28,7 +29,7 @@ pub(super) fn of(
         return Ok(stored);
     }
     let metadata = &input.vmi.metadata;
-    let namespace = metadata.namespace.as_deref().unwrap_or("default");
+    let namespace = metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let name = metadata.name.as_deref().unwrap_or_default();
     let [.., a, b, c, d, e] = fnv1a_64(format!("{namespace}/{name}/{}", interface.name).as_bytes()).to_be_bytes();
     Ok(format!("02:{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}"))

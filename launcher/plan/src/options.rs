@@ -32,7 +32,7 @@ pub struct PlanOptions {
     /// container has a limit or its node an end; `limits.ephemeral-storage` of the manifest counts as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scratch_limit_bytes: Option<u64>,
-    /// What a machine asks for that does not say. Only whoever makes its pod needs another than the usual.
+    /// What a machine asks for that does not say. Only the controller, which makes its pod, needs another than the usual.
     #[serde(skip_serializing_if = "Shares::is_usual")]
     pub shares: Shares,
 }

@@ -1,4 +1,4 @@
-//! What of a VMI's interfaces follows from the VMI alone, whatever host it starts on: what whoever has power over networks
+//! What of a VMI's interfaces follows from the VMI alone, whatever host it starts on: what the owner of networks
 //! does for a launcher, without believing the launcher.
 
 use garboard_api::v1::VirtualMachineInstance;

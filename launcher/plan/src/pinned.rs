@@ -15,17 +15,17 @@ pub(super) fn place_all(draft: &mut Draft<'_>) -> Result<(), PlanError> {
     for (index, interface) in devices.interfaces.iter().enumerate() {
         let list = "spec.domain.devices.interfaces";
         let address = address_of_interface(interface).filter(|_| is_there(interface));
-        place(draft, ("nic", &interface.name), address, &format!("{list}[{index}].pciAddress"))?;
+        place(draft, "nic", &interface.name, address, &format!("{list}[{index}].pciAddress"))?;
     }
     for (index, disk) in devices.disks.iter().enumerate() {
         let list = "spec.domain.devices.disks";
-        place(draft, ("disk", &disk.name), address_of_disk(disk), &format!("{list}[{index}].disk.pciAddress"))?;
+        place(draft, "disk", &disk.name, address_of_disk(disk), &format!("{list}[{index}].disk.pciAddress"))?;
     }
     Ok(())
 }
 
 /// Lets go of the places that disks and interfaces had at the last start, unless the manifest still has them and pins
-/// them nowhere: whoever is pinned to such a place finds it free. All others stay where they were.
+/// them nowhere: a device that is pinned to such a place finds it free. All others stay where they were.
 fn free_those_left(draft: &mut Draft<'_>) {
     let devices = draft.input.devices();
     let interfaces = devices.interfaces.iter().filter(|one| is_there(one) && address_of_interface(one).is_none());
@@ -54,7 +54,8 @@ fn address_of_disk(disk: &Disk) -> Option<&str> {
 
 fn place(
     draft: &mut Draft<'_>,
-    (prefix, name): (&'static str, &str),
+    prefix: &'static str,
+    name: &str,
     address: Option<&str>,
     field: &str,
 ) -> Result<(), PlanError> {

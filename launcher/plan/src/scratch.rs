@@ -27,7 +27,7 @@ const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
 /// Rooms of a machine's layers.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Rooms {
+pub(super) struct ScratchSpace {
     /// Bytes, by disk, of those that have less than they could take.
     bounded: BTreeMap<String, u64>,
     /// The most that all layers together can take, bytes.
@@ -46,7 +46,7 @@ struct Need {
     least: u64,
 }
 
-impl Rooms {
+impl ScratchSpace {
     /// Shares the budget among the disks that write to the scratch directory.
     pub(super) fn of(input: Input<'_>) -> Self {
         let mut needs = needs(input);

@@ -60,21 +60,16 @@ pub(super) fn inputs(draft: &mut Draft<'_>, usb: &mut UsbPorts) -> Result<(), Pl
         } else {
             device_id("input", &input.name, &format!("{field}.name"))?
         };
-        tablet(draft, usb, id, (text(&input.bus).unwrap_or("usb"), &field))?;
+        tablet(draft, usb, id, text(&input.bus).unwrap_or("usb"), &field)?;
     }
     if devices.inputs.is_empty() && devices.autoattach_input_device == Some(true) {
         let field = "spec.domain.devices.autoattachInputDevice";
-        tablet(draft, usb, DeviceId::constant("input0"), ("usb", field))?;
+        tablet(draft, usb, DeviceId::constant("input0"), "usb", field)?;
     }
     Ok(())
 }
 
-fn tablet(
-    draft: &mut Draft<'_>,
-    usb: &mut UsbPorts,
-    id: DeviceId,
-    (bus, field): (&str, &str),
-) -> Result<(), PlanError> {
+fn tablet(draft: &mut Draft<'_>, usb: &mut UsbPorts, id: DeviceId, bus: &str, field: &str) -> Result<(), PlanError> {
     match bus {
         "usb" => {
             let at = usb.of(draft, &id, field)?;

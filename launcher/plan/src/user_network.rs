@@ -9,10 +9,11 @@ use super::draft::invalid;
 use super::error::PlanError;
 use super::interface::{Forward, Protocol};
 
-/// The backend. `net` is an IPv4 range and the path of the field it comes from.
+/// The backend. `net` is an IPv4 range, `field` where it comes from.
 pub(super) fn netdev(
     id: DeviceId,
-    (net, field): (&str, &str),
+    net: &str,
+    field: &str,
     hostname: &str,
     forwards: &[Forward],
 ) -> Result<UserNetdev, PlanError> {

@@ -3,14 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{PermissionsExt, lchown};
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use anyhow::Context;
 use garboard_agent::line_socket::{LineError, LineSocket, next_client};
-use garboard_agent::plumbing::{self, Reply};
+use garboard_agent::plumbing::{self, Interfaces, Reply};
 use garboard_net::publish::Listeners;
 use garboard_net::resolv::Resolver;
 use garboard_net::{Binding, NetNs, NetPlan, UplinkRequest, VmNetId};
@@ -100,15 +100,15 @@ impl AgentServer {
         let mut socket = LineSocket::limited(stream, 0).with_longest_line(LONGEST_REQUEST);
         loop {
             let request: AgentRequest = socket.receive().await?;
-            let (reply, descriptors) = match self.serve(request).await {
+            let Reply { message, descriptors } = match self.serve(request).await {
                 Ok(reply) => reply,
                 Err(error) => {
                     tracing::error!(error = format!("{error:#}"), "the supervisor's request failed");
-                    (AgentReply::Refused { reason: format!("{error:#}") }, Vec::new())
+                    AgentReply::Refused { reason: format!("{error:#}") }.into()
                 }
             };
             let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
-            socket.send(&reply, &borrowed).await?;
+            socket.send(&message, &borrowed).await?;
         }
     }
 
@@ -116,16 +116,15 @@ impl AgentServer {
         match request {
             AgentRequest::Volume { name } => {
                 if let (true, Some(vars)) = (name == FIRMWARE_VARS_VOLUME, &self.firmware_vars) {
-                    return Ok((AgentReply::Volume, vec![volume_files::firmware_vars(vars)?]));
+                    return Ok(volume(volume_files::firmware_vars(vars)?));
                 }
                 let source = self.volumes.get(&name).with_context(|| format!("volume {name} does not exist"))?;
-                let descriptor = volume_files::open(source, &self.vmi, &name)?;
-                Ok((AgentReply::Volume, vec![descriptor]))
+                Ok(volume(volume_files::open(source, &self.vmi, &name)?))
             }
             AgentRequest::Plumb { interfaces } => self.plumb(interfaces).await,
             // What was plumbed is remembered here.
             AgentRequest::Sockets { .. } => self.sockets().await,
-            AgentRequest::Report { .. } => Ok((AgentReply::Noted, Vec::new())),
+            AgentRequest::Report { .. } => Ok(AgentReply::Noted.into()),
         }
     }
 
@@ -145,14 +144,14 @@ impl AgentServer {
         };
         let uplink =
             garboard_net::ensure_uplink(namespace, &request).await.context("connect the machine to this host")?;
-        let way_out = uplink.way_out.as_deref().unwrap_or("LINK");
+        let default_link = uplink.default_link.as_deref().unwrap_or("LINK");
         for obstacle in &uplink.obstacles {
             tracing::warn!(
-                mend = obstacle.mend(way_out),
+                remedy = obstacle.remedy(default_link),
                 "a firewall of this host drops forwarded packets of the machine"
             );
         }
-        let reply = plumbing::plumb(namespace, (&requests, &plans), &resolver()).await?;
+        let reply = plumbing::plumb(namespace, Interfaces { requests: &requests, plans: &plans }, &resolver()).await?;
         if let Some(listeners) = self.listeners.lock().await.take() {
             crate::publish::serve(listeners, uplink.guest4.addr().into());
         }
@@ -164,10 +163,14 @@ impl AgentServer {
         let plumbed = self.plumbed.lock().await;
         let Plumbed { requests, plans } = &*plumbed;
         if plans.is_empty() {
-            return Ok((AgentReply::Plumbed { interfaces: Vec::new() }, Vec::new()));
+            return Ok(AgentReply::Plumbed { interfaces: Vec::new() }.into());
         }
-        Ok(plumbing::sockets(self.namespace()?, (requests, plans), &resolver()).await?)
+        Ok(plumbing::sockets(self.namespace()?, Interfaces { requests, plans }, &resolver()).await?)
     }
+}
+
+fn volume(descriptor: OwnedFd) -> Reply {
+    Reply { message: AgentReply::Volume, descriptors: vec![descriptor] }
 }
 
 fn resolver() -> Resolver {

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 
 use crate::resources::HostResources;
 use crate::run_journal;
-use crate::spawn::{self, Apart};
+use crate::spawn::{self, InitIsolation};
 
 /// How long the supervisor may take to report how the run ended.
 const FAREWELL: Duration = Duration::from_secs(5);
@@ -35,15 +35,15 @@ pub(crate) fn next_supervisor(request: &LaunchRequest, resources: &HostResources
 
 pub(crate) fn start_init(request: &LaunchRequest, resources: &HostResources, log: &Path) -> anyhow::Result<Pid> {
     if let Some(netns) = resources.namespace()? {
-        return pid(start_init_apart(request, resources, Apart::Shim(netns), log)?.id());
+        return pid(start_init_apart(request, resources, InitIsolation::Shim(netns), log)?.id());
     }
     // A user's PID 1 becomes our child when the process that made its namespaces leaves.
     nix::sys::prctl::set_child_subreaper(true).context("prepare to adopt PID 1")?;
-    match spawn::adopt(start_init_apart(request, resources, Apart::UserNamespace, log)?)? {
+    match spawn::adopt(start_init_apart(request, resources, InitIsolation::UserNamespace, log)?)? {
         Ok(init) => Ok(init),
         Err(why) => {
             tracing::warn!(why, "the machine runs without namespaces of its own");
-            pid(start_init_apart(request, resources, Apart::Nothing, log)?.id())
+            pid(start_init_apart(request, resources, InitIsolation::Nothing, log)?.id())
         }
     }
 }
@@ -51,7 +51,7 @@ pub(crate) fn start_init(request: &LaunchRequest, resources: &HostResources, log
 fn start_init_apart(
     request: &LaunchRequest,
     resources: &HostResources,
-    apart: Apart,
+    apart: InitIsolation,
     log: &Path,
 ) -> anyhow::Result<Child> {
     let child = spawn::init(request, apart, log)?;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! KubeVirt's rules (inventory of its VM controller): a start that ended before the guest ran counts as failed and is
-//! paid for with a growing pause; the count begins anew once a guest has run. Two are a bare host's own: a machine
+//! paid for with a growing pause; the count begins again once a guest has run. Two are a bare host's own: a machine
 //! that never ran is not tried again, because the person who started it waits for the answer, and starts lie a moment
 //! apart, because no scheduler slows them down here.
 

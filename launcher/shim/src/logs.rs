@@ -1,6 +1,6 @@
 //! The logs of a machine's own directory: the supervisor's with PID 1's, and the shim's. All three append and none of
 //! them empties; so the shim looks at them now and then, and takes out the middle of one that is too long. Its
-//! beginning tells what was planned and executed, its end what happened last.
+//! beginning has what was planned and executed, its end what happened last.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};

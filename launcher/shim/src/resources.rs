@@ -1,5 +1,5 @@
 //! What a machine needs on the host before its processes can start: its directory, a network namespace, two
-//! control groups, which stay from run to run, and the directories of its processes, which each run has anew. Everything has
+//! control groups, which stay from run to run, and the directories of its processes, which each run creates again. Everything has
 //! a name made from the machine's own, so that it can be removed by a process that knows nothing else.
 
 use std::io::ErrorKind;
@@ -120,7 +120,7 @@ impl HostResources {
     async fn options(&self, request: &LaunchRequest) -> anyhow::Result<PlanOptions> {
         let mut options = request.options.clone();
         if self.namespace.is_some() {
-            let mtu = garboard_net::way_out_mtu().await.context("look up the MTU of this host's default route")?;
+            let mtu = garboard_net::default_link_mtu().await.context("look up the MTU of this host's default route")?;
             let listed = request.vmi["spec"]["domain"]["devices"]["interfaces"].as_array().into_iter().flatten();
             let names = listed.filter_map(|interface| interface["name"].as_str().map(str::to_owned));
             options.interfaces = names.map(|name| (name, InterfaceFacts { mtu: Some(mtu) })).collect();

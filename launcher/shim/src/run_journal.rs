@@ -5,7 +5,7 @@ use garboard_common::journal::{self, JournalError};
 use garboard_common::{foreign, private};
 use garboard_protocol::PROTOCOL_VERSION;
 use garboard_protocol::control::Ended;
-use garboard_protocol::exit::{ExitCause, ExitReport, ProcessEnd, explain, told};
+use garboard_protocol::exit::{ExitCause, ExitReport, ProcessEnd, explain, full_sentence};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::paths::{self, Layout};
 
@@ -75,7 +75,7 @@ pub(crate) fn never_started(layout: &Layout, message: String) {
 fn end(layout: &Layout, journal: &mut Journal, cause: ExitCause, report: Option<ExitReport>) {
     let at_ms = jiff::Timestamp::now().as_millisecond();
     journal.version = PROTOCOL_VERSION;
-    journal.ended = Some(Ended { sentence: told(&cause, report.as_ref()), cause, report, at_ms });
+    journal.ended = Some(Ended { sentence: full_sentence(&cause, report.as_ref()), cause, report, at_ms });
     write(layout, journal);
 }
 

@@ -59,7 +59,7 @@ fn start_apart(mut command: Command, netns: Option<OwnedFd>, flags: CloneFlags) 
 }
 
 /// What keeps PID 1 apart from the host.
-pub(crate) enum Apart {
+pub(crate) enum InitIsolation {
     /// Namespaces that the shim makes, this one for the network.
     Shim(OwnedFd),
     /// Namespaces that PID 1 makes in a user namespace of its own.
@@ -69,8 +69,8 @@ pub(crate) enum Apart {
 }
 
 /// Starts PID 1. It waits until its standard input is closed, so that it can be put into its cgroup first. With
-/// [`Apart::UserNamespace`] the process that is returned is not PID 1 yet: [`adopt`] waits for that.
-pub(crate) fn init(request: &LaunchRequest, apart: Apart, log: &Path) -> anyhow::Result<Child> {
+/// [`InitIsolation::UserNamespace`] the process that is returned is not PID 1 yet: [`adopt`] waits for that.
+pub(crate) fn init(request: &LaunchRequest, apart: InitIsolation, log: &Path) -> anyhow::Result<Child> {
     let facts = &request.facts;
     let mut command = Command::new(program::find(program::INIT)?);
     command
@@ -81,12 +81,12 @@ pub(crate) fn init(request: &LaunchRequest, apart: Apart, log: &Path) -> anyhow:
         .stdout(Stdio::null())
         .stderr(append(log)?);
     let netns = match apart {
-        Apart::Nothing => return command.spawn().context("start PID 1"),
-        Apart::UserNamespace => {
+        InitIsolation::Nothing => return command.spawn().context("start PID 1"),
+        InitIsolation::UserNamespace => {
             own_root(command.arg("--user-namespace").stdout(Stdio::piped()), facts);
             return command.spawn().context("start PID 1");
         }
-        Apart::Shim(netns) => netns,
+        InitIsolation::Shim(netns) => netns,
     };
     own_root(command.arg("--own-root"), facts);
     if let Some(uid) = request.machine_uid {

@@ -48,7 +48,7 @@ fn main() -> ExitCode {
     let lines = garboard_launcher::log::lines(std::io::stderr);
     tracing_subscriber::registry().with(lines).with(log_levels()).init();
     if environment == Environment::Pod
-        && let Err(error) = garboard_launcher::pod::furnish(&PodPlaces::real())
+        && let Err(error) = garboard_launcher::pod::populate(&PodPlaces::real())
     {
         tracing::error!(error = %ErrorChain(&error), "the launcher pod's files cannot be used");
         return ExitCode::FAILURE;

@@ -40,7 +40,7 @@ pub(super) fn last_words(log: &Path) -> String {
 pub(super) struct TerminationLog(Option<Arc<fs::File>>);
 
 impl TerminationLog {
-    /// One that cannot be opened is told on standard error.
+    /// One that cannot be opened is reported on standard error.
     pub(super) fn open(path: Option<&Path>) -> Self {
         Self(path.and_then(|path| {
             let opened = fs::OpenOptions::new().write(true).open(path);
@@ -51,7 +51,7 @@ impl TerminationLog {
         }))
     }
 
-    fn say(&self, text: &str) {
+    fn write_text(&self, text: &str) {
         let Some(file) = &self.0 else { return };
         if let Err(error) = file.write_all_at(text.as_bytes(), 0) {
             complain(&format!("could not write the termination log: {error}"));
@@ -60,14 +60,14 @@ impl TerminationLog {
 }
 
 /// Writes the account where the supervisor and Kubernetes look for it. A full disk must not keep PID 1 from
-/// exiting, so failures are only told on standard error.
+/// exiting, so failures are only reported on standard error.
 pub(super) fn write(own: &OwnDirectory, log: &TerminationLog, report: &ExitReport) {
     if let Err(error) = write_report(own, report) {
         complain(&format!("could not write {}: {error}", paths::EXIT));
     }
     let cause = explain(report, EndHints::default());
     let account = Account { word: cause.word(), text: &cause.sentence() }.to_string();
-    log.say(&format!("{account}\n{}\n", report.last_words));
+    log.write_text(&format!("{account}\n{}\n", report.last_words));
 }
 
 fn write_report(own: &OwnDirectory, report: &ExitReport) -> std::io::Result<()> {
@@ -110,9 +110,9 @@ mod tests {
         let log = TerminationLog::open(Some(&path));
         let elsewhere = directory.path().join("moved");
         fs::rename(&path, &elsewhere).unwrap();
-        log.say("QEMU crashed with signal 11\n");
+        log.write_text("QEMU crashed with signal 11\n");
         assert_eq!(fs::read_to_string(elsewhere).unwrap(), "QEMU crashed with signal 11\n");
-        TerminationLog::open(Some(&path)).say("nobody listens");
+        TerminationLog::open(Some(&path)).write_text("nobody listens");
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::sys::{descriptors, signals};
 const READY_LIMIT: Duration = Duration::from_secs(10);
 /// Most bytes of its messages that are looked at.
 const MESSAGES_MAX: u64 = 16 << 10;
-/// What passt says on every line where there is no syslog; nobody needs to know.
+/// What passt writes on every line where there is no syslog; of no use.
 const NOISE: &str = "Failed to send ";
 
 /// Starts every helper and waits until it is ready.

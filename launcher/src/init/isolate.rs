@@ -33,7 +33,7 @@ const DEVICE_MODE: Mode = Mode::from_bits_truncate(0o660);
 pub(super) struct Devices<'a> {
     /// Their paths on the host; those that are not there are left out.
     pub(super) paths: &'a [PathBuf],
-    /// For whom they are made anew; `None`: they are bound as they are.
+    /// The user they are created for; `None`: they are bound as they are.
     pub(super) owner: Option<u32>,
 }
 

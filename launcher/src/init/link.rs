@@ -31,7 +31,7 @@ pub(super) enum Received {
 }
 
 impl Link {
-    /// Connects, or says `None` when nobody listens yet.
+    /// Connects; `None` when there is no listener yet.
     ///
     /// # Errors
     /// When the connection cannot be used: trying again would not help.

@@ -39,7 +39,7 @@ impl Logs {
     }
 
     /// Cuts what has grown too long, now and then.
-    pub(super) fn mind(&mut self) {
+    pub(super) fn truncate_long(&mut self) {
         if self.looked.is_some_and(|looked| looked.elapsed() < LOOK) {
             return;
         }
@@ -95,7 +95,7 @@ mod tests {
             }
         }
         serial.write_all(b"the end").unwrap();
-        logs.mind();
+        logs.truncate_long();
         let size = |file: &File| file.metadata().unwrap().len();
         assert_eq!((size(&qemu), size(&serial)), (KEPT_BYTES, KEPT_BYTES));
         let kept = std::fs::read(directory.path().join("serial0.log")).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! It is small and synchronous: one thread, one `poll(2)` loop, no async runtime. It is not the supervisor:
 //! it knows nothing of disks, networks or QMP beyond the single `system_powerdown` it sends when SIGTERM
-//! comes and nobody answers.
+//! comes without an answer.
 //!
 //! ```text
 //!   connect launch.sock ──► Launch + descriptors ──► helpers ──► confine ──► exec QEMU
@@ -43,7 +43,7 @@ pub struct InitOptions {
 /// Whether PID 1 has to build its own view of the file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Isolation {
-    /// A container runtime or nobody did; leave everything as it is.
+    /// A container runtime did, or none; leave everything as it is.
     Inherited,
     /// Only these host paths are visible, read-only.
     OwnRoot {
@@ -53,7 +53,7 @@ pub enum Isolation {
         readable: Vec<PathBuf>,
         /// Devices QEMU may open, for example `/dev/kvm`.
         devices: Vec<PathBuf>,
-        /// Whose these devices are inside: they are made anew for this user and group ID, as a container runtime
+        /// Whose these devices are inside: they are created for this user and group ID, as a container runtime
         /// does, whoever may open the host's. `None`: the host's own nodes, with their permissions.
         device_owner: Option<u32>,
     },

@@ -167,9 +167,9 @@ impl Init {
                 return Ok(code);
             }
             self.take_messages()?;
-            self.mind_deadline();
+            self.check_deadline();
             if self.link.is_none() {
-                self.logs.mind();
+                self.logs.truncate_long();
             }
         }
     }
@@ -198,7 +198,7 @@ impl Init {
         let hello = FromInit::Hello { version, oldest, state, secret: self.secret.clone() };
         if link.send(&hello).is_ok() {
             self.link = Some(link);
-            self.tell_of_helpers();
+            self.report_helpers();
             if self.terminating {
                 self.ask_supervisor();
             }
@@ -266,12 +266,12 @@ impl Init {
         for end in helpers {
             complain(&format!("a helper of QEMU ended ({end:?}); the guest's network is gone until its next start"));
             self.ended_helpers = Some(self.helpers.clone());
-            self.tell_of_helpers();
+            self.report_helpers();
         }
         None
     }
 
-    fn tell_of_helpers(&mut self) {
+    fn report_helpers(&mut self) {
         let (Some(program), Some(link)) = (self.ended_helpers.clone(), &mut self.link) else { return };
         if link.send(&FromInit::HelperEnded { program }).is_err() {
             self.link = None;
@@ -388,7 +388,7 @@ impl Init {
         }
     }
 
-    fn mind_deadline(&mut self) {
+    fn check_deadline(&mut self) {
         match self.deadline {
             Deadline::SupervisorAnswer(at) if at <= Instant::now() => self.power_down_alone(),
             Deadline::Kill(at) if at <= Instant::now() => {
@@ -411,7 +411,7 @@ impl Init {
     }
 }
 
-/// What nobody else knows or can find out: QEMU's process cannot look into this one.
+/// What no other process knows or can find out: QEMU's process cannot look into this one.
 fn new_secret() -> Result<String, InitError> {
     let mut bytes = [0; SECRET_BYTES];
     std::fs::File::open("/dev/urandom")

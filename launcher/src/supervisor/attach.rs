@@ -24,7 +24,7 @@ use super::control::{Caller, ControlSenders, QmpClient};
 use super::driver::{Input, Offer, Planned};
 use super::flood::{Flood, Line};
 use super::live::Live;
-use super::monitor::{RetryPolicy, Up};
+use super::monitor::{MonitorUsers, RetryPolicy};
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Context, Environment};
 use super::{broker, guest_agent, monitor, network, qemu_log};
@@ -105,7 +105,7 @@ pub(crate) fn machine(
         RetryPolicy::GivenUp => Live::begin(&own, &plan),
         RetryPolicy::TriedAgain => Live::resume(&own, &plan),
     };
-    tell_plan(context, &plan, &interfaces);
+    log_plan(context, &plan, &interfaces);
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
     tokio::spawn(qemu_log::run(context.clone()));
     if !plan.serials.is_empty() {
@@ -116,7 +116,7 @@ pub(crate) fn machine(
     }
     tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone(), live.clone()));
     tokio::spawn(guest_agent::run(context.clone(), monitor_seen, receivers.agent));
-    let up = Up { monitor: monitor_up, live };
+    let up = MonitorUsers { monitor: monitor_up, live };
     tokio::spawn(monitor::run(context.clone(), plan, open_transcript(context), up, retry));
 }
 
@@ -125,26 +125,26 @@ fn open_transcript(context: &Context) -> Option<Arc<dyn TranscriptSink>> {
         .inspect_err(|error| tracing::warn!(%error, "the QMP transcript file cannot be opened"))
         .ok();
     match context.environment {
-        // What a pod tells, `kubectl logs` shows: the whole story in one place, in order.
-        Environment::Pod => Some(Arc::new(ToldTranscript::beside(file))),
+        // In a pod, `kubectl logs` shows everything in one place, in order.
+        Environment::Pod => Some(Arc::new(LoggedTranscript::beside(file))),
         Environment::Host => file.map(|file| Arc::new(file) as Arc<dyn TranscriptSink>),
     }
 }
 
 /// The transcript in the log, beside its file. Its lines are redacted, bounded and printable already.
-pub(super) struct ToldTranscript {
+pub(super) struct LoggedTranscript {
     file: Option<FileTranscript>,
     flood: Mutex<Flood>,
 }
 
-impl ToldTranscript {
+impl LoggedTranscript {
     /// In the log, beside a file if there is one.
     pub(super) fn beside(file: Option<FileTranscript>) -> Self {
         Self { file, flood: Mutex::new(Flood::new(LINES_TOLD)) }
     }
 }
 
-impl TranscriptSink for ToldTranscript {
+impl TranscriptSink for LoggedTranscript {
     fn record(&self, line: &str) {
         // The file is bounded; the node's log is everybody's.
         let judged = self.flood.lock().unwrap_or_else(PoisonError::into_inner).judge(Instant::now());
@@ -160,7 +160,7 @@ impl TranscriptSink for ToldTranscript {
     }
 }
 
-fn tell_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed]) {
+fn log_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed]) {
     let leased = |plan: &InterfacePlan| {
         let plumbed = interfaces.iter().map(|plumbed| &plumbed.interface).find(|interface| interface.name == plan.name);
         let addresses = plumbed.map(|interface| &interface.addresses);

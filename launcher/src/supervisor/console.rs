@@ -1,7 +1,7 @@
 //! The serial console: many viewers, one writer, scroll-back.
 //!
 //! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the ring
-//! and from then on every byte, in order, without loss or repetition; one that cannot keep up is told so
+//! and from then on every byte, in order, without loss or repetition; one that cannot keep up gets a notice
 //! and let go, because a slow terminal must not slow the guest down.
 
 use std::collections::VecDeque;

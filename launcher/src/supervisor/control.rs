@@ -1,4 +1,4 @@
-//! The control socket: people's commands. Thin: it reads one request, posts it to whoever owns the thing,
+//! The control socket: people's commands. Thin: it reads one request, posts it to the task that owns its subject,
 //! and writes the answer.
 
 use std::io;
@@ -10,6 +10,7 @@ use garboard_agent::line_socket::next_client;
 use garboard_protocol::control::{
     Asked, ConsoleAccess, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Status,
 };
+use garboard_protocol::text::printable;
 use garboard_protocol::wire;
 use garboard_qmp::agent::Agent;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -74,7 +75,7 @@ pub(crate) async fn serve(listener: UnixListener, senders: ControlSenders) {
     loop {
         let (stream, senders) = (next_client(&listener).await, senders.clone());
         tokio::spawn(async move {
-            if let Err(error) = converse(stream, senders).await {
+            if let Err(error) = serve_client(stream, senders).await {
                 tracing::debug!(%error, "a control connection ended");
             }
         });
@@ -120,14 +121,14 @@ async fn ask_guest(
     answer(stream, &reply).await
 }
 
-async fn converse(mut stream: UnixStream, senders: ControlSenders) -> io::Result<()> {
+async fn serve_client(mut stream: UnixStream, senders: ControlSenders) -> io::Result<()> {
     let credentials = stream.peer_cred()?;
     let line = timeout(REQUEST_LIMIT, read_line(&mut stream)).await.map_err(io::Error::other)??;
     let asked = match wire::decode::<Asked>(&line) {
         Ok(asked) => asked,
         Err(error) => return answer(&mut stream, &denied(error.to_string())).await,
     };
-    let claimed = asked.claimed_user.as_deref().map(printable);
+    let claimed = asked.claimed_user.as_deref().map(|name| printable(name, MAX_NAME));
     let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed };
     let cause = Cause::request(word(&asked.request), &caller);
     let span = cause.span();
@@ -182,10 +183,6 @@ async fn serve_request(
             ask_guest(&mut stream, &senders, question, within_seconds).await
         }
     }
-}
-
-fn printable(name: &str) -> String {
-    name.chars().take(MAX_NAME).flat_map(char::escape_debug).collect()
 }
 
 /// Byte by byte, because what follows the line belongs to the stream it may become.
@@ -263,7 +260,7 @@ async fn relay_console(stream: UnixStream, mut attached: Attached) -> io::Result
             },
             read = from_viewer.read(&mut typed), if listens => match read? {
                 // Input from a pipe ended; the viewer still wants to see what it caused. Or he is gone altogether, which
-                // only the next output would show: either way somebody else may type now.
+                // only the next output would show: either way another client may write now.
                 0 => {
                     listens = false;
                     if let Some(keyboard) = &attached.keyboard {

@@ -1,4 +1,4 @@
-//! A bound on log lines that somebody else causes: a guest that resets in a loop, a disk whose every request fails. Pure.
+//! A bound on log lines that are caused from outside: a guest that resets in a loop, a disk whose every request fails. Pure.
 
 use std::time::{Duration, Instant};
 

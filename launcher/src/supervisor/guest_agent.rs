@@ -68,8 +68,8 @@ async fn connect(context: &Context) -> Option<Agent> {
 /// Tells what the agent says until it stops answering.
 async fn follow(context: &Context, agent: Arc<Agent>, port: &mut Subscription) {
     tracing::info!("the guest agent is connected");
-    let hands: Arc<dyn PowerDown> = Arc::new(AgentHands { agent: Arc::clone(&agent) });
-    if context.happened.send(Input::AgentUp(Some(hands))).await.is_err() {
+    let power_down: Arc<dyn PowerDown> = Arc::new(AgentPowerDown { agent: Arc::clone(&agent) });
+    if context.happened.send(Input::AgentUp(Some(power_down))).await.is_err() {
         return;
     }
     loop {
@@ -181,11 +181,11 @@ async fn wait_for_port(port: &mut Subscription) -> bool {
     }
 }
 
-struct AgentHands {
+struct AgentPowerDown {
     agent: Arc<Agent>,
 }
 
-impl PowerDown for AgentHands {
+impl PowerDown for AgentPowerDown {
     fn power_down(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
         Box::pin(async move {
             let asked = self.agent.shut_down(ShutdownMode::PowerDown).await;

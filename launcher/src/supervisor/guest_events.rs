@@ -2,9 +2,13 @@
 
 use serde::Deserialize;
 
+use garboard_protocol::text::printable;
 use garboard_qmp::{ShutdownCause, ShutdownReason};
 
 use crate::vm::{Event, IoError, RunState, ShutdownKind};
+
+/// The most characters of a word of QEMU's in a status.
+const LONGEST: usize = 120;
 
 /// Translates one QMP event (`qapi/run-state.json`, `qapi/block-core.json`).
 #[must_use]
@@ -12,7 +16,7 @@ pub(crate) fn translate(name: &str, data: &str) -> Option<Event> {
     match name {
         "SHUTDOWN" => Some(Event::Shutdown { kind: shutdown_kind(&ShutdownReason::from_event_data(data)) }),
         "RESET" => Some(Event::WasReset),
-        // Why is not in it; whoever can ask QEMU does.
+        // The cause is not in it; the monitor is asked for it.
         "STOP" => Some(Event::VcpusStopped { run_state: RunState::Paused }),
         "RESUME" => Some(Event::VcpusResumed),
         "GUEST_PANICKED" => Some(Event::Panicked),
@@ -66,15 +70,9 @@ fn io_error(data: &str) -> Option<Event> {
     let data: Data = serde_json::from_str(data).unwrap_or_default();
     let operation = if data.operation == "read" { "reading from" } else { "writing to" };
     let node = data.node_name.filter(|name| !name.is_empty()).unwrap_or(data.device);
-    let (node, reason) = (printable(&node), printable(&data.reason));
+    let (node, reason) = (printable(&node, LONGEST), printable(&data.reason, LONGEST));
     let error = IoError { what: format!("{operation} {node} failed: {reason}"), is_full: data.nospace };
     (data.action == "stop").then_some(Event::StoppedByIoError(error))
-}
-
-/// A word of QEMU's for a status: escaped and bounded.
-fn printable(text: &str) -> String {
-    const LONGEST: usize = 120;
-    text.chars().take(LONGEST).flat_map(char::escape_debug).collect()
 }
 
 /// QEMU's `RunState` word (`qapi/run-state.json`).

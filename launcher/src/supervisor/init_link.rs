@@ -55,7 +55,7 @@ pub(crate) struct InitChannel {
 }
 
 /// Waits for PID 1 to connect and introduce itself. `None` if it left its last account instead, or was killed together
-/// with QEMU: that is told to the driver.
+/// with QEMU: that is reported to the driver.
 pub(crate) async fn wait(socket: &UnixListener, context: &Context) -> Option<Handshake> {
     let greeting = greet(socket, context);
     tokio::pin!(greeting);
@@ -179,7 +179,7 @@ pub(crate) async fn serve(
 ) {
     let mut current = Some(first);
     while let Some(handshake) = current {
-        if let Err(error) = converse(handshake, &mut launch, &mut channel.outbox, &context.happened).await {
+        if let Err(error) = serve_connection(handshake, &mut launch, &mut channel.outbox, &context.happened).await {
             tracing::debug!(error = %ErrorChain(&error), "the connection to PID 1 ended");
         }
         if channel.outbox.is_closed() {
@@ -189,7 +189,7 @@ pub(crate) async fn serve(
     }
 }
 
-async fn converse(
+async fn serve_connection(
     handshake: Handshake,
     launch: &mut Option<ReadyLaunch>,
     messages: &mut mpsc::Receiver<ToInit>,

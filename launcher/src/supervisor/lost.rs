@@ -1,6 +1,6 @@
-//! Whether QEMU is gone although nobody said so. On cgroup v2 the kernel kills every process of a container that is out of
-//! memory at once (`memory.oom.group`, which kubelets set), and `kill -9` of PID 1 does the same: then nobody is left to
-//! write how it ended, or to say it.
+//! Whether QEMU is gone although no process reported its end. On cgroup v2 the kernel kills every process of a container
+//! that is out of memory at once (`memory.oom.group`, which kubelets set), and `kill -9` of PID 1 does the same: then no
+//! process is left to report it.
 
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub(super) fn account(layout: &Layout) -> Option<ExitReport> {
     serde_json::from_slice(&directory.read_file(&name, Links::Refused, ACCOUNT_BYTES).ok()?).ok()
 }
 
-/// Whether QEMU was executed and lives no more. The sockets it listens on are its own: where one refuses, nobody has it.
+/// Whether QEMU was executed and lives no more. The sockets it listens on are its own: where one refuses, no process has it.
 /// PID 1's monitor has no path any more, so the supervisor's is asked; QEMU takes one client at a time and lets the
 /// question wait.
 pub(super) async fn is_gone(layout: &Layout) -> bool {

@@ -62,7 +62,7 @@ pub(crate) enum MonitorError {
 }
 
 /// Who has a part in a connection that is up.
-pub(crate) struct Up {
+pub(crate) struct MonitorUsers {
     /// Everything that sends commands.
     pub(crate) monitor: watch::Sender<Option<Monitor>>,
     /// What QEMU holds.
@@ -77,7 +77,7 @@ pub(crate) async fn run(
     context: Context,
     plan: Arc<LaunchPlan>,
     transcript: Option<Arc<dyn TranscriptSink>>,
-    up: Up,
+    up: MonitorUsers,
     retry: RetryPolicy,
 ) {
     let options = ConnectOptions {
@@ -139,7 +139,7 @@ fn greeting_limit(guest_memory_bytes: u64) -> Duration {
     ConnectOptions::default().greeting_limit.saturating_add(GREETING_PER_GIB.saturating_mul(gibibytes))
 }
 
-/// Brings the connection up. Where there is none, the driver was told, or QEMU is gone.
+/// Brings the connection up. Where there is none, the driver has an event of it, or QEMU is gone.
 async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, retry: RetryPolicy) -> Option<Reached> {
     let socket = context.layout.supervisor().join(paths::MONITOR_SOCKET);
     let mut was_told = false;
@@ -156,7 +156,7 @@ async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, re
             tracing::error!(error = %ErrorChain(&error), "QEMU does not answer; tried again until it answers or ends");
             was_told = true;
         }
-        // The driver goes when PID 1 has told of QEMU's end.
+        // The driver ends when PID 1 has reported QEMU's end.
         if tokio::time::timeout(RETRY, context.happened.closed()).await.is_ok() {
             return None;
         }
@@ -210,7 +210,7 @@ async fn make_ready(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorE
     Ok(())
 }
 
-/// Only before the guest runs: later its trays are as it, or somebody else, left them. One that is open stays open.
+/// Only before the guest runs: later its trays are as it, or a QMP client, left them. One that is open stays open.
 async fn open_trays(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), CallError> {
     for disk in plan.disks.iter().filter(|disk| disk.tray == Some(Tray::Open)) {
         monitor.call(&open_tray(&disk.device)).await?;

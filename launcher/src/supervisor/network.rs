@@ -92,7 +92,7 @@ fn serve_one(plumbed: Plumbed, plan: &InterfacePlan) {
     });
 }
 
-/// What the guest is told beside its addresses. Subdomains come before the host's own search domains, as in a pod.
+/// What DHCP sends beside its addresses. Subdomains come before the host's own search domains, as in a pod.
 fn options(plumbed: &Plumbed, plan: &InterfacePlan) -> DhcpOptions {
     let dhcp = &plan.dhcp;
     let searches = &plumbed.interface.searches;

@@ -1,4 +1,4 @@
-//! What QEMU and its libraries print: a file that QEMU appends to and nobody else empties. Some of it a guest can
+//! What QEMU and its libraries print: a file that QEMU appends to and no other process empties. Some of it a guest can
 //! provoke, and in a pod it lies in memory; so it is looked at now and then and cut to its end, which is what tells why
 //! QEMU left.
 

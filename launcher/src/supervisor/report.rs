@@ -1,5 +1,5 @@
 //! Telling the node agent how the machine is: the newest status, whenever it changes, for as long as there is a
-//! supervisor. An agent that is away is dialled again. Each is told the newest status: the one before may have ended between
+//! supervisor. An agent that is away is dialled again. Each gets the newest status: the one before may have ended between
 //! taking a report and writing it.
 
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ async fn report(socket: PathBuf, mut status: watch::Receiver<Status>, note: watc
     let mut pause = FIRST_PAUSE;
     loop {
         let failure = match AgentClient::connect(&socket, NetworkPlace::Ours).await {
-            Ok(agent) => converse(agent, &mut status, &note, &mut pause).await,
+            Ok(agent) => send_reports(agent, &mut status, &note, &mut pause).await,
             Err(error) => Err(error),
         };
         match failure {
@@ -62,8 +62,8 @@ async fn report(socket: PathBuf, mut status: watch::Receiver<Status>, note: watc
     }
 }
 
-/// Until the connection breaks, or nobody publishes any more.
-async fn converse(
+/// Until the connection breaks, or the publisher is gone.
+async fn send_reports(
     mut agent: AgentClient,
     status: &mut watch::Receiver<Status>,
     note: &watch::Sender<u64>,

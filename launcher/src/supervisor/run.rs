@@ -26,7 +26,7 @@ use super::lost;
 use super::monitor::RetryPolicy;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::prepare::{self, Prepared};
-use super::seed::{self, Whose};
+use super::seed::{self, MachineMetadata};
 use super::{control, journal, network, report};
 
 /// Messages that may wait for PID 1.
@@ -82,7 +82,7 @@ pub(crate) struct Context {
     pub(crate) happened: mpsc::Sender<Input>,
 }
 
-/// Supervises a machine until it is told to go (SIGTERM); `version` is that of this program.
+/// Supervises a machine until it is asked to exit (SIGTERM); `version` is that of this program.
 ///
 /// # Errors
 /// [`SupervisorError`] if it cannot begin; what happens to the machine is not an error but its status.
@@ -90,7 +90,7 @@ pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Re
     let mut terminate = signal(SignalKind::terminate()).map_err(SupervisorError::Signals)?;
     let own = layout.supervisor();
     let journal = journal::read(&own)?.unwrap_or_default();
-    let whose = Whose::read(layout, &journal)?;
+    let whose = MachineMetadata::read(layout, &journal)?;
     let launch_socket = listen_async(&layout.init(), paths::LAUNCH_SOCKET)?;
     let control_socket = listen_async(&own, paths::CONTROL_SOCKET)?;
 
@@ -119,7 +119,7 @@ pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Re
     let left = tokio::select! {
         left = &mut driving => {
             if left == DriverExit::MachineEnded {
-                // The last status stays readable until whoever started us has seen it.
+                // The last status stays readable until the shim or node agent has seen it.
                 terminate.recv().await;
             }
             left
@@ -138,7 +138,7 @@ pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Re
 }
 
 /// A kubelet ends the supervisor as soon as the container with QEMU has ended, however that was: whether it has is looked
-/// at once more, and told to the driver. Answers whether it has.
+/// at once more, and reported to the driver. Answers whether it has.
 async fn last_look(layout: &Layout, environment: Environment, happened: &mpsc::Sender<Input>) -> bool {
     match environment {
         Environment::Host => false,
@@ -161,7 +161,7 @@ enum Start {
 
 /// Gets the machine from wherever it is to being driven, then talks to PID 1 until the end.
 async fn bring_up(context: Context, journal: Journal, channel: InitChannel, receivers: ControlReceivers) {
-    // Where an earlier supervisor has prepared, PID 1 is heard first: it knows better than a journal whether QEMU runs, and
+    // Where an earlier supervisor has prepared, PID 1 is asked first: it knows better than a journal whether QEMU runs, and
     // preparing takes QEMU's sockets away.
     let was_prepared = journal.launched || context.layout.supervisor().join(paths::MONITOR_SOCKET).exists();
     let start = if was_prepared { resume(&context, &channel).await } else { begin(&context, &channel).await };
@@ -191,7 +191,7 @@ async fn begin(context: &Context, channel: &InitChannel) -> Option<Start> {
     Some(launch_or_refuse(prepared, handshake))
 }
 
-/// Prepares; a failure is told to the driver, who tells everybody else.
+/// Prepares; a failure is reported to the driver, which publishes it.
 async fn prepare_or_tell(context: &Context) -> Option<Box<Prepared>> {
     let sentence = match prepare::Order::read(&context.layout.order()) {
         Ok(order) => match prepare::prepare(context, order).await {

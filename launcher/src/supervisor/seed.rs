@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use garboard_api::defaults::GRACE_PERIOD_SECONDS;
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_plan::{LaunchPlan, StartState};
 use garboard_protocol::control::{PauseReason, Phase, Status, SupervisorInfo};
 use garboard_protocol::exit::EndHints;
@@ -17,7 +18,7 @@ use crate::vm::{Asked, Life, Memory, OnReady, State};
 /// Whose machine it is and how it is to be treated: from the plan of one that was launched, whatever build made that, or
 /// from the order of one that was not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Whose {
+pub(crate) struct MachineMetadata {
     namespace: String,
     name: String,
     uid: String,
@@ -25,7 +26,7 @@ pub(crate) struct Whose {
     starts_paused: bool,
 }
 
-impl Whose {
+impl MachineMetadata {
     /// Reads what there is.
     pub(crate) fn read(layout: &Layout, journal: &Journal) -> Result<Self, OrderError> {
         let planned = journal.launched.then(|| read_plan(&layout.supervisor()).ok()).flatten();
@@ -53,7 +54,7 @@ impl Whose {
     fn of_order(order: &Order) -> Self {
         let (metadata, spec) = (&order.vmi.metadata, &order.vmi.spec);
         Self {
-            namespace: metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+            namespace: metadata.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
             grace_seconds: spec.termination_grace_period_seconds.unwrap_or(i64::from(GRACE_PERIOD_SECONDS)).max(0),
@@ -63,7 +64,7 @@ impl Whose {
 }
 
 /// The status before anything is known.
-pub(crate) fn first_status(whose: &Whose, journal: &Journal, version: &str) -> Status {
+pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: &str) -> Status {
     let runs = journal.launched && journal.started && journal.ended.is_none();
     Status {
         generation: first_generation(journal, now_ms()),
@@ -106,7 +107,7 @@ fn first_generation(journal: &Journal, wall_ms: i64) -> u64 {
 }
 
 /// The driver's seed.
-pub(crate) fn from_journal(journal: &Journal, whose: &Whose, status: Status, shared: &Path) -> DriverSeed {
+pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: Status, shared: &Path) -> DriverSeed {
     let grace_ms = whose.grace_seconds.saturating_mul(1000);
     let memory = Memory {
         hints: journal.hints,
@@ -163,14 +164,14 @@ mod tests {
             std::fs::create_dir(directory).unwrap();
         }
         let launched = Journal { launched: true, ..Journal::default() };
-        assert!(Whose::read(&layout, &launched).is_err());
+        assert!(MachineMetadata::read(&layout, &launched).is_err());
         let plan = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/paused/plan.json");
         std::fs::copy(plan, layout.supervisor().join(garboard_protocol::paths::PLAN)).unwrap();
-        let whose = Whose::read(&layout, &launched).unwrap();
+        let whose = MachineMetadata::read(&layout, &launched).unwrap();
         assert_eq!((whose.namespace.as_str(), whose.name.as_str()), ("golden", "paused"));
         assert!(whose.starts_paused);
         assert_eq!(first_status(&whose, &launched, "1").name, "paused");
-        assert!(Whose::read(&layout, &Journal::default()).is_err(), "what is to be prepared needs its order");
+        assert!(MachineMetadata::read(&layout, &Journal::default()).is_err(), "what is to be prepared needs its order");
     }
 
     #[test]

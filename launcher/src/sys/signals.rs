@@ -6,7 +6,7 @@ use std::process::Command;
 
 use nix::sys::signal::{SigSet, Signal};
 
-/// Has the program begin with no signal blocked: one that is told to end must not be deaf because its parent waits for
+/// Has the program begin with no signal blocked: one that is asked to end must not ignore it because its parent waits for
 /// signals by descriptor.
 pub(crate) fn unblock(command: &mut Command) {
     // SAFETY: between fork and exec only async-signal-safe calls are allowed; this is one `sigprocmask(2)` on a set that

@@ -1,6 +1,6 @@
 //! What the guest agent says of the guest's network, beside what was planned. Pure.
 //!
-//! Made anew from every answer: what the guest has given up goes, and no guest can make a status grow.
+//! Made again from every answer: what the guest has given up goes, and no guest can make a status grow.
 
 use garboard_protocol::control::InterfaceStatus;
 

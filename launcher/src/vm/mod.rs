@@ -53,12 +53,12 @@ pub enum State {
     Stopping {
         /// When it will be ended by force, milliseconds since boot.
         force_at_ms: i64,
-        /// Whether it has heard.
+        /// Whether it was asked.
         asked: Asked,
     },
-    /// QEMU was told to quit.
+    /// QEMU got the command `quit`.
     Ending {
-        /// When PID 1 is told to kill it, milliseconds since boot.
+        /// When PID 1 kills it, milliseconds since boot.
         kill_at_ms: i64,
     },
     /// QEMU is gone.
@@ -74,7 +74,7 @@ pub enum Vcpus {
     Stopped(PauseReason),
 }
 
-/// Whether the guest has heard that it should power down.
+/// Whether the guest was asked to power down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// It has. A guest that is booting ignores the power button, so it is pressed again.
@@ -186,7 +186,7 @@ pub enum Effect {
     /// QMP `system_reset`.
     Reset,
     /// Ask the guest to power down.
-    AskGuest(Way),
+    AskGuest(PowerDownMethod),
     /// QMP `quit`.
     Quit,
     /// Have PID 1 send SIGKILL.
@@ -202,7 +202,7 @@ pub enum Effect {
 
 /// How a guest is asked to power down.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
+pub enum PowerDownMethod {
     /// By its agent; by the power button if there is none or it declines.
     AgentFirst,
     /// By the power button (ACPI).

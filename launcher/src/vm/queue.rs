@@ -69,7 +69,7 @@ pub enum View {
     Waiting,
     /// A graceful stop runs.
     Stopping,
-    /// QEMU was told to go.
+    /// QEMU got the command `quit`.
     Ending,
     /// QEMU is gone.
     Ended,
@@ -129,7 +129,7 @@ fn judge(request: Request, expected: View, pending: &VecDeque<Request>) -> Verdi
     match (request, expected) {
         (Request::Stop(_), View::Ended) => Verdict::AlreadySo,
         (Request::Stop(StopMode::Graceful { .. }), View::Ending) => Verdict::AlreadySo,
-        // One that was begun is asked again: the guest may not have heard.
+        // One that was begun is asked again: the guest may have missed it.
         (Request::Stop(StopMode::Graceful { within_seconds: None }), View::Stopping) if stop_waits => {
             Verdict::AlreadySo
         }

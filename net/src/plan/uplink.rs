@@ -56,13 +56,13 @@ pub fn taken(host: &Observed, avoid: &[IpNet]) -> Vec<IpNet> {
 }
 
 /// The link of the host's default route.
-pub fn way_out(host: &Observed) -> Option<&str> {
+pub fn default_link(host: &Observed) -> Option<&str> {
     host.routes.iter().find(|route| route.to.prefix_len() == 0).map(|route| route.link.as_str())
 }
 
 /// MTU of the way out of the host: that of the link of its default route, else 1500.
 pub fn mtu(host: &Observed) -> u16 {
-    let link = way_out(host).and_then(|link| host.link(link));
+    let link = default_link(host).and_then(|link| host.link(link));
     link.and_then(|link| u16::try_from(link.mtu).ok()).unwrap_or(1500)
 }
 
@@ -147,20 +147,20 @@ impl Obstacle {
     /// One sentence: what it is and the command that lets VMs pass, by the host's way out and not to its other networks.
     /// Nothing of ours changes another program's tables: their owner rewrites them, and we could not remove our rules
     /// again for sure.
-    pub fn mend(&self, way_out: &str) -> String {
+    pub fn remedy(&self, default_link: &str) -> String {
         match self {
             Self::ForwardDropped { family, table, chain } if matches!(family.as_str(), "ip" | "ip6") => {
                 let tool = if family == "ip" { "iptables" } else { "ip6tables" };
                 let chain = if chain == "FORWARD" { "DOCKER-USER (or FORWARD)" } else { chain };
                 format!(
                     "table {family} {table} drops forwarded packets by default; if the guest cannot reach the outside: \
-                     {tool} -I {chain} -i gb+ -o {way_out} -j ACCEPT; \
+                     {tool} -I {chain} -i gb+ -o {default_link} -j ACCEPT; \
                      {tool} -I {chain} -o gb+ -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT"
                 )
             }
             Self::ForwardDropped { family, table, chain } => format!(
                 "chain {chain} of table {family} {table} drops forwarded packets by default; if the guest cannot \
-                 reach the outside: nft insert rule {family} {table} {chain} iifname \"gb*\" oifname \"{way_out}\" accept; \
+                 reach the outside: nft insert rule {family} {table} {chain} iifname \"gb*\" oifname \"{default_link}\" accept; \
                  nft insert rule {family} {table} {chain} oifname \"gb*\" ct state established,related accept"
             ),
             Self::Firewalld => {
@@ -300,12 +300,14 @@ mod tests {
         let found = obstacles(listing).unwrap();
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(
-            found[0].mend("eth0").contains("iptables -I DOCKER-USER (or FORWARD) -i gb+ -o eth0"),
+            found[0].remedy("eth0").contains("iptables -I DOCKER-USER (or FORWARD) -i gb+ -o eth0"),
             "{}",
-            found[0].mend("eth0")
+            found[0].remedy("eth0")
         );
-        assert!(found[1].mend("eth0").contains("firewall-cmd"));
-        assert!(found[2].mend("eth0").contains("nft insert rule inet own fw iifname \"gb*\" oifname \"eth0\" accept"));
+        assert!(found[1].remedy("eth0").contains("firewall-cmd"));
+        assert!(
+            found[2].remedy("eth0").contains("nft insert rule inet own fw iifname \"gb*\" oifname \"eth0\" accept")
+        );
         assert!(obstacles("not json").is_err());
         assert_eq!(obstacles(r#"{"nftables": []}"#).unwrap(), []);
     }

@@ -48,7 +48,7 @@ pub struct Directories<'a> {
 /// How far the kernel enforces it.
 pub type Enforced = RulesetStatus;
 
-/// Descriptors of what is allowed. `/proc` makes the files below it anew when it has forgotten them, and a rule is for the
+/// Descriptors of what is allowed. `/proc` creates the files below it again when it has forgotten them, and a rule is for the
 /// one that was there: held open, it is not forgotten.
 pub struct Held(#[expect(dead_code, reason = "only held")] Vec<PathFd>);
 

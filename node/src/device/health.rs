@@ -48,14 +48,14 @@ pub fn watch(root: HostRoot, resource: Resource) -> watch::Receiver<Health> {
 }
 
 /// Ends when a device has come that was not there when the agent started, and that therefore is not in its `/dev`: the
-/// agent is to be started anew.
+/// agent is to be restarted.
 pub async fn newcomer(root: HostRoot) {
     let known = |resource: &Resource| {
         let path = resource.device();
         let name = path.rsplit('/').next().unwrap_or_default();
         root.path(path).exists() || root.path(format!("{MISC}/{name}")).exists()
     };
-    // What has no name in `/dev` although it is there has none for an agent that is started anew either.
+    // What has no name in `/dev` although it is there has none for a restarted agent either.
     let missing: Vec<Resource> = Resource::ALL.into_iter().filter(|resource| !known(resource)).collect();
     let mut ticks = tokio::time::interval(PERIOD);
     loop {

@@ -1,5 +1,5 @@
 //! Serving the kubelet, and being registered with it, for as long as the agent lives. A kubelet that starts again deletes
-//! every socket in its directory and forgets its plugins: then all of it is done anew.
+//! every socket in its directory and forgets its plugins: then all of it is done again.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -59,7 +59,7 @@ enum KubeletError {
     },
 }
 
-/// Serves and registers until the task is dropped; `registered` tells whether the kubelet has everything.
+/// Serves and registers until the task is dropped; `registered` is true when the kubelet has everything.
 pub async fn serve(plugins: Plugins, registered: watch::Sender<bool>) {
     let mut said = None;
     loop {
@@ -141,7 +141,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     UnixListener::bind(path)
 }
 
-/// Which file is at a path: a socket that was made anew is another.
+/// Which file is at a path: a socket that was created again is another.
 fn identity(path: &Path) -> io::Result<(u64, u64, i64, i64)> {
     let metadata = std::fs::symlink_metadata(path)?;
     Ok((metadata.dev(), metadata.ino(), metadata.ctime(), metadata.ctime_nsec()))

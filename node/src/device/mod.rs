@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The devices are not counted things: any number of guests shares one `/dev/kvm`. They are a permission, handed out as
-//! many times as the node is told to.
+//! many times as the node's arguments say.
 
 pub mod health;
 pub mod kubelet;

@@ -64,7 +64,7 @@ impl Resource {
         }
     }
 
-    /// What the kubelet is told there is.
+    /// The devices that are announced to the kubelet.
     #[must_use]
     pub fn offer(self, count: u32, health: Health) -> ListAndWatchResponse {
         let health = match health {

@@ -1,4 +1,4 @@
-//! Seeing that a socket was made anew: the kubelet's after it started again, or the agent's by another agent.
+//! Watches for a socket that was created again: the kubelet's after it started again, or the agent's by another agent.
 
 use std::io;
 use std::path::Path;
@@ -20,7 +20,7 @@ impl Directory {
         inotify.add_watch(path, kinds | AddWatchFlags::IN_DELETE_SELF | AddWatchFlags::IN_ONLYDIR)?;
         let (sender, changes) = watch::channel(0);
         // A thread of its own: tokio waits for a foreign descriptor only in `unsafe` code. It sleeps until the next change
-        // and ends then if nobody wants to know any more, so that at most one is left for each start of the kubelet.
+        // and ends then if its receiver is gone, so that at most one is left for each start of the kubelet.
         std::thread::Builder::new().name("directory-watch".to_owned()).spawn(move || {
             loop {
                 match inotify.read_events() {

@@ -66,7 +66,7 @@ impl Session {
         self.in_step = true;
         match &answer {
             Ok(body) => self.transcript.reply(command, id, body.get()),
-            Err(Refusal { class, desc }) => self.transcript.refusal(command, id, (class, desc)),
+            Err(Refusal { class, desc }) => self.transcript.refusal(command, id, class, desc),
         }
         answer.map_err(|Refusal { class, desc }| AgentError::Refused { command, class, desc })
     }

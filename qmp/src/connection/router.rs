@@ -131,7 +131,7 @@ impl Router {
     fn write_down(&self, entry: &Entry, outcome: &Outcome) {
         match outcome {
             Outcome::Returned(body) => self.transcript.reply(&entry.command, entry.id, body.get()),
-            Outcome::Refused { class, desc } => self.transcript.refusal(&entry.command, entry.id, (class, desc)),
+            Outcome::Refused { class, desc } => self.transcript.refusal(&entry.command, entry.id, class, desc),
             Outcome::TooLong { .. } => {}
         }
     }

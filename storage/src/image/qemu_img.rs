@@ -10,7 +10,7 @@ use std::process::Stdio;
 use serde::Deserialize;
 
 use super::bounded::{Finished, Job, Limits, RunError, run};
-use super::{Image, ImageError, Images, Soundness, reasonable};
+use super::{Consistency, Image, ImageError, Images, reasonable};
 use crate::qcow2::{Format, ImageFacts, inspect, raw_facts};
 
 const INPUT: &str = "/proc/self/fd/0";
@@ -125,17 +125,17 @@ impl Images for QemuImg {
         self.successful(done, "convert").map(drop)
     }
 
-    fn check(&self, image: Image<'_>) -> Result<Soundness, ImageError> {
+    fn check(&self, image: Image<'_>) -> Result<Consistency, ImageError> {
         if image.format == Format::Raw {
-            return Ok(Soundness::Sound);
+            return Ok(Consistency::Sound);
         }
         accept(image)?;
         let arguments = ["check", "-q", "--output=json", "-f", image.format.driver(), INPUT];
         let done = self.run(&arguments, given(image.file)?, self.copy);
         match &done {
-            Ok(Finished { code: CHECK_LEAKS, .. }) => Ok(Soundness::Leaks),
-            Ok(Finished { code: CHECK_DAMAGED, .. }) => Ok(Soundness::Damaged),
-            _ => self.successful(done, "check").map(|_| Soundness::Sound),
+            Ok(Finished { code: CHECK_LEAKS, .. }) => Ok(Consistency::Leaks),
+            Ok(Finished { code: CHECK_DAMAGED, .. }) => Ok(Consistency::Damaged),
+            _ => self.successful(done, "check").map(|_| Consistency::Sound),
         }
     }
 }
@@ -186,7 +186,7 @@ mod tests {
         file.write_all_at(&(3_u64 << 16).to_be_bytes(), 3 << 16).unwrap();
         let tool = QemuImg::default();
         let image = Image { file: &file, format: Format::Qcow2 };
-        assert_eq!(tool.check(image).unwrap(), Soundness::Damaged);
+        assert_eq!(tool.check(image).unwrap(), Consistency::Damaged);
 
         let missing = QemuImg::new("/nonexistent/qemu-img", Limits::LOOK, Limits::COPY);
         file.set_len(0).unwrap();

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 
-use super::{Image, ImageError, Images, Soundness, reasonable};
+use super::{Consistency, Image, ImageError, Images, reasonable};
 use crate::qcow2::{Format, HeaderError, ImageFacts, ProbeError};
 
 /// Images in memory, told apart by the file (device and inode) they are in, as long as it exists; the file itself is never
@@ -62,8 +62,8 @@ impl Images for FakeImages {
         self.create(to, facts.virtual_bytes)
     }
 
-    fn check(&self, image: Image<'_>) -> Result<Soundness, ImageError> {
-        self.facts(image).map(|_| Soundness::Sound)
+    fn check(&self, image: Image<'_>) -> Result<Consistency, ImageError> {
+        self.facts(image).map(|_| Consistency::Sound)
     }
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn contract(images: &dyn Images) {
         let image = Image { file: &file, format };
         images.create(image, 5 * MIB).unwrap();
         assert_eq!(images.facts(image).unwrap(), ImageFacts { format, virtual_bytes: 5 * MIB });
-        assert_eq!(images.check(image).unwrap(), Soundness::Sound);
+        assert_eq!(images.check(image).unwrap(), Consistency::Sound);
         images.grow(image, 9 * MIB).unwrap();
         images.grow(image, 9 * MIB).unwrap();
         assert_eq!(images.facts(image).unwrap().virtual_bytes, 9 * MIB);

@@ -13,7 +13,7 @@ use super::Limits;
 use super::cache::{Cache, CacheError, NewFile, PIECE_BYTES};
 use super::record::FileRecord;
 use super::tar::{Entry, EntryKind, Skip, Stream, Tar, TarError};
-use super::unpack::{Bomb, unpack};
+use super::unpack::{UnpackedTooLarge, unpack};
 use crate::beneath::BeneathPath;
 
 const WHITEOUT: &str = ".wh.";
@@ -68,7 +68,7 @@ pub enum ExtractError {
         "a layer of {packed_bytes} bytes unpacks to more than {most_bytes}; if the image is meant to be so, build it with a \
          qcow2 instead of a raw disk"
     )]
-    Bomb {
+    UnpackedTooLarge {
         /// Size as transferred.
         packed_bytes: u64,
         /// Where unpacking was stopped.
@@ -346,9 +346,9 @@ fn fill(content: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 
 fn refusal(error: TarError, packed_bytes: u64) -> ExtractError {
     if let TarError::Read(cause) = &error
-        && let Some(Bomb { most_bytes }) = cause.get_ref().and_then(|cause| cause.downcast_ref())
+        && let Some(UnpackedTooLarge { most_bytes }) = cause.get_ref().and_then(|cause| cause.downcast_ref())
     {
-        return ExtractError::Bomb { packed_bytes, most_bytes: *most_bytes };
+        return ExtractError::UnpackedTooLarge { packed_bytes, most_bytes: *most_bytes };
     }
     if matches!(&error, TarError::Read(cause) if cause.get_ref().is_some_and(|cause| cause.is::<Stop>())) {
         return ExtractError::Stopped;

@@ -134,7 +134,7 @@ fn a_bomb_is_refused_and_nothing_stays() {
     let limits = Limits { ratio_free_bytes: 1 << 20, ratio: 100, ..Limits::default() };
     let mut extraction = Extraction::new(&room.cache, &wanted, limits);
     let refused = extraction.layer(packed.as_slice(), packed.len() as u64).unwrap_err();
-    assert!(matches!(refused, ExtractError::Bomb { .. }), "{refused}");
+    assert!(matches!(refused, ExtractError::UnpackedTooLarge { .. }), "{refused}");
     for folder in ["unfinished", "files/sha256"] {
         assert_eq!(std::fs::read_dir(room.cache.join(folder)).unwrap().count(), 0, "{folder}");
     }

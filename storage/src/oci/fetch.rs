@@ -40,7 +40,7 @@ pub enum PullPolicy {
 
 /// Which files of the image are needed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Need {
+pub enum WantedFiles {
     /// The disk of a container disk: at this path, or the only file in `/disk`.
     Disk(Option<BeneathPath>),
     /// Files at these paths: kernel and initial RAM disk.
@@ -62,11 +62,11 @@ pub struct Request<'a> {
     /// How cut downloads are taken up again.
     pub retry: Retry,
     /// Told what happens. Called often, from several threads; must not block.
-    pub progress: Tell,
+    pub progress: OnProgress,
 }
 
 /// Hears of progress.
-pub type Tell = Arc<dyn Fn(Progress) + Send + Sync>;
+pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// How often a download is taken up again before it is given up; what is there stays for the next run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -184,26 +184,26 @@ pub enum FetchError {
 pub async fn fetch(
     cache: &Cache,
     source: &ImageSource,
-    need: &Need,
+    need: &WantedFiles,
     request: &Request<'_>,
 ) -> Result<Fetched, FetchError> {
     match source {
         ImageSource::Registry(reference) => from_registry(cache, reference, need, request).await,
         ImageSource::Layout { .. } | ImageSource::Archive { .. } => from_layout(cache, source, need, request).await,
         ImageSource::File(path) => match need {
-            Need::Disk(_) => Ok(Fetched { paths: vec![path.clone()], manifest: None }),
-            Need::Files(_) => Err(FetchError::OneFile { path: path.clone() }),
+            WantedFiles::Disk(_) => Ok(Fetched { paths: vec![path.clone()], manifest: None }),
+            WantedFiles::Files(_) => Err(FetchError::OneFile { path: path.clone() }),
         },
         ImageSource::Unpacked(path) => from_directory(path, need),
     }
 }
 
 /// A directory of the operator's: the paths are resolved here and now, and found to stay inside.
-fn from_directory(root: &Path, need: &Need) -> Result<Fetched, FetchError> {
+fn from_directory(root: &Path, need: &WantedFiles) -> Result<Fetched, FetchError> {
     let dir = Dir::open(root).map_err(VolumeError::Open)?;
     let names = match need {
-        Need::Disk(path) => vec![container_disk::find(&dir, path.as_ref())?],
-        Need::Files(paths) => paths.clone(),
+        WantedFiles::Disk(path) => vec![container_disk::find(&dir, path.as_ref())?],
+        WantedFiles::Files(paths) => paths.clone(),
     };
     for name in &names {
         match dir.open_file(name, crate::open::Links::Refused) {
@@ -221,7 +221,7 @@ fn from_directory(root: &Path, need: &Need) -> Result<Fetched, FetchError> {
 async fn from_registry(
     cache: &Cache,
     reference: &Reference,
-    need: &Need,
+    need: &WantedFiles,
     request: &Request<'_>,
 ) -> Result<Fetched, FetchError> {
     let name = reference.to_string();
@@ -290,7 +290,7 @@ async fn download_and_extract(
 async fn from_layout(
     cache: &Cache,
     source: &ImageSource,
-    need: &Need,
+    need: &WantedFiles,
     request: &Request<'_>,
 ) -> Result<Fetched, FetchError> {
     let reference = source.to_string();
@@ -341,7 +341,7 @@ fn open_layout(
     Ok(Some((layout, image)))
 }
 
-impl Need {
+impl WantedFiles {
     fn wanted(&self) -> Wanted {
         match self {
             Self::Disk(None) => BeneathPath::parse(DISK_FOLDER).map(Wanted::folder).unwrap_or_default(),
@@ -369,12 +369,12 @@ fn located(
     reference: &str,
     manifest: &Digest,
     record: &ImageRecord,
-    need: &Need,
+    need: &WantedFiles,
 ) -> Result<Fetched, FetchError> {
     let names = match need {
-        Need::Disk(None) => vec![only_disk(record)?],
-        Need::Disk(Some(path)) => vec![path.clone()],
-        Need::Files(paths) => paths.clone(),
+        WantedFiles::Disk(None) => vec![only_disk(record)?],
+        WantedFiles::Disk(Some(path)) => vec![path.clone()],
+        WantedFiles::Files(paths) => paths.clone(),
     };
     let place = |name: &BeneathPath| {
         let (reference, path) = (reference.to_owned(), name.to_string());

@@ -144,12 +144,12 @@ impl Room {
         }
     }
 
-    async fn fetch(&self, source: &str, need: &Need, policy: PullPolicy) -> Result<Fetched, FetchError> {
+    async fn fetch(&self, source: &str, need: &WantedFiles, policy: PullPolicy) -> Result<Fetched, FetchError> {
         fetch(&self.cache, &ImageSource::parse(source).unwrap(), need, &self.request(policy)).await
     }
 
     async fn disk(&self, source: &str, policy: PullPolicy) -> Result<Vec<u8>, FetchError> {
-        let fetched = self.fetch(source, &Need::Disk(None), policy).await?;
+        let fetched = self.fetch(source, &WantedFiles::Disk(None), policy).await?;
         Ok(std::fs::read(&fetched.paths[0]).unwrap())
     }
 
@@ -234,15 +234,15 @@ fn kernels_come_from_any_path_and_layer() {
         let image = format!("{}/boot:1", registry.address);
         let room = Room::new();
         let at = |path: &str| BeneathPath::parse(path).unwrap();
-        let need = Need::Files(vec![at("/boot/vmlinuz"), at("/boot/initrd")]);
+        let need = WantedFiles::Files(vec![at("/boot/vmlinuz"), at("/boot/initrd")]);
         let fetched = room.fetch(&image, &need, PullPolicy::IfNotPresent).await.unwrap();
         let read = |place: usize| std::fs::read(&fetched.paths[place]).unwrap();
         assert_eq!((read(0), read(1)), (b"kernel".to_vec(), b"initrd".to_vec()));
-        let absent = room.fetch(&image, &Need::Files(vec![at("boot/none")]), PullPolicy::IfNotPresent).await;
+        let absent = room.fetch(&image, &WantedFiles::Files(vec![at("boot/none")]), PullPolicy::IfNotPresent).await;
         assert!(matches!(absent, Err(FetchError::NoSuchFile { .. })), "{absent:?}");
-        let link = room.fetch(&image, &Need::Files(vec![at("vmlinuz")]), PullPolicy::IfNotPresent).await;
+        let link = room.fetch(&image, &WantedFiles::Files(vec![at("vmlinuz")]), PullPolicy::IfNotPresent).await;
         assert!(matches!(link, Err(FetchError::Unusable { .. })), "{link:?}");
-        let no_disk = room.fetch(&image, &Need::Disk(None), PullPolicy::IfNotPresent).await;
+        let no_disk = room.fetch(&image, &WantedFiles::Disk(None), PullPolicy::IfNotPresent).await;
         assert!(matches!(no_disk, Err(FetchError::Volume(VolumeError::NoDisk))), "{no_disk:?}");
     });
 }
@@ -312,7 +312,7 @@ fn the_image_for_this_machine_is_taken_from_an_index() {
         assert_eq!(room.disk(&image, PullPolicy::IfNotPresent).await.unwrap(), b"amd");
         let other = Request { architecture: "riscv64", ..room.request(PullPolicy::IfNotPresent) };
         let source = ImageSource::parse(&image).unwrap();
-        let refused = fetch(&room.cache, &source, &Need::Disk(None), &other).await.unwrap_err();
+        let refused = fetch(&room.cache, &source, &WantedFiles::Disk(None), &other).await.unwrap_err();
         assert!(matches!(refused, FetchError::Pull(PullError::Manifest(_))), "{refused:?}");
     });
 }
@@ -408,7 +408,7 @@ fn a_later_run_goes_on_where_an_earlier_one_gave_up() {
         let impatient =
             Request { retry: Retry { attempts: 0, ..Retry::default() }, ..room.request(PullPolicy::IfNotPresent) };
         let source = ImageSource::parse(&image).unwrap();
-        let cut = fetch(&room.cache, &source, &Need::Disk(None), &impatient).await.unwrap_err();
+        let cut = fetch(&room.cache, &source, &WantedFiles::Disk(None), &impatient).await.unwrap_err();
         let FetchError::Pull(PullError::Cut { have_bytes, .. }) = cut else { panic!("{cut:?}") };
         assert!(have_bytes > 0);
         assert_eq!(room.left("blobs/sha256").len(), 1, "what came is kept");
@@ -447,7 +447,7 @@ fn a_dropped_fetch_leaves_nothing_half_and_its_download_is_used() {
         // Dropped at the first sign of each stage.
         for stage in 0..3 {
             let (sender, mut receiver) = tokio::sync::mpsc::unbounded_channel();
-            let progress: Tell = Arc::new(move |progress| {
+            let progress: OnProgress = Arc::new(move |progress| {
                 let reached = match progress {
                     Progress::Resolving { .. } | Progress::Waiting => 0,
                     Progress::Downloading { .. } => 1,
@@ -462,7 +462,7 @@ fn a_dropped_fetch_leaves_nothing_half_and_its_download_is_used() {
             tokio::select! {
                 biased;
                 _ = receiver.recv() => {}
-                fetched = fetch(&room.cache, &source, &Need::Disk(None), &request) => { fetched.unwrap(); }
+                fetched = fetch(&room.cache, &source, &WantedFiles::Disk(None), &request) => { fetched.unwrap(); }
             }
         }
         assert!(room.disk(&image, PullPolicy::Always).await.unwrap() == content);
@@ -635,14 +635,14 @@ fn layouts_and_the_operators_own_files_need_no_registry() {
         std::fs::write(unpacked.join("disk/b.img"), "disk").unwrap();
         let operator = |text: &std::path::Path| ImageSource::of_operator(text.to_str().unwrap()).unwrap();
         let request = room.request(PullPolicy::Never);
-        let of = async |source: &ImageSource, need: &Need| fetch(&room.cache, source, need, &request).await;
-        let disk = of(&operator(&unpacked), &Need::Disk(None)).await.unwrap();
+        let of = async |source: &ImageSource, need: &WantedFiles| fetch(&room.cache, source, need, &request).await;
+        let disk = of(&operator(&unpacked), &WantedFiles::Disk(None)).await.unwrap();
         assert_eq!(disk.paths, [unpacked.join("disk/b.img")]);
         let file = operator(&unpacked.join("disk/b.img"));
-        assert_eq!(of(&file, &Need::Disk(None)).await.unwrap().paths, [unpacked.join("disk/b.img")]);
-        let kernel = Need::Files(vec![BeneathPath::parse("vmlinuz").unwrap()]);
+        assert_eq!(of(&file, &WantedFiles::Disk(None)).await.unwrap().paths, [unpacked.join("disk/b.img")]);
+        let kernel = WantedFiles::Files(vec![BeneathPath::parse("vmlinuz").unwrap()]);
         assert!(matches!(of(&file, &kernel).await, Err(FetchError::OneFile { .. })));
         assert!(matches!(of(&operator(&unpacked), &kernel).await, Err(FetchError::NoSuchFile { .. })));
-        assert!(of(&operator(&layout), &Need::Disk(None)).await.is_ok());
+        assert!(of(&operator(&layout), &WantedFiles::Disk(None)).await.is_ok());
     });
 }

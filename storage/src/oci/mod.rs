@@ -35,7 +35,7 @@ pub use cache::{Cache, CacheError};
 pub use credentials::{Credential, Credentials, CredentialsError};
 pub use digest::{Digest, DigestError};
 pub use extract::{ExtractError, Wanted};
-pub use fetch::{FetchError, Fetched, Need, Progress, PullPolicy, Request, Retry, Tell, fetch};
+pub use fetch::{FetchError, Fetched, OnProgress, Progress, PullPolicy, Request, Retry, WantedFiles, fetch};
 pub use layout::LayoutError;
 pub use manifest::ManifestError;
 pub use pull::PullError;

@@ -9,11 +9,11 @@ use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 /// The error inside an [`io::Error`] when a layer becomes larger than allowed.
 #[derive(Debug, thiserror::Error)]
 #[error("the layer unpacks to more than {most_bytes} bytes, which is more than its size allows")]
-pub(super) struct Bomb {
+pub(super) struct UnpackedTooLarge {
     pub(super) most_bytes: u64,
 }
 
-/// Unpacks `packed`; reading fails with [`Bomb`] after `most_bytes`.
+/// Unpacks `packed`; reading fails with [`UnpackedTooLarge`] after `most_bytes`.
 pub(super) fn unpack<'a>(mut packed: impl BufRead + 'a, most_bytes: u64) -> io::Result<Box<dyn Read + 'a>> {
     let start = packed.fill_buf()?;
     let plain: Box<dyn Read + 'a> = if start.starts_with(&[0x1f, 0x8b]) {
@@ -42,7 +42,7 @@ impl<R: Read> Read for Bounded<R> {
         let read = self.plain.read(buffer)?;
         match self.left.checked_sub(read as u64) {
             Some(left) => self.left = left,
-            None => return Err(io::Error::other(Bomb { most_bytes: self.most_bytes })),
+            None => return Err(io::Error::other(UnpackedTooLarge { most_bytes: self.most_bytes })),
         }
         Ok(read)
     }
@@ -148,7 +148,7 @@ mod tests {
         let zeros = vec![0; 10 << 20];
         for packed in [gzip(&zeros), zstd(&zeros)] {
             let error = all(&packed, 1 << 20).unwrap_err();
-            assert!(error.get_ref().is_some_and(|cause| cause.is::<Bomb>()), "{error}");
+            assert!(error.get_ref().is_some_and(|cause| cause.is::<UnpackedTooLarge>()), "{error}");
             assert!(all(&packed, 10 << 20).is_ok());
         }
     }

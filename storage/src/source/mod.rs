@@ -18,7 +18,7 @@ use std::path::PathBuf;
 
 use crate::beneath::BeneathPath;
 use crate::open::{Access, Dir, Direct, DiskKind, OpenError, OpenedDisk};
-use crate::preflight::{PreflightError, Room};
+use crate::preflight::{FreeSpace, PreflightError};
 use crate::qcow2::{CreateError, ImageFacts, ProbeError};
 
 /// A disk, ready for QEMU.
@@ -228,8 +228,8 @@ fn new_qcow2(placement: Placement<'_>, virtual_bytes: u64, direct: Direct) -> Re
     };
     opened.bypass_cache(direct, &placement.shown())?;
     let warnings = match room {
-        Room::Enough => Vec::new(),
-        Room::Overcommitted { wanted_bytes, available_bytes } => {
+        FreeSpace::Enough => Vec::new(),
+        FreeSpace::Overcommitted { wanted_bytes, available_bytes } => {
             vec![Warning::Overcommitted { wanted_bytes, available_bytes }]
         }
     };

@@ -219,4 +219,4 @@ def test_doctor_says_what_is_different_for_a_user(user: User) -> None:
     assert f"shmem_enabled is {word}" in checks["shared-huge-pages"]["detail"], checks["shared-huge-pages"]
     hidden = user.run("doctor", "-o", "json", around=hidden_passt())
     (passt,) = [check for check in json.loads(hidden)["checks"] if check["id"] == "passt"]
-    assert "apt install passt" in passt.get("mend", ""), f"without passt doctor says {passt}"
+    assert "apt install passt" in passt.get("remedy", ""), f"without passt doctor says {passt}"

@@ -59,7 +59,7 @@ pub(crate) struct InstallArgs {
     /// The image of launcher pods, instead of the registry's.
     #[arg(long, value_name = "IMAGE")]
     pub(crate) launcher_image: Option<String>,
-    /// Interpret vCPUs where a node has no KVM, as long as no KubeVirt object says; =false takes it back.
+    /// Interpret vCPUs where a node has no KVM, unless a KubeVirt object decides it; =false removes it.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub(crate) emulation: Option<bool>,
     /// Take over fields that another field manager has written.

@@ -11,15 +11,15 @@ use super::emulates;
 use crate::failure::Failure;
 use crate::kubectl::Kubectl;
 
-/// Where a KubeVirt object says it.
+/// The field of a KubeVirt object.
 const FIELD: &str = "spec.configuration.developerConfiguration.useEmulation";
 
-/// What counts, and who says so.
+/// What counts, and where it is set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EmulationSetting {
     /// vCPUs are interpreted.
     pub(crate) allowed: bool,
-    /// Namespace and name of the KubeVirt object that says so; without one it is the controller's argument.
+    /// Namespace and name of the KubeVirt object that sets it; without one it is the controller's argument.
     pub(crate) object: Option<(String, String)>,
 }
 
@@ -40,7 +40,7 @@ impl EmulationSetting {
     /// What to type so that vCPUs are interpreted.
     pub(crate) fn command(&self) -> String {
         let Some((namespace, name)) = &self.object else {
-            return "garboard cluster install --emulation".to_owned();
+            return "kubectl garboard cluster install --emulation".to_owned();
         };
         let patch = r#"{"spec":{"configuration":{"developerConfiguration":{"useEmulation":true}}}}"#;
         format!("kubectl -n {namespace} patch kubevirt {name} --type=merge -p '{patch}'")
@@ -112,6 +112,6 @@ mod tests {
         assert_eq!(by(false).problem(None), None);
         assert_eq!(EmulationSetting::default().problem(Some(true)), None);
         assert!(by(false).command().starts_with("kubectl -n garboard patch kubevirt kv "));
-        assert_eq!(EmulationSetting::default().command(), "garboard cluster install --emulation");
+        assert_eq!(EmulationSetting::default().command(), "kubectl garboard cluster install --emulation");
     }
 }

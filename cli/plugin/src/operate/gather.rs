@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::Value;
 
 use super::emulation::{EmulationSetting, kubevirts};
-use super::manifest::{self, Choice};
+use super::manifest::{self, InstallOptions};
 use super::{AGENT, AGENT_SELECTOR, CONTROLLER, CONTROLLER_SELECTOR, MACHINES};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, typed};
@@ -33,7 +33,7 @@ pub(super) struct Installation {
     pub(super) nodes: Vec<Node>,
     /// Whether vCPUs are interpreted where there is no KVM.
     pub(super) emulation: EmulationSetting,
-    /// How many instances say that their supervisor is of another image than that of new launcher pods.
+    /// How many instances report that their supervisor is of another image than that of new launcher pods.
     pub(super) outdated: usize,
     /// Why the controller replaces no supervisor, if it has stopped.
     pub(super) stopped: Option<String>,
@@ -84,7 +84,7 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
 
 /// Names of the definitions of this release.
 fn definitions() -> Vec<String> {
-    let objects = manifest::objects(&Choice::plain()).unwrap_or_default();
+    let objects = manifest::objects(&InstallOptions::plain()).unwrap_or_default();
     objects.into_iter().filter(|object| object.is_definition()).map(|object| object.name).collect()
 }
 
@@ -119,7 +119,7 @@ fn machines(kubectl: &Kubectl) -> Result<Vec<Value>, Failure> {
     }
 }
 
-/// An instance of a machine is told by its machine.
+/// An instance of a machine is listed by its machine.
 fn states(all: &[Value]) -> Vec<String> {
     let key = |each: &Value| (each["metadata"]["namespace"].clone(), each["metadata"]["name"].clone());
     let owners: Vec<(Value, Value)> = all.iter().filter(|each| each["kind"] == "VirtualMachine").map(key).collect();

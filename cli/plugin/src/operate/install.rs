@@ -1,4 +1,4 @@
-//! `garboard cluster install`.
+//! `kubectl garboard cluster install`.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::args::InstallArgs;
 use super::emulation::{EmulationSetting, kubevirts};
 use super::gather::gather;
-use super::manifest::{self, Choice, NEVER, Object, PART_OF, REGISTRY, VERSION};
+use super::manifest::{self, InstallOptions, NEVER, Object, PART_OF, REGISTRY, VERSION};
 use super::report::{self, Report};
 use super::{CONTROLLER, CONTROLLER_SELECTOR, NAMESPACE, Progress, emulates, follow};
 use crate::exit::{self, FAILED, REFUSED, complaint};
@@ -21,16 +21,16 @@ const OLDEST_MINOR: u32 = 33;
 /// The pull policy of images in a registry that was chosen.
 const IF_NOT_PRESENT: &str = "IfNotPresent";
 
-/// `garboard cluster install`.
+/// `kubectl garboard cluster install`.
 pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     if args.print {
-        let choice = Choice { namespace: kubectl.garboard().to_owned(), ..choose(args, &[]) };
+        let choice = InstallOptions { namespace: kubectl.garboard().to_owned(), ..choose(args, &[]) };
         out!("{}", manifest::text(manifest::objects(&choice)?.iter()))?;
         return Ok(exit::OK);
     }
     let version = check_version(kubectl)?;
     let namespace = kubectl.garboard().to_owned();
-    let plain = manifest::objects(&Choice { namespace: namespace.clone(), ..Choice::plain() })?;
+    let plain = manifest::objects(&InstallOptions { namespace: namespace.clone(), ..InstallOptions::plain() })?;
     check_rights(kubectl, &plain, "patch")?;
     check_foreign(kubectl, &plain)?;
     let present = kubectl.within_garboard().get(&["deployment", CONTROLLER]).map_err(failed)?;
@@ -39,7 +39,7 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
         return Err(complaint(REFUSED, problem));
     }
     check_elsewhere(kubectl)?;
-    let choice = Choice { namespace, ..choose(args, &present) };
+    let choice = InstallOptions { namespace, ..choose(args, &present) };
     let objects = manifest::objects(&choice)?;
     let emulation = if setting.object.is_some() { setting.allowed } else { choice.emulation };
     note!("Kubernetes {version}: installing Garboard {VERSION}{}", if emulation { " with emulation" } else { "" });
@@ -50,14 +50,14 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     establish(kubectl, &first, args.timeout)?;
     apply(kubectl, &then, args.force_conflicts)?;
     wait(kubectl, args.timeout)?;
-    outln!("Garboard {VERSION} works; `garboard cluster status` shows what runs where")?;
+    outln!("Garboard {VERSION} works; `kubectl garboard cluster status` shows what runs where")?;
     Ok(exit::OK)
 }
 
-/// What was asked for, else what is there, else what the manifest says.
-fn choose(args: &InstallArgs, present: &[Value]) -> Choice {
+/// The option, else what is installed, else the manifest's value.
+fn choose(args: &InstallArgs, present: &[Value]) -> InstallOptions {
     let image = |own: &Option<String>, name: &str| own.clone().unwrap_or_else(|| image_of(name, args, present));
-    Choice {
+    InstallOptions {
         controller: image(&args.controller_image, "controller"),
         node: image(&args.node_image, "node"),
         launcher: image(&args.launcher_image, "launcher"),
@@ -192,7 +192,7 @@ pub(super) fn check_rights(kubectl: &Kubectl, objects: &[Object], verb: &str) ->
     Err(complaint(REFUSED, text))
 }
 
-/// `kubectl auth can-i` says no with its exit code, and `no` on standard output.
+/// `kubectl auth can-i` answers with its exit code, and `no` on standard output.
 fn may(kubectl: &Kubectl, verb: &str, resource: &str, namespace: Option<&str>) -> Result<bool, Failure> {
     let kubectl = namespace.map_or_else(|| kubectl.clone(), |namespace| kubectl.within(namespace));
     let output =
@@ -272,14 +272,14 @@ mod tests {
     #[test]
     fn what_is_not_said_stays_as_it_is() {
         let fresh = choose(&args(&[]), &[]);
-        assert_eq!(fresh, Choice::plain());
+        assert_eq!(fresh, InstallOptions::plain());
         let upgrade = choose(&args(&[]), &present("r.example/x/garboard/controller:0.0.9", &["--emulation"]));
         assert_eq!(upgrade.launcher, format!("r.example/x/garboard/launcher:{VERSION}"));
         assert_eq!(upgrade.pull_policy, "Never", "as it is written there");
         assert!(upgrade.emulation);
         let back = choose(&args(&["--emulation=false"]), &present("garboard/controller:1", &["--emulation"]));
         assert!(!back.emulation);
-        assert_eq!(back.controller, Choice::plain().controller);
+        assert_eq!(back.controller, InstallOptions::plain().controller);
     }
 
     #[test]

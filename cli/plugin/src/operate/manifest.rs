@@ -20,11 +20,11 @@ pub(crate) const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "garboard
 /// Why the manifest cannot be made; only a mistake in the build brings this about.
 #[derive(Debug, thiserror::Error)]
 #[error("the manifest in this program cannot be read: {0}")]
-pub(crate) struct Broken(String);
+pub(crate) struct ManifestError(String);
 
 /// Images and switches.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Choice {
+pub(crate) struct InstallOptions {
     /// The controller's image.
     pub(crate) controller: String,
     /// The node agent's.
@@ -39,7 +39,7 @@ pub(crate) struct Choice {
     pub(crate) emulation: bool,
 }
 
-impl Choice {
+impl InstallOptions {
     /// As the manifest has it.
     pub(crate) fn plain() -> Self {
         let image = |name: &str| format!("{REGISTRY}/garboard/{name}:{VERSION}");
@@ -110,11 +110,12 @@ impl Object {
 }
 
 /// Every object, in the order in which they are needed.
-pub(crate) fn objects(choice: &Choice) -> Result<Vec<Object>, Broken> {
+pub(crate) fn objects(choice: &InstallOptions) -> Result<Vec<Object>, ManifestError> {
     let documents = ALL.split("\n---\n").filter(|text| text.lines().any(|line| line.starts_with("kind:")));
     documents
         .map(|text| {
-            let object = Object::read(text).ok_or_else(|| Broken("an object without a kind or a name".to_owned()))?;
+            let object =
+                Object::read(text).ok_or_else(|| ManifestError("an object without a kind or a name".to_owned()))?;
             let object = match object.kind.as_str() {
                 "Deployment" | "DaemonSet" => adapted(object, choice)?,
                 _ => object,
@@ -129,11 +130,11 @@ pub(crate) fn text<'a>(objects: impl Iterator<Item = &'a Object>) -> String {
     objects.map(|object| object.text.trim_end().to_owned() + "\n").collect::<Vec<_>>().join("---\n")
 }
 
-fn adapted(object: Object, choice: &Choice) -> Result<Object, Broken> {
+fn adapted(object: Object, choice: &InstallOptions) -> Result<Object, ManifestError> {
     let mut value = parsed(&object.text)?;
     let container = value
         .pointer_mut("/spec/template/spec/containers/0")
-        .ok_or_else(|| Broken(format!("{} {} has no container", object.kind, object.name)))?;
+        .ok_or_else(|| ManifestError(format!("{} {} has no container", object.kind, object.name)))?;
     if object.kind == "DaemonSet" {
         container["image"] = json!(choice.node);
         container["imagePullPolicy"] = json!(choice.pull_policy);
@@ -154,13 +155,13 @@ fn adapted(object: Object, choice: &Choice) -> Result<Object, Broken> {
         arguments.extend(choice.emulation.then(|| json!("--emulation")));
         container["args"] = Value::Array(arguments);
     }
-    let text = yaml::write(&value).map_err(|error| Broken(error.to_string()))?;
+    let text = yaml::write(&value).map_err(|error| ManifestError(error.to_string()))?;
     Ok(Object { text, ..object })
 }
 
 /// The same in another namespace: the object itself, whom a binding binds, and whom a webhook or an APIService asks. Nothing else
 /// names it.
-fn relocated(object: Object, namespace: &str) -> Result<Object, Broken> {
+fn relocated(object: Object, namespace: &str) -> Result<Object, ManifestError> {
     // Definitions and policies are the cluster's, and name no namespace.
     if object.namespace.is_none() && !object.text.contains("namespace:") && object.kind != "Namespace" {
         return Ok(object);
@@ -187,14 +188,14 @@ fn relocated(object: Object, namespace: &str) -> Result<Object, Broken> {
         let namespaces = each(rule, "resourceRules").flat_map(|resources| each(resources, "namespaces"));
         namespaces.filter(|each| **each == NAMESPACE).for_each(|each| *each = json!(namespace));
     }
-    let text = yaml::write(&value).map_err(|error| Broken(error.to_string()))?;
+    let text = yaml::write(&value).map_err(|error| ManifestError(error.to_string()))?;
     // A binding in kube-system stays there.
     let place = object.namespace.map(|own| if own == NAMESPACE { namespace.to_owned() } else { own });
     Ok(Object { name, namespace: place, text, ..object })
 }
 
-fn parsed(text: &str) -> Result<Value, Broken> {
-    yaml::read(text).map_err(Broken)?.pop().ok_or_else(|| Broken("an empty object".to_owned()))
+fn parsed(text: &str) -> Result<Value, ManifestError> {
+    yaml::read(text).map_err(ManifestError)?.pop().ok_or_else(|| ManifestError("an empty object".to_owned()))
 }
 
 fn each<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Value> {
@@ -212,7 +213,7 @@ mod tests {
 
     #[test]
     fn every_object_is_there_and_has_a_name() {
-        let objects = objects(&Choice::plain()).unwrap();
+        let objects = objects(&InstallOptions::plain()).unwrap();
         let documents = yaml::read(ALL).unwrap().len();
         assert_eq!(objects.len(), documents);
         assert_eq!(objects[0].kind, "Namespace");
@@ -234,7 +235,7 @@ mod tests {
 
     #[test]
     fn definitions_are_told_from_foreign_ones_by_a_label() {
-        let objects = objects(&Choice::plain()).unwrap();
+        let objects = objects(&InstallOptions::plain()).unwrap();
         let definitions: Vec<&Object> = objects.iter().filter(|object| object.is_definition()).collect();
         assert!(definitions.len() >= 2);
         let label = format!("    {}: {}\n", PART_OF.0, PART_OF.1);
@@ -243,7 +244,7 @@ mod tests {
 
     #[test]
     fn images_and_switches_are_where_the_programs_look() {
-        let choice = Choice {
+        let choice = InstallOptions {
             controller: "r/c:1".into(),
             node: "r/n:1".into(),
             launcher: "r/l:1".into(),
@@ -258,7 +259,7 @@ mod tests {
         }
         assert_eq!(all.matches("imagePullPolicy: IfNotPresent\n").count(), 3);
         assert!(!all.contains("garboard/launcher:") && !all.contains("imagePullPolicy: Never"));
-        let plain = text(objects(&Choice::plain()).unwrap().iter());
+        let plain = text(objects(&InstallOptions::plain()).unwrap().iter());
         assert!(
             !plain.contains("--emulation")
                 && plain.contains(&format!("--launcher-image={REGISTRY}/garboard/launcher:{VERSION}"))
@@ -267,7 +268,7 @@ mod tests {
 
     #[test]
     fn in_another_namespace_nothing_names_the_usual_one() {
-        let objects = objects(&Choice { namespace: "vms".into(), ..Choice::plain() }).unwrap();
+        let objects = objects(&InstallOptions { namespace: "vms".into(), ..InstallOptions::plain() }).unwrap();
         let namespaced: Vec<&str> = objects.iter().filter_map(|object| object.namespace.as_deref()).collect();
         assert!(
             namespaced.len() > 8 && namespaced.iter().all(|namespace| ["vms", "kube-system"].contains(namespace)),
@@ -289,7 +290,7 @@ mod tests {
 
     #[test]
     fn without_a_registry_nothing_of_ours_is_ever_pulled() {
-        let written = objects(&Choice::plain()).unwrap();
+        let written = objects(&InstallOptions::plain()).unwrap();
         for all in [ALL.to_owned(), text(written.iter())] {
             let workloads =
                 all.split("\n---\n").filter(|text| text.contains("\nkind: D") || text.starts_with("kind: D"));

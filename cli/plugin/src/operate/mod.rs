@@ -55,7 +55,7 @@ fn emulates(deployment: &Value) -> bool {
     by_argument || by_environment
 }
 
-/// Waits until `settled` answers, telling what it says meanwhile whenever that changes.
+/// Waits until `settled` answers, printing its state whenever that changes.
 fn follow(patience: Duration, mut look: impl FnMut() -> Result<Progress, Failure>) -> anyhow::Result<Option<String>> {
     let deadline = Instant::now() + patience;
     let mut told = String::new();

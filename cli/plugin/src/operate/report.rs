@@ -38,7 +38,7 @@ pub(super) struct Trouble {
     /// What.
     pub(super) what: String,
     /// What to do.
-    pub(super) mend: String,
+    pub(super) remedy: String,
 }
 
 /// All of it.
@@ -69,7 +69,7 @@ impl Report {
     /// What is wrong, a line each.
     pub(super) fn troubles(&self) -> Vec<String> {
         let all = self.parts.iter().flat_map(|part| &part.troubles);
-        all.map(|trouble| format!("{} -> {}", trouble.what, trouble.mend)).collect()
+        all.map(|trouble| format!("{} -> {}", trouble.what, trouble.remedy)).collect()
     }
 }
 
@@ -77,7 +77,7 @@ impl Report {
 pub(super) fn judge(found: &Installation, now: Timestamp) -> Report {
     let installed = !found.established.is_empty() || found.controller.is_some() || found.agent.is_some();
     if !installed {
-        let trouble = trouble("Garboard is not installed here", "garboard cluster install");
+        let trouble = trouble("Garboard is not installed here", "kubectl garboard cluster install");
         let parts = vec![part("installation", "not there".to_owned(), vec![trouble])];
         return Report { well: false, installed, version: VERSION, parts };
     }
@@ -90,8 +90,8 @@ fn part(name: &'static str, summary: String, troubles: Vec<Trouble>) -> Part {
     Part { name, well: troubles.is_empty(), summary, troubles }
 }
 
-fn trouble(what: impl Into<String>, mend: impl Into<String>) -> Trouble {
-    Trouble { what: what.into(), mend: mend.into() }
+fn trouble(what: impl Into<String>, remedy: impl Into<String>) -> Trouble {
+    Trouble { what: what.into(), remedy: remedy.into() }
 }
 
 /// What to type about a part of the installation.
@@ -105,7 +105,10 @@ fn definitions(found: &Installation) -> Part {
     let troubles = missing
         .iter()
         .map(|name| {
-            trouble(format!("the definition {name} is not there, or not established"), "garboard cluster install")
+            trouble(
+                format!("the definition {name} is not there, or not established"),
+                "kubectl garboard cluster install",
+            )
         })
         .collect();
     let summary = format!("{} of {} established", found.established.len(), found.wanted_definitions.len());
@@ -117,7 +120,7 @@ fn controllers(found: &Installation) -> Part {
         return part(
             "controller",
             "not there".to_owned(),
-            vec![trouble("the controller is not there", "garboard cluster install")],
+            vec![trouble("the controller is not there", "kubectl garboard cluster install")],
         );
     };
     let wanted = deployment.spec.as_ref().and_then(|spec| spec.replicas).unwrap_or(1);
@@ -157,15 +160,18 @@ fn agents(found: &Installation) -> Part {
         return part(
             "agents",
             "not there".to_owned(),
-            vec![trouble("the node agents are not there", "garboard cluster install")],
+            vec![trouble("the node agents are not there", "kubectl garboard cluster install")],
         );
     };
     let (wanted, ready) =
         set.status.as_ref().map_or((0, 0), |status| (status.desired_number_scheduled, status.number_ready));
     let mut troubles: Vec<Trouble> = found.agents.iter().filter_map(pod_trouble).collect();
     if troubles.is_empty() && (ready < wanted || wanted == 0) {
-        let what =
-            if wanted == 0 { "no node is for an agent".to_owned() } else { format!("{ready} of {wanted} are ready") };
+        let what = if wanted == 0 {
+            "no node matches the agents' node selector".to_owned()
+        } else {
+            format!("{ready} of {wanted} are ready")
+        };
         troubles.push(trouble(what, own(found, "describe daemonset garboard-node")));
     }
     let image =
@@ -199,13 +205,13 @@ fn pod_trouble(pod: &Pod) -> Option<Trouble> {
     let name = pod.metadata.name.as_deref().unwrap_or_default();
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()).unwrap_or("no node");
     let why = waiting(pod).or_else(|| unplaced(pod)).unwrap_or_else(|| "it is not ready yet".to_owned());
-    let mend = if why.contains("mage") {
+    let remedy = if why.contains("mage") {
         "load the image on the node, or install with --image-registry".to_owned()
     } else {
         let namespace = pod.metadata.namespace.as_deref().unwrap_or(NAMESPACE);
         format!("kubectl -n {namespace} describe pod {name}; kubectl -n {namespace} logs {name}")
     };
-    Some(trouble(format!("pod {name} on {node}: {why}"), mend))
+    Some(trouble(format!("pod {name} on {node}: {why}"), remedy))
 }
 
 fn waiting(pod: &Pod) -> Option<String> {
@@ -219,7 +225,7 @@ fn waiting(pod: &Pod) -> Option<String> {
             "ErrImagePull" | "ErrImageNeverPull" | "ImagePullBackOff" | "InvalidImageName" => {
                 format!("its image {} cannot be had", each.image)
             }
-            "CrashLoopBackOff" => format!("it ends again and again ({} times)", each.restart_count),
+            "CrashLoopBackOff" => format!("it ends repeatedly ({} times)", each.restart_count),
             _ => format!("{reason}{message}"),
         })
     })
@@ -246,7 +252,7 @@ fn nodes(found: &Installation, now: Timestamp) -> Part {
     }
     if taking > 0 && with_kvm == 0 && !found.emulation.allowed {
         troubles.push(trouble(
-            "no node has /dev/kvm to give, so no machine can be placed",
+            "no node offers /dev/kvm, so no machine can be scheduled",
             format!("load kvm_intel or kvm_amd on the nodes, or: {}", found.emulation.command()),
         ));
     }
@@ -276,13 +282,13 @@ fn node_trouble(found: &Installation, node: &Node, name: &str, now: Timestamp) -
     let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(SCHEDULABLE));
     if label.map(String::as_str) != Some("true") {
         return Some(trouble(
-            format!("{name} takes no machines: its agent has not given it the label {SCHEDULABLE}=true"),
+            format!("{name} takes no machines: its agent has not set the label {SCHEDULABLE}=true"),
             agent,
         ));
     }
     let beat = node.metadata.annotations.as_ref().and_then(|all| all.get(HEARTBEAT)).and_then(|text| text.parse().ok());
     if let Some(beat) = beat.filter(|beat: &Timestamp| now.duration_since(*beat).as_secs() > STALE_SECONDS) {
-        return Some(trouble(format!("the agent of {name} has given no sign for {}", age(beat, now)), agent));
+        return Some(trouble(format!("the agent of {name} has sent no heartbeat for {}", age(beat, now)), agent));
     }
     (!offers(node, TUN)).then(|| trouble(format!("{name} offers no network devices ({TUN})"), agent))
 }

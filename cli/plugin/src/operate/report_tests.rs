@@ -98,7 +98,7 @@ fn outdated_supervisors_are_told_and_a_roll_out_that_has_stopped_is_trouble() {
 fn nothing_is_told_as_nothing() {
     let report = judge(&Installation { nodes: vec![node("a")], ..Installation::default() }, now());
     assert!(!report.well && !report.installed && !report.is_up());
-    assert_eq!(report.troubles(), ["Garboard is not installed here -> garboard cluster install"]);
+    assert_eq!(report.troubles(), ["Garboard is not installed here -> kubectl garboard cluster install"]);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn each_trouble_has_its_sentence_and_its_remedy() {
 
     let mut crashing = well();
     crashing.agents = vec![pod("garboard-node-a", "False", json!({"waiting": {"reason": "CrashLoopBackOff"}}))];
-    assert!(troubles(&crashing).contains("again and again (4 times)"));
+    assert!(troubles(&crashing).contains("repeatedly (4 times)"));
 
     let mut gone = well();
     gone.agent = None;
@@ -144,12 +144,12 @@ fn a_node_says_why_it_takes_no_machines() {
     let unlabelled = with(&|node| {
         node.metadata.labels.as_mut().unwrap().insert("kubevirt.io/schedulable".into(), "false".into()).map_or((), drop)
     });
-    assert!(unlabelled.contains("has not given it the label"), "{unlabelled}");
+    assert!(unlabelled.contains("has not set the label"), "{unlabelled}");
     let silent = with(&|node| {
         let annotations = node.metadata.annotations.as_mut().unwrap();
         annotations.insert("kubevirt.io/heartbeat".into(), "2025-12-31T23:50:00Z".into());
     });
-    assert!(silent.contains("no sign for 11 min"), "{silent}");
+    assert!(silent.contains("no heartbeat for 11 min"), "{silent}");
     let lost = with(&|node| node.status.as_mut().unwrap().conditions.as_mut().unwrap()[0].status = "Unknown".into());
     assert!(lost.contains("node-1 is not ready"), "{lost}");
     let without_kvm = with(&|node| {

@@ -22,7 +22,7 @@ fn text(report: &Report) -> String {
         let word = if part.well { "ok" } else { "wrong" };
         rows.push(vec![word.to_owned(), part.name.to_string(), part.summary.clone()]);
         for trouble in &part.troubles {
-            rows.extend([below(trouble.what.clone()), below(format!("-> {}", trouble.mend))]);
+            rows.extend([below(trouble.what.clone()), below(format!("-> {}", trouble.remedy))]);
         }
     }
     table::render(&rows, &[5])
@@ -35,12 +35,12 @@ mod tests {
 
     #[test]
     fn every_trouble_is_below_its_part() {
-        let trouble = Trouble { what: "it is\nbroken".into(), mend: "mend it".into() };
+        let trouble = Trouble { what: "it is\nbroken".into(), remedy: "repair it".into() };
         let part = |name, well, troubles| Part { name, well, summary: "1 of 2".into(), troubles };
         let parts = vec![part("agents", false, vec![trouble]), part("nodes", true, Vec::new())];
         let report = Report { well: false, installed: true, version: "1", parts };
         let expected =
-            "wrong  agents  1 of 2\n               it is broken\n               -> mend it\nok     nodes   1 of 2\n";
+            "wrong  agents  1 of 2\n               it is broken\n               -> repair it\nok     nodes   1 of 2\n";
         assert_eq!(text(&report), expected);
     }
 }

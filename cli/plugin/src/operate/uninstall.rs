@@ -1,5 +1,5 @@
-//! `garboard cluster uninstall`: machines first, while somebody is there to shut them down and to let their objects go; then
-//! what makes them; then the definitions; last what nodes were called by.
+//! `garboard cluster uninstall`: machines first, while the controller is there to shut them down and to remove their
+//! finalizers; then controller and node agents; then the definitions; last labels of nodes.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::args::UninstallArgs;
 use super::gather::gather;
 use super::install::check_rights;
-use super::manifest::{self, Choice, Object};
+use super::manifest::{self, InstallOptions, Object};
 use super::{MACHINES, Progress, follow};
 use crate::exit::{self, FAILED, REFUSED, complaint};
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ const FAMILIES_OF_NODES: &str = ".node.kubevirt.io";
 
 /// `garboard cluster uninstall`.
 pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8> {
-    let choice = Choice { namespace: kubectl.garboard().to_owned(), ..Choice::plain() };
+    let choice = InstallOptions { namespace: kubectl.garboard().to_owned(), ..InstallOptions::plain() };
     let objects = manifest::objects(&choice)?;
     let found = gather(kubectl).map_err(failed)?;
     let is_there = !found.established.is_empty() || found.controller.is_some() || found.agent.is_some();
@@ -42,8 +42,8 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
         }
         let works = found.controllers.iter().any(crate::why::ready_of);
         if !works {
-            let text = "machines can only be deleted while a controller is ready, and none is: `garboard cluster install` \
-                        brings it back, `garboard cluster status` says what is wrong";
+            let text = "machines can only be deleted while a controller is ready, and none is: `kubectl garboard cluster install` \
+                        brings it back, `kubectl garboard cluster status` says what is wrong";
             return Err(complaint(REFUSED, text));
         }
         delete_machines(kubectl, &machines, args.timeout)?;
@@ -89,7 +89,7 @@ fn refusal(machines: &[(String, &str, String)]) -> String {
     )
 }
 
-/// Machines before instances, or the former would make the latter anew.
+/// Machines before instances, or the former would create the latter again.
 fn delete_machines(kubectl: &Kubectl, machines: &[(String, &str, String)], timeout: u64) -> anyhow::Result<()> {
     let namespaces: BTreeSet<&String> = machines.iter().map(|(namespace, _, _)| namespace).collect();
     for kind in ["virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"] {
@@ -138,7 +138,7 @@ fn unlabel(kubectl: &Kubectl) -> Result<(), Failure> {
     for node in kubectl.get(&["nodes"])? {
         let Some(name) = node["metadata"]["name"].as_str() else { continue };
         for (verb, part) in [("label", "labels"), ("annotate", "annotations")] {
-            let keys = ours(&node["metadata"][part]);
+            let keys = own_objects(&node["metadata"][part]);
             if keys.is_empty() {
                 continue;
             }
@@ -150,7 +150,7 @@ fn unlabel(kubectl: &Kubectl) -> Result<(), Failure> {
     Ok(())
 }
 
-fn ours(all: &Value) -> Vec<String> {
+fn own_objects(all: &Value) -> Vec<String> {
     let keys = all.as_object().into_iter().flatten().map(|(key, _)| key);
     let group = |key: &str| key.split_once('/').map(|(group, _)| group.to_owned()).unwrap_or_default();
     let is_ours = |key: &&String| group(key) == OF_NODES || group(key).ends_with(FAMILIES_OF_NODES);
@@ -182,7 +182,7 @@ mod tests {
             "example.kubevirt.io/mine": "x",
         });
         assert_eq!(
-            ours(&labels),
+            own_objects(&labels),
             [
                 "kubevirt.io/schedulable",
                 "cpu-vendor.node.kubevirt.io/GenuineIntel",

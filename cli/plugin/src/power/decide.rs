@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 /// What a person wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wish {
+pub(super) enum PowerAction {
     /// That it runs.
     Start,
     /// That it does not run.
     Stop,
-    /// That it runs anew.
+    /// That it is started again.
     Restart,
 }
 
-impl Wish {
+impl PowerAction {
     /// For `is to …`.
     pub(super) const fn word(self) -> &'static str {
         match self {
@@ -50,7 +50,7 @@ pub(super) enum Change {
 }
 
 /// Decides.
-pub(super) fn decide(wish: Wish, vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> Decision {
+pub(super) fn decide(wish: PowerAction, vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> Decision {
     let Some(strategy) = RunStrategy::of(vm) else {
         let written = vm.spec.run_strategy.clone().unwrap_or_else(|| "none".to_owned());
         return Decision::Refused(format!("its runStrategy is {written}, which is not followed here"));
@@ -58,9 +58,9 @@ pub(super) fn decide(wish: Wish, vm: &VirtualMachine, vmi: Option<&VirtualMachin
     let alive = vmi.filter(|vmi| vmi.metadata.deletion_timestamp.is_none() && !Phase::of(vmi).is_final());
     let world = World { vm, vmi, alive };
     match wish {
-        Wish::Start => start(&world, strategy),
-        Wish::Stop => stop(&world, strategy),
-        Wish::Restart => restart(&world, strategy),
+        PowerAction::Start => start(&world, strategy),
+        PowerAction::Stop => stop(&world, strategy),
+        PowerAction::Restart => restart(&world, strategy),
     }
 }
 
@@ -152,7 +152,7 @@ fn restart(world: &World<'_>, strategy: RunStrategy) -> Decision {
     }
 }
 
-/// Whether a run follows that nobody has to ask for.
+/// Whether a run follows by itself.
 fn comes_again(world: &World<'_>, strategy: RunStrategy) -> bool {
     strategy == RunStrategy::Always || (strategy != RunStrategy::Halted && world.asks("Start"))
 }
@@ -169,7 +169,7 @@ fn stop_of(vmi: &VirtualMachineInstance) -> Value {
     json!({ "action": "Stop", "uid": vmi.metadata.uid })
 }
 
-/// In the way in which the machine says it: a VM has exactly one of the two.
+/// In the field that the machine has: a VM has exactly one of the two.
 fn run_strategy(vm: &VirtualMachine, strategy: RunStrategy) -> Value {
     match vm.spec.running {
         Some(_) => json!({ "running": strategy != RunStrategy::Halted }),
@@ -202,7 +202,7 @@ mod tests {
     }
 
     /// What it comes to, in a word or as what is written.
-    fn outcome(wish: Wish, strategy: &str, phase: &str, requests: &[&str]) -> String {
+    fn outcome(wish: PowerAction, strategy: &str, phase: &str, requests: &[&str]) -> String {
         match decide(wish, &vm(strategy, requests), vmi(phase).as_ref()) {
             Decision::Already(word) => word.to_owned(),
             Decision::Wait => "wait".to_owned(),
@@ -240,7 +240,11 @@ mod tests {
             ("WaitAsReceiver", "", NONE, "refused"),
         ];
         for (strategy, phase, requests, expected) in table {
-            assert_eq!(outcome(Wish::Start, strategy, phase, requests), expected, "{strategy} {phase} {requests:?}");
+            assert_eq!(
+                outcome(PowerAction::Start, strategy, phase, requests),
+                expected,
+                "{strategy} {phase} {requests:?}"
+            );
         }
     }
 
@@ -270,7 +274,11 @@ mod tests {
             ("Manual", "-Running", NONE, "wait"),
         ];
         for (strategy, phase, requests, expected) in table {
-            assert_eq!(outcome(Wish::Stop, strategy, phase, requests), expected, "{strategy} {phase} {requests:?}");
+            assert_eq!(
+                outcome(PowerAction::Stop, strategy, phase, requests),
+                expected,
+                "{strategy} {phase} {requests:?}"
+            );
         }
     }
 
@@ -288,7 +296,11 @@ mod tests {
             ("Halted", "Running", NONE, "refused"),
         ];
         for (strategy, phase, requests, expected) in table {
-            assert_eq!(outcome(Wish::Restart, strategy, phase, requests), expected, "{strategy} {phase} {requests:?}");
+            assert_eq!(
+                outcome(PowerAction::Restart, strategy, phase, requests),
+                expected,
+                "{strategy} {phase} {requests:?}"
+            );
         }
     }
 }

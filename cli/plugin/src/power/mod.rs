@@ -20,19 +20,19 @@ use crate::kubectl::{Kubectl, failed};
 use crate::link::Link;
 use crate::output::{note, outln};
 use crate::several;
-use decide::{Change, Decision, Wish, decide};
+use decide::{Change, Decision, PowerAction, decide};
 
 /// The controller writes the same status; it is read again this often before that is given up.
 const ATTEMPTS: u32 = 10;
 
 /// `kubectl garboard start MACHINE…`.
 pub(super) fn start(kubectl: &Kubectl, args: &PowerArgs) -> anyhow::Result<u8> {
-    several::each(&args.machines, |name| bring_about(kubectl, args, name, Wish::Start, None))
+    several::each(&args.machines, |name| bring_about(kubectl, args, name, PowerAction::Start, None))
 }
 
 /// `kubectl garboard restart MACHINE…`.
 pub(super) fn restart(kubectl: &Kubectl, args: &PowerArgs) -> anyhow::Result<u8> {
-    several::each(&args.machines, |name| bring_about(kubectl, args, name, Wish::Restart, None))
+    several::each(&args.machines, |name| bring_about(kubectl, args, name, PowerAction::Restart, None))
 }
 
 /// `kubectl garboard stop MACHINE…`.
@@ -42,14 +42,14 @@ pub(super) fn stop(kubectl: &Kubectl, args: &StopArgs) -> anyhow::Result<u8> {
         (false, Some(seconds)) => Some(StopMode::Graceful { within_seconds: Some(seconds) }),
         (false, None) => None,
     };
-    several::each(&args.power.machines, |name| bring_about(kubectl, &args.power, name, Wish::Stop, mode))
+    several::each(&args.power.machines, |name| bring_about(kubectl, &args.power, name, PowerAction::Stop, mode))
 }
 
 fn bring_about(
     kubectl: &Kubectl,
     args: &PowerArgs,
     name: &str,
-    wish: Wish,
+    wish: PowerAction,
     mode: Option<StopMode>,
 ) -> anyhow::Result<()> {
     let Asked { machine, before, already } = ask(kubectl, name, wish)?;
@@ -94,7 +94,7 @@ struct Asked {
     already: Option<&'static str>,
 }
 
-fn ask(kubectl: &Kubectl, name: &str, wish: Wish) -> anyhow::Result<Asked> {
+fn ask(kubectl: &Kubectl, name: &str, wish: PowerAction) -> anyhow::Result<Asked> {
     for _ in 0..ATTEMPTS {
         let (vm, vmi) = find::objects(kubectl, name).map_err(failed)?;
         let Some(vm) = vm else { return Err(without_vm(kubectl, name, vmi.as_ref(), wish)) };
@@ -134,13 +134,13 @@ fn apply(kubectl: &Kubectl, vm: &VirtualMachine, name: &str, change: &Change) ->
     kubectl.run(&words).map(|_| ())
 }
 
-fn without_vm(kubectl: &Kubectl, name: &str, vmi: Option<&VirtualMachineInstance>, wish: Wish) -> anyhow::Error {
+fn without_vm(kubectl: &Kubectl, name: &str, vmi: Option<&VirtualMachineInstance>, wish: PowerAction) -> anyhow::Error {
     if vmi.is_none() {
         return complaint(NOT_FOUND, find::unknown(kubectl, name));
     }
     let instead = match wish {
-        Wish::Stop => format!("`kubectl delete vmi {name}` ends it"),
-        Wish::Start | Wish::Restart => "make a VirtualMachine of it to start it again".to_owned(),
+        PowerAction::Stop => format!("`kubectl delete vmi {name}` ends it"),
+        PowerAction::Start | PowerAction::Restart => "make a VirtualMachine of it to start it again".to_owned(),
     };
     complaint(REFUSED, format!("{name} is an instance without a VirtualMachine, which is one run; {instead}"))
 }
@@ -167,22 +167,26 @@ enum Seen {
 }
 
 /// Judges an instance by what was wished for, and by the one that there was before. Pure.
-fn seen(wish: Wish, vmi: Option<&VirtualMachineInstance>, before: Option<&str>) -> Seen {
+fn seen(wish: PowerAction, vmi: Option<&VirtualMachineInstance>, before: Option<&str>) -> Seen {
     let phase = vmi.map(Phase::of);
     let is_new = vmi.is_some_and(|vmi| vmi.metadata.uid.as_deref() != before);
     let leaves = vmi.is_some_and(|vmi| vmi.metadata.deletion_timestamp.is_some());
     match (wish, phase) {
-        (Wish::Stop, None) => Seen::Done("stopped"),
+        (PowerAction::Stop, None) => Seen::Done("stopped"),
         // What it was is gone; that there is another one is another's wish.
-        (Wish::Stop, Some(_)) if is_new => Seen::Done("stopped"),
-        (Wish::Stop, Some(_)) | (Wish::Start | Wish::Restart, None) => Seen::NotYet,
-        (Wish::Restart, Some(_)) if !is_new => Seen::NotYet,
-        (Wish::Start | Wish::Restart, Some(_)) if leaves => Seen::NotYet,
-        (Wish::Start, Some(Phase::Running)) => Seen::Done("runs"),
-        (Wish::Restart, Some(Phase::Running)) => Seen::Done("runs again"),
-        (Wish::Start | Wish::Restart, Some(Phase::Failed)) if is_new => Seen::Over("was started, and its run failed"),
-        (Wish::Start | Wish::Restart, Some(Phase::Succeeded)) if is_new => Seen::Done("ran, and its run is over"),
-        (Wish::Start | Wish::Restart, Some(_)) => Seen::NotYet,
+        (PowerAction::Stop, Some(_)) if is_new => Seen::Done("stopped"),
+        (PowerAction::Stop, Some(_)) | (PowerAction::Start | PowerAction::Restart, None) => Seen::NotYet,
+        (PowerAction::Restart, Some(_)) if !is_new => Seen::NotYet,
+        (PowerAction::Start | PowerAction::Restart, Some(_)) if leaves => Seen::NotYet,
+        (PowerAction::Start, Some(Phase::Running)) => Seen::Done("runs"),
+        (PowerAction::Restart, Some(Phase::Running)) => Seen::Done("runs again"),
+        (PowerAction::Start | PowerAction::Restart, Some(Phase::Failed)) if is_new => {
+            Seen::Over("was started, and its run failed")
+        }
+        (PowerAction::Start | PowerAction::Restart, Some(Phase::Succeeded)) if is_new => {
+            Seen::Done("ran, and its run is over")
+        }
+        (PowerAction::Start | PowerAction::Restart, Some(_)) => Seen::NotYet,
     }
 }
 
@@ -200,17 +204,17 @@ mod tests {
     fn it_is_waited_for_the_instance_that_was_wished_for() {
         let old = Some("old");
         let table = [
-            (Wish::Stop, Some(vmi("old", "Running", true)), old, Seen::NotYet),
-            (Wish::Stop, None, old, Seen::Done("stopped")),
-            (Wish::Stop, Some(vmi("new", "Pending", false)), old, Seen::Done("stopped")),
-            (Wish::Start, None, None, Seen::NotYet),
-            (Wish::Start, Some(vmi("new", "Scheduling", false)), None, Seen::NotYet),
-            (Wish::Start, Some(vmi("new", "Running", false)), None, Seen::Done("runs")),
-            (Wish::Start, Some(vmi("old", "Failed", false)), old, Seen::NotYet),
-            (Wish::Start, Some(vmi("new", "Failed", false)), old, Seen::Over("was started, and its run failed")),
-            (Wish::Restart, Some(vmi("old", "Running", false)), old, Seen::NotYet),
-            (Wish::Restart, Some(vmi("new", "Running", true)), old, Seen::NotYet),
-            (Wish::Restart, Some(vmi("new", "Running", false)), old, Seen::Done("runs again")),
+            (PowerAction::Stop, Some(vmi("old", "Running", true)), old, Seen::NotYet),
+            (PowerAction::Stop, None, old, Seen::Done("stopped")),
+            (PowerAction::Stop, Some(vmi("new", "Pending", false)), old, Seen::Done("stopped")),
+            (PowerAction::Start, None, None, Seen::NotYet),
+            (PowerAction::Start, Some(vmi("new", "Scheduling", false)), None, Seen::NotYet),
+            (PowerAction::Start, Some(vmi("new", "Running", false)), None, Seen::Done("runs")),
+            (PowerAction::Start, Some(vmi("old", "Failed", false)), old, Seen::NotYet),
+            (PowerAction::Start, Some(vmi("new", "Failed", false)), old, Seen::Over("was started, and its run failed")),
+            (PowerAction::Restart, Some(vmi("old", "Running", false)), old, Seen::NotYet),
+            (PowerAction::Restart, Some(vmi("new", "Running", true)), old, Seen::NotYet),
+            (PowerAction::Restart, Some(vmi("new", "Running", false)), old, Seen::Done("runs again")),
         ];
         for (wish, vmi, before, expected) in table {
             assert_eq!(seen(wish, vmi.as_ref(), before), expected, "{wish:?} {vmi:?}");

@@ -16,7 +16,7 @@ use crate::output::{note, outln};
 
 mod session;
 
-/// How long a reply of QEMU is waited for: the supervisor gives up on every command earlier, and says so.
+/// How long a reply of QEMU is waited for: the supervisor gives up on every command earlier, and answers that.
 const PATIENCE: Duration = CommandClass::Slow.limit().saturating_add(Duration::from_secs(30));
 
 /// Where the commands of earlier sessions are, for a user of this computer; nowhere if he has no home.
@@ -37,7 +37,7 @@ pub fn history_in(state: &Path) -> PathBuf {
 }
 
 /// Does what was asked for over a connection to a supervisor. `history` is for sessions.
-pub fn converse(mut line: Line, task: &QmpTask, history: Option<PathBuf>) -> anyhow::Result<u8> {
+pub fn run_session(mut line: Line, task: &QmpTask, history: Option<PathBuf>) -> anyhow::Result<u8> {
     let access = match (task.allow_dangerous, task.allow_write) {
         (true, _) => QmpAccess::Dangerous,
         (false, true) => QmpAccess::ReadWrite,

@@ -1,4 +1,4 @@
-//! From what was seen to what is said. Pure.
+//! From facts to a diagnosis. Pure.
 //!
 //! Rules are asked in order, what explains most first; the first that applies is the verdict, and what others found beside
 //! it is told as well. A rule looks at facts and nothing else.

@@ -1,4 +1,4 @@
-//! What is said of a machine.
+//! The diagnosis of a machine.
 
 use garboard_protocol::exit::CauseWord;
 use jiff::Timestamp;
@@ -219,7 +219,7 @@ pub struct Diagnosis {
     pub state: String,
     /// What it comes to.
     pub verdict: Verdict,
-    /// Whether somebody has to do something.
+    /// Whether an operator has to act.
     pub health: Health,
     /// Since when it is so.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::v1::Volume;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
@@ -26,7 +27,7 @@ pub(super) fn gather(kubectl: &Kubectl, name: &str, now: Timestamp) -> Result<Fa
         let controller = scope.spawn(|| list(&kubectl.within_garboard(), &["deployment", CONTROLLER]));
         let agents = scope.spawn(|| list(&kubectl.within_garboard(), &["pods", "-l", AGENT_SELECTOR]));
         let kubevirts = scope.spawn(|| kubectl.get(&["kubevirts.kubevirt.io", "-A"]));
-        let lost = || Failure::Other("the question was lost".to_owned());
+        let lost = || Failure::Other("the query failed".to_owned());
         let machine = machine.join().unwrap_or_else(|_| Err(lost()))?;
         (facts.vm, facts.vmi, facts.pods) = (machine.vm, machine.vmi, machine.pods);
         facts.nodes = noted(nodes.join().unwrap_or_else(|_| Err(lost())), "nodes", &mut facts.unseen);
@@ -78,7 +79,7 @@ fn namespace(kubectl: &Kubectl, facts: &Facts) -> String {
         Some(String::from_utf8_lossy(&asked).trim().to_owned()).filter(|namespace| !namespace.is_empty())
     };
     let chosen = || kubectl.namespace().map(str::to_owned);
-    of_vm.or(of_vmi).or_else(chosen).or_else(of_context).unwrap_or_else(|| "default".to_owned())
+    of_vm.or(of_vmi).or_else(chosen).or_else(of_context).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
 }
 
 fn claims_and_events(kubectl: &Kubectl, facts: &mut Facts) {
@@ -100,7 +101,7 @@ fn claims_and_events(kubectl: &Kubectl, facts: &mut Facts) {
                 })
             })
             .collect();
-        let lost = || Failure::Other("the question was lost".to_owned());
+        let lost = || Failure::Other("the query failed".to_owned());
         let events: Result<Vec<Vec<Event>>, Failure> =
             asked.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(lost()))).collect();
         (found.join().unwrap_or_else(|_| Err(lost())), events)

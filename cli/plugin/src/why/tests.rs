@@ -404,7 +404,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             waiting("launcher", "CrashLoopBackOff", "back-off 10s"),
             Verdict::ContainerRefused,
             Health::Wrong,
-            "again and again (3 times so far)",
+            "repeatedly (3 times so far)",
         ),
         (
             "mount",
@@ -576,7 +576,7 @@ fn advice_can_be_executed() {
             seen.extend(line.split_whitespace().nth(2).map(str::to_owned));
         }
     }
-    for verb in ["start", "stop", "restart", "unpause", "logs", "explain"] {
+    for verb in ["start", "stop", "restart", "unpause", "logs", "explain", "cluster"] {
         assert!(seen.contains(verb), "no situation recommends {verb}: {seen:?}");
     }
 }

@@ -9,7 +9,7 @@ use super::facts::age;
 
 /// Evidence that is shown; the rest is in `-o json`.
 const MOST_EVIDENCE: usize = 8;
-/// Of what an object says, this much fits a screen.
+/// The most characters of an object's text on a screen.
 const LONGEST_VALUE: usize = 160;
 
 /// For a person.

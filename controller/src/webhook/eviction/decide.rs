@@ -6,7 +6,7 @@
 //!   External                       refused, and `status.evacuationNodeName` asks another controller to see to it
 //! ```
 
-use garboard_api::v1::said;
+use garboard_api::v1::non_empty;
 use garboard_api::{Phase, VirtualMachineInstance};
 use k8s_openapi::api::core::v1::Pod;
 
@@ -31,7 +31,7 @@ pub fn decide(pod: &Pod, vmi: Option<&VirtualMachineInstance>, usual: &str) -> V
     let metadata = &vmi.metadata;
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
     let named = format!("VMI \"{}/{}\"", namespace.unwrap_or_default(), name.unwrap_or_default());
-    match said(&vmi.spec.eviction_strategy).unwrap_or(usual) {
+    match non_empty(&vmi.spec.eviction_strategy).unwrap_or(usual) {
         "LiveMigrate" => Verdict::Refused {
             sentence: format!(
                 "{named} has the evictionStrategy LiveMigrate and cannot be migrated; stop it, or change the strategy"
@@ -60,7 +60,7 @@ fn has_guest(pod: &Pod, vmi: &VirtualMachineInstance) -> bool {
 }
 
 fn node(pod: &Pod) -> Option<&str> {
-    pod.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
+    non_empty(&pod.spec.as_ref()?.node_name)
 }
 
 #[cfg(test)]

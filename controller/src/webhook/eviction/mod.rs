@@ -122,7 +122,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::settings::{Settings, Unsaid};
+    use crate::settings::{Defaults, Settings};
 
     /// What the eviction of an instance's pod is answered, code and sentence, and how often the instance was written.
     async fn answer(vmi: Value) -> (bool, u16, String, usize) {
@@ -141,7 +141,7 @@ mod tests {
             ))))
         };
         let client = kube::Client::new(tower::service_fn(serve), "ns");
-        let unsaid = Unsaid { emulation: Emulation::Refused, image_pull_policy: "Never".to_owned() };
+        let unsaid = Defaults { emulation: Emulation::Refused, image_pull_policy: "Never".to_owned() };
         let (_keeps, settings) = tokio::sync::watch::channel(Settings::of([], "garboard", &unsaid));
         let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "1");
         let response = evict(&context, &eviction()).await;

@@ -89,7 +89,7 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut Vec<u8>, descriptors: &mut Ve
     let message = recvmsg::<UnixAddr>(socket.as_raw_fd(), &mut slices, Some(&mut control), MsgFlags::MSG_CMSG_CLOEXEC)?;
     for part in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = part {
-            // SAFETY: the kernel has just installed these descriptors for this process and nobody else
+            // SAFETY: the kernel has just installed these descriptors for this process and no other
             // knows their numbers, so each is owned exactly once.
             descriptors.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
         }

@@ -38,7 +38,7 @@ pub(super) fn bus(disk: &Disk) -> &str {
 
 /// Kind and bus together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum FrontendKind {
     Virtio,
     ScsiDisk,
     ScsiCdrom,
@@ -49,7 +49,7 @@ pub(super) enum Shape {
     UsbCdrom,
 }
 
-impl Shape {
+impl FrontendKind {
     pub(super) fn of(disk: &Disk, field: &str) -> Result<Self, PlanError> {
         let bus = bus(disk);
         let refuse = |kind: &str, instead: &str| {
@@ -115,12 +115,25 @@ impl Shape {
     }
 }
 
-/// What all disk devices have. `drive` is the image node and the boot index.
+/// What a disk device reads and when it is booted from.
+pub(super) struct Drive {
+    /// The node of its image; none if the drive is empty.
+    pub(super) image: Option<NodeName>,
+    pub(super) bootindex: Option<u32>,
+}
+
+/// A device that is to be added.
+pub(super) struct NewDevice {
+    pub(super) kind: FrontendKind,
+    pub(super) id: DeviceId,
+}
+
+/// What all disk devices have.
 pub(super) fn block(
     draft: &Draft<'_>,
     asked: Asked<'_>,
     source: &Source,
-    (drive, bootindex): (Option<NodeName>, Option<u32>),
+    drive: Drive,
     cache: CachePlan,
 ) -> Result<BlockFrontend, PlanError> {
     let errors = match text(&asked.disk.error_policy).unwrap_or("stop") {
@@ -142,8 +155,8 @@ pub(super) fn block(
     let stored_serial = serials.and_then(|serials| serials.get(&asked.disk.name)).map(String::as_str);
     Ok(BlockFrontend {
         // An empty drive cannot be booted from, and a boot index on it would only slow the firmware down.
-        bootindex: drive.as_ref().and(bootindex),
-        drive,
+        bootindex: drive.image.as_ref().and(drive.bootindex),
+        drive: drive.image,
         serial: text(&asked.disk.serial).or(stored_serial).map(str::to_owned),
         write_cache: if matches!(source.source, DiskSource::EmptyDrive) {
             garboard_machine::device::WriteCache::Auto
@@ -182,6 +195,10 @@ pub(super) fn matched_sizes(asked: Asked<'_>, source: &Source) -> Option<FoundSi
     let matches = size.match_volume.as_ref().is_some_and(|state| state.enabled != Some(false));
     let kept = asked.kept.block_sizes.filter(|_| asked.kept.block_sizes_of == Some(source.identity));
     kept.or(source.facts.block_sizes).filter(|_| matches)
+}
+
+fn pci_address(disk: &Disk) -> Option<&str> {
+    disk.disk.as_ref().and_then(|target| text(&target.pci_address))
 }
 
 /// Gives disks their places on the buses.
@@ -244,39 +261,39 @@ impl<'a> Frontends<'a> {
         &mut self,
         draft: &mut Draft<'_>,
         asked: Asked<'_>,
-        (shape, id): (Shape, DeviceId),
+        device: NewDevice,
         block: BlockFrontend,
     ) -> Result<String, PlanError> {
         let Asked { disk, field, .. } = asked;
+        let NewDevice { kind, id } = device;
         if disk.dedicated_io_thread == Some(true) && !matches!(bus(disk), "virtio" | "scsi") {
             let field = format!("{field}.dedicatedIOThread");
             return Err(invalid(field, format!("bus {} has no I/O threads", bus(disk)), "use bus virtio or scsi"));
         }
-        let address = disk.disk.as_ref().and_then(|target| text(&target.pci_address));
-        if address.is_some() && shape != Shape::Virtio {
+        if pci_address(disk).is_some() && kind != FrontendKind::Virtio {
             let field = format!("{field}.disk.pciAddress");
             return Err(invalid(field, "only a virtio disk is a PCI device", "use bus virtio, or leave it out"));
         }
-        let device = match shape {
-            Shape::Virtio => self.virtio(draft, asked, (id, address), block)?,
-            Shape::ScsiDisk => ScsiHd { at: self.lun(&id), id, block }.into(),
-            Shape::ScsiCdrom => ScsiCd { at: self.lun(&id), id, block }.into(),
-            Shape::ScsiLun => ScsiBlock { at: self.lun(&id), id, block }.into(),
-            Shape::SataDisk => IdeHd { bus: self.sata(draft, &id, field)?, id, block }.into(),
-            Shape::SataCdrom => IdeCd { bus: self.sata(draft, &id, field)?, id, block }.into(),
-            Shape::UsbDisk => UsbStorage { at: self.usb.of(draft, &id, field)?, id, block }.into(),
-            Shape::UsbCdrom => self.usb_cdrom(draft, asked, id, block)?,
+        let device = match kind {
+            FrontendKind::Virtio => self.virtio(draft, asked, id, block)?,
+            FrontendKind::ScsiDisk => ScsiHd { at: self.lun(&id), id, block }.into(),
+            FrontendKind::ScsiCdrom => ScsiCd { at: self.lun(&id), id, block }.into(),
+            FrontendKind::ScsiLun => ScsiBlock { at: self.lun(&id), id, block }.into(),
+            FrontendKind::SataDisk => IdeHd { bus: self.sata(draft, &id, field)?, id, block }.into(),
+            FrontendKind::SataCdrom => IdeCd { bus: self.sata(draft, &id, field)?, id, block }.into(),
+            FrontendKind::UsbDisk => UsbStorage { at: self.usb.of(draft, &id, field)?, id, block }.into(),
+            FrontendKind::UsbCdrom => self.usb_cdrom(draft, asked, id, block)?,
         };
         draft.devices.push(device);
-        Ok(match shape {
-            Shape::Virtio => next_target("vd", &mut self.virtio_targets),
-            Shape::ScsiDisk
-            | Shape::ScsiCdrom
-            | Shape::ScsiLun
-            | Shape::SataDisk
-            | Shape::SataCdrom
-            | Shape::UsbDisk
-            | Shape::UsbCdrom => next_target("sd", &mut self.other_targets),
+        Ok(match kind {
+            FrontendKind::Virtio => next_target("vd", &mut self.virtio_targets),
+            FrontendKind::ScsiDisk
+            | FrontendKind::ScsiCdrom
+            | FrontendKind::ScsiLun
+            | FrontendKind::SataDisk
+            | FrontendKind::SataCdrom
+            | FrontendKind::UsbDisk
+            | FrontendKind::UsbCdrom => next_target("sd", &mut self.other_targets),
         })
     }
 
@@ -284,11 +301,11 @@ impl<'a> Frontends<'a> {
         &mut self,
         draft: &mut Draft<'_>,
         asked: Asked<'_>,
-        (id, address): (DeviceId, Option<&str>),
+        id: DeviceId,
         block: BlockFrontend,
     ) -> Result<Device, PlanError> {
         let field = format!("{}.disk.pciAddress", asked.field);
-        let at = match Draft::want_address(address, &field, Want::Port)? {
+        let at = match Draft::want_address(pci_address(asked.disk), &field, Want::Port)? {
             want @ Want::Exactly(_) => draft.place(&id, want, &field)?,
             want @ (Want::Port | Want::InterfacePort | Want::RootComplex | Want::Graphics) => {
                 draft.place_virtio(&id, want, asked.field)?

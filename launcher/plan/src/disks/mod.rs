@@ -14,7 +14,7 @@ use garboard_machine::id::{DeviceId, NodeName};
 use garboard_machine::pci::Want;
 
 use self::cache::CachePlan;
-use self::frontend::{Frontends, Shape};
+use self::frontend::{Drive, FrontendKind, Frontends, NewDevice};
 use self::iothreads::IothreadPool;
 use self::source::Source;
 use super::boot::BootOrder;
@@ -90,9 +90,9 @@ fn plan_disk(
 ) -> Result<DiskPlan, PlanError> {
     let Asked { disk, field, .. } = asked;
     let source = source::of(draft, asked)?;
-    let shape = Shape::of(disk, field)?;
+    let kind = FrontendKind::of(disk, field)?;
     let read_only = source.read_only || opening::is_read_only(disk);
-    shape.check(&source, read_only, field)?;
+    kind.check(&source, read_only, field)?;
     let cache = CachePlan::of(asked, &source, read_only)?;
     let id = device_id("disk", &disk.name, field)?;
     let (nodes, descriptor_sets) = match source.source {
@@ -103,17 +103,18 @@ fn plan_disk(
         | DiskSource::EmptyDisk { .. }
         | DiskSource::HostDisk { .. }
         | DiskSource::CloudInit { .. }
-        | DiskSource::FileTree { .. } => layers(draft, asked, &source, (cache, read_only))?,
+        | DiskSource::FileTree { .. } => layers(draft, asked, &source, Opening { cache, read_only })?,
     };
     let image = nodes.image.as_ref().map(|_| node_name("image", &disk.name, field)).transpose()?;
-    let block = frontend::block(draft, asked, &source, (image, boot.of_disk(disk.boot_order)), cache)?;
+    let drive = Drive { image, bootindex: boot.of_disk(disk.boot_order) };
+    let block = frontend::block(draft, asked, &source, drive, cache)?;
     let serial = block.serial.clone();
     let block_sizes = frontend::matched_sizes(asked, &source);
     let block_sizes_of = block_sizes.map(|_| source.identity);
     frontends.keep(disk, StoredDisk { write_cache: cache.kept, block_sizes, block_sizes_of });
-    let target = frontends.add(draft, asked, (shape, id.clone()), block)?;
+    let target = frontends.add(draft, asked, NewDevice { kind, id: id.clone() }, block)?;
     let tag = text(&disk.tag).map(str::to_owned);
-    if tag.is_some() && shape != Shape::Virtio {
+    if tag.is_some() && kind != FrontendKind::Virtio {
         draft.note(Some(&format!("{field}.tag")), "the guest is not told this tag: only a virtio disk is a PCI device");
     }
     if let Some(bytes) = draft.rooms.of_disk(&disk.name) {
@@ -131,15 +132,22 @@ fn plan_disk(
         read_only,
         shareable: source.is_shareable,
         device: id.to_string(),
-        frontend: shape.frontend(),
+        frontend: kind.frontend(),
         nodes,
         descriptor_sets,
         target,
-        tray: shape.tray(disk, field)?,
+        tray: kind.tray(disk, field)?,
         serial,
         tag,
         source: source.source,
     })
+}
+
+/// How the top layer of a disk is opened.
+#[derive(Clone, Copy)]
+struct Opening {
+    cache: CachePlan,
+    read_only: bool,
 }
 
 /// The block nodes of a disk: `image` over `file`, and `base` over `basefile` under an overlay.
@@ -147,13 +155,14 @@ fn layers(
     draft: &mut Draft<'_>,
     asked: Asked<'_>,
     source: &Source,
-    (cache, read_only): (CachePlan, bool),
+    opening: Opening,
 ) -> Result<(DiskNodes, Vec<u32>), PlanError> {
+    let Opening { cache, read_only } = opening;
     let name = asked.disk.name.as_str();
     let node = |prefix| node_name(prefix, name, asked.field);
     // Descriptors are numbered top first; nodes are made bottom first.
     let top_access = if read_only && !source.has_overlay { Access::ReadOnly } else { Access::ReadWrite };
-    let top = open(draft, name, (Layer::Top, top_access), cache);
+    let top = open(draft, name, Layer::Top, top_access, cache);
     let room = draft.rooms.of_disk(name).map(|bytes| Ok::<_, PlanError>((node("room")?, bytes))).transpose()?;
     let mut nodes = DiskNodes {
         image: Some(node("image")?.to_string()),
@@ -166,23 +175,24 @@ fn layers(
     if source.has_overlay {
         // Many VMs read the same base, none writes it: one copy in the host's page cache serves them all.
         let cache = CachePlan::shared_base();
-        let base = open(draft, name, (Layer::Base, Access::ReadOnly), cache);
+        let base = open(draft, name, Layer::Base, Access::ReadOnly, cache);
         sets.push(base);
         let (image, file) = (node("base")?, node("basefile")?);
         nodes.base = Some(image.to_string());
         nodes.base_file = Some(file.to_string());
         let format = source.facts.format;
-        let stack = Stack { image: image.clone(), room: None, file, set: base, format, is_writable: false };
-        push_stack(draft, source, stack, (cache, own_backing(source.facts.format)));
-        backing = Backing::Node(image);
+        let (base_image, own) = (image.clone(), own_backing(format));
+        let stack = Stack { image, room: None, file, set: base, format, is_writable: false, cache, backing: own };
+        push_stack(draft, source, stack);
+        backing = Backing::Node(base_image);
     }
     let format = if source.has_overlay { ImageFormat::Qcow2 } else { source.facts.format };
     if !source.has_overlay {
         backing = own_backing(format);
     }
     let is_writable = top_access == Access::ReadWrite;
-    let stack = Stack { image: node("image")?, room, file: node("file")?, set: top, format, is_writable };
-    push_stack(draft, source, stack, (cache, backing));
+    let (image, file) = (node("image")?, node("file")?);
+    push_stack(draft, source, Stack { image, room, file, set: top, format, is_writable, cache, backing });
     Ok((nodes, sets))
 }
 
@@ -202,13 +212,16 @@ struct Stack {
     set: u32,
     format: ImageFormat,
     is_writable: bool,
+    cache: CachePlan,
+    backing: Backing,
 }
 
-fn push_stack(draft: &mut Draft<'_>, source: &Source, stack: Stack, (cache, backing): (CachePlan, Backing)) {
+fn push_stack(draft: &mut Draft<'_>, source: &Source, stack: Stack) {
+    let cache = stack.cache;
     // Only what is not under or over an overlay is the block device itself.
     let is_device = source.facts.medium == Medium::BlockDevice && !(source.has_overlay && stack.is_writable);
     // A file whose blocks were all allocated beforehand keeps them: a guest's `fstrim` would give up the room that was
-    // paid for. Behind a block device somebody else decides what discarding means.
+    // paid for. Behind a block device its storage decides what discarding means.
     let keeps_blocks = source.facts.medium == Medium::File && source.facts.preallocated && !source.has_overlay;
     let discard = if stack.is_writable && !keeps_blocks { Discard::Unmap } else { Discard::Ignore };
     draft.blockdevs.push(Blockdev::File(FileNode {
@@ -229,10 +242,10 @@ fn push_stack(draft: &mut Draft<'_>, source: &Source, stack: Stack, (cache, back
         draft.blockdevs.push(image(room.clone(), ImageFormat::Raw, (below, Some(bytes), Backing::NotApplicable)));
         below = room;
     }
-    draft.blockdevs.push(image(stack.image, stack.format, (below, None, backing)));
+    draft.blockdevs.push(image(stack.image, stack.format, (below, None, stack.backing)));
 }
 
-fn open(draft: &mut Draft<'_>, volume: &str, (layer, access): (Layer, Access), cache: CachePlan) -> u32 {
+fn open(draft: &mut Draft<'_>, volume: &str, layer: Layer, access: Access, cache: CachePlan) -> u32 {
     let label = match layer {
         Layer::Top => format!("{volume}-top"),
         Layer::Base => format!("{volume}-base"),

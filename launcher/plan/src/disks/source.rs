@@ -91,7 +91,7 @@ enum Kind {
 }
 
 impl Source {
-    /// A file of a container image: nobody writes it, and many machines may read it.
+    /// A file of a container image: it is never written, and many machines may read it.
     pub(super) fn is_image(&self) -> bool {
         matches!(self.source, DiskSource::ContainerDisk { .. })
     }

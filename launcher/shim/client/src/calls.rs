@@ -30,7 +30,7 @@ const LAST_FILES: Duration = Duration::from_secs(2);
 pub enum Reason {
     /// A person ends its run by force.
     Forced,
-    /// Anything else; the record tells from what the run left how it ended.
+    /// Anything else; the record has how the run ended, as far as it left that.
     Left,
 }
 
@@ -182,7 +182,7 @@ pub fn has_guest(machine: &Path) -> bool {
     !processes::find(machine, Part::Init).is_empty()
 }
 
-/// The record of a machine's present run: each has its own, so it tells runs apart.
+/// The record of a machine's present run: each has its own, so it distinguishes runs.
 #[must_use]
 pub fn present_run(machine: &Path) -> Option<PathBuf> {
     let request: serde_json::Value = serde_json::from_slice(&std::fs::read(request::path(machine)?).ok()?).ok()?;

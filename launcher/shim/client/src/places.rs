@@ -4,6 +4,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_protocol::paths::Layout;
 use nix::unistd::Uid;
 
@@ -161,7 +162,7 @@ impl std::str::FromStr for MachineId {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (namespace, name) = text.split_once('/').unwrap_or(("default", text));
+        let (namespace, name) = text.split_once('/').unwrap_or((DEFAULT_NAMESPACE, text));
         for part in [namespace, name] {
             let allowed = |character: char| {
                 character.is_ascii_lowercase() || character.is_ascii_digit() || "-.".contains(character)

@@ -1,4 +1,4 @@
-//! Requests that reach a supervisor before it has heard of the machine that an earlier one launched. That takes
+//! Requests that reach a supervisor before it knows the machine that an earlier one launched. That takes
 //! milliseconds, as PID 1 connects and QEMU's monitor answers; so they are held for a while instead of refused.
 
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::Offer;
 use crate::vm::{Request, State};
 
-/// How long a supervisor that starts anew holds requests; after that it refuses them.
+/// How long a restarted supervisor holds requests; after that it refuses them.
 pub(crate) const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
 /// Requests that are held at most; one more is refused at once.
 const MOST: usize = 16;

@@ -57,13 +57,13 @@ pub(crate) enum Input {
         /// What QEMU said of itself.
         run_state: RunState,
     },
-    /// QEMU closed its monitor; everything it said there has been told.
+    /// QEMU closed its monitor; all its events have been delivered.
     MonitorGone,
     /// QEMU said something that matters.
     Guest(Event),
     /// The guest agent came or went.
     AgentUp(Option<Arc<dyn PowerDown>>),
-    /// The guest agent told something about the guest.
+    /// The guest agent reported on the guest.
     AgentSaid {
         /// Names and versions.
         guest: GuestStatus,
@@ -122,7 +122,7 @@ pub(crate) struct DriverSeed {
 /// Why a driver returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DriverExit {
-    /// The run is over and told.
+    /// The run ended and its end was reported.
     MachineEnded,
     /// The supervisor goes; QEMU runs on.
     Detached,

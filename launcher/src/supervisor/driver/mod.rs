@@ -14,24 +14,25 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
-mod hands;
+mod command_queue;
 mod held;
 mod input;
 
 pub(crate) use held::REQUEST_PATIENCE;
 pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, Planned};
 
-use hands::{Command, Hands};
+use command_queue::{Command, CommandQueue};
 use held::Held;
 
 use super::trace::Cause;
 use super::{PowerDown, journal};
 use crate::clock::{self, boot_id, boot_ms, now_ms};
 use crate::vm::{
-    Effect, Event, OnReady, Request, RequestQueue, State, Verdict, View, Way, guest_interfaces, publish, step,
+    Effect, Event, OnReady, PowerDownMethod, Request, RequestQueue, State, Verdict, View, guest_interfaces, publish,
+    step,
 };
 
-/// How long QEMU's last events may take to arrive after PID 1 has told of its end.
+/// How long QEMU's last events may take to arrive after PID 1 has reported its end.
 const LAST_EVENTS: Duration = Duration::from_secs(1);
 
 /// The longest sleep until a deadline: what sleeps here does not count while the host sleeps, and deadlines do.
@@ -39,7 +40,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(5);
 /// How many generations are reserved in the journal at once.
 const GENERATIONS: u64 = 1024;
 
-/// An end that PID 1 has told of, kept back until QEMU's last events are in: they say why.
+/// An end that PID 1 has reported, held until QEMU's last events are in: they have the cause.
 struct PendingEnd {
     report: Box<ExitReport>,
     until: Instant,
@@ -59,8 +60,8 @@ pub(super) struct Driver {
     agent: Option<Arc<dyn PowerDown>>,
     init: mpsc::Sender<ToInit>,
     publish: watch::Sender<Status>,
-    hands: Hands,
-    /// What the hands found not to be as the state says.
+    commands: CommandQueue,
+    /// What the command queue found to contradict the state.
     contradictions: mpsc::Receiver<Event>,
     boot_id: String,
     /// Whom the driver works for just now.
@@ -75,7 +76,7 @@ impl Driver {
     pub(super) fn new(seed: DriverSeed, init: mpsc::Sender<ToInit>, publish: watch::Sender<Status>) -> Self {
         let (queue, written) = (RequestQueue::default(), seed.journal.clone());
         let (planned, pending_end, monitor, agent) = (seed.status.interfaces.clone(), None, None, None);
-        let ((hands, contradictions), boot_id) = (Hands::new(), boot_id());
+        let ((commands, contradictions), boot_id) = (CommandQueue::new(), boot_id());
         let held = Held::new(&seed.life.state);
         Self {
             seed,
@@ -88,7 +89,7 @@ impl Driver {
             agent,
             init,
             publish,
-            hands,
+            commands,
             contradictions,
             boot_id,
             cause: Cause::supervisor(),
@@ -231,7 +232,7 @@ impl Driver {
                 let graceful = garboard_protocol::control::StopMode::Graceful { within_seconds: None };
                 let verdict = self.queue.offer(Request::Stop(graceful), View::from(&self.seed.life.state));
                 if let (Verdict::AlreadySo, Some(by_ms)) = (verdict, self.deadline_ms()) {
-                    self.tell_init_of_deadline(by_ms);
+                    self.send_deadline(by_ms);
                 }
             }
             FromInit::Ended { report } => {
@@ -287,21 +288,22 @@ impl Driver {
     /// Does what is to be done, or has it done. Nothing here waits for QEMU.
     fn execute(&mut self, effect: Effect) {
         match (effect, &self.monitor) {
-            (Effect::LetRun, Some(monitor)) => self.hands.begin(monitor, Command::LetRun, &self.cause),
-            (Effect::StopVcpus, Some(monitor)) => self.hands.begin(monitor, Command::StopVcpus, &self.cause),
-            (Effect::Reset, Some(monitor)) => self.hands.begin(monitor, Command::Reset, &self.cause),
+            (Effect::LetRun, Some(monitor)) => self.commands.begin(monitor, Command::LetRun, &self.cause),
+            (Effect::StopVcpus, Some(monitor)) => self.commands.begin(monitor, Command::StopVcpus, &self.cause),
+            (Effect::Reset, Some(monitor)) => self.commands.begin(monitor, Command::Reset, &self.cause),
             (Effect::LetRun | Effect::StopVcpus | Effect::Reset, None) => {}
             (Effect::AskGuest(way), _) => self.ask_guest(way),
-            (Effect::Quit, Some(monitor)) => hands::quit(monitor, &self.cause),
-            (Effect::Quit, None) | (Effect::Kill, _) => self.tell_init(ToInit::Kill),
-            (Effect::TellInit { by_ms }, _) => self.tell_init_of_deadline(by_ms),
+            (Effect::Quit, Some(monitor)) => command_queue::quit(monitor, &self.cause),
+            (Effect::Quit, None) | (Effect::Kill, _) => self.send_to_init(ToInit::Kill),
+            (Effect::TellInit { by_ms }, _) => self.send_deadline(by_ms),
             (Effect::Finish, _) => self.log_end(),
         }
     }
 
     /// Beside the driver, because a guest may be slow.
-    fn ask_guest(&self, way: Way) {
-        let (agent, monitor) = (self.agent.clone().filter(|_| way == Way::AgentFirst), self.monitor.clone());
+    fn ask_guest(&self, way: PowerDownMethod) {
+        let (agent, monitor) =
+            (self.agent.clone().filter(|_| way == PowerDownMethod::AgentFirst), self.monitor.clone());
         let cause = self.cause.clone();
         let span = cause.span();
         let asking = async move {
@@ -329,12 +331,12 @@ impl Driver {
         }
     }
 
-    fn tell_init_of_deadline(&self, by_ms: i64) {
+    fn send_deadline(&self, by_ms: i64) {
         let left = u64::try_from(by_ms.saturating_sub(boot_ms()).max(0)).unwrap_or(0);
-        self.tell_init(ToInit::PoweringDown { within_seconds: left.div_ceil(1000) });
+        self.send_to_init(ToInit::PoweringDown { within_seconds: left.div_ceil(1000) });
     }
 
-    fn tell_init(&self, message: ToInit) {
+    fn send_to_init(&self, message: ToInit) {
         // A full inbox means that PID 1 is not connected; it acts on its own then.
         let _ = self.init.try_send(message);
     }
@@ -385,7 +387,7 @@ impl Driver {
             return;
         }
         if generation > self.seed.journal.generation {
-            // Before anybody hears of it: the next supervisor must begin above.
+            // Before it is published: the next supervisor must begin above.
             self.seed.journal.generation = generation + GENERATIONS;
             self.write_journal();
         }

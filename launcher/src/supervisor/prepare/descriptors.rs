@@ -20,9 +20,9 @@ use super::sockets::listen;
 
 /// Everything that was opened before, by name; taken out as it is used.
 #[derive(Default)]
-pub(crate) struct Stock {
+pub(crate) struct OpenedDescriptors {
     /// Layers of disks, by volume.
-    pub(crate) layers: BTreeMap<(String, Side), OwnedFd>,
+    pub(crate) layers: BTreeMap<(String, LayerKey), OwnedFd>,
     /// What the agent made, by interface.
     pub(crate) interfaces: BTreeMap<String, Plumbed>,
     /// Connected sockets of user-mode networks, by interface.
@@ -39,14 +39,14 @@ pub(crate) struct Stock {
 
 /// [`Layer`] as a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Side {
+pub(crate) enum LayerKey {
     /// What the guest writes to.
     Top,
     /// What lies below.
     Base,
 }
 
-impl From<Layer> for Side {
+impl From<Layer> for LayerKey {
     fn from(layer: Layer) -> Self {
         match layer {
             Layer::Top => Self::Top,
@@ -56,7 +56,11 @@ impl From<Layer> for Side {
 }
 
 /// Opens or takes one descriptor.
-pub(crate) fn obtain(descriptor: &Descriptor, directory: &Path, stock: &mut Stock) -> Result<OwnedFd, PrepareError> {
+pub(crate) fn obtain(
+    descriptor: &Descriptor,
+    directory: &Path,
+    stock: &mut OpenedDescriptors,
+) -> Result<OwnedFd, PrepareError> {
     let missing = || PrepareError::Unprepared { purpose: format!("{:?}", descriptor.purpose) };
     match &descriptor.purpose {
         DescriptorPurpose::MonitorListener => Ok(listen(directory, paths::MONITOR_SOCKET)?.into()),
@@ -67,7 +71,7 @@ pub(crate) fn obtain(descriptor: &Descriptor, directory: &Path, stock: &mut Stoc
         DescriptorPurpose::SerialListener { index } => Ok(listen(directory, &paths::serial_socket(*index))?.into()),
         DescriptorPurpose::SerialLog { index } => append(directory, &paths::serial_log(*index)),
         DescriptorPurpose::DiskLayer { volume, layer, .. } => {
-            stock.layers.remove(&(volume.clone(), Side::from(*layer))).ok_or_else(missing)
+            stock.layers.remove(&(volume.clone(), LayerKey::from(*layer))).ok_or_else(missing)
         }
         DescriptorPurpose::Tap { interface, .. } => {
             let taps = stock.interfaces.get_mut(interface).map(|plumbed| &mut plumbed.taps);
@@ -86,7 +90,7 @@ pub(crate) fn obtain(descriptor: &Descriptor, directory: &Path, stock: &mut Stoc
     }
 }
 
-/// The guest's memory: nothing of it is taken before somebody writes to it. Whoever maps it, none of them can change its size
+/// The guest's memory: nothing of it is taken before it is written to. No process that maps it can change its size
 /// under the others.
 pub(crate) fn guest_memory(bytes: u64) -> Result<OwnedFd, PrepareError> {
     let made = || {

@@ -9,12 +9,12 @@ use garboard_plan::{DescriptorPurpose, DiskPlan, DiskSource, LaunchPlan};
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::volumes::SCRATCH_VOLUME;
 use garboard_storage::open::{Access, Dir};
-use garboard_storage::preflight::{Room, room_for, unlocked, unlocked_to_share};
+use garboard_storage::preflight::{FreeSpace, room_for, unlocked, unlocked_to_share};
 use garboard_storage::qcow2::{create_empty, host_bytes_of_empty};
 use garboard_storage::source::SourceError;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
-use super::descriptors::{Side, Stock};
+use super::descriptors::{LayerKey, OpenedDescriptors};
 use super::order::Order;
 use super::survey::{Survey, io};
 use super::{PrepareError, VolumeError, seeds};
@@ -29,7 +29,11 @@ pub(super) struct Subject<'a> {
 }
 
 /// Opens or makes every layer of every disk.
-pub(super) fn fill(subject: Subject<'_>, mut survey: Survey, stock: &mut Stock) -> Result<(), PrepareError> {
+pub(super) fn fill(
+    subject: Subject<'_>,
+    mut survey: Survey,
+    stock: &mut OpenedDescriptors,
+) -> Result<(), PrepareError> {
     for disk in &subject.plan.disks {
         layers(subject, disk, &mut survey, stock)
             .map_err(|source| PrepareError::Volume { volume: disk.volume.clone(), source })?;
@@ -37,18 +41,23 @@ pub(super) fn fill(subject: Subject<'_>, mut survey: Survey, stock: &mut Stock) 
     Ok(())
 }
 
-fn layers(subject: Subject<'_>, disk: &DiskPlan, survey: &mut Survey, stock: &mut Stock) -> Result<(), VolumeError> {
+fn layers(
+    subject: Subject<'_>,
+    disk: &DiskPlan,
+    survey: &mut Survey,
+    stock: &mut OpenedDescriptors,
+) -> Result<(), VolumeError> {
     let Subject { order, plan, .. } = subject;
-    let mut put = |side: Side, descriptor: OwnedFd| -> Result<(), VolumeError> {
+    let mut put = |side: LayerKey, descriptor: OwnedFd| -> Result<(), VolumeError> {
         bypass_cache(plan, disk, side, &descriptor)?;
         stock.layers.insert((disk.volume.clone(), side), descriptor);
         Ok(())
     };
     match &disk.source {
         DiskSource::EmptyDrive => Ok(()),
-        DiskSource::EmptyDisk { capacity_bytes } => put(Side::Top, empty_disk(subject, disk, *capacity_bytes)?),
-        DiskSource::CloudInit { flavour } => put(Side::Top, seeds::cloud_init(order, plan, disk, *flavour)?),
-        DiskSource::FileTree { tree, label } => put(Side::Top, seeds::file_tree(order, disk, *tree, label)?),
+        DiskSource::EmptyDisk { capacity_bytes } => put(LayerKey::Top, empty_disk(subject, disk, *capacity_bytes)?),
+        DiskSource::CloudInit { flavour } => put(LayerKey::Top, seeds::cloud_init(order, plan, disk, *flavour)?),
+        DiskSource::FileTree { tree, label } => put(LayerKey::Top, seeds::file_tree(order, disk, *tree, label)?),
         DiskSource::ContainerDisk { .. }
         | DiskSource::PersistentVolumeClaim { .. }
         | DiskSource::EphemeralClaim { .. }
@@ -56,10 +65,10 @@ fn layers(subject: Subject<'_>, disk: &DiskPlan, survey: &mut Survey, stock: &mu
             let opened = survey.opened.remove(&disk.volume).ok_or(VolumeError::Nowhere)?;
             refuse_locked(disk, &opened.descriptor)?;
             if disk.overlay {
-                put(Side::Top, new_image(subject, disk, opened.virtual_bytes)?)?;
-                put(Side::Base, opened.descriptor)
+                put(LayerKey::Top, new_image(subject, disk, opened.virtual_bytes)?)?;
+                put(LayerKey::Base, opened.descriptor)
             } else {
-                put(Side::Top, opened.descriptor)
+                put(LayerKey::Top, opened.descriptor)
             }
         }
     }
@@ -76,11 +85,11 @@ fn refuse_locked(disk: &DiskPlan, descriptor: &OwnedFd) -> Result<(), VolumeErro
     Ok(looked.map_err(SourceError::from)?)
 }
 
-/// QEMU asks for the mode it was told; the descriptor must have it already.
-fn bypass_cache(plan: &LaunchPlan, disk: &DiskPlan, side: Side, descriptor: &OwnedFd) -> Result<(), VolumeError> {
+/// QEMU asks for the mode of its command line; the descriptor must have it already.
+fn bypass_cache(plan: &LaunchPlan, disk: &DiskPlan, side: LayerKey, descriptor: &OwnedFd) -> Result<(), VolumeError> {
     let wanted = plan.descriptors.iter().any(|planned| {
         matches!(&planned.purpose, DescriptorPurpose::DiskLayer { volume, layer, direct: true, .. }
-            if *volume == disk.volume && Side::from(*layer) == side)
+            if *volume == disk.volume && LayerKey::from(*layer) == side)
     });
     if !wanted {
         return Ok(());
@@ -108,7 +117,7 @@ fn new_image(subject: Subject<'_>, disk: &DiskPlan, virtual_bytes: u64) -> Resul
     let first_bytes = host_bytes_of_empty(virtual_bytes);
     let most_bytes = disk.room_bytes.unwrap_or(virtual_bytes.saturating_add(first_bytes));
     let room = room_for(&directory, first_bytes, most_bytes);
-    if let Room::Overcommitted { wanted_bytes, available_bytes } = room.map_err(SourceError::from)? {
+    if let FreeSpace::Overcommitted { wanted_bytes, available_bytes } = room.map_err(SourceError::from)? {
         tracing::warn!(
             wanted_bytes,
             available_bytes,

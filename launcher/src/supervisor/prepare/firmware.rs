@@ -12,8 +12,8 @@ use garboard_storage::beneath::BeneathPath;
 use garboard_storage::open::{Dir, Opening, open_disk};
 use garboard_storage::source::{firmware_vars, kernel_boot};
 
-use super::descriptors::Stock;
-use super::handed;
+use super::container_disk_client;
+use super::descriptors::OpenedDescriptors;
 use super::order::Order;
 use super::survey::io;
 use super::{PrepareError, VolumeError};
@@ -23,7 +23,7 @@ pub(super) async fn fill(
     order: &Order,
     plan: &LaunchPlan,
     agent: Option<&mut AgentClient>,
-    stock: &mut Stock,
+    stock: &mut OpenedDescriptors,
 ) -> Result<(), PrepareError> {
     let kernel_boot = match &plan.firmware {
         FirmwarePlan::Bios { kernel_boot } => kernel_boot,
@@ -63,7 +63,7 @@ fn fresh_vars(order: &Order, template: &str) -> Result<OwnedFd, VolumeError> {
     Ok(vars.into())
 }
 
-async fn kernel(order: &Order, plan: &KernelBootPlan, stock: &mut Stock) -> Result<(), VolumeError> {
+async fn kernel(order: &Order, plan: &KernelBootPlan, stock: &mut OpenedDescriptors) -> Result<(), VolumeError> {
     for (name, place) in [(&plan.kernel, &mut stock.kernel), (&plan.initrd, &mut stock.initrd)] {
         if let Some(name) = name {
             *place = Some(boot_file(order, name).await?);
@@ -78,7 +78,7 @@ async fn boot_file(order: &Order, name: &str) -> Result<OwnedFd, VolumeError> {
     match places.get(&format!("{KERNEL_BOOT_PREFIX}{name}")) {
         Some(VolumePlace::File { path }) => return Ok(kernel_boot::open_file(Path::new(path))?.fd),
         Some(VolumePlace::Handed { socket }) => {
-            let (file, shown) = handed::file(Path::new(socket)).await?;
+            let (file, shown) = container_disk_client::file(Path::new(socket)).await?;
             return Ok(kernel_boot::received(file, &shown)?.fd);
         }
         Some(VolumePlace::Directory { .. } | VolumePlace::Descriptor) | None => {}

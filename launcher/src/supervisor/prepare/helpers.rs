@@ -7,10 +7,10 @@ use garboard_plan::{HelperPlan, LaunchPlan};
 use garboard_protocol::launch::Helper;
 
 use super::PrepareError;
-use super::descriptors::Stock;
+use super::descriptors::OpenedDescriptors;
 
 /// Makes the sockets; QEMU's ends go to the stock, the helpers' are returned in their order.
-pub(super) fn fill(plan: &LaunchPlan, stock: &mut Stock) -> Result<Vec<OwnedFd>, PrepareError> {
+pub(super) fn fill(plan: &LaunchPlan, stock: &mut OpenedDescriptors) -> Result<Vec<OwnedFd>, PrepareError> {
     let mut theirs = Vec::new();
     for helper in &plan.helpers {
         let interface = || helper.interface.clone();
@@ -22,7 +22,7 @@ pub(super) fn fill(plan: &LaunchPlan, stock: &mut Stock) -> Result<Vec<OwnedFd>,
     Ok(theirs)
 }
 
-/// The plan's helper as PID 1 is told of it.
+/// The plan's helper as PID 1 gets it.
 pub(super) fn describe(plan: &HelperPlan) -> Helper {
     Helper { argv: plan.argv.clone(), descriptor: plan.descriptor }
 }

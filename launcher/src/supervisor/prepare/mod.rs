@@ -9,10 +9,10 @@
 //!
 //! Everything that was opened is a value: a failure drops them, and nothing is left.
 
+mod container_disk_client;
 mod descriptors;
 mod disks;
 mod firmware;
-mod handed;
 mod helpers;
 mod order;
 mod seeds;
@@ -28,7 +28,7 @@ pub(crate) use order::{Order, read_plan};
 
 use super::journal;
 use super::run::{Context, Environment};
-use descriptors::{Stock, obtain};
+use descriptors::{OpenedDescriptors, obtain};
 use garboard_agent::client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
 use garboard_plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
 use garboard_protocol::agent::PlumbedInterface;
@@ -123,7 +123,7 @@ pub(crate) enum VolumeError {
     Agent(#[from] AgentError),
     /// Nobody in its own container opened it.
     #[error(transparent)]
-    Handed(#[from] handed::HandedError),
+    ContainerDisk(#[from] container_disk_client::ContainerDiskError),
     /// A file of ours failed.
     #[error("could not {action}")]
     Io {
@@ -165,10 +165,10 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
     for note in &plan.notes {
         tracing::info!(field = note.field, note = note.text, "plan");
     }
-    tell(&plan);
+    log_plan(&plan);
     let own = context.layout.supervisor();
     keep(&own, &plan, &options)?;
-    let mut stock = Stock::default();
+    let mut stock = OpenedDescriptors::default();
     disks::fill(disks::Subject { order: &order, plan: &plan, environment: context.environment }, survey, &mut stock)?;
     firmware::fill(&order, &plan, agent.as_mut(), &mut stock).await?;
     let plumbed = match (&mut agent, context.environment) {
@@ -201,7 +201,7 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
 }
 
 /// The plan in the log; its argv comes when everything is prepared.
-fn tell(plan: &LaunchPlan) {
+fn log_plan(plan: &LaunchPlan) {
     if let Ok(serde_json::Value::Object(mut fields)) = serde_json::to_value(plan) {
         fields.remove("argv");
         tracing::info!(plan = %serde_json::Value::Object(fields), "the plan is made");

@@ -1,4 +1,4 @@
-//! What the supervisor was told, read from the directory of the machine's order.
+//! The supervisor's input, read from the directory of the machine's order.
 
 use std::path::{Path, PathBuf};
 
@@ -7,6 +7,7 @@ use garboard_machine::facts::HostFacts;
 use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
 use garboard_protocol::agent::VolumeTable;
 use garboard_protocol::paths;
+use garboard_protocol::text::DecoderError;
 use serde::de::DeserializeOwned;
 
 /// Why it cannot be read.
@@ -28,7 +29,7 @@ pub enum OrderError {
         path: PathBuf,
         /// What serde found.
         #[source]
-        source: serde_json::Error,
+        source: DecoderError,
     },
 }
 
@@ -67,5 +68,5 @@ pub(crate) fn read_plan(directory: &Path) -> Result<LaunchPlan, OrderError> {
 fn read<T: DeserializeOwned>(directory: &Path, name: &str) -> Result<T, OrderError> {
     let path = directory.join(name);
     let bytes = std::fs::read(&path).map_err(|source| OrderError::Read { path: path.clone(), source })?;
-    serde_json::from_slice(&bytes).map_err(|source| OrderError::Undecodable { path, source })
+    serde_json::from_slice(&bytes).map_err(|error| OrderError::Undecodable { path, source: error.into() })
 }

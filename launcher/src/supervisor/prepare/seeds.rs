@@ -6,7 +6,8 @@ use std::path::Path;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use garboard_api::v1::{CloudInitConfigDriveSource, CloudInitNoCloudSource, Volume};
+use garboard_api::metadata::DEFAULT_NAMESPACE;
+use garboard_api::v1::{CloudInitConfigDriveSource, CloudInitNoCloudSource, Volume, non_empty};
 use garboard_plan::{CloudInitFlavour, DiskPlan, FileTreeKind, LaunchPlan};
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
@@ -31,7 +32,7 @@ pub(crate) enum SeedError {
         #[source]
         source: base64::DecodeError,
     },
-    /// The spec names a Secret and nobody brought it.
+    /// The spec names a Secret that is not in the input.
     #[error("the Secret it refers to is missing")]
     NoSecret,
     /// The Secret lacks what it is for.
@@ -81,8 +82,8 @@ pub(super) fn cloud_init(
     let (user_data, network_data) = sources.resolve(&files, &network_files)?;
     let metadata = &order.vmi.metadata;
     let name = metadata.name.clone().unwrap_or_default();
-    let namespace = metadata.namespace.clone().unwrap_or_else(|| "default".to_owned());
-    let hostname = order.vmi.spec.hostname.clone().filter(|hostname| !hostname.is_empty()).unwrap_or(name.clone());
+    let namespace = metadata.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned());
+    let hostname = non_empty(&order.vmi.spec.hostname).unwrap_or(&name).to_owned();
     let uuid = order.vmi.spec.domain.firmware.as_ref().and_then(|firmware| firmware.uuid.clone());
     let public_keys = public_keys(order, flavour)?;
     let (tree, label) = match flavour {

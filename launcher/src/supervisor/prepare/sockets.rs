@@ -58,7 +58,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
     Ok(listener)
 }
 
-/// A connection to a socket that QEMU will serve, which from then on has no name: nobody else can connect.
+/// A connection to a socket that QEMU will serve, which from then on has no name: no other process can connect.
 pub(crate) fn connect_and_forget(directory: &Path, name: &str) -> Result<OwnedFd, SocketError> {
     let path = directory.join(name);
     let connected = UnixStream::connect(&path).and_then(|stream| fs::remove_file(&path).map(|()| stream.into()));

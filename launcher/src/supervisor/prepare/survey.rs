@@ -19,7 +19,7 @@ use garboard_storage::open::{Access, Dir, Direct, Expected, Opening, Sharing, op
 use garboard_storage::qcow2::{Format, looks_like_qcow2};
 use garboard_storage::source::container_disk;
 
-use super::handed;
+use super::container_disk_client;
 use super::order::Order;
 use super::{PrepareError, VolumeError};
 
@@ -129,7 +129,7 @@ async fn open_image(order: &Order, volume: &Volume, path: Option<&str>) -> Resul
         }
         Some(VolumePlace::File { path: file }) => container_disk::open_file(Path::new(file), Direct::Off)?,
         Some(VolumePlace::Handed { socket }) => {
-            let (file, shown) = handed::file(Path::new(socket)).await?;
+            let (file, shown) = container_disk_client::file(Path::new(socket)).await?;
             container_disk::received(file, &shown, Direct::Off)?
         }
         Some(VolumePlace::Descriptor) | None => return Err(VolumeError::Nowhere),

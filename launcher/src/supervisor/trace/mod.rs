@@ -13,7 +13,7 @@ use garboard_protocol::paths::Layout;
 use tracing::Span;
 
 use super::control::Caller;
-use super::seed::Whose;
+use super::seed::MachineMetadata;
 use super::{SupervisorError, journal};
 
 /// The span of a machine. To be entered once by the thread that runs its supervisor, before the runtime: a supervisor has one
@@ -23,7 +23,7 @@ use super::{SupervisorError, journal};
 /// What keeps a supervisor from beginning.
 pub fn span(layout: &Layout) -> Result<Span, SupervisorError> {
     let journal = journal::read(&layout.supervisor())?.unwrap_or_default();
-    let whose = Whose::read(layout, &journal)?;
+    let whose = MachineMetadata::read(layout, &journal)?;
     Ok(whose.span())
 }
 

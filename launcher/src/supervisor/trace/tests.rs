@@ -16,7 +16,7 @@ use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
 use tracing_subscriber::layer::SubscriberExt;
 
-use super::super::attach::{ControlReceivers, ToldTranscript, open_channels};
+use super::super::attach::{ControlReceivers, LoggedTranscript, open_channels};
 use super::super::driver::{Driver, DriverSeed, Input, Inputs};
 use super::super::prepare::sockets::listen_async;
 use super::super::{control, journal};
@@ -84,7 +84,7 @@ async fn driven(layout: &Layout) -> (FakeMonitor, ControlReceivers, mpsc::Sender
     let socket = listen_async(&layout.supervisor(), paths::CONTROL_SOCKET).unwrap();
     tokio::spawn(control::serve(socket, senders));
     let (fake, stream) = FakeMonitor::pair().unwrap();
-    let options = ConnectOptions { transcript: Some(Arc::new(ToldTranscript::beside(None))), ..Default::default() };
+    let options = ConnectOptions { transcript: Some(Arc::new(LoggedTranscript::beside(None))), ..Default::default() };
     let (monitor, _) = Monitor::connect(stream, options).await.unwrap();
     happened.send(Input::MonitorUp { monitor, run_state: RunState::Running }).await.ok().unwrap();
     (fake, receivers, happened)

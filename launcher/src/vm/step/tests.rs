@@ -123,7 +123,7 @@ fn a_graceful_stop_asks_then_quits_then_kills() {
     let mut machine = life(running());
     let effects =
         step(&mut machine, Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: Some(7) })), at(NOW));
-    assert!(effects.contains(&Effect::AskGuest(Way::AgentFirst)));
+    assert!(effects.contains(&Effect::AskGuest(PowerDownMethod::AgentFirst)));
     assert!(effects.contains(&Effect::TellInit { by_ms: NOW + 7000 }));
     assert_eq!(machine.wake_at_ms(), Some(NOW + 7000));
     assert_eq!(step(&mut machine, Event::TimePassed, at(NOW + 6999)), Vec::new());
@@ -140,7 +140,7 @@ fn a_stop_before_the_monitor_answers_is_asked_once_it_does() {
     let mut machine = life(State::Launched);
     let _ = step(&mut machine, Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: None })), at(NOW));
     let ready = Event::MonitorReady { run_state: RunState::Running, on_ready: OnReady::Leave };
-    assert!(step(&mut machine, ready, at(NOW)).contains(&Effect::AskGuest(Way::AgentFirst)));
+    assert!(step(&mut machine, ready, at(NOW)).contains(&Effect::AskGuest(PowerDownMethod::AgentFirst)));
 }
 
 #[test]
@@ -214,7 +214,7 @@ fn a_guest_that_ignores_the_button_is_asked_again() {
     let _ = step(&mut machine, graceful(None), at(NOW));
     for again in [NOW + ASK_AGAIN_MS, NOW + 2 * ASK_AGAIN_MS] {
         assert_eq!(machine.wake_at_ms(), Some(again));
-        assert_eq!(step(&mut machine, Event::TimePassed, at(again)), vec![Effect::AskGuest(Way::Button)]);
+        assert_eq!(step(&mut machine, Event::TimePassed, at(again)), vec![Effect::AskGuest(PowerDownMethod::Button)]);
     }
     let _ = step(&mut machine, Event::TimePassed, at(NOW + 30_000));
     assert!(matches!(machine.state, State::Ending { .. }));

@@ -41,7 +41,7 @@ pub(crate) fn image(facts: &Facts) -> Option<Finding> {
     let is_ours = status.is_some_and(|status| status.image == image) || image.contains("garboard/launcher");
     Some(if is_ours {
         finding
-            .then("garboard cluster status")
+            .then("kubectl garboard cluster status")
             .then("load the launcher's image on the node, or install with --image-registry")
     } else {
         finding.then(format!("correct the image, or give a pull secret: {}", edit(facts)))
@@ -78,7 +78,7 @@ pub(crate) fn refused(facts: &Facts) -> Option<Finding> {
     let field = format!("containers[{}] {reason}", status.name);
     let cause = match reason.as_str() {
         "CrashLoopBackOff" => {
-            format!("its {} ends again and again ({} times so far): {words}", status.name, status.restart_count)
+            format!("its {} ends repeatedly ({} times so far): {words}", status.name, status.restart_count)
         }
         _ => format!("its container {} cannot be made: {words}", status.name),
     };

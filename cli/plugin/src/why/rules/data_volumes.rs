@@ -22,7 +22,7 @@ pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
     if facts.strategy() == Some(RunStrategy::Halted) {
         return None;
     }
-    let Told { object, kind, condition } = told(facts)?;
+    let FailedCondition { object, kind, condition } = find_condition(facts)?;
     let message = bounded(&condition.message);
     let waits_for_consumer = facts.data_volumes.iter().any(|each| phase(each) == Some(WAITS_FOR_CONSUMER));
     let is_under_way = kind == "DataVolumesReady" && !waits_for_consumer;
@@ -54,7 +54,7 @@ fn phase(data_volume: &Value) -> Option<&str> {
 }
 
 /// A condition that is about a DataVolume.
-struct Told {
+struct FailedCondition {
     /// Whose it is.
     object: String,
     /// Its type.
@@ -63,7 +63,7 @@ struct Told {
 }
 
 /// What machine or instance say of it, the machine first: an instance comes after its DataVolumes.
-fn told(facts: &Facts) -> Option<Told> {
+fn find_condition(facts: &Facts) -> Option<FailedCondition> {
     let is_about = |condition: &Condition| [NOT_CREATED, NOT_IMPORTED].contains(&condition.reason.as_str());
     let waits = |condition: &Condition| condition.status == "False";
     let all = [
@@ -73,6 +73,6 @@ fn told(facts: &Facts) -> Option<Told> {
         ("vmi", "DataVolumesReady", facts.of_vmi(VmiConditionType::DataVolumesReady).filter(waits)),
     ];
     all.into_iter().find_map(|(object, kind, condition)| {
-        Some(Told { object: format!("{object}/{}", facts.name), kind, condition: condition? })
+        Some(FailedCondition { object: format!("{object}/{}", facts.name), kind, condition: condition? })
     })
 }

@@ -52,13 +52,13 @@ pub(crate) fn deletion(facts: &Facts) -> Option<Finding> {
     if let Some(foreign) = finalizers.iter().find(|name| !OURS.contains(&name.as_str())) {
         let cause = format!("it is deleted as soon as the owner of its finalizer {foreign} removes it");
         let finding = Finding::wrong(Verdict::DeletionStuck, cause).since(since).shown_by(evidence);
-        return Some(finding.then(format!("find out whose {foreign} is, and why it does not act")));
+        return Some(finding.then(format!("find out who owns {foreign}, and why it is not removed")));
     }
     let waited = since.map_or(0, |since| facts.now.duration_since(since).as_secs());
     if facts.is_without_controller() || waited > REACTION_SECONDS {
         let cause = "it is deleted as soon as the controller takes its finalizer away, and the controller does not act";
         let finding = Finding::wrong(Verdict::DeletionStuck, cause).since(since).shown_by(evidence);
-        return Some(finding.then("garboard cluster status"));
+        return Some(finding.then("kubectl garboard cluster status"));
     }
     Some(Finding::waiting(Verdict::Stopping, "it is being deleted").since(since).shown_by(evidence))
 }

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 use crate::why::diagnosis::{Finding, Verdict, seen};
 use crate::why::facts::{Condition, Facts, when};
 
-/// Of a message of the API server, this much is told.
+/// The most characters of a message of the API server.
 const LONGEST: usize = 400;
 
 /// The API server did not take the instance.
@@ -68,7 +68,7 @@ fn is_of_the_server(condition: &Condition) -> bool {
 
 /// The API server did not take the pod.
 pub(crate) fn pod(facts: &Facts) -> Option<Finding> {
-    // What the controller itself refuses is in the condition; its event says the same.
+    // What the controller itself refuses is in the condition; its event has the same text.
     if facts.pod().is_some() || facts.vmi.is_none() || refusal(facts).is_some() {
         return None;
     }

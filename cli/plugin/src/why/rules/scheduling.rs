@@ -73,7 +73,7 @@ fn of_cluster(facts: &Facts, words: &str) -> Option<Finding> {
         return None;
     }
     let cause = "no node takes machines: none has the label kubevirt.io/schedulable=true, which node agents set";
-    Some(Finding::wrong(Verdict::NoSchedulableNode, cause).then("garboard cluster status"))
+    Some(Finding::wrong(Verdict::NoSchedulableNode, cause).then("kubectl garboard cluster status"))
 }
 
 fn of_devices(facts: &Facts, words: &str) -> Option<Finding> {
@@ -81,10 +81,10 @@ fn of_devices(facts: &Facts, words: &str) -> Option<Finding> {
     let device: String = rest.chars().take_while(|one| one.is_alphanumeric() || *one == '-').collect();
     let finding = match device.as_str() {
         "kvm" => Finding::wrong(Verdict::NoDevice, "no node that it may run on has /dev/kvm to give")
-            .then("garboard cluster status")
+            .then("kubectl garboard cluster status")
             .then(format!("{}    # slow: vCPUs are interpreted where there is no KVM", emulation(facts).command())),
         other => Finding::wrong(Verdict::NoDevice, format!("no node that it may run on has /dev/{other} to give"))
-            .then("garboard cluster status"),
+            .then("kubectl garboard cluster status"),
     };
     Some(finding)
 }
@@ -173,6 +173,6 @@ fn of_taints(words: &str) -> Option<Finding> {
     Some(
         finding
             .then("kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints")
-            .then("take the taint away, or add a toleration to the machine"),
+            .then("remove the taint, or add a toleration to the machine"),
     )
 }

@@ -51,7 +51,9 @@ pub(crate) fn controller_down(facts: &Facts) -> Option<Finding> {
         let wanted = deployment.and_then(|each| each.spec.as_ref()?.replicas).unwrap_or(0);
         let evidence =
             seen("deployment/garboard-controller", "status.availableReplicas", format!("0 of {wanted}"), None);
-        return Some(Finding::wrong(Verdict::ControllerDown, cause).shown_by(evidence).then("garboard cluster status"));
+        return Some(
+            Finding::wrong(Verdict::ControllerDown, cause).shown_by(evidence).then("kubectl garboard cluster status"),
+        );
     }
     ignored(facts)
 }
@@ -73,7 +75,7 @@ fn ignored(facts: &Facts) -> Option<Finding> {
         Finding::wrong(Verdict::ControllerDown, cause)
             .since(Some(made))
             .shown_by(evidence)
-            .then("garboard cluster status"),
+            .then("kubectl garboard cluster status"),
     )
 }
 
@@ -89,7 +91,7 @@ pub(crate) fn agent_down(facts: &Facts) -> Option<Finding> {
         None => seen(format!("node/{node}"), "pods", "no garboard-node on it", None),
     };
     let finding = Finding::wrong(Verdict::AgentDown, cause).since(facts.phase_since()).shown_by(evidence);
-    Some(finding.then("garboard cluster status"))
+    Some(finding.then("kubectl garboard cluster status"))
 }
 
 /// What goes on without a controller.

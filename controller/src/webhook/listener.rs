@@ -58,9 +58,9 @@ impl Places {
 
 /// Whether a request of a connection was read.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Proof(Arc<AtomicBool>);
+pub(crate) struct RequestRead(Arc<AtomicBool>);
 
-impl Proof {
+impl RequestRead {
     /// A request was read, whole and of a known path.
     pub(crate) fn give(&self) {
         self.0.store(true, Ordering::Relaxed);
@@ -73,7 +73,7 @@ impl Proof {
 
 /// Accepts connections, below TLS.
 #[derive(Clone)]
-pub(crate) struct Door {
+pub(crate) struct Listener {
     places: Places,
     open: Arc<Mutex<Open>>,
 }
@@ -88,7 +88,7 @@ struct Open {
 struct Connection {
     address: IpAddr,
     since: Instant,
-    proof: Proof,
+    proof: RequestRead,
     /// Dropped with the entry, which ends the connection.
     _stays: oneshot::Sender<()>,
 }
@@ -119,7 +119,7 @@ impl Open {
     }
 }
 
-impl Door {
+impl Listener {
     pub(crate) fn new(places: Places) -> Self {
         Self { places, open: Arc::default() }
     }
@@ -131,7 +131,7 @@ impl Door {
             return None;
         }
         let (stays, leaves) = oneshot::channel();
-        let (number, proof) = (open.next, Proof::default());
+        let (number, proof) = (open.next, RequestRead::default());
         open.next += 1;
         open.connections.insert(number, Connection { address, since: now, proof: proof.clone(), _stays: stays });
         Some(Entered { proof, leaves, place: Place { number, open: self.open.clone() } })
@@ -143,14 +143,14 @@ fn lock(open: &Mutex<Open>) -> MutexGuard<'_, Open> {
 }
 
 struct Entered {
-    proof: Proof,
+    proof: RequestRead,
     leaves: oneshot::Receiver<()>,
     place: Place,
 }
 
-impl<S> Accept<TcpStream, S> for Door {
+impl<S> Accept<TcpStream, S> for Listener {
     type Stream = Bounded;
-    type Service = axum::middleware::AddExtension<S, Proof>;
+    type Service = axum::middleware::AddExtension<S, RequestRead>;
     type Future = Ready<io::Result<(Self::Stream, Self::Service)>>;
 
     fn accept(&self, stream: TcpStream, service: S) -> Self::Future {
@@ -179,7 +179,7 @@ impl Drop for Place {
 /// A connection that ends unless a request of it was read in time.
 pub(crate) struct Bounded {
     stream: TcpStream,
-    proof: Proof,
+    proof: RequestRead,
     end: Pin<Box<Sleep>>,
     leaves: oneshot::Receiver<()>,
     is_over: bool,

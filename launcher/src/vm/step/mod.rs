@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use garboard_protocol::control::{Ended, PauseReason, StopMode};
-use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, told};
+use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, full_sentence};
 
-use super::{Asked, Effect, Event, Life, Now, OnReady, Request, RunState, ShutdownKind, State, Vcpus, Way};
+use super::{Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, Request, RunState, ShutdownKind, State, Vcpus};
 
 /// How long QEMU may take to follow `quit` before PID 1 kills it: it flushes disks on the way out. PID 1's own patience
 /// (`init/watch.rs`) is longer.
@@ -88,7 +88,7 @@ fn ready(life: &mut Life, state: State, run: RunState, on_ready: OnReady, now: N
     }
 }
 
-/// What a QEMU that nobody stops is found doing.
+/// The state of a QEMU that is not being stopped.
 fn found(life: &mut Life, run: RunState, on_ready: OnReady, now: Now) -> (State, Vec<Effect>) {
     let running = State::Running { vcpus: Vcpus::Running };
     match (run, on_ready) {
@@ -107,7 +107,7 @@ fn found(life: &mut Life, run: RunState, on_ready: OnReady, now: Now) -> (State,
 
 /// The guest is asked, and will be again.
 fn ask(force_at_ms: i64, mut first: Vec<Effect>, now: Now) -> (State, Vec<Effect>) {
-    first.extend([Effect::TellInit { by_ms: force_at_ms }, Effect::AskGuest(Way::AgentFirst)]);
+    first.extend([Effect::TellInit { by_ms: force_at_ms }, Effect::AskGuest(PowerDownMethod::AgentFirst)]);
     (State::Stopping { force_at_ms, asked: asked(now) }, first)
 }
 
@@ -115,7 +115,7 @@ fn asked(now: Now) -> Asked {
     Asked::Yes { again_at_ms: now.boot_ms.saturating_add(ASK_AGAIN_MS) }
 }
 
-/// QEMU holds the vCPUs. Where nobody can let them run again, the run is over.
+/// QEMU holds the vCPUs. Where no command can let them run again, the run is over.
 fn held(life: &mut Life, state: State, run: RunState, now: Now) -> (State, Vec<Effect>) {
     match run {
         RunState::GuestPanicked => {
@@ -134,7 +134,7 @@ fn held(life: &mut Life, state: State, run: RunState, now: Now) -> (State, Vec<E
         RunState::IoError => held_by_io_error(life, state, now),
         RunState::Paused | RunState::Prelaunch => {
             let state = with_vcpus(state, Vcpus::Stopped(PauseReason::PausedByUser), Overwrite::No);
-            // It ran on for a moment, as it was told before.
+            // It ran on for a moment, by the command before.
             life.memory.paused_by_user |= state == stopped(PauseReason::PausedByUser);
             (state, Vec::new())
         }
@@ -190,7 +190,7 @@ fn with_vcpus(state: State, now: Vcpus, overwrite: Overwrite) -> State {
     }
 }
 
-/// PID 1 hears of it too: should the supervisor go, the end has a deadline all the same.
+/// PID 1 gets it too: should the supervisor go, the end has a deadline all the same.
 fn quit(state: State, now: Now) -> (State, Vec<Effect>) {
     match state {
         State::Running { .. } | State::Stopping { .. } | State::Launched => {
@@ -223,7 +223,7 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
             State::Running { .. } => {
                 life.memory.paused_by_user = true;
                 life.memory.io.give_up();
-                // Also where an I/O error holds it: it may have been told to run on, which QEMU has not said yet.
+                // Also where an I/O error holds it: it may have been resumed, which QEMU has not reported yet.
                 (stopped(PauseReason::PausedByUser), vec![Effect::StopVcpus])
             }
             State::Preparing | State::Launched | State::Stopping { .. } | State::Ending { .. } | State::Ended(_) => {
@@ -270,7 +270,7 @@ fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<E
             let asked = match before {
                 Asked::NotYet => before,
                 Asked::Yes { .. } => {
-                    effects.push(Effect::AskGuest(Way::Button));
+                    effects.push(Effect::AskGuest(PowerDownMethod::Button));
                     asked(now)
                 }
             };
@@ -304,7 +304,7 @@ fn time_passed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) 
             }
             let asked = match before {
                 Asked::Yes { again_at_ms } if again_at_ms <= now.boot_ms => {
-                    effects.push(Effect::AskGuest(Way::Button));
+                    effects.push(Effect::AskGuest(PowerDownMethod::Button));
                     asked(now)
                 }
                 Asked::Yes { .. } | Asked::NotYet => before,
@@ -349,7 +349,7 @@ fn failed(state: State, message: String, now: Now) -> (State, Vec<Effect>) {
 }
 
 fn ended(cause: ExitCause, report: Option<ExitReport>, now: Now) -> State {
-    let sentence = told(&cause, report.as_ref());
+    let sentence = full_sentence(&cause, report.as_ref());
     State::Ended(Box::new(Ended { cause, sentence, report, at_ms: now.wall_ms }))
 }
 

@@ -1,4 +1,4 @@
-//! The driver's hands: commands to QEMU, one after the other, beside the driver, so that a QEMU that is slow to answer
+//! The driver's queue of commands to QEMU, one after the other, beside the driver, so that a QEMU that is slow to answer
 //! keeps nobody else waiting. What a command came to is told as an event if it is not what the state says.
 
 use garboard_protocol::causes::ErrorChain;
@@ -42,10 +42,10 @@ struct Task {
 }
 
 /// Where commands go in.
-pub(super) struct Hands(mpsc::Sender<Task>);
+pub(super) struct CommandQueue(mpsc::Sender<Task>);
 
-impl Hands {
-    /// Hands, and where they tell what is not as the state says.
+impl CommandQueue {
+    /// The queue, and the receiver of what contradicts the state.
     pub(super) fn new() -> (Self, mpsc::Receiver<Event>) {
         let (todo, mut commands) = mpsc::channel::<Task>(BACKLOG);
         let (tell, told) = mpsc::channel(BACKLOG);
@@ -146,8 +146,8 @@ mod tests {
     async fn a_command_that_hangs_does_not_hold_up_quit() {
         let (fake, monitor) = monitor().await;
         fake.script("stop", Behaviour::Silence);
-        let (hands, _told) = Hands::new();
-        hands.begin(&monitor, Command::StopVcpus, &Cause::supervisor());
+        let (commands, _events) = CommandQueue::new();
+        commands.begin(&monitor, Command::StopVcpus, &Cause::supervisor());
         fake.until_received("stop", 1).await;
         quit(&monitor, &Cause::supervisor());
         fake.until_received("quit", 1).await;

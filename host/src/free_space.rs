@@ -8,7 +8,7 @@ use crate::root::HostRoot;
 
 /// The file system a directory is on, or would be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Room {
+pub struct FreeSpace {
     /// The directory asked about.
     pub directory: PathBuf,
     /// Bytes a user may still write.
@@ -19,7 +19,7 @@ pub struct Room {
     pub writable: bool,
 }
 
-impl Room {
+impl FreeSpace {
     /// Looks at the file system of `directory`; of its nearest parent that exists, if it does not.
     pub fn of(root: &HostRoot, directory: &Path) -> Option<Self> {
         let real = root.path(directory);
@@ -42,10 +42,10 @@ mod tests {
     fn a_directory_that_is_not_there_yet_has_the_room_of_its_parent() {
         let directory = tempfile::tempdir().unwrap();
         let root = HostRoot::real();
-        let here = Room::of(&root, directory.path()).unwrap();
-        let below = Room::of(&root, &directory.path().join("a/b/c")).unwrap();
+        let here = FreeSpace::of(&root, directory.path()).unwrap();
+        let below = FreeSpace::of(&root, &directory.path().join("a/b/c")).unwrap();
         assert!(here.free_bytes > 0 && !here.read_only && here.writable);
         assert!(below.writable);
-        assert_eq!(Room::of(&root, Path::new("/proc/self")).unwrap().free_bytes, 0);
+        assert_eq!(FreeSpace::of(&root, Path::new("/proc/self")).unwrap().free_bytes, 0);
     }
 }

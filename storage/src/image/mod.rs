@@ -76,7 +76,7 @@ pub struct Image<'a> {
 
 /// The state of an image's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Soundness {
+pub enum Consistency {
     /// No errors.
     Sound,
     /// Clusters are marked used that nobody uses: space is lost, no content.
@@ -115,7 +115,7 @@ pub trait Images {
     ///
     /// # Errors
     /// [`ImageError`].
-    fn check(&self, image: Image<'_>) -> Result<Soundness, ImageError>;
+    fn check(&self, image: Image<'_>) -> Result<Consistency, ImageError>;
 }
 
 /// Refuses what no disk can be.

@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 
 /// Why there is no file.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum HandedError {
+pub(crate) enum ContainerDiskError {
     /// Nobody listens.
     #[error("no process serves it at {socket}; check that the container of its image runs")]
     Silent {
@@ -40,17 +40,17 @@ pub(crate) enum HandedError {
 }
 
 /// The file behind a socket, and its path in the image, for messages.
-pub(crate) async fn file(socket: &Path) -> Result<(OwnedFd, PathBuf), HandedError> {
-    let silent = |source| HandedError::Silent { socket: socket.to_owned(), source };
+pub(crate) async fn file(socket: &Path) -> Result<(OwnedFd, PathBuf), ContainerDiskError> {
+    let silent = |source| ContainerDiskError::Silent { socket: socket.to_owned(), source };
     let stream = connect(socket).await.map_err(silent)?;
     let answer = timeout(PATIENCE, listen(&stream)).await;
     let (bytes, mut descriptors) = answer.map_err(|elapsed| silent(elapsed.into()))?.map_err(silent)?;
-    let (kind, text) = bytes.split_first().ok_or(HandedError::Nonsense)?;
+    let (kind, text) = bytes.split_first().ok_or(ContainerDiskError::Nonsense)?;
     let text: String = String::from_utf8_lossy(text).escape_debug().collect();
     match (*kind, descriptors.pop()) {
         (OPENED, Some(file)) if descriptors.is_empty() => Ok((file, text.into())),
-        (REFUSED, None) => Err(HandedError::Refused { reason: text }),
-        _ => Err(HandedError::Nonsense),
+        (REFUSED, None) => Err(ContainerDiskError::Refused { reason: text }),
+        _ => Err(ContainerDiskError::Nonsense),
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     /// Answers one connection.
-    async fn asked(answer: &'static [u8], with_file: bool) -> Result<(OwnedFd, PathBuf), HandedError> {
+    async fn asked(answer: &'static [u8], with_file: bool) -> Result<(OwnedFd, PathBuf), ContainerDiskError> {
         let room = tempfile::tempdir().unwrap();
         let socket = room.path().join("1.sock");
         let listener = UnixListener::bind(&socket).unwrap();
@@ -108,7 +108,7 @@ mod tests {
         let refused = asked(b"nthere are \x1b[2J two", false).await.unwrap_err();
         assert_eq!(refused.to_string(), "the container of its image refused: there are \\u{1b}[2J two");
         for (answer, with_file) in [(&b"o/disk/x"[..], false), (b"n", true), (b"?", true)] {
-            assert!(matches!(asked(answer, with_file).await, Err(HandedError::Nonsense)), "{answer:?}");
+            assert!(matches!(asked(answer, with_file).await, Err(ContainerDiskError::Nonsense)), "{answer:?}");
         }
     }
 }

@@ -29,7 +29,7 @@ pub fn judge(table: &Table, value: &Value, at: &FieldPath, setting: Setting) -> 
         for field in line.below() {
             let field = steps(field);
             let written = objects.iter().flat_map(|(at, object)| places(object, &field, at));
-            written.for_each(|(at, value)| found.hear(fate, at, value));
+            written.for_each(|(at, value)| found.record(fate, at, value));
         }
     }
     found
@@ -41,14 +41,14 @@ pub fn judge_annotations(list: &[Annotation], metadata: &Value, at: &FieldPath) 
     let mut found = Judgement::default();
     for annotation in list {
         let at = at.child("annotations").key(annotation.key);
-        found.hear(annotation.fate, at, &metadata["annotations"][annotation.key]);
+        found.record(annotation.fate, at, &metadata["annotations"][annotation.key]);
     }
     found
 }
 
 impl Judgement {
     /// Adds what a line says of a value.
-    fn hear(&mut self, fate: Fate, at: FieldPath, value: &Value) {
+    fn record(&mut self, fate: Fate, at: FieldPath, value: &Value) {
         let (when, message, instead, list) = match fate {
             Fate::Refused { when, why, instead } => (when, why, instead, &mut self.refused),
             Fate::Warned { when, what, instead } => (when, what, instead, &mut self.warned),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use garboard_protocol::control::{ControlRequest, PauseReason, Status};
 
-use crate::args::MomentArgs;
+use crate::args::GuestActionArgs;
 use crate::exit::{FAILED, REFUSED, complaint};
 use crate::find;
 use crate::kubectl::Kubectl;
@@ -16,7 +16,7 @@ use crate::several;
 
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Moment {
+pub(crate) enum GuestAction {
     /// Its vCPUs are stopped.
     Pause,
     /// They run again.
@@ -25,7 +25,7 @@ pub(crate) enum Moment {
     Reset,
 }
 
-impl Moment {
+impl GuestAction {
     fn request(self) -> ControlRequest {
         match self {
             Self::Pause => ControlRequest::Pause,
@@ -54,15 +54,15 @@ impl Moment {
 }
 
 /// `kubectl garboard pause MACHINE…` and its like.
-pub(crate) fn run(kubectl: &Kubectl, args: &MomentArgs, moment: Moment) -> anyhow::Result<u8> {
+pub(crate) fn run(kubectl: &Kubectl, args: &GuestActionArgs, action: GuestAction) -> anyhow::Result<u8> {
     let patience = Duration::from_secs(args.timeout);
-    several::each(&args.machines, |name| settle(kubectl, name, moment, patience))
+    several::each(&args.machines, |name| settle(kubectl, name, action, patience))
 }
 
-fn settle(kubectl: &Kubectl, name: &str, moment: Moment, patience: Duration) -> anyhow::Result<()> {
+fn settle(kubectl: &Kubectl, name: &str, action: GuestAction, patience: Duration) -> anyhow::Result<()> {
     let place = find::place(kubectl, name)?;
     let watching = Link::open(kubectl, &place)?;
-    let asking = Asking { kubectl, place: &place, moment, deadline: Instant::now() + patience };
+    let asking = Asking { kubectl, place: &place, action, deadline: Instant::now() + patience };
     let outcome = watch(watching.line, &asking);
     let word = watching.exec.close(outcome)?;
     outln!("{} {word}", place.machine)
@@ -72,32 +72,32 @@ fn settle(kubectl: &Kubectl, name: &str, moment: Moment, patience: Duration) -> 
 struct Asking<'a> {
     kubectl: &'a Kubectl,
     place: &'a find::Place,
-    moment: Moment,
+    action: GuestAction,
     deadline: Instant,
 }
 
-fn watch(watching: Line, Asking { kubectl, place, moment, deadline }: &Asking<'_>) -> anyhow::Result<String> {
-    let (moment, deadline) = (*moment, *deadline);
+fn watch(watching: Line, Asking { kubectl, place, action, deadline }: &Asking<'_>) -> anyhow::Result<String> {
+    let (action, deadline) = (*action, *deadline);
     let mut statuses = watching.statuses()?;
     let Some(before) = statuses.next(deadline)? else {
         anyhow::bail!("the supervisor closed the connection without an answer")
     };
     let Link { mut line, exec } = Link::open(kubectl, place)?;
-    let asked = line.request(moment.request());
+    let asked = line.request(action.request());
     drop(line);
     match exec.close(asked)? {
-        Outcome::AlreadySo => return Ok(format!("is {} already", moment.word())),
+        Outcome::AlreadySo => return Ok(format!("is {} already", action.word())),
         Outcome::Queued => {}
     }
-    follow(&mut statuses, &before, moment, deadline).map_err(|error| match error {
+    follow(&mut statuses, &before, action, deadline).map_err(|error| match error {
         Stayed::Over(sentence) => {
-            complaint(REFUSED, format!("{} was not {}: {sentence}", place.machine, moment.word()))
+            complaint(REFUSED, format!("{} was not {}: {sentence}", place.machine, action.word()))
         }
         Stayed::Lost(error) => {
-            complaint(FAILED, format!("it is unknown whether {} is {}: {error:#}", place.machine, moment.word()))
+            complaint(FAILED, format!("it is unknown whether {} is {}: {error:#}", place.machine, action.word()))
         }
     })?;
-    Ok(moment.word().to_owned())
+    Ok(action.word().to_owned())
 }
 
 /// Why it was not seen to be so.
@@ -108,11 +108,11 @@ enum Stayed {
     Lost(anyhow::Error),
 }
 
-fn follow(statuses: &mut Statuses, before: &Status, moment: Moment, deadline: Instant) -> Result<(), Stayed> {
+fn follow(statuses: &mut Statuses, before: &Status, action: GuestAction, deadline: Instant) -> Result<(), Stayed> {
     loop {
         let status = statuses.next(deadline).map_err(Stayed::Lost)?;
         let status = status.ok_or_else(|| Stayed::Lost(anyhow::anyhow!("the supervisor closed the connection")))?;
-        if moment.is_so(before, &status) {
+        if action.is_so(before, &status) {
             return Ok(());
         }
         if let Some(ended) = status.ended {

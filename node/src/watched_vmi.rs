@@ -17,12 +17,12 @@ use serde_json::Value;
 
 /// A VMI of a watch.
 #[derive(Clone, Debug)]
-pub(crate) struct Sighting {
+pub(crate) struct WatchedVmi {
     vmi: Arc<VirtualMachineInstance>,
     is_whole: bool,
 }
 
-impl Sighting {
+impl WatchedVmi {
     /// The UID, and the VMI if it can be read.
     pub(crate) fn whole(self) -> (String, Option<Arc<VirtualMachineInstance>>) {
         let is_whole = self.is_whole;
@@ -41,7 +41,7 @@ impl Sighting {
     }
 }
 
-impl<'de> Deserialize<'de> for Sighting {
+impl<'de> Deserialize<'de> for WatchedVmi {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let written = Value::deserialize(deserializer)?;
         let (mut vmi, is_whole) = match VirtualMachineInstance::deserialize(&written) {
@@ -53,7 +53,7 @@ impl<'de> Deserialize<'de> for Sighting {
     }
 }
 
-impl Resource for Sighting {
+impl Resource for WatchedVmi {
     type DynamicType = ();
     type Scope = NamespaceResourceScope;
 
@@ -99,16 +99,16 @@ mod tests {
         })
     }
 
-    fn listed(items: &[Value]) -> Vec<Sighting> {
+    fn listed(items: &[Value]) -> Vec<WatchedVmi> {
         let list = json!({"metadata": {}, "items": items});
-        serde_json::from_value::<ObjectList<Sighting>>(list).unwrap().items
+        serde_json::from_value::<ObjectList<WatchedVmi>>(list).unwrap().items
     }
 
     #[test]
     fn an_instance_that_cannot_be_read_hides_no_other() {
         let mut good = instance("good", "64Mi");
         good["status"] = json!({});
-        let read = listed(&[instance("bad", "1e1.5"), good]).into_iter().map(Sighting::whole);
+        let read = listed(&[instance("bad", "1e1.5"), good]).into_iter().map(WatchedVmi::whole);
         let read: Vec<_> = read.map(|(uid, vmi)| (uid, vmi.is_some())).collect();
         assert_eq!(read, [("bad".to_owned(), false), ("good".to_owned(), true)]);
     }
