@@ -2,15 +2,15 @@
 
 import pytest
 
-from garboard_e2e.cluster.admission import dry_run, settings, with_gates
+from garboard_e2e.cluster.admission import SHORT_LIVES, dry_run, settings, with_gates
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN, Object
 
 
 @pytest.fixture(scope="module", autouse=True)
 def own(kube: Kube) -> None:
-    """There are settings already, all by default."""
-    kube.apply(with_gates([]), namespace=INSTALLED_IN)
+    """There are settings already: those with which certificates are renewed for tests after these."""
+    kube.apply(with_gates([], SHORT_LIVES), namespace=INSTALLED_IN)
 
 
 def developer(*gates: str) -> Object:

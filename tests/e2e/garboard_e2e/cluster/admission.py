@@ -6,13 +6,11 @@ import json
 import pathlib
 import re
 import subprocess
-import time
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from typing import Any
 
-from ..outcome import Failure
-from ..patience import PATIENCE
 from ..places import EXAMPLES, REPOSITORY
+from .api import Answer, Api, Post
 from .names import INSTALLED_IN, Object
 from .program import Cluster
 
@@ -24,6 +22,15 @@ GATE = re.compile(r'\(Gate::\w+, "(\w+)", Usual::Off\)')
 # What the command takes, which knows no cluster, and a cluster refuses: the case, and a part of the sentence.
 BARE_HOST_ONLY = {"0200": "no guest with this binding starts in a cluster"}
 SOUND = EXAMPLES / "vm-hello.yaml"
+# What kubectl asks for with `apply --dry-run=server`.
+DRY = "dryRun=All&fieldValidation=Strict"
+PLURALS = {"VirtualMachine": "virtualmachines", "VirtualMachineInstance": "virtualmachineinstances"}
+# Certificates that are renewed while other things are asked, after half of their lives. Twenty seconds of that of an
+# authority are for its publication.
+SHORT_LIVES = {
+    "ca": {"duration": "80s", "renewBefore": "40s"},
+    "server": {"duration": "60s", "renewBefore": "30s"},
+}
 
 
 def gates() -> list[str]:
@@ -35,8 +42,9 @@ def settings(spec: Object, name: str = "kubevirt", namespace: str = INSTALLED_IN
     return {"apiVersion": "kubevirt.io/v1", "kind": "KubeVirt", "metadata": metadata, "spec": spec}
 
 
-def with_gates(names: list[str]) -> Object:
-    return settings({"configuration": {"developerConfiguration": {"featureGates": names}}})
+def with_gates(names: list[str], lives: Object | None = None) -> Object:
+    spec: Object = {"configuration": {"developerConfiguration": {"featureGates": names}}}
+    return settings(spec | ({"certificateRotateStrategy": {"selfSigned": lives}} if lives else {}))
 
 
 def dry_run(cluster: Cluster, given: Object | pathlib.Path) -> subprocess.CompletedProcess[str]:
@@ -44,6 +52,18 @@ def dry_run(cluster: Cluster, given: Object | pathlib.Path) -> subprocess.Comple
     where, text = ("-", json.dumps(given)) if isinstance(given, dict) else (str(given), None)
     command = [cluster.tool, "apply", "--dry-run=server", "-f", where]
     return subprocess.run(command, env=cluster.environment, input=text, capture_output=True, text=True)
+
+
+def posted(given: Object) -> Post:
+    """The same of one machine, without kubectl."""
+    place = f"/apis/{given['apiVersion']}/namespaces/{given['metadata']['namespace']}/{PLURALS[given['kind']]}"
+    return Post(f"{place}?{DRY}", given)
+
+
+def sound(cluster: Cluster, name: str = "sound") -> Post:
+    """A machine that is taken."""
+    given: Object = json.loads(cluster.kubectl("create", "--dry-run=client", "-o", "json", "-f", SOUND, namespace=None))
+    return posted(given | {"metadata": {"name": name, "namespace": "default"}})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,46 +100,25 @@ def cases() -> list[Case]:
     return found
 
 
-def write(cases: Iterable[Case], directory: pathlib.Path) -> pathlib.Path:
-    """A file for each."""
-    directory.mkdir()
+def ask(api: Api, cases: Sequence[Case]) -> dict[str, Answer]:
+    """What the API server says to each, by the names of their files."""
+    answers = api.post_each([posted(case.given) for case in cases])
+    return {case.stem: answer for case, answer in zip(cases, answers, strict=True)}
+
+
+def verdicts(garboard: pathlib.Path, cases: Sequence[Case], directory: pathlib.Path) -> dict[str, list[str]]:
+    """What the command says: the sentences to each, by the names of files that are written into the directory."""
     for case in cases:
         (directory / f"{case.stem}.json").write_text(json.dumps(case.given))
-    return directory
-
-
-Answers = dict[str, str | None]
-
-
-def answers(cluster: Cluster, directory: pathlib.Path) -> Answers:
-    """What the API server says to each file of a directory: None if it takes it, or the text of the refusal."""
-    done = dry_run(cluster, directory)
-    refused = {}
-    for part in re.split(r"^(?=Error from server)", done.stderr, flags=re.M)[1:]:
-        named = re.search(r'"[^"]*/(c\d+)\.json"', part)
-        if named is None:
-            raise Failure(f"kubectl refuses a file that it does not name: {part}")
-        refused[named.group(1)] = part
-    return {path.stem: refused.get(path.stem) for path in directory.iterdir()}
-
-
-def await_answers(cluster: Cluster, directory: pathlib.Path, settled: Callable[[Answers], bool]) -> Answers:
-    """Settings reach every replica a moment after they are written. The last answers, settled or not: each of them is
-    judged by itself."""
-    end = time.monotonic() + PATIENCE
-    while True:
-        said = answers(cluster, directory)
-        if settled(said) or time.monotonic() > end:
-            return said
-
-
-def verdicts(garboard: pathlib.Path, directory: pathlib.Path) -> dict[str, list[str]]:
-    """What the command says: the sentences to each file."""
     done = subprocess.run([garboard, "validate", "-o", "json", directory], capture_output=True, text=True)
-    return {
+    said = {
         pathlib.Path(verdict["origin"]).stem: [sentence(fault) for fault in verdict["faults"]]
         for verdict in json.loads(done.stdout)
     }
+    for case in cases:
+        if case.number in BARE_HOST_ONLY:
+            said[case.stem] = [BARE_HOST_ONLY[case.number]]
+    return said
 
 
 def sentence(fault: dict[str, Any]) -> str:
@@ -128,12 +127,13 @@ def sentence(fault: dict[str, Any]) -> str:
     return f"{where}{fault['message']}{advice}"
 
 
-def difference(answer: str | None, sentences: list[str]) -> str | None:
+def difference(answer: Answer, sentences: list[str]) -> str | None:
     """What an answer of the API server has, and should not, beside the sentences of the command."""
     wanted = sentences[:MOST_CAUSES]
-    if answer is None:
+    if answer.is_taken:
         return f"the API server takes it, the command does not: {wanted}" if wanted else None
+    said = answer.sentence.strip()
     if not wanted:
-        return f"the command takes it, the API server does not: {answer.strip()}"
-    missing = [each for each in wanted if each not in answer]
-    return f"not said: {missing}; but: {answer.strip()[:600]}" if missing else None
+        return f"the command takes it, the API server does not: {said}"
+    missing = [each for each in wanted if each not in said]
+    return f"not said: {missing}; but: {said[:600]}" if missing else None

@@ -17,6 +17,7 @@ WHOLE_KINDS = (
 )
 # Of these Kubernetes has some of its own.
 INSTALLED_KINDS = ("clusterrolebindings", "clusterroles", "flowschemas", "priorityclasses")
+OF_GARBOARD = ("-l", "app.kubernetes.io/name=garboard")
 LABELS_OF_GARBOARD = ("kubevirt.io", "garboard.dev")
 # How long each step may take, in seconds: where it takes longer, another cluster is made sooner.
 STEP = 90
@@ -28,11 +29,13 @@ def empty(cluster: Cluster, nodes: int) -> None:
     others = [name for name in namespaces(cluster) if name not in {*NAMESPACES, INSTALLED_IN}]
     if others:
         delete(cluster, "namespace", *others)
+    # Before what serves it goes: a namespace ends when the API server has all that may be in it.
+    delete(cluster, "apiservices", *OF_GARBOARD)
     delete(cluster, "namespace", INSTALLED_IN)
     for kind in WHOLE_KINDS:
         delete(cluster, kind, "--all")
     for kind in INSTALLED_KINDS:
-        delete(cluster, kind, "-l", "app.kubernetes.io/name=garboard")
+        delete(cluster, kind, *OF_GARBOARD)
     for node in nodes_as_new(cluster, nodes):
         cluster.kubectl("label", "node", *node, namespace=None)
 
