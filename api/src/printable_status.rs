@@ -37,3 +37,27 @@ words! {
         Stopped = "Stopped",
     }
 }
+
+impl PrintableStatus {
+    /// Whether a person has to look at the machine: it does not get to where it is meant to be by itself.
+    #[must_use]
+    pub fn needs_attention(self) -> bool {
+        match self {
+            Self::Unknown
+            | Self::ErrorPvcNotFound
+            | Self::DataVolumeError
+            | Self::ErrImagePull
+            | Self::ImagePullBackOff
+            | Self::ErrorUnschedulable
+            | Self::CrashLoopBackOff => true,
+            Self::Terminating
+            | Self::Stopping
+            | Self::Paused
+            | Self::Running
+            | Self::Provisioning
+            | Self::WaitingForVolumeBinding
+            | Self::Starting
+            | Self::Stopped => false,
+        }
+    }
+}

@@ -163,3 +163,15 @@ fn annotations_that_are_called_read_are_read() {
         assert!(text.contains(&constant), "{}: {file} does not name {constant}", annotation.key);
     }
 }
+
+#[test]
+fn every_annotation_of_ours_is_in_the_table() {
+    let text = std::fs::read_to_string("src/metadata.rs").unwrap();
+    let block = text.split_once("pub mod annotation {").unwrap().1.split_once("\n}").unwrap().0;
+    let ours: Vec<&str> = block.split('"').filter(|each| each.starts_with("garboard.dev/")).collect();
+    assert!(ours.len() >= 2, "{ours:?}");
+    for key in ours {
+        let is_there = ANNOTATIONS.iter().chain(OF_MACHINES).any(|annotation| annotation.key == key);
+        assert!(is_there, "{key} has no line in src/fields/annotations.rs");
+    }
+}

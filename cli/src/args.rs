@@ -9,19 +9,10 @@ use garboard_kubectl::{ClusterCommandArgs, PluginArgs};
 
 use crate::accel::AccelChoice;
 use crate::doctor::DoctorArgs;
+use crate::exit;
 use crate::here::{Here, MachineName};
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  tried and failed; standard error says why
-  2  a manifest, file or option is wrong; nothing was started
-  3  there is no such machine
-  4  the machine's state does not allow it
-  5  run without --detach: the guest's run ended badly
-  6  why --exit-code: something is wrong with the machine
-  7  why --exit-code: the machine gets to where it is meant to be by itself
-
+const ENVIRONMENT: &str = "
 Environment: GARBOARD_RUNTIME_DIR, GARBOARD_STATE_DIR, GARBOARD_CACHE_DIR move where things are kept.";
 
 /// Runs virtual machines from kubevirt.io manifests: one QEMU, one argv, one QMP transcript, one log.
@@ -31,7 +22,7 @@ Environment: GARBOARD_RUNTIME_DIR, GARBOARD_STATE_DIR, GARBOARD_CACHE_DIR move w
     version = garboard_kubectl::VERSION,
     long_version = crate::version::LONG.as_str(),
     about = "Runs virtual machines from kubevirt.io manifests, on this host and on Kubernetes",
-    after_help = EXIT_CODES,
+    after_help = exit::help(&[]) + ENVIRONMENT,
     propagate_version = true
 )]
 pub(crate) struct Cli {

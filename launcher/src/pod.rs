@@ -181,10 +181,12 @@ fn facts(places: &PodPlaces, node: NodeFacts) -> Result<HostFacts, PodError> {
     }
     let mut facts: HostFacts = serde_json::from_slice(&told.stdout)
         .map_err(|error| PodError::Undecodable { path: places.facts.clone(), source: error.into() })?;
-    facts.network.tap = node.tap;
-    facts.network.vhost_net = node.vhost_net;
+    // Each of them: a new one does not compile until something is done with it.
+    let NodeFacts { version: _, tap, vhost_net, kvm } = node;
+    facts.network.tap = tap;
+    facts.network.vhost_net = vhost_net;
     facts.kvm = KvmState::Native;
-    if let Some(kvm) = node.kvm {
+    if let Some(kvm) = kvm {
         facts.kvm = kvm.state;
         facts.kvm_max_vcpus = kvm.max_vcpus;
         // While agents are replaced theirs may be another QEMU: what it offers is not what this one understands.

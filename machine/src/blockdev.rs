@@ -72,7 +72,8 @@ pub struct ImageNode {
 const QCOW2: &str = "qcow2";
 
 /// The most that QEMU keeps of the tables of one qcow2 image, bytes: all of them up to a disk of 32 GiB (8 bytes for each
-/// cluster of 64 KiB). QEMU's own default is 32 MiB, which nobody asked a node for.
+/// cluster of 64 KiB). QEMU's own default is 32 MiB, which no pod requests. Figures that follow from it: docs/benchmarks.md,
+/// docs/status.md.
 pub const L2_CACHE_BYTES: u64 = 4 << 20;
 
 /// What lies under an image.

@@ -7,6 +7,10 @@
 //! What is kept of each page and the tables of qcow2 have an end that is known, so their terms are that and no more. A large guest has
 //! little but the former: there they have to be all of it.
 
+//!
+//! Figures of these terms are also in docs/benchmarks.md, docs/status.md, docs/comparison.md and `tests/e2e` (`bench/overhead.py`,
+//! `host/life/test_life.py`).
+
 use serde::{Deserialize, Serialize};
 
 use crate::blockdev::L2_CACHE_BYTES;

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use crate::identity::PodUid;
 
-/// The most connections of one pod. A supervisor has two: one to ask, one to report; and one that died may linger.
+/// The most connections of one pod (also in docs/operators.md and `tests/e2e/cluster/hostile/test_crowd.py`). A supervisor has two: one to ask, one to report; and one that died may linger.
 pub const CONNECTIONS_PER_POD: usize = 8;
 /// So many a pod gets as long as there are any: what its supervisor needs.
 const NEEDED_PER_POD: usize = 2;
-/// The most connections in all; with the longest request on each they fit into the memory of the agent's container.
+/// The most connections in all (also in deploy/base/node.yaml, and where the other one is); with the longest request on each they fit into the memory of the agent's container.
 pub const CONNECTIONS: usize = 512;
 /// Of these, what is kept for pods that have fewer than they need.
 const RESERVED: usize = CONNECTIONS / 2;

@@ -1,6 +1,7 @@
 //! What a start, stop or restart comes to: KubeVirt's table (`pkg/virt-api/rest/lifecycle.go`). A machine that runs by its strategy
 //! is started and stopped by the strategy, another by a request in its status. Pure.
 
+use garboard_api::defaults::GRACE_PERIOD_SECONDS;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use serde_json::{Value, json};
@@ -39,8 +40,6 @@ pub struct Machine<'a> {
 const NOT_RUNNING: &str = "VM is not running";
 /// The shortest time for a pod: its containers get a signal before they are killed (KubeVirt's value for a forced restart).
 const SHORTEST_GRACE: i64 = 1;
-/// Seconds that a guest has where its specification does not say (KubeVirt's default, filled in at admission).
-const USUAL_GRACE: i64 = 30;
 /// A condition of another controller: volumes have to be put right by hand first.
 const MANUAL_RECOVERY: &str = "ManualRecoveryRequired";
 const RECOVERY: &str = "VM recovery required: a volume migration failed, and its volumes have to be put right by hand";
@@ -155,7 +154,7 @@ fn sooner(machine: &Machine<'_>, asked: Option<i64>) -> Result<Option<i64>, Refu
     if asked < 0 {
         return Err(bad("gracePeriod has to be greater or equal to 0"));
     }
-    let own = vmi.spec.termination_grace_period_seconds.unwrap_or(USUAL_GRACE);
+    let own = vmi.spec.termination_grace_period_seconds.unwrap_or(i64::from(GRACE_PERIOD_SECONDS));
     if asked > own {
         let sentence = format!(
             "gracePeriod {asked} is longer than the terminationGracePeriodSeconds {own} of the running instance, which cannot be prolonged"

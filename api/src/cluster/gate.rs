@@ -60,6 +60,7 @@ pub(super) enum Usual {
 }
 
 /// Every gate, its name in a KubeVirt object, and what it is by itself.
+// `tests/e2e/garboard_e2e/cluster/admission.py` reads the names of the gates that are off out of these lines.
 pub(super) const GATES: &[(Gate, &str, Usual)] = &[
     (Gate::ContainerPathVolumes, "ContainerPathVolumes", Usual::Off),
     (Gate::DeclarativeHotplugVolumes, "DeclarativeHotplugVolumes", Usual::On),

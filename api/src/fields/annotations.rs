@@ -1,4 +1,4 @@
-//! Annotations of instances and templates that KubeVirt 1.9 reads, and what becomes of each.
+//! Annotations of instances, templates and machines that KubeVirt 1.9 or Garboard reads, and what becomes of each.
 
 use super::{Fate, REMOVE, When, warned};
 use crate::metadata::annotation;
@@ -22,6 +22,8 @@ const fn warns(key: &'static str, when: When, what: &'static str, instead: &'sta
 
 /// Every annotation.
 pub const ANNOTATIONS: &[Annotation] = &[
+    // Another value than `kvm` and `tcg` is refused (`api/src/validate/metadata.rs`).
+    read(annotation::ACCELERATOR, "api/src/accelerator.rs"),
     read(annotation::PCI_DEVICES_ON_ROOT_COMPLEX, "launcher/plan/src/draft.rs"),
     read(annotation::DISABLE_PCI_HOLE_64, "launcher/plan/src/assemble.rs"),
     read(annotation::VGA_DISPLAY_EFI, "launcher/plan/src/screen.rs"),

@@ -4,19 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::exit::{self, GUEST_FAILED};
 use crate::operate::args::ClusterCommand;
 use crate::options::{ConsoleMode, LogPart, Output, QmpTask};
 
-const EXIT_CODES: &str = "\
-Exit codes:
-  0  done
-  1  tried and failed; standard error says why
-  2  a manifest, file or option is wrong
-  3  there is no such machine
-  4  the machine's state, or your rights, do not allow it
-  6  why --exit-code: something is wrong with the machine
-  7  why --exit-code: the machine gets to where it is meant to be by itself
-
+const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
 console, qmp, vnc, pause, unpause, reset and logs --part go through `kubectl exec` and need the right to create pods/exec;
 start, stop and restart need to patch virtualmachines and virtualmachines/status, as the roles admin and edit may.";
@@ -32,7 +24,7 @@ pub struct Plugin {
 
 /// What `kubectl garboard` and `garboard kubectl` have after their names.
 #[derive(Args, Debug)]
-#[command(after_help = EXIT_CODES)]
+#[command(after_help = exit::help(&[GUEST_FAILED]) + HOW)]
 pub struct PluginArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,

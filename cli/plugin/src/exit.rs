@@ -1,4 +1,4 @@
-//! Exit codes, the contract with scripts. They are listed in `garboard --help`.
+//! Exit codes, the contract with scripts. [`CODES`] is what both helps list.
 
 use crate::output::{self, note};
 use std::process::ExitCode;
@@ -19,6 +19,28 @@ pub const GUEST_FAILED: u8 = 5;
 pub const UNHEALTHY: u8 = 6;
 /// `why --exit-code`: the machine is not as it is meant to be yet, and gets there by itself.
 pub const WAITING: u8 = 7;
+
+/// Every code with its meaning, for the help of a command.
+pub const CODES: [(u8, &str); 8] = [
+    (OK, "done"),
+    (FAILED, "tried and failed; standard error says why"),
+    (BAD_INPUT, "a manifest, file or option is wrong; nothing was started"),
+    (NOT_FOUND, "there is no such machine"),
+    (REFUSED, "the machine's state, or your rights, do not allow it"),
+    (GUEST_FAILED, "run without --detach: the guest's run ended badly"),
+    (UNHEALTHY, "why --exit-code: something is wrong with the machine"),
+    (WAITING, "why --exit-code: the machine gets to where it is meant to be by itself"),
+];
+
+/// The part of a help that lists the codes, without those that the command never ends with.
+#[must_use]
+pub fn help(never: &[u8]) -> String {
+    let mut text = "Exit codes:\n".to_owned();
+    for (code, meaning) in CODES.iter().filter(|(code, _)| !never.contains(code)) {
+        text.push_str(&format!("  {code}  {meaning}\n"));
+    }
+    text
+}
 
 /// An error that has an exit code of its own.
 #[derive(Debug, thiserror::Error)]

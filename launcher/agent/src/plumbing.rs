@@ -262,6 +262,12 @@ mod tests {
     }
 
     #[test]
+    fn planner_and_network_have_the_same_default_ranges() {
+        assert_eq!(garboard_plan::DEFAULT_IPV4, garboard_net::DEFAULT_IPV4.to_string());
+        assert_eq!(garboard_plan::DEFAULT_IPV6, garboard_net::DEFAULT_IPV6.to_string());
+    }
+
+    #[test]
     fn what_cannot_be_is_refused() {
         let bad = [
             masquerade("10.0.2.0", Vec::new()),

@@ -14,8 +14,10 @@ use super::ordered::OrderedInterface;
 use super::{mac, unserved, user_network};
 
 const LIST: &str = "spec.domain.devices.interfaces";
-const DEFAULT_IPV4: &str = "10.0.2.0/24";
-const DEFAULT_IPV6: &str = "fd10:0:2::/120";
+/// The guest's IPv4 range when the manifest has none.
+pub const DEFAULT_IPV4: &str = "10.0.2.0/24";
+/// The guest's IPv6 range when the manifest has none.
+pub const DEFAULT_IPV6: &str = "fd10:0:2::/120";
 
 /// QEMU's limit of queue pairs for one tap (`MAX_TAP_QUEUES`, `net/tap_int.h` has 1024), bounded as KubeVirt does.
 const MAX_QUEUES: u32 = 256;

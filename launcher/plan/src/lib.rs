@@ -51,6 +51,7 @@ mod user_network;
 pub use disk::*;
 pub use error::{Fault, PlanError};
 pub use interface::*;
+pub use interfaces::{DEFAULT_IPV4, DEFAULT_IPV6};
 pub use kept_machine::*;
 pub use launch::*;
 pub use opening::{has_overlay, is_opened_read_only};

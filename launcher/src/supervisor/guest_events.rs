@@ -1,4 +1,4 @@
-//! QEMU's events to what they mean for the machine. Pure; everything not listed means nothing.
+//! Which of QEMU's events the supervisor subscribes to, and what each means for the machine. Pure.
 
 use serde::Deserialize;
 
@@ -10,20 +10,36 @@ use crate::vm::{Event, IoError, RunState, ShutdownKind};
 /// The most characters of a word of QEMU's in a status.
 const LONGEST: usize = 120;
 
-/// Translates one QMP event (`qapi/run-state.json`, `qapi/block-core.json`).
+/// What the data of an event means for the machine.
+type Meaning = fn(data: &str) -> Option<Event>;
+
+/// Every QMP event that the supervisor subscribes to, with its meaning (`qapi/run-state.json`, `qapi/block-core.json`).
+const MEANINGS: [(&str, Meaning); 7] = [
+    ("SHUTDOWN", |data| Some(Event::Shutdown { kind: shutdown_kind(&ShutdownReason::from_event_data(data)) })),
+    ("RESET", |_| Some(Event::WasReset)),
+    // The cause is not in it; the monitor is asked for it.
+    ("STOP", |_| Some(Event::VcpusStopped { run_state: RunState::Paused })),
+    ("RESUME", |_| Some(Event::VcpusResumed)),
+    ("GUEST_PANICKED", |_| Some(Event::Panicked)),
+    ("WATCHDOG", watchdog),
+    ("BLOCK_IO_ERROR", io_error),
+];
+
+/// The names of the events that the supervisor subscribes to.
+pub(crate) const EVENTS: [&str; MEANINGS.len()] = {
+    let mut names = [""; MEANINGS.len()];
+    let mut at = 0;
+    while at < names.len() {
+        names[at] = MEANINGS[at].0;
+        at += 1;
+    }
+    names
+};
+
+/// Translates one QMP event; `None` for events that mean nothing here.
 #[must_use]
 pub(crate) fn translate(name: &str, data: &str) -> Option<Event> {
-    match name {
-        "SHUTDOWN" => Some(Event::Shutdown { kind: shutdown_kind(&ShutdownReason::from_event_data(data)) }),
-        "RESET" => Some(Event::WasReset),
-        // The cause is not in it; the monitor is asked for it.
-        "STOP" => Some(Event::VcpusStopped { run_state: RunState::Paused }),
-        "RESUME" => Some(Event::VcpusResumed),
-        "GUEST_PANICKED" => Some(Event::Panicked),
-        "WATCHDOG" => watchdog(data),
-        "BLOCK_IO_ERROR" => io_error(data),
-        _ => None,
-    }
+    MEANINGS.iter().find(|(known, _)| *known == name).and_then(|(_, meaning)| meaning(data))
 }
 
 /// Who caused that QEMU leaves.

@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 
 use super::driver::{Heartbeat, Input};
 use super::flood::{Flood, Line};
-use super::guest_events::{run_state, shutdown_kind, translate};
+use super::guest_events::{EVENTS, run_state, shutdown_kind, translate};
 use super::live::{Live, block_nodes};
 use super::lost;
 use super::run::Context;
@@ -198,15 +198,7 @@ async fn give_up(context: &Context, error: &MonitorError) {
 async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -> Result<Reached, MonitorError> {
     let (monitor, greeting) = Monitor::connect(socket, options).await?;
     tracing::info!(qemu = %greeting.version, "QEMU's monitor answered");
-    let events = monitor.subscribe(Interest::Named(&[
-        "SHUTDOWN",
-        "RESET",
-        "STOP",
-        "RESUME",
-        "GUEST_PANICKED",
-        "WATCHDOG",
-        "BLOCK_IO_ERROR",
-    ]));
+    let events = monitor.subscribe(Interest::Named(&EVENTS));
     let state = tokio::select! {
         state = look(&monitor, plan) => state?,
         kind = shutdown(&monitor) => return Err(MonitorError::Leaving { kind }),

@@ -69,15 +69,9 @@ pub struct PrivateOption {
 }
 
 impl DhcpOptions {
-    /// Whether everything can be sent.
+    /// Whether everything can be sent; else the first error that [`DhcpOptions::sendable`] finds.
     pub fn check(&self) -> Result<(), OptionError> {
-        self.hostname.iter().try_for_each(|text| check_name("hostname", text))?;
-        self.domain.iter().try_for_each(|text| check_name("domain", text))?;
-        self.searches.iter().try_for_each(|text| check_name("searches", text))?;
-        self.boot_file_name.iter().try_for_each(|text| check_length("bootFileName", text))?;
-        self.tftp_server_name.iter().try_for_each(|text| check_length("tftpServerName", text))?;
-        let mut seen = BTreeSet::new();
-        self.private.iter().try_for_each(|option| check_private(option, seen.insert(option.code)))
+        self.clone().sendable().1.into_iter().next().map_or(Ok(()), Err)
     }
 
     /// What of this can be sent, and why the rest cannot: a guest is better off without one option than without an

@@ -1,4 +1,6 @@
-//! How long a command may take: one table.
+//! How long a command may take: one table, for the supervisor's monitor. Three others that speak QMP have a limit of their own: PID 1's
+//! last resort (`launcher/src/init/last_resort.rs`), a QEMU that is asked what it offers (`host/src/qemu/session.rs`), and the greeting
+//! (`qmp/src/connection/mod.rs`).
 //!
 //! A limit protects whoever waits, not QEMU: a command that ran out of time may still take effect, and its late reply
 //! is dropped. The classes are generous because QEMU answers nothing while its main loop is busy, for instance with a
@@ -18,6 +20,9 @@ pub enum CommandClass {
 }
 
 impl CommandClass {
+    /// The class of the commands that may take longest.
+    pub const LONGEST: Self = Self::Slow;
+
     /// The class of a command.
     pub fn of(command: &str) -> Self {
         CLASSES.iter().find(|(name, _)| *name == command).map_or(Self::Quick, |(_, class)| *class)

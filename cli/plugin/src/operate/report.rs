@@ -1,10 +1,12 @@
 //! How an installation is: what runs where, what is wrong, what to do. Pure.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use garboard_api::metadata::device::{KVM, TUN};
-use garboard_api::metadata::node_annotation::HEARTBEAT;
+use garboard_api::metadata::node_annotation::{HEARTBEAT, HEARTBEAT_SECONDS};
 use garboard_api::metadata::node_label::SCHEDULABLE;
+use garboard_api::{Phase, PrintableStatus};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde::Serialize;
@@ -14,10 +16,8 @@ use super::gather::Installation;
 use super::manifest::VERSION;
 use crate::why::{age, ready_of};
 
-/// An agent gives a sign every five minutes at most.
-const STALE_SECONDS: i64 = 540;
-/// Machines that are in one of these states want to be looked at.
-const TROUBLED: [&str; 4] = ["CrashLoopBackOff", "ErrorUnschedulable", "Failed", "Unknown"];
+/// An agent whose last heartbeat is older does not live, as the controller sees it: two heartbeats.
+const STALE: Duration = Duration::from_secs(2 * HEARTBEAT_SECONDS);
 
 /// One part of the installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -287,7 +287,7 @@ fn node_trouble(found: &Installation, node: &Node, name: &str, now: Timestamp) -
         ));
     }
     let beat = node.metadata.annotations.as_ref().and_then(|all| all.get(HEARTBEAT)).and_then(|text| text.parse().ok());
-    if let Some(beat) = beat.filter(|beat: &Timestamp| now.duration_since(*beat).as_secs() > STALE_SECONDS) {
+    if let Some(beat) = beat.filter(|beat: &Timestamp| now.duration_since(*beat).unsigned_abs() > STALE) {
         return Some(trouble(format!("the agent of {name} has sent no heartbeat for {}", age(beat, now)), agent));
     }
     (!offers(node, TUN)).then(|| trouble(format!("{name} offers no network devices ({TUN})"), agent))
@@ -297,6 +297,14 @@ fn node_trouble(found: &Installation, node: &Node, name: &str, now: Timestamp) -
 fn offers(node: &Node, name: &str) -> bool {
     let allocatable = node.status.as_ref().and_then(|status| status.allocatable.as_ref());
     allocatable.and_then(|all| all.get(name)).is_some_and(|quantity| quantity.0 != "0")
+}
+
+/// Whether a person has to look at a machine in this state: a printable status, or the phase of an instance that has none.
+fn needs_attention(state: &str) -> bool {
+    match PrintableStatus::of_word(state) {
+        Some(status) => status.needs_attention(),
+        None => state == Phase::Failed.word(),
+    }
 }
 
 /// What to do about a roll-out of supervisors that has stopped; the sentence says where and why.
@@ -309,7 +317,7 @@ fn machines(found: &Installation) -> Part {
         *counts.entry(state).or_default() += 1;
     }
     let told: Vec<String> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
-    let troubled: usize = counts.iter().filter(|(state, _)| TROUBLED.contains(*state)).map(|(_, count)| count).sum();
+    let troubled: usize = counts.iter().filter(|(state, _)| needs_attention(state)).map(|(_, count)| count).sum();
     let hint = if troubled > 0 { " (kubectl get vm,vmi -A; kubectl garboard why NAME)" } else { "" };
     let outdated = match found.outdated {
         0 => String::new(),

@@ -17,7 +17,7 @@ use crate::output::{note, outln};
 mod session;
 
 /// How long a reply of QEMU is waited for: the supervisor gives up on every command earlier, and answers that.
-const PATIENCE: Duration = CommandClass::Slow.limit().saturating_add(Duration::from_secs(30));
+const PATIENCE: Duration = CommandClass::LONGEST.limit().saturating_add(Duration::from_secs(30));
 
 /// Where the commands of earlier sessions are, for a user of this computer; nowhere if he has no home.
 #[must_use]

@@ -250,3 +250,22 @@ impl Diagnosis {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_documentation_names_every_verdict() {
+        let source = include_str!("diagnosis.rs");
+        let body = source.split_once("pub enum Verdict {").unwrap().1.split_once("\n}").unwrap().0;
+        let variants = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("///"));
+        let document = include_str!("../../../../docs/kubectl.md");
+        let mut count = 0;
+        for variant in variants.map(|line| line.trim_end_matches(',')) {
+            let (first, rest) = variant.split_at(1);
+            let word = format!("`{}{rest}`", first.to_lowercase());
+            assert!(document.contains(&word), "docs/kubectl.md has no verdict {word}");
+            count += 1;
+        }
+        assert!(count > 30, "{count} verdicts");
+    }
+}

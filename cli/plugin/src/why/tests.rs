@@ -145,6 +145,11 @@ fn only_the_pod(reason: &str, message: &str) -> Value {
         "pods": pod(json!("node-1"), json!({"phase": "Failed", "containerStatuses": [compute]}))})
 }
 
+fn with_limit(mut facts: Value) -> Value {
+    facts["pods"][0]["spec"]["containers"] = json!([{"name": "compute", "resources": {"limits": {"memory": "300Mi"}}}]);
+    facts
+}
+
 fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
     let running = json!({"vmi": vmi("Running", json!([{"type": "Ready", "status": "True"}])),
         "pods": pod(json!("node-1"), json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}))});
@@ -443,10 +448,10 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
         ),
         (
             "the kubelet knows more than PID 1 lived to write",
-            only_the_pod("OOMKilled", ""),
+            with_limit(only_the_pod("OOMKilled", "")),
             Verdict::OutOfMemory,
             Health::Wrong,
-            "OOMKilled",
+            "(OOMKilled): it used more memory than its limit of 300Mi",
         ),
         (
             "over",

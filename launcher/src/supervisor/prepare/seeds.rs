@@ -32,7 +32,8 @@ pub(crate) enum SeedError {
         #[source]
         source: base64::DecodeError,
     },
-    /// The spec names a Secret that is not in the input.
+    /// The spec names a Secret that is not in the input: in a pod one whose volume is empty. The text on a bare host is in
+    /// `cli/src/resolve.rs`; on a cluster a Secret that does not exist is the kubelet's to report.
     #[error("the Secret it refers to is missing")]
     NoSecret,
     /// The Secret lacks what it is for.

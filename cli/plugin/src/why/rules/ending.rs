@@ -4,11 +4,14 @@ use garboard_api::conditions::VmiConditionType;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_protocol::exit::{Account, CauseWord, ExitCause};
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event};
+use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Pod};
 
 use super::refused::bounded;
 use crate::why::diagnosis::{Evidence, Finding, Verdict, seen};
 use crate::why::facts::{Condition, Facts, containers, when};
+
+/// The kubelet's reason for a container that the OOM killer ended.
+const OOM_KILLED: &str = "OOMKilled";
 
 /// How a run ended, from the source that knows most of it.
 struct End {
@@ -161,17 +164,27 @@ fn of_termination_message(facts: &Facts) -> Option<End> {
     let account = words.map(Account::read);
     let told = account.map_or(CauseWord::Unknown, |account| account.word);
     // The kubelet's reason: what PID 1 did not live to write.
-    let cause = if end.reason.as_deref() == Some("OOMKilled") { CauseWord::OutOfMemory } else { told };
+    let cause = if end.reason.as_deref() == Some(OOM_KILLED) { CauseWord::OutOfMemory } else { told };
     let sentence = match account {
         Some(account) => bounded(&account.text.replace('\n', ": ")),
-        None => format!(
-            "its container ended with code {} ({})",
-            end.exit_code,
-            end.reason.as_deref().unwrap_or("no reason")
-        ),
+        None => without_account(facts, end),
     };
     let evidence = seen(format!("pod/{pod}"), "containers[compute] termination message", sentence.clone(), at);
     Some(End { cause, sentence, at, evidence })
+}
+
+/// The end of a container that PID 1 wrote nothing of.
+fn without_account(facts: &Facts, end: &ContainerStateTerminated) -> String {
+    let reason = end.reason.as_deref().unwrap_or("no reason");
+    let limit = facts.pod().filter(|_| reason == OOM_KILLED).and_then(memory_limit);
+    let limit = limit.map(|limit| format!(": it used more memory than its limit of {limit}")).unwrap_or_default();
+    format!("its container ended with code {} ({reason}){limit}", end.exit_code)
+}
+
+/// The memory limit of the guest's container, as the pod has it.
+fn memory_limit(pod: &Pod) -> Option<&str> {
+    let compute = pod.spec.as_ref()?.containers.iter().find(|each| each.name == "compute")?;
+    Some(compute.resources.as_ref()?.limits.as_ref()?.get("memory")?.0.as_str())
 }
 
 fn terminated(facts: &Facts) -> Option<(String, &ContainerStateTerminated)> {
