@@ -86,7 +86,7 @@ mod tests {
         fs::rename(&path, &elsewhere).unwrap();
         log.write_text("QEMU crashed with signal 11\n");
         assert_eq!(fs::read_to_string(elsewhere).unwrap(), "QEMU crashed with signal 11\n");
-        TerminationLog::open(Some(&path)).write_text("nobody listens");
+        TerminationLog::open(Some(&path)).write_text("no reader");
     }
 
     #[test]

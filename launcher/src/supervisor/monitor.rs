@@ -60,7 +60,7 @@ pub(crate) enum MonitorError {
         missing: Vec<String>,
     },
     /// It leaves, and may never answer again.
-    #[error("QEMU was on its way out before its devices had been looked at")]
+    #[error("QEMU was terminating before its devices had been queried")]
     Leaving {
         /// Who caused it.
         kind: ShutdownKind,
@@ -158,7 +158,7 @@ async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, re
         let error = match attempt {
             Ok(up) => return Some(up),
             Err(MonitorError::Leaving { kind }) => {
-                tracing::warn!("QEMU was on its way out before its monitor could be used");
+                tracing::warn!("QEMU was terminating before its monitor could be used");
                 let _ = context.happened.send(Input::Guest(Event::Shutdown { kind })).await;
                 return None;
             }
@@ -424,7 +424,9 @@ mod tests {
         };
         let (reached, ()) = tokio::join!(reaching, leaving);
         assert!(reached.is_none());
-        let Ok(Input::Guest(event)) = inbox.try_recv() else { panic!("something else than its end is told") };
+        let Ok(Input::Guest(event)) = inbox.try_recv() else {
+            panic!("the driver received something else than the end")
+        };
         (event, began.elapsed())
     }
 

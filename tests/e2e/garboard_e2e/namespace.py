@@ -6,7 +6,6 @@ import re
 from typing import Any
 
 from .command import Garboard
-from .guests import PATIENT, QUIET
 from .outcome import Failure
 from .places import EXAMPLES
 
@@ -31,7 +30,6 @@ class Namespace(Garboard):
     def manifest(self, name: str, text: str) -> pathlib.Path:
         """A file in which every object is in this namespace."""
         path = self.directory / f"{name}.yaml"
-        text = text.replace(QUIET, PATIENT)
         path.write_text(re.sub(r"(?m)^metadata:$", f"metadata:\n  namespace: {self.namespace}", text))
         for machine in re.findall(r"(?ms)^kind: VirtualMachine\w*$.*?^  name: (\S+)$", path.read_text()):
             self.started.add(self.id(machine))

@@ -22,7 +22,7 @@ import pytest
 
 from garboard_e2e.care import looked_after
 from garboard_e2e.command import Garboard
-from garboard_e2e.guests import HELLO, PATIENT, QUIET
+from garboard_e2e.guests import HELLO, PATIENT
 from garboard_e2e.patience import PATIENCE
 from garboard_e2e.places import EXAMPLES
 from garboard_e2e.processes import free_port, process_with
@@ -42,7 +42,7 @@ class Host(Garboard):
         """The arguments that run a manifest with this strategy; `kernel_arguments` are added for the guest's kernel."""
         manifest = (EXAMPLES / "vm-hello.yaml").read_text().replace("runStrategy: Once", strategy)
         manifest = manifest.replace("  name: hello", f"  name: {self.name}\n  namespace: {NAMESPACE}")
-        manifest = manifest.replace(QUIET, f"{PATIENT} {kernel_arguments}")
+        manifest = manifest.replace(PATIENT, f"{PATIENT} {kernel_arguments}")
         # A tenth of a CPU, the usual request, is a weight that starves the guest beside a compiler.
         cores = "          cores: 1\n"
         manifest = manifest.replace(cores, f"{cores}        resources:\n          requests:\n            cpu: 8\n")

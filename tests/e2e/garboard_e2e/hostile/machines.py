@@ -5,7 +5,7 @@ import subprocess
 
 from ..cluster.kube import Kube
 from ..cluster.names import NAMESPACE, NODE_1, NODE_2
-from ..guests import PATIENT, QUIET
+from ..guests import PATIENT
 from ..outcome import Failure
 from ..places import EXAMPLES
 from ..processes import command_lines
@@ -20,7 +20,7 @@ def manifest(name: str, node: str) -> str:
     placed = f"    metadata: {{ {TCG} }}\n    spec:\n      nodeSelector: {{ kubernetes.io/hostname: {node} }}\n"
     changes = {
         "  name: hello\n": f"  name: {name}\n",
-        QUIET: f"{PATIENT} garboard.test=httpd",
+        PATIENT: f"{PATIENT} garboard.test=httpd",
         "    spec:\n": placed,
     }
     for old, new in changes.items():
