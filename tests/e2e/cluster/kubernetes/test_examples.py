@@ -9,6 +9,7 @@ import pytest
 from garboard_e2e.cluster import volumes
 from garboard_e2e.cluster.examples import CLAIMS, IMAGES, NOT_HERE, SAYS, with_accelerator
 from garboard_e2e.cluster.kube import Kube
+from garboard_e2e.outcome import Failure
 from garboard_e2e.places import EXAMPLES
 
 
@@ -28,8 +29,25 @@ def example(
     return path
 
 
-def test_an_example_runs(kube: Kube, example: pathlib.Path) -> None:
+# QEMU 10.0 under TCG, with more than one vCPU: one may read the memory map that another one has just replaced.
+# docs/status.md tells users of it.
+CRASH_OF_QEMU = "iotlb_to_section: Assertion"
+
+
+def test_an_example_runs(kube: Kube, example: pathlib.Path, say: Callable[[str], None]) -> None:
     """Applied, Running, Ready, seen in the guest's output, and gone when the file is deleted."""
+    try:
+        runs_and_goes(kube, example)
+    except Failure as failure:
+        of_it = f"--field-selector=involvedObject.name={example.stem.partition('-')[2]}"
+        if CRASH_OF_QEMU not in kube.tried("get", "events", of_it, "-o", "jsonpath={.items[*].message}"):
+            raise
+        say(f"{example.stem} is tried once more: QEMU crashed in its TCG ({failure})")
+        runs_and_goes(kube, example)
+
+
+def runs_and_goes(kube: Kube, example: pathlib.Path) -> None:
+    """One machine of the file."""
     kind, _, name = example.stem.partition("-")
     kube.apply(*with_accelerator(kube, example))
     try:

@@ -36,6 +36,8 @@ def empty(cluster: Cluster, nodes: int) -> None:
         delete(cluster, kind, "--all")
     for kind in INSTALLED_KINDS:
         delete(cluster, kind, *OF_GARBOARD)
+    # The one part of an installation that is in another namespace than its own (deploy/base/controller-rbac.yaml).
+    delete(cluster, "rolebindings", "--namespace", "kube-system", *OF_GARBOARD)
     for node in nodes_as_new(cluster, nodes):
         cluster.kubectl("label", "node", *node, namespace=None)
 
