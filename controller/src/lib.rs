@@ -27,6 +27,7 @@ pub mod pod;
 pub mod reconciler;
 pub mod reconcilers;
 pub mod settings;
+pub mod shutdown;
 pub mod stores;
 pub mod subresources;
 pub mod time;

@@ -1,7 +1,7 @@
 //! `garboard-controller`: wiring only.
 
+use std::pin::pin;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
 use garboard_api::cluster::Emulation;
@@ -9,10 +9,10 @@ use garboard_controller::context::Context;
 use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
+use garboard_controller::shutdown::{self, Signals, Times};
 use garboard_controller::{certificates, health, kubevirt, reconcilers, subresources, webhook};
 use garboard_protocol::causes::ErrorChain;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::LevelFilter;
@@ -91,19 +91,34 @@ async fn run(args: Args) -> Result<(), String> {
     tokio::spawn(publishing);
     let (ready, gate) = watch::channel(false);
     let mut candidate = Candidate::new(&context, args.identity);
-    let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("no signals: {error}"))?;
+    let mut signals = Signals::new().map_err(|error| format!("no signals: {error}"))?;
+    let (stage, stages) = shutdown::stages();
     tracing::info!(version = VERSION, "the controller starts");
-    let ended = tokio::select! {
-        outcome = health::serve(args.health, gate, context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
-        outcome = webhook::run(context.clone(), args.webhooks, ready) => Err(format!("no webhooks: {outcome:?}")),
-        outcome = subresources::run(context.clone(), args.subresources) => Err(format!("no subresource API: {outcome:?}")),
-        () = following => Err("the watch of the settings ended".to_owned()),
-        () = lead(&mut candidate, &context, listed) => Err("the reconcilers have ended".to_owned()),
-        _ = terminate.recv() => Ok(()),
-        _ = tokio::signal::ctrl_c() => Ok(()),
+    let webhooks = async {
+        let outcome = webhook::run(context.clone(), args.webhooks, ready, stages.clone()).await;
+        stages.ended("no webhooks", outcome)
     };
-    // The kubelet does not wait for long.
-    let _ = tokio::time::timeout(Duration::from_secs(5), candidate.release()).await;
+    let subresources = async {
+        let outcome = subresources::run(context.clone(), args.subresources, stages.clone()).await;
+        stages.ended("no subresource API", outcome)
+    };
+    let mut served = pin!(async {
+        tokio::select! {
+            outcome = health::serve(args.health, gate, stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
+            outcome = futures::future::try_join(webhooks, subresources) => outcome.map(|_| ()),
+            () = following => Err("the watch of the settings ended".to_owned()),
+        }
+    });
+    let ended = tokio::select! {
+        ended = &mut served => Some(ended),
+        () = lead(&mut candidate, &context, listed) => Some(Err("the reconcilers have ended".to_owned())),
+        () = signals.next() => None,
+    };
+    // Whoever leads next must find that nothing is reconciled here: `lead` has been dropped.
+    let Some(ended) = ended else {
+        return shutdown::leave(&stage, Times::USUAL, candidate.release(), served, signals.next()).await;
+    };
+    let _ = tokio::time::timeout(Times::USUAL.release, candidate.release()).await;
     ended
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::middleware::from_fn_with_state;
 use axum::routing::any;
+use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::StreamExt;
 use garboard_protocol::causes::ErrorChain;
@@ -20,6 +21,7 @@ use super::trust;
 use super::turns::Turns;
 use crate::certificates::serving::{Certificate, follow, tls};
 use crate::context::Context;
+use crate::shutdown::Stages;
 use crate::webhook::bounds::{Limits, bounded};
 use crate::webhook::listener::{Listener, Places};
 
@@ -32,24 +34,28 @@ pub(super) struct Serving {
     pub(super) turns: Turns,
 }
 
-/// Serves until the process ends. A cluster that forwards no requests is served once it does.
+/// Serves until all is drained. A cluster that forwards no requests is served once it does.
 ///
 /// # Errors
 /// The address cannot be listened at.
-pub async fn run(context: Context, address: SocketAddr) -> std::io::Result<()> {
+pub async fn run(context: Context, address: SocketAddr, mut stages: Stages) -> std::io::Result<()> {
     let mut certificates = std::pin::pin!(follow(context.clone()));
     let mut trusts = std::pin::pin!(trust::follow(context.client.clone()));
-    let (first, known) = futures::join!(certificates.next(), trusts.next());
+    let (first, known) = tokio::select! {
+        both = futures::future::join(certificates.next(), trusts.next()) => both,
+        () = stages.draining() => return Ok(()),
+    };
     let (Some(mut certificate), Some(mut trust)) = (first, known) else { return Ok(()) };
     let (known, header) = watch::channel(trust.header.clone());
     let Some(config) = config(&certificate, trust.verifier.clone()) else {
         return Err(std::io::Error::other("the first certificate cannot be used"));
     };
     let reloading = RustlsConfig::from_config(config);
-    let routes = routes(Serving { context: Arc::new(context), header, turns: Turns::default() });
+    let routes = stages.closing(routes(Serving { context: Arc::new(context), header, turns: Turns::default() }));
     let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::USUAL.handshake);
     let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));
-    let server = axum_server::bind(address).acceptor(acceptor);
+    let handle = Handle::new();
+    let server = axum_server::bind(address).handle(handle.clone()).acceptor(acceptor);
     let reload = async {
         loop {
             tokio::select! {
@@ -66,6 +72,7 @@ pub async fn run(context: Context, address: SocketAddr) -> std::io::Result<()> {
     tokio::select! {
         outcome = server.serve(routes.into_make_service()) => outcome,
         () = reload => Ok(()),
+        () = stages.drain(handle) => Ok(()),
     }
 }
 

@@ -58,6 +58,6 @@ impl AdmissionContext<'_> {
 }
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::post;
 use axum::{Json, Router};
+use axum_server::Handle;
 use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::StreamExt;
 use kube::ResourceExt;
@@ -24,17 +25,27 @@ use super::paths::Paths;
 use super::{AdmissionContext, Request, eviction, mutate, validate};
 use crate::certificates::serving::{follow, tls};
 use crate::context::Context;
+use crate::shutdown::Stages;
 
 /// Whether the webhooks can be asked: true once there is a certificate.
 pub type Gate = watch::Receiver<bool>;
 
-/// Serves until the process ends. `ready` hears when the first certificate has come.
+/// Serves until all is drained. `ready` hears when the first certificate has come.
 ///
 /// # Errors
 /// The address cannot be listened at.
-pub async fn run(context: Context, address: SocketAddr, ready: watch::Sender<bool>) -> std::io::Result<()> {
+pub async fn run(
+    context: Context,
+    address: SocketAddr,
+    ready: watch::Sender<bool>,
+    mut stages: Stages,
+) -> std::io::Result<()> {
     let mut certificates = std::pin::pin!(usable(context.clone()));
-    let Some((first, paths)) = certificates.next().await else { return Ok(()) };
+    let first = tokio::select! {
+        first = certificates.next() => first,
+        () = stages.draining() => None,
+    };
+    let Some((first, paths)) = first else { return Ok(()) };
     let tls = RustlsConfig::from_config(first);
     let reloading = tls.clone();
     let (known, paths) = watch::channel(paths);
@@ -50,9 +61,11 @@ pub async fn run(context: Context, address: SocketAddr, ready: watch::Sender<boo
         .route("/evict/{random}", post(answer_evict))
         .with_state(context);
     let routes = bounded(routes, Limits::USUAL).merge(bounded(evictions, Limits::EVICTIONS));
-    let routes = guarded(routes, paths);
+    let routes = stages.closing(guarded(routes, paths));
     let handshakes = RustlsAcceptor::new(tls).handshake_timeout(Places::USUAL.handshake);
-    let server = axum_server::bind(address).acceptor(handshakes.acceptor(Listener::new(Places::USUAL)));
+    let handle = Handle::new();
+    let acceptor = handshakes.acceptor(Listener::new(Places::USUAL));
+    let server = axum_server::bind(address).handle(handle.clone()).acceptor(acceptor);
     ready.send_replace(true);
     let reload = async {
         while let Some((next, paths)) = certificates.next().await {
@@ -63,6 +76,7 @@ pub async fn run(context: Context, address: SocketAddr, ready: watch::Sender<boo
     tokio::select! {
         outcome = server.serve(routes.into_make_service()) => outcome,
         () = reload => Ok(()),
+        () = stages.drain(handle) => Ok(()),
     }
 }
 

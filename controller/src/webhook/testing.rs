@@ -14,7 +14,7 @@ use super::bounds::{Limits, bounded};
 use super::listener::{Listener, Places};
 
 /// For what has to come: nothing here takes a second, beside other tests a few.
-pub(super) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Serves `/read`, and `/hang`, which tells that it is judged, at an address.
 pub(super) fn serve_telling(limits: Limits, places: Places) -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
@@ -39,7 +39,7 @@ pub(super) fn serve(limits: Limits, places: Places) -> SocketAddr {
 }
 
 /// Sends the head of a request, and so many bytes of its body.
-pub(super) async fn post_on(stream: &mut TcpStream, path: &str, promised: usize, sent: usize) {
+pub(crate) async fn post_on(stream: &mut TcpStream, path: &str, promised: usize, sent: usize) {
     let head = format!("POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {promised}\r\n\r\n");
     let request = [head.into_bytes(), vec![b' '; sent]].concat();
     // One that is refused may be closed before it was sent.
@@ -47,15 +47,20 @@ pub(super) async fn post_on(stream: &mut TcpStream, path: &str, promised: usize,
 }
 
 /// A connection that has sent the head of a request, and so many bytes of its body.
-pub(super) async fn begin(address: SocketAddr, path: &str, promised: usize, sent: usize) -> TcpStream {
+pub(crate) async fn begin(address: SocketAddr, path: &str, promised: usize, sent: usize) -> TcpStream {
     let mut stream = TcpStream::connect(address).await.unwrap();
     post_on(&mut stream, path, promised, sent).await;
     stream
 }
 
 /// The status of the answer, which is read to its end; nothing if the connection ends without one.
-pub(super) async fn status(stream: &mut TcpStream) -> Option<u16> {
+pub(crate) async fn status(stream: &mut TcpStream) -> Option<u16> {
     tokio::time::timeout(PATIENCE, answer(stream)).await.unwrap()
+}
+
+/// How many bytes still come before the server closes the connection; nothing if it breaks.
+pub(crate) async fn rest(stream: &mut TcpStream) -> Option<usize> {
+    tokio::time::timeout(PATIENCE, stream.read_to_end(&mut Vec::new())).await.unwrap().ok()
 }
 
 async fn answer(stream: &mut TcpStream) -> Option<u16> {
