@@ -1,6 +1,7 @@
 """Controllers fail, are replaced, or receive events late."""
 
 import contextlib
+import functools
 import os
 import pathlib
 import signal
@@ -9,6 +10,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from garboard_e2e.cluster.admission import sound
+from garboard_e2e.cluster.api import Api
+from garboard_e2e.cluster.asking import aggregated, asked, made
 from garboard_e2e.cluster.faults import fault, without
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.late_watches import ADDRESS, BESIDE, LateWatches
@@ -76,6 +80,39 @@ def test_everything_is_rolled_out_again_during_a_start_and_during_a_stop(kube: K
                     pass
             kube.ask_until("nodes that take machines", kube.offers_devices)
             kube.remove(starts)
+
+
+def test_nothing_is_refused_while_controllers_are_replaced(
+    kube: Kube, storm: Storm, note: Callable[[str], None]
+) -> None:
+    """Manifests that the webhooks judge, and requests that API servers forward, one of each every 50 ms: a controller
+    that leaves answers until it is known that it does."""
+    api, deployment, counts = Api.of(kube), f"deployment/{CONTROLLER}", [0, 0]
+    with storm.undisturbed(ROCK, WAVE):
+        for _ in storm.again():
+            before = names(kube)
+            with (
+                fault(kube, "controllers rolled out"),
+                asked(api, made(sound(kube))) as manifests,
+                asked(api, aggregated) as forwarded,
+            ):
+                kube.kubectl("rollout", "restart", deployment, namespace=INSTALLED_IN)
+                kube.kubectl("rollout", "status", deployment, "--timeout=120s", namespace=INSTALLED_IN)
+                kube.ask_until("the end of those before", functools.partial(are_gone, kube, before))
+            manifests.expect_no_refusal()
+            forwarded.expect_no_refusal()
+            kube.ask_until("a leader", storm.leader)
+            counts = [counts[0] + manifests.taken, counts[1] + forwarded.taken]
+    note(f"{counts[0]} manifests and {counts[1]} forwarded requests were answered")
+
+
+def names(kube: Kube) -> set[str]:
+    """Of all pods of controllers."""
+    return {pod["metadata"]["name"] for pod in kube.controllers()}
+
+
+def are_gone(kube: Kube, pods: set[str]) -> bool:
+    return not pods & names(kube)
 
 
 @pytest.fixture
