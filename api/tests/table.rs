@@ -7,7 +7,7 @@ mod corpus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use garboard_api::fields::{ANNOTATIONS, Fate, OF_MACHINES, Setting, TABLES, Table, lines_at};
+use garboard_api::fields::{ANNOTATIONS, Fate, OF_MACHINES, OURS, Setting, TABLES, Table, lines_at};
 
 /// Words that so many types have that finding one in a file says nothing: the object they are in must be found as well.
 const COMMON: &[&str] = &["action", "bus", "enabled", "model", "name", "path", "present", "readonly", "type"];
@@ -25,11 +25,14 @@ const RENAMED: &[(&str, &str)] = &[
     ("volumes[].name", "volume"),
 ];
 
+/// The leaves of KubeVirt's schema, and the fields of ours beside it.
 fn leaves(table: &Table) -> BTreeSet<String> {
     let kind = format!("v1.{}\t", table.kind);
+    let ours = OURS.iter().filter(|(kind, _)| *kind == table.kind).map(|(_, path)| (*path).to_owned());
     let all: Vec<String> = corpus::text("fields.tsv")
         .lines()
         .filter_map(|line| line.strip_prefix(&kind)?.split('\t').next().map(str::to_owned))
+        .chain(ours)
         .filter_map(|path| path.strip_prefix(table.part)?.strip_prefix('.').map(str::to_owned))
         .collect();
     let is_leaf = |path: &String| !all.iter().any(|other| other.starts_with(&format!("{path}.")));
