@@ -92,6 +92,8 @@ pub mod node_annotation {
     pub const HEARTBEAT: &str = "kubevirt.io/heartbeat";
     /// The longest time from one sign of a living agent to the next, seconds.
     pub const HEARTBEAT_SECONDS: u64 = 300;
+    /// An agent whose last sign of life is as old as this does not live, seconds.
+    pub const SILENT_SECONDS: u64 = 2 * HEARTBEAT_SECONDS;
 }
 
 /// Finalizers.

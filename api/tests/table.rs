@@ -7,7 +7,10 @@ mod corpus;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-use garboard_api::fields::{ANNOTATIONS, Fate, OF_MACHINES, Setting, TABLES, Table, lines_at};
+use garboard_api::fields::{ANNOTATIONS, Fate, OF_MACHINES, OURS, Setting, TABLES, Table, lines_at};
+use garboard_api::kind::Kind;
+use garboard_api::schema::json_schema;
+use serde_json::Value;
 
 /// Words that so many types have that finding one in a file says nothing: the object they are in must be found as well.
 const COMMON: &[&str] = &["action", "bus", "enabled", "model", "name", "path", "present", "readonly", "type"];
@@ -25,11 +28,14 @@ const RENAMED: &[(&str, &str)] = &[
     ("volumes[].name", "volume"),
 ];
 
+/// The leaves of KubeVirt's schema, and the fields of ours beside it.
 fn leaves(table: &Table) -> BTreeSet<String> {
     let kind = format!("v1.{}\t", table.kind);
+    let ours = OURS.iter().filter(|(kind, _)| *kind == table.kind).map(|(_, path)| (*path).to_owned());
     let all: Vec<String> = corpus::text("fields.tsv")
         .lines()
         .filter_map(|line| line.strip_prefix(&kind)?.split('\t').next().map(str::to_owned))
+        .chain(ours)
         .filter_map(|path| path.strip_prefix(table.part)?.strip_prefix('.').map(str::to_owned))
         .collect();
     let is_leaf = |path: &String| !all.iter().any(|other| other.starts_with(&format!("{path}.")));
@@ -105,6 +111,33 @@ fn what_is_called_read_is_read_by_that_file() {
     wrong.sort();
     wrong.dedup();
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+}
+
+/// Of KubeVirt's settings our type has those that are read. One that the type lacks is accepted, dropped, and read by nobody.
+#[test]
+fn a_setting_that_is_read_is_a_field_of_our_type() {
+    let schema = json_schema(Kind::KubeVirt).unwrap();
+    let mut wrong = Vec::new();
+    let mut seen = 0;
+    for table in TABLES.iter().filter(|table| table.kind == Kind::KubeVirt.name()) {
+        let read = table.all().filter(|line| matches!(line.fate(Setting::Cluster), Fate::Read(_) | Fate::Handed(_)));
+        for path in read.flat_map(|line| line.paths()) {
+            seen += 1;
+            if !has(&schema["properties"][table.part], &path) {
+                wrong.push(format!("{}.{path} is not in api/src/v1/kubevirt.rs", table.part));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
+    assert!(seen > 20, "only {seen} settings");
+}
+
+fn has(schema: &Value, path: &str) -> bool {
+    let below = |schema: &'_ Value, step: &str| match step.strip_suffix("[]") {
+        Some(list) => schema["properties"][list]["items"].clone(),
+        None => schema["properties"][step].clone(),
+    };
+    !path.split('.').fold(schema.clone(), |schema, step| below(&schema, step)).is_null()
 }
 
 /// The name that a file that reads this field would have, and has not.

@@ -8,7 +8,7 @@ use anyhow::Context;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
-use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume};
+use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume, VolumeSource as Written};
 use garboard_plan::is_opened_read_only;
 use garboard_protocol::volumes::SSH_KEYS_PREFIX;
 use garboard_shim_client::places::Places;
@@ -76,52 +76,43 @@ fn ssh_secrets(vmi: &VirtualMachineInstance) -> impl Iterator<Item = (usize, &st
 fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeSource> {
     let namespace = vmi.metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let usage = if is_opened_read_only(&vmi.spec, volume) { ClaimUse::ReadOnly } else { ClaimUse::ReadWrite };
-    if let Some(disk) = &volume.container_disk {
-        return around.images.disk(&disk.image, disk.path.as_deref(), disk.image_pull_policy.as_deref());
-    }
-    if let Some(claim) = &volume.persistent_volume_claim {
-        return claims::open(around, namespace, &claim.claim_name, usage);
-    }
-    if let Some(data) = &volume.data_volume {
-        return claims::open(around, namespace, &data.name, usage);
-    }
-    if let Some(claim) = volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref()) {
-        return claims::open(around, namespace, &claim.claim_name, usage);
-    }
-    if let Some(disk) = &volume.host_disk {
-        return Ok(VolumeSource::HostDisk { path: PathBuf::from(&disk.path) });
-    }
-    if let Some(seed) = &volume.cloud_init_no_cloud {
-        return cloud_init(vmi, seed, around);
-    }
-    if let Some(seed) = &volume.cloud_init_config_drive {
-        let refs = CloudInitNoCloudSource {
-            secret_ref: seed.secret_ref.clone(),
-            network_data_secret_ref: seed.network_data_secret_ref.clone(),
-            ..CloudInitNoCloudSource::default()
-        };
-        return cloud_init(vmi, &refs, around);
-    }
-    projected(vmi, volume, around)
-}
-
-fn projected(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeSource> {
-    let files = if let Some(map) = &volume.config_map {
-        around.config_map(vmi, map.name.as_deref().unwrap_or_default(), Optional::from(map.optional))?
-    } else if let Some(secret) = &volume.secret {
-        around.secret(vmi, secret.secret_name.as_deref().unwrap_or_default(), Optional::from(secret.optional))?
-    } else if let Some(sysprep) = &volume.sysprep {
-        match (&sysprep.config_map, &sysprep.secret) {
+    let Some(source) = volume.source() else { return Ok(VolumeSource::Made) };
+    let files = match source {
+        Written::ContainerDisk(disk) => {
+            return around.images.disk(&disk.image, disk.path.as_deref(), disk.image_pull_policy.as_deref());
+        }
+        Written::PersistentVolumeClaim(_) | Written::DataVolume(_) | Written::Ephemeral(_) => {
+            return claims::open(around, namespace, volume.claim().unwrap_or_default(), usage);
+        }
+        Written::HostDisk(disk) => return Ok(VolumeSource::HostDisk { path: PathBuf::from(&disk.path) }),
+        Written::CloudInitNoCloud(seed) => return cloud_init(vmi, seed, around),
+        Written::CloudInitConfigDrive(seed) => {
+            let refs = CloudInitNoCloudSource {
+                secret_ref: seed.secret_ref.clone(),
+                network_data_secret_ref: seed.network_data_secret_ref.clone(),
+                ..CloudInitNoCloudSource::default()
+            };
+            return cloud_init(vmi, &refs, around);
+        }
+        Written::ConfigMap(map) => {
+            around.config_map(vmi, map.name.as_deref().unwrap_or_default(), Optional::from(map.optional))?
+        }
+        Written::Secret(secret) => {
+            around.secret(vmi, secret.secret_name.as_deref().unwrap_or_default(), Optional::from(secret.optional))?
+        }
+        Written::Sysprep(sysprep) => match (&sysprep.config_map, &sysprep.secret) {
             (Some(map), _) => around.config_map(vmi, &map.name, Optional::No)?,
             (None, Some(secret)) => around.secret(vmi, &secret.name, Optional::No)?,
             (None, None) => anyhow::bail!("sysprep names neither a ConfigMap nor a Secret"),
+        },
+        Written::DownwardApi(downward) => crate::downward::files(vmi, &downward.fields)?,
+        Written::ServiceAccount(_) => {
+            anyhow::bail!("a bare host has no service accounts; use a Secret, or run this machine on a cluster")
         }
-    } else if let Some(downward) = &volume.downward_api {
-        crate::downward::files(vmi, &downward.fields)?
-    } else if volume.service_account.is_some() {
-        anyhow::bail!("a bare host has no service accounts; use a Secret, or run this machine on a cluster")
-    } else {
-        return Ok(VolumeSource::Made);
+        // The supervisor makes the one; the others are no disks.
+        Written::EmptyDisk(_) | Written::ContainerPath(_) | Written::DownwardMetrics(_) | Written::MemoryDump(_) => {
+            return Ok(VolumeSource::Made);
+        }
     };
     Ok(VolumeSource::Projected { files })
 }

@@ -142,42 +142,44 @@ impl Arg for Blockdev {
 
 impl FileNode {
     fn properties(&self) -> Properties {
-        let driver = match self.driver {
+        let Self { node_name, driver, set, read_only, cache, aio, discard } = self;
+        let driver = match driver {
             FileDriver::File => "file",
             FileDriver::HostDevice => "host_device",
         };
-        let aio = match self.aio {
+        let aio = match aio {
             Aio::Threads => "threads",
             Aio::Native => "native",
         };
         Properties::new()
             .set("driver", driver)
-            .set("node-name", &self.node_name)
-            .set("filename", fdset_path(self.set))
-            .set("read-only", self.read_only)
-            .set("cache", self.cache.properties())
+            .set("node-name", node_name)
+            .set("filename", fdset_path(*set))
+            .set("read-only", *read_only)
+            .set("cache", cache.properties())
             .set("aio", aio)
-            .set_some("discard", self.discard.property())
+            .set_some("discard", discard.property())
     }
 }
 
 impl ImageNode {
     fn properties(&self) -> Properties {
-        let backing = match &self.backing {
+        let Self { node_name, format, file, size, read_only, cache, discard, backing } = self;
+        let backing = match backing {
             Backing::NotApplicable => None,
             Backing::Nothing => Some(Property::Null),
             Backing::Node(node) => Some(Property::from(node)),
         };
         Properties::new()
-            .set("driver", self.format)
-            .set("node-name", &self.node_name)
-            .set("file", &self.file)
-            .set_some("size", self.size)
+            .set("driver", *format)
+            .set("node-name", node_name)
+            .set("file", file)
+            .set_some("size", *size)
             .set_some("backing", backing)
-            .set("read-only", self.read_only)
-            .set("cache", self.cache.properties())
-            .set_some("l2-cache-size", (self.format == QCOW2).then_some(L2_CACHE_BYTES))
-            .set_some("discard", self.discard.property())
+            .set("read-only", *read_only)
+            .set("cache", cache.properties())
+            .set_some("l2-cache-size", (*format == QCOW2).then_some(L2_CACHE_BYTES))
+            .set_some("discard", discard.property())
     }
 }
 

@@ -14,15 +14,8 @@
 //!   pod is ever opened.
 //! - A report becomes the status of the one VMI its pod was made for, on this node.
 //!
-//! What it does to the API server, and so all that its service account has to be allowed:
-//!
-//! | object | verbs |
-//! | --- | --- |
-//! | `pods` | list, watch (its node's launchers, by field and label; a list more where a caller is unknown) |
-//! | `pods/status` | patch (the readiness gate, the first report) |
-//! | `kubevirt.io` `virtualmachineinstances` | get, list, watch (its node's, by label), patch |
-//! | `nodes` | patch (its own: labels, heartbeat; a dry run of what policies must refuse) |
-//! | `events.k8s.io` `events` | create, patch |
+//! What its service account may do to the API server: `docs/operators.md`, "Who may do what"; `deploy/base/node-policy.yaml`
+//! narrows it to what is of its node.
 //!
 //! It keeps nothing: what it has to know is asked of the API server and reported again by launchers.
 

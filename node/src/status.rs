@@ -4,7 +4,9 @@
 
 use garboard_api::v1::{VirtualMachineInstance, VirtualMachineInstanceStatus};
 use garboard_cluster::report::{self, Seen};
-use garboard_protocol::control::Status;
+use garboard_protocol::control::{
+    DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, Status, SupervisorInfo,
+};
 use jiff::Timestamp;
 
 use crate::pods::LauncherPod;
@@ -12,6 +14,8 @@ use crate::pods::LauncherPod;
 /// The most interfaces and disks that are reported, addresses of each interface, and letters of a word and of a sentence.
 const INTERFACES: usize = 64;
 const DISKS: usize = 256;
+/// The most commands of people, as many as a supervisor remembers.
+const TAINTS: usize = 16;
 /// The longest description of a machine for its next start, bytes.
 const STORED: usize = 64 << 10;
 const ADDRESSES: usize = 64;
@@ -45,43 +49,69 @@ pub fn next_status(
 /// and shown to people, and a launcher that a guest has taken over may report anything.
 #[must_use]
 pub fn bounded(mut report: Status) -> Status {
-    cut(&mut report.machine);
-    report.supervisor.iter_mut().for_each(|supervisor| cut(&mut supervisor.version));
-    report.interfaces.truncate(INTERFACES);
-    for interface in &mut report.interfaces {
-        for text in [&mut interface.name, &mut interface.mac, &mut interface.info_source] {
-            cut(text);
-        }
-        interface.interface_name.iter_mut().for_each(cut);
-        interface.addresses.truncate(ADDRESSES);
-        interface.addresses.iter_mut().for_each(cut);
-    }
-    if let Some(guest) = &mut report.guest {
-        let system = &mut guest.system;
-        let said = [
-            &mut guest.hostname,
-            &mut guest.os,
-            &mut guest.kernel,
-            &mut guest.agent_version,
-            &mut system.id,
-            &mut system.name,
-            &mut system.version,
-            &mut system.version_id,
-            &mut system.kernel_version,
-            &mut system.machine,
-        ];
-        said.into_iter().flatten().for_each(cut);
-    }
-    if report.stored.as_ref().is_some_and(|stored| stored.to_string().len() > STORED) {
+    // Every field: a new one that may be long, and is cut nowhere, is an error here. What is `_` has a fixed length.
+    let Status {
+        generation: _,
+        namespace,
+        name,
+        uid,
+        phase: _,
+        phase_since_ms: _,
+        paused: _,
+        pause_message,
+        heard: _,
+        stopping: _,
+        unresponsive: _,
+        ended_helper,
+        software_emulation: _,
+        interpreted_by_kvm: _,
+        machine,
+        memory_bytes: _,
+        overhead_bytes: _,
+        vcpus: _,
+        stored,
+        disks,
+        interfaces,
+        guest,
+        taints,
+        supervisor_pid: _,
+        supervisor,
+        resets: _,
+        ended,
+    } = &mut report;
+    [namespace, name, uid, machine].into_iter().for_each(cut);
+    pause_message.iter_mut().for_each(|sentence| cut_at(sentence, SENTENCE));
+    ended_helper.iter_mut().for_each(cut);
+    taints.truncate(TAINTS);
+    taints.iter_mut().for_each(cut);
+    supervisor.iter_mut().for_each(|SupervisorInfo { version, started_at_ms: _ }| cut(version));
+    interfaces.truncate(INTERFACES);
+    interfaces.iter_mut().for_each(cut_interface);
+    guest.iter_mut().for_each(cut_guest);
+    if stored.as_ref().is_some_and(|stored| stored.to_string().len() > STORED) {
         tracing::warn!(limit_bytes = STORED, "the stored machine is too long and is left out of the status");
-        report.stored = None;
+        *stored = None;
     }
-    report.disks.truncate(DISKS);
-    for disk in &mut report.disks {
-        [&mut disk.volume, &mut disk.target].into_iter().for_each(cut);
-    }
-    report.ended.iter_mut().for_each(|ended| cut_at(&mut ended.sentence, SENTENCE));
+    disks.truncate(DISKS);
+    disks.iter_mut().for_each(|DiskStatus { volume, target }| [volume, target].into_iter().for_each(cut));
+    // What the report and the cause have beside the sentence is not passed on.
+    ended.iter_mut().for_each(|Ended { cause: _, sentence, report: _, at_ms: _ }| cut_at(sentence, SENTENCE));
     report
+}
+
+fn cut_interface(interface: &mut InterfaceStatus) {
+    let InterfaceStatus { name, interface_name, mac, addresses, info_source } = interface;
+    [name, mac, info_source].into_iter().for_each(cut);
+    interface_name.iter_mut().for_each(cut);
+    addresses.truncate(ADDRESSES);
+    addresses.iter_mut().for_each(cut);
+}
+
+fn cut_guest(guest: &mut GuestStatus) {
+    let GuestStatus { hostname, os, kernel, agent_version, system } = guest;
+    let GuestSystem { id, name, version, version_id, kernel_version, machine } = system;
+    let said = [hostname, os, kernel, agent_version, id, name, version, version_id, kernel_version, machine];
+    said.into_iter().flatten().for_each(cut);
 }
 
 fn cut(text: &mut String) {

@@ -1,4 +1,4 @@
-use garboard_protocol::control::{Ended, InterfaceStatus, Phase as Told};
+use garboard_protocol::control::Phase as Told;
 use garboard_protocol::exit::ExitCause;
 pub(crate) use garboard_protocol::testing::running as report;
 use serde_json::json;
@@ -68,11 +68,16 @@ fn a_report_is_cut_to_what_a_launcher_would_say() {
     let mut told = ended(ExitCause::GuestPanic);
     told.ended.as_mut().unwrap().sentence.clone_from(&long);
     told.machine.clone_from(&long);
+    (told.ended_helper, told.pause_message) = (Some(long.clone()), Some(long.clone()));
+    told.taints = vec![long.clone(); 100];
     let addresses = vec!["10.0.2.2".to_owned(); 100];
     told.interfaces = vec![InterfaceStatus { name: long, addresses, ..InterfaceStatus::default() }; 100];
     let told = bounded(told);
     assert_eq!((told.interfaces.len(), told.interfaces[0].addresses.len()), (64, 64));
     assert_eq!(told.interfaces[0].name.chars().count(), 256);
+    assert_eq!((told.taints.len(), told.taints[0].chars().count()), (16, 256));
+    let length = |text: Option<String>| text.unwrap().chars().count();
+    assert_eq!((length(told.ended_helper), length(told.pause_message)), (256, 1024));
     assert_eq!((told.machine.chars().count(), told.ended.unwrap().sentence.chars().count()), (256, 1024));
     assert_eq!(bounded(report(3)), report(3));
 }

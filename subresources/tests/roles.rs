@@ -1,33 +1,74 @@
-//! The roles of users (`deploy/base/user-roles.yaml`) have every subresource that is served, and no other.
+//! The roles of users (`deploy/base/user-roles.yaml`) and `docs/compatibility.md` have every route that is served, with its
+//! verb, and no other.
 
 #![allow(clippy::unwrap_used, reason = "the whole file is a test")]
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use garboard_subresources::routes::{Action, ROUTES, Route};
+use garboard_subresources::routes::{Action, ROUTES};
 
-/// Of the group itself and not of a machine: every user that is authenticated may read them.
-const OF_THE_GROUP: &[&str] = &["version", "guestfs"];
+/// Routes with their verbs.
+type Given = BTreeSet<(String, String)>;
 
-/// The resources that rules for `subresources.kubevirt.io` name.
-fn given() -> BTreeSet<String> {
+/// What the role `view` has: routes that change nothing.
+const VIEW: &[(&str, &str)] = &[("virtualmachines/expand-spec", "get"), ("expand-vm-spec", "update")];
+/// What everybody who is authenticated has: routes of the group itself, not of a machine.
+const DEFAULT: &[(&str, &str)] = &[("version", "get"), ("version", "list"), ("guestfs", "get"), ("guestfs", "list")];
+
+/// What each role gives of `subresources.kubevirt.io`.
+fn roles() -> BTreeMap<String, Given> {
     let text = std::fs::read_to_string("../deploy/base/user-roles.yaml").unwrap();
-    let mut lines = text.lines();
-    let mut found = BTreeSet::new();
+    let roles = text.split("\n---\n").filter(|each| each.contains("\nkind: ClusterRole\n"));
+    let name = |role: &str| role.lines().find_map(|line| line.strip_prefix("  name: ")).unwrap().to_owned();
+    roles.map(|role| (name(role), given(role))).collect()
+}
+
+fn given(role: &str) -> Given {
+    let mut lines = role.lines();
+    let mut found = Given::new();
     while let Some(line) = lines.next() {
-        if line.contains("apiGroups: [subresources.kubevirt.io]") {
-            let listed = lines.next().unwrap().split_once('[').unwrap().1.trim_end_matches(']');
-            found.extend(listed.split(',').map(|each| each.trim().to_owned()));
+        if line.contains("subresources.kubevirt.io") {
+            let (resources, verbs) = (list(lines.next().unwrap(), "resources"), list(lines.next().unwrap(), "verbs"));
+            found.extend(resources.iter().flat_map(|route| verbs.iter().map(|verb| (route.clone(), verb.clone()))));
         }
     }
     found
 }
 
+/// The elements of a line such as `  verbs: [get, list]`.
+fn list(line: &str, name: &str) -> Vec<String> {
+    let listed = line.trim().strip_prefix(&format!("{name}: [")).unwrap().trim_end_matches(']');
+    listed.split(',').map(|each| each.trim().to_owned()).collect()
+}
+
+fn served() -> Given {
+    let served = ROUTES.iter().filter(|route| route.action != Action::NotServed);
+    served.map(|route| (route.name(), route.method.verb().to_owned())).collect()
+}
+
+fn owned(listed: &[(&str, &str)]) -> Given {
+    listed.iter().map(|(route, verb)| ((*route).to_owned(), (*verb).to_owned())).collect()
+}
+
 #[test]
-fn roles_and_served_routes_are_the_same() {
-    let served: BTreeSet<String> =
-        ROUTES.iter().filter(|route| route.action != Action::NotServed).map(Route::name).collect();
-    let given: BTreeSet<String> = given().into_iter().filter(|each| !OF_THE_GROUP.contains(&each.as_str())).collect();
-    assert_eq!(served, given, "left: subresources/src/routes.rs, right: deploy/base/user-roles.yaml");
-    assert!(served.len() >= 5, "{served:?}");
+fn roles_have_the_served_routes_and_their_verbs() {
+    let served = served();
+    assert!(served.len() >= 5 && served.is_superset(&owned(VIEW)), "{served:?}");
+    let expected = BTreeMap::from([
+        ("kubevirt.io:admin".to_owned(), served.clone()),
+        ("kubevirt.io:edit".to_owned(), served),
+        ("kubevirt.io:view".to_owned(), owned(VIEW)),
+        ("kubevirt.io:default".to_owned(), owned(DEFAULT)),
+    ]);
+    assert_eq!(expected, roles(), "left: subresources/src/routes.rs and this file, right: deploy/base/user-roles.yaml");
+}
+
+#[test]
+fn the_documentation_names_the_served_routes() {
+    let document = std::fs::read_to_string("../docs/compatibility.md").unwrap();
+    let routes: String = served().iter().map(|(route, verb)| format!("- `{route}` ({verb})\n")).collect();
+    assert!(
+        document.contains(&format!("\n\n{routes}\n")),
+        "docs/compatibility.md has no list of just these:\n{routes}"
+    );
 }

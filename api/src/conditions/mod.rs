@@ -13,8 +13,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 pub use reason::Reason;
 pub use types::{
-    DataVolumeConditionType, KubeVirtConditionType, NodeConditionType, PodConditionType, VmConditionType,
-    VmiConditionType,
+    ConditionWriter, DataVolumeConditionType, KubeVirtConditionType, NodeConditionType, PodConditionType,
+    VmConditionType, VmiConditionType,
 };
 
 use crate::v1::{KubeVirtCondition, VirtualMachineCondition, VirtualMachineInstanceCondition};

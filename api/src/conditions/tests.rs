@@ -71,6 +71,22 @@ fn every_word_is_one_of_its_enum_and_no_other() {
     assert_eq!(VmiConditionType::of_word("HotVCPUChange"), None);
 }
 
+#[test]
+fn the_documentation_names_every_type() {
+    let document = include_str!("../../../docs/monitoring.md");
+    let (of_instances, rest) = document.split_once("| condition of a VirtualMachine |").unwrap();
+    let (of_machines, of_settings) = rest.split_once("\n\n").unwrap();
+    let missing = |words: Vec<&'static str>, part: &str| {
+        words.into_iter().filter(|word| !part.contains(&format!("`{word}`"))).collect::<Vec<_>>()
+    };
+    let missing = [
+        missing(VmiConditionType::ALL.iter().map(|each| each.word()).collect(), of_instances),
+        missing(VmConditionType::ALL.iter().map(|each| each.word()).collect(), of_machines),
+        missing(KubeVirtConditionType::ALL.iter().map(|each| each.word()).collect(), of_settings),
+    ];
+    assert!(missing.iter().all(Vec::is_empty), "docs/monitoring.md does not name {missing:?}");
+}
+
 proptest! {
     /// Whatever was set and removed: one condition of each type, and those that were not named are untouched.
     #[test]

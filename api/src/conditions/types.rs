@@ -36,6 +36,39 @@ words! {
     }
 }
 
+/// Who sets and removes a condition of an instance. Each writes those of its own alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConditionWriter {
+    /// The controller (`controller/src/vmi`).
+    Controller,
+    /// The node agent, by the report of the launcher pod (`cluster/src/report`).
+    Agent,
+    /// The part of the controller that replaces supervisors (`controller/src/upgrade`).
+    Upgrade,
+}
+
+impl VmiConditionType {
+    /// Who writes it.
+    #[must_use]
+    pub const fn writer(self) -> ConditionWriter {
+        match self {
+            Self::Ready
+            | Self::PodScheduled
+            | Self::Synchronized
+            | Self::DataVolumesReady
+            | Self::LiveMigratable
+            | Self::EvictionRequested => ConditionWriter::Controller,
+            Self::Paused
+            | Self::AgentConnected
+            | Self::SoftwareEmulation
+            | Self::Unresponsive
+            | Self::NetworkLost
+            | Self::Ended => ConditionWriter::Agent,
+            Self::OutdatedLauncher => ConditionWriter::Upgrade,
+        }
+    }
+}
+
 words! {
     /// Of a VirtualMachine, beside those of its instance, which are mirrored.
     VmConditionType {

@@ -5,6 +5,8 @@ use uuid::Uuid;
 
 use super::*;
 use crate::cluster::{DefaultBinding, Rollout};
+use crate::kind::Kind;
+use crate::schema::json_schema;
 
 const IDENTITY: Identity = Identity { firmware_uuid: Uuid::from_u128(7) };
 
@@ -28,6 +30,23 @@ fn vm(template: Value) -> VirtualMachine {
         "spec": {"runStrategy": "Always", "template": template}
     }))
     .unwrap()
+}
+
+#[test]
+fn the_schema_says_the_defaults() {
+    let usual = ClusterConfig::offline();
+    for (kind, field, default) in [
+        (Kind::VirtualMachineInstance, "terminationGracePeriodSeconds", GRACE_PERIOD_SECONDS),
+        (Kind::KubeVirt, "configuration.developerConfiguration.cpuAllocationRatio", usual.cpu_allocation_ratio),
+        (Kind::KubeVirt, "configuration.developerConfiguration.memoryOvercommit", usual.memory_overcommit_percent),
+        (Kind::KubeVirt, "configuration.liveUpdateConfiguration.maxHotplugRatio", usual.max_hotplug_ratio),
+    ] {
+        let schema = json_schema(kind).unwrap();
+        let spec = &schema["properties"]["spec"];
+        let field_schema = field.split('.').fold(spec, |schema, step| &schema["properties"][step]);
+        let text = field_schema["description"].as_str().unwrap_or_default();
+        assert!(text.contains(&format!("Default: {default}.")), "{field}: {text:?} and not {default}");
+    }
 }
 
 #[test]

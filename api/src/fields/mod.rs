@@ -14,6 +14,7 @@ mod find;
 mod gates;
 mod instance;
 mod machine;
+mod ours;
 mod settings;
 mod status;
 
@@ -22,6 +23,7 @@ use crate::cluster::ClusterConfig;
 pub use annotations::{ANNOTATIONS, Annotation, OF_MACHINES};
 pub use find::{Judgement, judge, judge_annotations, lines_at, refused};
 pub use gates::{Behind, gate, gates};
+pub use ours::OURS;
 
 /// Where a machine runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

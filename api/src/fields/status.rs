@@ -31,6 +31,7 @@ pub(super) const INSTANCE: &[Line] = &[
     read("phaseTransitionTimestamps[]", "phase phaseTransitionTimestamp", REPORT),
     read("volumeStatus[]", "name target", REPORT),
     both("volumeStatus[]", "persistentVolumeClaimInfo", Fate::Handed(REPORT)),
+    both("", "storedMachine supervisor", Fate::Handed(REPORT)),
     never("volumeStatus[]", "containerDiskVolume hotplugVolume memoryDumpVolume message phase reason size"),
     never("interfaces[]", "queueCount"),
     never(
@@ -47,6 +48,7 @@ pub(super) const MACHINE: &[Line] = &[
     read("", "created desiredGeneration observedGeneration printableStatus ready", VM),
     read("", "runStrategy", DECIDE),
     both("", "startFailure stateChangeRequests", Fate::Handed(DECIDE)),
+    both("", "storedMachine", Fate::Handed(VM)),
     never(
         "",
         "changedBlockTracking instancetypeRef memoryDumpRequest preferenceRef restoreInProgress snapshotInProgress \

@@ -68,7 +68,7 @@ pub use vmi::{Probe, VirtualMachineInstance, VirtualMachineInstanceResourceClaim
 pub use volume::{
     ConfigMapVolumeSource, ContainerDiskSource, ContainerPathVolumeSource, DataVolumeSource, DownwardAPIVolumeSource,
     EmptyDiskSource, EphemeralVolumeSource, HostDisk, MemoryDumpVolumeSource, PersistentVolumeClaimVolumeSource,
-    SecretVolumeSource, ServiceAccountVolumeSource, SysprepSource, UtilityVolume, Volume,
+    SecretVolumeSource, ServiceAccountVolumeSource, SysprepSource, UtilityVolume, Volume, VolumeSource,
 };
 
 /// The group and version of these kinds, as a manifest's `apiVersion` has it.

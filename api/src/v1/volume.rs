@@ -7,14 +7,143 @@ use serde::{Deserialize, Serialize};
 use crate::quantity::Quantity;
 use crate::v1::{CloudInitConfigDriveSource, CloudInitNoCloudSource, Present};
 
+/// Where the data of a volume is: one of these for each source that [`Volume`] has.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum VolumeSource<'a> {
+    /// `cloudInitConfigDrive`.
+    CloudInitConfigDrive(&'a CloudInitConfigDriveSource),
+    /// `cloudInitNoCloud`.
+    CloudInitNoCloud(&'a CloudInitNoCloudSource),
+    /// `configMap`.
+    ConfigMap(&'a ConfigMapVolumeSource),
+    /// `containerDisk`.
+    ContainerDisk(&'a ContainerDiskSource),
+    /// `containerPath`.
+    ContainerPath(&'a ContainerPathVolumeSource),
+    /// `dataVolume`.
+    DataVolume(&'a DataVolumeSource),
+    /// `downwardAPI`.
+    DownwardApi(&'a DownwardAPIVolumeSource),
+    /// `downwardMetrics`.
+    DownwardMetrics(&'a Present),
+    /// `emptyDisk`.
+    EmptyDisk(&'a EmptyDiskSource),
+    /// `ephemeral`.
+    Ephemeral(&'a EphemeralVolumeSource),
+    /// `hostDisk`.
+    HostDisk(&'a HostDisk),
+    /// `memoryDump`.
+    MemoryDump(&'a MemoryDumpVolumeSource),
+    /// `persistentVolumeClaim`.
+    PersistentVolumeClaim(&'a PersistentVolumeClaimVolumeSource),
+    /// `secret`.
+    Secret(&'a SecretVolumeSource),
+    /// `serviceAccount`.
+    ServiceAccount(&'a ServiceAccountVolumeSource),
+    /// `sysprep`.
+    Sysprep(&'a SysprepSource),
+}
+
+impl VolumeSource<'_> {
+    /// Its field in a manifest.
+    #[must_use]
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::CloudInitConfigDrive(_) => "cloudInitConfigDrive",
+            Self::CloudInitNoCloud(_) => "cloudInitNoCloud",
+            Self::ConfigMap(_) => "configMap",
+            Self::ContainerDisk(_) => "containerDisk",
+            Self::ContainerPath(_) => "containerPath",
+            Self::DataVolume(_) => "dataVolume",
+            Self::DownwardApi(_) => "downwardAPI",
+            Self::DownwardMetrics(_) => "downwardMetrics",
+            Self::EmptyDisk(_) => "emptyDisk",
+            Self::Ephemeral(_) => "ephemeral",
+            Self::HostDisk(_) => "hostDisk",
+            Self::MemoryDump(_) => "memoryDump",
+            Self::PersistentVolumeClaim(_) => "persistentVolumeClaim",
+            Self::Secret(_) => "secret",
+            Self::ServiceAccount(_) => "serviceAccount",
+            Self::Sysprep(_) => "sysprep",
+        }
+    }
+}
+
 impl Volume {
+    /// Its source. Rules refuse a volume that has none or several.
+    #[must_use]
+    pub fn source(&self) -> Option<VolumeSource<'_>> {
+        self.sources().next()
+    }
+
+    /// Every source that is written.
+    pub fn sources(&self) -> impl Iterator<Item = VolumeSource<'_>> {
+        // Every field: a source that is not listed below is an error here.
+        let Self {
+            name: _,
+            cloud_init_config_drive,
+            cloud_init_no_cloud,
+            config_map,
+            container_disk,
+            container_path,
+            data_volume,
+            downward_api,
+            downward_metrics,
+            empty_disk,
+            ephemeral,
+            host_disk,
+            memory_dump,
+            persistent_volume_claim,
+            secret,
+            service_account,
+            sysprep,
+        } = self;
+        let all = [
+            cloud_init_config_drive.as_ref().map(VolumeSource::CloudInitConfigDrive),
+            cloud_init_no_cloud.as_ref().map(VolumeSource::CloudInitNoCloud),
+            config_map.as_ref().map(VolumeSource::ConfigMap),
+            container_disk.as_ref().map(VolumeSource::ContainerDisk),
+            container_path.as_ref().map(VolumeSource::ContainerPath),
+            data_volume.as_ref().map(VolumeSource::DataVolume),
+            downward_api.as_ref().map(VolumeSource::DownwardApi),
+            downward_metrics.as_ref().map(VolumeSource::DownwardMetrics),
+            empty_disk.as_ref().map(VolumeSource::EmptyDisk),
+            ephemeral.as_ref().map(VolumeSource::Ephemeral),
+            host_disk.as_ref().map(VolumeSource::HostDisk),
+            memory_dump.as_ref().map(VolumeSource::MemoryDump),
+            persistent_volume_claim.as_ref().map(VolumeSource::PersistentVolumeClaim),
+            secret.as_ref().map(VolumeSource::Secret),
+            service_account.as_ref().map(VolumeSource::ServiceAccount),
+            sysprep.as_ref().map(VolumeSource::Sysprep),
+        ];
+        all.into_iter().flatten()
+    }
+
     /// Name of the claim behind it, whichever way it is named.
     #[must_use]
     pub fn claim(&self) -> Option<&str> {
-        let of_claim = self.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.as_str());
-        let of_data = self.data_volume.as_ref().map(|data| data.name.as_str());
-        let of_ephemeral = self.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref());
-        of_claim.or(of_data).or(of_ephemeral.map(|claim| claim.claim_name.as_str()))
+        match self.source()? {
+            VolumeSource::PersistentVolumeClaim(claim) => Some(&claim.claim_name),
+            // A DataVolume fills a claim of its own name.
+            VolumeSource::DataVolume(data) => Some(&data.name),
+            VolumeSource::Ephemeral(ephemeral) => {
+                ephemeral.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.as_str())
+            }
+            // The guest does not see it.
+            VolumeSource::MemoryDump(_)
+            | VolumeSource::CloudInitConfigDrive(_)
+            | VolumeSource::CloudInitNoCloud(_)
+            | VolumeSource::ConfigMap(_)
+            | VolumeSource::ContainerDisk(_)
+            | VolumeSource::ContainerPath(_)
+            | VolumeSource::DownwardApi(_)
+            | VolumeSource::DownwardMetrics(_)
+            | VolumeSource::EmptyDisk(_)
+            | VolumeSource::HostDisk(_)
+            | VolumeSource::Secret(_)
+            | VolumeSource::ServiceAccount(_)
+            | VolumeSource::Sysprep(_) => None,
+        }
     }
 }
 

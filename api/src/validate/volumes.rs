@@ -10,7 +10,7 @@ use super::subject::{Subject, text};
 use crate::cluster::Gate;
 use crate::fault::FieldPath;
 use crate::suggest::one_of;
-use crate::v1::{HostDisk, Volume};
+use crate::v1::{HostDisk, Volume, VolumeSource};
 
 const HOST_DISK_TYPES: &[&str] = &["Disk", "DiskOrCreate"];
 
@@ -43,33 +43,8 @@ pub(crate) fn check(subject: &Subject<'_>, report: &mut Report) {
     }
 }
 
-/// The sources a volume has, by the name of the field.
-pub(crate) fn sources(volume: &Volume) -> Vec<&'static str> {
-    [
-        ("cloudInitConfigDrive", volume.cloud_init_config_drive.is_some()),
-        ("cloudInitNoCloud", volume.cloud_init_no_cloud.is_some()),
-        ("configMap", volume.config_map.is_some()),
-        ("containerDisk", volume.container_disk.is_some()),
-        ("containerPath", volume.container_path.is_some()),
-        ("dataVolume", volume.data_volume.is_some()),
-        ("downwardAPI", volume.downward_api.is_some()),
-        ("downwardMetrics", volume.downward_metrics.is_some()),
-        ("emptyDisk", volume.empty_disk.is_some()),
-        ("ephemeral", volume.ephemeral.is_some()),
-        ("hostDisk", volume.host_disk.is_some()),
-        ("memoryDump", volume.memory_dump.is_some()),
-        ("persistentVolumeClaim", volume.persistent_volume_claim.is_some()),
-        ("secret", volume.secret.is_some()),
-        ("serviceAccount", volume.service_account.is_some()),
-        ("sysprep", volume.sysprep.is_some()),
-    ]
-    .into_iter()
-    .filter_map(|(name, set)| set.then_some(name))
-    .collect()
-}
-
 fn one_source(volume: &Volume, at: &FieldPath, report: &mut Report) {
-    match sources(volume).as_slice() {
+    match volume.sources().map(VolumeSource::field).collect::<Vec<_>>().as_slice() {
         [_] => {}
         [] => report.push(
             invalid(at.clone(), format!("the volume `{}` has no source", volume.name))

@@ -2,7 +2,7 @@
 //! machine is not the agent's to write (`condition`).
 //!
 //! A report has what only the machine's node can know: the phases `Running`, `Succeeded` and `Failed`, addresses, what
-//! the guest agent says, and six conditions. Everything else in a status is the controller's and stays as it
+//! the guest agent says, and the conditions that the agent writes. Everything else in a status is the controller's and stays as it
 //! is.
 
 pub mod claims;
@@ -10,7 +10,9 @@ pub mod condition;
 
 use std::borrow::Cow;
 
-use garboard_api::conditions::{self, ConditionChange, ConditionStatus, NewCondition, Reason, VmiConditionType};
+use garboard_api::conditions::{
+    self, ConditionChange, ConditionStatus, ConditionWriter, NewCondition, Reason, VmiConditionType,
+};
 use garboard_api::defaults::RUNTIME_USER;
 use garboard_api::v1::{
     CPUTopology, Machine, MemoryStatus, PersistentVolumeClaimInfo, SupervisorStatus, VirtualMachineInstance,
@@ -188,18 +190,31 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
 }
 
 fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report: &Status, now: Timestamp) {
-    let kinds = [
-        (VmiConditionType::Paused, paused(report)),
-        (VmiConditionType::AgentConnected, agent_connected(report)),
-        (VmiConditionType::SoftwareEmulation, slow(report).map(|slow| slow.condition())),
-        (VmiConditionType::Unresponsive, unresponsive(report)),
-        (VmiConditionType::NetworkLost, network_lost(report)),
-    ];
-    // All but the last are about a guest that runs.
-    let of_guest = kinds.map(|(kind, new)| (kind, new.filter(|_| report.ended.is_none())));
-    let all = of_guest.into_iter().chain([(VmiConditionType::Ended, report.ended.as_ref().map(ended))]);
-    let changes = all.map(|(kind, new)| new.map_or(ConditionChange::Remove(kind), ConditionChange::Set));
+    let kinds = VmiConditionType::ALL.iter().copied().filter(|kind| kind.writer() == ConditionWriter::Agent);
+    let changes = kinds.map(|kind| told(kind, report).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
     conditions::change(conditions, changes, now);
+}
+
+/// What a report says about a condition of the agent's, while it holds.
+fn told(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> {
+    let told = match kind {
+        VmiConditionType::Ended => return report.ended.as_ref().map(ended),
+        VmiConditionType::Paused => paused(report),
+        VmiConditionType::AgentConnected => agent_connected(report),
+        VmiConditionType::SoftwareEmulation => slow(report).map(|slow| slow.condition()),
+        VmiConditionType::Unresponsive => unresponsive(report),
+        VmiConditionType::NetworkLost => network_lost(report),
+        // Others write these.
+        VmiConditionType::Ready
+        | VmiConditionType::PodScheduled
+        | VmiConditionType::Synchronized
+        | VmiConditionType::DataVolumesReady
+        | VmiConditionType::LiveMigratable
+        | VmiConditionType::EvictionRequested
+        | VmiConditionType::OutdatedLauncher => None,
+    };
+    // All but the first are about a guest that runs.
+    told.filter(|_| report.ended.is_none())
 }
 
 /// A condition that holds; one that does not is not there.

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use garboard_api::VirtualMachineInstance;
-use garboard_api::v1::{ConfigMapVolumeSource, SecretVolumeSource, SysprepSource, Volume as VmiVolume};
+use garboard_api::v1::{
+    ConfigMapVolumeSource, DownwardAPIVolumeSource, SecretVolumeSource, SysprepSource, Volume as VmiVolume,
+    VolumeSource,
+};
 use garboard_protocol::pod::{NETWORK_DATA_DIRECTORY, SSH_KEYS_DIRECTORY};
 use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
 use k8s_openapi::api::core::v1 as core;
@@ -19,30 +22,40 @@ const ROOT_CERTIFICATES: &str = "kube-root-ca.crt";
 
 /// The pod's volume behind a volume that is files; nothing if it is something else.
 pub(super) fn of(volume: &VmiVolume) -> Option<Volume> {
-    let found = config_map(volume.config_map.as_ref())
-        .or_else(|| secret(volume.secret.as_ref()))
-        .or_else(|| sysprep(volume.sysprep.as_ref()))
-        .or_else(|| user_data(volume))
-        .or_else(|| service_account(volume))
-        .or_else(|| downward(volume))?;
+    let found = match volume.source()? {
+        VolumeSource::ConfigMap(source) => config_map(source),
+        VolumeSource::Secret(source) => secret(source),
+        VolumeSource::Sysprep(source) => sysprep(source)?,
+        VolumeSource::CloudInitNoCloud(source) => secret_named(&source.secret_ref.as_ref()?.name),
+        VolumeSource::CloudInitConfigDrive(source) => secret_named(&source.secret_ref.as_ref()?.name),
+        VolumeSource::ServiceAccount(_) => service_account(),
+        VolumeSource::DownwardApi(source) => downward(source),
+        VolumeSource::ContainerDisk(_)
+        | VolumeSource::ContainerPath(_)
+        | VolumeSource::DataVolume(_)
+        | VolumeSource::DownwardMetrics(_)
+        | VolumeSource::EmptyDisk(_)
+        | VolumeSource::Ephemeral(_)
+        | VolumeSource::HostDisk(_)
+        | VolumeSource::MemoryDump(_)
+        | VolumeSource::PersistentVolumeClaim(_) => return None,
+    };
     Some(Volume { name: volume.name.clone(), ..found })
 }
 
-fn config_map(source: Option<&ConfigMapVolumeSource>) -> Option<Volume> {
-    let source = source?;
+fn config_map(source: &ConfigMapVolumeSource) -> Volume {
     let name = source.name.clone().unwrap_or_default();
     let map = core::ConfigMapVolumeSource { name, optional: source.optional, ..Default::default() };
-    Some(Volume { config_map: Some(map), ..Volume::default() })
+    Volume { config_map: Some(map), ..Volume::default() }
 }
 
-fn secret(source: Option<&SecretVolumeSource>) -> Option<Volume> {
-    let source = source?;
+fn secret(source: &SecretVolumeSource) -> Volume {
     let secret = core::SecretVolumeSource {
         secret_name: source.secret_name.clone(),
         optional: source.optional,
         ..Default::default()
     };
-    Some(Volume { secret: Some(secret), ..Volume::default() })
+    Volume { secret: Some(secret), ..Volume::default() }
 }
 
 fn secret_named(name: &str) -> Volume {
@@ -50,8 +63,7 @@ fn secret_named(name: &str) -> Volume {
     Volume { secret: Some(secret), ..Volume::default() }
 }
 
-fn sysprep(source: Option<&SysprepSource>) -> Option<Volume> {
-    let source = source?;
+fn sysprep(source: &SysprepSource) -> Option<Volume> {
     if let Some(map) = &source.config_map {
         let map = core::ConfigMapVolumeSource { name: map.name.clone(), ..Default::default() };
         return Some(Volume { config_map: Some(map), ..Volume::default() });
@@ -59,17 +71,9 @@ fn sysprep(source: Option<&SysprepSource>) -> Option<Volume> {
     source.secret.as_ref().map(|secret| secret_named(&secret.name))
 }
 
-/// The Secret of a cloud-init volume.
-fn user_data(volume: &VmiVolume) -> Option<Volume> {
-    let no_cloud = volume.cloud_init_no_cloud.as_ref().and_then(|source| source.secret_ref.as_ref());
-    let config_drive = volume.cloud_init_config_drive.as_ref().and_then(|source| source.secret_ref.as_ref());
-    no_cloud.or(config_drive).map(|reference| secret_named(&reference.name))
-}
-
 /// Token, certificates and namespace, as a container has them that is given its service account. Only the sidecar has
 /// them: the pod mounts none.
-fn service_account(volume: &VmiVolume) -> Option<Volume> {
-    volume.service_account.as_ref()?;
+fn service_account() -> Volume {
     let token = core::ServiceAccountTokenProjection {
         path: "token".to_owned(),
         expiration_seconds: Some(TOKEN_SECONDS),
@@ -92,13 +96,12 @@ fn service_account(volume: &VmiVolume) -> Option<Volume> {
         core::VolumeProjection { downward_api: Some(namespace), ..Default::default() },
     ];
     let projected = core::ProjectedVolumeSource { sources: Some(sources), default_mode: None };
-    Some(Volume { projected: Some(projected), ..Volume::default() })
+    Volume { projected: Some(projected), ..Volume::default() }
 }
 
-fn downward(volume: &VmiVolume) -> Option<Volume> {
-    let fields = volume.downward_api.as_ref()?.fields.clone();
-    let downward = core::DownwardAPIVolumeSource { items: Some(fields), ..Default::default() };
-    Some(Volume { downward_api: Some(downward), ..Volume::default() })
+fn downward(source: &DownwardAPIVolumeSource) -> Volume {
+    let downward = core::DownwardAPIVolumeSource { items: Some(source.fields.clone()), ..Default::default() };
+    Volume { downward_api: Some(downward), ..Volume::default() }
 }
 
 /// The account whose token the guest is given.

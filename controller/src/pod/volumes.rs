@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use garboard_api::cluster::Gate;
-use garboard_api::v1::{ContainerDiskSource, Volume as VmiVolume};
+use garboard_api::v1::{ContainerDiskSource, Volume as VmiVolume, VolumeSource};
 use garboard_api::{Quantity, VirtualMachineInstance};
 use garboard_plan::Resources;
 use garboard_protocol::agent::VolumePlace;
@@ -92,14 +92,29 @@ fn order() -> Volume {
 /// What a volume of the instance brings. What is left out here (emptyDisk, inline cloud-init) the supervisor makes.
 fn of_volume(input: &PodInput<'_>, index: usize, volume: &VmiVolume) -> Result<Vec<Contribution>, PodRefusal> {
     let name = &volume.name;
-    let source = if let Some(disk) = &volume.container_disk {
-        Some(container_disk(input, name, disk))
-    } else if let Some(name) = volume.claim() {
-        Some(claim(input, volume, name)?)
-    } else if let Some(disk) = &volume.host_disk {
-        Some(host_disk::contribution(index, name, disk)?)
-    } else {
-        projected::of(volume).map(|source| Contribution::directory(source, name, &path_of(name)))
+    let source = match volume.source() {
+        Some(VolumeSource::ContainerDisk(disk)) => Some(container_disk(input, name, disk)),
+        Some(VolumeSource::PersistentVolumeClaim(_) | VolumeSource::DataVolume(_) | VolumeSource::Ephemeral(_)) => {
+            volume.claim().map(|name| claim(input, volume, name)).transpose()?
+        }
+        Some(VolumeSource::HostDisk(disk)) => Some(host_disk::contribution(index, name, disk)?),
+        Some(
+            VolumeSource::CloudInitConfigDrive(_)
+            | VolumeSource::CloudInitNoCloud(_)
+            | VolumeSource::ConfigMap(_)
+            | VolumeSource::Secret(_)
+            | VolumeSource::DownwardApi(_)
+            | VolumeSource::ServiceAccount(_)
+            | VolumeSource::Sysprep(_),
+        ) => projected::of(volume).map(|source| Contribution::directory(source, name, &path_of(name))),
+        // The supervisor makes the one; the others are no disks.
+        Some(
+            VolumeSource::EmptyDisk(_)
+            | VolumeSource::ContainerPath(_)
+            | VolumeSource::DownwardMetrics(_)
+            | VolumeSource::MemoryDump(_),
+        )
+        | None => None,
     };
     Ok(source.into_iter().chain(projected::network_data(index, volume)).collect())
 }

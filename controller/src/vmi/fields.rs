@@ -5,18 +5,8 @@
 //! leaves it out, and an instance without a phase would be started.
 
 use garboard_api::Phase;
-use garboard_api::conditions::VmiConditionType;
+use garboard_api::conditions::{ConditionWriter, VmiConditionType};
 use garboard_api::v1::VirtualMachineInstanceStatus;
-
-/// Conditions that the controller sets and removes.
-const OURS: [VmiConditionType; 6] = [
-    VmiConditionType::Ready,
-    VmiConditionType::PodScheduled,
-    VmiConditionType::Synchronized,
-    VmiConditionType::DataVolumesReady,
-    VmiConditionType::LiveMigratable,
-    VmiConditionType::EvictionRequested,
-];
 
 /// What a write of the controller is about. How a run ended is the agent's to say until it is over: then it is said again
 /// with the phase, by what the pod knows of it.
@@ -38,7 +28,9 @@ pub(super) fn ownership(before: &VirtualMachineInstanceStatus, after: &VirtualMa
 /// The part of a status that is the controller's to say.
 pub(super) fn owned(status: &VirtualMachineInstanceStatus, ownership: FieldOwnership) -> VirtualMachineInstanceStatus {
     let is_over = ownership == FieldOwnership::Phase && Phase::of_status(status).is_final();
-    let is_ours = |kind| OURS.contains(&kind) || (is_over && kind == VmiConditionType::Ended);
+    let is_ours = |kind: VmiConditionType| {
+        kind.writer() == ConditionWriter::Controller || (is_over && kind == VmiConditionType::Ended)
+    };
     let conditions = status.conditions.iter();
     let conditions = conditions.filter(|each| VmiConditionType::of_word(&each.r#type).is_some_and(is_ours));
     let mut told = VirtualMachineInstanceStatus {

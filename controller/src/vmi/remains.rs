@@ -29,8 +29,8 @@ use crate::time::elapsed;
 /// How soon the node is looked at again while its agent has not answered; an answer is heard of at once.
 pub const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// An agent that has been silent for longer does not live: two of its signs.
-const SILENT: Duration = Duration::from_secs(2 * node_annotation::HEARTBEAT_SECONDS);
+/// An agent that has been silent for longer does not live.
+const SILENT: Duration = Duration::from_secs(node_annotation::SILENT_SECONDS);
 
 /// The taint by which an operator says that a node is off.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";

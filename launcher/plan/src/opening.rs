@@ -1,17 +1,14 @@
 //! How the bytes under a disk are opened. Whoever opens them does so before there is a plan, and the planner decides
 //! how QEMU uses them: both ask here, because QEMU takes a descriptor only in exactly the mode that its node has.
 
-use garboard_api::v1::{Disk, VirtualMachineInstanceSpec, Volume};
+use garboard_api::v1::{Disk, VirtualMachineInstanceSpec, Volume, VolumeSource};
 
 /// Whether a claim, a DataVolume or a host disk is opened without the right to write: its claim says so, an overlay
 /// takes the writes, or its disk cannot be written.
 #[must_use]
 pub fn is_opened_read_only(spec: &VirtualMachineInstanceSpec, volume: &Volume) -> bool {
-    let claim = volume.persistent_volume_claim.as_ref();
     let disk = spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
-    claim.is_some_and(|claim| claim.read_only == Some(true))
-        || volume.ephemeral.is_some()
-        || disk.is_some_and(is_read_only)
+    Base::of(volume).is_only_read || disk.is_some_and(is_read_only)
 }
 
 /// Whether a fresh layer takes what the guest writes to this volume: over an image or a claim that others read, unless
@@ -19,7 +16,44 @@ pub fn is_opened_read_only(spec: &VirtualMachineInstanceSpec, volume: &Volume) -
 #[must_use]
 pub fn has_overlay(spec: &VirtualMachineInstanceSpec, volume: &Volume) -> bool {
     let disk = spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
-    (volume.container_disk.is_some() || volume.ephemeral.is_some()) && !disk.is_some_and(is_read_only)
+    Base::of(volume).has_layer && !disk.is_some_and(is_read_only)
+}
+
+/// What the source of a volume says of writing, whatever its disk says.
+struct Base {
+    /// A claim of which the guest changes nothing.
+    is_only_read: bool,
+    /// A fresh layer takes what the guest writes.
+    has_layer: bool,
+}
+
+impl Base {
+    fn of(volume: &Volume) -> Self {
+        match volume.source() {
+            Some(VolumeSource::PersistentVolumeClaim(claim)) => {
+                Self { is_only_read: claim.read_only == Some(true), has_layer: false }
+            }
+            Some(VolumeSource::Ephemeral(_)) => Self { is_only_read: true, has_layer: true },
+            Some(VolumeSource::ContainerDisk(_)) => Self { is_only_read: false, has_layer: true },
+            // Written where it is, made at each start, or no disk.
+            Some(
+                VolumeSource::DataVolume(_)
+                | VolumeSource::HostDisk(_)
+                | VolumeSource::EmptyDisk(_)
+                | VolumeSource::CloudInitConfigDrive(_)
+                | VolumeSource::CloudInitNoCloud(_)
+                | VolumeSource::ConfigMap(_)
+                | VolumeSource::Secret(_)
+                | VolumeSource::DownwardApi(_)
+                | VolumeSource::ServiceAccount(_)
+                | VolumeSource::Sysprep(_)
+                | VolumeSource::ContainerPath(_)
+                | VolumeSource::DownwardMetrics(_)
+                | VolumeSource::MemoryDump(_),
+            )
+            | None => Self { is_only_read: false, has_layer: false },
+        }
+    }
 }
 
 /// Whether the manifest makes this disk read-only. No cdrom drive of QEMU can write, whatever its `readonly` says.

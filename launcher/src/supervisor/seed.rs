@@ -108,18 +108,35 @@ fn first_generation(journal: &Journal, wall_ms: i64) -> u64 {
 
 /// The driver's seed.
 pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: Status, shared: &Path) -> DriverSeed {
+    // Every field: one from which the next supervisor does not go on is an error here.
+    let Journal {
+        version: _,
+        // `first_status` has these.
+        generation: _,
+        started_at_ms: _,
+        taints: _,
+        // `state` has these.
+        launched: _,
+        ended: _,
+        hints,
+        resets,
+        started,
+        paused,
+        deadline,
+        stop_deadline_ms,
+    } = journal;
     let grace_ms = whose.grace_seconds.saturating_mul(1000);
     let memory = Memory {
-        hints: journal.hints,
-        resets: journal.resets,
-        has_run: journal.started,
-        paused_by_user: journal.paused == Some(PauseReason::PausedByUser),
+        hints: *hints,
+        resets: *resets,
+        has_run: *started,
+        paused_by_user: *paused == Some(PauseReason::PausedByUser),
         ..Memory::default()
     };
     let now = clock::now();
-    let deadline_ms = now.on_boot_clock(journal.deadline.as_ref(), journal.stop_deadline_ms, &boot_id(), grace_ms);
+    let deadline_ms = now.on_boot_clock(deadline.as_ref(), *stop_deadline_ms, &boot_id(), grace_ms);
     let life = Life { state: state(journal, deadline_ms), memory, grace_ms };
-    let on_ready = if journal.started || whose.starts_paused { OnReady::Leave } else { OnReady::LetRun };
+    let on_ready = if *started || whose.starts_paused { OnReady::Leave } else { OnReady::LetRun };
     DriverSeed { life, journal: journal.clone(), status, on_ready, shared: shared.to_owned() }
 }
 

@@ -81,30 +81,40 @@ impl Config4 {
 }
 
 fn told(lease: &GuestIpv4, mtu: u16, options: &DhcpOptions) -> Vec<DhcpOption> {
+    // All of them: an option that is not told is an error here.
+    let DhcpOptions {
+        hostname,
+        domain,
+        searches: _,
+        nameservers,
+        boot_file_name,
+        tftp_server_name,
+        ntp_servers,
+        private,
+    } = options;
     let mut told = vec![DhcpOption::SubnetMask(lease.address.netmask())];
     told.extend(lease.gateway.map(|gateway| DhcpOption::Router(vec![gateway])));
     if let Some(routes) = classless(lease) {
         told.push(routes);
     }
     let ipv4 = |address: &IpAddr| if let IpAddr::V4(address) = address { Some(*address) } else { None };
-    let nameservers: Vec<Ipv4Addr> = options.nameservers.iter().filter_map(ipv4).collect();
+    let nameservers: Vec<Ipv4Addr> = nameservers.iter().filter_map(ipv4).collect();
     if !nameservers.is_empty() {
         told.push(DhcpOption::DomainNameServer(nameservers));
     }
     told.push(DhcpOption::InterfaceMtu(mtu));
-    told.extend(options.hostname.clone().map(DhcpOption::Hostname));
-    told.extend(options.domain.clone().map(DhcpOption::DomainName));
-    told.extend(options.tftp_server_name.clone().map(|name| DhcpOption::TFTPServerName(name.into_bytes())));
-    told.extend(options.boot_file_name.clone().map(|name| DhcpOption::BootfileName(name.into_bytes())));
-    if !options.ntp_servers.is_empty() {
-        told.push(DhcpOption::NtpServers(options.ntp_servers.clone()));
+    told.extend(hostname.clone().map(DhcpOption::Hostname));
+    told.extend(domain.clone().map(DhcpOption::DomainName));
+    told.extend(tftp_server_name.clone().map(|name| DhcpOption::TFTPServerName(name.into_bytes())));
+    told.extend(boot_file_name.clone().map(|name| DhcpOption::BootfileName(name.into_bytes())));
+    if !ntp_servers.is_empty() {
+        told.push(DhcpOption::NtpServers(ntp_servers.clone()));
     }
     let searches = options.search_names();
     if !searches.is_empty() {
         told.push(DhcpOption::DomainSearch(searches));
     }
-    let private = options.private.iter();
-    told.extend(private.map(|option| unknown(option.code, option.value.clone().into_bytes())));
+    told.extend(private.iter().map(|option| unknown(option.code, option.value.clone().into_bytes())));
     told
 }
 

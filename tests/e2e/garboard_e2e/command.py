@@ -4,6 +4,7 @@ else that runs here, do not meet; and what its machines leave behind."""
 import json
 import os
 import pathlib
+import re
 import subprocess
 import time
 import uuid
@@ -64,6 +65,11 @@ class Garboard:
                 f"{done.stdout}{done.stderr}"
             )
         return done.stdout + done.stderr
+
+    def commands(self) -> list[str]:
+        """Every command, as `--help` lists them."""
+        listed = self.run("--help").partition("Commands:")[2].partition("Options:")[0]
+        return [name for name in re.findall(r"^  ([a-z-]+) ", listed, re.M) if name != "help"]
 
     def begin(self, *arguments: Argument, stderr: int = subprocess.STDOUT) -> subprocess.Popen[str]:
         """A command that goes on beside the test; standard output has all that it prints, unless `stderr` differs."""

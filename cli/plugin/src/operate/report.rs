@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use garboard_api::metadata::device::{KVM, TUN};
-use garboard_api::metadata::node_annotation::{HEARTBEAT, HEARTBEAT_SECONDS};
+use garboard_api::metadata::node_annotation::{HEARTBEAT, SILENT_SECONDS};
 use garboard_api::metadata::node_label::SCHEDULABLE;
 use garboard_api::{Phase, PrintableStatus};
 use jiff::Timestamp;
@@ -16,8 +16,8 @@ use super::gather::Installation;
 use super::manifest::VERSION;
 use crate::why::{age, ready_of};
 
-/// An agent whose last heartbeat is older does not live, as the controller sees it: two heartbeats.
-const STALE: Duration = Duration::from_secs(2 * HEARTBEAT_SECONDS);
+/// An agent whose last heartbeat is as old as this does not live, as the controller sees it.
+const STALE: Duration = Duration::from_secs(SILENT_SECONDS);
 
 /// One part of the installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -287,7 +287,7 @@ fn node_trouble(found: &Installation, node: &Node, name: &str, now: Timestamp) -
         ));
     }
     let beat = node.metadata.annotations.as_ref().and_then(|all| all.get(HEARTBEAT)).and_then(|text| text.parse().ok());
-    if let Some(beat) = beat.filter(|beat: &Timestamp| now.duration_since(*beat).unsigned_abs() > STALE) {
+    if let Some(beat) = beat.filter(|beat: &Timestamp| now.duration_since(*beat).unsigned_abs() >= STALE) {
         return Some(trouble(format!("the agent of {name} has sent no heartbeat for {}", age(beat, now)), agent));
     }
     (!offers(node, TUN)).then(|| trouble(format!("{name} offers no network devices ({TUN})"), agent))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::v1::Volume;
+use garboard_api::v1::cdi::DataVolumeSpec;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Event;
 use serde::de::DeserializeOwned;
@@ -137,6 +138,12 @@ fn strip(facts: &mut Facts) {
     if let Some(vm) = &mut facts.vm {
         vm.metadata.managed_fields = None;
         vm.metadata.annotations = None;
+        vm.spec.template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
+        // Where a DataVolume comes from may have a password in it.
+        for template in &mut vm.spec.data_volume_templates {
+            template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
+            template.spec = DataVolumeSpec::default();
+        }
         if let Some(spec) = &mut vm.spec.template.spec {
             spec.volumes.iter_mut().for_each(without_secrets);
         }
@@ -174,14 +181,39 @@ fn strip(facts: &mut Facts) {
             metadata.remove("annotations");
         }
     }
-    // Where a DataVolume comes from may have a password in it.
+    // As above.
     for object in &mut facts.data_volumes {
         object["spec"] = Value::Null;
     }
 }
 
+/// Takes out what may have a secret in it. What only names a Secret, an image or a claim stays.
 fn without_secrets(volume: &mut Volume) {
-    volume.cloud_init_no_cloud = None;
-    volume.cloud_init_config_drive = None;
-    volume.sysprep = None;
+    // Every field: of a new source it has to be decided here whether it may hold a secret.
+    let Volume {
+        name: _,
+        cloud_init_config_drive,
+        cloud_init_no_cloud,
+        config_map: _,
+        container_disk: _,
+        container_path: _,
+        data_volume: _,
+        downward_api: _,
+        downward_metrics: _,
+        empty_disk: _,
+        ephemeral: _,
+        host_disk: _,
+        memory_dump: _,
+        persistent_volume_claim: _,
+        secret: _,
+        service_account: _,
+        sysprep,
+    } = volume;
+    *cloud_init_config_drive = None;
+    *cloud_init_no_cloud = None;
+    *sysprep = None;
 }
+
+#[cfg(test)]
+#[path = "gather_tests.rs"]
+mod tests;

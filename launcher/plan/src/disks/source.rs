@@ -1,7 +1,7 @@
 //! Where the bytes of a disk come from.
 
 use garboard_api::quantity::Quantity;
-use garboard_api::v1::{HostDisk, Volume};
+use garboard_api::v1::{HostDisk, Volume, VolumeSource};
 use garboard_machine::id::fnv1a_64;
 
 use super::Asked;
@@ -112,32 +112,44 @@ impl Source {
 
 fn from_volume(volume: &Volume, field: &str) -> Result<Source, PlanError> {
     let medium = Medium::File;
-    if let Some(disk) = &volume.container_disk {
-        let source = DiskSource::ContainerDisk { image: disk.image.clone(), path: text(&disk.path).map(str::to_owned) };
-        return Ok(Source::new(source, ImageFormat::Qcow2, Kind::Scratch));
+    let no_disk = || invalid(field, "this volume cannot be a disk", "use one of the volumes that have bytes");
+    match volume.source().ok_or_else(no_disk)? {
+        VolumeSource::ContainerDisk(disk) => {
+            let source =
+                DiskSource::ContainerDisk { image: disk.image.clone(), path: text(&disk.path).map(str::to_owned) };
+            Ok(Source::new(source, ImageFormat::Qcow2, Kind::Scratch))
+        }
+        VolumeSource::PersistentVolumeClaim(claim) => {
+            let source = DiskSource::PersistentVolumeClaim { claim: claim.claim_name.clone(), medium };
+            let read_only = claim.read_only == Some(true);
+            Ok(Source { read_only, ..Source::new(source, ImageFormat::Raw, Kind::Persistent) })
+        }
+        VolumeSource::DataVolume(data_volume) => {
+            // A DataVolume fills a claim of its own name.
+            let source = DiskSource::PersistentVolumeClaim { claim: data_volume.name.clone(), medium };
+            Ok(Source::new(source, ImageFormat::Raw, Kind::Persistent))
+        }
+        VolumeSource::Ephemeral(ephemeral) => {
+            let claim = ephemeral.persistent_volume_claim.as_ref().ok_or_else(no_disk)?;
+            let source = DiskSource::EphemeralClaim { claim: claim.claim_name.clone(), medium };
+            Ok(Source::new(source, ImageFormat::Raw, Kind::Scratch))
+        }
+        VolumeSource::EmptyDisk(empty) => {
+            let capacity_bytes = capacity(Some(&empty.capacity), &format!("{field}.emptyDisk.capacity"))?;
+            Ok(Source::new(DiskSource::EmptyDisk { capacity_bytes }, ImageFormat::Qcow2, Kind::Scratch))
+        }
+        VolumeSource::HostDisk(disk) => host_disk(disk, field),
+        VolumeSource::CloudInitNoCloud(_) => Ok(cloud_init(CloudInitFlavour::NoCloud)),
+        VolumeSource::CloudInitConfigDrive(_) => Ok(cloud_init(CloudInitFlavour::ConfigDrive)),
+        VolumeSource::ConfigMap(map) => Ok(tree(FileTreeKind::ConfigMap, text(&map.volume_label))),
+        VolumeSource::Secret(secret) => Ok(tree(FileTreeKind::Secret, text(&secret.volume_label))),
+        VolumeSource::DownwardApi(downward) => Ok(tree(FileTreeKind::DownwardApi, text(&downward.volume_label))),
+        VolumeSource::ServiceAccount(_) => Ok(tree(FileTreeKind::ServiceAccount, None)),
+        VolumeSource::Sysprep(_) => Ok(tree(FileTreeKind::Sysprep, Some("unattendCD"))),
+        VolumeSource::ContainerPath(_) | VolumeSource::DownwardMetrics(_) | VolumeSource::MemoryDump(_) => {
+            Err(no_disk())
+        }
     }
-    if let Some(claim) = &volume.persistent_volume_claim {
-        let source = DiskSource::PersistentVolumeClaim { claim: claim.claim_name.clone(), medium };
-        let read_only = claim.read_only == Some(true);
-        return Ok(Source { read_only, ..Source::new(source, ImageFormat::Raw, Kind::Persistent) });
-    }
-    if let Some(data_volume) = &volume.data_volume {
-        // A DataVolume fills a claim of its own name.
-        let source = DiskSource::PersistentVolumeClaim { claim: data_volume.name.clone(), medium };
-        return Ok(Source::new(source, ImageFormat::Raw, Kind::Persistent));
-    }
-    if let Some(claim) = volume.ephemeral.as_ref().and_then(|ephemeral| ephemeral.persistent_volume_claim.as_ref()) {
-        let source = DiskSource::EphemeralClaim { claim: claim.claim_name.clone(), medium };
-        return Ok(Source::new(source, ImageFormat::Raw, Kind::Scratch));
-    }
-    if let Some(empty) = &volume.empty_disk {
-        let capacity_bytes = capacity(Some(&empty.capacity), &format!("{field}.emptyDisk.capacity"))?;
-        return Ok(Source::new(DiskSource::EmptyDisk { capacity_bytes }, ImageFormat::Qcow2, Kind::Scratch));
-    }
-    if let Some(disk) = &volume.host_disk {
-        return host_disk(disk, field);
-    }
-    seed(volume).ok_or_else(|| invalid(field, "this volume cannot be a disk", "use one of the volumes that have bytes"))
 }
 
 fn host_disk(disk: &HostDisk, field: &str) -> Result<Source, PlanError> {
@@ -163,27 +175,11 @@ fn capacity(capacity: Option<&Quantity>, field: &str) -> Result<u64, PlanError> 
     bytes.ok_or_else(|| invalid(field, "a disk has at least one sector of 512 bytes", "write for example `1Gi`"))
 }
 
-fn seed(volume: &Volume) -> Option<Source> {
-    let cloud_init = |flavour| Some(DiskSource::CloudInit { flavour });
-    let tree = |tree, label: &Option<String>| {
-        Some(DiskSource::FileTree { tree, label: text(label).unwrap_or("cfgdata").to_owned() })
-    };
-    let source = if volume.cloud_init_no_cloud.is_some() {
-        cloud_init(CloudInitFlavour::NoCloud)
-    } else if volume.cloud_init_config_drive.is_some() {
-        cloud_init(CloudInitFlavour::ConfigDrive)
-    } else if let Some(config_map) = &volume.config_map {
-        tree(FileTreeKind::ConfigMap, &config_map.volume_label)
-    } else if let Some(secret) = &volume.secret {
-        tree(FileTreeKind::Secret, &secret.volume_label)
-    } else if let Some(downward_api) = &volume.downward_api {
-        tree(FileTreeKind::DownwardApi, &downward_api.volume_label)
-    } else if volume.service_account.is_some() {
-        tree(FileTreeKind::ServiceAccount, &None)
-    } else if volume.sysprep.is_some() {
-        tree(FileTreeKind::Sysprep, &Some("unattendCD".to_owned()))
-    } else {
-        None
-    };
-    source.map(|source| Source::new(source, ImageFormat::Raw, Kind::Seed))
+fn cloud_init(flavour: CloudInitFlavour) -> Source {
+    Source::new(DiskSource::CloudInit { flavour }, ImageFormat::Raw, Kind::Seed)
+}
+
+fn tree(tree: FileTreeKind, label: Option<&str>) -> Source {
+    let source = DiskSource::FileTree { tree, label: label.unwrap_or("cfgdata").to_owned() };
+    Source::new(source, ImageFormat::Raw, Kind::Seed)
 }

@@ -8,7 +8,7 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use garboard_agent::client::AgentClient;
-use garboard_api::v1::Volume;
+use garboard_api::v1::{Volume, VolumeSource};
 use garboard_plan::{BlockSizes, DirectIo, ImageFormat, Medium, VolumeFacts, has_overlay, is_opened_read_only};
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::pod::DISK_IMAGE;
@@ -89,17 +89,28 @@ enum Kind<'a> {
 }
 
 fn kind(volume: &Volume) -> Kind<'_> {
-    if let Some(disk) = &volume.container_disk {
-        return Kind::Image(disk.path.as_deref());
+    match volume.source() {
+        Some(VolumeSource::ContainerDisk(disk)) => Kind::Image(disk.path.as_deref()),
+        Some(VolumeSource::EmptyDisk(_)) => Kind::Empty,
+        Some(
+            VolumeSource::PersistentVolumeClaim(_)
+            | VolumeSource::DataVolume(_)
+            | VolumeSource::Ephemeral(_)
+            | VolumeSource::HostDisk(_),
+        ) => Kind::Disk,
+        Some(
+            VolumeSource::CloudInitConfigDrive(_)
+            | VolumeSource::CloudInitNoCloud(_)
+            | VolumeSource::ConfigMap(_)
+            | VolumeSource::Secret(_)
+            | VolumeSource::DownwardApi(_)
+            | VolumeSource::ServiceAccount(_)
+            | VolumeSource::Sysprep(_),
+        ) => Kind::Made,
+        // The plan refuses these as disks.
+        Some(VolumeSource::ContainerPath(_) | VolumeSource::DownwardMetrics(_) | VolumeSource::MemoryDump(_))
+        | None => Kind::Made,
     }
-    if volume.empty_disk.is_some() {
-        return Kind::Empty;
-    }
-    let is_disk = volume.persistent_volume_claim.is_some()
-        || volume.data_volume.is_some()
-        || volume.ephemeral.is_some()
-        || volume.host_disk.is_some();
-    if is_disk { Kind::Disk } else { Kind::Made }
 }
 
 /// Name of the image, where the volume's place is a directory.

@@ -1,6 +1,5 @@
 """Completions of a shell, and man pages."""
 
-import re
 import subprocess
 from collections.abc import Callable
 
@@ -23,9 +22,8 @@ def test_bash_completes_with_what_completions_prints(namespace: Namespace) -> No
 def test_there_is_a_man_page_for_each_command(namespace: Namespace, note: Callable[[str], None]) -> None:
     pages = namespace.directory / "man"
     namespace.run("man", pages)
-    listed = namespace.run("--help").partition("Commands:")[2].partition("Options:")[0]
-    commands = re.findall(r"^  ([a-z]+) ", listed, re.M)
-    for command in ["", *(f"-{command}" for command in commands if command != "help")]:
+    commands = namespace.commands()
+    for command in ["", *(f"-{command}" for command in commands)]:
         page = (pages / f"garboard{command}.1").read_text()
         assert ".TH" in page and ".SH NAME" in page, f"garboard{command}.1 is no man page"
     note(f"{len(commands)} commands")
