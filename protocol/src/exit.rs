@@ -141,6 +141,47 @@ impl CauseWord {
     pub fn read(text: &str) -> Self {
         Self::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(Self::Unknown)
     }
+
+    /// Whether the VMI's phase is `Succeeded` (else `Failed`), inventory: shutdown and asked-for stops
+    /// succeed, crashes and a stop that had to be forced do not.
+    #[must_use]
+    pub const fn is_success(self) -> bool {
+        match self {
+            Self::GuestShutdown | Self::GuestReboot | Self::StoppedGracefully | Self::ForceStopped => true,
+            Self::GuestPanic
+            | Self::Watchdog
+            | Self::GracePeriodExceeded
+            | Self::OutOfMemory
+            | Self::QemuFailed
+            | Self::QemuKilled
+            | Self::QemuCrashed
+            | Self::MachineKilled
+            | Self::NotStarted
+            | Self::Unknown => false,
+        }
+    }
+
+    /// Whether the event of this end is a warning. The guest's own end and a stop that was asked for are none, even if the
+    /// guest had to be ended.
+    #[must_use]
+    pub const fn is_warning(self) -> bool {
+        match self {
+            Self::GuestShutdown
+            | Self::GuestReboot
+            | Self::StoppedGracefully
+            | Self::ForceStopped
+            | Self::GracePeriodExceeded => false,
+            Self::GuestPanic
+            | Self::Watchdog
+            | Self::OutOfMemory
+            | Self::QemuFailed
+            | Self::QemuKilled
+            | Self::QemuCrashed
+            | Self::MachineKilled
+            | Self::NotStarted
+            | Self::Unknown => true,
+        }
+    }
 }
 
 impl fmt::Display for CauseWord {
@@ -202,23 +243,10 @@ impl ExitCause {
         }
     }
 
-    /// Whether the VMI's phase is `Succeeded` (else `Failed`), inventory: shutdown and asked-for stops
-    /// succeed, crashes and a stop that had to be forced do not.
+    /// [`CauseWord::is_success`].
     #[must_use]
     pub fn is_success(&self) -> bool {
-        match self {
-            Self::GuestShutdown | Self::GuestReboot | Self::StoppedGracefully | Self::ForceStopped => true,
-            Self::GuestPanic
-            | Self::Watchdog
-            | Self::GracePeriodExceeded
-            | Self::OutOfMemory { .. }
-            | Self::QemuFailed { .. }
-            | Self::QemuKilled { .. }
-            | Self::QemuCrashed { .. }
-            | Self::MachineKilled
-            | Self::Unknown
-            | Self::NotStarted { .. } => false,
-        }
+        self.word().is_success()
     }
 
     /// The cause as one sentence for a person.

@@ -554,6 +554,22 @@ fn every_cause_has_its_verdict_from_the_condition_the_event_and_the_pod() {
     }
 }
 
+/// An event has the severity that its writer gives it; the cause that it names decides.
+#[test]
+fn the_cause_is_found_when_only_the_event_is_left() {
+    for cause in garboard_protocol::testing::causes() {
+        let severity = if cause.word().is_warning() { "Warning" } else { "Normal" };
+        let events = event("VirtualMachineInstance", "Stopped", severity, &account(&cause));
+        let diagnosis = judge(json!({"vm": {"spec": {"runStrategy": "Manual"}}, "events": events}));
+        if cause.is_success() {
+            assert_eq!(diagnosis.verdict, Verdict::Halted, "{diagnosis:#?}");
+        } else {
+            assert_eq!(diagnosis.verdict, Verdict::of_bad_end(cause.word()), "{diagnosis:#?}");
+            assert!(diagnosis.cause.ends_with(&cause.sentence()), "{diagnosis:#?}");
+        }
+    }
+}
+
 /// PID 1 and node agent of an earlier version wrote the sentence alone, and their pods may still run.
 #[test]
 fn an_end_that_an_earlier_version_told_is_shown_and_its_cause_is_unknown() {
