@@ -1,6 +1,6 @@
 //! Runs that are over, and how they ended.
 
-use garboard_api::conditions::VmiConditionType;
+use garboard_api::conditions::{Reason, VmiConditionType};
 use garboard_api::run_strategy::RunStrategy;
 use garboard_protocol::exit::{Account, CauseWord, ExitCause};
 use jiff::Timestamp;
@@ -208,7 +208,8 @@ fn of_event(facts: &Facts) -> Option<End> {
 
 /// The event in which a node agent tells how the last run of this name ended.
 pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
-    facts.events_of("VirtualMachineInstance").into_iter().find(|event| event.reason.as_deref() == Some("Stopped"))
+    let is_end = |event: &&Event| event.reason.as_deref() == Some(Reason::Stopped.word());
+    facts.events_of("VirtualMachineInstance").into_iter().find(is_end)
 }
 
 fn advice(facts: &Facts, end: &End) -> Vec<String> {
