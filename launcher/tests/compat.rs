@@ -9,9 +9,9 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use garboard_machine::facts::HostFacts;
+use garboard_net::GuestAddresses;
 use garboard_plan::live::LivePlan;
 use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
-use garboard_net::GuestAddresses;
 use garboard_protocol::agent::{AgentReply, AgentRequest, VolumeTable};
 use garboard_protocol::control::{Asked, ControlReply, Ended, PauseReason, Status};
 use garboard_protocol::exit::{EndHints, ExitCause, ExitReport, ProcessEnd};
@@ -220,10 +220,7 @@ fn written() -> Vec<(&'static str, Value)> {
             "images": [{"volume": "data", "file": "disk.img", "bytes": 1}], "stored": plan.stored}),
         ),
         ("plan.json", value(serde_json::to_value(&plan))),
-        (
-            "said-to-agent-plumb.json",
-            json!({"ask": "plumb", "interfaces": interfaces.clone()}),
-        ),
+        ("said-to-agent-plumb.json", json!({"ask": "plumb", "interfaces": interfaces.clone()})),
         ("said-to-agent-sockets.json", json!({"ask": "sockets", "interfaces": interfaces})),
         ("said-to-agent-volume.json", json!({"ask": "volume", "name": "root"})),
         ("said-by-agent-noted.json", json!({"answer": "noted"})),
@@ -300,7 +297,8 @@ fn what_earlier_builds_wrote_is_read() {
     for build in builds {
         for (name, check) in KINDS {
             let path = build.join(name);
-            let is_older = |(old, kinds): &(&[&str], &[&str])| old.iter().any(|old| build.ends_with(old)) && kinds.contains(name);
+            let is_older =
+                |(old, kinds): &(&[&str], &[&str])| old.iter().any(|old| build.ends_with(old)) && kinds.contains(name);
             if NOT_YET.iter().any(is_older) {
                 continue;
             }

@@ -64,7 +64,11 @@ fn qemu_10_from_a_tree_of_its_own_answers_more() {
     let report = anew(&binary);
     let features = &report.facts.features;
     let name = format!("qemu-{}.{}", features.version.major, features.version.minor);
-    assert!(qemu_of_images::directory().ends_with(name), "scripts/lib.sh has another version than {}", features.version);
+    assert!(
+        qemu_of_images::directory().ends_with(name),
+        "scripts/lib.sh has another version than {}",
+        features.version
+    );
     assert!(features.accelerators.contains(&Accelerator::Tcg), "TCG is compiled in: {:?}", features.accelerators);
     assert!(features.machine("pc-q35-10.0").is_some() && features.machine("pc-q35-7.2").is_some());
     let options = [Feature::NetdevJson, Feature::JsonCliHotplug, Feature::IothreadVqMapping, Feature::Sandbox];

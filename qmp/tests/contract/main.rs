@@ -14,11 +14,11 @@
 
 mod agent;
 mod backend;
+#[path = "../../../tests/qemu_of_images.rs"]
+mod qemu_of_images;
 mod real;
 mod recording;
 mod suite;
-#[path = "../../../tests/qemu_of_images.rs"]
-mod qemu_of_images;
 
 use backend::{Backend, Which};
 

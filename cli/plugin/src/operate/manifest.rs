@@ -148,7 +148,8 @@ fn adapted(object: Object, choice: &InstallOptions) -> Result<Object, ManifestEr
         container["image"] = json!(choice.controller);
         container["imagePullPolicy"] = json!(choice.pull_policy);
         let chosen = chosen_arguments(choice);
-        let is_chosen = |each: &Value| chosen.iter().any(|(option, _)| each.as_str().is_some_and(|each| is_of(each, option)));
+        let is_chosen =
+            |each: &Value| chosen.iter().any(|(option, _)| each.as_str().is_some_and(|each| is_of(each, option)));
         let written = container["args"].as_array().cloned().unwrap_or_default();
         let kept = written.into_iter().filter(|each| !is_chosen(each));
         let new = chosen.iter().filter_map(|(option, value)| Some(json!(format!("{option}{}", value.as_deref()?))));
