@@ -8,14 +8,19 @@ from collections.abc import Callable
 NAMESPACE = "{{ .Release.Namespace }}"
 IMAGE = '{{ include "garboard.image" (list $ "%s") }}'
 PULL_POLICY = '{{ include "garboard.pullPolicy" $ }}'
+# Arguments of the controller that are values: the option, what deploy/base has for it, and what the chart has.
+ARGUMENTS = [
+    ("--launcher-image", r"\S+/garboard/launcher:\S+", IMAGE % "launcher"),
+    ("--launcher-pull-policy", "Never", PULL_POLICY),
+]
 LINES: list[tuple[re.Pattern[str], Callable[[re.Match[str]], str]]] = [
     (re.compile(r"^(\s*(?:- )?namespace: )garboard$"), lambda found: found[1] + NAMESPACE),
     (re.compile(r"^(\s*namespaces: )\[garboard\]$"), lambda found: f"{found[1]}[{NAMESPACE}]"),
     (
-        re.compile(r"^(\s*(?:image: |- --launcher-image=))\S+/garboard/([a-z]+):\S+$"),
+        re.compile(r"^(\s*image: )\S+/garboard/([a-z]+):\S+$"),
         lambda found: found[1] + IMAGE % found[2],
     ),
-    (re.compile(r"^(\s*(?:imagePullPolicy: |- --launcher-pull-policy=))Never$"), lambda found: found[1] + PULL_POLICY),
+    (re.compile(r"^(\s*imagePullPolicy: )Never$"), lambda found: found[1] + PULL_POLICY),
 ]
 PULL_SECRETS = """\
 {indent}{{{{- with .Values.imagePullSecrets }}}}
@@ -88,6 +93,9 @@ def substituted(line: str) -> str:
     for pattern, substitute in LINES:
         if found := pattern.match(line):
             return substitute(found)
+    for option, usual, value in ARGUMENTS:
+        if found := re.match(rf"^(\s*- {option}=){usual}$", line):
+            return found[1] + value
     return line
 
 

@@ -11,6 +11,9 @@ trap 'printf "%s: line %s: failed: %s\n" "${BASH_SOURCE[0]##*/}" "$LINENO" "$BAS
 repository=$(CDPATH='' cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 # What is slow to make is kept here, outside the tree, and shared by all checkouts.
 cache=${GARBOARD_CACHE:-/var/cache/garboard-test}
+# The QEMU of the images, of Debian 12's backports. `scripts/fetch-qemu10` makes $cache/qemu-$qemu_version of it; tests
+# (tests/qemu_of_images.rs) read this line.
+export qemu_version=10.0
 # Parallel checkouts, or a demo beside a test run, must not fight over one package database.
 apt_options=(-qq -o DPkg::Lock::Timeout=600 -o Acquire::Retries=3 -o APT::Sandbox::User=root -o Dpkg::Use-Pty=0)
 

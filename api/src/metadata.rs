@@ -44,6 +44,47 @@ pub mod node_label {
     pub const CPU_FEATURE: &str = "cpu-feature.node.kubevirt.io/";
     /// A machine type, or an alias of one.
     pub const MACHINE_TYPE: &str = "machine-type.node.kubevirt.io/";
+    /// The vendor of the processor.
+    pub const VENDOR: &str = "cpu-vendor.node.kubevirt.io/";
+    /// Frequency of the time stamp counter, and whether it can be scaled.
+    pub const TIMER: &str = "cpu-timer.node.kubevirt.io/";
+    /// The same frequency, to ask for.
+    pub const FREQUENCY: &str = "scheduling.node.kubevirt.io/tsc-frequency-";
+    /// An enlightenment of Hyper-V that guests can have.
+    pub const HYPERV: &str = "hyperv.node.kubevirt.io/";
+    /// The architecture of guests.
+    pub const ARCHITECTURE: &str = "kubevirt.io/vm-arch-";
+    /// Whether the kernel merges equal pages of memory; whole.
+    pub const KSM: &str = "kubevirt.io/ksm-enabled";
+
+    /// Beginnings of labels that the node agent sets.
+    pub const SET_FAMILIES: [&str; 8] =
+        [CPU_MODEL, CPU_FEATURE, MACHINE_TYPE, VENDOR, TIMER, FREQUENCY, HYPERV, ARCHITECTURE];
+    /// The same, whole.
+    pub const SET_SINGLE: [&str; 2] = [SCHEDULABLE, KSM];
+    /// Beginnings of labels that KubeVirt sets; the node agent takes them away.
+    pub const FOREIGN_FAMILIES: [&str; 3] = [
+        "host-model-cpu.node.kubevirt.io/",
+        "host-model-required-features.node.kubevirt.io/",
+        "cpu-model-migration.node.kubevirt.io/",
+    ];
+    /// The same, whole.
+    pub const FOREIGN_SINGLE: [&str; 6] = [
+        "kubevirt.io/cpumanager",
+        "kubevirt.io/realtime",
+        "kubevirt.io/sev",
+        "kubevirt.io/sev-es",
+        "kubevirt.io/sev-snp",
+        "kubevirt.io/tdx",
+    ];
+
+    /// Whether the node agent decides about it.
+    #[must_use]
+    pub fn is_of_agent(label: &str) -> bool {
+        SET_SINGLE.contains(&label)
+            || FOREIGN_SINGLE.contains(&label)
+            || SET_FAMILIES.iter().chain(&FOREIGN_FAMILIES).any(|family| label.starts_with(family))
+    }
 
     /// Whether Kubernetes takes it as what follows: a node cannot be labelled with anything else, nor asked for it.
     #[must_use]

@@ -22,7 +22,7 @@ Environment: GARBOARD_RUNTIME_DIR, GARBOARD_STATE_DIR, GARBOARD_CACHE_DIR move w
     version = garboard_kubectl::VERSION,
     long_version = crate::version::LONG.as_str(),
     about = "Runs virtual machines from kubevirt.io manifests, on this host and on Kubernetes",
-    after_help = exit::help(&[]) + ENVIRONMENT,
+    after_help = exit::help(false) + ENVIRONMENT,
     propagate_version = true
 )]
 pub(crate) struct Cli {

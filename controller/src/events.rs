@@ -76,6 +76,8 @@ impl Events {
 
     /// Has an event written; does not wait.
     pub fn tell(&self, regarding: &ObjectReference, event: NewEvent) {
+        let is_documented = Reason::of_word(event.reason).is_none_or(Reason::is_of_event);
+        debug_assert!(is_documented, "{}: Reason::is_of_event says that no event has it", event.reason);
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let about = [
             text(&regarding.namespace),

@@ -9,9 +9,10 @@ mod support;
 use std::path::{Path, PathBuf};
 
 use garboard_machine::facts::HostFacts;
+use garboard_net::GuestAddresses;
 use garboard_plan::live::LivePlan;
 use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
-use garboard_protocol::agent::{AgentRequest, VolumeTable};
+use garboard_protocol::agent::{AgentReply, AgentRequest, VolumeTable};
 use garboard_protocol::control::{Asked, ControlReply, Ended, PauseReason, Status};
 use garboard_protocol::exit::{EndHints, ExitCause, ExitReport, ProcessEnd};
 use garboard_protocol::journal::{Deadline, Journal};
@@ -39,6 +40,12 @@ const KINDS: &[(&str, Check)] = &[
     ("plan.json", reads::<LaunchPlan>),
     ("said-to-agent-plumb.json", reads::<AgentRequest>),
     ("said-to-agent-report.json", reads::<AgentRequest>),
+    ("said-to-agent-sockets.json", reads::<AgentRequest>),
+    ("said-to-agent-volume.json", reads::<AgentRequest>),
+    ("said-by-agent-noted.json", reads::<Reply>),
+    ("said-by-agent-plumbed.json", reads::<Reply>),
+    ("said-by-agent-refused.json", reads::<Reply>),
+    ("said-by-agent-volume.json", reads::<Reply>),
     ("said-to-supervisor-ended.json", reads::<FromInit>),
     ("said-to-supervisor-hello.json", reads::<FromInit>),
     ("said-to-supervisor-spawned.json", reads::<FromInit>),
@@ -52,8 +59,55 @@ const KINDS: &[(&str, Check)] = &[
     ("volumes.json", reads::<VolumeTable>),
 ];
 
-/// A build, and a kind of file that it did not write yet.
-const NOT_YET: &[(&str, &str)] = &[("72c849a", "live.json"), ("8ee2679", "live.json")];
+/// What the agent answers.
+type Reply = AgentReply<GuestAddresses>;
+
+/// Names the sample of each message of a type: one that has no line here does not compile.
+macro_rules! samples {
+    ($name:ident, $list:ident, $message:ty, $($pattern:pat => $sample:literal,)*) => {
+        const $list: &[&str] = &[$($sample,)*];
+
+        fn $name(message: &$message) -> &'static str {
+            match message {
+                $($pattern => $sample,)*
+            }
+        }
+    };
+}
+
+samples!(
+    sample_of_request,
+    REQUESTS,
+    AgentRequest,
+    AgentRequest::Volume { .. } => "said-to-agent-volume.json",
+    AgentRequest::Plumb { .. } => "said-to-agent-plumb.json",
+    AgentRequest::Sockets { .. } => "said-to-agent-sockets.json",
+    AgentRequest::Report { .. } => "said-to-agent-report.json",
+);
+
+samples!(
+    sample_of_reply,
+    REPLIES,
+    Reply,
+    AgentReply::Volume => "said-by-agent-volume.json",
+    AgentReply::Plumbed { .. } => "said-by-agent-plumbed.json",
+    AgentReply::Noted => "said-by-agent-noted.json",
+    AgentReply::Refused { .. } => "said-by-agent-refused.json",
+);
+
+/// Builds, and kinds of files that they did not write yet.
+const NOT_YET: &[(&[&str], &[&str])] = &[(
+    &["72c849a", "8ee2679"],
+    &[
+        "live.json",
+        "said-to-agent-sockets.json",
+        "said-to-agent-volume.json",
+        "said-by-agent-noted.json",
+        "said-by-agent-plumbed.json",
+        "said-by-agent-refused.json",
+        "said-by-agent-volume.json",
+    ],
+)];
 
 /// Objects whose keys are names and not fields: the file, or `""` for any, and their own key, or `""` for the whole file.
 const MAPS: &[(&str, &str)] = &[
@@ -142,6 +196,12 @@ fn written() -> Vec<(&'static str, Value)> {
     };
     let value = |it: Result<Value, serde_json::Error>| it.unwrap();
     let status = status(&plan);
+    let interfaces = json!([{"name": "default", "tap": "tap0", "mac": "02:00:00:00:00:01", "queues": 1,
+        "binding": {"binding": "masquerade", "ipv4": "10.0.2.0/24", "ipv6": "fd10:0:2::/120", "ports": [["TCP", 22]]}}]);
+    let addresses = json!({"mtu": 1500,
+        "ipv4": {"address": "10.0.2.2/24", "server": "10.0.2.1", "gateway": "10.0.2.1",
+            "routes": [{"to": "10.1.0.0/16", "via": "10.0.2.1"}]},
+        "ipv6": {"address": "fd10:0:2::2", "network": "fd10:0:2::/120", "gateway": "fd10:0:2::1"}});
     vec![
         ("exit.json", value(serde_json::to_value(report()))),
         ("facts.json", value(serde_json::to_value(&case.facts))),
@@ -160,12 +220,18 @@ fn written() -> Vec<(&'static str, Value)> {
             "images": [{"volume": "data", "file": "disk.img", "bytes": 1}], "stored": plan.stored}),
         ),
         ("plan.json", value(serde_json::to_value(&plan))),
+        ("said-to-agent-plumb.json", json!({"ask": "plumb", "interfaces": interfaces.clone()})),
+        ("said-to-agent-sockets.json", json!({"ask": "sockets", "interfaces": interfaces})),
+        ("said-to-agent-volume.json", json!({"ask": "volume", "name": "root"})),
+        ("said-by-agent-noted.json", json!({"answer": "noted"})),
         (
-            "said-to-agent-plumb.json",
-            json!({"ask": "plumb", "interfaces": [{"name": "default", "tap": "tap0",
-            "mac": "02:00:00:00:00:01", "queues": 1, "binding": {"binding": "masquerade", "ipv4": "10.0.2.0/24",
-            "ipv6": "fd10:0:2::/120", "ports": [["TCP", 22]]}}]}),
+            "said-by-agent-plumbed.json",
+            json!({"answer": "plumbed", "interfaces": [{"name": "default", "taps": 1, "vhosts": 1,
+            "sockets": ["dhcp4", "dhcp6", "routerAdvertisement"], "addresses": addresses,
+            "nameservers": ["10.96.0.10"], "searches": ["svc.cluster.local"]}]}),
         ),
+        ("said-by-agent-refused.json", json!({"answer": "refused", "reason": "no"})),
+        ("said-by-agent-volume.json", json!({"answer": "volume"})),
         ("said-to-agent-report.json", json!({"ask": "report", "status": status})),
         ("said-to-supervisor-ended.json", value(serde_json::to_value(FromInit::Ended { report: report() }))),
         (
@@ -208,6 +274,22 @@ fn this_build_reads_what_it_writes_and_has_its_directory() {
     }
 }
 
+/// A message of the agent without a sample would change unnoticed.
+#[test]
+fn each_message_of_the_agent_has_its_sample() {
+    let written = written();
+    let sample = |name: &str| {
+        assert!(KINDS.iter().any(|(kind, _)| *kind == name), "{name} is not among KINDS");
+        written.iter().find(|(written, _)| *written == name).unwrap_or_else(|| panic!("no {name}")).1.clone()
+    };
+    for name in REQUESTS {
+        assert_eq!(sample_of_request(&serde_json::from_value(sample(name)).unwrap()), *name);
+    }
+    for name in REPLIES {
+        assert_eq!(sample_of_reply(&serde_json::from_value(sample(name)).unwrap()), *name);
+    }
+}
+
 #[test]
 fn what_earlier_builds_wrote_is_read() {
     let builds = builds();
@@ -215,7 +297,9 @@ fn what_earlier_builds_wrote_is_read() {
     for build in builds {
         for (name, check) in KINDS {
             let path = build.join(name);
-            if NOT_YET.iter().any(|(old, kind)| build.ends_with(old) && kind == name) {
+            let is_older =
+                |(old, kinds): &(&[&str], &[&str])| old.iter().any(|old| build.ends_with(old)) && kinds.contains(name);
+            if NOT_YET.iter().any(is_older) {
                 continue;
             }
             let Ok(bytes) = std::fs::read(&path) else { panic!("{} is missing", path.display()) };
@@ -298,6 +382,20 @@ const DEMANDS: &[(&str, &str)] = &[
     ("said-to-agent-plumb.json", "ask"),
     ("said-to-agent-plumb.json", "binding"),
     ("said-to-agent-report.json", "ask"),
+    ("said-to-agent-sockets.json", "ask"),
+    ("said-to-agent-sockets.json", "binding"),
+    ("said-to-agent-volume.json", "ask"),
+    ("said-by-agent-noted.json", "answer"),
+    ("said-by-agent-plumbed.json", "answer"),
+    ("said-by-agent-refused.json", "answer"),
+    ("said-by-agent-volume.json", "answer"),
+    // Addresses that the guest is told.
+    ("said-by-agent-plumbed.json", "address"),
+    ("said-by-agent-plumbed.json", "server"),
+    ("said-by-agent-plumbed.json", "gateway"),
+    ("said-by-agent-plumbed.json", "to"),
+    ("said-by-agent-plumbed.json", "via"),
+    ("said-by-agent-plumbed.json", "network"),
     ("answered-status.json", "answer"),
     // Facts of a volume that is to be opened: another format would be read as what it is not.
     ("options.json", "format"),

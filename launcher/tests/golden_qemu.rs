@@ -12,6 +12,8 @@
     reason = "the whole file is a test"
 )]
 
+#[path = "../../tests/qemu_of_images.rs"]
+mod qemu_of_images;
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -106,8 +108,8 @@ fn root_ports(pci: &Value) -> Vec<(String, u64)> {
 
 /// Every QEMU of this machine.
 fn qemus() -> Vec<String> {
-    let cache = std::env::var("GARBOARD_CACHE").unwrap_or_else(|_| "/var/cache/garboard-test".to_owned());
-    let known = ["/usr/bin/qemu-system-x86_64".to_owned(), format!("{cache}/qemu-10.0/qemu-system-x86_64")];
+    let of_images = qemu_of_images::directory().join("qemu-system-x86_64").display().to_string();
+    let known = ["/usr/bin/qemu-system-x86_64".to_owned(), of_images];
     let answers =
         |qemu: &String| Command::new(qemu).arg("--version").output().is_ok_and(|output| output.status.success());
     let (found, missing): (Vec<_>, Vec<_>) = known.into_iter().partition(answers);

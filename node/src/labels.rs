@@ -1,6 +1,6 @@
 //! KubeVirt's labels of a node. Pure.
 //!
-//! The agent has the last word on the labels of `FAMILIES` and `SINGLE`: what it would not set is removed, unless a machine
+//! The agent has the last word on the labels of [`is_of_agent`]: what it would not set is removed, unless a machine
 //! that runs here asked for it. A kubelet that starts again judges its pods by the node's labels as if they were new, and
 //! ends those whose node selector the node does not fit any more; nothing that the agent finds out may have that effect. For
 //! the same reason [`SCHEDULABLE`] is never removed while a kubelet is away: such a node gets no pods anyway, and one whose
@@ -10,44 +10,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use garboard_api::metadata::node_label::{CPU_FEATURE, CPU_MODEL, MACHINE_TYPE, SCHEDULABLE, is_name};
+use garboard_api::metadata::node_label::{
+    ARCHITECTURE, CPU_FEATURE, CPU_MODEL, FREQUENCY, HYPERV, KSM, MACHINE_TYPE, SCHEDULABLE, TIMER, VENDOR, is_name,
+    is_of_agent,
+};
 use garboard_host::offer::NodeOffer;
 
 /// When set to `true` by people, only [`SCHEDULABLE`] is the agent's.
 pub const SKIP: &str = "node-labeller.kubevirt.io/skip-node";
-
-const VENDOR: &str = "cpu-vendor.node.kubevirt.io/";
-const TIMER: &str = "cpu-timer.node.kubevirt.io/";
-const FREQUENCY: &str = "scheduling.node.kubevirt.io/tsc-frequency-";
-const HYPERV: &str = "hyperv.node.kubevirt.io/";
-const ARCHITECTURE: &str = "kubevirt.io/vm-arch-";
-const KSM: &str = "kubevirt.io/ksm-enabled";
-
-/// Beginnings of labels that are the agent's: those it sets, and those of KubeVirt's that it never does.
-const FAMILIES: [&str; 11] = [
-    CPU_MODEL,
-    CPU_FEATURE,
-    VENDOR,
-    TIMER,
-    FREQUENCY,
-    HYPERV,
-    MACHINE_TYPE,
-    ARCHITECTURE,
-    "host-model-cpu.node.kubevirt.io/",
-    "host-model-required-features.node.kubevirt.io/",
-    "cpu-model-migration.node.kubevirt.io/",
-];
-/// The same, whole.
-const SINGLE: [&str; 8] = [
-    SCHEDULABLE,
-    KSM,
-    "kubevirt.io/cpumanager",
-    "kubevirt.io/realtime",
-    "kubevirt.io/sev",
-    "kubevirt.io/sev-es",
-    "kubevirt.io/sev-snp",
-    "kubevirt.io/tdx",
-];
 
 /// What is known of a node.
 #[derive(Clone, Copy, Debug)]
@@ -121,17 +91,13 @@ pub fn difference(
     asked: Asked<'_>,
 ) -> BTreeMap<String, Option<String>> {
     let skipped = annotations.get(SKIP).is_some_and(|value| value == "true");
-    let is_ours = |label: &str| if skipped { label == SCHEDULABLE } else { belongs_to_agent(label) };
+    let is_ours = |label: &str| if skipped { label == SCHEDULABLE } else { is_of_agent(label) };
     let set = wanted.iter().filter(|(label, value)| is_ours(label) && node.get(*label) != Some(value));
     let may_go = |label: &str| is_ours(label) && label != SCHEDULABLE && !asked.has(label);
     let gone = node.keys().filter(|label| may_go(label) && !wanted.contains_key(*label));
     set.map(|(label, value)| (label.clone(), Some(value.clone())))
         .chain(gone.map(|label| (label.clone(), None)))
         .collect()
-}
-
-pub(crate) fn belongs_to_agent(label: &str) -> bool {
-    SINGLE.contains(&label) || FAMILIES.iter().any(|family| label.starts_with(family))
 }
 
 fn architecture() -> &'static str {
@@ -145,6 +111,7 @@ fn architecture() -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use garboard_api::metadata::node_label::{SET_FAMILIES, SET_SINGLE};
     use garboard_machine::features::Accelerator;
 
     fn names(list: &[&str]) -> std::collections::BTreeSet<String> {
@@ -184,7 +151,24 @@ mod tests {
             assert_eq!(labels.get(label).map(String::as_str), Some("true"), "{label}");
         }
         assert_eq!(labels["cpu-timer.node.kubevirt.io/tsc-frequency"], "2400000000");
-        assert!(labels.keys().all(|label| belongs_to_agent(label)), "{labels:?}");
+        let is_listed = |label: &String| {
+            SET_SINGLE.contains(&label.as_str()) || SET_FAMILIES.iter().any(|family| label.starts_with(family))
+        };
+        assert!(labels.keys().all(is_listed), "{labels:?}");
+    }
+
+    #[test]
+    fn the_documents_name_each_label_that_is_set() {
+        let page = include_str!("../../docs/operators.md");
+        let (_, section) = page.split_once("\n## Labels of nodes\n").unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let named: Vec<&str> = section.split('`').skip(1).step_by(2).collect();
+        for single in SET_SINGLE {
+            assert!(named.contains(&single), "docs/operators.md does not name {single}");
+        }
+        for family in SET_FAMILIES {
+            assert!(named.iter().any(|name| name.starts_with(family)), "docs/operators.md does not name {family}");
+        }
     }
 
     #[test]

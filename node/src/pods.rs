@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use garboard_api::metadata::label;
+use garboard_api::metadata::node_label::is_of_agent;
 use garboard_cluster::report::claims::{self, Claims};
 use garboard_cluster::report::condition::{UNPAUSED, condition, reported};
 use garboard_protocol::pod::ORDER_ANNOTATION;
@@ -11,7 +12,6 @@ use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
 use crate::identity::PodUid;
-use crate::labels::belongs_to_agent;
 
 /// Value of the label [`label::COMPONENT`] on launcher pods.
 pub const LAUNCHER: &str = "virt-launcher";
@@ -98,7 +98,7 @@ fn needs(pod: &Pod) -> BTreeSet<String> {
     let phase = pod.status.as_ref().and_then(|status| status.phase.as_deref());
     let is_over = matches!(phase, Some("Succeeded" | "Failed"));
     let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.as_ref()).filter(|_| !is_over);
-    selector.into_iter().flat_map(|selector| selector.keys()).filter(|key| belongs_to_agent(key)).cloned().collect()
+    selector.into_iter().flat_map(|selector| selector.keys()).filter(|key| is_of_agent(key)).cloned().collect()
 }
 
 fn is_vmi(owner: &OwnerReference) -> bool {

@@ -24,7 +24,6 @@ use garboard_cluster::report::condition::PodUpdate;
 use garboard_cluster::report::{self, condition};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{self, Status};
-use garboard_protocol::exit::{Account, ExitCause};
 use jiff::Timestamp;
 use kube::runtime::events::EventType;
 use serde_json::{Value, json};
@@ -345,12 +344,9 @@ fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineIn
 fn happenings(before: Phase, report: &Status) -> Vec<InstanceEvent> {
     match &report.ended {
         Some(ended) => {
-            // A stop that was asked for, or the guest's own, is nothing to warn of.
-            let expected = ended.cause.is_success() || ended.cause == ExitCause::GracePeriodExceeded;
-            let kind = if expected { EventType::Normal } else { EventType::Warning };
             let message = report::message(&ended.cause, &ended.sentence);
-            let note = Account { word: ended.cause.word(), text: &message }.to_string();
-            vec![InstanceEvent { kind, reason: Reason::Stopped, note }]
+            let (kind, reason, note) = report::ended_event(ended.cause.word(), &message);
+            vec![InstanceEvent { kind, reason, note }]
         }
         None if report.phase == control::Phase::Running && before < Phase::Running => {
             let note = "the guest was started".to_owned();

@@ -1,6 +1,8 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use garboard_protocol::exit::{Account, ExitCause};
+
 use super::*;
 use crate::pods::tests::VMI;
 use crate::status::tests::{ended, pod, report, scheduled, vmi};
@@ -266,6 +268,7 @@ async fn an_end_is_written_once_and_ends_the_task() {
     for (cause, phase, kind) in [
         (ExitCause::GuestShutdown, "Succeeded", EventType::Normal),
         (ExitCause::QemuCrashed { signal: 11 }, "Failed", EventType::Warning),
+        (ExitCause::GracePeriodExceeded, "Failed", EventType::Normal),
     ] {
         let fake = Fake::new(vmi(scheduled()));
         let (writer, _) = writer(&fake, Some(vmi(scheduled())));

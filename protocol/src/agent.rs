@@ -1,5 +1,9 @@
 //! The supervisor and whoever has power over the host: the shim on a bare host, the node agent in a
 //! cluster. The supervisor connects and asks; who is calling is the connection, never the payload.
+//!
+//! A supervisor may be newer than its agent, or older. An agent closes the connection upon a request that it does not know.
+//! In a pod a supervisor then connects and asks again, without end; on a bare host its start fails. So a new request may
+//! only be sent where the supervisor can do without the answer. An older reader ignores a field that it does not know.
 
 use serde::{Deserialize, Serialize};
 

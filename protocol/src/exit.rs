@@ -141,6 +141,47 @@ impl CauseWord {
     pub fn read(text: &str) -> Self {
         Self::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(Self::Unknown)
     }
+
+    /// Whether the VMI's phase is `Succeeded` (else `Failed`), inventory: shutdown and asked-for stops
+    /// succeed, crashes and a stop that had to be forced do not.
+    #[must_use]
+    pub const fn is_success(self) -> bool {
+        match self {
+            Self::GuestShutdown | Self::GuestReboot | Self::StoppedGracefully | Self::ForceStopped => true,
+            Self::GuestPanic
+            | Self::Watchdog
+            | Self::GracePeriodExceeded
+            | Self::OutOfMemory
+            | Self::QemuFailed
+            | Self::QemuKilled
+            | Self::QemuCrashed
+            | Self::MachineKilled
+            | Self::NotStarted
+            | Self::Unknown => false,
+        }
+    }
+
+    /// Whether the event of this end is a warning. The guest's own end and a stop that was asked for are none, even if the
+    /// guest had to be ended.
+    #[must_use]
+    pub const fn is_warning(self) -> bool {
+        match self {
+            Self::GuestShutdown
+            | Self::GuestReboot
+            | Self::StoppedGracefully
+            | Self::ForceStopped
+            | Self::GracePeriodExceeded => false,
+            Self::GuestPanic
+            | Self::Watchdog
+            | Self::OutOfMemory
+            | Self::QemuFailed
+            | Self::QemuKilled
+            | Self::QemuCrashed
+            | Self::MachineKilled
+            | Self::NotStarted
+            | Self::Unknown => true,
+        }
+    }
 }
 
 impl fmt::Display for CauseWord {
@@ -202,23 +243,10 @@ impl ExitCause {
         }
     }
 
-    /// Whether the VMI's phase is `Succeeded` (else `Failed`), inventory: shutdown and asked-for stops
-    /// succeed, crashes and a stop that had to be forced do not.
+    /// [`CauseWord::is_success`].
     #[must_use]
     pub fn is_success(&self) -> bool {
-        match self {
-            Self::GuestShutdown | Self::GuestReboot | Self::StoppedGracefully | Self::ForceStopped => true,
-            Self::GuestPanic
-            | Self::Watchdog
-            | Self::GracePeriodExceeded
-            | Self::OutOfMemory { .. }
-            | Self::QemuFailed { .. }
-            | Self::QemuKilled { .. }
-            | Self::QemuCrashed { .. }
-            | Self::MachineKilled
-            | Self::Unknown
-            | Self::NotStarted { .. } => false,
-        }
+        self.word().is_success()
     }
 
     /// The cause as one sentence for a person.
@@ -257,11 +285,46 @@ impl ExitCause {
     /// What to do about it, where that follows from the cause alone.
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
-        let Self::OutOfMemory { limit_bytes } = self else { return None };
-        Some(match limit_bytes {
-            Some(_) => "raise spec.domain.resources.limits.memory, or leave it out",
-            None => "raise spec.domain.resources.requests.memory, or run fewer or smaller machines on this host",
-        })
+        match self {
+            Self::OutOfMemory { limit_bytes: Some(_) } => {
+                Some("raise spec.domain.resources.limits.memory, or leave it out")
+            }
+            Self::OutOfMemory { limit_bytes: None } => {
+                Some("raise spec.domain.resources.requests.memory, or run fewer or smaller machines on this host")
+            }
+            Self::GuestShutdown
+            | Self::GuestReboot
+            | Self::GuestPanic
+            | Self::Watchdog
+            | Self::StoppedGracefully
+            | Self::GracePeriodExceeded
+            | Self::ForceStopped
+            | Self::QemuFailed { .. }
+            | Self::QemuKilled { .. }
+            | Self::QemuCrashed { .. }
+            | Self::MachineKilled
+            | Self::NotStarted { .. }
+            | Self::Unknown => None,
+        }
+    }
+
+    /// Whether QEMU's own last line explains it.
+    fn is_explained_by_qemu(&self) -> bool {
+        match self {
+            Self::QemuFailed { .. } | Self::QemuCrashed { .. } => true,
+            Self::GuestShutdown
+            | Self::GuestReboot
+            | Self::GuestPanic
+            | Self::Watchdog
+            | Self::StoppedGracefully
+            | Self::GracePeriodExceeded
+            | Self::ForceStopped
+            | Self::OutOfMemory { .. }
+            | Self::QemuKilled { .. }
+            | Self::MachineKilled
+            | Self::NotStarted { .. }
+            | Self::Unknown => false,
+        }
     }
 }
 
@@ -272,8 +335,7 @@ const LAST_LINE: usize = 300;
 #[must_use]
 pub fn full_sentence(cause: &ExitCause, report: Option<&ExitReport>) -> String {
     let sentence = cause.sentence();
-    let explains = matches!(cause, ExitCause::QemuFailed { .. } | ExitCause::QemuCrashed { .. });
-    let words = report.filter(|_| explains).map_or("", |report| report.last_words.as_str());
+    let words = report.filter(|_| cause.is_explained_by_qemu()).map_or("", |report| report.last_words.as_str());
     match words.lines().map(str::trim).rfind(|line| !line.is_empty()) {
         Some(line) => format!("{sentence}: {}", line.chars().take(LAST_LINE).collect::<String>()),
         None => sentence,
@@ -459,6 +521,23 @@ mod tests {
         }
         let newer = "EatenByADog: the guest was eaten by a dog";
         assert_eq!(Account::read(newer), Account { word: CauseWord::Unknown, text: newer });
+    }
+
+    #[test]
+    fn the_documents_name_every_cause() {
+        let page = include_str!("../../docs/debugging.md");
+        let (_, table) = page.split_once("| cause | means | look at |").unwrap();
+        let table = table.split("\n\n").next().unwrap();
+        let named: Vec<CauseWord> = table
+            .lines()
+            .filter_map(|row| row.split('|').nth(1))
+            .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+            .map(CauseWord::read)
+            .collect();
+        for word in CauseWord::ALL.iter().filter(|word| **word != CauseWord::Unknown) {
+            assert!(named.contains(word), "docs/debugging.md does not explain {word}");
+        }
+        assert!(!named.contains(&CauseWord::Unknown), "docs/debugging.md explains a cause that is none: {named:?}");
     }
 
     #[test]

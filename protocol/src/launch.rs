@@ -16,6 +16,17 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::exit::ExitReport;
 
+/// Device files that every program expects; QEMU may use them everywhere.
+pub const BASIC_DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// The device file that QEMU may use beside them, where it is there. All others arrive as descriptors.
+pub const KVM_DEVICE: &str = "/dev/kvm";
+/// Files beside `/usr` that a dynamically linked QEMU needs.
+pub const LOADER_FILES: [&str; 2] = ["/etc/ld.so.cache", "/etc/localtime"];
+/// What QEMU may read below, beside [`LOADER_FILES`]: itself, its libraries, and what the kernel tells it.
+pub const SYSTEM_DIRECTORIES: [&str; 5] = ["/usr", "/lib", "/lib64", "/proc", "/sys"];
+/// Where passt and QEMU's own network, which only a user needs, find the name servers that they tell the guest of.
+pub const RESOLVER: &str = "/etc/resolv.conf";
+
 /// What PID 1 says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "init")]

@@ -136,3 +136,66 @@ words! {
         Stopped = "Stopped",
     }
 }
+
+impl Reason {
+    /// Whether there are events with it; `docs/monitoring.md` has a row for each.
+    #[must_use]
+    pub const fn is_of_event(self) -> bool {
+        match self {
+            Self::FailedCreate
+            | Self::FailedDelete
+            | Self::FailedPvcNotFound
+            | Self::FailedDataVolumeImport
+            | Self::FailedDataVolumeCreate
+            | Self::BackendStorageNotReady
+            | Self::FailedBackendStorageCreate
+            | Self::FailedAdopt
+            | Self::FailedUpdate
+            | Self::Unreadable
+            | Self::KvmInterpretsGuestCode
+            | Self::LauncherUpdateFailed
+            | Self::LauncherUpdated
+            | Self::UpdateStopped
+            | Self::SuccessfulCreate
+            | Self::SuccessfulDelete
+            | Self::SuccessfulDataVolumeCreate
+            | Self::Started
+            | Self::Stopped => true,
+            Self::PodNotExists
+            | Self::PodTerminating
+            | Self::GuestNotRunning
+            | Self::PodConditionMissing
+            | Self::VmiNotExists
+            | Self::VmiConditionMissing
+            | Self::TemplateChanged
+            | Self::NotAllDataVolumesReady
+            | Self::AllDataVolumesReady
+            | Self::ErrImagePull
+            | Self::ImagePullBackOff
+            | Self::ErrImageNeverPull
+            | Self::Unschedulable
+            | Self::PausedByUser
+            | Self::PausedIoError
+            | Self::Paused
+            | Self::NotPaused
+            | Self::Reported
+            | Self::DisksNotLiveMigratable
+            | Self::InterfaceNotLiveMigratable
+            | Self::NotMigratable
+            | Self::NoKvm
+            | Self::MonitorTimeout
+            | Self::HelperEnded
+            | Self::AllComponentsReady
+            | Self::NotServing
+            | Self::ExistingDeployment
+            | Self::AllResourcesCreated
+            | Self::PartsMissing
+            | Self::UpdateInProgress
+            | Self::OtherImage
+            | Self::WaitingForNodeAgents
+            | Self::UpdateDisabled
+            | Self::Error
+            | Self::ImagePullFailed => false,
+        }
+    }
+}

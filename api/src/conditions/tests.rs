@@ -106,3 +106,15 @@ proptest! {
         prop_assert_eq!((other, hotplug), (before.first(), before.last()));
     }
 }
+
+#[test]
+fn the_documents_name_every_reason_of_an_event() {
+    let (_, table) = include_str!("../../../docs/monitoring.md").split_once("| event | on | it means |\n").unwrap();
+    let table = table.split("\n\n").next().unwrap();
+    let cells = table.lines().filter_map(|row| row.split('|').nth(1));
+    let named: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+    // How a run ended is a reason as well, of the event of an end that the pod alone explains.
+    let named: BTreeSet<&str> = named.into_iter().filter(|name| *name != "OutOfMemory").collect();
+    let events = Reason::ALL.iter().filter(|reason| reason.is_of_event());
+    assert_eq!(named, events.map(|reason| reason.word()).collect());
+}

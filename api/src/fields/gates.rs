@@ -70,6 +70,56 @@ pub fn gates() -> impl Iterator<Item = (&'static str, Behind)> {
 mod tests {
     use super::*;
     use crate::cluster::Gate;
+    use crate::fields::{ANNOTATIONS, Fate, INSTANCE, lines_at};
+    use crate::metadata::annotation;
+
+    /// What the gates of [`NO_FIELD`] permit.
+    const PERMITTED: &[(&str, &str)] = &[
+        ("CPUManager", "domain.cpu.dedicatedCpuPlacement"),
+        ("ContainerPathVolumes", "volumes[].containerPath"),
+        ("DownwardMetrics", "domain.devices.downwardMetrics"),
+        ("DownwardMetrics", "volumes[].downwardMetrics"),
+        ("EnableVirtioFsConfigVolumes", "domain.devices.filesystems"),
+        ("EnableVirtioFsStorageVolumes", "domain.devices.filesystems"),
+        ("ExperimentalVirtiofsSupport", "domain.devices.filesystems"),
+        ("ExperimentalIgnitionSupport", annotation::IGNITION),
+        ("GPU", "domain.devices.gpus"),
+        ("GPUsWithDRA", "domain.devices.gpus"),
+        ("HostDevices", "domain.devices.hostDevices"),
+        ("HostDevicesWithDRA", "domain.devices.hostDevices"),
+        ("Macvtap", "domain.devices.interfaces[].macvtap"),
+        ("NUMA", "domain.cpu.numa"),
+        ("NetworkBindingPlugins", "domain.devices.interfaces[].binding"),
+        ("NetworkDevicesWithDRA", "networks[].resourceClaim"),
+        ("PersistentReservation", "domain.devices.disks[].lun.reservation"),
+        ("PortRangesSpec", "domain.devices.interfaces[].portRanges"),
+        ("SecureExecution", "domain.launchSecurity"),
+        ("UtilityVolumes", "utilityVolumes"),
+        ("VSOCK", "domain.devices.autoattachVSOCK"),
+        ("WorkloadEncryptionSEV", "domain.launchSecurity"),
+        ("WorkloadEncryptionTDX", "domain.launchSecurity"),
+    ];
+
+    fn is_refused(place: &str) -> bool {
+        let refuses = |fate: Fate| matches!(fate, Fate::Refused { .. });
+        let mut annotations = ANNOTATIONS.iter().filter(|each| each.key == place);
+        let lines = lines_at(&INSTANCE, place);
+        annotations.any(|each| refuses(each.fate)) || lines.iter().any(|(_, line)| refuses(line.cluster))
+    }
+
+    /// A field that is not refused any more has something behind its gate, or needs none.
+    #[test]
+    fn what_is_said_to_be_refused_behind_a_gate_is() {
+        for (name, _) in gates().filter(|(_, behind)| *behind == Behind::Nothing(NO_FIELD)) {
+            let fields: Vec<&str> =
+                PERMITTED.iter().filter(|(gate, _)| *gate == name).map(|(_, field)| *field).collect();
+            assert!(!fields.is_empty(), "which fields does {name} permit?");
+            assert!(fields.iter().any(|field| is_refused(field)), "{name}: none of {fields:?} is refused");
+        }
+        for (name, _) in PERMITTED {
+            assert_eq!(gate(name), Some(Behind::Nothing(NO_FIELD)), "{name}");
+        }
+    }
 
     #[test]
     fn no_gate_is_there_twice_and_every_switch_has_a_code() {

@@ -9,7 +9,7 @@ use crate::suggest::{closest, one_of};
 use crate::v1::Interface;
 
 /// The models of network cards a guest can have.
-pub(crate) const MODELS: &[&str] = &["virtio", "e1000e", "e1000", "igb", "rtl8139", "ne2k_pci", "pcnet"];
+pub const MODELS: &[&str] = &["virtio", "e1000e", "e1000", "igb", "rtl8139", "ne2k_pci", "pcnet"];
 const STATES: &[&str] = &["up", "down", "absent"];
 /// ACPI indices a guest can have, both ends included (QEMU's limit is 16 Ki minus one).
 const ACPI_INDICES: std::ops::RangeInclusive<i64> = 1..=16_383;

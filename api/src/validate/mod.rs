@@ -54,6 +54,7 @@ mod vm;
 mod volumes;
 
 pub use admit::{Admission, Object, admit, review};
+pub use interfaces::MODELS as NIC_MODELS;
 pub use kubevirt::{LONGEST_CERTIFICATE, SHORTEST_CERTIFICATE, duration};
 pub use metadata::RESERVED as RESERVED_LABELS;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::exit::{self, GUEST_FAILED};
+use crate::exit;
 use crate::operate::args::ClusterCommand;
 use crate::options::{ConsoleMode, LogPart, Output, QmpTask};
 
@@ -24,7 +24,7 @@ pub struct Plugin {
 
 /// What `kubectl garboard` and `garboard kubectl` have after their names.
 #[derive(Args, Debug)]
-#[command(after_help = exit::help(&[GUEST_FAILED]) + HOW)]
+#[command(after_help = exit::help(true) + HOW)]
 pub struct PluginArgs {
     #[command(flatten)]
     pub(crate) cluster: ClusterArgs,

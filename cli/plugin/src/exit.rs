@@ -3,41 +3,77 @@
 use crate::output::{self, note};
 use std::process::ExitCode;
 
-/// Everything asked for was done.
-pub const OK: u8 = 0;
-/// It was tried and failed; standard error says why.
-pub const FAILED: u8 = 1;
-/// A manifest, file or option is wrong; nothing was started.
-pub const BAD_INPUT: u8 = 2;
-/// There is no such machine.
-pub const NOT_FOUND: u8 = 3;
-/// The machine's state does not allow it.
-pub const REFUSED: u8 = 4;
-/// `run` without `--detach`: the guest's run ended badly (crash, out of memory, panic).
-pub const GUEST_FAILED: u8 = 5;
-/// `why --exit-code`: something is wrong with the machine.
-pub const UNHEALTHY: u8 = 6;
-/// `why --exit-code`: the machine is not as it is meant to be yet, and gets there by itself.
-pub const WAITING: u8 = 7;
+/// Which commands end with a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Of {
+    /// Each of them.
+    Every,
+    /// `garboard run` that stays attached.
+    Run,
+    /// `why --exit-code`, here and on a bare host.
+    Why,
+}
 
-/// Every code with its meaning, for the help of a command.
-pub const CODES: [(u8, &str); 8] = [
-    (OK, "done"),
-    (FAILED, "tried and failed; standard error says why"),
-    (BAD_INPUT, "a manifest, file or option is wrong; nothing was started"),
-    (NOT_FOUND, "there is no such machine"),
-    (REFUSED, "the machine's state, or your rights, do not allow it"),
-    (GUEST_FAILED, "run without --detach: the guest's run ended badly"),
-    (UNHEALTHY, "why --exit-code: something is wrong with the machine"),
-    (WAITING, "why --exit-code: the machine gets to where it is meant to be by itself"),
-];
+impl Of {
+    /// As the user writes it.
+    #[must_use]
+    pub const fn option(self) -> Option<&'static str> {
+        match self {
+            Self::Every => None,
+            Self::Run => Some("run without --detach"),
+            Self::Why => Some("why --exit-code"),
+        }
+    }
 
-/// The part of a help that lists the codes, without those that the command never ends with.
+    /// Whether the plugin has such a command.
+    #[must_use]
+    pub const fn is_of_plugin(self) -> bool {
+        match self {
+            Self::Every | Self::Why => true,
+            Self::Run => false,
+        }
+    }
+}
+
+/// A code, and what helps and documents say of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Code {
+    /// The code.
+    pub number: u8,
+    /// The commands that end with it.
+    pub of: Of,
+    /// What it means, beside that.
+    pub meaning: &'static str,
+}
+
+/// Defines the codes, and what is said of each, in one place.
+macro_rules! codes {
+    ($($name:ident = $number:literal, $of:ident, $meaning:literal;)*) => {
+        $(#[doc = $meaning] pub const $name: u8 = $number;)*
+
+        /// Every code.
+        pub const CODES: &[Code] = &[$(Code { number: $number, of: Of::$of, meaning: $meaning },)*];
+    };
+}
+
+codes! {
+    OK = 0, Every, "done";
+    FAILED = 1, Every, "tried and failed; standard error says why";
+    BAD_INPUT = 2, Every, "a manifest, file or option is wrong; nothing was started";
+    NOT_FOUND = 3, Every, "there is no such machine";
+    REFUSED = 4, Every, "the machine's state, or your rights, do not allow it";
+    GUEST_FAILED = 5, Run, "the guest's run ended badly";
+    UNHEALTHY = 6, Why, "something is wrong with the machine";
+    WAITING = 7, Why, "the machine gets to where it is meant to be by itself";
+}
+
+/// The part of a help that lists the codes: of the command that runs machines on this host, or of the plugin.
 #[must_use]
-pub fn help(never: &[u8]) -> String {
+pub fn help(is_of_plugin: bool) -> String {
     let mut text = "Exit codes:\n".to_owned();
-    for (code, meaning) in CODES.iter().filter(|(code, _)| !never.contains(code)) {
-        text.push_str(&format!("  {code}  {meaning}\n"));
+    for Code { number, of, meaning } in CODES.iter().filter(|code| !is_of_plugin || code.of.is_of_plugin()) {
+        let option = of.option().map(|option| format!("{option}: ")).unwrap_or_default();
+        text.push_str(&format!("  {number}  {option}{meaning}\n"));
     }
     text
 }
@@ -71,4 +107,23 @@ pub fn report(outcome: anyhow::Result<u8>) -> ExitCode {
 /// The code of an error.
 pub fn code_of(error: &anyhow::Error) -> u8 {
     error.downcast_ref::<Complaint>().map_or(FAILED, |complaint| complaint.code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_code_is_listed_once_and_the_documents_have_its_row() {
+        let (_, table) = include_str!("../../../docs/kubectl.md").split_once("| code | of | meaning |\n").unwrap();
+        let rows: Vec<&str> = table.lines().skip(1).take_while(|line| line.starts_with('|')).collect();
+        let row = |Code { number, of, meaning }: &Code| match of.option() {
+            None => format!("| {number} | every command | {meaning} |"),
+            Some(option) => format!("| {number} | `{option}` | {meaning} |"),
+        };
+        assert_eq!(rows, CODES.iter().map(row).collect::<Vec<_>>(), "docs/kubectl.md");
+        assert!(CODES.iter().zip(0..).all(|(code, number)| code.number == number), "in order, without a gap");
+        assert!(help(false).contains("  5  run without --detach: the guest's run ended badly\n"));
+        assert!(!help(true).contains("run without --detach"), "the plugin has no such command");
+    }
 }

@@ -22,9 +22,10 @@ use garboard_api::v1::{
 use garboard_api::{Phase, Quantity};
 use garboard_plan::StoredMachine;
 use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
-use garboard_protocol::exit::{CauseWord, ExitCause};
+use garboard_protocol::exit::{Account, CauseWord, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use kube::runtime::events::EventType;
 
 use self::claims::Claims;
 
@@ -293,6 +294,13 @@ fn slow(report: &Status) -> Option<Slowness> {
 #[must_use]
 pub fn message(cause: &ExitCause, sentence: &str) -> String {
     cause.remedy().map_or_else(|| sentence.to_owned(), |remedy| format!("{sentence}; {remedy}"))
+}
+
+/// The event of an end, whoever writes it: severity, reason, and an [`Account`] of the cause with what [`message`] says of it.
+#[must_use]
+pub fn ended_event(cause: CauseWord, message: &str) -> (EventType, Reason, String) {
+    let kind = if cause.is_warning() { EventType::Warning } else { EventType::Normal };
+    (kind, Reason::Stopped, Account { word: cause, text: message }.to_string())
 }
 
 #[cfg(test)]

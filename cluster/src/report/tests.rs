@@ -175,6 +175,18 @@ fn an_end_is_told_with_its_cause() {
 }
 
 #[test]
+fn the_event_of_an_end_begins_with_its_cause() {
+    for cause in garboard_protocol::testing::causes() {
+        let text = message(&cause, &cause.sentence());
+        let (kind, reason, note) = ended_event(cause.word(), &text);
+        assert_eq!(Account::read(&note), Account { word: cause.word(), text: &text });
+        assert_eq!(reason, Reason::Stopped);
+        let is_forced = cause == ExitCause::GracePeriodExceeded;
+        assert_eq!(kind == EventType::Normal, cause.is_success() || is_forced, "{note}");
+    }
+}
+
+#[test]
 fn a_card_that_is_unplugged_is_told_as_down() {
     let state = |state: serde_json::Value| {
         let mut vmi = vmi(scheduled());

@@ -7,6 +7,7 @@ use garboard_api::Phase;
 use garboard_api::conditions::{self, Reason, VmiConditionType};
 use garboard_api::v1::{VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus};
 use garboard_cluster::report::{self, Seen, claims, condition};
+use garboard_protocol::exit::CauseWord;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::events::EventType;
 
@@ -44,9 +45,10 @@ pub(super) fn happenings(decision: &Decision) -> Vec<(EventType, &'static str, S
         let found = found.map(|each| (EventType::Warning, slow, each.message.clone().unwrap_or_default()));
         return [started].into_iter().chain(found).collect();
     }
-    let ended = condition(VmiConditionType::Ended);
-    let kind = if phase == Phase::Succeeded { EventType::Normal } else { EventType::Warning };
-    vec![(kind, Reason::Stopped.word(), ended.and_then(|each| each.message.clone()).unwrap_or_default())]
+    let Some(ended) = condition(VmiConditionType::Ended) else { return Vec::new() };
+    let cause = CauseWord::read(ended.reason.as_deref().unwrap_or_default());
+    let (kind, reason, note) = report::ended_event(cause, ended.message.as_deref().unwrap_or_default());
+    vec![(kind, reason.word(), note)]
 }
 
 /// When the instance was in the phases that were not written, as its object and its pod show it.

@@ -26,7 +26,7 @@ use crate::survey::{GatherOptions, Survey};
 /// One question about the host and its answer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Check {
-    /// Stable name for programs, for example `kvm-speed`.
+    /// Stable name for programs, for example `kvm-speed`. `room` is there once for each directory, all others once.
     pub id: &'static str,
     /// What was looked at, for people.
     pub title: &'static str,

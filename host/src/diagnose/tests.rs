@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use garboard_machine::facts::{CgroupVersion, KvmState, QemuFacts, UefiKind, UefiPair};
@@ -96,6 +96,7 @@ type Case = (&'static str, fn(&mut Survey, &mut HostConditions), &'static [(&'st
 
 const CASES: &[Case] = &[
     ("nothing", |_, _| {}, &[], true),
+    ("a processor without virtualization", |survey, _| survey.cpu.flags.clear(), &[("cpu", Verdict::Degraded)], true),
     (
         "no /dev/kvm",
         |survey, _| survey.kvm = KvmReport { node: node(Access::Missing), interface: None },
@@ -210,6 +211,18 @@ const CASES: &[Case] = &[
         true,
     ),
     (
+        "no IPv6",
+        |_, surroundings| surroundings.forwarding = [Some(true), None],
+        &[("forwarding", Verdict::Degraded)],
+        true,
+    ),
+    (
+        "a kernel that forwards nothing",
+        |_, surroundings| surroundings.forwarding = [None, None],
+        &[("forwarding", Verdict::Missing)],
+        true,
+    ),
+    (
         "a user",
         |survey, _| {
             survey.privileges = Privileges { euid: 1000, capabilities: 0, initial_user_namespace: true };
@@ -300,13 +313,32 @@ fn the_accelerator_of_the_advice_is_the_one_of_the_facts() {
 }
 
 #[test]
-fn names_of_checks_are_not_used_twice() {
-    let (survey, surroundings) = good();
-    let mut names: Vec<_> = judge(&survey, &surroundings).into_iter().map(|check| check.id).collect();
-    let count = names.len();
-    names.sort_unstable();
-    names.dedup();
-    assert_eq!(names.len(), count);
+fn names_of_checks_are_not_used_twice_but_for_rooms() {
+    let (survey, mut surroundings) = good();
+    let room = surroundings.rooms.remove(0);
+    surroundings.rooms =
+        ["/run", "/var/lib", "/var/cache"].map(|each| FreeSpace { directory: each.into(), ..room.clone() }).into();
+    let mut names: BTreeMap<&str, usize> = BTreeMap::new();
+    judge(&survey, &surroundings).iter().for_each(|check| *names.entry(check.id).or_default() += 1);
+    assert_eq!(names.remove("room"), Some(3));
+    assert!(names.values().all(|count| *count == 1), "{names:?}");
+}
+
+/// Checks that only tell something.
+const ALWAYS_FINE: [&str; 1] = ["hugepages"];
+
+#[test]
+fn each_check_is_broken_by_a_case() {
+    let (mut known, mut broken) = (BTreeSet::from(ALWAYS_FINE), BTreeSet::from(ALWAYS_FINE));
+    for (_, damage, expected, _) in CASES {
+        let (mut survey, mut surroundings) = good();
+        damage(&mut survey, &mut surroundings);
+        known.extend(judge(&survey, &surroundings).iter().map(|check| check.id));
+        let named: Vec<&str> = expected.iter().map(|(id, _)| *id).collect();
+        assert!(!named.iter().any(|id| ALWAYS_FINE.contains(id)), "{named:?}");
+        broken.extend(named);
+    }
+    assert_eq!(known, broken, "CASES breaks each check, or ALWAYS_FINE names it");
 }
 
 #[test]

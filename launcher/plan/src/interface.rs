@@ -51,18 +51,39 @@ impl InterfacePlan {
     }
 }
 
-/// NIC models.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[allow(missing_docs, reason = "the names are QEMU's and the manifest's")]
-pub enum NicModel {
-    Virtio,
-    E1000,
-    E1000e,
-    Igb,
-    Rtl8139,
-    Ne2kPci,
-    Pcnet,
+/// Defines the models, their list and their names in one place.
+macro_rules! nic_models {
+    ($($model:ident = $name:literal,)*) => {
+        /// NIC models.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+        #[allow(missing_docs, reason = "the names are QEMU's and the manifest's")]
+        pub enum NicModel {
+            $(#[serde(rename = $name)] $model,)*
+        }
+
+        impl NicModel {
+            /// All of them.
+            pub const ALL: &'static [Self] = &[$(Self::$model,)*];
+
+            /// As a manifest has it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$model => $name,)*
+                }
+            }
+        }
+    };
+}
+
+nic_models! {
+    Virtio = "virtio",
+    E1000 = "e1000",
+    E1000e = "e1000e",
+    Igb = "igb",
+    Rtl8139 = "rtl8139",
+    Ne2kPci = "ne2k_pci",
+    Pcnet = "pcnet",
 }
 
 /// How an interface is joined to a network.

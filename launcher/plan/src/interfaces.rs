@@ -139,20 +139,12 @@ fn mtu(draft: &mut Draft<'_>, asked: Asked<'_>, model: NicModel, binding: &Bindi
 }
 
 fn nic_model(interface: &Interface, field: &str) -> Result<NicModel, PlanError> {
-    match text(&interface.model).unwrap_or("virtio") {
-        "virtio" => Ok(NicModel::Virtio),
-        "e1000" => Ok(NicModel::E1000),
-        "e1000e" => Ok(NicModel::E1000e),
-        "igb" => Ok(NicModel::Igb),
-        "rtl8139" => Ok(NicModel::Rtl8139),
-        "ne2k_pci" => Ok(NicModel::Ne2kPci),
-        "pcnet" => Ok(NicModel::Pcnet),
-        other => {
-            let message = format!("there is no interface model `{other}`");
-            let instead = "write virtio, e1000, e1000e, igb, rtl8139, ne2k_pci or pcnet";
-            Err(invalid(format!("{field}.model"), message, instead))
-        }
-    }
+    let Some(name) = text(&interface.model) else { return Ok(NicModel::Virtio) };
+    NicModel::ALL.iter().copied().find(|model| model.name() == name).ok_or_else(|| {
+        let names: Vec<&str> = NicModel::ALL.iter().map(|model| model.name()).collect();
+        let message = format!("there is no interface model `{name}`");
+        invalid(format!("{field}.model"), message, format!("write one of {}", names.join(", ")))
+    })
 }
 
 fn binding(

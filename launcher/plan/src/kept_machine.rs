@@ -115,20 +115,40 @@ type Found = (FieldPath, String);
 
 /// What no specification could ask for. Lengths, places and sizes that do not fit this host are the planner's to judge.
 fn faults(machine: &StoredMachine) -> impl Iterator<Item = Found> {
+    let StoredMachine {
+        machine_type,
+        cpu,
+        other_cpu,
+        pci,
+        macs,
+        disk_serials,
+        disks,
+        // Judged by `StoredMachine::check`, or by the planner, which takes nothing of them that this host does not have.
+        version: _,
+        rules: _,
+        accelerator: _,
+        cpu_asked: _,
+        cpu_features: _,
+        cpu_lacked: _,
+        places: _,
+        mtus: _,
+        firmware: _,
+        ram: _,
+    } = machine;
     let root = FieldPath::from("machine");
-    let cpus = [(root.child("cpu"), Some(&machine.cpu))];
-    let other = [(root.child("otherCpu.cpu"), machine.other_cpu.as_ref().map(|cpu| &cpu.cpu))];
+    let cpus = [(root.child("cpu"), Some(cpu))];
+    let other = [(root.child("otherCpu.cpu"), other_cpu.as_ref().map(|cpu| &cpu.cpu))];
     let cpus = cpus.into_iter().chain(other).filter_map(|(at, cpu)| {
         let error = Cpu::parse(cpu?).err()?;
         Some((at, error.to_string()))
     });
-    let macs = machine.macs.iter().filter(|(_, mac)| !is_of_a_card(mac));
+    let macs = macs.iter().filter(|(_, mac)| !is_of_a_card(mac));
     let macs_at = root.child("macs");
     let macs = macs.map(move |(name, mac)| {
         (macs_at.key(name), format!("`{}` is no MAC address that a card can have", mac.escape_debug()))
     });
     let serials_at = root.child("diskSerials");
-    let serials = machine.disk_serials.iter().filter(|(_, serial)| !is_disk_serial(serial));
+    let serials = disk_serials.iter().filter(|(_, serial)| !is_disk_serial(serial));
     let serials = serials.map(move |(name, serial)| {
         let text = format!(
             "`{}` is no serial number: letters, digits, `_`, `.`, `+` and `-`, at most {DISK_SERIAL_MAX}",
@@ -137,16 +157,16 @@ fn faults(machine: &StoredMachine) -> impl Iterator<Item = Found> {
         (serials_at.key(name), text)
     });
     let sizes_at = root.child("disks");
-    let sizes = machine.disks.iter().filter(|(_, disk)| disk.block_sizes.is_some_and(|sizes| !are_sizes(sizes)));
+    let sizes = disks.iter().filter(|(_, disk)| disk.block_sizes.is_some_and(|sizes| !are_sizes(sizes)));
     let sizes = sizes.map(move |(name, _)| {
         (sizes_at.key(name).child("blockSizes"), "block sizes are powers of two, 512 to 2097152".to_owned())
     });
     let ports_at = root.child("pci.ports");
-    let ports = machine.pci.ports.iter().zip(1_usize..);
+    let ports = pci.ports.iter().zip(1_usize..);
     let ports = ports.filter(|(port, number)| usize::from(port.number.get()) != *number);
     let ports = ports.map(move |(_, number)| (ports_at.index(number - 1), "ports are numbered from 1 on".to_owned()));
-    let is_named = machine.machine_type.len() <= MACHINE_TYPE_MAX
-        && machine.machine_type.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
+    let is_named = machine_type.len() <= MACHINE_TYPE_MAX
+        && machine_type.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._".contains(&byte));
     let named = (!is_named).then(|| (root.child("machineType"), "it is no name of a machine type".to_owned()));
     named.into_iter().chain(cpus).chain(macs).chain(serials).chain(sizes).chain(ports)
 }

@@ -196,3 +196,60 @@ impl BusPlaces {
         *self == Self::default()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// One with something in each field, so that each is written.
+    fn full() -> StoredMachine {
+        let named = |name: &str| BTreeMap::from([("one".to_owned(), name.to_owned())]);
+        let cpu = StoredCpu {
+            accelerator: Some(Accelerator::Tcg),
+            cpu: "max".to_owned(),
+            cpu_asked: Some("0".to_owned()),
+            cpu_features: Some("fsrm".to_owned()),
+            cpu_lacked: Some("avx".to_owned()),
+        };
+        StoredMachine {
+            version: STORED_VERSION,
+            rules: STORED_VERSION,
+            machine_type: "pc-q35-7.2".to_owned(),
+            accelerator: cpu.accelerator,
+            cpu: cpu.cpu.clone(),
+            cpu_asked: cpu.cpu_asked.clone(),
+            cpu_features: cpu.cpu_features.clone(),
+            cpu_lacked: cpu.cpu_lacked.clone(),
+            other_cpu: Some(cpu),
+            pci: PciMap::default(),
+            places: BusPlaces { usb_ports: BTreeMap::from([("one".to_owned(), 1)]), ..BusPlaces::default() },
+            macs: named("02:00:00:00:00:01"),
+            mtus: BTreeMap::from([("one".to_owned(), 1500)]),
+            disk_serials: named("A-1"),
+            disks: BTreeMap::from([("one".to_owned(), StoredDisk::default())]),
+            firmware: Some(StoredFirmware {
+                kind: UefiKind::Plain,
+                code: "/code".to_owned(),
+                code_bytes: 1,
+                vars_bytes: 1,
+                persistent: Some(true),
+            }),
+            ram: Some(RamKind::Memfd),
+        }
+    }
+
+    #[test]
+    fn the_documents_have_each_field() {
+        let page = include_str!("../../../docs/adr/0026-what-a-machine-keeps.md");
+        let (_, table) = page.split_once("| what a guest notices | stored | used at the next start |").unwrap();
+        let table = table.split("\n\n").next().unwrap();
+        let cells = table.lines().filter_map(|row| row.split('|').nth(2));
+        let listed: BTreeSet<String> =
+            cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).map(str::to_owned).collect();
+        let written = serde_json::to_value(full()).unwrap();
+        let written: BTreeSet<String> = written.as_object().unwrap().keys().cloned().collect();
+        assert_eq!(listed, written, "the table of ADR 26");
+    }
+}

@@ -9,18 +9,13 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 use garboard_machine::facts::HostFacts;
+use garboard_protocol::launch::{KVM_DEVICE, LOADER_FILES, RESOLVER};
 use garboard_protocol::namespaces::NamespaceReport;
 use garboard_shim_client::request::LaunchRequest;
 use garboard_shim_client::{logs, program};
 use nix::sched::{CloneFlags, setns, unshare};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
-
-/// Files beside /usr that a dynamically linked QEMU needs.
-const LOADER_FILES: [&str; 2] = ["/etc/ld.so.cache", "/etc/localtime"];
-
-/// What passt and QEMU's own network, which only a user needs, tell the guest of name servers.
-const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Starts the supervisor; its log is appended to `log`. One of its own user has no network, and nothing of the host's System
 /// V and POSIX message queues: what it works with are sockets that have paths, and descriptors that it is handed.
@@ -101,7 +96,7 @@ fn own_root<'a>(command: &'a mut Command, facts: &HostFacts) -> &'a mut Command 
     for path in readable_paths(facts) {
         command.arg("--readable").arg(path);
     }
-    command.args(["--device", "/dev/kvm"])
+    command.args(["--device", KVM_DEVICE])
 }
 
 /// Waits until PID 1 is in its user namespace. `Err` in the answer is the kernel's refusal; then there is no process.

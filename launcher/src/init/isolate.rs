@@ -9,6 +9,7 @@ use std::io::Read;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use garboard_protocol::launch::BASIC_DEVICES;
 use nix::errno::Errno;
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::sys::stat::{Mode, SFlag, mknod, umask};
@@ -18,8 +19,6 @@ use nix::unistd::pivot_root;
 use super::InitError;
 use crate::sys::mounts;
 
-/// Device files every program expects.
-const BASIC_DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// Host links that must exist for the dynamic loader on a merged-/usr system.
 const USR_LINKS: [&str; 4] = ["/bin", "/lib", "/lib64", "/sbin"];
 /// Upper bound of the memory file system the new root is on; it holds directories and mount points only.

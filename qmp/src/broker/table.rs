@@ -1,7 +1,7 @@
 //! Every command of QEMU 7.2 to 10.0 and what it can do to a guest: data only.
 //!
 //! The columns: the command, an argument that makes it worse (key, values), its class, and what is at stake. Sorted
-//! within each class. `tests/contract` asks the QEMU at hand for its commands and fails when one is missing here.
+//! within each class. `tests/contract` asks QEMU 7.2 and that of the images for their commands and fails when one is missing here.
 
 use super::policy::{CommandRisk, Rule};
 

@@ -52,13 +52,29 @@ impl Drop for Qemu {
     }
 }
 
-/// The QEMU to test with; says why there is none.
-pub(crate) fn qemu_binary() -> Option<PathBuf> {
-    let binary = std::env::var_os("GARBOARD_TEST_QEMU").unwrap_or_else(|| "qemu-system-x86_64".into());
+/// The QEMU to test with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Which {
+    /// `qemu-system-x86_64` of the path, or what `GARBOARD_TEST_QEMU` names.
+    Installed,
+    /// That of the images, which `scripts/fetch-qemu10` puts beside it.
+    OfImages,
+}
+
+/// Its program; says why there is none.
+fn qemu_binary(which: Which) -> Option<PathBuf> {
+    let binary = match which {
+        Which::Installed => std::env::var_os("GARBOARD_TEST_QEMU").unwrap_or_else(|| "qemu-system-x86_64".into()),
+        Which::OfImages => crate::qemu_of_images::directory().join("qemu-system-x86_64").into(),
+    };
     match Command::new(&binary).arg("--version").stdout(Stdio::null()).status() {
         Ok(status) if status.success() => Some(PathBuf::from(binary)),
         other => {
-            eprintln!("skipped: {} does not run ({other:?}); install qemu-system-x86", binary.display());
+            let remedy = match which {
+                Which::Installed => "install qemu-system-x86",
+                Which::OfImages => "run scripts/fetch-qemu10",
+            };
+            eprintln!("skipped: {} does not run ({other:?}); {remedy}", binary.display());
             None
         }
     }
@@ -66,8 +82,8 @@ pub(crate) fn qemu_binary() -> Option<PathBuf> {
 
 /// Starts a QEMU whose monitor listens on `path`. The socket is ours and reaches QEMU as a descriptor, so that
 /// connecting never comes too early.
-pub(crate) fn start_qemu(path: &Path, more_arguments: &[&str]) -> Option<Qemu> {
-    let binary = qemu_binary()?;
+pub(crate) fn start_qemu(which: Which, path: &Path, more_arguments: &[&str]) -> Option<Qemu> {
+    let binary = qemu_binary(which)?;
     let listener = UnixListener::bind(path).unwrap();
     fcntl(&listener, FcntlArg::F_SETFD(FdFlag::empty())).unwrap();
     let chardev = format!("socket,id=monitor,fd={},server=on,wait=off", listener.as_raw_fd());
@@ -83,14 +99,14 @@ impl Backend {
         Self::connected(directory, Kind::Fake(fake)).await
     }
 
-    pub(crate) async fn qemu() -> Option<Self> {
-        Self::qemu_with(&[]).await
+    pub(crate) async fn qemu(which: Which) -> Option<Self> {
+        Self::qemu_with(which, &[]).await
     }
 
     /// The same with more arguments.
-    pub(crate) async fn qemu_with(more_arguments: &[&str]) -> Option<Self> {
+    pub(crate) async fn qemu_with(which: Which, more_arguments: &[&str]) -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
-        let qemu = start_qemu(&directory.path().join("qmp.sock"), more_arguments)?;
+        let qemu = start_qemu(which, &directory.path().join("qmp.sock"), more_arguments)?;
         Some(Self::connected(directory, Kind::Qemu(qemu)).await)
     }
 

@@ -1,7 +1,8 @@
 //! One suite, two backends: the fake monitor and a real QEMU. What passes on both keeps the fake honest; what only a
 //! real QEMU can show is at the end.
 //!
-//! The QEMU is `qemu-system-x86_64` of the path, or what `GARBOARD_TEST_QEMU` names. It runs without KVM and, where the
+//! The QEMUs are `qemu-system-x86_64` of the path, or what `GARBOARD_TEST_QEMU` names, and that of the images, if
+//! `scripts/fetch-qemu10` was run. They run without KVM and, where the
 //! test does not say otherwise, without a guest ever executing an instruction (`-S`).
 
 #![allow(
@@ -13,11 +14,13 @@
 
 mod agent;
 mod backend;
+#[path = "../../../tests/qemu_of_images.rs"]
+mod qemu_of_images;
 mod real;
 mod recording;
 mod suite;
 
-use backend::Backend;
+use backend::{Backend, Which};
 
 macro_rules! on_both {
     ($($name:ident),* $(,)?) => {
@@ -26,7 +29,14 @@ macro_rules! on_both {
         }
         mod on_qemu {
             $(#[tokio::test] async fn $name() {
-                if let Some(backend) = super::Backend::qemu().await { super::suite::$name(backend).await; }
+                let backend = super::Backend::qemu(super::Which::Installed).await;
+                if let Some(backend) = backend { super::suite::$name(backend).await; }
+            })*
+        }
+        mod on_qemu_of_images {
+            $(#[tokio::test] async fn $name() {
+                let backend = super::Backend::qemu(super::Which::OfImages).await;
+                if let Some(backend) = backend { super::suite::$name(backend).await; }
             })*
         }
     };
@@ -48,4 +58,26 @@ on_both!(
     serves_one_supervisor_after_the_other,
     serves_broker_clients,
     lists_its_commands_and_schema,
+);
+
+macro_rules! on_each_qemu {
+    ($($name:ident),* $(,)?) => {
+        mod real_installed {
+            $(#[tokio::test] async fn $name() { super::real::$name(super::Which::Installed).await; })*
+        }
+        mod real_of_images {
+            $(#[tokio::test] async fn $name() { super::real::$name(super::Which::OfImages).await; })*
+        }
+    };
+}
+
+on_each_qemu!(
+    every_command_of_this_qemu_is_classed,
+    what_reaches_files_and_sockets_by_name_is_dangerous,
+    a_picture_of_the_screen_is_written_where_the_broker_says,
+    a_qemu_that_hangs_for_a_while_costs_one_call_and_no_connection,
+    a_terminated_qemu_says_so_and_a_killed_one_does_not,
+    typed_replies_decode,
+    the_schema_answers_what_a_planner_asks,
+    a_broken_command_of_another_writer_fails_no_call_of_ours,
 );

@@ -1,4 +1,4 @@
-//! What only a real QEMU can show.
+//! What only a real QEMU can show, with each QEMU of this machine.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,12 @@ use nix::sys::signal::Signal;
 use serde_json::{Value, json};
 use tokio::net::UnixStream;
 
-use crate::backend::Backend;
+use crate::backend::{Backend, Which};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-#[tokio::test]
-async fn every_command_of_this_qemu_is_classed() {
-    let Some(backend) = Backend::qemu().await else { return };
+pub(crate) async fn every_command_of_this_qemu_is_classed(which: Which) {
+    let Some(backend) = Backend::qemu(which).await else { return };
     let rules = Policy::default().rules();
     let commands = backend.monitor.call(&qmp::query_commands {}).await.unwrap();
     let unclassed: Vec<_> =
@@ -60,9 +59,8 @@ const OPENS_NOTHING: &[&str] = &[
     "screendump",
 ];
 
-#[tokio::test]
-async fn what_reaches_files_and_sockets_by_name_is_dangerous() {
-    let Some(backend) = Backend::qemu().await else { return };
+pub(crate) async fn what_reaches_files_and_sockets_by_name_is_dangerous(which: Which) {
+    let Some(backend) = Backend::qemu(which).await else { return };
     let schema = backend.monitor.schema().await.unwrap();
     let policy = Policy::default();
     let reaches = |command: &&str| {
@@ -86,9 +84,8 @@ impl AuditSink for NoAudit {
     fn record(&self, _: &Audit) {}
 }
 
-#[tokio::test]
-async fn a_picture_of_the_screen_is_written_where_the_broker_says() {
-    let Some(backend) = Backend::qemu_with(&["-device", "VGA"]).await else { return };
+pub(crate) async fn a_picture_of_the_screen_is_written_where_the_broker_says(which: Which) {
+    let Some(backend) = Backend::qemu_with(which, &["-device", "VGA"]).await else { return };
     let results = tempfile::tempdir().unwrap();
     let broker = Broker::new(backend.monitor.clone(), Arc::new(NoAudit)).with_results_in(results.path().to_owned());
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -120,9 +117,8 @@ async fn a_picture_of_the_screen_is_written_where_the_broker_says() {
     assert_eq!(held().await.get(), "[]", "no descriptor stays behind");
 }
 
-#[tokio::test]
-async fn a_qemu_that_hangs_for_a_while_costs_one_call_and_no_connection() {
-    let Some(backend) = Backend::qemu().await else { return };
+pub(crate) async fn a_qemu_that_hangs_for_a_while_costs_one_call_and_no_connection(which: Which) {
+    let Some(backend) = Backend::qemu(which).await else { return };
     backend.signal(Signal::SIGSTOP);
     let hurried = Request::new("query-block").within(Duration::from_millis(50));
     assert!(matches!(backend.monitor.send(hurried).await, Err(CallError::TimedOut { .. })));
@@ -141,12 +137,11 @@ async fn how_it_ended(monitor: &Monitor, end: impl FnOnce()) -> Option<ShutdownC
     }
 }
 
-#[tokio::test]
-async fn a_terminated_qemu_says_so_and_a_killed_one_does_not() {
-    let Some(backend) = Backend::qemu().await else { return };
+pub(crate) async fn a_terminated_qemu_says_so_and_a_killed_one_does_not(which: Which) {
+    let Some(backend) = Backend::qemu(which).await else { return };
     let cause = how_it_ended(&backend.monitor, || backend.signal(Signal::SIGTERM)).await;
     assert_eq!(cause, Some(ShutdownCause::HostSignal));
-    let Some(backend) = Backend::qemu().await else { return };
+    let Some(backend) = Backend::qemu(which).await else { return };
     assert_eq!(how_it_ended(&backend.monitor, || backend.signal(Signal::SIGKILL)).await, None);
 }
 
@@ -155,9 +150,8 @@ async fn a_terminated_qemu_says_so_and_a_killed_one_does_not() {
 const UNDECODABLE: &[&str] = &["query-migrate-capabilities"];
 
 /// These decode with every QEMU we support, apart from the ones above.
-#[tokio::test]
-async fn typed_replies_decode() {
-    let Some(backend) = Backend::qemu().await else { return };
+pub(crate) async fn typed_replies_decode(which: Which) {
+    let Some(backend) = Backend::qemu(which).await else { return };
     let monitor = &backend.monitor;
     let node = json!({"driver": "null-co", "node-name": "node0", "size": 4096});
     monitor.send(Request::new("blockdev-add").arguments(&node)).await.unwrap();
@@ -205,9 +199,8 @@ async fn typed_replies_decode() {
     assert!(failed.is_empty(), "{failed:#?}");
 }
 
-#[tokio::test]
-async fn the_schema_answers_what_a_planner_asks() {
-    let Some(backend) = Backend::qemu().await else { return };
+pub(crate) async fn the_schema_answers_what_a_planner_asks(which: Which) {
+    let Some(backend) = Backend::qemu(which).await else { return };
     let schema = backend.monitor.schema().await.unwrap();
     for (command, path) in [
         ("blockdev-add", "driver=file.aio=io_uring"),
@@ -225,9 +218,8 @@ async fn the_schema_answers_what_a_planner_asks() {
     assert!(text.contains("with driver=qcow2 also") && text.len() < 64 << 10, "{}", text.len());
 }
 
-#[tokio::test]
-async fn a_broken_command_of_another_writer_fails_no_call_of_ours() {
-    let Some(backend) = Backend::qemu().await else { return };
+pub(crate) async fn a_broken_command_of_another_writer_fails_no_call_of_ours(which: Which) {
+    let Some(backend) = Backend::qemu(which).await else { return };
     // Non-ASCII, quotes and long strings arrive as they were sent.
     for text in ["ä\u{1f600}\"\\\u{7}", &"x".repeat(100_000)] {
         let error =

@@ -11,7 +11,7 @@ use std::thread::JoinHandle;
 use garboard_qmp::{ConnectOptions, Interest, Monitor, Notice, Request, ShutdownCause};
 use serde_json::{Value, json};
 
-use crate::backend::start_qemu;
+use crate::backend::{Which, start_qemu};
 
 #[derive(Debug, Clone, PartialEq)]
 enum Line {
@@ -164,7 +164,7 @@ fn record() {
     let Some(target) = std::env::var_os("GARBOARD_TEST_RECORD") else { return };
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("qmp.sock");
-    let Some(_qemu) = start_qemu(&socket, &[]) else { return };
+    let Some(_qemu) = start_qemu(Which::Installed, &socket, &[]) else { return };
     let stream = UnixStream::connect(&socket).unwrap();
     let mut said = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut out = std::fs::File::create(target).unwrap();

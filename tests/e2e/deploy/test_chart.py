@@ -3,8 +3,11 @@
 import json
 import pathlib
 import subprocess
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
+import yaml
 
 from garboard_e2e import names
 from garboard_e2e.chart import CHART, Object, by_name, call, differences, objects, rendered
@@ -88,6 +91,57 @@ def test_what_is_chosen_for_the_parts_is_in_their_pods(tmp_path: pathlib.Path) -
     assert pod["initContainers"][0]["resources"]["limits"] == {"memory": "1Gi"}
     for each in (controller, node):
         assert each["template"]["spec"]["imagePullSecrets"] == [{"name": "key"}]
+
+
+# Other values than the usual ones, where those do not follow from the kind of value.
+OTHERS: dict[str, Any] = {
+    "image.registry": "r.example/team",
+    "image.pullPolicy": "Always",
+    **{f"image.digests.{name}": digest for name, digest in DIGESTS.items()},
+    "imagePullSecrets": [{"name": "key"}],
+    "kubevirt.annotations": {"garboard.dev/launcher-update": "Disabled"},
+    "kubevirt.spec": {"configuration": {"developerConfiguration": {"useEmulation": True}}},
+}
+# Values that only a cluster's answers give an effect.
+OF_A_CLUSTER = {"checkDefinitions"}
+
+
+def leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every value that has none below it; a list is one value."""
+    if isinstance(value, dict) and value:
+        for key, below in value.items():
+            yield from leaves(below, (*path, key))
+    else:
+        yield path, value
+
+
+def another(path: tuple[str, ...], usual: Any) -> Any:
+    if (name := ".".join(path)) in OTHERS:
+        return OTHERS[name]
+    match usual:
+        case bool():
+            return not usual
+        case int():
+            return usual + 1
+        case list():
+            return [{"key": "machines", "operator": "Exists", "effect": "NoSchedule"}]
+        case str() if path[-1] in ("cpu", "memory"):
+            return "77Mi" if path[-1] == "memory" else "77m"
+    return "another"
+
+
+def test_each_value_changes_what_is_installed(tmp_path: pathlib.Path) -> None:
+    plain = rendered()
+    without_effect = set()
+    found = list(leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
+    assert len(found) > 20, found
+    for path, usual in found:
+        value = another(path, usual)
+        for key in reversed(path):
+            value = {key: value}
+        if not differences(rendered("--values", str(written(tmp_path, value))), plain):
+            without_effect.add(".".join(path))
+    assert without_effect == OF_A_CLUSTER
 
 
 def test_settings_are_a_kubevirt_object(tmp_path: pathlib.Path) -> None:

@@ -147,13 +147,13 @@ fn adapted(object: Object, choice: &InstallOptions) -> Result<Object, ManifestEr
     } else {
         container["image"] = json!(choice.controller);
         container["imagePullPolicy"] = json!(choice.pull_policy);
+        let chosen = chosen_arguments(choice);
+        let is_chosen =
+            |each: &Value| chosen.iter().any(|(option, _)| each.as_str().is_some_and(|each| is_of(each, option)));
         let written = container["args"].as_array().cloned().unwrap_or_default();
-        let kept = written.into_iter().filter(|each| !each.as_str().is_some_and(is_chosen));
-        let mut arguments: Vec<Value> = kept.collect();
-        arguments.push(json!(format!("--launcher-image={}", choice.launcher)));
-        arguments.push(json!(format!("--launcher-pull-policy={}", choice.pull_policy)));
-        arguments.extend(choice.emulation.then(|| json!("--emulation")));
-        container["args"] = Value::Array(arguments);
+        let kept = written.into_iter().filter(|each| !is_chosen(each));
+        let new = chosen.iter().filter_map(|(option, value)| Some(json!(format!("{option}{}", value.as_deref()?))));
+        container["args"] = Value::Array(kept.chain(new).collect());
     }
     let text = yaml::write(&value).map_err(|error| ManifestError(error.to_string()))?;
     Ok(Object { text, ..object })
@@ -202,9 +202,20 @@ fn each<'a>(value: &'a mut Value, list: &str) -> impl Iterator<Item = &'a mut Va
     value.get_mut(list).and_then(Value::as_array_mut).into_iter().flatten()
 }
 
-fn is_chosen(argument: &str) -> bool {
-    ["--launcher-image=", "--launcher-pull-policy="].iter().any(|option| argument.starts_with(option))
-        || argument == "--emulation"
+/// The controller's arguments that an installation chooses: the option, and its value if it is written. `deploy/chart.py` has
+/// those of the chart.
+fn chosen_arguments(choice: &InstallOptions) -> [(&'static str, Option<String>); 3] {
+    let InstallOptions { controller: _, node: _, launcher, pull_policy, namespace: _, emulation } = choice;
+    [
+        ("--launcher-image=", Some(launcher.clone())),
+        ("--launcher-pull-policy=", Some(pull_policy.clone())),
+        ("--emulation", emulation.then(String::new)),
+    ]
+}
+
+/// Whether an argument is this option, with a value if the option ends with `=`.
+fn is_of(argument: &str, option: &str) -> bool {
+    argument.strip_prefix(option).is_some_and(|value| value.is_empty() || option.ends_with('='))
 }
 
 #[cfg(test)]

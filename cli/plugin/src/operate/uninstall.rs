@@ -159,6 +159,7 @@ fn own_objects(all: &Value) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use garboard_api::metadata::node_label::{SET_FAMILIES, SET_SINGLE};
     use serde_json::json;
 
     use super::*;
@@ -170,6 +171,14 @@ mod tests {
         assert!(text.starts_with("there are machines (tenant/a), "), "{text}");
         let many: Vec<_> = (0..8).map(|number| machine("vm", &format!("m{number}"))).collect();
         assert!(refusal(&many).contains("tenant/m4 and 3 more)"), "{}", refusal(&many));
+    }
+
+    #[test]
+    fn what_agents_write_is_taken_from_nodes() {
+        let families = SET_FAMILIES.iter().map(|family| format!("{family}x"));
+        let all: BTreeSet<String> = families.chain(SET_SINGLE.map(str::to_owned)).collect();
+        let labels = all.iter().map(|label| (label.clone(), json!("true"))).collect();
+        assert_eq!(own_objects(&Value::Object(labels)).into_iter().collect::<BTreeSet<_>>(), all);
     }
 
     #[test]

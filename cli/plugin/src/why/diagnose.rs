@@ -9,8 +9,15 @@ use super::rules::{containers, data_volumes, ending, lifecycle, refused, running
 
 type Rule = fn(&Facts) -> Option<Finding>;
 
+/// Makes a list of rules, each with its name.
+macro_rules! rules {
+    ($($rule:path,)*) => {
+        &[$((stringify!($rule), $rule as Rule),)*]
+    };
+}
+
 /// In this order. What the user asked for comes before what he waits for, and what is certain before what is likely.
-const RULES: &[Rule] = &[
+pub(super) const RULES: &[(&str, Rule)] = rules![
     lifecycle::not_found,
     surroundings::node_lost,
     lifecycle::deletion,
@@ -49,7 +56,7 @@ const REMARKS: &[fn(&Facts) -> Option<String>] = &[
 
 /// Tells how a machine is.
 pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
-    let mut findings = RULES.iter().filter_map(|rule| rule(facts));
+    let mut findings = RULES.iter().filter_map(|(_, rule)| rule(facts));
     let main = findings.next().unwrap_or_else(|| unknown(facts));
     // What merely goes on beside something that is wrong explains nothing.
     let others = findings.filter(|each| each.health == Health::Wrong && each.verdict != main.verdict);

@@ -1,7 +1,7 @@
 //! What is looked at to tell how a machine is, and the ways to look. A value, so that what one person saw can be judged by
 //! another, and by tests.
 
-use garboard_api::conditions::VmiConditionType;
+use garboard_api::conditions::{NodeConditionType, PodConditionType, VmConditionType, VmiConditionType};
 use garboard_api::metadata::node_label::SCHEDULABLE;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
@@ -94,9 +94,9 @@ impl Facts {
     }
 
     /// A condition of the machine.
-    pub(crate) fn of_vm(&self, kind: &str) -> Option<Condition> {
+    pub(crate) fn of_vm(&self, kind: VmConditionType) -> Option<Condition> {
         let conditions = &self.vm.as_ref()?.status.as_ref()?.conditions;
-        let found = conditions.iter().find(|each| each.r#type == kind)?;
+        let found = conditions.iter().find(|each| each.r#type == kind.word())?;
         Some(Condition {
             status: found.status.clone(),
             reason: found.reason.clone().unwrap_or_default(),
@@ -189,8 +189,8 @@ pub(crate) fn when(event: &Event) -> Option<Timestamp> {
 }
 
 /// A condition of a pod.
-pub(crate) fn of_pod(pod: &Pod, kind: &str) -> Option<Condition> {
-    let found = pod.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind)?;
+pub(crate) fn of_pod(pod: &Pod, kind: PodConditionType) -> Option<Condition> {
+    let found = pod.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind.word())?;
     Some(Condition {
         status: found.status.clone(),
         reason: found.reason.clone().unwrap_or_default(),
@@ -200,8 +200,8 @@ pub(crate) fn of_pod(pod: &Pod, kind: &str) -> Option<Condition> {
 }
 
 /// A condition of a node.
-pub(crate) fn of_node(node: &Node, kind: &str) -> Option<Condition> {
-    let found = node.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind)?;
+pub(crate) fn of_node(node: &Node, kind: NodeConditionType) -> Option<Condition> {
+    let found = node.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind.word())?;
     Some(Condition {
         status: found.status.clone(),
         reason: found.reason.clone().unwrap_or_default(),
@@ -212,7 +212,7 @@ pub(crate) fn of_node(node: &Node, kind: &str) -> Option<Condition> {
 
 /// Whether a pod is ready.
 pub(crate) fn ready_of(pod: &Pod) -> bool {
-    of_pod(pod, "Ready").is_some_and(|ready| ready.status == "True")
+    of_pod(pod, PodConditionType::Ready).is_some_and(|ready| ready.status == "True")
 }
 
 /// What the kubelet says of a pod's containers, the sidecar first.

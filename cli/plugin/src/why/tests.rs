@@ -1,11 +1,12 @@
 //! Situations and what is said of them. Those in `tests/situations` were recorded on a cluster with `why -o facts`.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use garboard_protocol::exit::{Account, CauseWord, ExitCause};
 use serde_json::{Value, json};
 
-use super::diagnose::diagnose;
+use super::diagnose::{RULES, diagnose};
 use super::diagnosis::{Diagnosis, Health, Verdict};
 use super::facts::Facts;
 
@@ -13,7 +14,7 @@ const NOW: &str = "2026-01-01T01:00:00Z";
 const AGO: &str = "2026-01-01T00:55:00Z";
 
 /// A situation, of what differs from a healthy cluster with a machine that is to run.
-fn judge(differs: Value) -> Diagnosis {
+fn situation(differs: Value) -> Facts {
     let mut facts = json!({
         "now": NOW, "namespace": "tenant", "name": "hello",
         "vm": {
@@ -29,8 +30,11 @@ fn judge(differs: Value) -> Diagnosis {
         },
     });
     merge(&mut facts, differs);
-    let facts: Facts = serde_json::from_value(facts).unwrap();
-    diagnose(&facts)
+    serde_json::from_value(facts).unwrap()
+}
+
+fn judge(differs: Value) -> Diagnosis {
+    diagnose(&situation(differs))
 }
 
 /// A merge patch: objects are merged, everything else replaces.
@@ -554,6 +558,22 @@ fn every_cause_has_its_verdict_from_the_condition_the_event_and_the_pod() {
     }
 }
 
+/// An event has the severity that its writer gives it; the cause that it names decides.
+#[test]
+fn the_cause_is_found_when_only_the_event_is_left() {
+    for cause in garboard_protocol::testing::causes() {
+        let severity = if cause.word().is_warning() { "Warning" } else { "Normal" };
+        let events = event("VirtualMachineInstance", "Stopped", severity, &account(&cause));
+        let diagnosis = judge(json!({"vm": {"spec": {"runStrategy": "Manual"}}, "events": events}));
+        if cause.is_success() {
+            assert_eq!(diagnosis.verdict, Verdict::Halted, "{diagnosis:#?}");
+        } else {
+            assert_eq!(diagnosis.verdict, Verdict::of_bad_end(cause.word()), "{diagnosis:#?}");
+            assert!(diagnosis.cause.ends_with(&cause.sentence()), "{diagnosis:#?}");
+        }
+    }
+}
+
 /// PID 1 and node agent of an earlier version wrote the sentence alone, and their pods may still run.
 #[test]
 fn an_end_that_an_earlier_version_told_is_shown_and_its_cause_is_unknown() {
@@ -570,7 +590,7 @@ fn an_end_that_an_earlier_version_told_is_shown_and_its_cause_is_unknown() {
 #[test]
 fn advice_can_be_executed() {
     use clap::Parser;
-    let mut seen = std::collections::BTreeSet::new();
+    let mut seen = BTreeSet::new();
     for (name, situation, ..) in situations() {
         for advice in judge(situation).next {
             let Some(at) = advice.find("kubectl garboard ") else { continue };
@@ -633,17 +653,30 @@ fn an_event_about_an_earlier_attempt_explains_nothing() {
     assert_eq!(judge(json!({"vmi": vmi("Pending", json!([])), "events": events})).verdict, Verdict::Starting);
 }
 
+/// The situations that were recorded on a cluster.
+fn recorded() -> Vec<(PathBuf, Facts)> {
+    let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/situations"));
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let files = files.filter(|path| path.extension() == Some("json".as_ref()));
+    files.map(|path| (path.clone(), serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap())).collect()
+}
+
+/// A rule that never answers first is either behind one that says the same, or not tested.
+#[test]
+fn each_rule_answers_first_in_a_situation() {
+    let written = situations().into_iter().map(|(_, differs, ..)| situation(differs));
+    let all = written.chain(recorded().into_iter().map(|(_, facts)| facts));
+    let first = |facts: &Facts| RULES.iter().find(|(_, rule)| rule(facts).is_some()).map(|(name, _)| *name);
+    let answered: BTreeSet<&str> = all.filter_map(|facts| first(&facts)).collect();
+    let silent: Vec<&str> = RULES.iter().map(|(name, _)| *name).filter(|name| !answered.contains(name)).collect();
+    assert_eq!(silent, [] as [&str; 0]);
+}
+
 /// Each file's name begins with the verdict it was recorded for.
 #[test]
 fn situations_of_a_real_cluster_are_judged_as_when_they_were_recorded() {
-    let directory = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/situations"));
     let mut count = 0;
-    for entry in std::fs::read_dir(directory).unwrap() {
-        let path = entry.unwrap().path();
-        if path.extension() != Some("json".as_ref()) {
-            continue;
-        }
-        let facts: Facts = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
+    for (path, facts) in recorded() {
         let diagnosis = diagnose(&facts);
         let word = serde_json::to_value(diagnosis.verdict).unwrap();
         let expected = path.file_stem().unwrap().to_string_lossy();
@@ -651,7 +684,7 @@ fn situations_of_a_real_cluster_are_judged_as_when_they_were_recorded() {
         assert_eq!(word, expected, "{}: {diagnosis:#?}", path.display());
         count += 1;
     }
-    assert!(count >= 8, "only {count} recorded situations in {}", directory.display());
+    assert!(count >= 8, "only {count} recorded situations");
 }
 
 /// The verb changes the field that the manifest has; a patch of the other one would be refused.

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachineInstance, default_vmi};
+use garboard_cluster::report;
 use garboard_cluster::report::condition::{REPORTED, UNPAUSED};
+use garboard_protocol::control::Ended;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -272,6 +274,24 @@ fn a_quick_start_becomes_running_in_one_write() {
     let again = decide(&world);
     assert!(happenings(&again).is_empty());
     assert_eq!((again.status, again.is_reported), (decision.status, false));
+}
+
+/// The controller writes the event of an end that came through the pod, the node agent all others.
+#[test]
+fn an_end_that_came_through_the_pod_is_told_as_the_agent_tells_it() {
+    for cause in garboard_protocol::testing::causes() {
+        let mut world = world(json!([]));
+        world.history = PodHistory { made: Some(world.now), placed: Some(true), ..PodHistory::default() };
+        let (sentence, word) = (cause.sentence(), cause.word());
+        let message = report::message(&cause, &sentence);
+        let mut status = reporting();
+        let mut reported: Value = serde_json::from_str(status["conditions"][0]["message"].as_str().unwrap()).unwrap();
+        reported["ended"] = serde_json::to_value(Ended { cause, sentence, report: None, at_ms: 1_000_000 }).unwrap();
+        status["conditions"][0]["message"] = json!(reported.to_string());
+        world.pod = Some(pod(status));
+        let (kind, reason, note) = report::ended_event(word, &message);
+        assert_eq!(happenings(&decide(&world)), [(kind, reason.word(), note)], "{word}");
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::*;
 
 mod kept;
+mod nic_models;
 mod scratch;
 
 /// A VMI with `devices` and `volumes`, and whatever `domain` adds.
@@ -402,7 +403,7 @@ fn any_vmi() -> impl Strategy<Value = VirtualMachineInstance> {
         Just(json!({ "persistentVolumeClaim": { "claimName": "c" } })),
         Just(json!({ "cloudInitNoCloud": { "userData": "u" } })),
     ];
-    let model = proptest::sample::select(vec!["virtio", "e1000", "e1000e", "rtl8139", "pcnet"]);
+    let model = proptest::sample::select(NicModel::ALL).prop_map(NicModel::name);
     let binding = proptest::sample::select(vec!["masquerade", "bridge", "passtBinding"]);
     let disks = proptest::collection::vec((target, source), 0..12);
     let interfaces = proptest::collection::vec((model, binding), 0..6);

@@ -32,7 +32,7 @@ use descriptors::{OpenedDescriptors, obtain};
 use garboard_agent::client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
 use garboard_plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
 use garboard_protocol::agent::PlumbedInterface;
-use garboard_protocol::launch::{Launch, ProcessIdentity};
+use garboard_protocol::launch::{BASIC_DEVICES, KVM_DEVICE, LOADER_FILES, Launch, ProcessIdentity, SYSTEM_DIRECTORIES};
 use garboard_protocol::paths;
 use garboard_storage::open::OpenError;
 use garboard_storage::qcow2::{CreateError, ProbeError};
@@ -240,8 +240,8 @@ fn launch(plan: &LaunchPlan, order: &Order) -> Launch {
     let qemu = &order.facts.qemu;
     let own_paths = qemu.firmware_dirs.iter().chain(&qemu.module_dir).cloned();
     let parent = Path::new(&qemu.binary).parent().map(|parent| parent.display().to_string());
-    let system = ["/usr", "/lib", "/lib64", "/etc/ld.so.cache", "/etc/localtime", "/proc", "/sys"].map(str::to_owned);
-    let devices = ["/dev/null", "/dev/urandom", "/dev/random", "/dev/zero", "/dev/kvm"].map(str::to_owned);
+    let system = SYSTEM_DIRECTORIES.into_iter().chain(LOADER_FILES).map(str::to_owned);
+    let devices = BASIC_DEVICES.into_iter().chain([KVM_DEVICE]).map(str::to_owned);
     let needs_network = plan.interfaces.iter().any(|interface| matches!(interface.binding, BindingPlan::User { .. }));
     let resolver = needs_network.then(|| "/etc".to_owned());
     Launch {
@@ -251,8 +251,8 @@ fn launch(plan: &LaunchPlan, order: &Order) -> Launch {
         reopened: plan.descriptors.iter().filter(|one| is_reopened(&one.purpose)).map(|one| one.number).collect(),
         logs: plan.descriptors.iter().filter(|one| is_log(&one.purpose)).map(|one| one.number).collect(),
         identity: nix::unistd::getuid().ne(&nix::unistd::Uid::from_raw(0)).then(own_identity),
-        readable_paths: system.into_iter().chain(own_paths).chain(parent).chain(resolver).collect(),
-        devices: devices.into(),
+        readable_paths: system.chain(own_paths).chain(parent).chain(resolver).collect(),
+        devices: devices.collect(),
         uses_tcp: needs_network,
         has_monitor: false,
         memlock_bytes: plan.resources.memlock_bytes,

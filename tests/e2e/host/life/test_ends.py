@@ -26,6 +26,13 @@ def test_guests_end_themselves(machine: Machine) -> None:
     machine.expect_end("guestPanic")
 
 
+def test_a_command_that_stays_attached_ends_with_5_after_a_bad_end(machine: Machine) -> None:
+    path = machine.manifest("panic", devices=PANIC_DEVICE)
+    output = machine.run("run", "--accel", "tcg", "--image", machine.image_option, path, code=5)
+    assert "the guest's kernel panicked" in output, f"the end should be told: {output[-600:]}"
+    machine.expect_end("guestPanic")
+
+
 def test_a_watchdog_that_ends_the_run_is_named(machine: Machine, guest: Callable[[str], pathlib.Path]) -> None:
     watchdog = {"watchdog": {"name": "dog", "i6300esb": {"action": "poweroff"}}}
     machine.start("watchdog-bite", image=guest(HELLO_PC), devices=watchdog)

@@ -1,5 +1,6 @@
 //! Pods whose containers do not come up.
 
+use garboard_api::conditions::Reason;
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, Event, Pod};
 
 use super::refused::{bounded, edit};
@@ -7,10 +8,10 @@ use crate::why::diagnosis::{Finding, Verdict, seen};
 use crate::why::facts::{Facts, containers, when};
 
 const PULL: [&str; 6] = [
-    "ErrImagePull",
-    "ImagePullBackOff",
+    Reason::ErrImagePull.word(),
+    Reason::ImagePullBackOff.word(),
     "InvalidImageName",
-    "ErrImageNeverPull",
+    Reason::ErrImageNeverPull.word(),
     "RegistryUnavailable",
     "ImageInspectError",
 ];
@@ -26,7 +27,7 @@ pub(crate) fn image(facts: &Facts) -> Option<Finding> {
     });
     let (status, reason) = match (waits, complaint) {
         (Some((status, waiting)), _) => (Some(status), waiting.reason.clone().unwrap_or_default()),
-        (None, Some(_)) => (None, "ErrImagePull".to_owned()),
+        (None, Some(_)) => (None, Reason::ErrImagePull.word().to_owned()),
         (None, None) => return None,
     };
     let message = waits.and_then(|(_, waiting)| waiting.message.clone());

@@ -1,6 +1,6 @@
 //! Machines that wait for a DataVolume.
 
-use garboard_api::conditions::VmiConditionType;
+use garboard_api::conditions::{Reason, VmConditionType, VmiConditionType};
 use garboard_api::run_strategy::RunStrategy;
 use serde_json::Value;
 
@@ -9,9 +9,11 @@ use crate::why::diagnosis::{Finding, Verdict, seen};
 use crate::why::facts::{Condition, Facts};
 
 /// The controller's reason, KubeVirt's, where the API server does not take a DataVolume.
-const NOT_CREATED: &str = "FailedDataVolumeCreate";
+const NOT_CREATED: &str = Reason::FailedDataVolumeCreate.word();
 /// The reason where one cannot be filled.
-const NOT_IMPORTED: &str = "FailedDataVolumeImport";
+const NOT_IMPORTED: &str = Reason::FailedDataVolumeImport.word();
+/// The condition while one is being filled, of a machine and of an instance.
+const NOT_FILLED: &str = VmConditionType::DataVolumesReady.word();
 /// CDI's phase of one that is filled only once a pod uses it.
 const WAITS_FOR_CONSUMER: &str = "WaitForFirstConsumer";
 /// CDI's phase of one that is filled.
@@ -25,7 +27,7 @@ pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
     let FailedCondition { object, kind, condition } = find_condition(facts)?;
     let message = bounded(&condition.message);
     let waits_for_consumer = facts.data_volumes.iter().any(|each| phase(each) == Some(WAITS_FOR_CONSUMER));
-    let is_under_way = kind == "DataVolumesReady" && !waits_for_consumer;
+    let is_under_way = kind == NOT_FILLED && !waits_for_consumer;
     let finding = if is_under_way {
         Finding::waiting(Verdict::DataVolume, message.clone())
     } else {
@@ -67,10 +69,10 @@ fn find_condition(facts: &Facts) -> Option<FailedCondition> {
     let is_about = |condition: &Condition| [NOT_CREATED, NOT_IMPORTED].contains(&condition.reason.as_str());
     let waits = |condition: &Condition| condition.status == "False";
     let all = [
-        ("vm", "Failure", facts.of_vm("Failure").filter(is_about)),
-        ("vm", "DataVolumesReady", facts.of_vm("DataVolumesReady").filter(waits)),
-        ("vmi", "Synchronized", facts.of_vmi(VmiConditionType::Synchronized).filter(is_about)),
-        ("vmi", "DataVolumesReady", facts.of_vmi(VmiConditionType::DataVolumesReady).filter(waits)),
+        ("vm", VmConditionType::Failure.word(), facts.of_vm(VmConditionType::Failure).filter(is_about)),
+        ("vm", NOT_FILLED, facts.of_vm(VmConditionType::DataVolumesReady).filter(waits)),
+        ("vmi", VmiConditionType::Synchronized.word(), facts.of_vmi(VmiConditionType::Synchronized).filter(is_about)),
+        ("vmi", NOT_FILLED, facts.of_vmi(VmiConditionType::DataVolumesReady).filter(waits)),
     ];
     all.into_iter().find_map(|(object, kind, condition)| {
         Some(FailedCondition { object: format!("{object}/{}", facts.name), kind, condition: condition? })

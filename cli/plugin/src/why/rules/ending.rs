@@ -1,6 +1,6 @@
 //! Runs that are over, and how they ended.
 
-use garboard_api::conditions::VmiConditionType;
+use garboard_api::conditions::{Reason, VmiConditionType};
 use garboard_api::run_strategy::RunStrategy;
 use garboard_protocol::exit::{Account, CauseWord, ExitCause};
 use jiff::Timestamp;
@@ -136,8 +136,12 @@ fn stayed_down(facts: &Facts) -> bool {
     noted.as_deref() == facts.strategy().map(RunStrategy::word)
 }
 
+/// By the cause that the event names; by its severity where an earlier version named none.
 fn ended_badly(facts: &Facts) -> bool {
-    stopped(facts).is_some_and(|event| event.type_.as_deref() == Some("Warning"))
+    stopped(facts).is_some_and(|event| match Account::read(event.message.as_deref().unwrap_or_default()).word {
+        CauseWord::Unknown => event.type_.as_deref() == Some("Warning"),
+        cause => !cause.is_success(),
+    })
 }
 
 /// What is known of the last end: the condition, PID 1's termination message, or the event that outlives both.
@@ -204,7 +208,8 @@ fn of_event(facts: &Facts) -> Option<End> {
 
 /// The event in which a node agent tells how the last run of this name ended.
 pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
-    facts.events_of("VirtualMachineInstance").into_iter().find(|event| event.reason.as_deref() == Some("Stopped"))
+    let is_end = |event: &&Event| event.reason.as_deref() == Some(Reason::Stopped.word());
+    facts.events_of("VirtualMachineInstance").into_iter().find(is_end)
 }
 
 fn advice(facts: &Facts, end: &End) -> Vec<String> {

@@ -1,5 +1,6 @@
 //! Machines that are not there, not to run, on their way or on their way out.
 
+use garboard_api::conditions::VmConditionType;
 use garboard_api::metadata::finalizer;
 use garboard_api::run_strategy::RunStrategy;
 use jiff::Timestamp;
@@ -123,7 +124,7 @@ pub(crate) fn halted(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let strategy = facts.strategy()?;
-    let since = facts.of_vm("Ready").and_then(|ready| ready.since);
+    let since = facts.of_vm(VmConditionType::Ready).and_then(|ready| ready.since);
     let object = format!("vm/{}", facts.name);
     let written = if vm.spec.running.is_some() { "spec.running" } else { "spec.runStrategy" };
     let start = format!("kubectl garboard start {}", facts.name);

@@ -1,6 +1,6 @@
 //! Machines that something refuses before there is a pod.
 
-use garboard_api::conditions::VmiConditionType;
+use garboard_api::conditions::{Reason, VmConditionType, VmiConditionType};
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 
 use crate::why::diagnosis::{Finding, Verdict, seen};
@@ -14,7 +14,7 @@ pub(crate) fn instance(facts: &Facts) -> Option<Finding> {
     if facts.vmi.is_some() {
         return None;
     }
-    let told = facts.of_vm("Failure").filter(|each| each.reason == "FailedCreate");
+    let told = facts.of_vm(VmConditionType::Failure).filter(|each| each.reason == Reason::FailedCreate.word());
     let (place, message, since) = match told {
         Some(condition) => ("conditions[Failure] FailedCreate", bounded(&condition.message), condition.since),
         None => {
@@ -38,7 +38,7 @@ pub(crate) fn field_or_claim(facts: &Facts) -> Option<Finding> {
         condition.since,
     );
     let message = bounded(&condition.message);
-    if condition.reason == "FailedPvcNotFound" {
+    if condition.reason == Reason::FailedPvcNotFound.word() {
         let cause = format!("its disk is not there: {message}");
         let finding = Finding::wrong(Verdict::ClaimMissing, cause).since(condition.since).shown_by(evidence);
         return Some(
@@ -56,14 +56,14 @@ fn refusal(facts: &Facts) -> Option<Condition> {
     let has_come = |claim: &PersistentVolumeClaim| {
         claim.metadata.name.as_deref().is_some_and(|name| condition.message.split_whitespace().any(|word| word == name))
     };
-    let is_over = condition.reason == "FailedPvcNotFound" && facts.claims.iter().any(has_come);
+    let is_over = condition.reason == Reason::FailedPvcNotFound.word() && facts.claims.iter().any(has_come);
     (!is_over && !is_of_the_server(&condition)).then_some(condition)
 }
 
 /// The API server refused the pod: the controller passes on what it answered.
 fn is_of_the_server(condition: &Condition) -> bool {
     let words = ["is forbidden: ", "denied the request"];
-    condition.reason == "FailedCreate" && words.iter().any(|word| condition.message.contains(word))
+    condition.reason == Reason::FailedCreate.word() && words.iter().any(|word| condition.message.contains(word))
 }
 
 /// The API server did not take the pod.
@@ -103,12 +103,13 @@ pub(crate) fn pod(facts: &Facts) -> Option<Finding> {
 /// The last complaint of the controller about making something for an object, if nothing was made since.
 fn failure<'a>(facts: &'a Facts, kind: &str) -> Option<&'a Event> {
     let events = facts.events_of(kind);
+    let reason = |event: &Event| event.reason.as_deref().and_then(Reason::of_word);
     let about_making = |event: &&&Event| {
-        matches!(event.reason.as_deref(), Some("FailedCreate" | "SuccessfulCreate" | "SuccessfulDelete"))
+        matches!(reason(event), Some(Reason::FailedCreate | Reason::SuccessfulCreate | Reason::SuccessfulDelete))
             && is_of_this_one(facts, event, kind)
     };
     let last = events.iter().find(about_making)?;
-    (last.reason.as_deref() == Some("FailedCreate")).then_some(*last)
+    (reason(last) == Some(Reason::FailedCreate)).then_some(*last)
 }
 
 /// An earlier machine of the same name has left events as well.

@@ -1,6 +1,6 @@
 //! Machines whose guest runs, more or less.
 
-use garboard_api::conditions::VmiConditionType;
+use garboard_api::conditions::{PodConditionType, Reason, VmConditionType, VmiConditionType};
 use garboard_protocol::exit::Account;
 use jiff::SignedDuration;
 
@@ -24,7 +24,7 @@ fn phase(facts: &Facts) -> Evidence {
 pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
     let paused = facts
         .of_vmi(VmiConditionType::Paused)
-        .filter(|each| each.status == "True" && each.reason == "PausedIOError")?;
+        .filter(|each| each.status == "True" && each.reason == Reason::PausedIoError.word())?;
     let evidence =
         seen(format!("vmi/{}", facts.name), "conditions[Paused] PausedIOError", paused.message, paused.since);
     let cause = "its disk failed, and its vCPUs are stopped until it works again (errorPolicy stop)";
@@ -51,7 +51,7 @@ pub(crate) fn paused(facts: &Facts) -> Option<Finding> {
 
 /// It runs as it was before it was changed.
 pub(crate) fn restart_required(facts: &Facts) -> Option<Finding> {
-    let required = facts.of_vm("RestartRequired").filter(|each| each.status == "True")?;
+    let required = facts.of_vm(VmConditionType::RestartRequired).filter(|each| each.status == "True")?;
     if !is_running(facts) {
         return None;
     }
@@ -91,7 +91,7 @@ pub(crate) fn runs(facts: &Facts) -> Option<Finding> {
     }
     let mut finding =
         Finding::well(Verdict::Running, "its guest runs").since(facts.phase_since()).shown_by(phase(facts));
-    if let Some((pod, ready)) = facts.pod().and_then(|pod| Some((pod, of_pod(pod, "Ready")?))) {
+    if let Some((pod, ready)) = facts.pod().and_then(|pod| Some((pod, of_pod(pod, PodConditionType::Ready)?))) {
         let place = format!("pod/{}", pod.metadata.name.clone().unwrap_or_default());
         finding = finding.shown_by(seen(place, "conditions[Ready]", ready.status, ready.since));
     }

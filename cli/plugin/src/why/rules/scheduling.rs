@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use garboard_api::conditions::PodConditionType;
 use garboard_api::metadata::OWN_DEVICES;
 use garboard_api::metadata::node_label::{CPU_FEATURE, CPU_MODEL, MACHINE_TYPE, SCHEDULABLE};
 use k8s_openapi::api::core::v1::Pod;
@@ -22,8 +23,8 @@ const OFFERS: [(&str, &str, &str); 3] = [
 /// The scheduler has found no node.
 pub(crate) fn unschedulable(facts: &Facts) -> Option<Finding> {
     let pod = facts.pod()?;
-    let condition =
-        of_pod(pod, "PodScheduled").filter(|each| each.status == "False" && each.reason != "SchedulingGated")?;
+    let condition = of_pod(pod, PodConditionType::PodScheduled)
+        .filter(|each| each.status == "False" && each.reason != "SchedulingGated")?;
     // What is said of preemption is about making room, not about what is missing.
     let words = condition.message.split(" preemption:").next().unwrap_or_default();
     let finding = of_claims(facts, words)

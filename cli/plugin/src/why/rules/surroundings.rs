@@ -1,5 +1,6 @@
 //! What a machine depends on: its node, the node's agent, the controllers.
 
+use garboard_api::conditions::{KubeVirtConditionType, NodeConditionType};
 use garboard_api::run_strategy::RunStrategy;
 
 use super::refused::bounded;
@@ -25,7 +26,7 @@ pub(crate) fn node_lost(facts: &Facts) -> Option<Finding> {
         let evidence = seen(format!("node/{name}"), "metadata", "not found", None);
         return Some(Finding::wrong(Verdict::NodeNotReady, cause).shown_by(evidence).then("kubectl get nodes"));
     };
-    let ready = of_node(node, "Ready").filter(|each| each.status != "True")?;
+    let ready = of_node(node, NodeConditionType::Ready).filter(|each| each.status != "True")?;
     let cause =
         format!("its node {name} does not answer; whether its guest still runs there cannot be known from here");
     let field = format!("conditions[Ready] {}", ready.reason);
@@ -113,7 +114,11 @@ pub(crate) fn cluster_remark(facts: &Facts) -> Option<String> {
     let conditions = facts.kubevirts.iter().flat_map(|each| each["status"]["conditions"].as_array()).flatten();
     let mut bad = conditions.filter(|each| {
         let (kind, status) = (each["type"].as_str().unwrap_or_default(), each["status"].as_str().unwrap_or_default());
-        matches!((kind, status), ("Available", "False") | ("Degraded", "True"))
+        let kind = KubeVirtConditionType::of_word(kind);
+        matches!(
+            (kind, status),
+            (Some(KubeVirtConditionType::Available), "False") | (Some(KubeVirtConditionType::Degraded), "True")
+        )
     });
     let first = bad.next()?;
     let words = first["message"].as_str().or(first["reason"].as_str()).unwrap_or_default();
