@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from garboard_e2e import names
+from garboard_e2e.answer import Answer
 from garboard_e2e.cluster import admission
 from garboard_e2e.cluster.admission import SHORT_LIVES, Case
-from garboard_e2e.cluster.api import Answer, Api
+from garboard_e2e.cluster.api import Api
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN
 from garboard_e2e.cluster.renewals import Watch
 from garboard_e2e.patience import PATIENCE
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 
 CASES = {case.name: case for case in admission.cases()}
 GATES = admission.gates()
@@ -47,7 +48,7 @@ class Judged:
 
 @pytest.fixture(scope="module")
 def directory() -> Iterator[pathlib.Path]:
-    with room() as made:
+    with temporary_directory() as made:
         yield made
 
 
@@ -73,7 +74,7 @@ def test_the_api_server_answers_as_the_command(judged: Judged, name: str) -> Non
 
 
 def are_refused(said: Answers) -> bool:
-    return not any(answer.is_taken for answer in said.values())
+    return not any(answer.is_granted for answer in said.values())
 
 
 @pytest.fixture(scope="module")
@@ -85,4 +86,4 @@ def without_gates(kube: Kube, api: Api, judged: Judged) -> Answers:
 
 @pytest.mark.parametrize("name", GUARDED)
 def test_what_a_gate_guards_is_refused_without_it(without_gates: Answers, name: str) -> None:
-    assert not without_gates[GUARDED[name].stem].is_taken, "it is taken"
+    assert not without_gates[GUARDED[name].stem].is_granted, "it is taken"
