@@ -73,6 +73,16 @@ def test_the_api_server_answers_as_the_command(judged: Judged, name: str) -> Non
     assert problem is None, problem
 
 
+def test_kubectl_shows_every_sentence_of_a_refusal(kube: Kube, judged: Judged, directory: pathlib.Path) -> None:
+    refused = (case for case in CASES.values() if 1 < len(judged.sentences[case.stem]) <= admission.MOST_CAUSES)
+    # kubectl itself refuses to apply what has no name yet.
+    case = next(case for case in refused if case.given["metadata"].get("name"))
+    shown = admission.dry_run(kube, directory / f"{case.stem}.json")
+    assert shown.returncode != 0, f"{case.name} is taken"
+    missing = [sentence for sentence in judged.sentences[case.stem] if sentence not in shown.stderr]
+    assert not missing, f"{case.name}: not shown: {missing}; but: {shown.stderr}"
+
+
 def are_refused(said: Answers) -> bool:
     return not any(answer.is_granted for answer in said.values())
 
