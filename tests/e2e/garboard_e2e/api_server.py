@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 from urllib.parse import quote
 
+from .answer import Answer
 from .outcome import Failure
 from .patience import wait_until
 from .places import REPOSITORY, SCRIPTS
@@ -55,22 +56,6 @@ class Request:
     @property
     def content_type(self) -> str:
         return f"application/{self.patch}-patch+json" if self.patch else "application/json"
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What the API server answers: of a refusal the whole message."""
-
-    status: int
-    body: Object
-
-    @property
-    def is_granted(self) -> bool:
-        return self.status < 300
-
-    @property
-    def message(self) -> str:
-        return str(self.body.get("message", ""))
 
 
 class ApiServer:
@@ -168,10 +153,7 @@ class ApiServer:
         connection.putheader("Content-Type", request.content_type)
         connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body.encode())
-        answer = connection.getresponse()
-        text = answer.read().decode()
-        is_json = "json" in answer.headers.get("Content-Type", "")
-        return Answer(answer.status, json.loads(text) if is_json else {"message": text})
+        return Answer.read(connection)
 
     def kubectl(self, *arguments: str | pathlib.Path, text: str | None = None, codes: Sequence[int] = (0,)) -> str:
         """As the administrator; what it prints. It must end with one of these codes."""

@@ -18,7 +18,3 @@ def temporary_directory(prefix: str = "gb-") -> Iterator[pathlib.Path]:
     with tempfile.TemporaryDirectory(prefix=prefix) as directory:
         os.chmod(directory, 0o755)  # the machine's own user must get through
         yield pathlib.Path(directory)
-
-
-# As tests/e2e/cluster/admission and tests/e2e/cluster/plugin call it.
-room = temporary_directory

@@ -9,14 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 import pytest
 
 from garboard_e2e import names
+from garboard_e2e.answer import Answer
 from garboard_e2e.cluster import admission
 from garboard_e2e.cluster.admission import SHORT_LIVES, Case
-from garboard_e2e.cluster.api import Answer, Api
+from garboard_e2e.cluster.api import Api
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN
 from garboard_e2e.cluster.renewals import Watch
 from garboard_e2e.patience import PATIENCE
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 
 CASES = {case.name: case for case in admission.cases()}
 GATES = admission.gates()
@@ -47,7 +48,7 @@ class Judged:
 
 @pytest.fixture(scope="module")
 def directory() -> Iterator[pathlib.Path]:
-    with room() as made:
+    with temporary_directory() as made:
         yield made
 
 
@@ -72,8 +73,18 @@ def test_the_api_server_answers_as_the_command(judged: Judged, name: str) -> Non
     assert problem is None, problem
 
 
+def test_kubectl_shows_every_sentence_of_a_refusal(kube: Kube, judged: Judged, directory: pathlib.Path) -> None:
+    refused = (case for case in CASES.values() if 1 < len(judged.sentences[case.stem]) <= admission.MOST_CAUSES)
+    # kubectl itself refuses to apply what has no name yet.
+    case = next(case for case in refused if case.given["metadata"].get("name"))
+    shown = admission.dry_run(kube, directory / f"{case.stem}.json")
+    assert shown.returncode != 0, f"{case.name} is taken"
+    missing = [sentence for sentence in judged.sentences[case.stem] if sentence not in shown.stderr]
+    assert not missing, f"{case.name}: not shown: {missing}; but: {shown.stderr}"
+
+
 def are_refused(said: Answers) -> bool:
-    return not any(answer.is_taken for answer in said.values())
+    return not any(answer.is_granted for answer in said.values())
 
 
 @pytest.fixture(scope="module")
@@ -85,4 +96,4 @@ def without_gates(kube: Kube, api: Api, judged: Judged) -> Answers:
 
 @pytest.mark.parametrize("name", GUARDED)
 def test_what_a_gate_guards_is_refused_without_it(without_gates: Answers, name: str) -> None:
-    assert not without_gates[GUARDED[name].stem].is_taken, "it is taken"
+    assert not without_gates[GUARDED[name].stem].is_granted, "it is taken"

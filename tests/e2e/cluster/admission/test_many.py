@@ -5,8 +5,9 @@ import time
 
 import pytest
 
+from garboard_e2e.answer import Answer
 from garboard_e2e.cluster import admission
-from garboard_e2e.cluster.api import Answer, Api, Post
+from garboard_e2e.cluster.api import Api, Post
 from garboard_e2e.cluster.kube import Kube
 
 AT_ONCE = 200
@@ -22,7 +23,7 @@ def posts(kube: Kube) -> list[Post]:
 
 
 def expect_none_refused(answers: list[Answer]) -> None:
-    refused = [answer.text for answer in answers if not answer.is_taken]
+    refused = [answer.text for answer in answers if not answer.is_granted]
     assert not refused, f"{len(refused)} were refused: {refused[0][:300]}"
 
 

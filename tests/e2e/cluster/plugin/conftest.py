@@ -11,7 +11,7 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NAMESPACE
 from garboard_e2e.cluster.person import Before, Person
 from garboard_e2e.cluster.shared import Shared
-from garboard_e2e.places import room
+from garboard_e2e.places import temporary_directory
 
 HELLO = "hello"
 
@@ -24,7 +24,7 @@ def kube(shared: Shared) -> Kube:
 
 @pytest.fixture(scope="package")
 def person(kube: Kube, programs: pathlib.Path) -> Iterator[Person]:
-    with room() as directory:
+    with temporary_directory() as directory:
         yield Person(kube, programs / names.COMMAND, directory)
 
 

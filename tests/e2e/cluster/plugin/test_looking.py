@@ -1,6 +1,5 @@
 """Looking into a machine that runs: QMP, logs, its command line, its screen, and what a shell completes."""
 
-import json
 import pathlib
 import re
 import socket
@@ -13,6 +12,7 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NAMESPACE
 from garboard_e2e.cluster.person import Person
 from garboard_e2e.patience import PATIENCE
+from garboard_e2e.places import EXAMPLES
 
 
 def test_why_says_that_a_machine_runs_and_how(person: Person, machine: str) -> None:
@@ -58,8 +58,8 @@ def test_explain_prints_the_argv_that_runs_byte_by_byte(kube: Kube, person: Pers
 
 
 def test_explain_takes_a_file(person: Person, installed: None, directory: pathlib.Path) -> None:
-    manifest = directory / "other.json"
-    manifest.write_text(json.dumps(person.example("other", "Halted")))
+    manifest = directory / "other.yaml"
+    manifest.write_text((EXAMPLES / "vm-hello.yaml").read_text().replace("\n  name: hello\n", "\n  name: other\n"))
     person.plugin.says(f"guest={NAMESPACE}_other", "explain", "-f", str(manifest), "--shell")
 
 

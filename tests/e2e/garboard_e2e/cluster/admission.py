@@ -9,8 +9,9 @@ import subprocess
 from collections.abc import Sequence
 from typing import Any
 
+from ..answer import Answer
 from ..places import EXAMPLES, REPOSITORY
-from .api import Answer, Api, Post
+from .api import Api, Post
 from .names import INSTALLED_IN, Object
 from .program import Cluster
 
@@ -130,9 +131,9 @@ def sentence(fault: dict[str, Any]) -> str:
 def difference(answer: Answer, sentences: list[str]) -> str | None:
     """What an answer of the API server has, and should not, beside the sentences of the command."""
     wanted = sentences[:MOST_CAUSES]
-    if answer.is_taken:
+    if answer.is_granted:
         return f"the API server takes it, the command does not: {wanted}" if wanted else None
-    said = answer.sentence.strip()
+    said = answer.message.strip()
     if not wanted:
         return f"the command takes it, the API server does not: {said}"
     missing = [each for each in wanted if each not in said]

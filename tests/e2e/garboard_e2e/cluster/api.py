@@ -14,6 +14,7 @@ import threading
 import urllib.parse
 from collections.abc import Sequence
 
+from ..answer import Answer
 from .names import Object
 from .program import Cluster
 
@@ -21,25 +22,6 @@ from .program import Cluster
 PATIENCE = 120
 # How many connections requests share that need not come at the same moment.
 CONNECTIONS = 8
-
-
-@dataclasses.dataclass(frozen=True)
-class Answer:
-    """What the API server says to a request."""
-
-    status: int
-    text: str
-
-    @property
-    def is_taken(self) -> bool:
-        return self.status < 300
-
-    @property
-    def sentence(self) -> str:
-        """Of a refusal."""
-        with contextlib.suppress(json.JSONDecodeError, KeyError):
-            return str(json.loads(self.text)["message"])
-        return self.text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,14 +92,9 @@ class Api:
 
 def post(connection: http.client.HTTPSConnection, what: Post) -> Answer:
     connection.request("POST", what.path, json.dumps(what.body), {"Content-Type": "application/json"})
-    return answered(connection)
+    return Answer.read(connection)
 
 
 def get(connection: http.client.HTTPSConnection, path: str) -> Answer:
     connection.request("GET", path)
-    return answered(connection)
-
-
-def answered(connection: http.client.HTTPSConnection) -> Answer:
-    answer = connection.getresponse()
-    return Answer(answer.status, answer.read().decode())
+    return Answer.read(connection)

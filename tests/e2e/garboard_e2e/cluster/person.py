@@ -3,6 +3,7 @@
 import copy
 import dataclasses
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -172,3 +173,9 @@ class Person:
         """What `why` prints of a machine, once it has come to that."""
         self.await_verdict(name, verdict)
         self.plugin.says(pattern, "why", name)
+        self.record(name, verdict)
+
+    def record(self, name: str, verdict: str) -> None:
+        """Keeps what it came from in the directory GARBOARD_SITUATIONS, as tests/situations has it."""
+        if place := os.environ.get("GARBOARD_SITUATIONS"):
+            pathlib.Path(place, f"{verdict}.json").write_text(self.plugin.run("why", name, "-o", "facts"))

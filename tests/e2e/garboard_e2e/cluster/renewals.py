@@ -4,7 +4,6 @@ import base64
 import concurrent.futures
 import contextlib
 import http.client
-import json
 import threading
 from collections.abc import Iterator
 
@@ -38,13 +37,13 @@ class Renewals:
                 self.over.wait(PAUSE)
 
     def look(self, connection: http.client.HTTPSConnection) -> None:
-        data: Object = json.loads(get(connection, SECRET).text)["data"]
+        data: Object = get(connection, SECRET).body["data"]
         for seen, name in ((self.serving, "tls.crt"), (self.authorities, "authorities.crt")):
             if (found := base64.b64decode(data[name]).decode()) not in seen:
                 seen.append(found)
         answer = post(connection, self.sound)
-        if not answer.is_taken:
-            self.refusals.append(answer.sentence)
+        if not answer.is_granted:
+            self.refusals.append(answer.message)
 
     def are_enough(self) -> bool:
         return len(self.serving) >= ENOUGH and len(self.authorities) >= ENOUGH
