@@ -9,8 +9,9 @@ use garboard_controller::context::Context;
 use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
-use garboard_controller::{certificates, health, kubevirt, reconcilers, subresources, webhook};
+use garboard_controller::{certificates, health, kubevirt, nodes, reconcilers, subresources, webhook};
 use garboard_protocol::causes::ErrorChain;
+use garboard_tunnel::controller::Nodes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{oneshot, watch};
@@ -50,6 +51,9 @@ struct Args {
     /// Where the API subresources.kubevirt.io is served, for API servers.
     #[arg(long, default_value = "0.0.0.0:8444")]
     subresources: std::net::SocketAddr,
+    /// Where node agents connect.
+    #[arg(long, default_value = "0.0.0.0:8445")]
+    nodes: std::net::SocketAddr,
     /// The namespace of the Lease, the certificates and the node agents.
     #[arg(long, env = "POD_NAMESPACE", default_value = "garboard")]
     namespace: String,
@@ -93,10 +97,12 @@ async fn run(args: Args) -> Result<(), String> {
     let mut candidate = Candidate::new(&context, args.identity);
     let mut terminate = signal(SignalKind::terminate()).map_err(|error| format!("no signals: {error}"))?;
     tracing::info!(version = VERSION, "the controller starts");
+    let connected = Nodes::default();
     let ended = tokio::select! {
         outcome = health::serve(args.health, gate, context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
         outcome = webhook::run(context.clone(), args.webhooks, ready) => Err(format!("no webhooks: {outcome:?}")),
-        outcome = subresources::run(context.clone(), args.subresources) => Err(format!("no subresource API: {outcome:?}")),
+        outcome = nodes::run(context.clone(), args.nodes, connected.clone()) => Err(format!("no connections of node agents: {outcome:?}")),
+        outcome = subresources::run(context.clone(), args.subresources, connected.clone()) => Err(format!("no subresource API: {outcome:?}")),
         () = following => Err("the watch of the settings ended".to_owned()),
         () = lead(&mut candidate, &context, listed) => Err("the reconcilers have ended".to_owned()),
         _ = terminate.recv() => Ok(()),

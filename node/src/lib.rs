@@ -23,6 +23,7 @@
 //! | `kubevirt.io` `virtualmachineinstances` | get, list, watch (its node's, by label), patch |
 //! | `nodes` | patch (its own: labels, heartbeat; a dry run of what policies must refuse) |
 //! | `events.k8s.io` `events` | create, patch |
+//! | in its namespace `endpointslices`, the ConfigMap `garboard-authorities` | list, watch; get |
 //!
 //! It keeps nothing: what it has to know is asked of the API server and reported again by launchers.
 
@@ -32,6 +33,7 @@ pub mod caller;
 pub mod cluster;
 pub mod confine;
 pub mod contain;
+pub mod controllers;
 pub mod device;
 pub mod facts;
 mod generated;
@@ -50,5 +52,6 @@ pub mod run;
 pub mod server;
 pub mod socket;
 pub mod status;
+pub mod supervisors;
 mod watched_vmi;
 pub mod writer;

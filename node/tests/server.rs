@@ -19,6 +19,7 @@ use garboard_node::mirror::Mirror;
 use garboard_node::pods::LauncherPod;
 use garboard_node::server::{Reports, Server};
 use garboard_node::socket::AgentSocket;
+use garboard_node::supervisors::Connected;
 use garboard_protocol::agent::{AgentReply, AgentRequest, BindingRequest, InterfaceRequest};
 use garboard_protocol::control::Status;
 use kube::runtime::watcher::Event;
@@ -56,6 +57,7 @@ struct Stage {
     /// What a list gives; the API server is away if that is nothing.
     listed: Arc<Mutex<Option<Vec<LauncherPod>>>>,
     noted: Noted,
+    supervisors: Connected,
 }
 
 impl Stage {
@@ -83,10 +85,12 @@ impl Stage {
             let answer = answer.lock().unwrap().clone().ok_or(ClusterError::Slow);
             async move { answer }
         });
-        let server = Server::new(Processes::below(directory.path()).unwrap(), launchers, noted.clone());
+        let supervisors = Connected::default();
+        let server =
+            Server::new(Processes::below(directory.path()).unwrap(), launchers, noted.clone(), supervisors.clone());
         let listener = AgentSocket::listen(&directory.path().join("agent.sock")).unwrap();
         tokio::spawn(server.serve(listener));
-        Self { directory, pods, listed, noted }
+        Self { directory, pods, listed, noted, supervisors }
     }
 
     fn lists(&self, pods: Option<Vec<LauncherPod>>) {
@@ -481,4 +485,38 @@ async fn a_socket_that_lingers_keeps_nobody_waiting() {
     };
     let answered = tokio::time::timeout(PATIENCE, answered).await;
     assert_eq!(answered.expect("nobody is held up"), Reply::Noted);
+}
+
+#[tokio::test]
+async fn control_connections_reach_the_newest_connection_of_a_pod_which_takes_no_room() {
+    use garboard_tunnel::agent::{Refusal, Supervisors};
+    let stage = Stage::in_launcher_pod();
+    assert_eq!(stage.supervisors.open(POD).await.err(), Some(Refusal::NoSupervisor));
+    let mut before = stage.connect().await;
+    assert_eq!(ask(&mut before, &AgentRequest::Serve, &[]).await, Reply::Serving);
+    let mut socket = stage.connect().await;
+    assert_eq!(ask(&mut socket, &AgentRequest::Serve, &[]).await, Reply::Serving);
+    assert!(matches!(before.receive::<Reply>().await, Err(LineError::Closed)), "the earlier one is closed");
+    // As many as a pod may have, beside it.
+    let mut others = Vec::new();
+    for _ in 0..CONNECTIONS_PER_POD {
+        let mut other = stage.connect().await;
+        assert_eq!(ask(&mut other, &report(VMI, 1), &[]).await, Reply::Noted);
+        others.push(other);
+    }
+    let (opened, received) = tokio::join!(stage.supervisors.open(POD), socket.receive::<Reply>());
+    assert_eq!(received.unwrap(), Reply::Connection);
+    let descriptor = socket.take_descriptors(1).unwrap().remove(0);
+    let theirs = std::os::unix::net::UnixStream::from(descriptor);
+    let ours = opened.unwrap();
+    ours.writable().await.unwrap();
+    ours.try_write(b"hello").unwrap();
+    theirs.set_nonblocking(false).unwrap();
+    let mut read = [0; 5];
+    std::io::Read::read_exact(&mut &theirs, &mut read).unwrap();
+    assert_eq!(&read, b"hello");
+    // Whatever it sends on this connection ends it.
+    socket.send(&report(VMI, 2), &[]).await.unwrap();
+    assert!(matches!(socket.receive::<Reply>().await, Err(LineError::Closed)));
+    assert_eq!(stage.supervisors.open(POD).await.err(), Some(Refusal::NoSupervisor));
 }

@@ -15,6 +15,16 @@ pub enum Action {
     ExpandSpec,
     /// The same for a VirtualMachine that the request carries.
     ExpandVmSpec,
+    /// Stops the vCPUs of an instance.
+    Pause,
+    /// Lets them run again.
+    Unpause,
+    /// Presses the reset button of an instance.
+    Reset,
+    /// Opens the serial console of an instance: a stream.
+    Console,
+    /// Opens its screen: a stream.
+    Vnc,
     /// A route of KubeVirt that is not served yet. It is refused, and discovery does not list it.
     NotServed,
 }
@@ -66,17 +76,17 @@ pub const ROUTES: &[Route] = &[
     vm("portforward", Method::Get, Action::NotServed),
     vm("objectgraph", Method::Get, Action::NotServed),
     vm("evacuate/cancel", Method::Put, Action::NotServed),
-    vmi("console", Method::Get, Action::NotServed),
-    vmi("vnc", Method::Get, Action::NotServed),
+    vmi("console", Method::Get, Action::Console),
+    vmi("vnc", Method::Get, Action::Vnc),
     vmi("vnc/screenshot", Method::Get, Action::NotServed),
     vmi("portforward", Method::Get, Action::NotServed),
     vmi("usbredir", Method::Get, Action::NotServed),
     vmi("vsock", Method::Get, Action::NotServed),
-    vmi("pause", Method::Put, Action::NotServed),
-    vmi("unpause", Method::Put, Action::NotServed),
+    vmi("pause", Method::Put, Action::Pause),
+    vmi("unpause", Method::Put, Action::Unpause),
     vmi("freeze", Method::Put, Action::NotServed),
     vmi("unfreeze", Method::Put, Action::NotServed),
-    vmi("reset", Method::Put, Action::NotServed),
+    vmi("reset", Method::Put, Action::Reset),
     vmi("softreboot", Method::Put, Action::NotServed),
     vmi("guestosinfo", Method::Get, Action::NotServed),
     vmi("userlist", Method::Get, Action::NotServed),
