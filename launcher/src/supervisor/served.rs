@@ -21,7 +21,7 @@ const MOST: usize = 64;
 /// Takes connections from the node agent for as long as there is a supervisor. `serve` answers one, until it ends.
 pub(crate) fn start<S, F>(order: &Path, serve: S)
 where
-    S: Fn(UnixStream) -> F + Send + 'static,
+    S: Fn(UnixStream) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     tokio::spawn(keep(order.join(paths::AGENT_SOCKET), serve));
@@ -29,7 +29,7 @@ where
 
 async fn keep<S, F>(socket: PathBuf, serve: S)
 where
-    S: Fn(UnixStream) -> F + Send + 'static,
+    S: Fn(UnixStream) -> F + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let places = Arc::new(Semaphore::new(MOST));
@@ -48,7 +48,7 @@ where
 /// Takes connections until this one to the agent breaks, and why.
 async fn take<S, F>(mut agent: AgentClient, places: &Arc<Semaphore>, serve: &S, pause: &mut Duration) -> AgentError
 where
-    S: Fn(UnixStream) -> F,
+    S: Fn(UnixStream) -> F + Send + Sync,
     F: Future<Output = ()> + Send + 'static,
 {
     if let Err(error) = agent.serve().await {
