@@ -161,7 +161,7 @@ async fn keep_one(
 
 impl Connecting {
     async fn connect(&self, address: SocketAddr) -> Result<garboard_tunnel::Stream, ConnectError> {
-        let token = tokio::fs::read_to_string(&self.way.token).await.map_err(ConnectError::Token)?;
+        let token = std::fs::read_to_string(&self.way.token).map_err(ConnectError::Token)?;
         let name = ServerName::try_from(format!("{CONTROLLER_SERVICE}.{}.svc", self.way.namespace))?;
         let controller = Controller { address, name, tls: self.tls().await? };
         Ok(dial(&controller, token.trim()).await?)

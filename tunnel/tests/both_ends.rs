@@ -1,5 +1,7 @@
 //! Both ends over a pair of sockets, without TLS.
 
+#![allow(clippy::unwrap_used, reason = "the whole file is a test")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -90,8 +90,8 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
             expanded(vm, Refusal::Internal)
         }
         Action::ExpandVmSpec => expanded(carried(call, body)?, Refusal::BadRequest),
-        Action::Pause | Action::Unpause | Action::Reset => instance::change(serving, call, &user, body).await,
-        Action::Console | Action::Vnc => stream::open(serving, call, &user, head).await,
+        Action::Ask(question) => instance::change(serving, call, &user, question, body).await,
+        Action::Open(which) => stream::open(serving, call, &user, which, head).await,
         Action::NotServed => {
             Err(Refusal::BadRequest(format!("{} is not supported in this version", call.route.name())))
         }

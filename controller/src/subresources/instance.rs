@@ -5,10 +5,11 @@ use axum::response::{IntoResponse, Response};
 use garboard_api::VirtualMachineInstance;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{ControlReply, ControlRequest, Status};
+use garboard_subresources::instance;
 use garboard_subresources::options::{self, PauseOptions};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
-use garboard_subresources::{instance, routes::Action};
+use garboard_subresources::routes::Question;
 use kube::Api;
 
 use super::answer::internal;
@@ -21,25 +22,29 @@ struct Change {
     is_done: fn(&Status) -> bool,
 }
 
+impl Change {
+    const fn of(question: Question) -> Self {
+        match question {
+            Question::Pause => Self { request: ControlRequest::Pause, is_done: |status| status.paused.is_some() },
+            Question::Unpause => Self { request: ControlRequest::Unpause, is_done: |status| status.paused.is_none() },
+            Question::Reset => Self { request: ControlRequest::Reset, is_done: |_| true },
+        }
+    }
+}
+
 /// Pauses, unpauses or resets.
-pub(super) async fn change(serving: &Serving, call: &Call<'_>, user: &str, body: &[u8]) -> Result<Response, Refusal> {
+pub(super) async fn change(
+    serving: &Serving,
+    call: &Call<'_>,
+    user: &str,
+    question: Question,
+    body: &[u8],
+) -> Result<Response, Refusal> {
     let options: PauseOptions = options::read(body)?;
     let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
     let vmi = instance(serving, call).await?;
-    let change = match call.route.action {
-        Action::Pause => {
-            instance::pause(&vmi)?;
-            Change { request: ControlRequest::Pause, is_done: |status| status.paused.is_some() }
-        }
-        Action::Unpause => {
-            instance::unpause(&vmi)?;
-            Change { request: ControlRequest::Unpause, is_done: |status| status.paused.is_none() }
-        }
-        _ => {
-            instance::reset(&vmi)?;
-            Change { request: ControlRequest::Reset, is_done: |_| true }
-        }
-    };
+    instance::may_ask(question, &vmi)?;
+    let change = Change::of(question);
     if !dry_run {
         carry_out(serving, &vmi, user, change).await?;
     }

@@ -13,7 +13,7 @@ use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest};
 use garboard_subresources::instance;
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
-use garboard_subresources::routes::Action;
+use garboard_subresources::routes::Stream as Which;
 use garboard_tunnel::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::{Instant, Interval, interval_at};
@@ -31,17 +31,18 @@ const LARGEST_FRAME: usize = 64 * 1024;
 const PING_EVERY: Duration = Duration::from_secs(30);
 
 /// Opens a stream to the supervisor, and only then answers with 101: before it, a refusal is a `Status`.
-pub(super) async fn open(serving: &Serving, call: &Call<'_>, user: &str, mut head: Parts) -> Result<Response, Refusal> {
+pub(super) async fn open(
+    serving: &Serving,
+    call: &Call<'_>,
+    user: &str,
+    which: Which,
+    mut head: Parts,
+) -> Result<Response, Refusal> {
     let vmi = get_instance(serving, call).await?;
-    let request = match call.route.action {
-        Action::Console => {
-            instance::console(&vmi)?;
-            ControlRequest::Console { access: ConsoleAccess::TakeOver }
-        }
-        _ => {
-            instance::vnc(&vmi)?;
-            ControlRequest::Vnc
-        }
+    instance::may_open(which, &vmi)?;
+    let request = match which {
+        Which::Console => ControlRequest::Console { access: ConsoleAccess::TakeOver },
+        Which::Vnc => ControlRequest::Vnc,
     };
     let socket = WebSocketUpgrade::from_request_parts(&mut head, &()).await;
     let socket = socket.map_err(|rejection| Refusal::BadRequest(format!("this is a websocket: {rejection}")))?;
@@ -50,7 +51,9 @@ pub(super) async fn open(serving: &Serving, call: &Call<'_>, user: &str, mut hea
     match reply {
         ControlReply::Streaming => {}
         ControlReply::Denied { reason } => return Err(Refusal::Conflict(reason)),
-        _ => return Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned())),
+        ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy => {
+            return Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()));
+        }
     }
     tracing::info!("a stream is opened");
     let socket = socket.protocols([PLAIN]).max_message_size(LARGEST_FRAME).max_frame_size(LARGEST_FRAME);

@@ -22,7 +22,7 @@ const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachi
 /// A supervisor with one guest: what it was asked, and by whom.
 #[derive(Clone, Default)]
 struct Played {
-    asked: Arc<Mutex<Vec<(ControlRequest, Option<String>)>>>,
+    asked: Arc<Mutex<Vec<Asked>>>,
     paused: Arc<Mutex<bool>>,
 }
 
@@ -44,7 +44,7 @@ impl Played {
         let mut line = Vec::new();
         from.read_until(b'\n', &mut line).await.unwrap();
         let asked: Asked = wire::decode(&line).unwrap();
-        self.asked.lock().unwrap().push((asked.request.clone(), asked.claimed_user));
+        self.asked.lock().unwrap().push(asked.clone());
         let reply = match asked.request {
             ControlRequest::Pause => {
                 *self.paused.lock().unwrap() = true;
@@ -52,7 +52,10 @@ impl Played {
             }
             ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
             ControlRequest::Console { .. } => ControlReply::Streaming,
-            _ => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
+            other => {
+                assert_eq!(other, ControlRequest::Reset);
+                ControlReply::Denied { reason: "the guest is being stopped".to_owned() }
+            }
         };
         to.write_all(&wire::encode(&reply).unwrap()).await.unwrap();
         if reply == ControlReply::Streaming {
@@ -96,6 +99,10 @@ fn running() -> Value {
     vmi
 }
 
+fn of_ada(request: ControlRequest) -> Asked {
+    Asked { request, claimed_user: Some("ada".to_owned()) }
+}
+
 #[tokio::test]
 async fn a_pause_reaches_the_supervisor_and_is_answered_when_it_is_done() {
     let (api, played) = connected(running()).await;
@@ -103,8 +110,7 @@ async fn a_pause_reaches_the_supervisor_and_is_answered_when_it_is_done() {
     assert!(played.asked.lock().unwrap().is_empty(), "a dry run asks nothing");
     assert_eq!(api.put(&format!("{BASE}/pause"), Value::Null).await.0, 200);
     let asked = played.asked.lock().unwrap().clone();
-    let ada = || Some("ada".to_owned());
-    assert_eq!(asked, [(ControlRequest::Pause, ada()), (ControlRequest::Watch, ada())]);
+    assert_eq!(asked, [of_ada(ControlRequest::Pause), of_ada(ControlRequest::Watch)]);
 }
 
 #[tokio::test]
@@ -143,7 +149,7 @@ async fn a_console_is_a_websocket_of_plain_bytes() {
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("root\r"));
     let asked = played.asked.lock().unwrap().clone();
     let wanted = ControlRequest::Console { access: ConsoleAccess::TakeOver };
-    assert_eq!(asked, [(wanted, Some("ada".to_owned()))]);
+    assert_eq!(asked, [of_ada(wanted)]);
 }
 
 #[tokio::test]

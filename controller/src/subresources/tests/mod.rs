@@ -79,9 +79,9 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
         header,
         turns: Turns::new(16),
         streams: Turns::new(2),
-        nodes: Nodes::default(),
+        nodes: nodes.clone(),
     };
-    Api { routes: routes(serving), asked }
+    Api { routes: routes(serving), asked, nodes }
 }
 
 impl Api {
