@@ -1,6 +1,8 @@
 """What the functional tests expect around what they test: definitions of all kinds that they list, a Deployment of the
-operator's name, storage classes, and guests by the names of KubeVirt's images. None of it pretends that something works:
-a kind without a controller stays as it was written."""
+operator's name, storage classes, and guests by the names of KubeVirt's images.
+
+None of it pretends that something works: a kind without a controller stays as it was written.
+"""
 
 import json
 import pathlib
