@@ -3,11 +3,12 @@ and its screen."""
 
 import contextlib
 import socket
+import subprocess
 
 import pytest
 
 from garboard_e2e.cluster.kube import Kube
-from garboard_e2e.cluster.names import INSTALLED_IN
+from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, Object
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.person import Tool
 from garboard_e2e.cluster.virtctl import virtctl as client
@@ -105,3 +106,34 @@ def test_a_machine_is_reached_again_when_its_agent_and_its_supervisor_were_repla
     kube.kubectl("delete", "pod", *own, namespace=INSTALLED_IN)
     kube.ask_until("the guest runs on", lambda: virtctl.call("unpause", "vmi", running).returncode == 0)
     kube.ask_until("the guest runs on", lambda: not is_paused(kube, running))
+
+
+# ---- who may be an agent
+
+
+def upgraded(pod: Object, token: str | None) -> tuple[int, str]:
+    """The answer of a controller to one who claims to be a node's agent."""
+    headers = ["-H", "Connection: Upgrade", "-H", "Upgrade: garboard-tunnel/1"]
+    headers += ["-H", f"Authorization: Bearer {token}"] if token else []
+    url = f"https://{pod['status']['podIP']}:8445/v1/node"
+    command = ["curl", "-sk", "--http1.1", "-m", "20", "-w", "\n%{http_code}", *headers, url]
+    body, code = subprocess.run(command, capture_output=True, text=True).stdout.rsplit("\n", 1)
+    return int(code), body
+
+
+def test_only_an_agent_with_its_pods_token_is_connected(kube: Kube) -> None:
+    def token(account: str, namespace: str, audience: str) -> str:
+        return kube.kubectl("create", "token", account, f"--audience={audience}", namespace=namespace).strip()
+
+    pod = kube.controllers()[0]
+    ours, api = "garboard-controller", "https://kubernetes.default.svc"
+    false = {
+        "no token": (None, "a token is required"),
+        "no token at all": ("x", "not valid"),
+        "another account's": (token("default", NAMESPACE, ours), "not to the node agents' account"),
+        "the agents' account, for the API server": (token("garboard-node", INSTALLED_IN, api), "not valid"),
+        "the agents' account, of no pod": (token("garboard-node", INSTALLED_IN, ours), "not bound to a pod"),
+    }
+    for whose, (shown, reason) in false.items():
+        code, body = upgraded(pod, shown)
+        assert code == 401 and reason in body, f"{whose} is answered {code}: {body}"
