@@ -9,6 +9,7 @@
 
 pub mod deadline;
 pub mod log;
+pub mod names;
 pub mod report;
 
 use std::time::Duration;

@@ -23,6 +23,7 @@ pub mod events;
 pub mod health;
 pub mod kubevirt;
 pub mod lease;
+pub mod nodes;
 pub mod pod;
 pub mod reconciler;
 pub mod reconcilers;

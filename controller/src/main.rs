@@ -10,8 +10,9 @@ use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
 use garboard_controller::shutdown::{self, Signals, Times};
-use garboard_controller::{certificates, health, kubevirt, reconcilers, subresources, webhook};
+use garboard_controller::{certificates, health, kubevirt, nodes, reconcilers, subresources, webhook};
 use garboard_protocol::causes::ErrorChain;
+use garboard_tunnel::controller::Nodes;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use tokio::sync::{oneshot, watch};
 use tracing_subscriber::Layer;
@@ -50,6 +51,9 @@ struct Args {
     /// Where the API subresources.kubevirt.io is served, for API servers.
     #[arg(long, default_value = "0.0.0.0:8444")]
     subresources: std::net::SocketAddr,
+    /// Where node agents connect.
+    #[arg(long, default_value = "0.0.0.0:8445")]
+    nodes: std::net::SocketAddr,
     /// The namespace of the Lease, the certificates and the node agents.
     #[arg(long, env = "POD_NAMESPACE", default_value = "garboard")]
     namespace: String,
@@ -94,17 +98,20 @@ async fn run(args: Args) -> Result<(), String> {
     let mut signals = Signals::new().map_err(|error| format!("no signals: {error}"))?;
     let (stage, stages) = shutdown::stages();
     tracing::info!(version = VERSION, "the controller starts");
+    let connected = Nodes::default();
     let webhooks = async {
         let outcome = webhook::run(context.clone(), args.webhooks, ready, stages.clone()).await;
         stages.ended("no webhooks", outcome)
     };
     let subresources = async {
-        let outcome = subresources::run(context.clone(), args.subresources, stages.clone()).await;
+        let outcome = subresources::run(context.clone(), args.subresources, connected.clone(), stages.clone()).await;
         stages.ended("no subresource API", outcome)
     };
     let mut served = pin!(async {
         tokio::select! {
             outcome = health::serve(args.health, gate, stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
+            // Until the end: what the others are answering needs it.
+            outcome = nodes::run(context.clone(), args.nodes, connected.clone()) => Err(format!("no connections of node agents: {outcome:?}")),
             outcome = futures::future::try_join(webhooks, subresources) => outcome.map(|_| ()),
             () = following => Err("the watch of the settings ended".to_owned()),
         }

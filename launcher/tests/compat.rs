@@ -83,6 +83,7 @@ samples!(
     AgentRequest::Plumb { .. } => "said-to-agent-plumb.json",
     AgentRequest::Sockets { .. } => "said-to-agent-sockets.json",
     AgentRequest::Report { .. } => "said-to-agent-report.json",
+    AgentRequest::Serve => "said-to-agent-serve.json",
 );
 
 samples!(
@@ -93,6 +94,8 @@ samples!(
     AgentReply::Plumbed { .. } => "said-by-agent-plumbed.json",
     AgentReply::Noted => "said-by-agent-noted.json",
     AgentReply::Refused { .. } => "said-by-agent-refused.json",
+    AgentReply::Serving => "said-by-agent-serving.json",
+    AgentReply::Connection => "said-by-agent-connection.json",
 );
 
 /// Builds, and kinds of files that they did not write yet.
@@ -100,8 +103,11 @@ const NOT_YET: &[(&[&str], &[&str])] = &[(
     &["72c849a", "8ee2679"],
     &[
         "live.json",
+        "said-to-agent-serve.json",
         "said-to-agent-sockets.json",
         "said-to-agent-volume.json",
+        "said-by-agent-connection.json",
+        "said-by-agent-serving.json",
         "said-by-agent-noted.json",
         "said-by-agent-plumbed.json",
         "said-by-agent-refused.json",
@@ -223,6 +229,9 @@ fn written() -> Vec<(&'static str, Value)> {
         ("said-to-agent-plumb.json", json!({"ask": "plumb", "interfaces": interfaces.clone()})),
         ("said-to-agent-sockets.json", json!({"ask": "sockets", "interfaces": interfaces})),
         ("said-to-agent-volume.json", json!({"ask": "volume", "name": "root"})),
+        ("said-to-agent-serve.json", json!({"ask": "serve"})),
+        ("said-by-agent-connection.json", json!({"answer": "connection"})),
+        ("said-by-agent-serving.json", json!({"answer": "serving"})),
         ("said-by-agent-noted.json", json!({"answer": "noted"})),
         (
             "said-by-agent-plumbed.json",

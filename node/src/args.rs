@@ -23,6 +23,12 @@ pub struct Args {
     /// What `garboard-facts --node` wrote about the QEMU of launchers, from which the node's labels are made.
     #[arg(long, default_value = "/run/garboard-facts/node.json")]
     pub offer: PathBuf,
+    /// The namespace of the installation, in which the controllers are found.
+    #[arg(long, env = "POD_NAMESPACE", default_value = "garboard")]
+    pub namespace: String,
+    /// The file with the token for controllers.
+    #[arg(long, default_value = "/var/run/secrets/garboard.dev/token")]
+    pub controller_token: PathBuf,
     /// How many of each device are offered: how many guests may share it.
     #[arg(long, default_value_t = 1000)]
     pub devices: u32,

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::identity::PodUid;
 
-/// The most connections of one pod (also in docs/operators.md and `tests/e2e/cluster/hostile/test_crowd.py`). A supervisor has two: one to ask, one to report; and one that died may linger.
+/// The most connections of one pod (also in docs/operators.md and `tests/e2e/cluster/hostile/test_crowd.py`). A supervisor has two: one to ask, one to report; and one that died may linger. The one by which it takes control connections is not counted: there is one for each pod.
 pub const CONNECTIONS_PER_POD: usize = 8;
 /// So many a pod gets as long as there are any: what its supervisor needs.
 const NEEDED_PER_POD: usize = 2;

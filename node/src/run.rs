@@ -24,6 +24,7 @@ use crate::args::Args;
 use crate::caller::Processes;
 use crate::cluster::ApiServer;
 use crate::contain::contained;
+use crate::controllers::{self, Way};
 use crate::device::resource::Health;
 use crate::device::{self, Plugins, Resource};
 use crate::heartbeat::Sources;
@@ -34,6 +35,7 @@ use crate::policy;
 use crate::remains::{self, Remains};
 use crate::server::Server;
 use crate::socket::AgentSocket;
+use crate::supervisors::Connected;
 use crate::watched_vmi::WatchedVmi;
 use crate::writer::{Writer, WriterContext};
 use crate::{facts, heartbeat};
@@ -56,7 +58,7 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
     // Without any of these it would be half an agent.
     let mut parts = JoinSet::new();
     parts.spawn(watch_pods(client.clone(), args.node_name.clone(), Arc::clone(&pods)));
-    parts.spawn(watch_vmis(client, args.node_name.clone(), vmis.clone()));
+    parts.spawn(watch_vmis(client.clone(), args.node_name.clone(), vmis.clone()));
     parts.spawn(policy::until_known(api.clone(), args.node_name.clone(), is_bound));
 
     let setting = WriterContext {
@@ -74,7 +76,12 @@ pub async fn run(args: Args) -> anyhow::Result<()> {
         processes: "/proc".into(),
     }));
     let launchers = launchers(api.clone(), args.node_name.clone(), Arc::clone(&pods));
-    let server = Server::new(Processes::of_this_node()?, launchers, Writer::new(setting));
+    let supervisors = Connected::default();
+    let server = Server::new(Processes::of_this_node()?, launchers, Writer::new(setting), supervisors.clone());
+    parts.spawn(controllers::keep(
+        Way { client: client.clone(), namespace: args.namespace.clone(), token: args.controller_token.clone() },
+        Arc::new(supervisors),
+    ));
     let socket = args.agent_directory.join(AGENT_SOCKET);
     let listening = AgentSocket::listen(&socket).with_context(|| format!("listen at {}", socket.display()))?;
     parts.spawn(async move {

@@ -31,6 +31,7 @@ use crate::pod_locks::PodLocks;
 use crate::pods::LauncherPod;
 use crate::socket::AgentSocket;
 use crate::status;
+use crate::supervisors::Connected;
 
 /// A caller's namespace, and nothing else, is waiting to be taken.
 const DESCRIPTORS: usize = 1;
@@ -54,6 +55,16 @@ pub struct Server<R> {
     refusals: Mutex<RefusalsByPod>,
     /// When which pod has its network changed.
     pod_locks: PodLocks,
+    /// Who takes control connections.
+    supervisors: Connected,
+}
+
+/// What a connection is for after its requests.
+enum After {
+    /// It is over.
+    Nothing,
+    /// Control connections are sent on it.
+    Serve,
 }
 
 /// Room that a connection takes, until it is closed.
@@ -70,7 +81,7 @@ impl<R> Drop for Room<R> {
 
 impl<R: Reports> Server<R> {
     /// A server that knows these pods.
-    pub fn new(processes: Processes, launchers: Launchers, reports: R) -> Arc<Self> {
+    pub fn new(processes: Processes, launchers: Launchers, reports: R, supervisors: Connected) -> Arc<Self> {
         Arc::new(Self {
             processes,
             launchers,
@@ -78,6 +89,7 @@ impl<R: Reports> Server<R> {
             budget: Mutex::default(),
             refusals: Mutex::default(),
             pod_locks: PodLocks::default(),
+            supervisors,
         })
     }
 
@@ -130,7 +142,19 @@ impl<R: Reports> Server<R> {
     }
 
     async fn admitted(self: Arc<Self>, mut socket: LineSocket, caller: Caller, room: Room<R>) {
-        self.serve_connection(&mut socket, caller).await;
+        let serves = self.serve_connection(&mut socket, caller).await;
+        let room = match serves {
+            None => Some(room),
+            // It reads nothing more, and there is one for each pod.
+            Some(pod) => {
+                drop(room);
+                socket = socket.with_longest_line(0);
+                if let Err(error) = self.supervisors.serve(&mut socket, &pod).await {
+                    tracing::debug!(%pod, error = %ErrorChain(&error), "a supervisor takes no more control connections");
+                }
+                None
+            }
+        };
         // Not here: closing a caller's descriptor may block (a file of a file system that hangs). It
         // keeps its room for as long.
         drop(tokio::task::spawn_blocking(move || {
@@ -139,25 +163,27 @@ impl<R: Reports> Server<R> {
         }));
     }
 
-    async fn serve_connection(&self, socket: &mut LineSocket, caller: Caller) {
+    /// Answers requests until the connection is over, or is to be for control connections of a pod.
+    async fn serve_connection(&self, socket: &mut LineSocket, caller: Caller) -> Option<PodUid> {
         let pod = match self.launchers.caller(&caller.pod).await {
             Found::Launcher(pod) => pod,
             // Hung up on without a no, a launcher asks again.
-            Found::Unknown => return,
+            Found::Unknown => return None,
             Found::Nowhere => {
                 let reason = "the caller is in no launcher pod of this node";
                 if self.logs_refusal(Some(&caller), reason) {
                     send_refusal(socket, reason.to_owned()).await;
                 }
-                return;
+                return None;
             }
         };
-        self.serve_pod(socket, Arc::new(caller), &pod).instrument(pod.span()).await;
+        self.serve_pod(socket, Arc::new(caller), &pod).instrument(pod.span()).await
     }
 
-    async fn serve_pod(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) {
+    async fn serve_pod(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) -> Option<PodUid> {
         match self.exchange(socket, caller, pod).await {
-            Ok(()) | Err(LineError::Closed) => {}
+            Ok(After::Serve) => Some(pod.uid.clone()),
+            Ok(After::Nothing) | Err(LineError::Closed) => None,
             Err(error) => {
                 let error = short(&ErrorChain(&error).to_string());
                 if let Some(silent) = self.answered(&pod.uid) {
@@ -169,20 +195,29 @@ impl<R: Reports> Server<R> {
                         "connection to the launcher failed"
                     );
                 }
+                None
             }
         }
     }
 
-    async fn exchange(&self, socket: &mut LineSocket, caller: Arc<Caller>, pod: &LauncherPod) -> Result<(), LineError> {
+    async fn exchange(
+        &self,
+        socket: &mut LineSocket,
+        caller: Arc<Caller>,
+        pod: &LauncherPod,
+    ) -> Result<After, LineError> {
         for number in 1_u64.. {
             let request: AgentRequest = socket.receive().await?;
+            if request == AgentRequest::Serve {
+                return Ok(After::Serve);
+            }
             let span = tracing::info_span!("request", request = number, ask = word(&request));
             let answering = self.answer_or_refuse(socket, request, &caller, pod).instrument(span);
-            let Some(Reply { message, descriptors }) = answering.await else { return Ok(()) };
+            let Some(Reply { message, descriptors }) = answering.await else { return Ok(After::Nothing) };
             let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
             socket.send(&message, &borrowed).await?;
         }
-        Ok(())
+        Ok(After::Nothing)
     }
 
     async fn answer_or_refuse(
@@ -208,6 +243,7 @@ impl<R: Reports> Server<R> {
     ) -> Result<Option<Reply>, Box<dyn std::error::Error + Send + Sync>> {
         let work = match request {
             AgentRequest::Volume { .. } => return Err("a pod opens its volumes itself".into()),
+            AgentRequest::Serve => return Err("a connection for control connections has no other request".into()),
             AgentRequest::Report { status } if status.uid != pod.vmi_uid => {
                 return Err("this pod belongs to another VirtualMachineInstance".into());
             }
@@ -272,6 +308,7 @@ fn word(request: &AgentRequest) -> &'static str {
         AgentRequest::Plumb { .. } => "plumb",
         AgentRequest::Sockets { .. } => "sockets",
         AgentRequest::Report { .. } => "report",
+        AgentRequest::Serve => "serve",
     }
 }
 

@@ -41,6 +41,10 @@ pub enum AgentRequest {
         /// The status; one of a lower generation than the last is ignored.
         status: Box<Status>,
     },
+    /// From now on this connection brings control connections: the agent answers [`AgentReply::Serving`], and sends
+    /// [`AgentReply::Connection`] for each that a controller opens. Nothing else may be asked on it. The newest such
+    /// connection of a pod counts, an earlier one is closed. Only in a pod; an agent of a version before closes the connection.
+    Serve,
 }
 
 /// How one interface is to be joined to the network. Addresses and ranges are text as in the manifest,
@@ -91,6 +95,10 @@ pub enum AgentReply<A> {
     },
     /// The report arrived.
     Noted,
+    /// Control connections follow.
+    Serving,
+    /// One descriptor: a new connection to the control socket ([`crate::control`]), a unix stream socket.
+    Connection,
     /// No, and why.
     Refused {
         /// One sentence.

@@ -29,6 +29,14 @@ pub struct StopOptions {
     pub dry_run: Option<Vec<String>>,
 }
 
+/// `PauseOptions` and `UnpauseOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PauseOptions {
+    /// `All`: nothing is done.
+    pub dry_run: Option<Vec<String>>,
+}
+
 /// `RestartOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

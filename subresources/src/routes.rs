@@ -15,8 +15,32 @@ pub enum Action {
     ExpandSpec,
     /// The same for a VirtualMachine that the request carries.
     ExpandVmSpec,
+    /// Asks the supervisor of a running instance.
+    Ask(Question),
+    /// Opens a stream to the supervisor of a running instance.
+    Open(Stream),
     /// A route of KubeVirt that is not served yet. It is refused, and discovery does not list it.
     NotServed,
+}
+
+/// What a supervisor is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Question {
+    /// To stop the vCPUs.
+    Pause,
+    /// To let them run again.
+    Unpause,
+    /// To press the reset button.
+    Reset,
+}
+
+/// A stream of a supervisor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stream {
+    /// The serial console.
+    Console,
+    /// The screen.
+    Vnc,
 }
 
 /// One route.
@@ -66,17 +90,17 @@ pub const ROUTES: &[Route] = &[
     vm("portforward", Method::Get, Action::NotServed),
     vm("objectgraph", Method::Get, Action::NotServed),
     vm("evacuate/cancel", Method::Put, Action::NotServed),
-    vmi("console", Method::Get, Action::NotServed),
-    vmi("vnc", Method::Get, Action::NotServed),
+    vmi("console", Method::Get, Action::Open(Stream::Console)),
+    vmi("vnc", Method::Get, Action::Open(Stream::Vnc)),
     vmi("vnc/screenshot", Method::Get, Action::NotServed),
     vmi("portforward", Method::Get, Action::NotServed),
     vmi("usbredir", Method::Get, Action::NotServed),
     vmi("vsock", Method::Get, Action::NotServed),
-    vmi("pause", Method::Put, Action::NotServed),
-    vmi("unpause", Method::Put, Action::NotServed),
+    vmi("pause", Method::Put, Action::Ask(Question::Pause)),
+    vmi("unpause", Method::Put, Action::Ask(Question::Unpause)),
     vmi("freeze", Method::Put, Action::NotServed),
     vmi("unfreeze", Method::Put, Action::NotServed),
-    vmi("reset", Method::Put, Action::NotServed),
+    vmi("reset", Method::Put, Action::Ask(Question::Reset)),
     vmi("softreboot", Method::Put, Action::NotServed),
     vmi("guestosinfo", Method::Get, Action::NotServed),
     vmi("userlist", Method::Get, Action::NotServed),

@@ -4,9 +4,10 @@ use std::time::Duration;
 
 use futures::stream::{select, select_all};
 use futures::{Stream, StreamExt};
+use garboard_cluster::names::AUTHORITIES;
 use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::admissionregistration::v1::{MutatingWebhookConfiguration, ValidatingWebhookConfiguration};
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::PostParams;
 use kube::core::PartialObjectMeta;
@@ -71,7 +72,9 @@ fn changes(context: &Context) -> impl Stream<Item = ()> + use<> {
     };
     let services = select_all(API_SERVICES.iter().map(services));
     let webhooks = select(changes_of(mutating, WEBHOOKS), changes_of(validating, WEBHOOKS));
-    select(changes_of(secrets, SECRET), select(webhooks, services))
+    let maps: Api<PartialObjectMeta<ConfigMap>> = Api::namespaced(context.client.clone(), &context.namespace);
+    let ours = select(changes_of(secrets, SECRET), changes_of(maps, AUTHORITIES));
+    select(ours, select(webhooks, services))
 }
 
 fn changes_of<K>(objects: Api<K>, name: &str) -> impl Stream<Item = ()> + use<K>
@@ -98,13 +101,13 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
     let chain = read(&secret);
     let lives = Lifetimes::of(context.settings.borrow().certificates());
     let now = jiff::Timestamp::now();
-    let published = Published::read(&context.client).await?;
+    let published = Published::read(&context.client, &context.namespace).await?;
     let decision = decide(&chain, lives, published.is_of(&chain), now);
     let after = make::carry_out(&chain, &decision, lives, &names(&context.namespace), now)?;
     if after != chain {
         store(&secrets, secret, &after, &decision).await?;
     }
-    published.write(&context.client, &after).await?;
+    published.write(&context.client, &context.namespace, &after).await?;
     Ok(decision.rest)
 }
 

@@ -5,7 +5,8 @@
 //!        │                           and the random segments of the webhooks' paths
 //!        │ watched by every replica ──► TLS and paths of the webhook server
 //!        ├ authorities' certificates, paths ──► both webhook configurations
-//!        └ authorities' certificates ──► APIServices of subresources.kubevirt.io
+//!        ├ authorities' certificates ──► APIServices of subresources.kubevirt.io
+//!        └ authorities' certificates ──► ConfigMap garboard-authorities, for node agents
 //! ```
 //!
 //! One replica, the leader, renews. A new authority is published first and signs only after every API server has had

@@ -1,9 +1,11 @@
 //! Telling API servers whom to trust, and where to ask the webhooks.
 
+use garboard_cluster::names::{AUTHORITIES, AUTHORITIES_KEY};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration, WebhookClientConfig,
 };
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
@@ -23,6 +25,8 @@ pub(super) struct Published {
     validating: ValidatingWebhookConfiguration,
     /// Those that are there: an installation by an earlier manifest has none.
     services: Vec<APIService>,
+    /// The ConfigMap for node agents, if it is there.
+    authorities: Option<ConfigMap>,
 }
 
 impl Published {
@@ -30,7 +34,7 @@ impl Published {
     ///
     /// # Errors
     /// The API server cannot be asked, or there are no webhook configurations.
-    pub(super) async fn read(client: &Client) -> Result<Self, ReconcileError> {
+    pub(super) async fn read(client: &Client, namespace: &str) -> Result<Self, ReconcileError> {
         let trying = || while_trying("get the webhook configurations");
         let mutating: Api<MutatingWebhookConfiguration> = Api::all(client.clone());
         let validating: Api<ValidatingWebhookConfiguration> = Api::all(client.clone());
@@ -43,6 +47,10 @@ impl Published {
             mutating: mutating.get(WEBHOOKS).await.map_err(trying())?,
             validating: validating.get(WEBHOOKS).await.map_err(trying())?,
             services,
+            authorities: config_maps(client, namespace)
+                .get_opt(AUTHORITIES)
+                .await
+                .map_err(while_trying("get the ConfigMap of the authorities"))?,
         })
     }
 
@@ -53,6 +61,9 @@ impl Published {
         let validating =
             self.validating.webhooks.iter().flatten().map(|webhook| webhook.client_config.ca_bundle.as_ref());
         let services = self.services.iter().map(bundle_of);
+        if self.authorities.as_ref().is_some_and(|map| !has_authorities(map, chain)) {
+            return false;
+        }
         mutating.chain(validating).chain(services).all(|published| published == Some(&bundle))
     }
 
@@ -60,7 +71,7 @@ impl Published {
     ///
     /// # Errors
     /// The API server refuses, or cannot be asked.
-    pub(super) async fn write(&self, client: &Client, chain: &Chain) -> Result<(), ReconcileError> {
+    pub(super) async fn write(&self, client: &Client, namespace: &str, chain: &Chain) -> Result<(), ReconcileError> {
         let params = PatchParams::apply(FIELD_MANAGER).force();
         let trying = || while_trying("publish the webhooks' authorities and paths");
         let entries = self.mutating.webhooks.iter().flatten();
@@ -83,8 +94,24 @@ impl Published {
                 services.patch(&service.name_any(), &params, &Patch::Apply(patch)).await.map_err(trying)?;
             }
         }
+        if self.authorities.as_ref().is_some_and(|map| !has_authorities(map, chain)) {
+            let patch = json!({
+                "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": AUTHORITIES },
+                "data": { AUTHORITIES_KEY: chain.bundle() },
+            });
+            let trying = while_trying("publish the authorities for node agents");
+            config_maps(client, namespace).patch(AUTHORITIES, &params, &Patch::Apply(patch)).await.map_err(trying)?;
+        }
         Ok(())
     }
+}
+
+fn config_maps(client: &Client, namespace: &str) -> Api<ConfigMap> {
+    Api::namespaced(client.clone(), namespace)
+}
+
+fn has_authorities(map: &ConfigMap, chain: &Chain) -> bool {
+    map.data.as_ref().and_then(|data| data.get(AUTHORITIES_KEY)) == Some(&chain.bundle())
 }
 
 fn bundle(chain: &Chain) -> ByteString {

@@ -37,7 +37,7 @@ pub(super) async fn admit(State(serving): State<Serving>, request: Request, next
     }
 }
 
-async fn admit_call(serving: &Serving, call: &Call<'_>, request: Request, next: Next) -> Response {
+async fn admit_call(serving: &Serving, call: &Call<'_>, mut request: Request, next: Next) -> Response {
     let header = serving.header.borrow().clone();
     let caller = match caller(&header, &request) {
         Ok(caller) => caller,
@@ -48,7 +48,10 @@ async fn admit_call(serving: &Serving, call: &Call<'_>, request: Request, next: 
         return refused(&Refusal::TooManyRequests, Some(call));
     };
     match may(serving, call, &caller).await {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            request.extensions_mut().insert(caller);
+            next.run(request).await
+        }
         Err(refusal) => refused(&refusal, Some(call)),
     }
 }

@@ -4,8 +4,10 @@ use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
+use garboard_subresources::caller::Caller;
 use garboard_subresources::discovery;
 use garboard_subresources::options::{self, LONGEST_BODY, RestartOptions, StartOptions, StopOptions};
 use garboard_subresources::power::{self, Change, Machine, Part};
@@ -17,8 +19,8 @@ use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use super::refused;
 use super::server::Serving;
+use super::{instance, refused, stream};
 use crate::context::FIELD_MANAGER;
 use crate::pod;
 
@@ -28,10 +30,11 @@ const TEST_FAILED: &str = "the server rejected our request due to an error in ou
 /// Answers what was admitted.
 pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let endpoint = match endpoint(head.method.as_str(), head.uri.path()) {
+    let (method, path) = (head.method.clone(), head.uri.path().to_owned());
+    let endpoint = match endpoint(method.as_str(), &path) {
         Ok(Endpoint::Call(call)) => {
             let answered = match axum::body::to_bytes(body, LONGEST_BODY).await {
-                Ok(body) => called(&serving, &call, &body).await,
+                Ok(body) => called(&serving, &call, head, &body).await,
                 Err(_) => Err(Refusal::TooLarge(LONGEST_BODY)),
             };
             return answered.unwrap_or_else(|refusal| refused(&refusal, Some(&call)));
@@ -64,7 +67,8 @@ fn version(ours: &str) -> Value {
     })
 }
 
-async fn called(serving: &Serving, call: &Call<'_>, body: &Bytes) -> Result<Response, Refusal> {
+async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -> Result<Response, Refusal> {
+    let user = head.extensions.get::<Caller>().map(|caller| caller.user.clone()).unwrap_or_default();
     match call.route.action {
         Action::Start => {
             let options: StartOptions = options::read(body)?;
@@ -86,6 +90,8 @@ async fn called(serving: &Serving, call: &Call<'_>, body: &Bytes) -> Result<Resp
             expanded(vm, Refusal::Internal)
         }
         Action::ExpandVmSpec => expanded(carried(call, body)?, Refusal::BadRequest),
+        Action::Ask(question) => instance::change(serving, call, &user, question, body).await,
+        Action::Open(which) => stream::open(serving, call, &user, which, head).await,
         Action::NotServed => {
             Err(Refusal::BadRequest(format!("{} is not supported in this version", call.route.name())))
         }
@@ -144,7 +150,7 @@ async fn apply(
     Ok(())
 }
 
-fn internal(error: kube::Error) -> Refusal {
+pub(super) fn internal(error: kube::Error) -> Refusal {
     Refusal::Internal(error.to_string())
 }
 

@@ -12,8 +12,10 @@
 
 mod admit;
 mod answer;
+mod instance;
 mod peer;
 mod server;
+mod stream;
 mod trust;
 mod turns;
 

@@ -11,6 +11,7 @@ use axum_server::tls_rustls::{RustlsAcceptor, RustlsConfig};
 use futures::StreamExt;
 use garboard_protocol::causes::ErrorChain;
 use garboard_subresources::caller::RequestHeader;
+use garboard_tunnel::controller::Nodes;
 use rustls::server::danger::ClientCertVerifier;
 use tokio::sync::watch;
 
@@ -25,6 +26,11 @@ use crate::shutdown::Stages;
 use crate::webhook::bounds::{Limits, bounded};
 use crate::webhook::listener::{Listener, Places};
 
+/// Requests of one user at once. Each waits for the API server a few times.
+const REQUESTS_OF_A_USER: usize = 16;
+/// Streams of one user at once, at this replica.
+const STREAMS_OF_A_USER: usize = 128;
+
 /// What every request is answered with.
 #[derive(Clone)]
 pub(super) struct Serving {
@@ -32,13 +38,17 @@ pub(super) struct Serving {
     /// How API servers forward users.
     pub(super) header: watch::Receiver<Arc<RequestHeader>>,
     pub(super) turns: Turns,
+    /// Streams that users have open.
+    pub(super) streams: Turns,
+    /// The node agents that are connected.
+    pub(super) nodes: Nodes,
 }
 
 /// Serves until all is drained. A cluster that forwards no requests is served once it does.
 ///
 /// # Errors
 /// The address cannot be listened at.
-pub async fn run(context: Context, address: SocketAddr, mut stages: Stages) -> std::io::Result<()> {
+pub async fn run(context: Context, address: SocketAddr, nodes: Nodes, mut stages: Stages) -> std::io::Result<()> {
     let mut certificates = std::pin::pin!(follow(context.clone()));
     let mut trusts = std::pin::pin!(trust::follow(context.client.clone()));
     let (first, known) = tokio::select! {
@@ -51,7 +61,9 @@ pub async fn run(context: Context, address: SocketAddr, mut stages: Stages) -> s
         return Err(std::io::Error::other("the first certificate cannot be used"));
     };
     let reloading = RustlsConfig::from_config(config);
-    let routes = stages.closing(routes(Serving { context: Arc::new(context), header, turns: Turns::default() }));
+    let (turns, streams) = (Turns::new(REQUESTS_OF_A_USER), Turns::new(STREAMS_OF_A_USER));
+    let serving = Serving { context: Arc::new(context), header, turns, streams, nodes };
+    let routes = stages.closing(routes(serving));
     let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::USUAL.handshake);
     let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));
     let handle = Handle::new();

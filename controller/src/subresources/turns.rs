@@ -3,19 +3,25 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Requests of one user at once. Each waits for the API server a few times.
-const OF_A_USER: usize = 16;
-
 /// How many requests each user has under way.
-#[derive(Clone, Default)]
-pub(super) struct Turns(Arc<Mutex<HashMap<String, usize>>>);
+#[derive(Clone)]
+pub(super) struct Turns {
+    /// The most of one user.
+    most: usize,
+    taken: Arc<Mutex<HashMap<String, usize>>>,
+}
 
 impl Turns {
+    /// At most so many of each user.
+    pub(super) fn new(most: usize) -> Self {
+        Self { most, taken: Arc::default() }
+    }
+
     /// A turn for a user, unless it has all of its own.
     pub(super) fn take(&self, user: &str) -> Option<Turn> {
         let mut taken = self.lock();
         let of_user = taken.entry(user.to_owned()).or_default();
-        if *of_user >= OF_A_USER {
+        if *of_user >= self.most {
             return None;
         }
         *of_user += 1;
@@ -23,7 +29,7 @@ impl Turns {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -51,8 +57,8 @@ mod tests {
 
     #[test]
     fn a_user_has_its_own_turns_and_leaves_no_trace() {
-        let turns = Turns::default();
-        let mut of_ada: Vec<Turn> = (0..OF_A_USER).map(|_| turns.take("ada").unwrap()).collect();
+        let turns = Turns::new(16);
+        let mut of_ada: Vec<Turn> = (0..16).map(|_| turns.take("ada").unwrap()).collect();
         assert!(turns.take("ada").is_none());
         assert!(turns.take("bob").is_some());
         of_ada.pop();

@@ -85,7 +85,9 @@ impl AgentClient {
         match self.ask(&AgentRequest::Volume { name: name.to_owned() }, None).await? {
             AgentReply::Volume => self.socket.take_descriptors(1)?.pop().ok_or(AgentError::Unexpected),
             AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
-            AgentReply::Plumbed { .. } | AgentReply::Noted => Err(AgentError::Unexpected),
+            AgentReply::Plumbed { .. } | AgentReply::Noted | AgentReply::Serving | AgentReply::Connection => {
+                Err(AgentError::Unexpected)
+            }
         }
     }
 
@@ -110,7 +112,36 @@ impl AgentClient {
         match self.ask(&AgentRequest::Report { status: Box::new(status.clone()) }, None).await? {
             AgentReply::Noted => Ok(()),
             AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
-            AgentReply::Plumbed { .. } | AgentReply::Volume => Err(AgentError::Unexpected),
+            AgentReply::Plumbed { .. } | AgentReply::Volume | AgentReply::Serving | AgentReply::Connection => {
+                Err(AgentError::Unexpected)
+            }
+        }
+    }
+
+    /// Has control connections sent from now on; [`Self::connection`] waits for them.
+    pub async fn serve(&mut self) -> Result<(), AgentError> {
+        match self.ask(&AgentRequest::Serve, None).await? {
+            AgentReply::Serving => Ok(()),
+            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Plumbed { .. } | AgentReply::Volume | AgentReply::Noted | AgentReply::Connection => {
+                Err(AgentError::Unexpected)
+            }
+        }
+    }
+
+    /// The next control connection. Cancel-safe.
+    pub async fn connection(&mut self) -> Result<UnixStream, AgentError> {
+        match self.socket.receive::<AgentReply<GuestAddresses>>().await? {
+            AgentReply::Connection => {
+                let descriptor = self.socket.take_descriptors(1)?.pop().ok_or(AgentError::Unexpected)?;
+                let stream = std::os::unix::net::UnixStream::from(descriptor);
+                stream.set_nonblocking(true).map_err(LineError::from)?;
+                Ok(UnixStream::from_std(stream).map_err(LineError::from)?)
+            }
+            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Plumbed { .. } | AgentReply::Volume | AgentReply::Noted | AgentReply::Serving => {
+                Err(AgentError::Unexpected)
+            }
         }
     }
 
@@ -130,7 +161,9 @@ impl AgentClient {
         match self.ask(request, namespace.as_ref()).await? {
             AgentReply::Plumbed { interfaces } => interfaces.into_iter().map(|one| self.collect(one)).collect(),
             AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
-            AgentReply::Volume | AgentReply::Noted => Err(AgentError::Unexpected),
+            AgentReply::Volume | AgentReply::Noted | AgentReply::Serving | AgentReply::Connection => {
+                Err(AgentError::Unexpected)
+            }
         }
     }
 

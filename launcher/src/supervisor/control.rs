@@ -73,12 +73,14 @@ pub(crate) struct ControlSenders {
 /// Accepts connections for as long as the supervisor lives.
 pub(crate) async fn serve(listener: UnixListener, senders: ControlSenders) {
     loop {
-        let (stream, senders) = (next_client(&listener).await, senders.clone());
-        tokio::spawn(async move {
-            if let Err(error) = serve_client(stream, senders).await {
-                tracing::debug!(%error, "a control connection ended");
-            }
-        });
+        tokio::spawn(client(next_client(&listener).await, senders.clone()));
+    }
+}
+
+/// Answers one control connection, which came by the socket or from the node agent.
+pub(crate) async fn client(stream: UnixStream, senders: ControlSenders) {
+    if let Err(error) = serve_client(stream, senders).await {
+        tracing::debug!(%error, "a control connection ended");
     }
 }
 

@@ -21,6 +21,7 @@ mod report;
 mod run;
 mod seed;
 mod serial_log;
+mod served;
 mod trace;
 
 use std::future::Future;

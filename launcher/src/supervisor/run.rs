@@ -27,7 +27,7 @@ use super::monitor::RetryPolicy;
 use super::prepare::sockets::{SocketError, listen_async};
 use super::prepare::{self, Prepared};
 use super::seed::{self, MachineMetadata};
-use super::{control, journal, network, report};
+use super::{control, journal, network, report, served};
 
 /// Messages that may wait for PID 1.
 const INIT_BACKLOG: usize = 8;
@@ -108,6 +108,7 @@ pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Re
         // Its probes come from the container of PID 1 and QEMU, which the control socket is not in.
         let probes = listen_async(&layout.init(), paths::PROBE_SOCKET)?;
         tokio::spawn(control::serve_probes(probes, senders.clone()));
+        served::start(&layout.order(), move |stream| control::client(stream, senders.clone()));
     }
 
     let driver = Driver::new(seed::from_journal(&journal, &whose, first, &own), to_init, publish);

@@ -7,11 +7,14 @@ from .outcome import Failure
 from .places import SCRIPTS
 
 HELLO, HELLO_PC = "registry.garboard.dev/hello:1", "registry.garboard.dev/hello-pc:1"
+# As hello-pc, with the prompt of Alpine Linux.
+ALPINE = "registry.garboard.dev/hello-alpine:1"
 DEBIAN, BOOTSECTOR = "registry.garboard.dev/debian:12", "registry.garboard.dev/bootsector:1"
 # The script, and its arguments, that makes the image of a reference.
 RECIPES = {
     HELLO: ["guest-hello"],
     HELLO_PC: ["guest-hello", "pc"],
+    ALPINE: ["guest-hello", "alpine"],
     DEBIAN: ["guest-debian"],
     BOOTSECTOR: ["guest-bootsector"],
 }

@@ -13,10 +13,23 @@ WEBHOOKS = "validatingwebhookconfigurations.admissionregistration.k8s.io"
 ASKED, CARRIED = "virtualmachines.subresources.kubevirt.io", "expand-vm-spec.subresources.kubevirt.io"
 REVIEWS, SERVICES = "subjectaccessreviews.authorization.k8s.io", "apiservices.apiregistration.k8s.io"
 POWER = ("start", "stop", "restart")
+# Of a running instance: what is written to it, and its streams.
+RUN, WRITTEN, STREAMS = (
+    "virtualmachineinstances.subresources.kubevirt.io",
+    ("pause", "unpause", "reset"),
+    ("console", "vnc"),
+)
+TOKENS, SLICES, AUTHORITIES = (
+    "tokenreviews.authentication.k8s.io",
+    "endpointslices.discovery.k8s.io",
+    "configmaps/garboard-authorities",
+)
 
 GIVEN = {
     "agent: sees machines": Right(AGENT, "watch", INSTANCES),
     "agent: sees pods": Right(AGENT, "watch", "pods"),
+    "agent: finds the controllers": Right(AGENT, "watch", SLICES, "garboard"),
+    "agent: knows whom to trust there": Right(AGENT, "get", AUTHORITIES, "garboard"),
     "agent: writes events": Right(AGENT, "create", EVENTS, "default"),
     "controller: makes pods": Right(CONTROLLER, "create", "pods", "default"),
     "controller: makes machines": Right(CONTROLLER, "create", INSTANCES, "default"),
@@ -31,6 +44,8 @@ GIVEN = {
     "controller: writes events": Right(CONTROLLER, "create", EVENTS, "default"),
     "controller: sees DataVolumes": Right(CONTROLLER, "watch", "datavolumes.cdi.kubevirt.io"),
     "controller: asks for rights of users": Right(CONTROLLER, "create", REVIEWS),
+    "controller: asks whose token it is shown": Right(CONTROLLER, "create", TOKENS),
+    "controller: writes whom agents trust": Right(CONTROLLER, "patch", AUTHORITIES, "garboard"),
     "controller: writes whom its API is trusted by": Right(
         CONTROLLER, "patch", f"{SERVICES}/v1.subresources.kubevirt.io"
     ),
@@ -38,6 +53,8 @@ GIVEN = {
         CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
     ),
     **{f"editor: {verb}": Right(EDITOR, "update", ASKED, "default", verb) for verb in POWER},
+    **{f"editor: {verb}": Right(EDITOR, "update", RUN, "default", verb) for verb in WRITTEN},
+    **{f"editor: {stream}": Right(EDITOR, "get", RUN, "default", stream) for stream in STREAMS},
     "editor: expands a machine": Right(EDITOR, "get", ASKED, "default", "expand-spec"),
     "viewer: expands a machine": Right(VIEWER, "get", ASKED, "default", "expand-spec"),
     "viewer: expands what it carries": Right(VIEWER, "update", CARRIED, "default"),
@@ -57,6 +74,11 @@ NOT_GIVEN = {
         for resource in ("secrets", "configmaps", "serviceaccounts", CLAIMS)
     },
     "agent: no secrets of its own namespace": Right(AGENT, "get", "secrets", "garboard"),
+    "agent: finds nothing in other namespaces": Right(AGENT, "list", SLICES, "default"),
+    "agent: no other ConfigMap of its namespace": Right(AGENT, "get", "configmaps/other", "garboard"),
+    "agent: writes not whom it trusts": Right(AGENT, "patch", AUTHORITIES, "garboard"),
+    "agent: asks whose token it is of nobody": Right(AGENT, "create", TOKENS),
+    "agent: opens no console": Right(AGENT, "get", RUN, "default", "console"),
     "agent: replaces no machine": Right(AGENT, "update", INSTANCES, "default"),
     "agent: gets no pod by its name": Right(AGENT, "get", "pods", "default"),
     "agent: gets no node": Right(AGENT, "get", "nodes"),
@@ -86,6 +108,11 @@ NOT_GIVEN = {
     "controller: no other APIService": Right(CONTROLLER, "patch", f"{SERVICES}/v1.apps"),
     "controller: no other ConfigMap": Right(CONTROLLER, "get", "configmaps/other", "kube-system"),
     **{f"viewer: no {verb}": Right(VIEWER, "update", ASKED, "default", verb) for verb in POWER},
+    **{f"viewer: no {verb}": Right(VIEWER, "update", RUN, "default", verb) for verb in WRITTEN},
+    **{f"viewer: no {stream}": Right(VIEWER, "get", RUN, "default", stream) for stream in STREAMS},
+    **{f"any user: no {stream}": Right(ANY_USER, "get", RUN, "default", stream) for stream in STREAMS},
+    "editor: no console in other namespaces": Right(EDITOR, "get", RUN, "garboard", "console"),
+    "controller: no other ConfigMap of its namespace": Right(CONTROLLER, "patch", "configmaps/other", "garboard"),
     **{f"any user: no {verb}": Right(ANY_USER, "update", ASKED, "default", verb) for verb in POWER},
     "editor: starts in no other namespace": Right(EDITOR, "update", ASKED, "garboard", "start"),
     "editor: no subresource that is not served": Right(EDITOR, "update", ASKED, "default", "migrate"),

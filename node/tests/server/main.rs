@@ -19,10 +19,13 @@ use garboard_node::mirror::Mirror;
 use garboard_node::pods::LauncherPod;
 use garboard_node::server::{Reports, Server};
 use garboard_node::socket::AgentSocket;
+use garboard_node::supervisors::Connected;
 use garboard_protocol::agent::{AgentReply, AgentRequest, BindingRequest, InterfaceRequest};
 use garboard_protocol::control::Status;
 use kube::runtime::watcher::Event;
 use tokio::net::UnixStream;
+
+mod supervisors;
 
 const POD: &str = "0c6b6b0e-7c1f-4d57-9c5e-6f0c7d6a1b2c";
 const AGENT: &str = "aaaaaaaa-7c1f-4d57-9c5e-6f0c7d6a1b2c";
@@ -56,6 +59,7 @@ struct Stage {
     /// What a list gives; the API server is away if that is nothing.
     listed: Arc<Mutex<Option<Vec<LauncherPod>>>>,
     noted: Noted,
+    supervisors: Connected,
 }
 
 impl Stage {
@@ -83,10 +87,12 @@ impl Stage {
             let answer = answer.lock().unwrap().clone().ok_or(ClusterError::Slow);
             async move { answer }
         });
-        let server = Server::new(Processes::below(directory.path()).unwrap(), launchers, noted.clone());
+        let supervisors = Connected::default();
+        let server =
+            Server::new(Processes::below(directory.path()).unwrap(), launchers, noted.clone(), supervisors.clone());
         let listener = AgentSocket::listen(&directory.path().join("agent.sock")).unwrap();
         tokio::spawn(server.serve(listener));
-        Self { directory, pods, listed, noted }
+        Self { directory, pods, listed, noted, supervisors }
     }
 
     fn lists(&self, pods: Option<Vec<LauncherPod>>) {

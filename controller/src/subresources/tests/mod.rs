@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use garboard_api::cluster::Emulation;
 use garboard_subresources::caller::RequestHeader;
+use garboard_tunnel::controller::Nodes;
 use kube::client::Body;
 use serde_json::{Value, json};
 use tower::ServiceExt;
@@ -13,6 +14,8 @@ use tower::ServiceExt;
 use super::peer::Peer;
 use super::server::{Serving, routes};
 use super::turns::Turns;
+
+mod instance;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};
 
@@ -22,6 +25,8 @@ const START: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmach
 struct Api {
     routes: Router,
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
+    /// The nodes whose agents are connected.
+    nodes: Nodes,
 }
 
 fn header() -> RequestHeader {
@@ -68,8 +73,15 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
     let (_keeps, settings) = tokio::sync::watch::channel(Settings::of([], "garboard", &defaults));
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "0.1.0");
     let (_keeps, header) = tokio::sync::watch::channel(Arc::new(header()));
-    let serving = Serving { context: Arc::new(context), header, turns: Turns::default() };
-    Api { routes: routes(serving), asked }
+    let nodes = Nodes::default();
+    let serving = Serving {
+        context: Arc::new(context),
+        header,
+        turns: Turns::new(16),
+        streams: Turns::new(2),
+        nodes: nodes.clone(),
+    };
+    Api { routes: routes(serving), asked, nodes }
 }
 
 impl Api {
@@ -186,7 +198,8 @@ async fn refusals_have_their_codes_and_are_statuses() {
         (format!("{base}/virtualmachines/vm/stop"), json!({"dryRun": ["Some"]}), 400),
         (format!("{base}/virtualmachines/vm/nothing"), Value::Null, 404),
         (format!("{base}/virtualmachines/vm/expand-spec"), Value::Null, 405),
-        (format!("{base}/virtualmachineinstances/vm/pause"), Value::Null, 400),
+        (format!("{base}/virtualmachineinstances/vm/freeze"), Value::Null, 400),
+        (format!("{base}/virtualmachineinstances/vm/unpause"), Value::Null, 409),
         (format!("{base}/expand-vm-spec"), json!({"kind": "Pod"}), 400),
         (format!("{base}/expand-vm-spec"), Value::Null, 400),
     ];

@@ -1,0 +1,128 @@
+//! Requests to a running supervisor: its control socket (`garboard_protocol::control`), through the agent of its node.
+
+use std::time::Duration;
+
+use garboard_api::VirtualMachineInstance;
+use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
+use garboard_protocol::wire::{self, WireError};
+use garboard_tunnel::Stream;
+use garboard_tunnel::controller::{Nodes, OpenError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::Instant;
+
+/// How long a supervisor that is being replaced, or whose agent is, is tried again: each is back within seconds.
+const TRY_FOR: Duration = Duration::from_secs(10);
+/// Pause between attempts.
+const PAUSE: Duration = Duration::from_millis(200);
+/// How long an answer may take once the request was sent: a supervisor answers at once.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// Where an instance runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// The node.
+    pub(crate) node: String,
+    /// UID of the launcher pod.
+    pub(crate) pod_uid: String,
+}
+
+impl Place {
+    /// The launcher pod of an instance that has one on a node. The UID is that of one run: what is asked reaches no later
+    /// and no earlier one.
+    pub(crate) fn of(vmi: &VirtualMachineInstance) -> Option<Self> {
+        let pods = &vmi.status.as_ref()?.active_pods;
+        let (pod_uid, node) = pods.iter().find(|(_, node)| !node.is_empty())?;
+        Some(Self { node: node.clone(), pod_uid: pod_uid.clone() })
+    }
+}
+
+/// Why a supervisor did not answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ControlError {
+    /// There is no way to it.
+    #[error("the launcher of this machine cannot be reached")]
+    Unreached(#[from] OpenError),
+    /// The connection ended before the answer: the request may have been carried out, or not.
+    #[error("the launcher of this machine ended the connection before it answered")]
+    Broken(#[source] std::io::Error),
+    /// It does not answer.
+    #[error("the launcher of this machine did not answer within {} s", ANSWER_WITHIN.as_secs())]
+    Slow,
+    /// It answered something else.
+    #[error("the launcher of this machine sent an answer that cannot be parsed")]
+    Undecodable(#[from] WireError),
+}
+
+/// A supervisor's answer, and the connection, on which a stream may follow. The supervisor is tried again only as long as
+/// nothing was sent to it.
+///
+/// # Errors
+/// [`ControlError`].
+pub(crate) async fn ask(
+    nodes: &Nodes,
+    place: &Place,
+    user: &str,
+    request: ControlRequest,
+) -> Result<(ControlReply, Stream), ControlError> {
+    let mut stream = opened(nodes, place).await?;
+    let asked = Asked { request, claimed_user: Some(user.to_owned()) };
+    let line = wire::encode(&asked).map_err(|error| ControlError::Broken(error.into()))?;
+    stream.write_all(&line).await.map_err(ControlError::Broken)?;
+    let reply = next_reply(&mut stream).await?;
+    Ok((reply, stream))
+}
+
+/// Waits until a supervisor reports a status of which this holds; whether it did in time.
+///
+/// # Errors
+/// [`ControlError`].
+pub(crate) async fn wait_for(
+    nodes: &Nodes,
+    place: &Place,
+    user: &str,
+    holds: impl Fn(&Status) -> bool,
+) -> Result<bool, ControlError> {
+    let (mut reply, mut stream) = ask(nodes, place, user, ControlRequest::Watch).await?;
+    let end = Instant::now() + ANSWER_WITHIN;
+    loop {
+        if let ControlReply::Status(status) = &reply {
+            if holds(status) {
+                return Ok(true);
+            }
+            if status.ended.is_some() {
+                return Ok(false);
+            }
+        }
+        reply = match tokio::time::timeout_at(end, read_reply(&mut stream)).await {
+            Ok(next) => next?,
+            Err(_) => return Ok(false),
+        };
+    }
+}
+
+async fn opened(nodes: &Nodes, place: &Place) -> Result<Stream, OpenError> {
+    let end = Instant::now() + TRY_FOR;
+    loop {
+        match nodes.open(&place.node, &place.pod_uid).await {
+            Ok(stream) => return Ok(stream),
+            Err(error) if Instant::now() + PAUSE >= end => return Err(error),
+            Err(_) => tokio::time::sleep(PAUSE).await,
+        }
+    }
+}
+
+async fn next_reply(stream: &mut Stream) -> Result<ControlReply, ControlError> {
+    tokio::time::timeout(ANSWER_WITHIN, read_reply(stream)).await.unwrap_or(Err(ControlError::Slow))
+}
+
+/// Byte by byte, because what follows the line belongs to a stream.
+async fn read_reply(stream: &mut Stream) -> Result<ControlReply, ControlError> {
+    let mut line = Vec::new();
+    loop {
+        match stream.read_u8().await.map_err(ControlError::Broken)? {
+            b'\n' => return Ok(wire::decode(&line)?),
+            _ if line.len() >= wire::MAX_LINE_BYTES => return Err(WireError::TooLong.into()),
+            byte => line.push(byte),
+        }
+    }
+}

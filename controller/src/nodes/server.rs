@@ -1,0 +1,86 @@
+//! Where node agents connect.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::header::{AUTHORIZATION, CONNECTION, HeaderMap, UPGRADE as UPGRADE_HEADER};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Extension, Router};
+use axum_server::tls_rustls::RustlsAcceptor;
+use garboard_protocol::causes::ErrorChain;
+use garboard_tunnel::controller::Nodes;
+use garboard_tunnel::{PATH, UPGRADE};
+use hyper_util::rt::TokioIo;
+
+use super::review::{NotAnAgent, node_of};
+use super::{PLACES, certificate};
+use crate::context::Context;
+use crate::webhook::listener::{Listener, RequestRead};
+
+#[derive(Clone)]
+struct Serving {
+    context: Arc<Context>,
+    nodes: Nodes,
+}
+
+/// Serves until the process ends.
+///
+/// # Errors
+/// The address cannot be listened at.
+pub async fn run(context: Context, address: SocketAddr, nodes: Nodes) -> std::io::Result<()> {
+    let Some((shown, reload)) = certificate(&context).await else { return Ok(()) };
+    let serving = Serving { context: Arc::new(context), nodes };
+    let routes = Router::new().route(PATH, get(connect)).with_state(serving);
+    let tls = RustlsAcceptor::new(shown).handshake_timeout(PLACES.handshake);
+    let server = axum_server::bind(address).acceptor(tls.acceptor(Listener::new(PLACES)));
+    tokio::select! {
+        outcome = server.serve(routes.into_make_service()) => outcome,
+        () = reload => Ok(()),
+    }
+}
+
+/// An agent connects: who it is, is asked of the API server; then the connection is used the other way round.
+async fn connect(
+    State(Serving { context, nodes }): State<Serving>,
+    Extension(read): Extension<RequestRead>,
+    mut request: Request,
+) -> Response {
+    if request.headers().get(UPGRADE_HEADER).map(HeaderValue::as_bytes) != Some(UPGRADE.as_bytes()) {
+        let header = [(UPGRADE_HEADER, UPGRADE), (CONNECTION, "upgrade")];
+        return (StatusCode::UPGRADE_REQUIRED, header, "write `upgrade: garboard-tunnel/1`").into_response();
+    }
+    let Some(token) = bearer(request.headers()) else {
+        return (StatusCode::UNAUTHORIZED, "a token is required").into_response();
+    };
+    let node = match node_of(&context, token).await {
+        Ok(node) => node,
+        Err(error @ NotAnAgent::Unknown(_)) => {
+            tracing::warn!(error = %ErrorChain(&error), "a node agent could not be reviewed");
+            return (StatusCode::SERVICE_UNAVAILABLE, "the API server cannot be asked whose token this is")
+                .into_response();
+        }
+        Err(error) => {
+            tracing::warn!(error = %ErrorChain(&error), "a connection to the port of node agents was rejected");
+            return (StatusCode::UNAUTHORIZED, error.to_string()).into_response();
+        }
+    };
+    // Only now it stays.
+    read.give();
+    let upgrade = hyper::upgrade::on(&mut request);
+    drop(tokio::spawn(async move {
+        let Ok(connection) = upgrade.await else { return };
+        tracing::info!(node, "the node's agent is connected");
+        let ended = nodes.serve(&node, TokioIo::new(connection)).await;
+        let error = ended.err().map(|error| ErrorChain(&error).to_string());
+        tracing::info!(node, error, "the connection of the node's agent ended");
+    }));
+    let headers = [(UPGRADE_HEADER, UPGRADE), (CONNECTION, "upgrade")];
+    (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    headers.get(AUTHORIZATION)?.to_str().ok()?.strip_prefix("Bearer ")
+}

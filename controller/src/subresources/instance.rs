@@ -1,0 +1,85 @@
+//! Requests that go down to the supervisor of a running instance.
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use garboard_api::VirtualMachineInstance;
+use garboard_protocol::causes::ErrorChain;
+use garboard_protocol::control::{ControlReply, ControlRequest, Status};
+use garboard_subresources::instance;
+use garboard_subresources::options::{self, PauseOptions};
+use garboard_subresources::refusal::Refusal;
+use garboard_subresources::route::Call;
+use garboard_subresources::routes::Question;
+use kube::Api;
+
+use super::answer::internal;
+use super::server::Serving;
+use crate::nodes::control::{ControlError, Place, ask, wait_for};
+
+/// What is asked, and what is true when it is done.
+struct Change {
+    request: ControlRequest,
+    is_done: fn(&Status) -> bool,
+}
+
+impl Change {
+    const fn of(question: Question) -> Self {
+        match question {
+            Question::Pause => Self { request: ControlRequest::Pause, is_done: |status| status.paused.is_some() },
+            Question::Unpause => Self { request: ControlRequest::Unpause, is_done: |status| status.paused.is_none() },
+            Question::Reset => Self { request: ControlRequest::Reset, is_done: |_| true },
+        }
+    }
+}
+
+/// Pauses, unpauses or resets.
+pub(super) async fn change(
+    serving: &Serving,
+    call: &Call<'_>,
+    user: &str,
+    question: Question,
+    body: &[u8],
+) -> Result<Response, Refusal> {
+    let options: PauseOptions = options::read(body)?;
+    let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
+    let vmi = instance(serving, call).await?;
+    instance::may_ask(question, &vmi)?;
+    let change = Change::of(question);
+    if !dry_run {
+        carry_out(serving, &vmi, user, change).await?;
+    }
+    tracing::info!(dry_run, "done");
+    Ok(StatusCode::OK.into_response())
+}
+
+async fn carry_out(serving: &Serving, vmi: &VirtualMachineInstance, user: &str, change: Change) -> Result<(), Refusal> {
+    let place = place(vmi)?;
+    let (reply, _) = ask(&serving.nodes, &place, user, change.request).await.map_err(unanswered)?;
+    match reply {
+        ControlReply::AlreadySo => Ok(()),
+        ControlReply::Denied { reason } => Err(Refusal::Conflict(reason)),
+        ControlReply::Queued => match wait_for(&serving.nodes, &place, user, change.is_done).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Refusal::Internal("QEMU has not done it in time; it may still".to_owned())),
+            Err(error) => Err(unanswered(error)),
+        },
+        ControlReply::Status(_) | ControlReply::Streaming | ControlReply::Healthy => {
+            Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()))
+        }
+    }
+}
+
+/// The instance of a call.
+pub(super) async fn instance(serving: &Serving, call: &Call<'_>) -> Result<VirtualMachineInstance, Refusal> {
+    let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
+    instances.get_opt(call.name).await.map_err(internal)?.ok_or(Refusal::NotFound)
+}
+
+/// Where it runs.
+pub(super) fn place(vmi: &VirtualMachineInstance) -> Result<Place, Refusal> {
+    Place::of(vmi).ok_or_else(|| Refusal::Internal("the instance has no launcher pod on a node".to_owned()))
+}
+
+pub(super) fn unanswered(error: ControlError) -> Refusal {
+    Refusal::Internal(ErrorChain(&error).to_string())
+}

@@ -1,0 +1,167 @@
+//! Requests that go down to a supervisor: the real connection of an agent, and a supervisor that is played.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures::{SinkExt, StreamExt};
+use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Status};
+use garboard_protocol::wire;
+use garboard_tunnel::agent::{self, Refusal, Supervisors};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+
+use super::{Api, Peer, api, vm, vmi};
+
+const NODE: &str = "node-1";
+const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
+const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm";
+
+/// A supervisor with one guest: what it was asked, and by whom.
+#[derive(Clone, Default)]
+struct Played {
+    asked: Arc<Mutex<Vec<Asked>>>,
+    paused: Arc<Mutex<bool>>,
+}
+
+impl Supervisors for Played {
+    async fn open(&self, pod_uid: &str) -> Result<UnixStream, Refusal> {
+        if pod_uid != POD {
+            return Err(Refusal::NoSupervisor);
+        }
+        let (ours, theirs) = UnixStream::pair().map_err(|_| Refusal::Busy)?;
+        tokio::spawn(self.clone().answer(theirs));
+        Ok(ours)
+    }
+}
+
+impl Played {
+    async fn answer(self, stream: UnixStream) {
+        let (from, mut to) = stream.into_split();
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        from.read_until(b'\n', &mut line).await.unwrap();
+        let asked: Asked = wire::decode(&line).unwrap();
+        self.asked.lock().unwrap().push(asked.clone());
+        let reply = match asked.request {
+            ControlRequest::Pause => {
+                *self.paused.lock().unwrap() = true;
+                ControlReply::Queued
+            }
+            ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
+            ControlRequest::Console { .. } => ControlReply::Streaming,
+            other => {
+                assert_eq!(other, ControlRequest::Reset);
+                ControlReply::Denied { reason: "the guest is being stopped".to_owned() }
+            }
+        };
+        to.write_all(&wire::encode(&reply).unwrap()).await.unwrap();
+        if reply == ControlReply::Streaming {
+            to.write_all(b"login: ").await.unwrap();
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+        }
+    }
+
+    fn status(&self) -> Status {
+        let paused = self.paused.lock().unwrap().then_some(PauseReason::PausedByUser);
+        let status: Status = serde_json::from_value(json!({
+            "generation": 1, "namespace": "ns", "name": "vm", "uid": "u", "phase": "Running", "phaseSinceMs": 0,
+            "paused": null, "stopping": false, "softwareEmulation": false, "machine": "pc-q35-10.0", "memoryBytes": 1,
+            "vcpus": 1, "interfaces": [], "guest": null, "taints": [], "supervisorPid": 1, "resets": 0, "ended": null,
+        }))
+        .unwrap();
+        Status { paused, ..status }
+    }
+}
+
+/// The API, with a node whose agent is connected.
+async fn connected(vmi: Value) -> (Api, Played) {
+    let (api, played) = (api(true, vm("Always"), Some(vmi)), Played::default());
+    let (above, below) = UnixStream::pair().unwrap();
+    tokio::spawn(agent::serve(below, Arc::new(played.clone())));
+    let nodes = api.nodes.clone();
+    tokio::spawn(async move { nodes.serve(NODE, above).await });
+    let connecting = async {
+        while api.nodes.is_empty() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), connecting).await.unwrap();
+    (api, played)
+}
+
+/// An instance that runs on the node.
+fn running() -> Value {
+    let mut vmi = vmi();
+    vmi["status"]["activePods"] = json!({ POD: NODE });
+    vmi
+}
+
+fn of_ada(request: ControlRequest) -> Asked {
+    Asked { request, claimed_user: Some("ada".to_owned()) }
+}
+
+#[tokio::test]
+async fn a_pause_reaches_the_supervisor_and_is_answered_when_it_is_done() {
+    let (api, played) = connected(running()).await;
+    assert_eq!(api.put(&format!("{BASE}/pause"), json!({"dryRun": ["All"]})).await.0, 200);
+    assert!(played.asked.lock().unwrap().is_empty(), "a dry run asks nothing");
+    assert_eq!(api.put(&format!("{BASE}/pause"), Value::Null).await.0, 200);
+    let asked = played.asked.lock().unwrap().clone();
+    assert_eq!(asked, [of_ada(ControlRequest::Pause), of_ada(ControlRequest::Watch)]);
+}
+
+#[tokio::test]
+async fn what_the_supervisor_refuses_is_a_conflict() {
+    let (api, _) = connected(running()).await;
+    let (code, status) = api.put(&format!("{BASE}/reset"), Value::Null).await;
+    assert_eq!(code, 409);
+    assert!(status["message"].as_str().unwrap().ends_with("the guest is being stopped"), "{status}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_node_whose_agent_is_not_connected_is_named() {
+    let api = api(true, vm("Always"), Some(running()));
+    let (code, status) = api.put(&format!("{BASE}/pause"), Value::Null).await;
+    let message = status["message"].as_str().unwrap();
+    assert_eq!(code, 500);
+    assert!(message.contains("the agent of node node-1 is not connected"), "{message}");
+}
+
+#[tokio::test]
+async fn a_console_is_a_websocket_of_plain_bytes() {
+    let (api, played) = connected(running()).await;
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let peer = Peer { common_names: vec!["front-proxy-client".to_owned()] };
+    let routes = api.routes.clone().layer(axum::Extension(peer));
+    tokio::spawn(async move { axum::serve(listener, routes).await });
+    let mut request = format!("ws://{address}{BASE}/console").into_client_request().unwrap();
+    request.headers_mut().insert("X-Remote-User", "ada".parse().unwrap());
+    request.headers_mut().insert("Sec-WebSocket-Protocol", "plain.kubevirt.io".parse().unwrap());
+    let stream = TcpStream::connect(address).await.unwrap();
+    let (mut socket, answer) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+    assert_eq!(answer.headers()["sec-websocket-protocol"], "plain.kubevirt.io");
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
+    socket.send(Message::binary("root\r")).await.unwrap();
+    assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("root\r"));
+    let asked = played.asked.lock().unwrap().clone();
+    let wanted = ControlRequest::Console { access: ConsoleAccess::TakeOver };
+    assert_eq!(asked, [of_ada(wanted)]);
+}
+
+#[tokio::test]
+async fn a_stream_that_is_refused_is_a_status_and_no_upgrade() {
+    let mut stopped = running();
+    stopped["status"]["phase"] = json!("Scheduled");
+    let (api, _) = connected(stopped).await;
+    let line = format!("GET {BASE}/console");
+    let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+    assert_eq!((code, &status["message"]), (400, &json!("VMI is not running")));
+    let (api, _) = connected(running()).await;
+    let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+    assert_eq!(code, 400);
+    assert!(status["message"].as_str().unwrap().starts_with("this is a websocket"), "{status}");
+}

@@ -1,0 +1,229 @@
+//! Connections to the controllers: one to each replica, dialled from here and dialled again when it ends.
+//!
+//! ```text
+//!   EndpointSlices of the controllers' Service ─► addresses ─► a task for each: dial, serve, pause
+//!   ConfigMap garboard-authorities            ─► whom to trust      (read when it is first needed, and after a failure)
+//!   the token of the projected volume         ─► who this is        (read for each attempt: the kubelet renews it)
+//! ```
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use garboard_cluster::names::{AUTHORITIES, AUTHORITIES_KEY, CONTROLLER_SERVICE, NODES_PORT_NAME};
+use garboard_protocol::causes::ErrorChain;
+use garboard_tunnel::agent::{Controller, DialError, Supervisors, dial, serve};
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Api, Client};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
+use rustls::{ClientConfig, RootCertStore};
+use tokio::sync::{Mutex, watch};
+
+/// Pause before a controller is dialled again, and the longest it grows to.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+
+/// How the controllers are found and trusted.
+pub struct Way {
+    /// The API server.
+    pub client: Client,
+    /// The namespace of the installation.
+    pub namespace: String,
+    /// The file with the token for controllers.
+    pub token: PathBuf,
+}
+
+/// Why a controller is not connected.
+#[derive(Debug, thiserror::Error)]
+enum ConnectError {
+    /// The token is not there.
+    #[error("the token for controllers cannot be read")]
+    Token(#[source] std::io::Error),
+    /// The API server does not have the authorities.
+    #[error("ConfigMap {AUTHORITIES} cannot be read")]
+    Authorities(#[source] Box<kube::Error>),
+    /// The controllers have not published any yet.
+    #[error("ConfigMap {AUTHORITIES} has no certificate yet")]
+    NoAuthorities,
+    /// They cannot be used.
+    #[error("a certificate in ConfigMap {AUTHORITIES} cannot be used")]
+    Certificate(#[source] rustls::Error),
+    /// They are no PEM.
+    #[error("ConfigMap {AUTHORITIES} is not PEM")]
+    Pem(#[source] rustls::pki_types::pem::Error),
+    /// The namespace makes no host name.
+    #[error("the name of the controllers' Service is not a host name")]
+    Name(#[from] InvalidDnsNameError),
+    /// The controller.
+    #[error(transparent)]
+    Dial(#[from] DialError),
+    /// The connection ended.
+    #[error("the connection ended")]
+    Ended(#[source] hyper::Error),
+}
+
+/// Keeps the connections, for ever.
+pub async fn keep(way: Way, supervisors: Arc<impl Supervisors>) {
+    let way = Arc::new(Connecting { tls: Mutex::default(), way });
+    let (known, addresses) = watch::channel(BTreeSet::new());
+    let mut slices = BTreeMap::new();
+    let mut events = pin!(changes(&way.way).default_backoff());
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(event) => apply(&mut slices, event),
+            Err(error) => {
+                tracing::warn!(error = %ErrorChain(&error), "watch of the controllers' EndpointSlices failed; tried again");
+                continue;
+            }
+        }
+        let now: BTreeSet<SocketAddr> = slices.values().flatten().copied().collect();
+        for new in now.difference(&known.borrow()) {
+            drop(tokio::spawn(keep_one(*new, Arc::clone(&way), Arc::clone(&supervisors), addresses.clone())));
+        }
+        known.send_replace(now);
+    }
+}
+
+fn changes(way: &Way) -> impl futures::Stream<Item = watcher::Result<watcher::Event<EndpointSlice>>> + Send + use<> {
+    let slices: Api<EndpointSlice> = Api::namespaced(way.client.clone(), &way.namespace);
+    let of_service = watcher::Config::default().labels(&format!("kubernetes.io/service-name={CONTROLLER_SERVICE}"));
+    watcher(slices, of_service)
+}
+
+fn apply(slices: &mut BTreeMap<String, BTreeSet<SocketAddr>>, event: watcher::Event<EndpointSlice>) {
+    match event {
+        watcher::Event::Init => slices.clear(),
+        watcher::Event::InitDone => {}
+        watcher::Event::Apply(slice) | watcher::Event::InitApply(slice) => {
+            let name = slice.metadata.name.clone().unwrap_or_default();
+            slices.insert(name, addresses(&slice));
+        }
+        watcher::Event::Delete(slice) => {
+            slices.remove(slice.metadata.name.as_deref().unwrap_or_default());
+        }
+    }
+}
+
+/// Where the controllers of a slice that are ready serve nodes. Pure.
+fn addresses(slice: &EndpointSlice) -> BTreeSet<SocketAddr> {
+    let ports = slice.ports.iter().flatten();
+    let port = ports.filter(|port| port.name.as_deref() == Some(NODES_PORT_NAME)).find_map(|port| port.port);
+    let Some(port) = port.and_then(|port| u16::try_from(port).ok()) else { return BTreeSet::new() };
+    let ready = slice
+        .endpoints
+        .iter()
+        .filter(|endpoint| endpoint.conditions.as_ref().and_then(|conditions| conditions.ready).unwrap_or(true));
+    let addresses = ready.flat_map(|endpoint| &endpoint.addresses).filter_map(|address| address.parse::<IpAddr>().ok());
+    addresses.map(|address| SocketAddr::new(address, port)).collect()
+}
+
+/// The way, and what was read of it.
+struct Connecting {
+    way: Way,
+    tls: Mutex<Option<Arc<ClientConfig>>>,
+}
+
+/// Connects to one controller again and again, until it is none any more.
+async fn keep_one(
+    address: SocketAddr,
+    way: Arc<Connecting>,
+    supervisors: Arc<impl Supervisors>,
+    mut addresses: watch::Receiver<BTreeSet<SocketAddr>>,
+) {
+    let mut pause = FIRST_PAUSE;
+    while addresses.borrow_and_update().contains(&address) {
+        match way.connect(address).await {
+            Ok(connection) => {
+                pause = FIRST_PAUSE;
+                tracing::info!(%address, "connected to a controller");
+                let ended = serve(connection, Arc::clone(&supervisors)).await.map_err(ConnectError::Ended);
+                tracing::info!(%address, error = ended.err().map(|error| ErrorChain(&error).to_string()), "the connection to a controller ended");
+            }
+            Err(error) => {
+                way.tls.lock().await.take();
+                tracing::warn!(%address, error = %ErrorChain(&error), ?pause, "a controller cannot be connected to; tried again");
+            }
+        }
+        let gone = addresses.wait_for(|addresses| !addresses.contains(&address));
+        if tokio::time::timeout(pause, gone).await.is_ok() {
+            return;
+        }
+        pause = LONGEST_PAUSE.min(pause * 2);
+    }
+}
+
+impl Connecting {
+    async fn connect(&self, address: SocketAddr) -> Result<garboard_tunnel::Stream, ConnectError> {
+        let token = std::fs::read_to_string(&self.way.token).map_err(ConnectError::Token)?;
+        let name = ServerName::try_from(format!("{CONTROLLER_SERVICE}.{}.svc", self.way.namespace))?;
+        let controller = Controller { address, name, tls: self.tls().await? };
+        Ok(dial(&controller, token.trim()).await?)
+    }
+
+    async fn tls(&self) -> Result<Arc<ClientConfig>, ConnectError> {
+        let mut known = self.tls.lock().await;
+        if let Some(known) = known.as_ref() {
+            return Ok(Arc::clone(known));
+        }
+        let maps: Api<ConfigMap> = Api::namespaced(self.way.client.clone(), &self.way.namespace);
+        let map = maps.get(AUTHORITIES).await.map_err(|error| ConnectError::Authorities(Box::new(error)))?;
+        let text = map.data.and_then(|mut data| data.remove(AUTHORITIES_KEY)).ok_or(ConnectError::NoAuthorities)?;
+        let read = Arc::new(config(&text)?);
+        *known = Some(Arc::clone(&read));
+        Ok(read)
+    }
+}
+
+fn config(authorities: &str) -> Result<ClientConfig, ConnectError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authorities.as_bytes()) {
+        roots.add(certificate.map_err(ConnectError::Pem)?).map_err(ConnectError::Certificate)?;
+    }
+    if roots.is_empty() {
+        return Err(ConnectError::NoAuthorities);
+    }
+    Ok(ClientConfig::builder().with_root_certificates(roots).with_no_client_auth())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_controllers_that_are_ready_are_dialled_and_at_their_port_for_nodes() {
+        let slice = |endpoints: serde_json::Value| -> EndpointSlice {
+            serde_json::from_value(json!({
+                "metadata": {"name": "a"}, "addressType": "IPv4", "endpoints": endpoints,
+                "ports": [{"name": "webhooks", "port": 8443}, {"name": "nodes", "port": 8445}],
+            }))
+            .unwrap()
+        };
+        let found = addresses(&slice(json!([
+            {"addresses": ["10.0.0.1"], "conditions": {"ready": true}},
+            {"addresses": ["10.0.0.2"], "conditions": {"ready": false}},
+            {"addresses": ["fd00::1"]},
+            {"addresses": ["no address"]},
+        ])));
+        let expected = ["10.0.0.1:8445", "[fd00::1]:8445"].map(|address| address.parse().unwrap());
+        assert_eq!(found, expected.into());
+        let mut other = slice(json!([{"addresses": ["10.0.0.1"]}]));
+        other.ports = None;
+        assert!(addresses(&other).is_empty());
+    }
+
+    #[test]
+    fn without_an_authority_nothing_is_trusted() {
+        assert!(matches!(config(""), Err(ConnectError::NoAuthorities)));
+        let nonsense = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        assert!(matches!(config(nonsense), Err(ConnectError::Certificate(_))));
+    }
+}

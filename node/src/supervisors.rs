@@ -1,0 +1,109 @@
+//! The supervisors of this node that take control connections, and the way to each: its newest connection to the agent.
+
+use std::collections::HashMap;
+use std::os::fd::AsFd;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use garboard_agent::line_socket::{LineError, LineSocket};
+use garboard_net::GuestAddresses;
+use garboard_protocol::agent::{AgentReply, AgentRequest};
+use garboard_tunnel::agent::{Refusal, Supervisors};
+use tokio::net::UnixStream;
+use tokio::sync::{mpsc, oneshot};
+
+use crate::identity::PodUid;
+
+/// Connections that wait to be sent to one supervisor.
+const WAITING: usize = 16;
+/// How long one may wait.
+const WITHIN: Duration = Duration::from_secs(5);
+
+type Reply = AgentReply<GuestAddresses>;
+
+/// Those that are connected.
+#[derive(Clone, Default)]
+pub struct Connected(Arc<Mutex<Table>>);
+
+#[derive(Default)]
+struct Table {
+    next: u64,
+    by_pod: HashMap<String, Supervisor>,
+}
+
+struct Supervisor {
+    number: u64,
+    wanted: mpsc::Sender<oneshot::Sender<UnixStream>>,
+}
+
+impl Connected {
+    /// Sends control connections to a supervisor, until it closes this one or opens another one for them.
+    ///
+    /// # Errors
+    /// The connection failed, or something else was asked on it.
+    pub async fn serve(&self, socket: &mut LineSocket, pod: &PodUid) -> Result<(), LineError> {
+        let (entry, mut wanted) = self.enter(pod);
+        socket.send(&Reply::Serving, &[]).await?;
+        loop {
+            let opened: oneshot::Sender<UnixStream> = tokio::select! {
+                next = wanted.recv() => match next {
+                    Some(next) => next,
+                    // Another connection of this pod has taken its place.
+                    None => break,
+                },
+                asked = socket.receive::<AgentRequest>() => return asked.map(drop),
+            };
+            let (ours, theirs) = UnixStream::pair()?;
+            socket.send(&Reply::Connection, &[theirs.as_fd()]).await?;
+            // Who asked may be gone; its end closes.
+            let _ = opened.send(ours);
+        }
+        drop(entry);
+        Ok(())
+    }
+
+    fn enter(&self, pod: &PodUid) -> (Entry, mpsc::Receiver<oneshot::Sender<UnixStream>>) {
+        let (wanted, waiting) = mpsc::channel(WAITING);
+        let mut table = self.lock();
+        let number = table.next;
+        table.next += 1;
+        table.by_pod.insert(pod.to_string(), Supervisor { number, wanted });
+        (Entry { connected: self.clone(), pod: pod.to_string(), number }, waiting)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Supervisors for Connected {
+    async fn open(&self, pod_uid: &str) -> Result<UnixStream, Refusal> {
+        let (opened, stream) = oneshot::channel();
+        {
+            let table = self.lock();
+            let supervisor = table.by_pod.get(pod_uid).ok_or(Refusal::NoSupervisor)?;
+            supervisor.wanted.try_send(opened).map_err(|_| Refusal::Busy)?;
+        }
+        match tokio::time::timeout(WITHIN, stream).await {
+            Ok(Ok(stream)) => Ok(stream),
+            Ok(Err(_)) => Err(Refusal::NoSupervisor),
+            Err(_) => Err(Refusal::Busy),
+        }
+    }
+}
+
+/// A supervisor's place in the table.
+struct Entry {
+    connected: Connected,
+    pod: String,
+    number: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut table = self.connected.lock();
+        if table.by_pod.get(&self.pod).is_some_and(|newest| newest.number == self.number) {
+            table.by_pod.remove(&self.pod);
+        }
+    }
+}

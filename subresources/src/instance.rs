@@ -1,0 +1,167 @@
+//! What is asked of a running instance, and when it is refused: KubeVirt's checks (`pkg/virt-api/rest/lifecycle.go`, `console.go`,
+//! `vnc.go`). Pure.
+
+use garboard_api::conditions::VmiConditionType;
+use garboard_api::{Phase, VirtualMachineInstance};
+
+use crate::refusal::Refusal;
+use crate::routes::{Question, Stream};
+
+/// The wording of `pause` and `freeze`, which speak of a VM.
+const VM_NOT_RUNNING: &str = "VM is not running";
+const VMI_NOT_RUNNING: &str = "VMI is not running";
+
+fn is_running(vmi: &VirtualMachineInstance) -> bool {
+    Phase::of(vmi) == Phase::Running
+}
+
+/// Whether the condition is there, whatever its status.
+fn is_paused(vmi: &VirtualMachineInstance) -> bool {
+    let mut conditions = vmi.status.iter().flat_map(|status| &status.conditions);
+    conditions.any(|condition| condition.r#type == VmiConditionType::Paused.word())
+}
+
+fn conflict(message: &str) -> Refusal {
+    Refusal::Conflict(message.to_owned())
+}
+
+fn bad(message: &str) -> Refusal {
+    Refusal::BadRequest(message.to_owned())
+}
+
+/// Whether a supervisor may be asked this.
+///
+/// # Errors
+/// The instance is not in a state for it.
+pub fn may_ask(question: Question, vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    match question {
+        Question::Pause => pause(vmi),
+        Question::Unpause => unpause(vmi),
+        Question::Reset => reset(vmi),
+    }
+}
+
+/// Whether a stream may be opened.
+///
+/// # Errors
+/// The instance has none of the kind, or does not run.
+pub fn may_open(stream: Stream, vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    match stream {
+        Stream::Console => console(vmi),
+        Stream::Vnc => vnc(vmi),
+    }
+}
+
+/// A liveness probe over the network would fail while the guest is paused, and end it. Probes of the guest agent are
+/// answered by the supervisor, also then.
+fn pause(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if !is_running(vmi) {
+        return Err(conflict(VM_NOT_RUNNING));
+    }
+    if vmi.spec.liveness_probe.as_ref().is_some_and(|probe| probe.tcp_socket.is_some() || probe.http_get.is_some()) {
+        return Err(Refusal::Forbidden("Pausing VMIs with LivenessProbe is currently not supported".to_owned()));
+    }
+    if is_paused(vmi) {
+        return Err(conflict("VMI is already paused"));
+    }
+    Ok(())
+}
+
+fn unpause(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if !is_running(vmi) {
+        return Err(conflict(VMI_NOT_RUNNING));
+    }
+    if is_paused(vmi) { Ok(()) } else { Err(conflict("VMI is not paused")) }
+}
+
+fn reset(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if is_running(vmi) {
+        return Ok(());
+    }
+    let phase = Phase::of(vmi).word();
+    Err(Refusal::Internal(format!("Failed to reset non-running VMI with phase {phase}: {VMI_NOT_RUNNING}")))
+}
+
+fn console(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if vmi.spec.domain.devices.autoattach_serial_console == Some(false) {
+        return Err(bad("No serial consoles are present."));
+    }
+    if Phase::of(vmi) == Phase::Failed {
+        return Err(conflict("VMI is in failed status"));
+    }
+    if is_running(vmi) { Ok(()) } else { Err(bad(VMI_NOT_RUNNING)) }
+}
+
+fn vnc(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if vmi.spec.domain.devices.autoattach_graphics_device == Some(false) {
+        return Err(bad("No graphics devices are present."));
+    }
+    if is_running(vmi) { Ok(()) } else { Err(bad(VMI_NOT_RUNNING)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn vmi(phase: &str, paused: bool, more: Value) -> VirtualMachineInstance {
+        let conditions = if paused { json!([{"type": "Paused", "status": "True"}]) } else { json!([]) };
+        let mut vmi = json!({
+            "metadata": {"name": "vm"}, "spec": {"domain": {"devices": {}}},
+            "status": {"phase": phase, "conditions": conditions},
+        });
+        for (key, value) in more.as_object().into_iter().flatten() {
+            vmi["spec"][key] = value.clone();
+        }
+        serde_json::from_value(vmi).unwrap()
+    }
+
+    /// The code of the refusal, 0 for none, and its text.
+    fn outcome(refusal: Result<(), Refusal>) -> (u16, String) {
+        refusal.map_or_else(|refusal| (refusal.code(), format!("{refusal:?}")), |()| (0, String::new()))
+    }
+
+    #[test]
+    fn each_question_has_its_states() {
+        let http = json!({"livenessProbe": {"httpGet": {"port": 80}}});
+        let agent = json!({"livenessProbe": {"guestAgentPing": {}}});
+        let table = [
+            (Question::Pause, vmi("Running", false, Value::Null), 0, ""),
+            (Question::Pause, vmi("Running", true, Value::Null), 409, "VMI is already paused"),
+            (Question::Pause, vmi("Scheduled", false, Value::Null), 409, "VM is not running"),
+            (Question::Pause, vmi("Running", false, http), 403, "LivenessProbe"),
+            (Question::Pause, vmi("Running", false, agent), 0, ""),
+            (Question::Unpause, vmi("Running", true, Value::Null), 0, ""),
+            (Question::Unpause, vmi("Running", false, Value::Null), 409, "VMI is not paused"),
+            (Question::Unpause, vmi("Succeeded", true, Value::Null), 409, "VMI is not running"),
+            (Question::Reset, vmi("Running", true, Value::Null), 0, ""),
+            (Question::Reset, vmi("Scheduled", false, Value::Null), 500, "phase Scheduled"),
+        ];
+        for (question, vmi, code, text) in table {
+            let found = outcome(may_ask(question, &vmi));
+            assert!(found.0 == code && found.1.contains(text), "{question:?}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_stream_needs_its_device_and_a_running_guest() {
+        let bare = || {
+            let devices = json!({"autoattachSerialConsole": false, "autoattachGraphicsDevice": false});
+            vmi("Running", false, json!({"domain": {"devices": devices}}))
+        };
+        let table = [
+            (Stream::Console, vmi("Running", false, Value::Null), 0, ""),
+            (Stream::Console, bare(), 400, "No serial consoles are present."),
+            (Stream::Console, vmi("Failed", false, Value::Null), 409, "failed status"),
+            (Stream::Console, vmi("Scheduled", false, Value::Null), 400, "VMI is not running"),
+            (Stream::Vnc, vmi("Running", true, Value::Null), 0, ""),
+            (Stream::Vnc, bare(), 400, "No graphics devices are present."),
+            (Stream::Vnc, vmi("Failed", false, Value::Null), 400, "VMI is not running"),
+        ];
+        for (stream, vmi, code, text) in table {
+            let found = outcome(may_open(stream, &vmi));
+            assert!(found.0 == code && found.1.contains(text), "{stream:?}: {found:?}");
+        }
+    }
+}

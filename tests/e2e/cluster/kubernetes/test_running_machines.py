@@ -1,0 +1,139 @@
+"""What goes down to a running machine through subresources.kubevirt.io: virtctl pauses and resets it, opens its console
+and its screen."""
+
+import contextlib
+import socket
+import subprocess
+
+import pytest
+
+from garboard_e2e.cluster.kube import Kube
+from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, Object
+from garboard_e2e.cluster.objects import machine
+from garboard_e2e.cluster.person import Tool
+from garboard_e2e.cluster.virtctl import virtctl as client
+from garboard_e2e.patience import PATIENCE
+from garboard_e2e.processes import free_port
+from garboard_e2e.rfb import Viewer
+from garboard_e2e.terminal import DETACH
+
+
+@pytest.fixture(scope="module")
+def virtctl(kube: Kube) -> Tool:
+    return client(kube)
+
+
+@pytest.fixture(scope="module")
+def running(kube: Kube) -> str:
+    """A machine for the tests below."""
+    kube.apply(machine("watched", "Always"))
+    kube.runs("watched")
+    kube.has_shell("watched")
+    return "watched"
+
+
+def connected(port: int) -> socket.socket | None:
+    """A connection to a port of this host, once something listens there."""
+    with contextlib.suppress(OSError):
+        return socket.create_connection(("127.0.0.1", port), PATIENCE)
+    return None
+
+
+def is_paused(kube: Kube, name: str) -> bool:
+    conditions = kube.get("vmi", name).get("status", {}).get("conditions", [])
+    return any(each["type"] == "Paused" and each["status"] == "True" for each in conditions)
+
+
+def test_virtctl_pauses_and_unpauses_a_guest(kube: Kube, virtctl: Tool, running: str) -> None:
+    virtctl.run("pause", "vmi", running)
+    # Answered when QEMU has done it; the condition follows.
+    kube.becomes("vmi", running, "Paused")
+    kube.shows(running, "Paused")
+    again = virtctl.call("pause", "vmi", running)
+    assert again.returncode != 0 and "VMI is already paused" in again.stderr, again.stderr
+    virtctl.run("unpause", "vmi", running)
+    kube.ask_until("the guest runs on", lambda: not is_paused(kube, running))
+    again = virtctl.call("unpause", "vmi", running)
+    assert again.returncode != 0 and "VMI is not paused" in again.stderr, again.stderr
+    assert kube.shell(running, "echo $((6*7))").strip() == "42"
+
+
+def test_virtctl_resets_a_guest(kube: Kube, virtctl: Tool, running: str) -> None:
+    uid = kube.runs(running)
+    boots = kube.serial(running).count("garboard-hello: userspace")
+    virtctl.run("reset", running)
+    kube.says(running, "garboard-hello: userspace", times=boots + 1)
+    kube.has_shell(running)
+    assert kube.runs(running) == uid
+
+
+def test_virtctl_opens_the_console(kube: Kube, virtctl: Tool, running: str) -> None:
+    terminal = virtctl.terminal("console", running)
+    terminal.expect("Successfully connected", PATIENCE)
+    terminal.type(b"\r")
+    terminal.type(b"echo product-$((6*7))\r")
+    terminal.expect("product-42", PATIENCE)
+    terminal.type(DETACH)
+    terminal.expect_end(PATIENCE)
+
+
+def test_virtctl_shows_the_screen(kube: Kube, virtctl: Tool, running: str) -> None:
+    port = free_port()
+    proxy = virtctl.begin("vnc", running, "--proxy-only", "--port", str(port))
+    try:
+        screen = kube.ask_until("virtctl listens", lambda: connected(port))
+        viewer = Viewer(screen, PATIENCE)
+        assert viewer.picture() >= viewer.width * viewer.height
+        viewer.close()
+    finally:
+        proxy.terminate()
+        proxy.wait()
+
+
+def test_a_console_that_cannot_be_opened_is_a_status(kube: Kube, virtctl: Tool) -> None:
+    kube.apply(machine("stopped", "Halted"))
+    missing = virtctl.call("console", "stopped")
+    assert missing.returncode != 0 and "not found" in missing.stderr, missing.stderr
+
+
+def test_a_machine_is_reached_again_when_its_agent_and_its_supervisor_were_replaced(
+    kube: Kube, virtctl: Tool, running: str
+) -> None:
+    kube.kill(running, "garboard-launcher")
+    virtctl.run("pause", "vmi", running)
+    node = kube.pod(running)["spec"]["nodeName"]
+    own = ["-l", "app.kubernetes.io/component=node", f"--field-selector=spec.nodeName={node}"]
+    kube.kubectl("delete", "pod", *own, namespace=INSTALLED_IN)
+    kube.ask_until("the guest runs on", lambda: virtctl.call("unpause", "vmi", running).returncode == 0)
+    kube.ask_until("the guest runs on", lambda: not is_paused(kube, running))
+
+
+# ---- who may be an agent
+
+
+def upgraded(pod: Object, token: str | None) -> tuple[int, str]:
+    """The answer of a controller to one who claims to be a node's agent."""
+    headers = ["-H", "Connection: Upgrade", "-H", "Upgrade: garboard-tunnel/1"]
+    headers += ["-H", f"Authorization: Bearer {token}"] if token else []
+    url = f"https://{pod['status']['podIP']}:8445/v1/node"
+    command = ["curl", "-sk", "--http1.1", "-m", "20", "-w", "\n%{http_code}", *headers, url]
+    body, code = subprocess.run(command, capture_output=True, text=True).stdout.rsplit("\n", 1)
+    return int(code), body
+
+
+def test_only_an_agent_with_its_pods_token_is_connected(kube: Kube) -> None:
+    def token(account: str, namespace: str, audience: str) -> str:
+        return kube.kubectl("create", "token", account, f"--audience={audience}", namespace=namespace).strip()
+
+    pod = kube.controllers()[0]
+    ours, api = "garboard-controller", "https://kubernetes.default.svc"
+    false = {
+        "no token": (None, "a token is required"),
+        "no token at all": ("x", "not valid"),
+        "another account's": (token("default", NAMESPACE, ours), "not to the node agents' account"),
+        "the agents' account, for the API server": (token("garboard-node", INSTALLED_IN, api), "not valid"),
+        "the agents' account, of no pod": (token("garboard-node", INSTALLED_IN, ours), "not bound to a pod"),
+    }
+    for whose, (shown, reason) in false.items():
+        code, body = upgraded(pod, shown)
+        assert code == 401 and reason in body, f"{whose} is answered {code}: {body}"

@@ -1,0 +1,200 @@
+//! The agent's end: it dials a controller and answers what the controller asks for.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Full, Limited};
+use hyper::body::Incoming;
+use hyper::header::{AUTHORIZATION, CONNECTION, HOST, HeaderValue, UPGRADE as UPGRADE_HEADER};
+use hyper::server::conn::http2::Builder;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
+
+use crate::{CONNECTION_WINDOW, PATH, PING_EVERY, PING_WITHIN, STREAM_WINDOW, Stream, UPGRADE};
+
+/// How long a controller may take to answer.
+const DIAL_WITHIN: Duration = Duration::from_secs(10);
+/// Streams of one controller at once. Each is a socket here and one in the supervisor.
+const STREAMS: u32 = 512;
+/// The longest reason of a controller that is read, bytes.
+const LONGEST_REASON: usize = 1024;
+
+/// Why there is no connection to a controller.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    /// Nothing answers at its address.
+    #[error("controller {address} cannot be reached")]
+    Unreachable {
+        /// The address.
+        address: SocketAddr,
+        /// The error of the kernel or of TLS.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The connection ended before the answer.
+    #[error("the connection to controller {address} broke")]
+    Broken {
+        /// The address.
+        address: SocketAddr,
+        /// What HTTP reports.
+        #[source]
+        source: hyper::Error,
+    },
+    /// It refused.
+    #[error("controller {address} answered {status}: {reason}")]
+    Refused {
+        /// The address.
+        address: SocketAddr,
+        /// Its status.
+        status: StatusCode,
+        /// Its reason.
+        reason: String,
+    },
+    /// The token has a character that no header may have.
+    #[error("the token of the service account is not one")]
+    Token,
+    /// It does not answer.
+    #[error("controller {address} did not answer within {} s", DIAL_WITHIN.as_secs())]
+    Slow {
+        /// The address.
+        address: SocketAddr,
+    },
+}
+
+/// A controller to be dialled.
+#[derive(Clone)]
+pub struct Controller {
+    /// The address of the replica.
+    pub address: SocketAddr,
+    /// The name in its certificate.
+    pub name: ServerName<'static>,
+    /// Which authorities are trusted.
+    pub tls: Arc<ClientConfig>,
+}
+
+/// Why a supervisor is not reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// No supervisor of this pod is connected to the agent.
+    NoSupervisor,
+    /// It has as many connections as it may have, or does not take one.
+    Busy,
+}
+
+/// The supervisors of a node.
+pub trait Supervisors: Send + Sync + 'static {
+    /// A new connection to the control socket of the supervisor in a pod.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    fn open(&self, pod_uid: &str) -> impl Future<Output = Result<UnixStream, Refusal>> + Send;
+}
+
+/// Connects to a controller, as the service account that the token is of.
+///
+/// # Errors
+/// [`DialError`].
+pub async fn dial(controller: &Controller, token: &str) -> Result<Stream, DialError> {
+    let address = controller.address;
+    match tokio::time::timeout(DIAL_WITHIN, connect(controller, token)).await {
+        Ok(connected) => connected,
+        Err(_) => Err(DialError::Slow { address }),
+    }
+}
+
+async fn connect(controller: &Controller, token: &str) -> Result<Stream, DialError> {
+    let address = controller.address;
+    let unreachable = |source| DialError::Unreachable { address, source };
+    let socket = TcpStream::connect(address).await.map_err(unreachable)?;
+    socket.set_nodelay(true).map_err(unreachable)?;
+    let tls = TlsConnector::from(Arc::clone(&controller.tls)).connect(controller.name.clone(), socket);
+    upgrade(address, tls.await.map_err(unreachable)?, token).await
+}
+
+async fn upgrade(
+    address: SocketAddr,
+    connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    token: &str,
+) -> Result<Stream, DialError> {
+    let broken = |source| DialError::Broken { address, source };
+    let (mut requests, running) =
+        hyper::client::conn::http1::handshake(TokioIo::new(connection)).await.map_err(broken)?;
+    drop(tokio::spawn(running.with_upgrades()));
+    let mut bearer = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| DialError::Token)?;
+    bearer.set_sensitive(true);
+    let request = Request::get(PATH)
+        .header(HOST, "garboard-controller")
+        .header(CONNECTION, "upgrade")
+        .header(UPGRADE_HEADER, UPGRADE)
+        .header(AUTHORIZATION, bearer)
+        .body(Empty::<Bytes>::new())
+        .map_err(|_| DialError::Token)?;
+    let answer = requests.send_request(request).await.map_err(broken)?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let status = answer.status();
+        let reason = match Limited::new(answer.into_body(), LONGEST_REASON).collect().await {
+            Ok(body) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+            Err(_) => "no reason was sent".to_owned(),
+        };
+        return Err(DialError::Refused { address, status, reason });
+    }
+    hyper::upgrade::on(answer).await.map(TokioIo::new).map_err(broken)
+}
+
+/// Answers a controller until the connection ends.
+///
+/// # Errors
+/// What HTTP/2 reports of the end.
+pub async fn serve(
+    connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    supervisors: Arc<impl Supervisors>,
+) -> hyper::Result<()> {
+    let service = service_fn(move |request| answer(request, Arc::clone(&supervisors)));
+    let mut settings = Builder::new(TokioExecutor::new());
+    settings
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_EVERY)
+        .keep_alive_timeout(PING_WITHIN)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_send_buf_size(STREAM_WINDOW as usize)
+        .max_concurrent_streams(STREAMS);
+    settings.serve_connection(TokioIo::new(connection), service).await
+}
+
+async fn answer(
+    request: Request<Incoming>,
+    supervisors: Arc<impl Supervisors>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let pod = match (request.method(), request.uri().authority()) {
+        (&Method::CONNECT, Some(authority)) => authority.as_str().to_owned(),
+        _ => return Ok(refused(StatusCode::METHOD_NOT_ALLOWED, "only CONNECT to a pod's UID is answered here")),
+    };
+    match supervisors.open(&pod).await {
+        Ok(mut socket) => {
+            drop(tokio::spawn(async move {
+                let Ok(stream) = hyper::upgrade::on(request).await else { return };
+                let copied = tokio::io::copy_bidirectional(&mut TokioIo::new(stream), &mut socket).await;
+                tracing::debug!(pod, ?copied, "a connection to a supervisor ended");
+            }));
+            Ok(Response::new(Full::default()))
+        }
+        Err(Refusal::NoSupervisor) => Ok(refused(StatusCode::NOT_FOUND, "no supervisor of this pod is connected")),
+        Err(Refusal::Busy) => Ok(refused(StatusCode::SERVICE_UNAVAILABLE, "the supervisor takes no more connections")),
+    }
+}
+
+fn refused(status: StatusCode, reason: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(reason));
+    *answer.status_mut() = status;
+    answer
+}

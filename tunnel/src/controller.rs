@@ -1,0 +1,178 @@
+//! The controller's end: the nodes that are connected, and connections to the supervisors of their pods.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http2::{Builder, SendRequest};
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::{CONNECTION_WINDOW, PING_EVERY, PING_WITHIN, STREAM_WINDOW, Stream};
+
+/// How long an agent may take to reach a supervisor of its node.
+const OPEN_WITHIN: Duration = Duration::from_secs(10);
+/// The longest reason of an agent that is read, bytes.
+const LONGEST_REASON: usize = 1024;
+
+/// Why a supervisor is not reached.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// No agent of this node is connected to this replica.
+    #[error("the agent of node {node} is not connected")]
+    NoAgent {
+        /// The node.
+        node: String,
+    },
+    /// The agent refused.
+    #[error("the agent of node {node} answered {status}: {reason}")]
+    Refused {
+        /// The node.
+        node: String,
+        /// Its status: 404 for a pod whose supervisor is not connected to the agent.
+        status: StatusCode,
+        /// Its reason.
+        reason: String,
+    },
+    /// The connection to the agent broke.
+    #[error("the connection to the agent of node {node} broke")]
+    Broken {
+        /// The node.
+        node: String,
+        /// What HTTP/2 reports.
+        #[source]
+        source: hyper::Error,
+    },
+    /// The agent does not answer.
+    #[error("the agent of node {node} did not answer within {} s", OPEN_WITHIN.as_secs())]
+    Slow {
+        /// The node.
+        node: String,
+    },
+}
+
+/// The nodes whose agents are connected to this replica.
+#[derive(Clone, Default)]
+pub struct Nodes(Arc<Mutex<Connected>>);
+
+#[derive(Default)]
+struct Connected {
+    next: u64,
+    by_node: HashMap<String, Connection>,
+}
+
+struct Connection {
+    number: u64,
+    requests: SendRequest<Empty<Bytes>>,
+}
+
+impl Nodes {
+    /// Uses the connection of a node's agent until it ends. The newest connection of a node gets what is opened from now on;
+    /// streams of an earlier one go on.
+    ///
+    /// # Errors
+    /// What HTTP/2 reports of the end.
+    pub async fn serve(
+        &self,
+        node: &str,
+        connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    ) -> hyper::Result<()> {
+        let mut settings = Builder::new(TokioExecutor::new());
+        settings
+            .timer(TokioTimer::new())
+            .keep_alive_interval(PING_EVERY)
+            .keep_alive_timeout(PING_WITHIN)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_send_buf_size(STREAM_WINDOW as usize);
+        let (requests, running) = settings.handshake(TokioIo::new(connection)).await?;
+        let _entry = self.enter(node, requests);
+        running.await
+    }
+
+    /// The nodes that are connected.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lock().by_node.len()
+    }
+
+    /// Whether no node is connected.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a node is connected.
+    #[must_use]
+    pub fn has(&self, node: &str) -> bool {
+        self.lock().by_node.contains_key(node)
+    }
+
+    /// A connection to the supervisor in a launcher pod, by the pod's UID.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub async fn open(&self, node: &str, pod_uid: &str) -> Result<Stream, OpenError> {
+        let name = || node.to_owned();
+        let mut requests = {
+            let nodes = self.lock();
+            let connection = nodes.by_node.get(node).ok_or_else(|| OpenError::NoAgent { node: name() })?;
+            connection.requests.clone()
+        };
+        let broken = |source| OpenError::Broken { node: name(), source };
+        let unreadable = |error: http::Error| OpenError::Refused {
+            node: name(),
+            status: StatusCode::BAD_REQUEST,
+            reason: error.to_string(),
+        };
+        let request = Request::builder().method(Method::CONNECT).uri(pod_uid).body(Empty::new()).map_err(unreadable)?;
+        let answer = tokio::time::timeout(OPEN_WITHIN, requests.send_request(request)).await;
+        let answer = answer.map_err(|_| OpenError::Slow { node: name() })?.map_err(broken)?;
+        if answer.status() != StatusCode::OK {
+            return Err(OpenError::Refused { node: name(), status: answer.status(), reason: reason(answer).await });
+        }
+        hyper::upgrade::on(answer).await.map(TokioIo::new).map_err(broken)
+    }
+
+    fn enter(&self, node: &str, requests: SendRequest<Empty<Bytes>>) -> Entry {
+        let mut connected = self.lock();
+        let number = connected.next;
+        connected.next += 1;
+        connected.by_node.insert(node.to_owned(), Connection { number, requests });
+        Entry { nodes: self.clone(), node: node.to_owned(), number }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Connected> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A node's place among those that are connected.
+struct Entry {
+    nodes: Nodes,
+    node: String,
+    number: u64,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        let mut connected = self.nodes.lock();
+        if connected.by_node.get(&self.node).is_some_and(|newest| newest.number == self.number) {
+            connected.by_node.remove(&self.node);
+        }
+    }
+}
+
+/// The text of a refusal, bounded.
+async fn reason(answer: Response<Incoming>) -> String {
+    let read = Limited::new(answer.into_body(), LONGEST_REASON).collect();
+    match tokio::time::timeout(OPEN_WITHIN, read).await {
+        Ok(Ok(body)) => String::from_utf8_lossy(&body.to_bytes()).into_owned(),
+        _ => "no reason was sent".to_owned(),
+    }
+}

@@ -1,0 +1,43 @@
+//! The connection that a node agent opens to a controller, both ends. Nothing listens on a node: requests and streams for
+//! a running supervisor come down this connection.
+//!
+//! ```text
+//!   supervisor ──── agent.sock ────► node agent ──── TLS, one connection to each replica ────► controller
+//!              ◄─ a socket for each ─            ◄──── HTTP/2, a CONNECT for each ────────────
+//! ```
+//!
+//! The agent dials, shows its service account's token in a request for an upgrade (HTTP/1.1, RFC 9110 §7.8), and is answered 101.
+//! From then on the controller is the client of HTTP/2 and the agent the server. Each CONNECT (RFC 9113 §8.5) names a
+//! launcher pod by its UID and becomes a connection to the control socket of that pod's supervisor
+//! (`garboard_protocol::control`); the agent copies bytes and reads none. HTTP/2 has what is needed beside: flow control for
+//! each stream, so that a slow reader holds back its own stream alone, and pings, by which a half-open connection is noticed.
+
+#![forbid(unsafe_code)]
+
+pub mod agent;
+pub mod controller;
+
+use std::time::Duration;
+
+use hyper::upgrade::Upgraded;
+use hyper_util::rt::TokioIo;
+
+/// The path of the request for an upgrade.
+pub const PATH: &str = "/v1/node";
+/// The protocol after the upgrade. A later one gets another number; a controller that does not serve it answers 426.
+pub const UPGRADE: &str = "garboard-tunnel/1";
+/// The audience of the agent's token, which is good for nothing else.
+pub const AUDIENCE: &str = "garboard-controller";
+/// The port of the controller.
+pub const PORT: u16 = 8445;
+
+/// How often a connection is tried, and how long the answer may take: a node that was cut off is noticed after both.
+const PING_EVERY: Duration = Duration::from_secs(10);
+const PING_WITHIN: Duration = Duration::from_secs(10);
+/// Bytes of one stream that may be under way unread, HTTP/2's own default: what one slow reader costs.
+const STREAM_WINDOW: u32 = 64 * 1024;
+/// The same of all streams of a connection.
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+
+/// A connection of either kind, after its upgrade.
+pub type Stream = TokioIo<Upgraded>;

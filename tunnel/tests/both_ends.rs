@@ -1,0 +1,122 @@
+//! Both ends over a pair of sockets, without TLS.
+
+#![allow(clippy::unwrap_used, reason = "the whole file is a test")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use garboard_tunnel::agent::{self, Refusal, Supervisors};
+use garboard_tunnel::controller::{Nodes, OpenError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
+
+/// One pod, whose supervisor answers what it reads, and ends when it has read everything.
+struct Echo;
+
+impl Supervisors for Echo {
+    async fn open(&self, pod_uid: &str) -> Result<UnixStream, Refusal> {
+        if pod_uid != POD {
+            return Err(Refusal::NoSupervisor);
+        }
+        let (ours, theirs) = UnixStream::pair().map_err(|_| Refusal::Busy)?;
+        tokio::spawn(async move {
+            let (mut from, mut to) = theirs.into_split();
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+        });
+        Ok(ours)
+    }
+}
+
+/// A node that is connected.
+async fn connected(nodes: &Nodes, node: &'static str) -> tokio::task::JoinHandle<hyper::Result<()>> {
+    let (above, below) = UnixStream::pair().unwrap();
+    let agent = tokio::spawn(agent::serve(below, Arc::new(Echo)));
+    let nodes_of_it = nodes.clone();
+    tokio::spawn(async move { nodes_of_it.serve(node, above).await });
+    until(|| nodes.has(node)).await;
+    agent
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    let waiting = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), waiting).await.unwrap();
+}
+
+#[tokio::test]
+async fn bytes_go_both_ways_and_an_end_is_seen() {
+    let nodes = Nodes::default();
+    let _agent = connected(&nodes, "one").await;
+    let mut stream = nodes.open("one", POD).await.unwrap();
+    // More than both windows hold.
+    let sent: Vec<u8> = (0..3_000_000_u32).map(|number| number.to_le_bytes()[1]).collect();
+    let (mut from, mut to) = tokio::io::split(&mut stream);
+    let mut read = Vec::new();
+    let write = async {
+        to.write_all(&sent).await.unwrap();
+        to.shutdown().await.unwrap();
+    };
+    let (_, count) = tokio::join!(write, from.read_to_end(&mut read));
+    assert_eq!(count.unwrap(), sent.len());
+    assert!(read == sent, "other bytes came back");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_not_read_holds_back_no_other() {
+    let nodes = Nodes::default();
+    let _agent = connected(&nodes, "one").await;
+    let mut slow = nodes.open("one", POD).await.unwrap();
+    let block = vec![0; 64 * 1024];
+    // Until nothing more fits on the way.
+    while tokio::time::timeout(Duration::from_millis(300), slow.write_all(&block)).await.is_ok() {}
+    for _ in 0..3 {
+        let mut other = nodes.open("one", POD).await.unwrap();
+        other.write_all(b"hello").await.unwrap();
+        let mut answer = [0; 5];
+        other.read_exact(&mut answer).await.unwrap();
+        assert_eq!(&answer, b"hello");
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_there_is_an_error() {
+    let nodes = Nodes::default();
+    let missing = nodes.open("one", POD).await.unwrap_err();
+    assert!(matches!(missing, OpenError::NoAgent { .. }), "{missing}");
+    let agent = connected(&nodes, "one").await;
+    let refused = nodes.open("one", "other").await.unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the agent of node one answered 404 Not Found: no supervisor of this pod is connected"
+    );
+    for strange in ["", "a/b", "a b", "a@b:c:d"] {
+        assert!(nodes.open("one", strange).await.is_err(), "{strange:?}");
+    }
+    agent.abort();
+    until(|| nodes.is_empty()).await;
+}
+
+#[tokio::test]
+async fn the_newest_connection_of_a_node_is_used_and_streams_of_the_one_before_go_on() {
+    let nodes = Nodes::default();
+    let first = connected(&nodes, "one").await;
+    let mut before = nodes.open("one", POD).await.unwrap();
+    let (above, below) = UnixStream::pair().unwrap();
+    let newest = tokio::spawn(agent::serve(below, Arc::new(Echo)));
+    let nodes_of_it = nodes.clone();
+    let serving = tokio::spawn(async move { nodes_of_it.serve("one", above).await });
+    before.write_all(b"x").await.unwrap();
+    assert_eq!(before.read_u8().await.unwrap(), b'x');
+    // The one before ends: the node stays connected.
+    first.abort();
+    assert!(before.read_u8().await.is_err());
+    assert!(nodes.open("one", POD).await.is_ok());
+    newest.abort();
+    let _ = serving.await;
+    assert!(nodes.is_empty());
+}
