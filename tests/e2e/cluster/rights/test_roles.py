@@ -24,17 +24,17 @@ GIVEN = {
     "controller: watches claims": Right(CONTROLLER, "watch", CLAIMS),
     "controller: its webhooks' certificates": Right(CONTROLLER, "update", "secrets/garboard-webhook", "garboard"),
     "controller: its lease": Right(CONTROLLER, "update", f"{LEASES}/garboard-controller", "garboard"),
-    "controller: writes whom its webhooks trust": Right(CONTROLLER, "patch", f"{WEBHOOKS}/garboard"),
+    "controller: writes the webhooks' CA bundle": Right(CONTROLLER, "patch", f"{WEBHOOKS}/garboard"),
     "controller: watches its webhooks": Right(CONTROLLER, "watch", f"{WEBHOOKS}/garboard"),
     "controller: changes pods": Right(CONTROLLER, "patch", "pods", "default"),
     "controller: looks whether a node lives": Right(CONTROLLER, "get", "nodes"),
     "controller: writes events": Right(CONTROLLER, "create", EVENTS, "default"),
     "controller: sees DataVolumes": Right(CONTROLLER, "watch", "datavolumes.cdi.kubevirt.io"),
     "controller: asks for rights of users": Right(CONTROLLER, "create", REVIEWS),
-    "controller: writes whom its API is trusted by": Right(
+    "controller: writes the CA bundle of its API": Right(
         CONTROLLER, "patch", f"{SERVICES}/v1.subresources.kubevirt.io"
     ),
-    "controller: knows API servers": Right(
+    "controller: reads the API servers": Right(
         CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
     ),
     **{f"editor: {verb}": Right(EDITOR, "update", ASKED, "default", verb) for verb in POWER},

@@ -25,7 +25,7 @@ CONNECTIONS = 8
 
 @dataclasses.dataclass(frozen=True)
 class Answer:
-    """What the API server says to a request."""
+    """The API server's answer to a request."""
 
     status: int
     text: str
@@ -35,7 +35,7 @@ class Answer:
         return self.status < 300
 
     @property
-    def sentence(self) -> str:
+    def message(self) -> str:
         """Of a refusal."""
         with contextlib.suppress(json.JSONDecodeError, KeyError):
             return str(json.loads(self.text)["message"])

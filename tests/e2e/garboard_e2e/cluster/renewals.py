@@ -44,7 +44,7 @@ class Renewals:
                 seen.append(found)
         answer = post(connection, self.sound)
         if not answer.is_taken:
-            self.refusals.append(answer.sentence)
+            self.refusals.append(answer.message)
 
     def are_enough(self) -> bool:
         return len(self.serving) >= ENOUGH and len(self.authorities) >= ENOUGH
