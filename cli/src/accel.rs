@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use garboard_plan::AcceleratorChoice;
 
-/// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` says.
+/// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccelChoice {
     /// KVM where it really works, else TCG, with a note on standard error.

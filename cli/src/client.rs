@@ -14,7 +14,7 @@ use garboard_protocol::{paths, wire};
 use garboard_shim_client::places::{MachineId, Places};
 use garboard_shim_client::{lock, pause_briefly, pending_restart, processes};
 
-use crate::exit::{NOT_FOUND, REFUSED, complaint};
+use crate::exit::{NOT_FOUND, REFUSED, exit_error};
 
 /// A supervisor that is alive answers at once; one that hangs must not hang the command.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,10 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Connects to the supervisor of a machine.
 pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStream> {
     if !places.machine(id).exists() {
-        return Err(complaint(NOT_FOUND, format!("there is no running machine {id}; `garboard ps` lists them")));
+        return Err(exit_error(NOT_FOUND, format!("there is no running machine {id}; `garboard ps` lists them")));
     }
     if let Some(pending) = pending_restart::awaited(&places.machine(id)) {
-        return Err(complaint(REFUSED, format!("{id} is between two runs: {}", pending.sentence())));
+        return Err(exit_error(REFUSED, format!("{id} is between two runs: {}", pending.sentence())));
     }
     let directory = places.layout(id).supervisor();
     let stream = reach(&directory, &places.machine(id)).with_context(|| unanswered(places, id, &directory))?;

@@ -43,13 +43,13 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
 /// The host that is planned for.
 struct Host {
     facts: HostFacts,
-    /// For a sentence.
+    /// For a message.
     name: String,
     /// Whether it is the one that this command runs on.
     is_this: bool,
 }
 
-/// What an earlier run decided. Of what is kept here only `run` on this host knows.
+/// What an earlier run decided. What is kept on this host is read only by `run`.
 fn kept(args: &ExplainArgs, subject: &Subject, is_this_host: bool) -> anyhow::Result<Kept> {
     if let Some(path) = &args.stored {
         return Ok(Kept { file: None, machine: Some(read_json(path)?) });

@@ -8,14 +8,14 @@ use garboard_host::{GatherOptions, ProbeCache, gather};
 use garboard_machine::facts::HostFacts;
 use garboard_shim_client::places::Places;
 
-use crate::exit::{FAILED, complaint};
+use crate::exit::{FAILED, exit_error};
 
 /// Gathers them; answers that cannot change are kept in the cache directory.
 pub(crate) fn facts(qemu: Option<&Path>) -> anyhow::Result<HostFacts> {
     let places = Places::of_caller(None)?;
     gather(&gather_options(&places, qemu))
         .context("this host cannot run a machine; `garboard doctor` names the remedy")
-        .map_err(|error| complaint(FAILED, format!("{error:#}")))
+        .map_err(|error| exit_error(FAILED, format!("{error:#}")))
 }
 
 /// Where every command looks for QEMU and keeps what it found out.

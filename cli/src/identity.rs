@@ -16,7 +16,7 @@ use garboard_shim_client::places::{MachineId, Places};
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{Gid, Group, Uid, User};
 
-use crate::exit::{FAILED, complaint};
+use crate::exit::{FAILED, exit_error};
 
 /// Unused by convention. Inside a user namespace it is usually not mapped; then systemd's range for services without an
 /// account is, where what is in use is found by its account or its processes.
@@ -61,7 +61,7 @@ fn taken(uid: u32, directory: &Path) -> anyhow::Error {
         "user ID {uid}, which this machine has, belongs to an account of this host by now; remove {} and start it again",
         directory.join(uid.to_string()).display()
     );
-    complaint(FAILED, text)
+    exit_error(FAILED, text)
 }
 
 /// The first range of which everything exists in this user namespace.
@@ -69,8 +69,8 @@ fn mapped_range(map: &str) -> Option<Range<u32>> {
     let mapped: Vec<Range<u64>> = map
         .lines()
         .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (start, length): (u64, u64) = (words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?);
+            let mut fields = line.split_whitespace();
+            let (start, length): (u64, u64) = (fields.next()?.parse().ok()?, fields.nth(1)?.parse().ok()?);
             Some(start..start + length)
         })
         .collect();

@@ -19,7 +19,7 @@ const NODE_WRITES_BURST: u32 = 200;
 const NODE_WRITE_PERIOD: Duration = Duration::from_millis(50);
 /// So many refusals are answered and logged at once …
 const REFUSALS_BURST: u32 = 20;
-/// … and then one in this time; others are closed without a word.
+/// … and then one in this time; others are closed without an answer.
 const REFUSAL_PERIOD: Duration = Duration::from_millis(200);
 /// So many pods have their refusals counted each by itself …
 const PODS_COUNTED: usize = 256;
@@ -143,7 +143,7 @@ impl Refusals {
 /// out of the log.
 #[derive(Debug, Default)]
 pub struct RefusalsByPod {
-    /// Nobody's bucket is that of callers in no pod, and of pods beyond [`PODS_COUNTED`].
+    /// `None` is the bucket of callers in no pod, and of pods beyond [`PODS_COUNTED`].
     buckets: HashMap<Option<PodUid>, Refusals>,
 }
 

@@ -1,4 +1,4 @@
-//! Who is calling: the connection says, never the payload.
+//! The caller of a connection: the connection identifies it, never the payload.
 //!
 //! The kernel gives the process that connected (`SO_PEERCRED`, unix(7)), as a number, and numbers are used again. So the
 //! process is pinned first: a descriptor of its directory in `/proc` belongs to that process for good, reading through it
@@ -10,8 +10,8 @@
 //! business to make. The agent accepts at once, so that the time is microseconds in which all process numbers of the
 //! node would have to be used up.
 //!
-//! Which network namespace a process is in is compared, not opened: `/proc/PID/ns/net` is for those who might debug the
-//! process. `/proc/PID/net` shows, to everybody, the files of the namespace that the process is in; each namespace has files
+//! Which network namespace a process is in is compared, not opened: `/proc/PID/ns/net` is only for callers that may debug the
+//! process. `/proc/PID/net` shows, to every caller, the files of the namespace that the process is in; each namespace has files
 //! of its own, so that one of them is the same file exactly where the namespace is the same.
 
 use std::io::{self, Read};
@@ -44,7 +44,7 @@ pub enum CallerError {
     Unknown {
         /// What was being done.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -105,7 +105,7 @@ impl Processes {
         Ok(Self { user: RUNTIME_USER, ..Self::below("/proc".as_ref())? })
     }
 
-    /// Finds out who connected.
+    /// Finds out which process connected.
     ///
     /// # Errors
     /// [`CallerError`].

@@ -153,7 +153,7 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
     Ok(Settled::of(settled(known.marks.insert(after))))
 }
 
-/// The annotation that says that the agent lives.
+/// The annotation that shows that the agent lives.
 fn heartbeat() -> BTreeMap<String, String> {
     BTreeMap::from([(HEARTBEAT.to_owned(), format!("{:.0}", jiff::Timestamp::now()))])
 }

@@ -247,7 +247,7 @@ mod tests {
         for text in &seen_from_inside {
             assert_eq!(found_by(&inside, text), Err(IdentityError::NotKubelets), "{text}");
         }
-        // An agent outside pods cannot say what is the kubelet's.
+        // An agent outside pods cannot determine what is the kubelet's.
         assert_eq!(found_by("0::/init.scope", &format!("0::/kubepods/pod{A}/c")), Err(IdentityError::NotKubelets));
     }
 

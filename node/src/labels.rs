@@ -1,6 +1,6 @@
 //! KubeVirt's labels of a node. Pure.
 //!
-//! The agent has the last word on the labels of `FAMILIES` and `SINGLE`: what it would not set is removed, unless a machine
+//! The agent owns the labels of `FAMILIES` and `SINGLE`: what it would not set is removed, unless a machine
 //! that runs here asked for it. A kubelet that starts again judges its pods by the node's labels as if they were new, and
 //! ends those whose node selector the node does not fit any more; nothing that the agent finds out may have that effect. For
 //! the same reason [`SCHEDULABLE`] is never removed while a kubelet is away: such a node gets no pods anyway, and one whose
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use garboard_api::metadata::node_label::{CPU_FEATURE, CPU_MODEL, MACHINE_TYPE, SCHEDULABLE, is_name};
 use garboard_host::offer::NodeOffer;
 
-/// When set to `true` by people, only [`SCHEDULABLE`] is the agent's.
+/// When a user has set it to `true`, only [`SCHEDULABLE`] is the agent's.
 pub const SKIP: &str = "node-labeller.kubevirt.io/skip-node";
 
 const VENDOR: &str = "cpu-vendor.node.kubevirt.io/";
@@ -211,14 +211,14 @@ mod tests {
         let mut node = wanted.clone();
         let none = BTreeMap::new();
         node.insert("kubernetes.io/os".into(), "linux".into());
-        let nobody = BTreeSet::new();
-        let of_nobody = Asked::Labels(&nobody);
-        assert!(difference(&node, &none, &wanted, of_nobody).is_empty());
+        let nothing = BTreeSet::new();
+        let of_none = Asked::Labels(&nothing);
+        assert!(difference(&node, &none, &wanted, of_none).is_empty());
         node.insert("cpu-model.node.kubevirt.io/EPYC".into(), "true".into());
         node.insert("kubevirt.io/sev".into(), "".into());
         node.insert("kubevirt.io/theirs".into(), "".into());
         node.insert(SCHEDULABLE.into(), "false".into());
-        let changes = difference(&node, &none, &wanted, of_nobody);
+        let changes = difference(&node, &none, &wanted, of_none);
         let expected = [
             ("cpu-model.node.kubevirt.io/EPYC".to_owned(), None),
             (SCHEDULABLE.to_owned(), Some("true".to_owned())),
@@ -226,7 +226,7 @@ mod tests {
         ];
         assert_eq!(changes, BTreeMap::from(expected));
         let skip = BTreeMap::from([(SKIP.to_owned(), "true".to_owned())]);
-        assert_eq!(difference(&node, &skip, &wanted, of_nobody).into_keys().collect::<Vec<_>>(), [SCHEDULABLE]);
+        assert_eq!(difference(&node, &skip, &wanted, of_none).into_keys().collect::<Vec<_>>(), [SCHEDULABLE]);
     }
     #[test]
     fn what_a_machine_asked_for_stays_as_long_as_it_runs() {
@@ -236,7 +236,7 @@ mod tests {
         node.insert("cpu-model.node.kubevirt.io/EPYC".into(), "true".into());
         let asked = names(&["cpu-model.node.kubevirt.io/EPYC", "cpu-model.node.kubevirt.io/Never"]);
         assert!(difference(&node, &none, &wanted, Asked::Labels(&asked)).is_empty(), "kept, and nothing is added");
-        assert!(difference(&node, &none, &wanted, Asked::Unknown).is_empty(), "nobody knows yet who runs");
+        assert!(difference(&node, &none, &wanted, Asked::Unknown).is_empty(), "the running machines are not known yet");
         assert_eq!(difference(&node, &none, &wanted, Asked::Labels(&BTreeSet::new())).len(), 1);
     }
 

@@ -9,8 +9,8 @@
 //!                      └────► writer ── status, merge ───────┘◄──┘
 //! ```
 //!
-//! - Launchers dial the agent, never the reverse; who calls is the connection (SO_PEERCRED → control group → pod → VMI).
-//! - Interfaces are made in the network namespace that a launcher hands over, and as its pod's order says; no path inside a
+//! - Launchers dial the agent, never the reverse; the connection identifies the caller (SO_PEERCRED → control group → pod → VMI).
+//! - Interfaces are made in the network namespace that a launcher hands over, and as in its pod's order; no path inside a
 //!   pod is ever opened.
 //! - A report becomes the status of the one VMI its pod was made for, on this node.
 //!
@@ -24,7 +24,7 @@
 //! | `nodes` | patch (its own: labels, heartbeat; a dry run of what policies must refuse) |
 //! | `events.k8s.io` `events` | create, patch |
 //!
-//! It keeps nothing: what it has to know is asked of the API server and reported again by launchers.
+//! It keeps nothing: what it needs is read from the API server and reported again by launchers.
 
 pub mod args;
 pub mod budget;

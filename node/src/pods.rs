@@ -35,7 +35,7 @@ pub struct LauncherPod {
     pub addresses: Vec<String>,
     /// Labels of the agent's that its node selector names, as long as it is not over.
     pub needs: BTreeSet<String>,
-    /// What the controller says of its claims.
+    /// What the controller wrote of its claims.
     pub claims: Claims,
     /// `status` of its condition [`UNPAUSED`].
     pub unpaused: Option<String>,

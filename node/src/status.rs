@@ -9,14 +9,14 @@ use jiff::Timestamp;
 
 use crate::pods::LauncherPod;
 
-/// The most interfaces and disks that are reported, addresses of each interface, and letters of a word and of a sentence.
+/// The most interfaces and disks that are reported, addresses of each interface, and letters of a name and of a message.
 const INTERFACES: usize = 64;
 const DISKS: usize = 256;
 /// The longest description of a machine for its next start, bytes.
 const STORED: usize = 64 << 10;
 const ADDRESSES: usize = 64;
-const WORD: usize = 256;
-const SENTENCE: usize = 1024;
+const NAME: usize = 256;
+const MESSAGE: usize = 1024;
 
 /// Whether a VMI is the agent's to write, by this pod's report.
 #[must_use]
@@ -41,8 +41,8 @@ pub fn next_status(
     is_ours(pod, vmi, node).then(|| report::next_status(&seen)).flatten()
 }
 
-/// A report with no more in it than a launcher that keeps to the rules would say: what it says is stored by the API server
-/// and shown to people, and a launcher that a guest has taken over may report anything.
+/// A report with no more in it than a launcher that keeps to the rules would send: the API server stores it
+/// and shows it to users, and a launcher that a guest has taken over may report anything.
 #[must_use]
 pub fn bounded(mut report: Status) -> Status {
     cut(&mut report.machine);
@@ -58,7 +58,7 @@ pub fn bounded(mut report: Status) -> Status {
     }
     if let Some(guest) = &mut report.guest {
         let system = &mut guest.system;
-        let said = [
+        let texts = [
             &mut guest.hostname,
             &mut guest.os,
             &mut guest.kernel,
@@ -70,7 +70,7 @@ pub fn bounded(mut report: Status) -> Status {
             &mut system.kernel_version,
             &mut system.machine,
         ];
-        said.into_iter().flatten().for_each(cut);
+        texts.into_iter().flatten().for_each(cut);
     }
     if report.stored.as_ref().is_some_and(|stored| stored.to_string().len() > STORED) {
         tracing::warn!(limit_bytes = STORED, "the stored machine is too long and is left out of the status");
@@ -80,12 +80,12 @@ pub fn bounded(mut report: Status) -> Status {
     for disk in &mut report.disks {
         [&mut disk.volume, &mut disk.target].into_iter().for_each(cut);
     }
-    report.ended.iter_mut().for_each(|ended| cut_at(&mut ended.sentence, SENTENCE));
+    report.ended.iter_mut().for_each(|ended| cut_at(&mut ended.message, MESSAGE));
     report
 }
 
 fn cut(text: &mut String) {
-    cut_at(text, WORD);
+    cut_at(text, NAME);
 }
 
 fn cut_at(text: &mut String, most: usize) {

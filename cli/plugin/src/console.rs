@@ -36,7 +36,7 @@ pub enum AttachmentEnd {
     Signalled,
 }
 
-/// Says how it ended.
+/// Prints how it ended.
 pub fn report_end(left: AttachmentEnd, machine: &str) {
     match left {
         AttachmentEnd::Detached | AttachmentEnd::Signalled => note!("\r\ndetached; {machine} runs on"),
@@ -194,7 +194,7 @@ mod tests {
     fn input_that_ends_leaves_the_console_open_until_the_machine_closes_it() {
         let (mut guest, guest_writes) = (io::Cursor::new(b"bye".to_vec()), std::io::pipe().unwrap());
         let mut out = Vec::new();
-        // The guest answers only when it has been told to.
+        // The guest answers only when it has been asked to.
         let (line, mut typed) = line(guest_writes.0);
         let mut writer = guest_writes.1;
         let machine = std::thread::spawn(move || {

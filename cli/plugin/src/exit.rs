@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 /// Everything asked for was done.
 pub const OK: u8 = 0;
-/// It was tried and failed; standard error says why.
+/// It was tried and failed; standard error has the reason.
 pub const FAILED: u8 = 1;
 /// A manifest, file or option is wrong; nothing was started.
 pub const BAD_INPUT: u8 = 2;
@@ -23,7 +23,7 @@ pub const WAITING: u8 = 7;
 /// Every code with its meaning, for the help of a command.
 pub const CODES: [(u8, &str); 8] = [
     (OK, "done"),
-    (FAILED, "tried and failed; standard error says why"),
+    (FAILED, "tried and failed; standard error has the reason"),
     (BAD_INPUT, "a manifest, file or option is wrong; nothing was started"),
     (NOT_FOUND, "there is no such machine"),
     (REFUSED, "the machine's state, or your rights, do not allow it"),
@@ -45,16 +45,16 @@ pub fn help(never: &[u8]) -> String {
 /// An error that has an exit code of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Complaint {
+pub struct ExitError {
     /// One of the codes above.
     pub code: u8,
     /// What is wrong and what to do.
     pub message: String,
 }
 
-/// A complaint with a code.
-pub fn complaint(code: u8, message: impl Into<String>) -> anyhow::Error {
-    Complaint { code, message: message.into() }.into()
+/// An error with a code.
+pub fn exit_error(code: u8, message: impl Into<String>) -> anyhow::Error {
+    ExitError { code, message: message.into() }.into()
 }
 
 /// Prints an error with its whole chain and picks the code.
@@ -70,5 +70,5 @@ pub fn report(outcome: anyhow::Result<u8>) -> ExitCode {
 
 /// The code of an error.
 pub fn code_of(error: &anyhow::Error) -> u8 {
-    error.downcast_ref::<Complaint>().map_or(FAILED, |complaint| complaint.code)
+    error.downcast_ref::<ExitError>().map_or(FAILED, |exit_error| exit_error.code)
 }

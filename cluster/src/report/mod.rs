@@ -20,14 +20,14 @@ use garboard_api::v1::{
 use garboard_api::{Phase, Quantity};
 use garboard_plan::StoredMachine;
 use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
-use garboard_protocol::exit::{CauseWord, ExitCause};
+use garboard_protocol::exit::{EndReason, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use self::claims::Claims;
 
 /// The word for an end that only the pod can explain ([`ExitCause::MachineKilled`]).
-pub const MACHINE_KILLED: &str = CauseWord::MachineKilled.as_str();
+pub const MACHINE_KILLED: &str = EndReason::MachineKilled.as_str();
 /// The most characters of what QEMU said of an I/O error.
 const LONGEST_PAUSE_MESSAGE: usize = 400;
 /// The pod's link to its network.
@@ -100,7 +100,7 @@ fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp)
         enter(status, Phase::Succeeded, ended.at_ms, now);
     } else {
         enter(status, Phase::Failed, ended.at_ms, now);
-        status.reason = Some(ended.cause.word().to_string());
+        status.reason = Some(ended.cause.reason().to_string());
     }
 }
 
@@ -238,8 +238,8 @@ fn ended(ended: &Ended) -> Holding<'_> {
     NewCondition {
         kind: VmiConditionType::Ended,
         status: ConditionStatus::True,
-        reason: ended.cause.word().as_str().into(),
-        message: message(&ended.cause, &ended.sentence).into(),
+        reason: ended.cause.reason().as_str().into(),
+        message: message(&ended.cause, &ended.message).into(),
     }
 }
 

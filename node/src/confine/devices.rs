@@ -1,5 +1,5 @@
 //! A `/dev` of the agent's own, with the devices it opens and no other. A privileged container has all of the node's, and
-//! who is root opens any of them, raw disks among them, whatever capabilities are gone.
+//! a process of root opens any of them, raw disks among them, whatever capabilities are gone.
 //!
 //! What is there when the agent starts is all it ever has: see [`crate::device::health::newcomer`].
 

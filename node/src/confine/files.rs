@@ -55,7 +55,7 @@ pub struct Held(#[expect(dead_code, reason = "only held")] Vec<PathFd>);
 /// Restricts this thread, and all that it starts.
 ///
 /// # Errors
-/// What the kernel says of the rules; not that it has no Landlock, which [`Enforced`] says.
+/// The kernel's error about the rules; a kernel without Landlock is no error, but a value of [`Enforced`].
 pub(super) fn restrict(directories: Directories<'_>) -> Result<(Enforced, Held), RulesetError> {
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;

@@ -24,7 +24,7 @@ pub fn look(root: &HostRoot, resource: Resource) -> Health {
 #[must_use]
 pub fn unhealthy() -> watch::Receiver<Health> {
     let (sender, receiver) = watch::channel(Health::Unhealthy);
-    // Nobody waits for a change of it: a closed channel would look like the end of all of them.
+    // No task waits for a change of it: a closed channel would look like the end of all of them.
     tokio::spawn(async move { sender.closed().await });
     receiver
 }

@@ -71,8 +71,8 @@ impl Resource {
             Health::Healthy => "Healthy",
             Health::Unhealthy => "Unhealthy",
         };
-        let word = self.name().rsplit('/').next().unwrap_or_default();
-        let device = |number| Device { id: format!("{word}{number}"), health: health.to_owned(), topology: None };
+        let kind = self.name().rsplit('/').next().unwrap_or_default();
+        let device = |number| Device { id: format!("{kind}{number}"), health: health.to_owned(), topology: None };
         ListAndWatchResponse { devices: (0..count).map(device).collect() }
     }
 

@@ -174,7 +174,7 @@ fn strip(facts: &mut Facts) {
             metadata.remove("annotations");
         }
     }
-    // Where a DataVolume comes from may have a password in it.
+    // The source of a DataVolume may have a password in it.
     for object in &mut facts.data_volumes {
         object["spec"] = Value::Null;
     }
