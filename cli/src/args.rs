@@ -211,7 +211,7 @@ pub(crate) struct WhyArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
-    /// Exit with 0 if it is as it is meant to be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
+    /// Exit with 0 if the machine is as it should be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
     /// machine.
     #[arg(long)]
     pub(crate) exit_code: bool,

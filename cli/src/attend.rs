@@ -20,7 +20,7 @@ use crate::console::{self, AttachmentEnd};
 use crate::exit::{self, FAILED, GUEST_FAILED, exit_error};
 use crate::output::note;
 
-/// How long a supervisor may call a machine running whose console is closed: QEMU's end is not noticed at once, and a
+/// How long a supervisor may report a machine as running whose console is closed: QEMU's end is not noticed at once, and a
 /// supervisor that died needs a successor.
 const LAST_STATUS: Duration = Duration::from_secs(5);
 
@@ -92,7 +92,7 @@ pub(crate) fn attend(places: &Places, request: &LaunchRequest, signals: &SigSet)
 fn first_start(places: &Places, request: &LaunchRequest, signals: &SigSet) -> anyhow::Result<Found> {
     let id = request.id();
     let status = match client::watch(places, &id, |status| status.phase != Phase::Scheduled) {
-        // It can be over by now, or between two runs; then the record has the cause.
+        // The run can be over by now, or between two runs; then the record has the cause.
         Err(_) if !shim_lives(places, &id) || pending_restart::read(&request.machine).is_some() => None,
         Err(error) => {
             calls::give_up(&request.machine)?;

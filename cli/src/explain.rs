@@ -45,7 +45,7 @@ struct Host {
     facts: HostFacts,
     /// For a message.
     name: String,
-    /// Whether it is the one that this command runs on.
+    /// Whether it is the host that this command runs on.
     is_this: bool,
 }
 
@@ -70,7 +70,7 @@ fn host(args: &ExplainArgs) -> anyhow::Result<Host> {
         Some(path) => (read_json(Path::new(path))?, format!("the host described in {path}"), false),
         None => match crate::host::facts(qemu) {
             Ok(facts) => (facts, "this host".to_owned(), true),
-            // A QEMU that was named is not replaced by another one.
+            // A QEMU that the user names is not replaced by another one.
             Err(error) if qemu.is_some() => return Err(error),
             Err(error) => (HostFacts::reference(), format!("{PLAIN_HOST}, because {error:#}"), false),
         },

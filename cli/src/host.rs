@@ -20,8 +20,8 @@ pub(crate) fn facts(qemu: Option<&Path>) -> anyhow::Result<HostFacts> {
 
 /// Where every command looks for QEMU and keeps what it found out.
 pub(crate) fn gather_options(places: &Places, qemu: Option<&Path>) -> GatherOptions {
-    // Images are beneath it too, and users of machines get to them, whatever the umask of the first command was. Where it cannot be
-    // made, nothing is kept.
+    // Images are beneath it too, and users of machines must reach them, so the umask of the first command does not count. Where the directory cannot
+    // be made, nothing is kept.
     if let Err(error) = private::make_passage(&places.cache) {
         tracing::debug!(cache = %places.cache.display(), %error, "cache directory not created");
     }

@@ -19,15 +19,15 @@ use nix::unistd::{Gid, Group, Uid, User};
 use crate::exit::{FAILED, exit_error};
 
 /// Unused by convention. Inside a user namespace it is usually not mapped; then systemd's range for services without an
-/// account is, where what is in use is found by its account or its processes.
+/// account is used, where an ID in use is found by its account or its processes.
 const RANGES: [Range<u32>; 2] = [2_000_000_000..2_000_065_536, 61_184..65_520];
-/// Held while an ID is looked for.
+/// The lock that is held while an ID is looked for.
 const LOCK: &str = "lock";
 
 /// The user ID of a machine, the same at each of its starts.
 ///
 /// # Errors
-/// An account has it, or there is none left.
+/// An account has the ID, or there is none left.
 pub(crate) fn of(places: &Places, id: &MachineId) -> anyhow::Result<u32> {
     let directory = places.state.join("identities");
     remembered(&directory, &id.to_string()).with_context(|| {

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ImageArgs) -> anyhow::Result<u8> {
             }
         }
         ImageCommand::Prune => {
-            // Zero: whatever no running machine holds open may go; QEMU keeps what it has open.
+            // Zero: every image that no running machine holds open may be removed; QEMU keeps its open files.
             let pruned = images.cache()?.prune(Duration::ZERO)?;
             outln!("{} images removed, {} files removed, {} bytes freed", pruned.images, pruned.files, pruned.bytes)?;
         }

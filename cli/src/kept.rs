@@ -11,7 +11,7 @@ use garboard_shim_client::stored;
 use crate::exit::{BAD_INPUT, exit_error};
 use crate::subject::Subject;
 
-/// What helps when the kept machine is of no use.
+/// The advice when the kept machine cannot be used.
 const WAY_OUT: &str = "leave it out with --forget-machine";
 
 /// Where a machine is kept, and what was found there.

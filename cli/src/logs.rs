@@ -64,10 +64,10 @@ fn follow(run: &Run, part: LogPart, tail: Option<usize>, goes_on: impl Fn() -> b
     let mut shown = TerminalOutput::to_standard_output();
     let (mut rest, mut first) = (Vec::new(), true);
     loop {
-        // Asked before it is read: what is written before the end is shown.
+        // Asked before the file is read: what is written before the end is shown.
         let is_last = !goes_on();
         if file.metadata()?.len() < file.stream_position()? {
-            // It was cut to its end, or to beginning and end, because it had become too long.
+            // The file was cut to its end, or to beginning and end, because it had become too long.
             note!("garboard: {name} was shortened; the rest of it follows");
             file.rewind()?;
             rest.clear();
@@ -110,9 +110,9 @@ fn last_lines(text: &[u8], count: Option<usize>) -> &[u8] {
 
 /// Where the files of a run are.
 enum Run {
-    /// It goes on: each file is in the directory of the process that writes it.
+    /// The run goes on: each file is in the directory of the process that writes it.
     Running(Layout),
-    /// It has ended: all are in its record.
+    /// The run has ended: all files are in its record.
     Ended(PathBuf),
 }
 
@@ -126,7 +126,7 @@ impl Run {
         }
     }
 
-    /// A file of the run, if it has come that far.
+    /// A file of the run, if it exists yet.
     fn open(&self, name: &str) -> anyhow::Result<Option<File>> {
         let directory = self.directory_of(name);
         foreign::open_file(&directory, name).with_context(|| format!("read {name} in {}", directory.display()))

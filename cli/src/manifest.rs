@@ -94,7 +94,7 @@ fn files_of(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
     let mut text = String::new();
-    // One byte more than is taken, to see that there is more.
+    // One byte more than the limit, to see that there is more.
     let (origin, read) = if path.as_os_str() == "-" {
         ("standard input".to_owned(), std::io::stdin().take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
     } else {

@@ -1,4 +1,4 @@
-//! Whether the user that a machine's processes run as gets to a path. Looked at before anything is started: afterwards
+//! Whether the user that a machine's processes run as can reach a path. Looked at before anything is started: afterwards
 //! the only symptom would be a supervisor that dies again and again.
 
 use std::fs::Metadata;

@@ -28,7 +28,7 @@ struct Row {
     /// Between two runs: KubeVirt's field of a VM's status.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_failure: Option<StartFailure>,
-    /// How the last run of a machine ended that does not run.
+    /// How the last run ended, of a machine that does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<Ended>,
 }

@@ -1,4 +1,4 @@
-//! From the names in a machine's spec to what stands behind them on this host: images, claims, Secrets,
+//! Resolves the names in a machine's spec to objects of this host: images, claims, Secrets,
 //! ConfigMaps. What a kubelet and its volume plugins do on a cluster.
 
 use std::collections::BTreeMap;
@@ -229,7 +229,7 @@ fn texts(object: &Value, field: &str, encode: impl Fn(&str) -> String) -> anyhow
     Ok(files)
 }
 
-/// base64 as people wrap it.
+/// base64 without its line breaks.
 fn unwrapped(text: &str) -> String {
     text.replace(['\n', '\r'], "")
 }

@@ -79,7 +79,7 @@ fn runs_already(id: &MachineId) -> anyhow::Error {
 /// Makes the machine's directory and starts its shim there. A machine that another command has started
 /// while images were fetched is left alone.
 fn start(places: &Places, request: &LaunchRequest) -> anyhow::Result<()> {
-    // Held until it is the shim's lock that counts, or nothing is left.
+    // Held until the shim has its lock, or nothing is left.
     let right = make_directories(places, request)?;
     calls::start(request).map_err(|error| not_started(&right, request, error))
 }
@@ -236,7 +236,7 @@ fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<F
     }
 }
 
-/// What helps when the place for running machines is of no use.
+/// The advice when the directory for running machines cannot be used.
 const ELSEWHERE: &str = "choose another place with GARBOARD_RUNTIME_DIR";
 
 fn make_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<Right> {
@@ -247,7 +247,7 @@ fn make_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<
     }
     private::make_passage(&places.runtime)
         .with_context(|| format!("could not create {}; {ELSEWHERE}", places.runtime.display()))?;
-    // Not like this one: a process that finds it there comes too late.
+    // This directory must be new: a process that has made it has started the machine.
     let made = directory::make(&request.machine)
         .with_context(|| format!("could not create {}; {ELSEWHERE}", request.machine.display()))?;
     made.ok_or_else(|| runs_already(&request.id()))

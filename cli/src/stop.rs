@@ -81,7 +81,7 @@ pub(crate) enum Stopped {
     Leftover,
 }
 
-/// Ends a machine whatever its run strategy is; returns once nothing of it is left.
+/// Ends a machine of any run strategy; returns once nothing of it is left.
 pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Result<Stopped> {
     let machine = places.machine(id);
     let was_there = machine.exists();
@@ -93,7 +93,7 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
             break;
         }
         let outcome = ask(places, id, mode, asked);
-        // The right comes first: a `run` that starts its machine now holds it until the shim has the lock.
+        // The right comes first: a `run` that starts this machine holds it until the shim has the lock.
         match (directory::leftover(&machine), lock::is_held(&machine)) {
             (Some(right), false) => return stop_orphan(places, id, mode, &right),
             (None, false) => wait_for_other_command(id, &machine)?,
@@ -146,7 +146,7 @@ enum Found {
     Running,
 }
 
-/// Between two runs it is the shim that sees the request.
+/// Between two runs the shim reads the request.
 fn wait_for_pause(machine: &Path) -> Found {
     while pending_restart::read(machine).is_some() && lock::is_held(machine) {
         pause_briefly();
@@ -161,7 +161,7 @@ enum Asked {
     NotYet,
 }
 
-/// Asks, but not twice for the same.
+/// Sends the request, unless it was accepted before.
 fn ask(places: &Places, id: &MachineId, mode: StopMode, asked: Asked) -> anyhow::Result<()> {
     let status = client::status(places, id)?;
     if status.ended.is_some() || status.stopping && asked == Asked::Yes {
@@ -195,7 +195,7 @@ fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode, right: &Right) -
             StopMode::Graceful { within_seconds } => {
                 processes::send(&processes::find(&machine, Part::Init), Signal::SIGTERM);
                 let grace = within_seconds.map_or_else(|| grace_seconds(&machine), Ok)?;
-                // One that goes on all the same is killed with the rest.
+                // A process that goes on is killed with the rest.
                 let _ = processes::wait_for_end(&machine, Part::Init, Duration::from_secs(grace) + MARGIN);
             }
         }

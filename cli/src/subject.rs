@@ -28,11 +28,11 @@ pub(crate) struct Subject {
     pub(crate) strategy: RunStrategy,
     /// Whether its machine is kept for the next `run`: a VirtualMachine's is, an instance is one run.
     pub(crate) is_kept: bool,
-    /// What a cluster wrote of it into its manifest, for a machine that nothing is kept of here.
+    /// The stored machine that a cluster wrote into the manifest, for a machine that nothing is kept of here.
     pub(crate) annotated: Option<StoredMachine>,
     /// Every document that was given.
     pub(crate) documents: Vec<Document>,
-    /// Whose it is.
+    /// The machine's ID.
     pub(crate) id: MachineId,
 }
 

@@ -64,8 +64,8 @@ fn judge(document: &Document, config: &ClusterConfig) -> Verdict {
     verdict
 }
 
-/// Why a document is judged elsewhere. What is of a group of KubeVirt, what is called a machine and what does not name
-/// what it is are ours: what of these no cluster with Garboard takes is refused here as well.
+/// Why a document is judged elsewhere. Objects of a group of KubeVirt, objects with a machine's kind and objects without
+/// a kind are judged here: those that no cluster with Garboard takes are refused.
 fn not_judged(document: &Document) -> Option<&'static str> {
     if document.is_given_to_machines() {
         return Some("the API server judges it");

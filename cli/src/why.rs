@@ -21,7 +21,7 @@ use crate::ps::printable_state;
 #[derive(Clone, Debug, Default)]
 struct Seen {
     machine: String,
-    /// It has a directory: it runs, or what is left of it was not cleared away.
+    /// The machine has a directory: it runs, or its remains were not cleared away.
     is_there: bool,
     /// Its background process lives.
     is_kept: bool,

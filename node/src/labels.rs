@@ -2,9 +2,9 @@
 //!
 //! The agent owns the labels of `FAMILIES` and `SINGLE`: what it would not set is removed, unless a machine
 //! that runs here asked for it. A kubelet that starts again judges its pods by the node's labels as if they were new, and
-//! ends those whose node selector the node does not fit any more; nothing that the agent finds out may have that effect. For
+//! ends those whose node selector the node does not fit any more; the agent must never cause that. For
 //! the same reason [`SCHEDULABLE`] is never removed while a kubelet is away: such a node gets no pods anyway, and one whose
-//! kubelet is back without its devices has none to give. What the
+//! kubelet is back without its devices has no device to give. What the
 //! launcher refuses (confidential guests, realtime, CPUs of their own) has no label, so that nothing is scheduled for it;
 //! nor has `host-model`, which is the host's own processor here and no named model.
 
@@ -23,7 +23,7 @@ const HYPERV: &str = "hyperv.node.kubevirt.io/";
 const ARCHITECTURE: &str = "kubevirt.io/vm-arch-";
 const KSM: &str = "kubevirt.io/ksm-enabled";
 
-/// Beginnings of labels that are the agent's: those it sets, and those of KubeVirt's that it never does.
+/// Prefixes of labels that the agent owns: those it sets, and those of KubeVirt's that it never sets.
 const FAMILIES: [&str; 11] = [
     CPU_MODEL,
     CPU_FEATURE,
@@ -37,7 +37,7 @@ const FAMILIES: [&str; 11] = [
     "host-model-required-features.node.kubevirt.io/",
     "cpu-model-migration.node.kubevirt.io/",
 ];
-/// The same, whole.
+/// Whole names of labels that the agent owns.
 const SINGLE: [&str; 8] = [
     SCHEDULABLE,
     KSM,
@@ -79,7 +79,7 @@ pub fn wanted(state: &NodeState<'_>) -> BTreeMap<String, String> {
     };
     family(MACHINE_TYPE, &mut offer.machines.iter());
     family(VENDOR, &mut std::iter::once(&offer.cpu_vendor));
-    // A node that lost its KVM gives guests nothing of what was asked of it.
+    // A node without KVM any more cannot give guests what its labels offered.
     if state.kvm || !offer.needs_kvm() {
         family(CPU_MODEL, &mut offer.cpu_models.iter());
         family(CPU_FEATURE, &mut offer.cpu_features.iter());
@@ -96,7 +96,7 @@ pub fn wanted(state: &NodeState<'_>) -> BTreeMap<String, String> {
 /// What machines of this node asked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked<'a> {
-    /// It is not known which machines there are.
+    /// The machines of the node are not known.
     Unknown,
     /// Labels that the node selectors of their pods name.
     Labels(&'a BTreeSet<String>),
@@ -112,7 +112,7 @@ impl Asked<'_> {
 }
 
 /// What has to change for a node to have what is wanted: new values, and nothing for what is to go. A label that a machine
-/// asked for stays; one that the node does not have is not set by asking.
+/// asked for stays; a request sets no label that the node does not have.
 #[must_use]
 pub fn difference(
     node: &BTreeMap<String, String>,

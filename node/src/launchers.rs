@@ -16,7 +16,7 @@ use crate::identity::PodUid;
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 
-/// How long a pod may be unknown: the kubelet may see a pod a little earlier than the agent.
+/// How long the agent waits for a pod that is unknown: the kubelet may see a pod a little earlier than the agent.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// The same, as long as the API server has not answered since the agent started.
 const PATIENCE_AT_START: Duration = Duration::from_secs(20);
@@ -29,11 +29,11 @@ type Listing = BoxFuture<'static, Result<Vec<LauncherPod>, ClusterError>>;
 /// What is known of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// It is a launcher pod of this node.
+    /// The pod is a launcher pod of this node.
     Launcher(Box<LauncherPod>),
-    /// It is none, or is not there any more.
+    /// The pod is no launcher pod, or is not there any more.
     Nowhere,
-    /// It is unknown for now.
+    /// The pod is unknown for now.
     Unknown,
 }
 
@@ -47,16 +47,16 @@ pub struct Launchers {
 /// The last list.
 #[derive(Default)]
 struct Last {
-    /// When it was asked for.
+    /// When the list was requested.
     began: Option<Instant>,
-    /// The mirror's revision by then.
+    /// The mirror's revision at that time.
     revision: u64,
-    /// What was answered, if anything was.
+    /// The answer, if there was one.
     pods: Option<Vec<LauncherPod>>,
 }
 
 impl Launchers {
-    /// Those of a mirror, which are listed like this where it does not have them.
+    /// The pods of a mirror; `list` is asked for pods that the mirror does not have.
     #[must_use]
     pub fn new<F>(mirror: Arc<Mirror<LauncherPod>>, list: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
@@ -74,7 +74,7 @@ impl Launchers {
         }
     }
 
-    /// Whether it was a launcher pod of this node when it was last seen.
+    /// Whether the pod was a launcher pod of this node when it was last seen.
     #[must_use]
     pub fn has(&self, uid: &PodUid) -> bool {
         self.mirror.get(uid.as_str()).is_some()
@@ -112,7 +112,7 @@ impl Launchers {
             if let Some(began) = last.began {
                 tokio::time::sleep_until(began + PERIOD).await;
             }
-            // Before the answer: a task that is dropped while it waits leaves none behind, rather than an old one.
+            // Before the answer: a task that is dropped while it waits leaves no list behind, rather than an old one.
             *last = Last { began: Some(Instant::now()), revision: self.mirror.revision(), pods: None };
             match (self.list)().await {
                 Ok(pods) => last.pods = Some(pods),

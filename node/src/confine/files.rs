@@ -1,4 +1,4 @@
-//! What of all files the agent may touch, by Landlock. Being root it would own most of them: a line written to
+//! The files that the agent may use, by Landlock. As root it would own most files: a line written to
 //! `/proc/sys/kernel/core_pattern` is code run as root on the node, and takes no capability.
 
 use std::path::Path;
@@ -70,7 +70,7 @@ pub(super) fn restrict(directories: Directories<'_>) -> Result<(Enforced, Held),
     rules.extend([directories.agent, directories.kubelet].map(|path| (path, make)));
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
-        // Nothing listens on a node.
+        // The agent listens at no port.
         .handle_access(AccessNet::BindTcp)?
         .scope(Scope::from_all(KNOWN))?
         .create()?;

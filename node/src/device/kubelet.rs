@@ -68,7 +68,7 @@ pub async fn serve(plugins: Plugins, registered: watch::Sender<bool>) {
         match outcome {
             Ok(()) => tracing::info!("kubelet restarted"),
             Err(error) => {
-                // A kubelet may be away for long; once is enough.
+                // A kubelet may be away for long: the same error is logged once.
                 let error = ErrorChain(&error).to_string();
                 if logged.as_ref() != Some(&error) {
                     tracing::warn!(error, "registration of the device plugins failed; tried again");

@@ -24,9 +24,9 @@ pub enum Resource {
 /// Whether a node's device opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// The device opens.
     Healthy,
-    /// It does not, or is not there.
+    /// The device does not open, or is not there.
     Unhealthy,
 }
 
@@ -76,7 +76,7 @@ impl Resource {
         ListAndWatchResponse { devices: (0..count).map(device).collect() }
     }
 
-    /// What containers get that were given some of them.
+    /// What a container gets that was given some of these devices.
     ///
     /// No device of the network: taps and vhost-net are made by the agent and arrive as descriptors, and a launcher could
     /// not open `/dev/net/tun` anyway.
