@@ -252,7 +252,7 @@ pub(crate) struct WhyArgs {
     /// Judge what `-o facts` wrote, and ask no cluster.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub(crate) facts: Option<PathBuf>,
-    /// Exit with 0 if it is as it is meant to be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
+    /// Exit with 0 if the machine is as it should be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
     /// machine.
     #[arg(long)]
     pub(crate) exit_code: bool,

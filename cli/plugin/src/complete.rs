@@ -182,7 +182,7 @@ fn positional(command: &Command, named: Vec<String>) -> Wanted {
     }
 }
 
-/// Asks the cluster, or the kubeconfig, for names. What cannot be asked has none.
+/// Asks the cluster, or the kubeconfig, for names; there are none if it does not answer.
 fn candidates(wanted: Wanted, before: &[String]) -> Vec<Candidate> {
     let kubectl = || chosen(before);
     let mut names: Vec<String> = match wanted {

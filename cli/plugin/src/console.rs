@@ -55,7 +55,7 @@ impl RawTerminal {
         let active = io::stdin().is_terminal();
         if active {
             crossterm::terminal::enable_raw_mode()?;
-            // Asking switches on what the guest's escape sequences need.
+            // The call switches on what the guest's escape sequences need.
             #[cfg(windows)]
             crossterm::ansi_support::supports_ansi();
         }
@@ -104,7 +104,7 @@ fn relay(line: Line, keyboard: impl Read + Send + 'static, screen: impl Write) -
     serve(&happened, outgoing, screen)
 }
 
-/// Until the reader has no more, or what it reads is of no interest any more.
+/// Until the reader has no more, or the receiver is gone.
 fn forward(
     mut reader: impl Read,
     happened: &SyncSender<Happened>,

@@ -70,7 +70,7 @@ fn of_machine(kubectl: &Kubectl, name: &str) -> anyhow::Result<Input> {
     Ok(offline(vmi, accelerator, host))
 }
 
-/// The order of a pod, if it is one of ours.
+/// The order of a pod, if it is a launcher pod of Garboard.
 fn order_of(pod: &Pod) -> Option<PodOrder> {
     let text = pod.metadata.annotations.as_ref()?.get(ORDER_ANNOTATION)?;
     serde_json::from_str(text).ok()

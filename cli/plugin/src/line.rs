@@ -16,7 +16,7 @@ use garboard_protocol::wire;
 
 use crate::exit::{REFUSED, exit_error};
 
-/// Bytes that are read at once, and how many such pieces wait for a slow reader of ours.
+/// Bytes that are read at once, and how many such pieces wait for a slow reader here.
 const CHUNK_BYTES: usize = 16 * 1024;
 const WAITING_CHUNKS: usize = 16;
 
@@ -158,7 +158,7 @@ impl Statuses {
     }
 }
 
-/// Sends one request and reads one reply; the connection is then whatever the reply made of it.
+/// Sends one request and reads one reply; the connection then carries what the reply announces.
 pub fn request_reply(
     incoming: &mut impl Read,
     outgoing: &mut impl Write,

@@ -20,7 +20,7 @@ use crate::kubectl::Kubectl;
 use crate::line::{Incoming, Line};
 use crate::pause;
 
-/// The API server, the kubelet and a container runtime take their time before the supervisor is asked.
+/// The API server, the kubelet and a container runtime need time before the supervisor is asked.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What kubectl may take to end once its connection is closed.
 const FAREWELL: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ const STDERR_BYTES: u64 = 64 * 1024;
 
 /// An open way.
 pub(crate) struct Link {
-    /// To be talked over. The way ends with it.
+    /// The line to the supervisor. The way ends with it.
     pub(crate) line: Line,
     /// What carries it.
     pub(crate) exec: Exec,

@@ -130,7 +130,7 @@ fn elsewhere(controllers: &[Value], namespace: &str) -> Option<String> {
     ))
 }
 
-/// Two masters of one kind would fight for every machine.
+/// Two controllers of one kind would both write to every machine.
 fn check_foreign(kubectl: &Kubectl, objects: &[Object]) -> anyhow::Result<()> {
     let mut asked = vec!["crd".to_owned()];
     asked.extend(objects.iter().filter(|object| object.is_definition()).map(|object| object.name.clone()));

@@ -16,7 +16,7 @@ use super::gather::Installation;
 use super::manifest::VERSION;
 use crate::why::{age, ready_of};
 
-/// An agent whose last heartbeat is older does not live, as the controller sees it: two heartbeats.
+/// An agent whose last heartbeat is older has ended, as the controller sees it: two heartbeats.
 const STALE: Duration = Duration::from_secs(2 * HEARTBEAT_SECONDS);
 
 /// One part of the installation.
@@ -197,7 +197,7 @@ fn places(pods: &[Pod]) -> String {
     if nodes.is_empty() { String::new() } else { format!(" on {}", nodes.join(", ")) }
 }
 
-/// Why a pod of ours is not ready.
+/// Why a pod of Garboard is not ready.
 fn pod_trouble(pod: &Pod) -> Option<Trouble> {
     if ready_of(pod) || pod.metadata.deletion_timestamp.is_some() {
         return None;
