@@ -160,7 +160,7 @@ recipe_key() {
 }
 
 # cached NAME KEY BUILD…: prints the directory $cache/NAME-KEY. If there is none, `BUILD… DIR` fills it first, once for
-# all who ask at the same time; it appears whole or not at all. $cache/NAME becomes a link to it.
+# all callers at the same time; it appears whole or not at all. $cache/NAME becomes a link to it.
 cached() {
     local cached_as=$1 entry=$cache/$1-$2 lock work
     shift 2

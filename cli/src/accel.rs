@@ -3,12 +3,12 @@
 use clap::ValueEnum;
 use garboard_plan::AcceleratorChoice;
 
-/// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` says.
+/// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AccelChoice {
-    /// KVM where it really works, else TCG, with a note on standard error.
+    /// KVM where it runs guest code natively, else TCG, with a note on standard error.
     Auto,
-    /// KVM or nothing.
+    /// KVM, or an error.
     Kvm,
     /// TCG.
     Tcg,

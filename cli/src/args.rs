@@ -37,7 +37,7 @@ pub(crate) enum Command {
     /// List machines: those that run, with -a also those that are recorded.
     #[command(visible_alias = "list")]
     Ps(PsArgs),
-    /// Tell in one screen how a machine is, since when, why, and what to do.
+    /// Show on one screen how a machine is, since when, why, and what to do.
     Why(WhyArgs),
     /// Attach to a machine's serial console; Ctrl-] detaches.
     Console(ConsoleArgs),
@@ -55,7 +55,7 @@ pub(crate) enum Command {
     Reset(ResetArgs),
     /// Show what was recorded of a machine's run: events, argv, QMP transcript, serial output, how it ended.
     Logs(LogsArgs),
-    /// Talk QMP to a machine's QEMU, beside the supervisor; read-only unless --allow-write.
+    /// Send QMP commands to a machine's QEMU, beside the supervisor; read-only unless --allow-write.
     Qmp(QmpArgs),
     /// Show what `run` would do: QEMU's arguments, plumbing, disks, limits. Touches nothing.
     Explain(ExplainArgs),
@@ -104,7 +104,7 @@ pub(crate) struct ManifestArgs {
     /// QEMU to execute, instead of the first one found.
     #[arg(long, value_name = "PATH")]
     pub(crate) qemu: Option<PathBuf>,
-    /// Who runs the guest's instructions.
+    /// What runs the guest's instructions.
     #[arg(long, value_enum, default_value_t = AccelChoice::Auto)]
     pub(crate) accel: AccelChoice,
 }
@@ -211,7 +211,7 @@ pub(crate) struct WhyArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
-    /// Exit with 0 if it is as it is meant to be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
+    /// Exit with 0 if the machine is as it should be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
     /// machine.
     #[arg(long)]
     pub(crate) exit_code: bool,
@@ -308,7 +308,7 @@ pub(crate) struct QmpArgs {
   garboard explain --facts other-host.json -o json vm.yaml   # facts: garboard doctor --facts
   garboard explain --reference vm.yaml                       # the same on every host
 
-The first line says for which host: this one, unless --facts or --reference say otherwise, or this one has no QEMU.")]
+The first line has the host: this one, unless --facts or --reference name another, or this one has no QEMU.")]
 pub(crate) struct ExplainArgs {
     #[command(flatten)]
     pub(crate) manifest: ManifestArgs,

@@ -1,4 +1,4 @@
-//! What `garboard run` does once the shim has begun: it waits for the guest, stays attached from run to run, and says
+//! What `garboard run` does once the shim has begun: it waits for the guest, stays attached from run to run, and prints
 //! how it ended.
 
 use std::io::IsTerminal;
@@ -17,12 +17,12 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use crate::client;
 use crate::console::{self, AttachmentEnd};
-use crate::exit::{self, FAILED, GUEST_FAILED, complaint};
+use crate::exit::{self, FAILED, GUEST_FAILED, exit_error};
 use crate::output::note;
 
-/// How long a supervisor may call a machine running whose console is closed: QEMU's end is not noticed at once, and a
+/// How long a supervisor may report a machine as running whose console is closed: QEMU's end is not noticed at once, and a
 /// supervisor that died needs a successor.
-const LAST_WORDS: Duration = Duration::from_secs(5);
+const LAST_STATUS: Duration = Duration::from_secs(5);
 
 /// How the wait for a guest that runs ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +76,7 @@ pub(crate) fn attend(places: &Places, request: &LaunchRequest, signals: &SigSet)
             }
             Ok(AttachmentEnd::Signalled) => return stop(places, request),
             Ok(AttachmentEnd::MachineEnded) => {}
-            // The run may end while we attach.
+            // The run may end during the attach.
             Err(error) if shim_lives(places, &id) => tracing::debug!(error = format!("{error:#}"), "attach failed"),
             Err(error) => return Err(error),
         }
@@ -92,7 +92,7 @@ pub(crate) fn attend(places: &Places, request: &LaunchRequest, signals: &SigSet)
 fn first_start(places: &Places, request: &LaunchRequest, signals: &SigSet) -> anyhow::Result<Found> {
     let id = request.id();
     let status = match client::watch(places, &id, |status| status.phase != Phase::Scheduled) {
-        // It can be over by now, or between two runs; then the record has the cause.
+        // The run can be over by now, or between two runs; then the record has the cause.
         Err(_) if !shim_lives(places, &id) || pending_restart::read(&request.machine).is_some() => None,
         Err(error) => {
             calls::give_up(&request.machine)?;
@@ -102,7 +102,7 @@ fn first_start(places: &Places, request: &LaunchRequest, signals: &SigSet) -> an
     };
     match status {
         Some(status) if status.phase == Phase::Running => Ok(Found::Running),
-        // It ended while we looked; the shim knows whether that is all.
+        // It ended meanwhile; the shim's record shows whether another run follows.
         other => match follow(places, &id, None, signals)? {
             Found::Over(ended) => {
                 Ok(Found::Over(ended.or_else(|| other.and_then(|status: Status| status.ended).map(Box::new))))
@@ -112,13 +112,13 @@ fn first_start(places: &Places, request: &LaunchRequest, signals: &SigSet) -> an
     }
 }
 
-/// Says what the console is attached to now, and which run that is. The pause between two runs may have been too short to
+/// Prints what the console is attached to now, and which run that is. The pause between two runs may have been too short to
 /// be seen, so the end of the last one is printed here.
 fn tell_run(places: &Places, id: &MachineId, before: Option<PathBuf>) -> Option<PathBuf> {
     let run = calls::present_run(&places.machine(id));
     let ended = before.as_deref().filter(|_| run != before).and_then(end_of);
     let what = match ended {
-        Some(ended) => format!("runs again; {}", ended.sentence),
+        Some(ended) => format!("runs again; {}", ended.message),
         None if run == before => "is attached to again".to_owned(),
         None => "runs again".to_owned(),
     };
@@ -132,7 +132,7 @@ fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigS
     let begun = Instant::now();
     let machine = places.machine(id);
     let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let mut told = None;
+    let mut printed = None;
     let mut ended = None;
     while machine.exists() {
         if !lock::is_held(&machine) {
@@ -144,15 +144,15 @@ fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigS
         }
         match pending_restart::read(&machine) {
             Some(pause) => {
-                if told != Some(pause.again_at_ms) {
-                    told = Some(pause.again_at_ms);
+                if printed != Some(pause.again_at_ms) {
+                    printed = Some(pause.again_at_ms);
                     note!("\r\ngarboard: {id}: {}\r", pause.sentence());
                 }
             }
             None => match client::status_now(places, id) {
                 Some(status) if status.phase == Phase::Running => {
                     let is_new = before.is_none() || calls::present_run(&machine).as_deref() != before;
-                    if is_new || begun.elapsed() > LAST_WORDS {
+                    if is_new || begun.elapsed() > LAST_STATUS {
                         return Ok(Found::Running);
                     }
                 }
@@ -192,13 +192,13 @@ fn stop(places: &Places, request: &LaunchRequest) -> anyhow::Result<u8> {
 fn fail(id: &MachineId, ended: Option<impl Into<Box<Ended>>>) -> anyhow::Result<u8> {
     let text = match ended.map(Into::into) {
         Some(ended) => {
-            let words = ended.report.map(|report| report.last_words).unwrap_or_default();
-            let words = if words.is_empty() { String::new() } else { format!("\n{words}") };
-            format!("{id} could not be started: {}{words}", ended.sentence)
+            let output = ended.report.map(|report| report.last_output).unwrap_or_default();
+            let output = if output.is_empty() { String::new() } else { format!("\n{output}") };
+            format!("{id} could not be started: {}{output}", ended.message)
         }
         None => format!("{id} could not be started; see `garboard logs --last {id}`"),
     };
-    Err(complaint(FAILED, text))
+    Err(exit_error(FAILED, text))
 }
 
 /// The machine is gone: prints how its last run ended.
@@ -206,13 +206,13 @@ fn conclude(request: &LaunchRequest, ended: Option<Ended>) -> anyhow::Result<u8>
     let id = request.id();
     match recorded_end(request).map(|ended| *ended).or(ended) {
         Some(ended) if ended.cause.is_success() => {
-            note!("{id}: {}", ended.sentence);
+            note!("{id}: {}", ended.message);
             Ok(exit::OK)
         }
-        Some(ended) => Err(complaint(GUEST_FAILED, format!("{id}: {}", ended.sentence))),
+        Some(ended) => Err(exit_error(GUEST_FAILED, format!("{id}: {}", ended.message))),
         None => {
             let records = last_record(request).unwrap_or_else(|| request.record.clone());
-            Err(complaint(FAILED, format!("{id} ended and the cause was not recorded; see {}", records.display())))
+            Err(exit_error(FAILED, format!("{id} ended and the cause was not recorded; see {}", records.display())))
         }
     }
 }

@@ -23,9 +23,9 @@ const DISK_IMAGE: &str = "disk.img";
 /// What a machine does with a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClaimUse {
-    /// It only reads.
+    /// The machine only reads.
     ReadOnly,
-    /// It writes.
+    /// The machine writes.
     ReadWrite,
 }
 
@@ -97,7 +97,7 @@ fn make(image: &Path, bytes: Option<u64>, namespace: &str, name: &str) -> anyhow
     let directory = image.parent().unwrap_or(image);
     let made = make_in(directory, bytes).with_context(|| format!("claim {namespace}/{name} could not be created"));
     if made.is_err() {
-        // Only what is empty goes, so nothing that was there before.
+        // Only an empty directory is removed, so nothing that was there before.
         let _ = std::fs::remove_dir(directory);
     }
     made

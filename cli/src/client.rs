@@ -14,7 +14,7 @@ use garboard_protocol::{paths, wire};
 use garboard_shim_client::places::{MachineId, Places};
 use garboard_shim_client::{lock, pause_briefly, pending_restart, processes};
 
-use crate::exit::{NOT_FOUND, REFUSED, complaint};
+use crate::exit::{NOT_FOUND, REFUSED, exit_error};
 
 /// A supervisor that is alive answers at once; one that hangs must not hang the command.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,10 +22,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Connects to the supervisor of a machine.
 pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStream> {
     if !places.machine(id).exists() {
-        return Err(complaint(NOT_FOUND, format!("there is no running machine {id}; `garboard ps` lists them")));
+        return Err(exit_error(NOT_FOUND, format!("there is no running machine {id}; `garboard ps` lists them")));
     }
     if let Some(pending) = pending_restart::awaited(&places.machine(id)) {
-        return Err(complaint(REFUSED, format!("{id} is between two runs: {}", pending.sentence())));
+        return Err(exit_error(REFUSED, format!("{id} is between two runs: {}", pending.sentence())));
     }
     let directory = places.layout(id).supervisor();
     let stream = reach(&directory, &places.machine(id)).with_context(|| unanswered(places, id, &directory))?;
@@ -46,7 +46,7 @@ fn unanswered(places: &Places, id: &MachineId, directory: &Path) -> String {
 /// A line to the supervisor of a machine on this host.
 pub(crate) fn line(places: &Places, id: &MachineId) -> anyhow::Result<Line> {
     let stream = connect(places, id)?;
-    // Of the line it is the reading end that has a time limit.
+    // Only the reading end of the line has a time limit.
     stream.set_read_timeout(None)?;
     let mut incoming = Incoming::of(stream.try_clone()?);
     incoming.set_patience(Some(PATIENCE));
@@ -94,7 +94,7 @@ fn reach(directory: &Path, machine: &Path) -> std::io::Result<UnixStream> {
     }
 }
 
-/// Sends one request and reads one reply; the stream is then whatever the reply made of it.
+/// Sends one request and reads one reply; the stream then carries what the reply announces.
 pub(crate) fn ask(stream: &UnixStream, request: &ControlRequest) -> anyhow::Result<ControlReply> {
     let asked = Asked { request: request.clone(), claimed_user: None };
     line::request_reply(&mut &*stream, &mut &*stream, &asked)
@@ -167,7 +167,7 @@ pub(crate) fn watch(
 enum Followed {
     /// What was waited for is so, or nothing more will come.
     Enough,
-    /// The supervisor hung up.
+    /// The supervisor closed the connection.
     Lost,
 }
 
@@ -185,7 +185,7 @@ fn follow(
     loop {
         let mut line = Vec::new();
         let read = reader.by_ref().take(most).read_until(b'\n', &mut line);
-        // Half a line is what a supervisor leaves that is killed while it writes.
+        // A supervisor that is killed while it writes leaves half a line.
         let Some(ControlReply::Status(status)) = read.ok().and_then(|_| wire::decode(&line).ok()) else { break };
         let enough = until(&status) || status.ended.is_some();
         *last = Some(*status);

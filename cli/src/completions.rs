@@ -10,7 +10,7 @@ use crate::exit;
 /// `garboard completions SHELL`.
 pub(crate) fn completions(args: &CompletionsArgs) -> anyhow::Result<u8> {
     let (mut command, name) = if args.plugin { (Plugin::command(), PROGRAM) } else { (Cli::command(), "garboard") };
-    // Into memory first: it panics where it cannot write.
+    // Into memory first: clap_complete panics where it cannot write.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut command, name, &mut script);
     crate::output::write(&script)?;

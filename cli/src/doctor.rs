@@ -47,7 +47,7 @@ struct Report<'a> {
 pub(crate) fn run(args: &DoctorArgs) -> anyhow::Result<u8> {
     let places = Places::of_caller(None)?;
     let mut options = gather_options(&places, args.qemu.as_deref());
-    // Whoever asks a doctor does not want yesterday's findings. What is found is kept for `run`.
+    // Facts are gathered anew, not read from the cache. What is found is kept for `run`.
     options.freshness = Freshness::Fresh;
     if args.facts {
         outln!("{}", serde_json::to_string_pretty(&garboard_host::gather(&options)?)?)?;
@@ -73,25 +73,25 @@ impl Style {
         if std::io::stdout().is_terminal() && !refused { Self::Coloured } else { Self::Plain }
     }
 
-    /// A line that begins with a verdict's word.
+    /// A line that begins with a verdict's text.
     fn line(self, line: &str) -> String {
-        let colour = WORDS.iter().find_map(|(_, word, colour)| Some((colour, line.strip_prefix(word)?, word)));
+        let colour = VERDICTS.iter().find_map(|(_, text, colour)| Some((colour, line.strip_prefix(text)?, text)));
         match (self, colour) {
-            (Self::Coloured, Some((colour, rest, word))) => format!("\x1b[{colour}m{word}\x1b[0m{rest}"),
+            (Self::Coloured, Some((colour, rest, text))) => format!("\x1b[{colour}m{text}\x1b[0m{rest}"),
             (Self::Plain, _) | (_, None) => line.to_owned(),
         }
     }
 }
 
 /// Verdicts with their texts and colours.
-const WORDS: [(Verdict, &str, u8); 3] =
+const VERDICTS: [(Verdict, &str, u8); 3] =
     [(Verdict::Ok, "ok", 32), (Verdict::Degraded, "degraded", 33), (Verdict::Missing, "missing", 31)];
 
 fn table(checks: &[Check], style: Style) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
     for Check { title, verdict, detail, remedy, .. } in checks {
-        let word = WORDS.iter().find(|(each, ..)| each == verdict).map_or("", |(_, word, _)| word);
-        rows.push(vec![word.to_owned(), (*title).to_owned(), detail.clone()]);
+        let text = VERDICTS.iter().find(|(each, ..)| each == verdict).map_or("", |(_, text, _)| text);
+        rows.push(vec![text.to_owned(), (*title).to_owned(), detail.clone()]);
         rows.extend(remedy.iter().map(|remedy| vec![String::new(), String::new(), format!("-> {remedy}")]));
     }
     let plain = crate::table::render(&rows, &[8]);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_and_essential_is_the_last_word() {
+    fn what_is_missing_and_essential_is_named_last() {
         let missing = |weight| table(&[check("QEMU", Verdict::Missing, weight)], Style::Plain);
         assert!(missing(Weight::Essential).ends_with("No machine can run here; repair what is missing first.\n"));
         assert!(missing(Weight::Optional).contains("Machines run here; one thing"));

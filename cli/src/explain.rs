@@ -43,13 +43,13 @@ pub(crate) fn run(args: &ExplainArgs) -> anyhow::Result<u8> {
 /// The host that is planned for.
 struct Host {
     facts: HostFacts,
-    /// For a sentence.
+    /// For a message.
     name: String,
-    /// Whether it is the one that this command runs on.
+    /// Whether it is the host that this command runs on.
     is_this: bool,
 }
 
-/// What an earlier run decided. Of what is kept here only `run` on this host knows.
+/// What an earlier run decided. What is kept on this host is read only by `run`.
 fn kept(args: &ExplainArgs, subject: &Subject, is_this_host: bool) -> anyhow::Result<Kept> {
     if let Some(path) = &args.stored {
         return Ok(Kept { file: None, machine: Some(read_json(path)?) });
@@ -70,7 +70,7 @@ fn host(args: &ExplainArgs) -> anyhow::Result<Host> {
         Some(path) => (read_json(Path::new(path))?, format!("the host described in {path}"), false),
         None => match crate::host::facts(qemu) {
             Ok(facts) => (facts, "this host".to_owned(), true),
-            // A QEMU that was named is not replaced by another one.
+            // A QEMU that the user names is not replaced by another one.
             Err(error) if qemu.is_some() => return Err(error),
             Err(error) => (HostFacts::reference(), format!("{PLAIN_HOST}, because {error:#}"), false),
         },

@@ -7,7 +7,7 @@ use clap::Args;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_shim_client::places::{MachineId, Places};
 
-use crate::exit::{BAD_INPUT, complaint};
+use crate::exit::{BAD_INPUT, exit_error};
 
 /// Options of commands about machines of this host.
 #[derive(Args, Clone, Debug, Default)]
@@ -50,12 +50,12 @@ impl Here {
         let namespace = match (&machine.namespace, &self.namespace) {
             (Some(written), Some(chosen)) if written != chosen => {
                 let text = format!("{written}/{name} is not in the namespace {chosen}; leave out one of the two");
-                return Err(complaint(BAD_INPUT, text));
+                return Err(exit_error(BAD_INPUT, text));
             }
             (Some(namespace), _) | (None, Some(namespace)) => namespace.as_str(),
             (None, None) => DEFAULT_NAMESPACE,
         };
-        format!("{namespace}/{name}").parse().map_err(|problem: String| complaint(BAD_INPUT, problem))
+        format!("{namespace}/{name}").parse().map_err(|problem: String| exit_error(BAD_INPUT, problem))
     }
 }
 

@@ -16,18 +16,18 @@ use garboard_shim_client::places::{MachineId, Places};
 use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::{Gid, Group, Uid, User};
 
-use crate::exit::{FAILED, complaint};
+use crate::exit::{FAILED, exit_error};
 
 /// Unused by convention. Inside a user namespace it is usually not mapped; then systemd's range for services without an
-/// account is, where what is in use is found by its account or its processes.
+/// account is used, where an ID in use is found by its account or its processes.
 const RANGES: [Range<u32>; 2] = [2_000_000_000..2_000_065_536, 61_184..65_520];
-/// Held while an ID is looked for.
+/// The lock that is held while an ID is looked for.
 const LOCK: &str = "lock";
 
 /// The user ID of a machine, the same at each of its starts.
 ///
 /// # Errors
-/// An account has it, or there is none left.
+/// An account has the ID, or there is none left.
 pub(crate) fn of(places: &Places, id: &MachineId) -> anyhow::Result<u32> {
     let directory = places.state.join("identities");
     remembered(&directory, &id.to_string()).with_context(|| {
@@ -61,7 +61,7 @@ fn taken(uid: u32, directory: &Path) -> anyhow::Error {
         "user ID {uid}, which this machine has, belongs to an account of this host by now; remove {} and start it again",
         directory.join(uid.to_string()).display()
     );
-    complaint(FAILED, text)
+    exit_error(FAILED, text)
 }
 
 /// The first range of which everything exists in this user namespace.
@@ -69,8 +69,8 @@ fn mapped_range(map: &str) -> Option<Range<u32>> {
     let mapped: Vec<Range<u64>> = map
         .lines()
         .filter_map(|line| {
-            let mut words = line.split_whitespace();
-            let (start, length): (u64, u64) = (words.next()?.parse().ok()?, words.nth(1)?.parse().ok()?);
+            let mut fields = line.split_whitespace();
+            let (start, length): (u64, u64) = (fields.next()?.parse().ok()?, fields.nth(1)?.parse().ok()?);
             Some(start..start + length)
         })
         .collect();

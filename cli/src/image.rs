@@ -23,7 +23,7 @@ pub(crate) fn run(args: &ImageArgs) -> anyhow::Result<u8> {
             }
         }
         ImageCommand::Prune => {
-            // Zero: whatever no running machine holds open may go; QEMU keeps what it has open.
+            // Zero: every image that no running machine holds open may be removed; QEMU keeps its open files.
             let pruned = images.cache()?.prune(Duration::ZERO)?;
             outln!("{} images removed, {} files removed, {} bytes freed", pruned.images, pruned.files, pruned.bytes)?;
         }
@@ -47,7 +47,7 @@ fn list(images: &Images, output: ListOutput) -> anyhow::Result<()> {
     output.show(&rows, |wide| {
         let mut lines: Vec<Vec<String>> = vec![["REFERENCE", "SIZE", "MANIFEST"].map(str::to_owned).to_vec()];
         lines.extend(rows.iter().map(|Row(image)| {
-            // As much of a digest as tells two apart: `sha256:` and twelve digits.
+            // Enough of a digest to distinguish two: `sha256:` and twelve digits.
             let manifest = image.manifest.to_string();
             let shown = if wide { manifest } else { manifest.chars().take(19).collect() };
             vec![image.reference.clone(), table::bytes(image.disk_bytes), shown]

@@ -16,7 +16,7 @@ use garboard_storage::open::Direct;
 use garboard_storage::source::container_disk;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::exit::{BAD_INPUT, complaint};
+use crate::exit::{BAD_INPUT, exit_error};
 use crate::output::note;
 
 /// The guest's architecture, the only one this version supports.
@@ -51,7 +51,7 @@ impl Images {
         let path = paths.into_iter().next().context("the image has no disk")?;
         // The supervisor looks again at what it opens; here a damaged image is refused before anything is started.
         container_disk::open_file(&path, Direct::Off)
-            .map_err(|error| complaint(BAD_INPUT, format!("image {reference}: {:#}", anyhow::Error::from(error))))?;
+            .map_err(|error| exit_error(BAD_INPUT, format!("image {reference}: {:#}", anyhow::Error::from(error))))?;
         Ok(VolumeSource::File { path })
     }
 
@@ -91,7 +91,7 @@ impl Images {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let fetched = runtime.block_on(fetch(&cache, &source, need, &request));
         let fetched = fetched
-            .map_err(|error| complaint(BAD_INPUT, format!("image {meant}: {:#}", anyhow::Error::from(error))))?;
+            .map_err(|error| exit_error(BAD_INPUT, format!("image {meant}: {:#}", anyhow::Error::from(error))))?;
         Ok(fetched.paths)
     }
 }

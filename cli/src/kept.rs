@@ -8,10 +8,10 @@ use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine, plan};
 use garboard_shim_client::places::Places;
 use garboard_shim_client::stored;
 
-use crate::exit::{BAD_INPUT, complaint};
+use crate::exit::{BAD_INPUT, exit_error};
 use crate::subject::Subject;
 
-/// What helps when the kept machine is of no use.
+/// The advice when the kept machine cannot be used.
 const WAY_OUT: &str = "leave it out with --forget-machine";
 
 /// Where a machine is kept, and what was found there.
@@ -44,9 +44,9 @@ impl Kept {
         with(self.machine.as_ref()).map_err(|error| match &self.file {
             Some(file) if self.machine.is_some() && with(None).is_ok() => {
                 let text = format!("{error}; {} has the machine of the last run: {WAY_OUT}", file.display());
-                complaint(BAD_INPUT, text)
+                exit_error(BAD_INPUT, text)
             }
-            Some(_) | None => complaint(BAD_INPUT, error.to_string()),
+            Some(_) | None => exit_error(BAD_INPUT, error.to_string()),
         })
     }
 }
@@ -55,7 +55,7 @@ impl Kept {
 pub(crate) fn read(file: &Path) -> anyhow::Result<Option<StoredMachine>> {
     stored::read(file).map_err(|error| {
         let text = format!("{}, the machine of the last run, cannot be read: {error}; {WAY_OUT}", file.display());
-        complaint(BAD_INPUT, text)
+        exit_error(BAD_INPUT, text)
     })
 }
 
@@ -69,8 +69,11 @@ mod tests {
         let file = directory.path().join("stored.json");
         for bad in ["", "{", "{\"version\": 1}", "[]"] {
             std::fs::write(&file, bad).unwrap();
-            let said = read(&file).unwrap_err().to_string();
-            assert!(said.contains(&file.display().to_string()) && said.contains("--forget-machine"), "{bad}: {said}");
+            let error = read(&file).unwrap_err().to_string();
+            assert!(
+                error.contains(&file.display().to_string()) && error.contains("--forget-machine"),
+                "{bad}: {error}"
+            );
         }
     }
 }

@@ -14,7 +14,7 @@ use garboard_shim_client::pause_briefly;
 use garboard_shim_client::places::{MachineId, Places};
 
 use crate::args::{LogPart, LogsArgs};
-use crate::exit::{self, BAD_INPUT, NOT_FOUND, complaint};
+use crate::exit::{self, BAD_INPUT, NOT_FOUND, exit_error};
 use crate::output::{self, Reader, TerminalOutput, note};
 
 /// Most of a file that is shown, bytes.
@@ -51,7 +51,7 @@ fn file_of(part: LogPart) -> anyhow::Result<String> {
         LogPart::Qemu => Ok(paths::QEMU_LOG.to_owned()),
         LogPart::Serial => Ok(paths::serial_log(0)),
         LogPart::Argv | LogPart::Plan | LogPart::Exit => {
-            Err(complaint(BAD_INPUT, "--follow: this part does not grow; follow events, qmp, qemu or serial"))
+            Err(exit_error(BAD_INPUT, "--follow: this part does not grow; follow events, qmp, qemu or serial"))
         }
     }
 }
@@ -60,14 +60,14 @@ fn file_of(part: LogPart) -> anyhow::Result<String> {
 fn follow(run: &Run, part: LogPart, tail: Option<usize>, goes_on: impl Fn() -> bool) -> anyhow::Result<()> {
     let name = file_of(part)?;
     let file = run.open(&name)?;
-    let mut file = file.ok_or_else(|| complaint(NOT_FOUND, format!("this run has no {name} yet")))?;
+    let mut file = file.ok_or_else(|| exit_error(NOT_FOUND, format!("this run has no {name} yet")))?;
     let mut shown = TerminalOutput::to_standard_output();
     let (mut rest, mut first) = (Vec::new(), true);
     loop {
-        // Asked before it is read: what is written before the end is shown.
+        // Asked before the file is read: what is written before the end is shown.
         let is_last = !goes_on();
         if file.metadata()?.len() < file.stream_position()? {
-            // It was cut to its end, or to beginning and end, because it had become too long.
+            // The file was cut to its end, or to beginning and end, because it had become too long.
             note!("garboard: {name} was shortened; the rest of it follows");
             file.rewind()?;
             rest.clear();
@@ -110,9 +110,9 @@ fn last_lines(text: &[u8], count: Option<usize>) -> &[u8] {
 
 /// Where the files of a run are.
 enum Run {
-    /// It goes on: each file is in the directory of who writes it.
+    /// The run goes on: each file is in the directory of the process that writes it.
     Running(Layout),
-    /// It has ended: all are in its record.
+    /// The run has ended: all files are in its record.
     Ended(PathBuf),
 }
 
@@ -126,7 +126,7 @@ impl Run {
         }
     }
 
-    /// A file of the run, if it has come that far.
+    /// A file of the run, if it exists yet.
     fn open(&self, name: &str) -> anyhow::Result<Option<File>> {
         let directory = self.directory_of(name);
         foreign::open_file(&directory, name).with_context(|| format!("read {name} in {}", directory.display()))
@@ -153,14 +153,14 @@ fn find(places: &Places, id: &MachineId, last: bool) -> anyhow::Result<Run> {
     runs.sort();
     runs.pop().map(Run::Ended).ok_or_else(|| {
         let text = format!("{id} has no record; check that it was started by this user, with this --state-dir");
-        complaint(NOT_FOUND, text)
+        exit_error(NOT_FOUND, text)
     })
 }
 
 fn bytes_of(run: &Run, name: &str) -> anyhow::Result<Vec<u8>> {
     let file = run.open(name)?;
     let file =
-        file.ok_or_else(|| complaint(NOT_FOUND, format!("this run has no {name}: it ended before there was one")))?;
+        file.ok_or_else(|| exit_error(NOT_FOUND, format!("this run has no {name}: it ended before there was one")))?;
     let mut bytes = Vec::new();
     file.take(MAX_SHOWN_BYTES).read_to_end(&mut bytes).with_context(|| format!("read {name}"))?;
     Ok(bytes)

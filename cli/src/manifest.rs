@@ -7,7 +7,7 @@ use anyhow::Context;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
 use serde_json::Value;
 
-use crate::exit::{BAD_INPUT, complaint};
+use crate::exit::{BAD_INPUT, exit_error};
 use garboard_kubectl::yaml;
 
 /// A manifest larger than this is not read: etcd takes no object over 1.5 MiB.
@@ -18,7 +18,7 @@ const MAX_FILE_BYTES: u64 = 16 * 1024 * 1024;
 pub(crate) struct Document {
     /// The file, with the number of the document if it holds several.
     pub(crate) origin: String,
-    /// What it says.
+    /// Its content.
     pub(crate) value: Value,
 }
 
@@ -52,10 +52,10 @@ impl Document {
 /// Reads every document of every path. All unreadable ones are reported at once.
 pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Vec<Document>> {
     let (documents, problems) = load_what_can_be(paths);
-    if problems.is_empty() { Ok(documents) } else { Err(complaint(BAD_INPUT, problems.join("\n"))) }
+    if problems.is_empty() { Ok(documents) } else { Err(exit_error(BAD_INPUT, problems.join("\n"))) }
 }
 
-/// Reads what can be read; beside it one sentence for each file that cannot.
+/// Reads what can be read; beside it one message for each file that cannot.
 pub(crate) fn load_what_can_be(paths: &[PathBuf]) -> (Vec<Document>, Vec<String>) {
     let mut documents = Vec::new();
     let mut problems = Vec::new();
@@ -94,7 +94,7 @@ fn files_of(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
     let mut text = String::new();
-    // One byte more than is taken, to see that there is more.
+    // One byte more than the limit, to see that there is more.
     let (origin, read) = if path.as_os_str() == "-" {
         ("standard input".to_owned(), std::io::stdin().take(MAX_FILE_BYTES + 1).read_to_string(&mut text))
     } else {

@@ -1,11 +1,11 @@
-//! Whether the user that a machine's processes run as gets to a path. Looked at before anything is started: afterwards
+//! Whether the user that a machine's processes run as can reach a path. Looked at before anything is started: afterwards
 //! the only symptom would be a supervisor that dies again and again.
 
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::exit::{FAILED, complaint};
+use crate::exit::{FAILED, exit_error};
 
 /// Refuses a path that user and group `identity` cannot reach, with the directory that is in the way. What does not
 /// exist yet will be made with the right permissions.
@@ -18,7 +18,7 @@ pub(crate) fn check(path: &Path, what: &str, identity: u32) -> anyhow::Result<()
         closed.display(),
         closed.display()
     );
-    Err(complaint(FAILED, text))
+    Err(exit_error(FAILED, text))
 }
 
 fn first_closed(path: &Path, identity: u32) -> Option<PathBuf> {

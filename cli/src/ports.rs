@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use garboard_plan::{Forward, Protocol};
 
-use crate::exit::{BAD_INPUT, complaint};
+use crate::exit::{BAD_INPUT, exit_error};
 
 /// Reads every `-p`; all that are wrong are reported at once.
 pub(crate) fn parse_all(texts: &[String]) -> anyhow::Result<Vec<Forward>> {
@@ -16,7 +16,7 @@ pub(crate) fn parse_all(texts: &[String]) -> anyhow::Result<Vec<Forward>> {
             None => problems.push(format!("-p {text}: write [ADDRESS:]HOST:GUEST[/tcp|/udp], for example 2222:22")),
         }
     }
-    if problems.is_empty() { Ok(forwards) } else { Err(complaint(BAD_INPUT, problems.join("\n"))) }
+    if problems.is_empty() { Ok(forwards) } else { Err(exit_error(BAD_INPUT, problems.join("\n"))) }
 }
 
 fn parse(text: &str) -> Option<Forward> {
@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wrong_port_is_told() {
+    fn every_wrong_port_is_reported() {
         let wrong = ["", "22", "a:b", "0:22", "1:65536", "x:1:2", "1:2/icmp"].map(str::to_owned);
         let error = parse_all(&wrong).unwrap_err().to_string();
         assert_eq!(error.lines().count(), wrong.len(), "{error}");

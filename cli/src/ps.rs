@@ -18,7 +18,7 @@ use crate::table;
 struct Row {
     namespace: String,
     name: String,
-    /// One word, as KubeVirt's `printableStatus`.
+    /// As KubeVirt's `printableStatus`.
     state: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<Status>,
@@ -28,7 +28,7 @@ struct Row {
     /// Between two runs: KubeVirt's field of a VM's status.
     #[serde(skip_serializing_if = "Option::is_none")]
     start_failure: Option<StartFailure>,
-    /// How the last run of a machine ended that does not run.
+    /// How the last run ended, of a machine that does not run.
     #[serde(skip_serializing_if = "Option::is_none")]
     ended: Option<Ended>,
 }
@@ -98,18 +98,21 @@ fn row(places: &Places, id: &MachineId) -> Row {
         ended: None,
     };
     if let Some(pending) = pending_restart::awaited(&places.machine(id)) {
-        return silent(waiting_word(&pending), pending.sentence(), start_failure(&pending));
+        return silent(waiting_state(&pending), pending.sentence(), start_failure(&pending));
     }
     match client::status(places, id) {
-        Ok(status) => {
-            Row { state: state_word(&status), status: Some(status), problem: None, ..silent("", String::new(), None) }
-        }
+        Ok(status) => Row {
+            state: printable_state(&status),
+            status: Some(status),
+            problem: None,
+            ..silent("", String::new(), None)
+        },
         Err(error) => silent("Unknown", format!("{error:#}"), None),
     }
 }
 
 /// KubeVirt's status of a machine that will be started again.
-fn waiting_word(pending: &PendingRestart) -> &'static str {
+fn waiting_state(pending: &PendingRestart) -> &'static str {
     if pending.failures > 0 { "CrashLoopBackOff" } else { "Starting" }
 }
 
@@ -122,7 +125,7 @@ fn start_failure(pending: &PendingRestart) -> Option<StartFailure> {
 }
 
 /// KubeVirt's printable status, first match wins.
-pub(crate) fn state_word(status: &Status) -> &'static str {
+pub(crate) fn printable_state(status: &Status) -> &'static str {
     match (status.phase, status.stopping, status.paused) {
         (Phase::Succeeded, ..) => "Succeeded",
         (Phase::Failed, ..) => "Failed",
@@ -162,7 +165,7 @@ fn cells(row: &Row, wide: bool) -> Vec<String> {
         let guest = row.status.as_ref().and_then(|status| status.guest.as_ref()?.os.clone());
         cells.extend([machine.unwrap_or_else(none), guest.unwrap_or_else(none)]);
     }
-    let ended = row.ended.as_ref().map(|ended| ended.sentence.clone());
+    let ended = row.ended.as_ref().map(|ended| ended.message.clone());
     cells.push(row.status.as_ref().map(notes).or_else(|| row.problem.clone()).or(ended).unwrap_or_default());
     cells
 }
@@ -184,7 +187,7 @@ fn notes(status: &Status) -> String {
         notes.push(format!("{} resets", status.resets));
     }
     if let Some(ended) = &status.ended {
-        notes.push(ended.sentence.clone());
+        notes.push(ended.message.clone());
     }
     notes.join("; ")
 }
@@ -209,7 +212,7 @@ mod tests {
     #[test]
     fn a_machine_that_does_not_run_says_how_it_ended() {
         let id = MachineId { namespace: "default".into(), name: "hello".into() };
-        let ended = |cause: ExitCause| Some(Ended { sentence: cause.sentence(), cause, report: None, at_ms: 0 });
+        let ended = |cause: ExitCause| Some(Ended { message: cause.message(), cause, report: None, at_ms: 0 });
         let rows = [
             past_row(&id, ended(ExitCause::GuestShutdown)),
             past_row(&id, ended(ExitCause::QemuKilled { signal: 9 })),

@@ -1,4 +1,4 @@
-//! From the names in a machine's spec to what stands behind them on this host: images, claims, Secrets,
+//! Resolves the names in a machine's spec to objects of this host: images, claims, Secrets,
 //! ConfigMaps. What a kubelet and its volume plugins do on a cluster.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::LocalObjectReference;
 use serde_json::Value;
 
 use crate::claims::{self, ClaimUse};
-use crate::exit::{BAD_INPUT, complaint};
+use crate::exit::{BAD_INPUT, exit_error};
 use crate::images::Images;
 use crate::manifest::Document;
 
@@ -57,7 +57,7 @@ pub(crate) fn volumes(
             Err(error) => problems.push(format!("spec.accessCredentials[{index}]: {error:#}")),
         }
     }
-    if problems.is_empty() { Ok(orders) } else { Err(complaint(BAD_INPUT, problems.join("\n"))) }
+    if problems.is_empty() { Ok(orders) } else { Err(exit_error(BAD_INPUT, problems.join("\n"))) }
 }
 
 /// The volume name under which the keys of a Secret reach the supervisor.
@@ -220,7 +220,7 @@ fn texts(object: &Value, field: &str, encode: impl Fn(&str) -> String) -> anyhow
     Ok(files)
 }
 
-/// base64 as people wrap it.
+/// base64 without its line breaks.
 fn unwrapped(text: &str) -> String {
     text.replace(['\n', '\r'], "")
 }

@@ -19,7 +19,7 @@ use nix::sys::signal::{SigSet, Signal};
 use crate::accel::AccelChoice;
 use crate::args::RunArgs;
 use crate::attend::Started;
-use crate::exit::{self, BAD_INPUT, FAILED, REFUSED, complaint};
+use crate::exit::{self, BAD_INPUT, FAILED, REFUSED, exit_error};
 use crate::images::Images;
 use crate::kept::Kept;
 use crate::output::{note, outln};
@@ -73,13 +73,13 @@ fn refuse_second(places: &Places, id: &MachineId) -> anyhow::Result<()> {
 
 fn runs_already(id: &MachineId) -> anyhow::Error {
     let text = format!("{id} runs already; attach with `garboard console {id}` or end it with `garboard stop {id}`");
-    complaint(REFUSED, text)
+    exit_error(REFUSED, text)
 }
 
 /// Makes the machine's directory and starts its shim there. A machine that another command has started
-/// while we fetched images is left alone.
+/// while images were fetched is left alone.
 fn start(places: &Places, request: &LaunchRequest) -> anyhow::Result<()> {
-    // Held until it is the shim's lock that counts, or nothing is left.
+    // Held until the shim has its lock, or nothing is left.
     let right = make_directories(places, request)?;
     calls::start(request).map_err(|error| not_started(&right, request, error))
 }
@@ -122,7 +122,7 @@ pub(crate) fn again(places: &Places, mut request: LaunchRequest) -> anyhow::Resu
     start(places, &request)?;
     match attend::started(places, &request, &signals)? {
         Started::Runs => Ok(()),
-        Started::Ended(_) => Err(complaint(FAILED, format!("{id} was stopped again before its guest ran"))),
+        Started::Ended(_) => Err(exit_error(FAILED, format!("{id} was stopped again before its guest ran"))),
     }
 }
 
@@ -168,7 +168,7 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     })
 }
 
-/// QEMU would be told by the kernel, or the guest would be killed as soon as it uses what it was promised. Not for the
+/// QEMU would fail to allocate it, or the guest would be killed as soon as it uses the memory it was given. Not for the
 /// planner, which `explain` asks about machines of other hosts.
 fn refuse_more_than_the_host(plan: &LaunchPlan, facts: &HostFacts) -> anyhow::Result<()> {
     let (wanted, there) = (plan.resources.guest_memory_bytes, facts.memory_bytes);
@@ -180,21 +180,21 @@ fn refuse_more_than_the_host(plan: &LaunchPlan, facts: &HostFacts) -> anyhow::Re
         wanted >> 20,
         there >> 20
     );
-    Err(complaint(BAD_INPUT, text))
+    Err(exit_error(BAD_INPUT, text))
 }
 
-/// One clear line when the guest's instructions are interpreted although nobody asked for that; one clear refusal when
-/// KVM was asked for and cannot be had. A KVM that interprets is slow, but whoever asks for it gets it.
+/// One clear line when the guest's instructions are interpreted although the user did not request that; one clear refusal when
+/// KVM was requested and cannot be had. A KVM that interprets is slow, but it is used when it is requested.
 fn judge_accelerator(facts: &HostFacts, choice: AccelChoice) -> anyhow::Result<()> {
     let why = facts.kvm;
     match (choice, facts.kvm) {
         (_, KvmState::Native) | (AccelChoice::Kvm, KvmState::Emulated) | (AccelChoice::Tcg, _) => Ok(()),
         (AccelChoice::Kvm, _) => {
-            let mend = "leave it out to use TCG, which is slower; `garboard doctor` says how to mend it";
-            Err(complaint(FAILED, format!("--accel kvm: {why}; {mend}")))
+            let remedy = "leave it out to use TCG, which is slower; `garboard doctor` shows how to repair it";
+            Err(exit_error(FAILED, format!("--accel kvm: {why}; {remedy}")))
         }
         (AccelChoice::Auto, _) => {
-            note!("garboard: {why}: using TCG, which is slower; `garboard doctor` says more");
+            note!("garboard: {why}: using TCG, which is slower; `garboard doctor` shows more");
             Ok(())
         }
     }
@@ -236,24 +236,24 @@ fn firmware_vars(plan: &LaunchPlan, places: &Places, id: &MachineId) -> Option<F
     }
 }
 
-/// What helps when the place for running machines is of no use.
+/// The advice when the directory for running machines cannot be used.
 const ELSEWHERE: &str = "choose another place with GARBOARD_RUNTIME_DIR";
 
 fn make_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<Right> {
     let longest = request.layout().supervisor().join(garboard_protocol::paths::LAST_RESORT_MONITOR_SOCKET);
     if longest.as_os_str().len() > garboard_protocol::paths::MAX_SOCKET_PATH_BYTES {
         let text = format!("the path {} is too long for a socket; {ELSEWHERE}, or a shorter name", longest.display());
-        return Err(complaint(BAD_INPUT, text));
+        return Err(exit_error(BAD_INPUT, text));
     }
     private::make_passage(&places.runtime)
         .with_context(|| format!("could not create {}; {ELSEWHERE}", places.runtime.display()))?;
-    // Not like this one: a process that finds it there comes too late.
+    // This directory must be new: a process that has made it has started the machine.
     let made = directory::make(&request.machine)
         .with_context(|| format!("could not create {}; {ELSEWHERE}", request.machine.display()))?;
     made.ok_or_else(|| runs_already(&request.id()))
 }
 
-/// As root the machine's processes are another user's, who must get to its files and to our programs.
+/// As root the machine's processes are another user's, which must reach its files and Garboard's programs.
 fn refuse_closed_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<()> {
     let Some(uid) = request.machine_uid else { return Ok(()) };
     for file in request.volumes.values().filter_map(VolumeSource::read_by_path).chain(request.kernel_files.values()) {

@@ -45,20 +45,19 @@ fn settle(
     places: &Places,
     id: &MachineId,
     request: &ControlRequest,
-    word: &str,
+    state: &str,
     is_so: impl Fn(&Status) -> bool,
 ) -> anyhow::Result<()> {
     if client::request(places, id, request)? == Outcome::AlreadySo {
-        return outln!("{id} is {word} already");
+        return outln!("{id} is {state} already");
     }
     let last = client::watch(places, id, |status| is_so(status) || status.ended.is_some())?;
     match last {
-        Some(status) if is_so(&status) => outln!("{id} {word}"),
+        Some(status) if is_so(&status) => outln!("{id} {state}"),
         Some(status) => {
-            let why =
-                status.ended.map_or_else(|| "the supervisor closed the connection".into(), |ended| ended.sentence);
-            Err(exit::complaint(exit::REFUSED, format!("{id} was not {word}: {why}")))
+            let why = status.ended.map_or_else(|| "the supervisor closed the connection".into(), |ended| ended.message);
+            Err(exit::exit_error(exit::REFUSED, format!("{id} was not {state}: {why}")))
         }
-        None => Err(exit::complaint(exit::FAILED, format!("the supervisor of {id} closed the connection"))),
+        None => Err(exit::exit_error(exit::FAILED, format!("the supervisor of {id} closed the connection"))),
     }
 }

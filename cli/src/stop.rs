@@ -23,7 +23,7 @@ use nix::sys::signal::Signal;
 
 use crate::args::{RestartArgs, StopArgs};
 use crate::client;
-use crate::exit::{self, FAILED, complaint};
+use crate::exit::{self, FAILED, exit_error};
 use crate::output::{note, outln};
 use crate::simple;
 
@@ -57,13 +57,13 @@ pub(crate) fn restart(args: &RestartArgs) -> anyhow::Result<u8> {
         let machine = places.machine(id);
         if !machine.exists() {
             let text = format!("there is no running machine {id}; start it with `garboard run FILE`");
-            return Err(complaint(exit::NOT_FOUND, text));
+            return Err(exit_error(exit::NOT_FOUND, text));
         }
         if request::path(&machine).is_none() {
             let text = format!(
                 "{id} has no launch request to start it with again; `garboard stop {id}` removes what is left of it, `garboard run FILE` starts it"
             );
-            return Err(complaint(exit::REFUSED, text));
+            return Err(exit_error(exit::REFUSED, text));
         }
         let request = LaunchRequest::read(&machine)?;
         stop_for_good(places, id, mode)?;
@@ -81,7 +81,7 @@ pub(crate) enum Stopped {
     Leftover,
 }
 
-/// Ends a machine whatever its run strategy is; returns once nothing of it is left.
+/// Ends a machine of any run strategy; returns once nothing of it is left.
 pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> anyhow::Result<Stopped> {
     let machine = places.machine(id);
     let was_there = machine.exists();
@@ -93,7 +93,7 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
             break;
         }
         let outcome = ask(places, id, mode, asked);
-        // The right comes first: a `run` that starts its machine now holds it until the shim has the lock.
+        // The right comes first: a `run` that starts this machine holds it until the shim has the lock.
         match (directory::leftover(&machine), lock::is_held(&machine)) {
             (Some(right), false) => return stop_orphan(places, id, mode, &right),
             (None, false) => wait_for_other_command(id, &machine)?,
@@ -103,11 +103,11 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
         let gone = wait_a_while(places, id);
         match outcome {
             Ok(()) => asked = Asked::Yes,
-            // Gone while we asked is what was wanted; never there is not.
+            // A machine that is gone meanwhile is what was requested; one that was never there is not.
             Err(error) if gone && attempt == 0 && !was_there => return Err(error),
             Err(_) if gone => break,
             Err(_) if pending_restart::read(&machine).is_some() => {}
-            Err(error) if attempt == ATTEMPTS || error.downcast_ref::<exit::Complaint>().is_some() => {
+            Err(error) if attempt == ATTEMPTS || error.downcast_ref::<exit::ExitError>().is_some() => {
                 return Err(error);
             }
             Err(_) => {}
@@ -130,7 +130,7 @@ fn wait_for_other_command(id: &MachineId, machine: &Path) -> anyhow::Result<()> 
         if Instant::now() >= deadline {
             let text =
                 format!("another garboard command starts or ends {id} and does not get on with it; end that one first");
-            return Err(complaint(FAILED, text));
+            return Err(exit_error(FAILED, text));
         }
         pause_briefly();
     }
@@ -146,7 +146,7 @@ enum Found {
     Running,
 }
 
-/// Between two runs it is the shim that sees the request.
+/// Between two runs the shim reads the request.
 fn wait_for_pause(machine: &Path) -> Found {
     while pending_restart::read(machine).is_some() && lock::is_held(machine) {
         pause_briefly();
@@ -161,7 +161,7 @@ enum Asked {
     NotYet,
 }
 
-/// Asks, but not twice for the same.
+/// Sends the request, unless it was accepted before.
 fn ask(places: &Places, id: &MachineId, mode: StopMode, asked: Asked) -> anyhow::Result<()> {
     let status = client::status(places, id)?;
     if status.ended.is_some() || status.stopping && asked == Asked::Yes {
@@ -195,7 +195,7 @@ fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode, right: &Right) -
             StopMode::Graceful { within_seconds } => {
                 processes::send(&processes::find(&machine, Part::Init), Signal::SIGTERM);
                 let grace = within_seconds.map_or_else(|| grace_seconds(&machine), Ok)?;
-                // One that goes on all the same is killed with the rest.
+                // A process that goes on is killed with the rest.
                 let _ = processes::wait_for_end(&machine, Part::Init, Duration::from_secs(grace) + MARGIN);
             }
         }
@@ -218,6 +218,6 @@ fn stop_by_supervisor(places: &Places, id: &MachineId, mode: StopMode) -> anyhow
     let last = client::watch(places, id, |status| status.ended.is_some())?;
     match last {
         Some(status) if status.ended.is_some() => Ok(()),
-        _ => Err(complaint(FAILED, format!("the supervisor of {id} closed the connection"))),
+        _ => Err(exit_error(FAILED, format!("the supervisor of {id} closed the connection"))),
     }
 }

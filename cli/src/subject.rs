@@ -12,7 +12,7 @@ use garboard_shim_client::places::MachineId;
 use uuid::Uuid;
 
 use crate::args::ManifestArgs;
-use crate::exit::{BAD_INPUT, complaint};
+use crate::exit::{BAD_INPUT, exit_error};
 use crate::manifest::{self, Document};
 use crate::output::note;
 
@@ -28,11 +28,11 @@ pub(crate) struct Subject {
     pub(crate) strategy: RunStrategy,
     /// Whether its machine is kept for the next `run`: a VirtualMachine's is, an instance is one run.
     pub(crate) is_kept: bool,
-    /// What a cluster wrote of it into its manifest, for a machine that nothing is kept of here.
+    /// The stored machine that a cluster wrote into the manifest, for a machine that nothing is kept of here.
     pub(crate) annotated: Option<StoredMachine>,
     /// Every document that was given.
     pub(crate) documents: Vec<Document>,
-    /// Whose it is.
+    /// The machine's ID.
     pub(crate) id: MachineId,
 }
 
@@ -46,7 +46,7 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
     }
     let Some(object) = admission.object.filter(|_| admission.faults.is_empty()) else {
         let faults = admission.faults.iter().map(|fault| format!("{}: {fault}", document.origin));
-        return Err(complaint(BAD_INPUT, faults.collect::<Vec<_>>().join("\n")));
+        return Err(exit_error(BAD_INPUT, faults.collect::<Vec<_>>().join("\n")));
     };
     let mut kept = None;
     let (mut vmi, strategy, is_kept) = match object {
@@ -54,7 +54,7 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
         Object::VirtualMachineInstance(vmi) => (*vmi, RunStrategy::Once, false),
         Object::KubeVirt(_) => {
             let text = format!("{}: these are the settings of a cluster; name a machine", document.origin);
-            return Err(complaint(BAD_INPUT, text));
+            return Err(exit_error(BAD_INPUT, text));
         }
         Object::VirtualMachine(vm) => {
             kept = annotated(&vm)?;
@@ -69,10 +69,10 @@ pub(crate) fn find(args: &ManifestArgs) -> anyhow::Result<Subject> {
 fn annotated(vm: &VirtualMachine) -> anyhow::Result<Option<StoredMachine>> {
     let key = annotation::STORED_MACHINE;
     let Some(text) = vm.metadata.annotations.as_ref().and_then(|all| all.get(key)) else { return Ok(None) };
-    let complain = |error: KeptError| {
-        complaint(BAD_INPUT, format!("metadata.annotations[{key}]: {error}; for a new machine, remove the annotation"))
+    let bad_input = |error: KeptError| {
+        exit_error(BAD_INPUT, format!("metadata.annotations[{key}]: {error}; for a new machine, remove the annotation"))
     };
-    let kept = KeptMachine::read(text).map_err(complain)?;
+    let kept = KeptMachine::read(text).map_err(bad_input)?;
     let namespace = vm.metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     if !kept.is_of(namespace, vm.metadata.name.as_deref().unwrap_or_default()) {
         note!(
@@ -82,19 +82,19 @@ fn annotated(vm: &VirtualMachine) -> anyhow::Result<Option<StoredMachine>> {
         );
         return Ok(None);
     }
-    kept.judge().map(Some).map_err(complain)
+    kept.judge().map(Some).map_err(bad_input)
 }
 
-/// `running` is the older way to say `Always` or `Halted`; a VM has exactly one of the two.
-fn strategy_of(word: Option<&str>, running: Option<bool>) -> anyhow::Result<RunStrategy> {
-    let word = match (word, running) {
-        (Some(word), _) => word,
+/// `running` is the older way to write `Always` or `Halted`; a VM has exactly one of the two.
+fn strategy_of(name: Option<&str>, running: Option<bool>) -> anyhow::Result<RunStrategy> {
+    let name = match (name, running) {
+        (Some(name), _) => name,
         (None, Some(true)) => "Always",
         (None, Some(false) | None) => "Halted",
     };
-    RunStrategy::parse(word).ok_or_else(|| {
-        let text = format!("spec.runStrategy: {word} needs a cluster; write Always, RerunOnFailure, Once or Manual");
-        complaint(BAD_INPUT, text)
+    RunStrategy::parse(name).ok_or_else(|| {
+        let text = format!("spec.runStrategy: {name} needs a cluster; write Always, RerunOnFailure, Once or Manual");
+        exit_error(BAD_INPUT, text)
     })
 }
 
@@ -116,7 +116,7 @@ fn pick<'a>(documents: &'a [Document], args: &ManifestArgs) -> anyhow::Result<&'
         ),
         (several, _) => format!("{files}: several machines ({}); choose one with --name", names(several)),
     };
-    Err(complaint(BAD_INPUT, text))
+    Err(exit_error(BAD_INPUT, text))
 }
 
 /// Gives the instance what an API server would: namespace and UID; then the rest of its defaults, and judges what
@@ -137,9 +137,9 @@ fn identify(vmi: &mut VirtualMachineInstance) -> anyhow::Result<MachineId> {
     let faults = validate_vmi(vmi, &ClusterConfig::default());
     if !faults.is_empty() {
         let lines: Vec<String> = faults.iter().map(ToString::to_string).collect();
-        return Err(complaint(BAD_INPUT, lines.join("\n")));
+        return Err(exit_error(BAD_INPUT, lines.join("\n")));
     }
-    full.parse().map_err(|problem: String| complaint(BAD_INPUT, format!("metadata.name: {problem}")))
+    full.parse().map_err(|problem: String| exit_error(BAD_INPUT, format!("metadata.name: {problem}")))
 }
 
 #[cfg(test)]
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn running_is_the_older_word_for_a_strategy() {
-        let of = |word, running| strategy_of(word, running).unwrap();
+        let of = |name, running| strategy_of(name, running).unwrap();
         assert_eq!(of(None, Some(true)), RunStrategy::Always);
         assert_eq!(of(None, Some(false)), RunStrategy::Halted);
         assert_eq!(of(Some("RerunOnFailure"), None), RunStrategy::RerunOnFailure);

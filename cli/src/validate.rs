@@ -7,7 +7,7 @@ use garboard_api::validate::review;
 use serde::Serialize;
 
 use crate::args::ValidateArgs;
-use crate::exit::{self, BAD_INPUT, complaint};
+use crate::exit::{self, BAD_INPUT, exit_error};
 use crate::manifest::{self, Document};
 use crate::output::outln;
 
@@ -34,11 +34,11 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
     let bad = verdicts.iter().filter(|verdict| !verdict.faults.is_empty()).count();
     args.output.show(&verdicts, || verdicts.iter().flat_map(lines).try_for_each(|line| outln!("{line}")))?;
     if !problems.is_empty() {
-        return Err(complaint(BAD_INPUT, problems.join("\n")));
+        return Err(exit_error(BAD_INPUT, problems.join("\n")));
     }
     if documents.is_empty() {
         let files: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
-        return Err(complaint(
+        return Err(exit_error(
             BAD_INPUT,
             format!("there is nothing in {}; write a manifest into it", files.join(", ")),
         ));
@@ -64,8 +64,8 @@ fn judge(document: &Document, config: &ClusterConfig) -> Verdict {
     verdict
 }
 
-/// Why a document is judged elsewhere. What is of a group of KubeVirt, what is called a machine and what does not say
-/// what it is are ours: what of these no cluster with Garboard takes is refused here as well.
+/// Why a document is judged elsewhere. Objects of a group of KubeVirt, objects with a machine's kind and objects without
+/// a kind are judged here: those that no cluster with Garboard takes are refused.
 fn not_judged(document: &Document) -> Option<&'static str> {
     if document.is_given_to_machines() {
         return Some("the API server judges it");

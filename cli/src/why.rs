@@ -15,23 +15,23 @@ use crate::args::WhyArgs;
 use crate::client;
 use crate::output::out;
 use crate::past;
-use crate::ps::state_word;
+use crate::ps::printable_state;
 
 /// Everything that is looked at.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     machine: String,
-    /// It has a directory: it runs, or what is left of it was not cleared away.
+    /// The machine has a directory: it runs, or its remains were not cleared away.
     is_there: bool,
     /// Its background process lives.
     is_kept: bool,
-    /// Between two runs: the failed starts, and the sentence about the next one.
+    /// Between two runs: the failed starts, and the message about the next one.
     between: Option<(u32, String)>,
-    /// What its supervisor says.
+    /// What its supervisor reports.
     status: Option<Status>,
     /// Why the supervisor does not answer.
     silence: Option<String>,
-    /// How its last recorded run ended; `Some(None)` if there is a record that does not say.
+    /// How its last recorded run ended; `Some(None)` if there is a record without it.
     last: Option<Option<Ended>>,
     /// Names that are almost this one.
     near: Vec<String>,
@@ -70,7 +70,7 @@ fn look(places: &Places, id: &MachineId) -> Seen {
     seen
 }
 
-/// Tells how it is. Pure.
+/// Diagnoses it. Pure.
 fn diagnose(world: &Seen) -> Diagnosis {
     let (state, finding) = main(world);
     let mut also = Vec::new();
@@ -97,14 +97,14 @@ fn diagnose(world: &Seen) -> Diagnosis {
     }
 }
 
-/// What explains most, with KubeVirt's word for the state.
+/// What explains most, with KubeVirt's name of the state.
 fn main(world: &Seen) -> (String, Finding) {
     let name = &world.machine;
-    if let Some((failures, sentence)) = &world.between {
-        return between_runs(name, *failures, sentence);
+    if let Some((failures, message)) = &world.between {
+        return between_runs(name, *failures, message);
     }
     if let Some(status) = &world.status {
-        return (state_word(status).to_owned(), of_status(name, status));
+        return (printable_state(status).to_owned(), of_status(name, status));
     }
     if let Some(silence) = &world.silence {
         let cause = "its supervisor does not answer; the guest may run on";
@@ -125,14 +125,14 @@ fn main(world: &Seen) -> (String, Finding) {
     }
 }
 
-fn between_runs(name: &str, failures: u32, sentence: &str) -> (String, Finding) {
-    let evidence = seen("shim", "between.json", sentence, None);
+fn between_runs(name: &str, failures: u32, message: &str) -> (String, Finding) {
+    let evidence = seen("shim", "between.json", message, None);
     let logs = format!("garboard logs --last {name}");
     if failures == 0 {
-        let finding = Finding::waiting(Verdict::Starting, sentence).shown_by(evidence).then(logs);
+        let finding = Finding::waiting(Verdict::Starting, message).shown_by(evidence).then(logs);
         return ("Starting".to_owned(), finding);
     }
-    let finding = Finding::wrong(Verdict::BackOff, sentence).shown_by(evidence).then(logs);
+    let finding = Finding::wrong(Verdict::BackOff, message).shown_by(evidence).then(logs);
     ("CrashLoopBackOff".to_owned(), finding.then(format!("garboard stop {name}    # to stop trying")))
 }
 
@@ -179,13 +179,16 @@ fn addresses(status: &Status) -> Option<Evidence> {
 /// A run that is over, and how the next one begins.
 fn over(name: &str, ended: &Ended) -> (String, Finding) {
     let at = Timestamp::from_millisecond(ended.at_ms).ok();
-    let evidence = seen("record", "journal.json", ended.sentence.clone(), at);
+    let evidence = seen("record", "journal.json", ended.message.clone(), at);
     let (state, finding) = if ended.cause.is_success() {
-        ("Succeeded", Finding::well(Verdict::RunOver, format!("its run is over: {}", ended.sentence)))
+        ("Succeeded", Finding::well(Verdict::RunOver, format!("its run is over: {}", ended.message)))
     } else {
         (
             "Failed",
-            Finding::wrong(Verdict::of_bad_end(ended.cause.word()), format!("its run ended badly: {}", ended.sentence)),
+            Finding::wrong(
+                Verdict::of_bad_end(ended.cause.reason()),
+                format!("its run ended badly: {}", ended.message),
+            ),
         )
     };
     let finding = finding.since(at).shown_by(evidence).then(format!("garboard logs --last {name}"));
@@ -244,7 +247,7 @@ mod tests {
     }
 
     fn ended(cause: &ExitCause) -> Seen {
-        let ended = Ended { sentence: cause.sentence(), cause: cause.clone(), report: None, at_ms: 0 };
+        let ended = Ended { message: cause.message(), cause: cause.clone(), report: None, at_ms: 0 };
         Seen { machine: "default/hello".into(), last: Some(Some(ended)), ..Seen::default() }
     }
 
@@ -291,11 +294,11 @@ mod tests {
     }
 
     #[test]
-    fn every_bad_end_has_its_verdict_and_its_sentence() {
+    fn every_bad_end_has_its_verdict_and_its_message() {
         for cause in garboard_protocol::testing::causes().iter().filter(|cause| !cause.is_success()) {
             let diagnosis = diagnose(&ended(cause));
-            assert_eq!(diagnosis.verdict, Verdict::of_bad_end(cause.word()), "{diagnosis:#?}");
-            assert!(diagnosis.cause.ends_with(&cause.sentence()), "{diagnosis:#?}");
+            assert_eq!(diagnosis.verdict, Verdict::of_bad_end(cause.reason()), "{diagnosis:#?}");
+            assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
         }
     }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 const MANIFEST: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/vm-hello.yaml");
 
-/// Runs the command with these ends for its output; what is said on standard error comes back if `err` is a pipe.
+/// Runs the command with these ends for its output; standard error is returned if `err` is a pipe.
 fn garboard(arguments: &[&str], out: Stdio, err: Stdio) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_garboard"));
@@ -41,20 +41,20 @@ fn a_closed_pipe_is_no_panic_and_changes_no_verdict() {
     ];
     for (arguments, code) in table {
         let ended = garboard(arguments, closed(), Stdio::piped());
-        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {said}");
-        assert!(!said.contains("panicked") && !said.contains("pipe"), "{arguments:?}: {said}");
+        let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert_eq!(ended.status.code(), Some(code), "{arguments:?}: {stderr}");
+        assert!(!stderr.contains("panicked") && !stderr.contains("pipe"), "{arguments:?}: {stderr}");
         // With `2>&1 | head` standard error is closed, too.
         assert_eq!(garboard(arguments, closed(), closed()).status.code(), Some(code), "{arguments:?}");
     }
 }
 
 #[test]
-fn a_full_disk_is_an_error_in_a_sentence() {
+fn a_full_disk_is_an_error_message() {
     let ended = garboard(&["completions", "bash"], full().into(), Stdio::piped());
-    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-    assert_eq!(ended.status.code(), Some(1), "{said}");
-    assert!(said.starts_with("garboard: could not write to standard output: "), "{said}");
+    let stderr = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert_eq!(ended.status.code(), Some(1), "{stderr}");
+    assert!(stderr.starts_with("garboard: could not write to standard output: "), "{stderr}");
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn explain_says_first_which_host_it_is_for() {
     let plain = "# Planned for a plain Debian 12 host with KVM, not for this one";
     assert_eq!(first_line(&["explain", "--reference", MANIFEST]), plain);
     let here = first_line(&["explain", MANIFEST]);
-    // A host without QEMU is told of as well.
+    // A host without QEMU is reported as well.
     assert!(here == "# Planned for this host" || here.starts_with(&format!("{plain}, because ")), "{here}");
 }
 
@@ -106,8 +106,8 @@ fn scripts_learn_from_the_exit_code_how_a_machine_is() {
         let why = ["kubectl", "why", "--facts", file.path().to_str().unwrap()];
         for (more, code) in [(&[][..], plain), (&["--exit-code"], judged), (&["--exit-code", "-o", "json"], judged)] {
             let ended = garboard(&[&why, more].concat(), Stdio::piped(), Stdio::piped());
-            let said = String::from_utf8_lossy(&ended.stdout).into_owned();
-            assert_eq!(ended.status.code(), Some(code), "{name} {more:?}: {said}");
+            let stdout = String::from_utf8_lossy(&ended.stdout).into_owned();
+            assert_eq!(ended.status.code(), Some(code), "{name} {more:?}: {stdout}");
         }
     }
     let here = garboard(&["why", "--exit-code", "hello"], Stdio::piped(), Stdio::piped());

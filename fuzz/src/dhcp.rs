@@ -8,7 +8,7 @@ use garboard_net::dhcp::{DhcpOptions, PrivateOption, ra};
 use garboard_net::{GuestIpv4, GuestIpv6, GuestRoute, MacAddr};
 
 /// What packets are made of: the magic cookie, options, identities.
-pub const WORDS: &[&str] = &[
+pub const TOKENS: &[&str] = &[
     "\u{35}\u{1}\u{1}",
     "\u{35}\u{1}\u{3}",
     "\u{35}\u{1}\u{8}",
@@ -59,8 +59,8 @@ static SERVER6: LazyLock<Config6> = LazyLock::new(|| {
     Config6::new(&lease, 1450, &options()).expect("sound options")
 });
 
-/// Any packet to the DHCPv4 server: it answers its one client or nobody, offers its one address or none, sends to that
-/// address or to everybody, and stays within a packet.
+/// Any packet to the DHCPv4 server: it answers its one client or none, offers its one address or none, sends to that
+/// address or to the broadcast address, and stays within a packet.
 pub fn dhcp4(data: &[u8]) {
     garboard_net::dhcp::v4::fuzz_dhcp4(data);
     let Some(answer) = respond4(&SERVER4, data) else { return };
@@ -82,11 +82,11 @@ pub fn dhcp6(data: &[u8]) {
     assert!(answer.len() <= PACKET_MAX, "{} bytes", answer.len());
 }
 
-/// Any ICMPv6 message to the router: only a solicitation is one, and what is said to it does not depend on it.
+/// Any ICMPv6 message to the router: only a solicitation is one, and the answer does not depend on it.
 pub fn router_solicitations(data: &[u8]) {
     if ra::is_solicitation(data) {
         assert!(data.len() >= 8 && data[..2] == [133, 0], "taken for a solicitation");
-        let said = ra::advertisement(&SERVER6);
-        assert!(said.len().is_multiple_of(8) && said.len() <= 1280, "{} bytes", said.len());
+        let answer = ra::advertisement(&SERVER6);
+        assert!(answer.len().is_multiple_of(8) && answer.len() <= 1280, "{} bytes", answer.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Fuzz targets: bytes of outsiders into our parsers. What must hold is in each target; what is always wrong is a
+//! Fuzz targets: untrusted bytes into Garboard's parsers. What must hold is in each target; what is always wrong is a
 //! panic, an overflow, or an input that takes longer than [`run::INPUT_LIMIT`].
 //!
 //! Three ways to run the same functions:
@@ -29,20 +29,20 @@ pub struct Target {
     pub name: &'static str,
     /// Feeds it one input. Panics when something that must hold does not.
     pub run: fn(&[u8]),
-    /// Words of its language, to be put into inputs.
-    pub words: &'static [&'static str],
+    /// Tokens of its language, to be put into inputs.
+    pub tokens: &'static [&'static str],
 }
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
-    Target { name: "qmp_lines", run: qmp::qmp_lines, words: qmp::WORDS },
-    Target { name: "agent_replies", run: qmp::agent_replies, words: qmp::WORDS },
-    Target { name: "broker_input", run: qmp::broker_input, words: qmp::WORDS },
-    Target { name: "redaction", run: qmp::redaction, words: qmp::WORDS },
-    Target { name: "schema", run: qmp::schema, words: qmp::WORDS },
-    Target { name: "dhcp4", run: dhcp::dhcp4, words: dhcp::WORDS },
-    Target { name: "dhcp6", run: dhcp::dhcp6, words: dhcp::WORDS },
-    Target { name: "router_solicitations", run: dhcp::router_solicitations, words: dhcp::WORDS },
-    Target { name: "manifests", run: manifests::manifests, words: manifests::WORDS },
-    Target { name: "qcow2_header", run: qcow2::qcow2_header, words: qcow2::WORDS },
+    Target { name: "qmp_lines", run: qmp::qmp_lines, tokens: qmp::TOKENS },
+    Target { name: "agent_replies", run: qmp::agent_replies, tokens: qmp::TOKENS },
+    Target { name: "broker_input", run: qmp::broker_input, tokens: qmp::TOKENS },
+    Target { name: "redaction", run: qmp::redaction, tokens: qmp::TOKENS },
+    Target { name: "schema", run: qmp::schema, tokens: qmp::TOKENS },
+    Target { name: "dhcp4", run: dhcp::dhcp4, tokens: dhcp::TOKENS },
+    Target { name: "dhcp6", run: dhcp::dhcp6, tokens: dhcp::TOKENS },
+    Target { name: "router_solicitations", run: dhcp::router_solicitations, tokens: dhcp::TOKENS },
+    Target { name: "manifests", run: manifests::manifests, tokens: manifests::TOKENS },
+    Target { name: "qcow2_header", run: qcow2::qcow2_header, tokens: qcow2::TOKENS },
 ];

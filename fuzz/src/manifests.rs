@@ -1,4 +1,4 @@
-//! What people and API clients write.
+//! What users and API clients write.
 
 use garboard_api::cluster::ClusterConfig;
 use garboard_api::defaults::{Identity, default_vmi, vmi_of};
@@ -6,8 +6,8 @@ use garboard_api::fault::Fault;
 use garboard_api::validate::{Admission, Object, admit, review, validate_vmi};
 use serde_json::Value;
 
-/// Words of manifests.
-pub const WORDS: &[&str] = &[
+/// Tokens of manifests.
+pub const TOKENS: &[&str] = &[
     "apiVersion: kubevirt.io/v1\n",
     "kind: VirtualMachine\n",
     "kind: VirtualMachineInstance\n",
@@ -44,7 +44,7 @@ pub const WORDS: &[&str] = &[
     "{\"spec\":",
 ];
 
-/// Any text as a stream of documents, through structure, defaults and rules in both ways of asking. Neither says
+/// Any text as a stream of documents, through structure, defaults and rules in both ways of asking. Neither reports
 /// something empty or unprintable; both agree whether a manifest is acceptable; and what was accepted is accepted again as
 /// it was stored, and stored again as it was.
 pub fn manifests(data: &[u8]) {
@@ -65,8 +65,8 @@ fn judge(manifest: &Value) {
         reviewed.faults
     );
     assert_eq!(admitted.object.is_some(), admitted.faults.is_empty(), "an object and no refusal, or the reverse");
-    for said in [&admitted, &reviewed] {
-        said.faults.iter().chain(&said.warnings).for_each(is_a_sentence);
+    for admission in [&admitted, &reviewed] {
+        admission.faults.iter().chain(&admission.warnings).for_each(is_a_message);
     }
     let Some(object) = admitted.object else { return };
     let stored = stored(&object);
@@ -76,7 +76,7 @@ fn judge(manifest: &Value) {
     starts(&object, &config);
 }
 
-fn is_a_sentence(fault: &Fault) {
+fn is_a_message(fault: &Fault) {
     let text = fault.to_string();
     assert!(!text.trim().is_empty());
     assert!(text.chars().all(|character| !character.is_control()), "not printable: {text:?}");

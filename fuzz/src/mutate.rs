@@ -54,8 +54,8 @@ pub fn mutated(dice: &mut Dice, target: &Target, seeds: &[Vec<u8>]) -> Vec<u8> {
             }
             6 => input.truncate(at),
             _ => {
-                let word = target.words.get(dice.below(target.words.len())).copied().unwrap_or_default();
-                insert(&mut input, at, word.as_bytes());
+                let token = target.tokens.get(dice.below(target.tokens.len())).copied().unwrap_or_default();
+                insert(&mut input, at, token.as_bytes());
             }
         }
         input.truncate(INPUT_LIMIT);

@@ -3,7 +3,7 @@
 use garboard_storage::qcow2::{Header, MOST_VIRTUAL_BYTES, parse_header};
 
 /// Numbers that matter in headers.
-pub const WORDS: &[&str] = &[
+pub const TOKENS: &[&str] = &[
     "QFI",
     "\u{0}\u{0}\u{0}\u{2}",
     "\u{0}\u{0}\u{0}\u{3}",

@@ -4,8 +4,8 @@ use garboard_qmp::redact::{Subject, redacted};
 use garboard_qmp::schema::Schema;
 use serde_json::Value;
 
-/// Words of QMP.
-pub const WORDS: &[&str] = &[
+/// Tokens of QMP.
+pub const TOKENS: &[&str] = &[
     "{\"return\": {}}\n",
     "{\"return\": ",
     "\"error\"",
@@ -45,7 +45,7 @@ pub const WORDS: &[&str] = &[
 ];
 
 /// Bytes of QEMU through the line splitter and the router, in pieces whose size the first byte chooses. Every
-/// subscriber must be told of the end exactly once, which the probe asserts.
+/// subscriber must receive the end exactly once, which the probe asserts.
 pub fn qmp_lines(data: &[u8]) {
     let Some((&size, bytes)) = data.split_first() else { return };
     let chunks: Vec<&[u8]> = bytes.chunks(usize::from(size) + 1).collect();

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::Target;
 use crate::mutate::{Dice, mutated};
 
-/// An input that takes longer than this is a finding: somebody outside chooses it, and the supervisor waits for it.
+/// An input that takes longer than this is a finding: another process chooses it, and the supervisor waits for it.
 pub const INPUT_LIMIT: Duration = Duration::from_secs(2);
 
 /// How often an input may take too long before it is a finding.
@@ -73,8 +73,8 @@ pub fn run(target: &Target, budget: Budget, seed: u64) -> io::Result<Outcome> {
     }
 }
 
-/// Feeds one input; the error says what went wrong. One that took too long is fed again: what is slow by itself is slow each
-/// time, and a machine that has no time for us is not.
+/// Feeds one input; the error is what went wrong. One that took too long is fed again: an input that is slow by itself is slow
+/// each time, and one that had to wait for a processor is not.
 pub fn feed(target: &Target, input: &[u8]) -> Result<(), String> {
     let mut fastest = feed_once(target, input)?;
     for _ in 1..TRIES {
@@ -86,14 +86,14 @@ pub fn feed(target: &Target, input: &[u8]) -> Result<(), String> {
     if fastest > INPUT_LIMIT { Err(format!("took {fastest:?}")) } else { Ok(()) }
 }
 
-/// Feeds one input and says how long it took; the error is its panic.
+/// Feeds one input and returns how long it took; the error is its panic.
 fn feed_once(target: &Target, input: &[u8]) -> Result<Duration, String> {
     let began = Instant::now();
     let result = catch_unwind(AssertUnwindSafe(|| (target.run)(input)));
     if let Err(panic) = result {
-        let said = panic.downcast_ref::<String>().cloned();
-        let said = said.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-        return Err(format!("panic: {}", said.unwrap_or_default()));
+        let message = panic.downcast_ref::<String>().cloned();
+        let message = message.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        return Err(format!("panic: {}", message.unwrap_or_default()));
     }
     Ok(began.elapsed())
 }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_panic_and_a_slow_input_are_findings() {
-        let panics = Target { name: "none", run: |data| assert!(data.is_empty(), "not empty"), words: &[] };
+        let panics = Target { name: "none", run: |data| assert!(data.is_empty(), "not empty"), tokens: &[] };
         assert_eq!(feed(&panics, b""), Ok(()));
         assert_eq!(feed(&panics, b"x"), Err("panic: not empty".to_owned()));
         let crawls = Target {
@@ -136,7 +136,7 @@ mod tests {
                 let began = Instant::now();
                 while began.elapsed() <= INPUT_LIMIT {}
             },
-            words: &[],
+            tokens: &[],
         };
         assert!(feed(&crawls, b"").unwrap_err().starts_with("took"));
     }

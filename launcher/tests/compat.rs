@@ -148,14 +148,14 @@ fn report() -> ExitReport {
         memory_limit_bytes: Some(1 << 30),
         asked_by_init: false,
         killed_by_init: false,
-        last_words: "qemu: one\nqemu: two".to_owned(),
+        last_output: "qemu: one\nqemu: two".to_owned(),
         failure: None,
     }
 }
 
 fn ended() -> Ended {
     let cause = ExitCause::OutOfMemory { limit_bytes: Some(1 << 30) };
-    Ended { sentence: cause.sentence(), cause, report: Some(report()), at_ms: 1_790_000_000_000 }
+    Ended { message: cause.message(), cause, report: Some(report()), at_ms: 1_790_000_000_000 }
 }
 
 fn status(plan: &LaunchPlan) -> Value {
@@ -398,7 +398,7 @@ const DEMANDS: &[(&str, &str)] = &[
     ("said-by-agent-plumbed.json", "answer"),
     ("said-by-agent-refused.json", "answer"),
     ("said-by-agent-volume.json", "answer"),
-    // Addresses that the guest is told.
+    // Addresses that are announced to the guest.
     ("said-by-agent-plumbed.json", "address"),
     ("said-by-agent-plumbed.json", "server"),
     ("said-by-agent-plumbed.json", "gateway"),

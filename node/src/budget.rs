@@ -1,4 +1,4 @@
-//! How much of the agent one pod, and all of them, may use. Pure: time is an argument.
+//! How much of the agent one pod, and all pods, may use. Pure: time is an argument.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,21 +7,21 @@ use crate::identity::PodUid;
 
 /// The most connections of one pod (also in docs/operators.md and `tests/e2e/cluster/hostile/test_crowd.py`). A supervisor has two: one to ask, one to report; and one that died may linger. The one by which it takes control connections is not counted: there is one for each pod.
 pub const CONNECTIONS_PER_POD: usize = 8;
-/// So many a pod gets as long as there are any: what its supervisor needs.
+/// The connections that a pod gets as long as any are free: what its supervisor needs.
 const NEEDED_PER_POD: usize = 2;
-/// The most connections in all (also in deploy/base/node.yaml, and where the other one is); with the longest request on each they fit into the memory of the agent's container.
+/// The most connections in all (also in deploy/base/node.yaml, docs/operators.md and `tests/e2e/cluster/hostile/test_crowd.py`); with the longest request on each they fit into the memory of the agent's container.
 pub const CONNECTIONS: usize = 512;
-/// Of these, what is kept for pods that have fewer than they need.
+/// The part of these that is kept for pods that have fewer than they need.
 const RESERVED: usize = CONNECTIONS / 2;
 /// Writes of all pods of the node that may follow each other at once: a node that starts many machines at a time …
 const NODE_WRITES_BURST: u32 = 200;
 /// … and then one in this time, in the order in which pods have something to write.
 const NODE_WRITE_PERIOD: Duration = Duration::from_millis(50);
-/// So many refusals are answered and logged at once …
+/// Refusals that are answered and logged at once …
 const REFUSALS_BURST: u32 = 20;
-/// … and then one in this time; others are closed without a word.
+/// … and then one in this time; others are closed without an answer.
 const REFUSAL_PERIOD: Duration = Duration::from_millis(200);
-/// So many pods have their refusals counted each by itself …
+/// Pods whose refusals are counted separately …
 const PODS_COUNTED: usize = 256;
 /// Writes of one pod's status that may follow each other at once …
 const WRITES_BURST: u32 = 20;
@@ -32,7 +32,7 @@ const PLUMBING_BURST: u32 = 10;
 /// … and then one in this time.
 const PLUMBING_PERIOD: Duration = Duration::from_secs(2);
 
-/// Connections there are.
+/// The open connections.
 #[derive(Debug, Default)]
 pub struct Budget {
     pods: HashMap<PodUid, usize>,
@@ -69,7 +69,7 @@ impl Budget {
         Ok(())
     }
 
-    /// Gives it back.
+    /// Gives the room of one connection back.
     pub fn give_back(&mut self, pod: &PodUid) {
         let Some(held) = self.pods.get_mut(pod) else { return };
         *held -= 1;
@@ -94,7 +94,7 @@ pub struct NodePace {
 }
 
 impl NodePace {
-    /// Takes a place; how long it is until then.
+    /// Takes a place; returns the time until the write.
     pub fn place(&mut self, now: Instant) -> Duration {
         let written = self.written.map_or(now, |written| written.max(now)) + NODE_WRITE_PERIOD;
         self.written = Some(written);
@@ -122,7 +122,7 @@ impl Refusals {
         now.saturating_duration_since(self.filled) >= REFUSAL_PERIOD * REFUSALS_BURST
     }
 
-    /// Whether this one is answered and logged; then, how many before it were not.
+    /// Whether this refusal is answered and logged; then, how many before it were not.
     pub fn answered(&mut self, now: Instant) -> Option<u64> {
         let periods = now.saturating_duration_since(self.filled).as_millis() / REFUSAL_PERIOD.as_millis();
         let grown = u32::try_from(periods).unwrap_or(u32::MAX);
@@ -143,7 +143,7 @@ impl Refusals {
 /// out of the log.
 #[derive(Debug, Default)]
 pub struct RefusalsByPod {
-    /// Nobody's bucket is that of callers in no pod, and of pods beyond [`PODS_COUNTED`].
+    /// `None` is the bucket of callers in no pod, and of pods beyond [`PODS_COUNTED`].
     buckets: HashMap<Option<PodUid>, Refusals>,
 }
 
@@ -171,7 +171,7 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// A full bucket for writes of its reports: a launcher that changes its mind all the time is not passed on to the API
+    /// A full bucket for writes of its reports: a launcher that changes its report all the time does not load the API
     /// server as often.
     #[must_use]
     pub fn of_writes(now: Instant) -> Self {
@@ -190,7 +190,7 @@ impl Pace {
         now.saturating_duration_since(self.filled) >= self.period * self.burst
     }
 
-    /// Counts one; how long the next one has to wait.
+    /// Counts one; returns how long the next one has to wait.
     pub fn count(&mut self, now: Instant) -> Duration {
         let periods = now.saturating_duration_since(self.filled).as_millis() / self.period.as_millis();
         if periods > 0 {

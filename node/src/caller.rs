@@ -1,17 +1,17 @@
-//! Who is calling: the connection says, never the payload.
+//! The caller of a connection: the connection identifies it, never the payload.
 //!
 //! The kernel gives the process that connected (`SO_PEERCRED`, unix(7)), as a number, and numbers are used again. So the
 //! process is pinned first: a descriptor of its directory in `/proc` belongs to that process for good, reading through it
-//! fails once the process is gone, even if another process has its number then. What remains is that the number had already
-//! been given to another when the directory was opened. Linux 6.5 and later rule that out: `SO_PEERPIDFD` is the process that connected,
-//! and as long as that lives its number is its own. On an older kernel a caller that ends between `connect` and `accept`,
+//! fails once the process is gone, even if another process has its number then. One gap remains: the number may already
+//! belong to another process when the directory is opened. Linux 6.5 and later close it: `SO_PEERPIDFD` is the process that
+//! connected, and as long as that process lives its number is its own. On an older kernel a caller that ends between `connect` and `accept`,
 //! and whose number is given to a process of another launcher pod in that time, would be taken for that one; it would
-//! hold a connection that answers with taps in a network namespace it has no descriptor of, and take reports it has no
-//! business to make. The agent accepts at once, so that the time is microseconds in which all process numbers of the
+//! hold a connection that answers with taps in a network namespace it has no descriptor of, and its reports would be taken
+//! for that pod's. The agent accepts at once, so that the time is microseconds in which all process numbers of the
 //! node would have to be used up.
 //!
-//! Which network namespace a process is in is compared, not opened: `/proc/PID/ns/net` is for those who might debug the
-//! process. `/proc/PID/net` shows, to everybody, the files of the namespace that the process is in; each namespace has files
+//! Which network namespace a process is in is compared, not opened: `/proc/PID/ns/net` is only for callers that may debug the
+//! process. `/proc/PID/net` shows, to every caller, the files of the namespace that the process is in; each namespace has files
 //! of its own, so that one of them is the same file exactly where the namespace is the same.
 
 use std::io::{self, Read};
@@ -33,7 +33,7 @@ use crate::identity::{IdentityError, KubeletRoot, PodUid};
 /// A file that each network namespace has of its own, below a process's directory.
 const OF_ITS_NETWORK: &str = "net/dev";
 
-/// The longest account of control groups that is read, bytes.
+/// The longest `/proc/PID/cgroup` that is read, bytes.
 const CGROUPS_MAX: u64 = 64 * 1024;
 
 /// Why the caller is unknown.
@@ -44,20 +44,20 @@ pub enum CallerError {
     Unknown {
         /// What was being done.
         doing: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// It lives in another PID namespace than this process, or has ended.
+    /// The caller is in another PID namespace than this process, or has ended.
     #[error("the caller has ended, or is in a PID namespace that this process does not see")]
     Gone,
-    /// It runs as another user than launchers do.
+    /// The caller runs as another user than launchers do.
     #[error("the caller has user ID {0}; launchers have {wanted}", wanted = RUNTIME_USER)]
     User(u32),
-    /// It is in no pod.
+    /// The caller is in no pod.
     #[error(transparent)]
     Identity(#[from] IdentityError),
-    /// The namespace that it is compared with cannot be looked at.
+    /// The namespace that the caller's is compared with cannot be looked at.
     #[error("could not compare the caller's network namespace")]
     Network(#[from] NetError),
     /// This process itself cannot be looked at.
@@ -65,12 +65,12 @@ pub enum CallerError {
     Own(#[source] io::Error),
 }
 
-/// A process that called.
+/// A process that has connected.
 #[derive(Debug)]
 pub struct Caller {
-    /// Its number.
+    /// Its process ID.
     pub pid: i32,
-    /// Its user.
+    /// Its user ID.
     pub uid: u32,
     /// The pod it is in.
     pub pod: PodUid,
@@ -83,7 +83,7 @@ pub struct Caller {
 pub struct Processes {
     root: PathBuf,
     kubelet: KubeletRoot,
-    /// Whose callers are served.
+    /// The user ID of callers that are served.
     user: u32,
 }
 
@@ -100,12 +100,12 @@ impl Processes {
     /// Looks in `/proc`, for launchers.
     ///
     /// # Errors
-    /// [`CallerError::Own`], and [`CallerError::Identity`] for an account of this process that is not understood.
+    /// [`CallerError::Own`], and [`CallerError::Identity`] if this process's own control groups cannot be parsed.
     pub fn of_this_node() -> Result<Self, CallerError> {
         Ok(Self { user: RUNTIME_USER, ..Self::below("/proc".as_ref())? })
     }
 
-    /// Finds out who connected.
+    /// Finds out which process connected.
     ///
     /// # Errors
     /// [`CallerError`].
@@ -114,7 +114,7 @@ impl Processes {
         if credentials.uid() != self.user {
             return Err(CallerError::User(credentials.uid()));
         }
-        // 0 is a process of a namespace that is not below ours.
+        // 0 is a process of a PID namespace that is not below this one.
         let pid = credentials.pid().filter(|pid| *pid > 0).ok_or(CallerError::Gone)?;
         let handle = match getsockopt(stream, sockopt::PeerPidfd) {
             Ok(handle) => Some(handle),
@@ -135,10 +135,10 @@ impl Processes {
 }
 
 impl Caller {
-    /// Whether it is in that network namespace.
+    /// Whether the caller is in that network namespace.
     ///
     /// # Errors
-    /// [`CallerError::Unknown`] if it has ended, [`CallerError::Network`] if the namespace cannot be entered.
+    /// [`CallerError::Unknown`] if the caller has ended, [`CallerError::Network`] if the namespace cannot be entered.
     pub fn is_in(&self, namespace: &NetNs) -> Result<bool, CallerError> {
         let theirs = fstatat(&self.directory, OF_ITS_NETWORK, nix::fcntl::AtFlags::empty());
         let theirs = theirs.map_err(|errno| unknown("look at the network of")(errno.into()))?;

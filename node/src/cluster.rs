@@ -17,7 +17,7 @@ use crate::contain::contained;
 use crate::pods::{self, LauncherPod};
 use crate::policy::Answer;
 
-/// Whose changes these are, in `managedFields`.
+/// The manager of these changes, in `managedFields`.
 pub const FIELD_MANAGER: &str = "garboard-node";
 
 /// Not of kubevirt.io, and never written.
@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// Why something was not written.
 #[derive(Debug, thiserror::Error)]
 pub enum ClusterError {
-    /// Somebody else wrote it meanwhile.
+    /// Another client wrote it meanwhile.
     #[error("the object was changed by another client in the meantime")]
     Conflict,
     /// It is not there any more.
@@ -38,7 +38,7 @@ pub enum ClusterError {
     /// The API server does not answer.
     #[error("the API server took longer than {} s", PATIENCE.as_secs())]
     Slow,
-    /// The API server is away, or says no.
+    /// The API server is away, or refuses.
     #[error("the request to the API server failed")]
     Failed(#[source] Box<kube::Error>),
 }
@@ -70,7 +70,7 @@ pub struct InstanceEvent {
     pub kind: EventType,
     /// Its reason.
     pub reason: Reason,
-    /// A sentence.
+    /// The note, for a person.
     pub note: String,
 }
 
@@ -100,7 +100,7 @@ pub trait Cluster: Send + Sync + 'static {
     fn pods_of(&self, node: &str) -> impl Future<Output = Result<Vec<LauncherPod>, ClusterError>> + Send;
     /// Writes conditions of a pod: its readiness gate, its launcher's first report.
     fn mark_pod(&self, pod: &LauncherPod, news: &PodUpdate) -> impl Future<Output = Result<(), ClusterError>> + Send;
-    /// Tells what happened to the VMI of a pod.
+    /// Records what happened to the VMI of a pod.
     fn emit_event(
         &self,
         pod: &LauncherPod,

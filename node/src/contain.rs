@@ -20,10 +20,10 @@ pub(crate) fn contained<T>(doing: &'static str, work: impl FnOnce() -> T) -> Opt
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let payload = panic.payload();
-        let words = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
-        let words = words.unwrap_or("no words").chars().take(LONGEST).collect::<String>();
+        let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("no message").chars().take(LONGEST).collect::<String>();
         let place = panic.location().map(ToString::to_string);
-        tracing::error!(place, panic = %words.escape_debug(), "panic in the node agent; please report this defect");
+        tracing::error!(place, panic = %text.escape_debug(), "panic in the node agent; please report this defect");
     }));
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   EndpointSlices of the controllers' Service ─► addresses ─► a task for each: dial, serve, pause
-//!   ConfigMap garboard-authorities            ─► whom to trust      (read when it is first needed, and after a failure)
+//!   ConfigMap garboard-authorities            ─► their CA bundle    (read when it is first needed, and after a failure)
 //!   the token of the projected volume         ─► who this is        (read for each attempt: the kubelet renews it)
 //! ```
 

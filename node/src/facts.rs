@@ -1,4 +1,4 @@
-//! `node.json`: what launchers have to know of their node.
+//! `node.json`: what launchers read of their node.
 
 use std::io;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub fn facts(health: impl Fn(Resource) -> Health, measured: Option<&KvmFacts>) -
 /// Writes them, in one step: a launcher reads all or what was there before.
 ///
 /// # Errors
-/// Whatever the kernel says.
+/// The kernel's error.
 pub fn write(directory: &Path, facts: &NodeFacts) -> io::Result<()> {
     let fresh = directory.join("node.json.new");
     std::fs::write(&fresh, serde_json::to_vec(facts)?)?;

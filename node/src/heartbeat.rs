@@ -1,4 +1,4 @@
-//! The node's labels, and the sign that its agent lives: one write for both, after a first sign that shows what is there.
+//! The node's labels, and the heartbeat of its agent: one write for both, after a first heartbeat whose answer has the labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,16 +17,17 @@ use crate::labels::{self, Asked, NodeState};
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 
-/// Time between two signs. Each is a write of an object that every controller of nodes watches: minutes, and not all at once.
+/// Time between two heartbeats. Each is a write of an object that every controller of nodes watches: minutes, and not all at
+/// once.
 const PERIOD: Duration = Duration::from_secs(node_annotation::HEARTBEAT_SECONDS - 60);
-/// What is added, by the node's name.
+/// What is added at most, by the node's name.
 const SPREAD: Duration = Duration::from_secs(60);
-/// Pause after a sign that did not arrive, and after one whose labels another client undid: a webhook may do so each time.
+/// Pause after a heartbeat that did not arrive, and after one whose labels another client undid: a webhook may do so each time.
 const PAUSE: Duration = Duration::from_secs(2);
 /// How long the kubelet may take to have the node's devices.
 const SETTLING: Duration = Duration::from_secs(3);
 
-/// What is looked at before each sign.
+/// What is looked at before each heartbeat.
 pub struct Sources {
     /// What the node's QEMU offers.
     pub offer: Option<NodeOffer>,
@@ -56,7 +57,7 @@ pub fn read_offer(path: &Path) -> Option<NodeOffer> {
     .ok()
 }
 
-/// Gives signs until the task is dropped, and soon when the kubelet takes the node's devices or KVM comes or goes.
+/// Sends heartbeats until the task is dropped, and soon when the kubelet takes the node's devices or KVM comes or goes.
 pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
     // The kubelet takes a moment: one write instead of two.
     let _ = tokio::time::timeout(SETTLING, sources.registered.wait_for(|registered| *registered)).await;
@@ -72,7 +73,7 @@ pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
         };
         let changed = tokio::select! {
             () = tokio::time::sleep(pause) => continue,
-            // Once is enough: what the kubelet forgets changes no label.
+            // Once is enough: a kubelet that restarts changes no label.
             changed = sources.registered.changed(), if !known.registered => changed,
             changed = sources.kvm.changed() => changed,
         };
@@ -84,13 +85,13 @@ pub async fn beat(api: ApiServer, node: String, mut sources: Sources) {
     }
 }
 
-/// Time from one sign of a node to the next.
+/// Time from one heartbeat of a node to the next.
 fn period(node: &str) -> Duration {
     let mixed = node.bytes().fold(7, |all: u64, byte| all.wrapping_mul(31).wrapping_add(byte.into()));
     PERIOD + Duration::from_secs(mixed % SPREAD.as_secs())
 }
 
-/// What is remembered from one sign to the next.
+/// What is kept from one heartbeat to the next.
 #[derive(Default)]
 struct Known {
     /// What the node had after the last one.
@@ -113,7 +114,7 @@ impl Settled {
 }
 
 /// One write: the time, and what is to be different. What the node has is known from the answer to the last one. The first
-/// one is the time alone: before its answer it is unknown what an earlier agent left, and whether people keep the labels
+/// one is the time alone: before its answer it is unknown what an earlier agent left, and whether users keep the labels
 /// ([`labels::SKIP`]).
 async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Known) -> Result<Settled, ClusterError> {
     known.registered |= *sources.registered.borrow_and_update();
@@ -127,7 +128,7 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
     let running = sources.asked();
     let asked = running.as_ref().map_or(Asked::Unknown, Asked::Labels);
     let differing = |marks: &NodeMetadata| labels::difference(&marks.labels, &marks.annotations, &wanted, asked);
-    // As long as it is not known what machines asked for, labels that are not true stay: then there is another sign soon.
+    // As long as it is not known what machines asked for, labels that are not true stay: then there is another heartbeat soon.
     let settled = |marks: &NodeMetadata| match running {
         Some(_) => differing(marks).is_empty(),
         None => {
@@ -153,7 +154,7 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
     Ok(Settled::of(settled(known.marks.insert(after))))
 }
 
-/// The annotation that says that the agent lives.
+/// The annotation that shows that the agent lives.
 fn heartbeat() -> BTreeMap<String, String> {
     BTreeMap::from([(HEARTBEAT.to_owned(), format!("{:.0}", jiff::Timestamp::now()))])
 }

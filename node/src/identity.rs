@@ -10,10 +10,10 @@
 //! What comes before is the kubelet's own root, which differs from node to node; any user with a session of systemd may make
 //! groups, of whatever names, in other places. The agent is in a pod of the same kubelet: its own path has the root,
 //! and only what lies there counts. Where the agent has a namespace of control groups (cgroup_namespaces(7)), its own
-//! account is `/`, and the others' begin with one `..` for each level up to what both are in; then a pod comes next, or a
+//! path is `/`, and the others' begin with one `..` for each level up to what both are in; then a pod comes next, or a
 //! class and then the pod.
 //!
-//! What comes after may be a tenant's, who may have been given the right to make groups below its own. So a pod is one
+//! The components after it may be a tenant's: a container may have the right to make groups below its own. So a pod is one
 //! component of exactly the kubelet's form that is followed by a container, and all lines that name a pod name the same
 //! one; a second pod anywhere, also further down in the same line, is a forgery or a cluster within a cluster, and refused.
 
@@ -25,7 +25,7 @@ const UID_LENGTH: usize = 36;
 /// Where its dashes are.
 const DASHES: [usize; 4] = [8, 13, 18, 23];
 
-/// What kind's kubelets have before the names of their units: their `cgroupRoot` is `/kubelet`.
+/// The prefix of unit names of kubelets of kind: their `cgroupRoot` is `/kubelet`.
 const KIND: &str = "kubelet-";
 
 /// The UID of a pod.
@@ -35,13 +35,13 @@ pub struct PodUid(String);
 /// Why a process is in no pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdentityError {
-    /// No line names one.
+    /// No line names a pod.
     #[error("the caller is in no pod")]
     NoPod,
-    /// One is named, in a place that is not the kubelet's.
+    /// A line names a pod, in a place that is not the kubelet's.
     #[error("the caller's control group has the form of a pod's but is not below the kubelet's own")]
     NotKubelets,
-    /// Two lines, or two places in one, name different ones.
+    /// Two lines, or two places in one line, name different pods.
     #[error("the caller's control groups name more than one pod")]
     Ambiguous,
     /// A line is not `number:controllers:path`.
@@ -83,7 +83,7 @@ pub enum KubeletRoot {
 }
 
 impl KubeletRoot {
-    /// By the text of the agent's own `/proc/PID/cgroup`.
+    /// Reads the text of the agent's own `/proc/PID/cgroup`.
     ///
     /// # Errors
     /// [`IdentityError::Malformed`].
@@ -153,7 +153,7 @@ fn places_in(path: &str) -> Vec<(String, PodUid)> {
     places.collect()
 }
 
-/// Whether the kubelet keeps the pods of a class there; those of the best one have none.
+/// Whether the kubelet keeps the pods of a QoS class there; pods of the class Guaranteed have no directory of a class.
 fn is_class(component: &str) -> bool {
     let unit = component.strip_prefix(KIND).unwrap_or(component).strip_prefix("kubepods-");
     let class = unit.map_or(Some(component), |unit| unit.strip_suffix(".slice"));
@@ -247,7 +247,7 @@ mod tests {
         for text in &seen_from_inside {
             assert_eq!(found_by(&inside, text), Err(IdentityError::NotKubelets), "{text}");
         }
-        // An agent outside pods cannot say what is the kubelet's.
+        // An agent outside pods cannot determine what is the kubelet's.
         assert_eq!(found_by("0::/init.scope", &format!("0::/kubepods/pod{A}/c")), Err(IdentityError::NotKubelets));
     }
 

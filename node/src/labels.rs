@@ -1,10 +1,10 @@
 //! KubeVirt's labels of a node. Pure.
 //!
-//! The agent has the last word on the labels of [`is_of_agent`]: what it would not set is removed, unless a machine
+//! The agent owns the labels of [`is_of_agent`]: what it would not set is removed, unless a machine
 //! that runs here asked for it. A kubelet that starts again judges its pods by the node's labels as if they were new, and
-//! ends those whose node selector the node does not fit any more; nothing that the agent finds out may have that effect. For
+//! ends those whose node selector the node does not fit any more; the agent must never cause that. For
 //! the same reason [`SCHEDULABLE`] is never removed while a kubelet is away: such a node gets no pods anyway, and one whose
-//! kubelet is back without its devices has none to give. What the
+//! kubelet is back without its devices has no device to give. What the
 //! launcher refuses (confidential guests, realtime, CPUs of their own) has no label, so that nothing is scheduled for it;
 //! nor has `host-model`, which is the host's own processor here and no named model.
 
@@ -16,7 +16,7 @@ use garboard_api::metadata::node_label::{
 };
 use garboard_host::offer::NodeOffer;
 
-/// When set to `true` by people, only [`SCHEDULABLE`] is the agent's.
+/// When a user has set it to `true`, only [`SCHEDULABLE`] is the agent's.
 pub const SKIP: &str = "node-labeller.kubevirt.io/skip-node";
 
 /// What is known of a node.
@@ -49,7 +49,7 @@ pub fn wanted(state: &NodeState<'_>) -> BTreeMap<String, String> {
     };
     family(MACHINE_TYPE, &mut offer.machines.iter());
     family(VENDOR, &mut std::iter::once(&offer.cpu_vendor));
-    // A node that lost its KVM gives guests nothing of what was asked of it.
+    // A node without KVM any more cannot give guests what its labels offered.
     if state.kvm || !offer.needs_kvm() {
         family(CPU_MODEL, &mut offer.cpu_models.iter());
         family(CPU_FEATURE, &mut offer.cpu_features.iter());
@@ -66,7 +66,7 @@ pub fn wanted(state: &NodeState<'_>) -> BTreeMap<String, String> {
 /// What machines of this node asked for.
 #[derive(Clone, Copy, Debug)]
 pub enum Asked<'a> {
-    /// It is not known which machines there are.
+    /// The machines of the node are not known.
     Unknown,
     /// Labels that the node selectors of their pods name.
     Labels(&'a BTreeSet<String>),
@@ -82,7 +82,7 @@ impl Asked<'_> {
 }
 
 /// What has to change for a node to have what is wanted: new values, and nothing for what is to go. A label that a machine
-/// asked for stays; one that the node does not have is not set by asking.
+/// asked for stays; a request sets no label that the node does not have.
 #[must_use]
 pub fn difference(
     node: &BTreeMap<String, String>,
@@ -195,14 +195,14 @@ mod tests {
         let mut node = wanted.clone();
         let none = BTreeMap::new();
         node.insert("kubernetes.io/os".into(), "linux".into());
-        let nobody = BTreeSet::new();
-        let of_nobody = Asked::Labels(&nobody);
-        assert!(difference(&node, &none, &wanted, of_nobody).is_empty());
+        let nothing = BTreeSet::new();
+        let of_none = Asked::Labels(&nothing);
+        assert!(difference(&node, &none, &wanted, of_none).is_empty());
         node.insert("cpu-model.node.kubevirt.io/EPYC".into(), "true".into());
         node.insert("kubevirt.io/sev".into(), "".into());
         node.insert("kubevirt.io/theirs".into(), "".into());
         node.insert(SCHEDULABLE.into(), "false".into());
-        let changes = difference(&node, &none, &wanted, of_nobody);
+        let changes = difference(&node, &none, &wanted, of_none);
         let expected = [
             ("cpu-model.node.kubevirt.io/EPYC".to_owned(), None),
             (SCHEDULABLE.to_owned(), Some("true".to_owned())),
@@ -210,7 +210,7 @@ mod tests {
         ];
         assert_eq!(changes, BTreeMap::from(expected));
         let skip = BTreeMap::from([(SKIP.to_owned(), "true".to_owned())]);
-        assert_eq!(difference(&node, &skip, &wanted, of_nobody).into_keys().collect::<Vec<_>>(), [SCHEDULABLE]);
+        assert_eq!(difference(&node, &skip, &wanted, of_none).into_keys().collect::<Vec<_>>(), [SCHEDULABLE]);
     }
     #[test]
     fn what_a_machine_asked_for_stays_as_long_as_it_runs() {
@@ -220,7 +220,7 @@ mod tests {
         node.insert("cpu-model.node.kubevirt.io/EPYC".into(), "true".into());
         let asked = names(&["cpu-model.node.kubevirt.io/EPYC", "cpu-model.node.kubevirt.io/Never"]);
         assert!(difference(&node, &none, &wanted, Asked::Labels(&asked)).is_empty(), "kept, and nothing is added");
-        assert!(difference(&node, &none, &wanted, Asked::Unknown).is_empty(), "nobody knows yet who runs");
+        assert!(difference(&node, &none, &wanted, Asked::Unknown).is_empty(), "the running machines are not known yet");
         assert_eq!(difference(&node, &none, &wanted, Asked::Labels(&BTreeSet::new())).len(), 1);
     }
 

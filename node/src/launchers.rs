@@ -1,7 +1,7 @@
 //! Which launcher pod is calling: by the mirror, and where that does not have it, by a list.
 //!
-//! A watch that broke may be open again half a minute later than the kubelet's own, and a no ends a machine: nobody is
-//! refused by the mirror alone. One list is for all who wait, and there is at most one in two seconds, however many ask.
+//! A watch that broke may be open again half a minute later than the kubelet's own, and a refusal ends a machine: no caller is
+//! refused by the mirror alone. One list is for all callers that wait, and there is at most one in two seconds, however many ask.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,9 +16,9 @@ use crate::identity::PodUid;
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 
-/// How long a pod may be unknown: the kubelet may see a pod a little earlier than the agent.
+/// How long the agent waits for a pod that is unknown: the kubelet may see a pod a little earlier than the agent.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same, as long as the API server has not said anything since the agent started.
+/// The same, as long as the API server has not answered since the agent started.
 const PATIENCE_AT_START: Duration = Duration::from_secs(20);
 /// The least time from one list to the next.
 const PERIOD: Duration = Duration::from_secs(2);
@@ -29,11 +29,11 @@ type Listing = BoxFuture<'static, Result<Vec<LauncherPod>, ClusterError>>;
 /// What is known of a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Found {
-    /// It is a launcher pod of this node.
+    /// The pod is a launcher pod of this node.
     Launcher(Box<LauncherPod>),
-    /// It is none, or is not there any more.
+    /// The pod is no launcher pod, or is not there any more.
     Nowhere,
-    /// It is unknown for now.
+    /// The pod is unknown for now.
     Unknown,
 }
 
@@ -47,16 +47,16 @@ pub struct Launchers {
 /// The last list.
 #[derive(Default)]
 struct Last {
-    /// When it was asked for.
+    /// When the list was requested.
     began: Option<Instant>,
-    /// The mirror's revision by then.
+    /// The mirror's revision at that time.
     revision: u64,
-    /// What was answered, if anything was.
+    /// The answer, if there was one.
     pods: Option<Vec<LauncherPod>>,
 }
 
 impl Launchers {
-    /// Those of a mirror, which are listed like this where it does not have them.
+    /// The pods of a mirror; `list` is asked for pods that the mirror does not have.
     #[must_use]
     pub fn new<F>(mirror: Arc<Mirror<LauncherPod>>, list: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
@@ -74,9 +74,9 @@ impl Launchers {
         }
     }
 
-    /// Whether it was a launcher pod of this node when it was last seen.
+    /// Whether the pod was a launcher pod of this node when it was last seen.
     #[must_use]
-    pub fn knows(&self, uid: &PodUid) -> bool {
+    pub fn has(&self, uid: &PodUid) -> bool {
         self.mirror.get(uid.as_str()).is_some()
     }
 
@@ -112,7 +112,7 @@ impl Launchers {
             if let Some(began) = last.began {
                 tokio::time::sleep_until(began + PERIOD).await;
             }
-            // Before the answer: a task that is dropped while it waits leaves none behind, rather than an old one.
+            // Before the answer: a task that is dropped while it waits leaves no list behind, rather than an old one.
             *last = Last { began: Some(Instant::now()), revision: self.mirror.revision(), pods: None };
             match (self.list)().await {
                 Ok(pods) => last.pods = Some(pods),
@@ -128,7 +128,7 @@ impl Launchers {
         match (self.mirror.get(uid.as_str()), listed) {
             (Some(pod), _) => Found::Launcher(Box::new(pod)),
             (None, Some(None)) => Found::Nowhere,
-            // Nothing was answered, or the watch said something meanwhile and has not come to this pod.
+            // Nothing was answered, or the watch reported something meanwhile and has not come to this pod.
             (None, None | Some(Some(_))) => Found::Unknown,
         }
     }
@@ -148,7 +148,7 @@ mod tests {
         launcher_pod(&example(), "node-1").unwrap()
     }
 
-    /// A mirror whose API server has said that there is nothing.
+    /// A mirror whose API server has answered that there is nothing.
     fn empty() -> Arc<Mirror<LauncherPod>> {
         let mirror = Mirror::default();
         for event in [Event::Init, Event::InitDone] {
@@ -158,17 +158,17 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_pod_that_the_watch_has_not_told_of_is_found_by_a_list() {
+    async fn a_pod_that_the_watch_has_not_reported_is_found_by_a_list() {
         let mirror = empty();
         let launchers = Launchers::new(Arc::clone(&mirror), || async { Ok(vec![pod()]) });
         assert_eq!(launchers.caller(&pod().uid).await, Found::Launcher(Box::new(pod())));
-        assert_eq!(mirror.get(POD), Some(pod()), "whoever writes its status knows it too");
+        assert_eq!(mirror.get(POD), Some(pod()), "the writer of its status has it too");
         let other = PodUid::parse("ffffffff-7c1f-4d57-9c5e-6f0c7d6a1b2c").unwrap();
         assert_eq!(launchers.caller(&other).await, Found::Nowhere);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn as_long_as_the_api_server_is_away_nobody_can_tell() {
+    async fn as_long_as_the_api_server_is_away_a_pod_is_unknown() {
         let launchers = Launchers::new(empty(), || async { Err(ClusterError::Slow) });
         assert_eq!(launchers.caller(&pod().uid).await, Found::Unknown);
     }

@@ -9,15 +9,15 @@
 //!                      └────► writer ── status, merge ───────┘◄──┘
 //! ```
 //!
-//! - Launchers dial the agent, never the reverse; who calls is the connection (SO_PEERCRED → control group → pod → VMI).
-//! - Interfaces are made in the network namespace that a launcher hands over, and as its pod's order says; no path inside a
+//! - Launchers dial the agent, never the reverse; the connection identifies the caller (SO_PEERCRED → control group → pod → VMI).
+//! - Interfaces are made in the network namespace that a launcher hands over, and as in its pod's order; no path inside a
 //!   pod is ever opened.
 //! - A report becomes the status of the one VMI its pod was made for, on this node.
 //!
 //! What its service account may do to the API server: `docs/operators.md`, "Who may do what"; `deploy/base/node-policy.yaml`
 //! narrows it to what is of its node.
 //!
-//! It keeps nothing: what it has to know is asked of the API server and reported again by launchers.
+//! It keeps nothing: what it needs is read from the API server and reported again by launchers.
 
 pub mod args;
 pub mod budget;

@@ -1,4 +1,4 @@
-//! What the API server has, as far as this node is concerned, kept here: the last word of a watch, by UID.
+//! What the API server has, as far as this node is concerned, kept here: the last event of a watch, by UID.
 //!
 //! A watch that breaks is opened again by `kube`, with a list first; what the list does not have is gone.
 
@@ -19,7 +19,7 @@ struct State<V> {
     listed: Option<HashMap<String, V>>,
     /// A list was complete.
     known: bool,
-    /// How often a watch said something.
+    /// How often a watch reported something.
     revision: u64,
     /// For each UID that a task waits for, how often it changed.
     awaited: HashMap<String, watch::Sender<u64>>,
@@ -45,17 +45,17 @@ impl<V: Clone> Mirror<V> {
         self.state().entries.values().cloned().collect()
     }
 
-    /// Whether the API server has said everything once.
+    /// Whether the API server has listed everything once.
     pub fn is_known(&self) -> bool {
         self.state().known
     }
 
-    /// Tells of every change of any object from now on, and of every list.
+    /// Signals every change of any object from now on, and every list.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.state().changed.subscribe()
     }
 
-    /// Tells of every change of one object from now on, and of every list.
+    /// Signals every change of one object from now on, and every list.
     pub fn changes_of(&self, uid: &str) -> watch::Receiver<u64> {
         let mut state = self.state();
         state.awaited.retain(|_, sender| sender.receiver_count() > 0);
@@ -69,12 +69,12 @@ impl<V: Clone> Mirror<V> {
         state.changed(uid);
     }
 
-    /// How often a watch has said something.
+    /// How often a watch has reported something.
     pub fn revision(&self) -> u64 {
         self.state().revision
     }
 
-    /// Puts an object here that was listed when a watch had said something so often; not if it has said more meanwhile, which
+    /// Puts an object here that was listed at this revision; not if the watch has reported more meanwhile, which
     /// may be that the object is gone.
     pub fn insert_listed(&self, uid: &str, value: V, revision: u64) {
         let mut state = self.state();
@@ -85,7 +85,7 @@ impl<V: Clone> Mirror<V> {
         state.changed(uid);
     }
 
-    /// Takes what a watch says; `read` gives UID and value of an object, or nothing where it does not belong here.
+    /// Takes an event of a watch; `read` gives UID and value of an object, or nothing where it does not belong here.
     pub fn apply<K>(&self, event: Event<K>, read: impl Fn(K) -> (String, Option<V>)) {
         let mut state = self.state();
         state.revision += 1;
@@ -153,7 +153,7 @@ mod tests {
         assert!(other.has_changed().unwrap());
         drop((one, other));
         drop(mirror.changes_of("third"));
-        assert!(mirror.state().awaited.len() <= 1, "nobody waits for the others any more");
+        assert!(mirror.state().awaited.len() <= 1, "no task waits for the others any more");
     }
 
     fn read(object: (&str, u8)) -> (String, Option<u8>) {

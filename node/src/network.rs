@@ -27,13 +27,13 @@ pub(crate) enum NetworkError {
     /// The namespace is another's.
     #[error("the network namespace that came with the request is not the caller's own")]
     Foreign,
-    /// Not the kubelet's, but made inside the pod.
+    /// The namespace was made inside the pod, not by the kubelet.
     #[error("the network namespace that came with the request was made inside the pod")]
     Tenants,
-    /// The thread that did it is gone.
+    /// The thread that made it has ended.
     #[error("the agent stopped before the network was complete")]
     Broken,
-    /// It did not work.
+    /// The interfaces could not be made.
     #[error(transparent)]
     Plumbing(#[from] PlumbingError),
 }
@@ -52,7 +52,7 @@ pub(crate) fn descriptor(socket: &mut LineSocket) -> Result<OwnedFd, NetworkErro
     descriptor.ok_or_else(|| LineError::MissingDescriptors { announced: 1, arrived: 0 }.into())
 }
 
-/// Does it, on a thread that may take its time: the kernel's lock on all networks may be held by another tenant.
+/// Does the work, on a thread that may take its time: the kernel's lock on all networks may be held by another tenant.
 pub(crate) async fn done(namespace: NetNs, work: Work) -> Result<Reply, NetworkError> {
     let (runtime, span) = (tokio::runtime::Handle::current(), Span::current());
     let thread = tokio::task::spawn_blocking(move || {
@@ -74,10 +74,10 @@ pub(crate) async fn namespace(descriptor: OwnedFd, caller: Arc<Caller>) -> Resul
     thread.await.map_err(|_| NetworkError::Broken)?
 }
 
-/// The namespace that came with a request. It has to be the one the caller is in: whatever descriptors a tenant may have
-/// got hold of, the agent works in no namespace but that of the pod that asks. A pod with the network of the node is no
-/// launcher pod (`pods`); that the namespace is not the agent's own is checked where it is changed. Nor does it work in
-/// one that a tenant made for itself, with whatever the tenant put there: those belong to another user namespace.
+/// The namespace that came with a request. It has to be the one the caller is in: even if a tenant has descriptors of
+/// other namespaces, the agent works only in that of the pod that asks. A pod with the network of the node is no
+/// launcher pod (`pods`); that the namespace is not the agent's own is checked where it is changed. It refuses
+/// a namespace that a tenant made for itself: those belong to another user namespace.
 fn checked(descriptor: OwnedFd, caller: &Caller) -> Result<NetNs, NetworkError> {
     let namespace = NetNs::from_fd(descriptor).map_err(NetworkError::Descriptor)?;
     // First: what a tenant made is not even entered.

@@ -1,5 +1,5 @@
-//! What a pod may have made for it: what its order says, which only the controller writes. A request names an interface of
-//! it; of what else it says, only the address of a NIC counts, where the order leaves it open. Pure.
+//! What a pod may have made for it: what is in its order, which only the controller writes. A request names an interface of
+//! it; of its other fields, only the address of a NIC counts, where the order leaves it open. Pure.
 
 use garboard_agent::plumbing::{TapBinding, tapped};
 use garboard_api::v1::VirtualMachineInstance;
@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 /// More interfaces than any machine has.
 const INTERFACES: usize = 64;
-/// The longest name of an interface that is said again, characters.
+/// The longest name of an interface that is quoted, characters.
 const NAME: usize = 64;
 
 /// Why a request is not done.
@@ -49,7 +49,7 @@ pub enum OrderError {
     },
 }
 
-/// What of an order is read: later ones may say more.
+/// The part of an order that is read: later ones may have more.
 #[derive(Deserialize)]
 struct Order {
     vmi: VirtualMachineInstance,
@@ -93,7 +93,7 @@ fn malformed(error: serde_json::Error) -> OrderError {
     OrderError::Malformed(error.into())
 }
 
-/// A caller's word.
+/// A name that the caller sent.
 fn shown(name: &str) -> String {
     printable(name, NAME)
 }
@@ -120,7 +120,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_made_is_what_the_order_says() {
+    fn what_is_made_is_what_the_order_has() {
         let granted = granted(Some(&order("masquerade")), &[request()]).unwrap().remove(0);
         assert_eq!((granted.tap.as_str(), granted.queues, granted.mac.as_str()), ("tap0", 2, "02:00:00:aa:bb:01"));
         let ports = vec![("TCP".to_owned(), 22)];

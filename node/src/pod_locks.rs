@@ -16,7 +16,7 @@ pub(crate) struct PodLocks(Mutex<HashMap<PodUid, Arc<tokio::sync::Mutex<PodLock>
 /// and keeps what was made before holds memory of the kernel that is not charged to it.
 const MADE: u32 = 64;
 
-/// It has been often enough.
+/// The pod's limit is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the interfaces of this pod have been created {MADE} times, which is the limit; delete the pod to start its machine in another"
@@ -28,12 +28,12 @@ pub(crate) struct PodLock {
     pace: Pace,
     /// How often its interfaces were made.
     made: u32,
-    /// When there may be another one.
+    /// When there may be another change.
     next: Instant,
 }
 
 impl PodLocks {
-    /// That of a pod. Pods that have rested are forgotten, unless something was made for them and they are there.
+    /// The lock of a pod. Idle pods are forgotten, unless something was made for them and they are there.
     pub(crate) fn of(&self, pod: &PodUid, is_there: impl Fn(&PodUid) -> bool) -> Arc<tokio::sync::Mutex<PodLock>> {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,10 +50,10 @@ impl PodLock {
         Self { pace: Pace::of_plumbing(now.into_std()), made: 0, next: now }
     }
 
-    /// Waits until there may be another one, and counts it. A no would end a machine.
+    /// Waits until there may be another change, and counts it. A refusal would end a machine.
     ///
     /// # Errors
-    /// [`LimitReached`], which does.
+    /// [`LimitReached`], which ends the machine.
     pub(crate) async fn come(&mut self, is_made: bool) -> Result<(), LimitReached> {
         if is_made && self.made >= MADE {
             return Err(LimitReached);

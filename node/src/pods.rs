@@ -1,4 +1,4 @@
-//! Launcher pods of this node, as much of them as is needed here. Pure.
+//! Launcher pods of this node, and the part of them that is needed here. Pure.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,9 +33,9 @@ pub struct LauncherPod {
     pub name: String,
     /// Its addresses, the first one first.
     pub addresses: Vec<String>,
-    /// Labels of the agent's that its node selector names, as long as it is not over.
+    /// Labels of the agent's that its node selector names, as long as the pod is not over.
     pub needs: BTreeSet<String>,
-    /// What the controller says of its claims.
+    /// What the controller wrote of its claims.
     pub claims: Claims,
     /// `status` of its condition [`UNPAUSED`].
     pub unpaused: Option<String>,
@@ -50,7 +50,7 @@ pub struct LauncherPod {
 }
 
 impl LauncherPod {
-    /// What is logged of it belongs here, whatever its caller is doing.
+    /// The span of its log lines.
     pub(crate) fn span(&self) -> tracing::Span {
         let Self { name, namespace, vmi, vmi_uid, .. } = self;
         tracing::info_span!(parent: None, "launcher", namespace, vmi, vmi_uid, pod = name)
@@ -67,7 +67,7 @@ pub fn launcher_pod(pod: &Pod, node: &str) -> Option<LauncherPod> {
     let metadata = &pod.metadata;
     let labelled = |key: &str| metadata.labels.as_ref()?.get(key).map(String::as_str);
     let spec = pod.spec.as_ref()?;
-    // With the network of the node, interfaces would be made there.
+    // Interfaces of a pod with the node's network would be made on the node.
     let here = spec.node_name.as_deref() == Some(node) && spec.host_network != Some(true);
     let owner = metadata.owner_references.iter().flatten().find(|owner| is_vmi(owner))?;
     if !here || labelled(label::COMPONENT) != Some(LAUNCHER) || labelled(label::CREATED_BY) != Some(&owner.uid) {

@@ -1,4 +1,4 @@
-//! Whether the admission policies bind this agent. They know it by the name of its account: where that is another, or where the
+//! Whether the admission policies bind this agent. They identify it by the name of its account: where that is another, or where the
 //! policies were not applied, nothing would keep a stolen token of one node from the others, and nothing would show it. So the
 //! agent tries, as a dry run, what it must not do, on the one object that is always there: its own node.
 
@@ -32,7 +32,7 @@ pub enum Answer {
 pub struct PolicyMissing;
 
 impl Answer {
-    /// By what the API server says to the attempt.
+    /// By the API server's answer to the attempt.
     #[must_use]
     pub fn of<T>(attempt: Result<T, kube::Error>) -> Self {
         match attempt {

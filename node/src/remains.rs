@@ -2,7 +2,7 @@
 //!
 //! `kubectl delete pod --force` takes the object away before the kubelet has killed anything, and a kubelet that is away has
 //! not even seen it. Another guest with the same disks must not start before the processes of the first one are gone, and
-//! that only the node knows. So the controller asks, and this answers (`docs/adr/0021-the-agent-is-asked.md`):
+//! only the node can observe that. So the controller asks, and this answers (`docs/adr/0021-the-agent-is-asked.md`):
 //!
 //! ```text
 //!  VMI of this node, not over, status.activePods = {POD: NODE}, and no object POD (watch, then list)
@@ -49,7 +49,7 @@ pub struct Remains<C> {
     pub processes: PathBuf,
 }
 
-/// A pod without an object, that a VMI is said to run in.
+/// A pod without an object, that a VMI runs in by its status.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
     pod: PodUid,
@@ -64,7 +64,7 @@ struct Progress {
     /// Of these no process was seen the last time.
     quiet: BTreeSet<PodUid>,
     /// It is logged that there are processes of these.
-    told: BTreeSet<PodUid>,
+    logged: BTreeSet<PodUid>,
     /// When these were answered.
     answered: HashMap<PodUid, Instant>,
     /// The API server did not take all of the last answers.
@@ -108,7 +108,7 @@ pub async fn answer<C: Cluster>(remains: Remains<C>) {
 }
 
 impl<C: Cluster> Remains<C> {
-    /// What is asked now; nothing before the API server has said which pods there are.
+    /// What is asked now; nothing before the API server has listed the pods.
     fn questions(&self) -> Vec<Question> {
         if !self.pods.is_known() {
             return Vec::new();
@@ -125,7 +125,7 @@ impl<C: Cluster> Remains<C> {
         let before = std::mem::replace(&mut progress.quiet, &pods - &left);
         progress.answered.retain(|pod, at| pods.contains(pod) && at.elapsed() < DELIVERY);
         for question in questions.iter().filter(|question| left.contains(&question.pod)) {
-            if progress.told.insert(question.pod.clone()) {
+            if progress.logged.insert(question.pod.clone()) {
                 let Question { pod, namespace, vmi, .. } = question;
                 tracing::warn!(%pod, namespace, vmi, "the pod was removed, and processes of it still run");
             }
@@ -156,7 +156,7 @@ impl<C: Cluster> Remains<C> {
         let answer = json!({"metadata": {"uid": vmi_uid}, "status": {"activePods": {pod.as_str(): ""}}});
         match self.cluster.mark_vmi(namespace, vmi, answer).await {
             Ok(()) => tracing::info!(%pod, namespace, vmi, "no process of the removed pod is left"),
-            // Nobody asks any more.
+            // The controller does not ask any more.
             Err(ClusterError::Gone | ClusterError::Conflict) => {}
             Err(error) => {
                 tracing::warn!(%pod, namespace, vmi, error = %ErrorChain(&error), "the status of the instance was not written");
@@ -167,7 +167,7 @@ impl<C: Cluster> Remains<C> {
     }
 }
 
-/// The pods that a VMI is said to run in on a node.
+/// The pods that a VMI runs in on a node, by its status.
 pub(crate) fn questions(vmi: &VirtualMachineInstance, node: &str) -> Vec<Question> {
     let (Some(status), metadata) = (&vmi.status, &vmi.metadata) else { return Vec::new() };
     let (Some(namespace), Some(name), Some(uid)) = (&metadata.namespace, &metadata.name, &metadata.uid) else {
@@ -181,11 +181,11 @@ pub(crate) fn questions(vmi: &VirtualMachineInstance, node: &str) -> Vec<Questio
     here.filter_map(|(pod, _)| PodUid::parse(pod)).map(question).collect()
 }
 
-/// Those of the pods that have a process, by the control groups of every process there is. A process that merely says so, in
-/// the name of a group of its own, counts too: that only makes people wait.
+/// Those of the pods that have a process, by the control groups of every process there is. A process that merely claims it, by
+/// the name of a group of its own, counts too: that only delays the answer.
 ///
 /// # Errors
-/// What the kernel says of a process that is there.
+/// The kernel's error about a process that is there.
 fn left(root: &Path, pods: &BTreeSet<PodUid>) -> io::Result<BTreeSet<PodUid>> {
     // The second is how systemd's units are named.
     let names: Vec<_> = pods.iter().map(|pod| (pod, pod.as_str().to_owned(), pod.as_str().replace('-', "_"))).collect();

@@ -17,7 +17,7 @@ struct Fake(Arc<FakeState>);
 struct FakeState {
     pods: Mutex<Vec<LauncherPod>>,
     answers: Mutex<Vec<Value>>,
-    /// The VMI that lets nobody write it.
+    /// The VMI that refuses every write.
     refuses: Option<&'static str>,
 }
 
@@ -128,7 +128,7 @@ async fn the_answer_comes_when_nothing_is_left_and_the_api_server_has_no_such_po
         vmis,
         processes: root.path().to_owned(),
     };
-    assert_eq!(remains.questions(), [], "nobody has said which pods there are");
+    assert_eq!(remains.questions(), [], "the pods were not listed yet");
     for event in [Event::Init, Event::InitDone] {
         pods.apply(event, |()| (String::new(), None));
     }
@@ -154,7 +154,7 @@ async fn the_answer_comes_when_nothing_is_left_and_the_api_server_has_no_such_po
     assert_eq!(answer["status"], json!({"activePods": {POD: ""}}));
     assert_eq!(answer["metadata"], json!({"uid": crate::pods::tests::VMI}));
     tokio::time::advance(DELIVERY).await;
-    assert_eq!(look(1).await, 2, "somebody has overwritten it");
+    assert_eq!(look(1).await, 2, "another client has overwritten it");
 }
 
 #[tokio::test(start_paused = true)]

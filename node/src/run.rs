@@ -133,7 +133,7 @@ fn plugins(args: &Args, health: &Healths) -> Plugins {
 /// The directory is mounted into pods: it is never created again, or running pods would keep the old one.
 ///
 /// # Errors
-/// Whatever the kernel says.
+/// The kernel's error.
 pub fn prepare(directory: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(directory)
         .and_then(|()| std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)))
@@ -219,7 +219,7 @@ pub async fn watch_vmis(client: Client, node: String, vmis: Vmis) {
     }
 }
 
-/// The controller says on the VMI what is wrong.
+/// The controller writes on the VMI what is wrong.
 fn warn_of_unreadable(event: &watcher::Event<WatchedVmi>) {
     if let watcher::Event::Apply(vmi) | watcher::Event::InitApply(vmi) = event
         && !vmi.is_whole()

@@ -1,11 +1,11 @@
-//! The agent's socket: who may ask, and what they get.
+//! The agent's socket: which callers may ask, and what they get.
 //!
 //! ```text
 //!  accept ─► identify (caller) ─► room? (budget) ─► launcher pod? (launchers) ─► requests, one at a time
-//!                 no ──────────────── no ───────────────── no ──► one sentence, logged, closed
+//!                 no ──────────────── no ───────────────── no ──► one message, logged, closed
 //! ```
 //!
-//! Nothing a caller says names a pod, a VMI or a path: the connection does.
+//! Nothing a caller sends names a pod, a VMI or a path: the connection does.
 
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,7 +40,7 @@ const LONGEST_REQUEST: usize = 256 * 1024;
 /// The longest reason that is sent and logged, characters: it quotes the caller.
 const LONGEST_REASON: usize = 400;
 
-/// Who takes reports.
+/// The receiver of reports.
 pub trait Reports: Send + Sync + 'static {
     /// Takes the status of a pod's machine.
     fn note(&self, pod: &LauncherPod, status: Status);
@@ -80,7 +80,7 @@ impl<R> Drop for Room<R> {
 }
 
 impl<R: Reports> Server<R> {
-    /// A server that knows these pods.
+    /// A server of these pods.
     pub fn new(processes: Processes, launchers: Launchers, reports: R, supervisors: Connected) -> Arc<Self> {
         Arc::new(Self {
             processes,
@@ -96,7 +96,7 @@ impl<R: Reports> Server<R> {
     /// Serves until the socket fails.
     ///
     /// # Errors
-    /// What `accept` said, other than that there are too many descriptors, which passes.
+    /// The error of `accept`, other than that there are too many descriptors, which passes.
     pub async fn serve(self: Arc<Self>, mut socket: AgentSocket) -> std::io::Result<()> {
         loop {
             match socket.accept().await {
@@ -211,7 +211,7 @@ impl<R: Reports> Server<R> {
             if request == AgentRequest::Serve {
                 return Ok(After::Serve);
             }
-            let span = tracing::info_span!("request", request = number, ask = word(&request));
+            let span = tracing::info_span!("request", request = number, ask = name(&request));
             let answering = self.answer_or_refuse(socket, request, &caller, pod).instrument(span);
             let Some(Reply { message, descriptors }) = answering.await else { return Ok(After::Nothing) };
             let borrowed: Vec<_> = descriptors.iter().map(AsFd::as_fd).collect();
@@ -254,7 +254,7 @@ impl<R: Reports> Server<R> {
             AgentRequest::Plumb { interfaces } => network::Work::Plumb(granted(pod.order.as_deref(), &interfaces)?),
             AgentRequest::Sockets { interfaces } => network::Work::Sockets(granted(pod.order.as_deref(), &interfaces)?),
         };
-        let turn = self.pod_locks.of(&pod.uid, |other| self.launchers.knows(other));
+        let turn = self.pod_locks.of(&pod.uid, |other| self.launchers.has(other));
         // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
         let mut turn = turn.lock().await;
         // Its last report is still taken; nothing is made for it any more.
@@ -301,8 +301,8 @@ impl<R: Reports> Server<R> {
     }
 }
 
-/// A request by its word on the wire.
-fn word(request: &AgentRequest) -> &'static str {
+/// A request's name on the wire.
+fn name(request: &AgentRequest) -> &'static str {
     match request {
         AgentRequest::Volume { .. } => "volume",
         AgentRequest::Plumb { .. } => "plumb",

@@ -1,4 +1,4 @@
-//! The agent's socket: a name that launchers know, and what is behind it.
+//! The agent's socket: its name for launchers, and what is behind it.
 //!
 //! While one pod of the DaemonSet goes and the next one comes, two agents of a node may live for a moment, and the one that goes
 //! may be the last to bind. What it leaves refuses every connection, and launchers would ask there for ever. So an agent looks
@@ -27,11 +27,11 @@ pub struct AgentSocket {
 }
 
 impl AgentSocket {
-    /// Listens at a path, for everybody: who may ask is decided when they do. A socket that an earlier agent left is replaced
+    /// Listens at a path, for every process: whether a caller may ask is decided when it asks. A socket that an earlier agent left is replaced
     /// in one step, so that there always is one.
     ///
     /// # Errors
-    /// Whatever the kernel says.
+    /// The kernel's error.
     pub fn listen(path: &Path) -> io::Result<Self> {
         // Before it has the name, which another agent may take at once.
         let directory = Directory::watch(path.parent().unwrap_or(Path::new("/")))?;
@@ -42,7 +42,7 @@ impl AgentSocket {
     /// The next connection.
     ///
     /// # Errors
-    /// Whatever the kernel says.
+    /// The kernel's error.
     pub async fn accept(&mut self) -> io::Result<UnixStream> {
         loop {
             tokio::select! {

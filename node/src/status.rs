@@ -11,7 +11,7 @@ use jiff::Timestamp;
 
 use crate::pods::LauncherPod;
 
-/// The most interfaces and disks that are reported, addresses of each interface, and letters of a word and of a sentence.
+/// The most interfaces and disks that are reported, addresses of each interface, and letters of a name and of a message.
 const INTERFACES: usize = 64;
 const DISKS: usize = 256;
 /// The most commands of people, as many as a supervisor remembers.
@@ -19,8 +19,8 @@ const TAINTS: usize = 16;
 /// The longest description of a machine for its next start, bytes.
 const STORED: usize = 64 << 10;
 const ADDRESSES: usize = 64;
-const WORD: usize = 256;
-const SENTENCE: usize = 1024;
+const NAME: usize = 256;
+const MESSAGE: usize = 1024;
 
 /// Whether a VMI is the agent's to write, by this pod's report.
 #[must_use]
@@ -45,8 +45,8 @@ pub fn next_status(
     is_ours(pod, vmi, node).then(|| report::next_status(&seen)).flatten()
 }
 
-/// A report with no more in it than a launcher that keeps to the rules would say: what it says is stored by the API server
-/// and shown to people, and a launcher that a guest has taken over may report anything.
+/// A report with no more in it than a launcher that keeps to the rules would send: the API server stores it
+/// and shows it to users, and a launcher that a guest has taken over may report anything.
 #[must_use]
 pub fn bounded(mut report: Status) -> Status {
     // Every field: a new one that may be long, and is cut nowhere, is an error here. What is `_` has a fixed length.
@@ -59,7 +59,7 @@ pub fn bounded(mut report: Status) -> Status {
         phase_since_ms: _,
         paused: _,
         pause_message,
-        heard: _,
+        observed: _,
         stopping: _,
         unresponsive: _,
         ended_helper,
@@ -80,7 +80,7 @@ pub fn bounded(mut report: Status) -> Status {
         ended,
     } = &mut report;
     [namespace, name, uid, machine].into_iter().for_each(cut);
-    pause_message.iter_mut().for_each(|sentence| cut_at(sentence, SENTENCE));
+    pause_message.iter_mut().for_each(|message| cut_at(message, MESSAGE));
     ended_helper.iter_mut().for_each(cut);
     taints.truncate(TAINTS);
     taints.iter_mut().for_each(cut);
@@ -94,8 +94,8 @@ pub fn bounded(mut report: Status) -> Status {
     }
     disks.truncate(DISKS);
     disks.iter_mut().for_each(|DiskStatus { volume, target }| [volume, target].into_iter().for_each(cut));
-    // What the report and the cause have beside the sentence is not passed on.
-    ended.iter_mut().for_each(|Ended { cause: _, sentence, report: _, at_ms: _ }| cut_at(sentence, SENTENCE));
+    // What the report and the cause have beside the message is not passed on.
+    ended.iter_mut().for_each(|Ended { cause: _, message, report: _, at_ms: _ }| cut_at(message, MESSAGE));
     report
 }
 
@@ -110,12 +110,12 @@ fn cut_interface(interface: &mut InterfaceStatus) {
 fn cut_guest(guest: &mut GuestStatus) {
     let GuestStatus { hostname, os, kernel, agent_version, system } = guest;
     let GuestSystem { id, name, version, version_id, kernel_version, machine } = system;
-    let said = [hostname, os, kernel, agent_version, id, name, version, version_id, kernel_version, machine];
-    said.into_iter().flatten().for_each(cut);
+    let texts = [hostname, os, kernel, agent_version, id, name, version, version_id, kernel_version, machine];
+    texts.into_iter().flatten().for_each(cut);
 }
 
 fn cut(text: &mut String) {
-    cut_at(text, WORD);
+    cut_at(text, NAME);
 }
 
 fn cut_at(text: &mut String, most: usize) {

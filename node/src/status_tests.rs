@@ -1,4 +1,4 @@
-use garboard_protocol::control::Phase as Told;
+use garboard_protocol::control::Phase as Reported;
 use garboard_protocol::exit::ExitCause;
 pub(crate) use garboard_protocol::testing::running as report;
 use serde_json::json;
@@ -27,8 +27,8 @@ pub(crate) fn scheduled() -> serde_json::Value {
 }
 
 pub(crate) fn ended(cause: ExitCause) -> Status {
-    let sentence = cause.sentence();
-    Status { phase: Told::Failed, ended: Some(Ended { cause, sentence, report: None, at_ms: 5_000 }), ..report(9) }
+    let message = cause.message();
+    Status { phase: Reported::Failed, ended: Some(Ended { cause, message, report: None, at_ms: 5_000 }), ..report(9) }
 }
 
 fn next(report: &Status, vmi: &VirtualMachineInstance) -> Option<VirtualMachineInstanceStatus> {
@@ -63,21 +63,21 @@ fn only_pods_that_the_controller_counts_are_believed() {
 }
 
 #[test]
-fn a_report_is_cut_to_what_a_launcher_would_say() {
+fn a_report_is_cut_to_what_a_launcher_would_send() {
     let long = "\u{e4}".repeat(10_000);
-    let mut told = ended(ExitCause::GuestPanic);
-    told.ended.as_mut().unwrap().sentence.clone_from(&long);
-    told.machine.clone_from(&long);
-    (told.ended_helper, told.pause_message) = (Some(long.clone()), Some(long.clone()));
-    told.taints = vec![long.clone(); 100];
+    let mut reported = ended(ExitCause::GuestPanic);
+    reported.ended.as_mut().unwrap().message.clone_from(&long);
+    reported.machine.clone_from(&long);
+    (reported.ended_helper, reported.pause_message) = (Some(long.clone()), Some(long.clone()));
+    reported.taints = vec![long.clone(); 100];
     let addresses = vec!["10.0.2.2".to_owned(); 100];
-    told.interfaces = vec![InterfaceStatus { name: long, addresses, ..InterfaceStatus::default() }; 100];
-    let told = bounded(told);
-    assert_eq!((told.interfaces.len(), told.interfaces[0].addresses.len()), (64, 64));
-    assert_eq!(told.interfaces[0].name.chars().count(), 256);
-    assert_eq!((told.taints.len(), told.taints[0].chars().count()), (16, 256));
+    reported.interfaces = vec![InterfaceStatus { name: long, addresses, ..InterfaceStatus::default() }; 100];
+    let reported = bounded(reported);
+    assert_eq!((reported.interfaces.len(), reported.interfaces[0].addresses.len()), (64, 64));
+    assert_eq!(reported.interfaces[0].name.chars().count(), 256);
+    assert_eq!((reported.taints.len(), reported.taints[0].chars().count()), (16, 256));
     let length = |text: Option<String>| text.unwrap().chars().count();
-    assert_eq!((length(told.ended_helper), length(told.pause_message)), (256, 1024));
-    assert_eq!((told.machine.chars().count(), told.ended.unwrap().sentence.chars().count()), (256, 1024));
+    assert_eq!((length(reported.ended_helper), length(reported.pause_message)), (256, 1024));
+    assert_eq!((reported.machine.chars().count(), reported.ended.unwrap().message.chars().count()), (256, 1024));
     assert_eq!(bounded(report(3)), report(3));
 }

@@ -1,6 +1,6 @@
 //! A VMI as the API server has it, whether this release can read it or not.
 //!
-//! One that cannot be read is the controller's to complain of. That nothing is left of its pods is to be said all the same
+//! The controller reports one that cannot be read. That nothing is left of its pods is answered all the same
 //! (`crate::remains`), or it could not be deleted: for that its metadata and a part of its status are enough.
 
 use std::borrow::Cow;

@@ -1,4 +1,4 @@
-//! From reports to the API server: for each VMI a task of its own that knows only the newest report, so that there is one
+//! From reports to the API server: for each VMI a task of its own that keeps only the newest report, so that there is one
 //! write at a time and a slow API server gets one write where there were many changes.
 //!
 //! ```text
@@ -42,11 +42,11 @@ use crate::status;
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How long the mirror may be without a VMI that is to be written before the API server is asked for it. Of many machines
-/// that start at once the controller places the last some seconds after its guest runs, and the watch says so.
+/// that start at once the controller places the last some seconds after its guest runs, and the watch reports it.
 const MIRROR_PATIENCE: Duration = Duration::from_secs(15);
 const LONGEST_MIRROR_PATIENCE: Duration = Duration::from_secs(60);
 
-/// What everybody who writes needs.
+/// What every task needs to write.
 pub struct WriterContext<C> {
     /// Where it is written.
     pub cluster: C,
@@ -93,7 +93,7 @@ impl<C: Cluster> Reports for Writer<C> {
         tasks.insert(pod.uid.as_str().to_owned(), sender);
         let (setting, pace) = (Arc::clone(&self.setting), Pace::of_writes(now()));
         let pod = pod.clone();
-        let task = Task { setting, pod, reports, latest: None, gate: None, told: None, pace, rest: Duration::ZERO };
+        let task = Task { setting, pod, reports, latest: None, gate: None, reported: None, pace, rest: Duration::ZERO };
         let span = task.pod.span();
         tokio::spawn(task.run().instrument(span));
     }
@@ -126,8 +126,8 @@ struct Task<C> {
     /// What was written to the readiness gate last.
     gate: Option<bool>,
     /// The report that was put on the pod last.
-    told: Option<Box<Status>>,
-    /// How often there may be something to write, and what that says of the next time.
+    reported: Option<Box<Status>>,
+    /// How often there may be something to write, and when that may be again.
     pace: Pace,
     rest: Duration,
 }
@@ -219,7 +219,7 @@ impl<C: Cluster> Task<C> {
         });
         if pod_written.is_ok() {
             self.gate = news.unpaused.or(self.gate);
-            self.told = news.report.or(self.told.take());
+            self.reported = news.report.or(self.reported.take());
         }
         match (written, found) {
             (Ok(Some(written)), Found::Vmi(before)) => {
@@ -244,29 +244,29 @@ impl<C: Cluster> Task<C> {
         }
     }
 
-    /// What the pod does not say yet.
+    /// What the pod does not have yet.
     fn news_for_pod(&self, report: &Status, found: &Found) -> PodUpdate {
-        let said = match &self.told {
-            Some(told) => is_same(told, report),
+        let is_written = match &self.reported {
+            Some(reported) => is_same(reported, report),
             // Of an earlier agent of this node.
             None => self.pod.is_reported && report.ended.is_none(),
         };
-        let is_due = matches!(found, Found::NotYet) && condition::is_telling(report) && !said;
+        let is_due = matches!(found, Found::NotYet) && condition::is_telling(report) && !is_written;
         PodUpdate { unpaused: self.gate_to_write(report), report: is_due.then(|| Box::new(report.clone())) }
     }
 
-    /// What the readiness gate does not say yet.
+    /// What the readiness gate does not have yet.
     fn gate_to_write(&self, report: &Status) -> Option<bool> {
         let unpaused = report::unpaused(report)?;
-        let word = ConditionStatus::from(unpaused).word();
-        let said = match self.gate {
+        let status = ConditionStatus::from(unpaused).word();
+        let is_written = match self.gate {
             Some(written) => written == unpaused,
-            None => self.pod.unpaused.as_deref() == Some(word),
+            None => self.pod.unpaused.as_deref() == Some(status),
         };
-        (!said).then_some(unpaused)
+        (!is_written).then_some(unpaused)
     }
 
-    /// What the VMI does not say yet.
+    /// What the VMI does not have yet.
     fn change(&self, vmi: &VirtualMachineInstance, report: &Status) -> Option<Value> {
         patch(vmi, &status::next_status(report, &self.pod, vmi, &self.setting.node, Timestamp::now())?)
     }
@@ -309,24 +309,24 @@ fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 
-/// Writes what the pod is to say, if anything.
+/// Writes the pod's conditions, if there is something new.
 async fn mark_pod<C: Cluster>(cluster: &C, pod: &LauncherPod, news: &PodUpdate) -> Result<(), ClusterError> {
     if news.is_empty() {
         return Ok(());
     }
     match cluster.mark_pod(pod, news).await {
-        // A pod that is gone says nothing; the VMI is written all the same.
+        // A pod that is gone has no conditions; the VMI is written all the same.
         Ok(()) | Err(ClusterError::Gone | ClusterError::Conflict) => Ok(()),
         Err(error) => Err(error),
     }
 }
 
-/// Whether two reports say the same of the run.
+/// Whether two reports have the same state of the run.
 fn is_same(one: &Status, other: &Status) -> bool {
     (one.phase, one.paused, &one.ended) == (other.phase, other.paused, &other.ended)
 }
 
-/// Versions of one object grow (Kubernetes 1.35 says so of every resource it stores).
+/// Versions of one object grow (Kubernetes 1.35 documents it for every resource it stores).
 fn version(vmi: &VirtualMachineInstance) -> u64 {
     vmi.metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
@@ -344,8 +344,8 @@ fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineIn
 fn happenings(before: Phase, report: &Status) -> Vec<InstanceEvent> {
     match &report.ended {
         Some(ended) => {
-            let message = report::message(&ended.cause, &ended.sentence);
-            let (kind, reason, note) = report::ended_event(ended.cause.word(), &message);
+            let message = report::message(&ended.cause, &ended.message);
+            let (kind, reason, note) = report::ended_event(ended.cause.reason(), &message);
             vec![InstanceEvent { kind, reason, note }]
         }
         None if report.phase == control::Phase::Running && before < Phase::Running => {

@@ -7,7 +7,7 @@ use super::*;
 use crate::pods::tests::VMI;
 use crate::status::tests::{ended, pod, report, scheduled, vmi};
 
-/// An API server with one VMI. It keeps state, refuses what is stale, and fails when told to.
+/// An API server with one VMI. It keeps state, refuses what is stale, and fails on request.
 #[derive(Clone)]
 struct Fake(Arc<FakeState>);
 
@@ -16,7 +16,7 @@ struct FakeState {
     failures: Mutex<VecDeque<()>>,
     patches: watch::Sender<Vec<Value>>,
     marks: watch::Sender<Vec<PodUpdate>>,
-    told: watch::Sender<Vec<InstanceEvent>>,
+    events: watch::Sender<Vec<InstanceEvent>>,
     asked: AtomicUsize,
 }
 
@@ -27,7 +27,7 @@ impl Fake {
             failures: Mutex::default(),
             patches: watch::Sender::default(),
             marks: watch::Sender::default(),
-            told: watch::Sender::default(),
+            events: watch::Sender::default(),
             asked: AtomicUsize::new(0),
         }))
     }
@@ -50,7 +50,7 @@ impl Fake {
     }
 
     fn reasons(&self) -> Vec<&'static str> {
-        self.0.told.borrow().iter().map(|event| event.reason.word()).collect()
+        self.0.events.borrow().iter().map(|event| event.reason.word()).collect()
     }
 
     async fn patched(&self, times: usize) {
@@ -97,7 +97,7 @@ impl Cluster for Fake {
     }
 
     async fn emit_event(&self, _: &LauncherPod, event: &InstanceEvent) -> Result<(), ClusterError> {
-        self.0.told.send_modify(|told| told.push(event.clone()));
+        self.0.events.send_modify(|events| events.push(event.clone()));
         Ok(())
     }
 }
@@ -197,10 +197,10 @@ async fn a_vmi_that_nobody_has_placed_is_told_of_on_its_pod() {
     writer.note(&pod(), report(2));
     tokio::time::sleep(Duration::from_secs(30)).await;
     assert!(fake.0.patches.borrow().is_empty());
-    let told = fake.0.marks.borrow().clone();
-    assert_eq!(told.len(), 1, "one write for gate and report");
+    let marks = fake.0.marks.borrow().clone();
+    assert_eq!(marks.len(), 1, "one write for gate and report");
     assert_eq!(
-        (told[0].unpaused, told[0].report.as_ref().map(|report| report.phase)),
+        (marks[0].unpaused, marks[0].report.as_ref().map(|report| report.phase)),
         (Some(true), Some(control::Phase::Running))
     );
     // The controller writes just this.
@@ -219,7 +219,7 @@ async fn a_vmi_that_nobody_has_placed_is_told_of_on_its_pod() {
     writer.note(&pod(), ended(ExitCause::GuestShutdown));
     fake.patched(1).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(fake.reasons(), ["Stopped"], "the controller has told of the start");
+    assert_eq!(fake.reasons(), ["Stopped"], "the controller has recorded the start");
 }
 
 #[tokio::test(start_paused = true)]
@@ -246,9 +246,9 @@ async fn an_end_before_anybody_placed_the_vmi_is_told_on_the_pod() {
     tokio::time::sleep(Duration::from_secs(5)).await;
     writer.note(&pod(), ended(ExitCause::GuestPanic));
     tokio::time::sleep(Duration::from_secs(5)).await;
-    let told = fake.0.marks.borrow().clone();
-    assert!(told.last().unwrap().report.as_ref().unwrap().ended.is_some());
-    assert_eq!((told.len(), fake.reasons()), (2, vec![]));
+    let marks = fake.0.marks.borrow().clone();
+    assert!(marks.last().unwrap().report.as_ref().unwrap().ended.is_some());
+    assert_eq!((marks.len(), fake.reasons()), (2, vec![]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -274,15 +274,15 @@ async fn an_end_is_written_once_and_ends_the_task() {
         let (writer, _) = writer(&fake, Some(vmi(scheduled())));
         writer.note(&pod(), report(1));
         fake.patched(1).await;
-        let word = cause.word();
+        let reason = cause.reason();
         writer.note(&pod(), ended(cause));
         fake.patched(2).await;
         tokio::time::sleep(Duration::from_secs(30)).await;
         assert_eq!(fake.phase().as_deref(), Some(phase));
         assert!(writer.tasks.lock().unwrap().values().all(watch::Sender::is_closed));
-        let last = fake.0.told.borrow().last().cloned().unwrap();
+        let last = fake.0.events.borrow().last().cloned().unwrap();
         assert_eq!((last.reason.word(), last.kind), ("Stopped", kind));
-        assert_eq!(Account::read(&last.note).word, word, "{}", last.note);
+        assert_eq!(Account::read(&last.note).reason, reason, "{}", last.note);
     }
 }
 

@@ -1,4 +1,4 @@
-//! The generated code is what the protocol's description says. `UPDATE_GENERATED=1` writes it anew.
+//! The generated code is that of the protocol's description. `UPDATE_GENERATED=1` writes it anew.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
-//! The supervisor and whoever has power over the host: the shim on a bare host, the node agent in a
-//! cluster. The supervisor connects and asks; who is calling is the connection, never the payload.
+//! The supervisor and the process with privileges on the host: the shim on a bare host, the node agent in a
+//! cluster. The supervisor connects and asks; the connection identifies the caller, never the payload.
 //!
-//! A supervisor may be newer than its agent, or older. An agent closes the connection upon a request that it does not know.
+//! A supervisor may be newer than its agent, or older. An agent closes the connection upon a request that it does not have.
 //! In a pod a supervisor then connects and asks again, without end; on a bare host its start fails. So a new request may
-//! only be sent where the supervisor can do without the answer. An older reader ignores a field that it does not know.
+//! only be sent where the supervisor can do without the answer. An older reader ignores a field that it does not have.
 
 use serde::{Deserialize, Serialize};
 
@@ -33,7 +33,7 @@ pub enum AgentRequest {
     /// Only the DHCP sockets again: a restarted supervisor serves on, QEMU still holds the taps. In a pod one
     /// descriptor comes with the line: the network namespace they are in.
     Sockets {
-        /// As they were asked for: whoever answers may have been restarted too.
+        /// As they were requested: the process that answers may have been restarted too.
         interfaces: Vec<InterfaceRequest>,
     },
     /// How the machine is; answered by [`AgentReply::Noted`]. Only in a pod.
@@ -64,7 +64,7 @@ pub struct InterfaceRequest {
     pub binding: BindingRequest,
 }
 
-/// The bindings that need somebody with power.
+/// The bindings that need privileges.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "binding")]
 pub enum BindingRequest {
@@ -81,8 +81,8 @@ pub enum BindingRequest {
     Bridge,
 }
 
-/// The answer; descriptors follow in the order in which the fields name them. `A` is what the guest is to be
-/// told of its addresses; the network crate's type, which this crate does not know.
+/// The answer; descriptors follow in the order in which the fields name them. `A` is what is announced to the guest
+/// of its addresses; the network crate's type, which this crate does not use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "answer")]
 pub enum AgentReply<A> {
@@ -101,7 +101,7 @@ pub enum AgentReply<A> {
     Connection,
     /// No, and why.
     Refused {
-        /// One sentence.
+        /// The reason, for a person.
         reason: String,
     },
 }
@@ -136,7 +136,7 @@ pub enum SocketKind {
     Dhcp6,
     /// Raw ICMPv6 on the guest's bridge, for router advertisements.
     RouterAdvertisement,
-    /// One that only a later build knows; it is closed.
+    /// One that only a later build has; it is closed.
     #[serde(other)]
     Unknown,
 }

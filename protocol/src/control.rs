@@ -12,9 +12,9 @@ use crate::exit::{ExitCause, ExitReport};
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "ask")]
 pub enum ControlRequest {
-    /// Tell the current [`Status`].
+    /// Answer with the current [`Status`].
     Status,
-    /// Tell every [`Status`] from now on.
+    /// Send every [`Status`] from now on.
     Watch,
     /// End the run.
     Stop {
@@ -32,14 +32,14 @@ pub enum ControlRequest {
         /// Whether this viewer may type.
         access: ConsoleAccess,
     },
-    /// Speak RFB (VNC) on this connection.
+    /// Use RFB (VNC) on this connection.
     Vnc,
-    /// Speak QMP on this connection, through the debug broker.
+    /// Use QMP on this connection, through the debug broker.
     Qmp {
         /// Whether commands that change the machine are let through.
         access: QmpAccess,
     },
-    /// Ask the guest agent whether the guest is well: what a kubelet's probe comes to.
+    /// Ask the guest agent whether the guest is well: a kubelet's probe.
     Probe {
         /// The question.
         question: GuestQuestion,
@@ -61,13 +61,13 @@ pub enum GuestQuestion {
     },
 }
 
-/// The line a client sends: the request, and who is behind it.
+/// The line a client sends: the request, and its user.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// The request.
     #[serde(flatten)]
     pub request: ControlRequest,
-    /// The person, by the client's own word. In a pod everybody is the same user to the kernel; this is for the log, and
+    /// The user that the client names. In a pod all users are the same to the kernel; this is for the log, and
     /// proves nothing.
     #[serde(default, rename = "claimedUser", skip_serializing_if = "Option::is_none")]
     pub claimed_user: Option<String>,
@@ -94,7 +94,7 @@ pub enum ConsoleAccess {
     View,
     /// Type too; refused while another viewer types.
     Write,
-    /// Type, and take the keyboard from whoever has it; they keep looking.
+    /// Type, and take the keyboard from the viewer that has it; that viewer keeps looking.
     TakeOver,
 }
 
@@ -126,7 +126,7 @@ pub enum ControlReply {
     Healthy,
     /// No, and why.
     Denied {
-        /// One sentence.
+        /// The reason, for a person.
         reason: String,
     },
 }
@@ -140,7 +140,7 @@ pub enum Phase {
     Succeeded,
     /// The run ended badly.
     Failed,
-    /// The supervisor prepares; QEMU is not running. Also a word that only a later build knows.
+    /// The supervisor prepares; QEMU is not running. Also a phase that only a later build has.
     #[serde(other)]
     Scheduled,
 }
@@ -150,12 +150,12 @@ pub enum Phase {
 pub enum PauseReason {
     /// QEMU stopped the guest because storage failed (`errorPolicy: stop`).
     PausedIOError,
-    /// Asked for, or for a reason that only a later build knows: nothing but a request ends it.
+    /// Requested, or for a reason that only a later build has: only a request ends it.
     #[serde(other)]
     PausedByUser,
 }
 
-/// Everything a supervisor says about its machine.
+/// Everything a supervisor reports about its machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Status {
@@ -173,16 +173,16 @@ pub struct Status {
     pub phase_since_ms: i64,
     /// Set while vCPUs are stopped.
     pub paused: Option<PauseReason>,
-    /// What stopped them, where QEMU said more than the reason.
+    /// What stopped them, where QEMU reported more than the reason.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause_message: Option<String>,
-    /// Whether this supervisor has heard of the machine itself; until then phase and pause are what an earlier one saw,
+    /// Whether this supervisor has observed the machine itself; until then phase and pause are what an earlier one saw,
     /// or nothing. Never on the wire: it decides what is put there.
     #[serde(skip)]
-    pub heard: bool,
+    pub observed: bool,
     /// A stop is under way.
     pub stopping: bool,
-    /// QEMU does not answer its monitor: what is said of the guest is what it said last.
+    /// QEMU does not answer its monitor: the state of the guest is the one that QEMU reported last.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unresponsive: bool,
     /// A program beside QEMU that ended before it (passt): the guest's network is gone until its next start.
@@ -210,7 +210,7 @@ pub struct Status {
     pub disks: Vec<DiskStatus>,
     /// The interfaces with what is known of their addresses.
     pub interfaces: Vec<InterfaceStatus>,
-    /// What the guest agent said; `None` until it is connected.
+    /// What the guest agent reported; `None` until it is connected.
     pub guest: Option<GuestStatus>,
     /// Mutating QMP commands that people sent, oldest first, at most 16.
     pub taints: Vec<String>,
@@ -225,7 +225,7 @@ pub struct Status {
     pub ended: Option<Ended>,
 }
 
-/// What a supervisor says of itself.
+/// What a supervisor reports of itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SupervisorInfo {
@@ -261,7 +261,7 @@ pub struct InterfaceStatus {
     pub info_source: String,
 }
 
-/// What the guest agent said. Guest-controlled: escaped and bounded before it gets here.
+/// What the guest agent reported. Guest-controlled: escaped and bounded before it gets here.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GuestStatus {
@@ -273,7 +273,7 @@ pub struct GuestStatus {
     pub kernel: Option<String>,
     /// Version of the agent.
     pub agent_version: Option<String>,
-    /// The operating system in single words.
+    /// The operating system in detail.
     #[serde(default)]
     pub system: GuestSystem,
 }
@@ -302,9 +302,10 @@ pub struct GuestSystem {
 pub struct Ended {
     /// The one cause.
     pub cause: ExitCause,
-    /// The cause as a sentence.
-    pub sentence: String,
-    /// PID 1's account, when there is one.
+    /// The cause as text for a person.
+    #[serde(rename = "sentence")]
+    pub message: String,
+    /// PID 1's report, when there is one.
     pub report: Option<ExitReport>,
     /// When, milliseconds since 1970.
     pub at_ms: i64,
@@ -316,7 +317,7 @@ mod tests {
     use crate::wire;
 
     #[test]
-    fn who_asks_is_told_beside_the_request_and_may_be_left_out() {
+    fn the_user_is_sent_beside_the_request_and_may_be_left_out() {
         let request = ControlRequest::Qmp { access: QmpAccess::ReadOnly };
         let asked = Asked { request: request.clone(), claimed_user: Some("ada".into()) };
         let line = wire::encode(&asked).unwrap();

@@ -1,7 +1,7 @@
 //! How a QEMU process ended, as PID 1 saw it and as the supervisor explains it.
 //!
-//! The one home of causes: [`ExitCause`] is the cause with its details, [`CauseWord`] is it in one word for programs,
-//! [`Account`] is word and sentence in one text, for where Kubernetes has room for a text only.
+//! The one home of causes: [`ExitCause`] is the cause with its details, [`EndReason`] is its name for programs,
+//! [`Account`] is reason and message in one text, for where Kubernetes has room for a text only.
 
 use std::fmt;
 
@@ -23,7 +23,7 @@ pub enum ProcessEnd {
     },
     /// It was never executed.
     NeverStarted,
-    /// In a way that only a later build knows.
+    /// In a way that only a later build has a name for.
     #[serde(other)]
     Unknown,
 }
@@ -36,27 +36,27 @@ pub enum ExitCause {
     GuestShutdown,
     /// The guest rebooted and its `rebootPolicy` is `Terminate`.
     GuestReboot,
-    /// The guest's kernel panicked and said so (pvpanic).
+    /// The guest's kernel panicked and reported it (pvpanic).
     GuestPanic,
     /// The guest's watchdog fired with an action that ends the run.
     Watchdog,
-    /// We asked the guest to power down and it did.
+    /// Garboard asked the guest to power down, and the guest did.
     StoppedGracefully,
-    /// We asked, the grace period passed, and QEMU was ended.
+    /// Garboard asked the guest to power down, the grace period passed, and QEMU was ended.
     GracePeriodExceeded,
-    /// Somebody asked for an immediate stop.
+    /// An immediate stop was requested.
     ForceStopped,
     /// The kernel's OOM killer ended QEMU: the machine used more memory than its limit.
     OutOfMemory {
         /// The cgroup's limit in bytes, when there was one.
         limit_bytes: Option<u64>,
     },
-    /// QEMU refused to start or gave up by itself; its last words say why.
+    /// QEMU refused to start or gave up by itself; its last output has the reason.
     QemuFailed {
-        /// QEMU's exit code; 0 where it gave up on the guest (`internal-error`) and was told to leave.
+        /// QEMU's exit code; 0 where it gave up on the guest (`internal-error`) and was sent `quit`.
         code: i32,
     },
-    /// A signal nobody here sent ended QEMU.
+    /// A signal that Garboard did not send ended QEMU.
     QemuKilled {
         /// The signal's number.
         signal: i32,
@@ -66,30 +66,30 @@ pub enum ExitCause {
         /// The signal's number.
         signal: i32,
     },
-    /// QEMU and its PID 1 were killed at once, so that neither could say why. In a container that is most often the kernel's
-    /// OOM killer on cgroup v2; Kubernetes then says `OOMKilled`.
+    /// QEMU and its PID 1 were killed at once, so that neither could report why. In a container that is most often the kernel's
+    /// OOM killer on cgroup v2; Kubernetes then reports `OOMKilled`.
     MachineKilled,
-    /// QEMU was never started, or could not be driven and was ended before the guest ran; the message says why.
+    /// QEMU was never started, or could not be driven and was ended before the guest ran; the message has the reason.
     NotStarted {
         /// What stood in the way.
         message: String,
     },
-    /// A build that is newer than the reader named a cause that the reader does not know.
+    /// A build that is newer than the reader named a cause that the reader does not have.
     #[serde(other)]
     Unknown,
 }
 
-/// Defines the words, their list and their spelling in one place.
-macro_rules! cause_words {
+/// Defines the reasons, their list and their names in one place.
+macro_rules! end_reasons {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// A cause in one word, for programs. The words are stable: they are the reasons of the condition `garboard.dev/Ended`, they begin
-        /// termination messages and events, and `why` goes by them. There may be more of them, and none goes.
+        /// The name of a cause, for programs. The names are stable: they are the reasons of the condition `garboard.dev/Ended`, termination
+        /// messages and events begin with them, and `why` reads them. New ones may be added; none is removed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum CauseWord {
+        pub enum EndReason {
             $($(#[$doc])* $name,)*
         }
 
-        impl CauseWord {
+        impl EndReason {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
@@ -104,7 +104,7 @@ macro_rules! cause_words {
     };
 }
 
-cause_words! {
+end_reasons! {
     /// [`ExitCause::GuestShutdown`].
     GuestShutdown,
     /// [`ExitCause::GuestReboot`].
@@ -131,15 +131,15 @@ cause_words! {
     MachineKilled,
     /// [`ExitCause::NotStarted`].
     NotStarted,
-    /// [`ExitCause::Unknown`], and what a reader makes of a word that is newer than it.
+    /// [`ExitCause::Unknown`], and what a reader makes of a reason that is newer than the reader.
     Unknown,
 }
 
-impl CauseWord {
-    /// The word that is written so; [`Self::Unknown`] if there is no such word.
+impl EndReason {
+    /// The reason with this name; [`Self::Unknown`] if there is none.
     #[must_use]
     pub fn read(text: &str) -> Self {
-        Self::ALL.iter().copied().find(|word| word.as_str() == text).unwrap_or(Self::Unknown)
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == text).unwrap_or(Self::Unknown)
     }
 
     /// Whether the VMI's phase is `Succeeded` (else `Failed`), inventory: shutdown and asked-for stops
@@ -184,31 +184,31 @@ impl CauseWord {
     }
 }
 
-impl fmt::Display for CauseWord {
+impl fmt::Display for EndReason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.as_str())
     }
 }
 
-/// How a run ended, as one text: `WORD: SENTENCE`. PID 1's termination message begins so (further lines are what QEMU
+/// How a run ended, as one text: `REASON: MESSAGE`. PID 1's termination message begins with it (further lines are what QEMU
 /// printed last), and so does the event `Stopped`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Account<'a> {
     /// The cause.
-    pub word: CauseWord,
-    /// What follows the word.
-    pub text: &'a str,
+    pub reason: EndReason,
+    /// What follows the reason.
+    pub message: &'a str,
 }
 
 impl<'a> Account<'a> {
-    /// Reads what [`fmt::Display`] writes. Earlier versions wrote the sentence alone, and later ones may have words that are
-    /// not known here: the cause is unknown then, and all of the text is to be shown.
+    /// Reads what [`fmt::Display`] writes. Earlier versions wrote the message alone, and later ones may have reasons that
+    /// this version does not have: the cause is unknown then, and all of the text is to be shown.
     #[must_use]
     pub fn read(text: &'a str) -> Self {
-        let unknown = Self { word: CauseWord::Unknown, text };
+        let unknown = Self { reason: EndReason::Unknown, message: text };
         let Some((head, rest)) = text.split_once(": ") else { return unknown };
-        if CauseWord::ALL.iter().any(|word| word.as_str() == head) {
-            Self { word: CauseWord::read(head), text: rest }
+        if EndReason::ALL.iter().any(|reason| reason.as_str() == head) {
+            Self { reason: EndReason::read(head), message: rest }
         } else {
             unknown
         }
@@ -217,41 +217,41 @@ impl<'a> Account<'a> {
 
 impl fmt::Display for Account<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: {}", self.word, self.text)
+        write!(formatter, "{}: {}", self.reason, self.message)
     }
 }
 
 impl ExitCause {
-    /// It in one word.
+    /// Its name.
     #[must_use]
-    pub fn word(&self) -> CauseWord {
+    pub fn reason(&self) -> EndReason {
         match self {
-            Self::GuestShutdown => CauseWord::GuestShutdown,
-            Self::GuestReboot => CauseWord::GuestReboot,
-            Self::GuestPanic => CauseWord::GuestPanic,
-            Self::Watchdog => CauseWord::Watchdog,
-            Self::StoppedGracefully => CauseWord::StoppedGracefully,
-            Self::GracePeriodExceeded => CauseWord::GracePeriodExceeded,
-            Self::ForceStopped => CauseWord::ForceStopped,
-            Self::OutOfMemory { .. } => CauseWord::OutOfMemory,
-            Self::QemuFailed { .. } => CauseWord::QemuFailed,
-            Self::QemuKilled { .. } => CauseWord::QemuKilled,
-            Self::QemuCrashed { .. } => CauseWord::QemuCrashed,
-            Self::MachineKilled => CauseWord::MachineKilled,
-            Self::NotStarted { .. } => CauseWord::NotStarted,
-            Self::Unknown => CauseWord::Unknown,
+            Self::GuestShutdown => EndReason::GuestShutdown,
+            Self::GuestReboot => EndReason::GuestReboot,
+            Self::GuestPanic => EndReason::GuestPanic,
+            Self::Watchdog => EndReason::Watchdog,
+            Self::StoppedGracefully => EndReason::StoppedGracefully,
+            Self::GracePeriodExceeded => EndReason::GracePeriodExceeded,
+            Self::ForceStopped => EndReason::ForceStopped,
+            Self::OutOfMemory { .. } => EndReason::OutOfMemory,
+            Self::QemuFailed { .. } => EndReason::QemuFailed,
+            Self::QemuKilled { .. } => EndReason::QemuKilled,
+            Self::QemuCrashed { .. } => EndReason::QemuCrashed,
+            Self::MachineKilled => EndReason::MachineKilled,
+            Self::NotStarted { .. } => EndReason::NotStarted,
+            Self::Unknown => EndReason::Unknown,
         }
     }
 
-    /// [`CauseWord::is_success`].
+    /// [`EndReason::is_success`].
     #[must_use]
     pub fn is_success(&self) -> bool {
-        self.word().is_success()
+        self.reason().is_success()
     }
 
-    /// The cause as one sentence for a person.
+    /// The cause as text for a person.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn message(&self) -> String {
         match self {
             Self::GuestShutdown => "the guest powered itself off".into(),
             Self::GuestReboot => "the guest rebooted and its rebootPolicy is Terminate".into(),
@@ -271,11 +271,11 @@ impl ExitCause {
             Self::QemuKilled { signal } => format!("something outside killed QEMU with signal {signal}"),
             Self::QemuCrashed { signal } => format!("QEMU crashed with signal {signal}"),
             Self::MachineKilled => {
-                "QEMU and its PID 1 were killed at once, and neither could say why: their container had \
+                "QEMU and its PID 1 were killed at once, and neither could report why: their container had \
                                     no memory left, or something outside killed them"
                     .into()
             }
-            Self::Unknown => "for a reason that this version of Garboard does not know".into(),
+            Self::Unknown => "for a reason that this version of Garboard does not have".into(),
             Self::NotStarted { message } => format!("the guest was not started: {message}"),
         }
     }
@@ -328,21 +328,21 @@ impl ExitCause {
     }
 }
 
-/// The most letters of QEMU's last line in a sentence.
+/// The most letters of QEMU's last line in a message.
 const LAST_LINE: usize = 300;
 
-/// The cause as a sentence, with QEMU's own last line where that is what explains it.
+/// The message of the cause, with QEMU's own last line where that is what explains it.
 #[must_use]
-pub fn full_sentence(cause: &ExitCause, report: Option<&ExitReport>) -> String {
-    let sentence = cause.sentence();
-    let words = report.filter(|_| cause.is_explained_by_qemu()).map_or("", |report| report.last_words.as_str());
-    match words.lines().map(str::trim).rfind(|line| !line.is_empty()) {
-        Some(line) => format!("{sentence}: {}", line.chars().take(LAST_LINE).collect::<String>()),
-        None => sentence,
+pub fn full_message(cause: &ExitCause, report: Option<&ExitReport>) -> String {
+    let message = cause.message();
+    let output = report.filter(|_| cause.is_explained_by_qemu()).map_or("", |report| report.last_output.as_str());
+    match output.lines().map(str::trim).rfind(|line| !line.is_empty()) {
+        Some(line) => format!("{message}: {}", line.chars().take(LAST_LINE).collect::<String>()),
+        None => message,
     }
 }
 
-/// PID 1's account, written to [`crate::paths::EXIT`] before it exits, so that no exit is lost while the
+/// PID 1's report, written to [`crate::paths::EXIT`] before it exits, so that no exit is lost while the
 /// supervisor is away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -358,12 +358,13 @@ pub struct ExitReport {
     /// Whether PID 1 had to kill QEMU.
     pub killed_by_init: bool,
     /// The end of what QEMU printed, at most 4 KiB, lossy UTF-8 with control characters escaped.
-    pub last_words: String,
+    #[serde(rename = "lastWords")]
+    pub last_output: String,
     /// What failed before QEMU could be executed.
     pub failure: Option<String>,
 }
 
-/// What the supervisor knew about the end, kept in its journal so that a restarted one still knows.
+/// What the supervisor observed about the end, kept in its journal for a restarted one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EndHints {
@@ -390,7 +391,7 @@ pub struct EndHints {
 const FAULT_SIGNALS: [i32; 6] = [4, 6, 7, 8, 11, 31]; // ILL ABRT BUS FPE SEGV SYS on x86_64 and arm64
 const SIGKILL: i32 = 9;
 
-/// Names the one cause of an end. Order matters: what the kernel did explains more than what we meant.
+/// Names the one cause of an end. Order matters: what the kernel did explains more than what Garboard intended.
 #[must_use]
 pub fn explain(report: &ExitReport, hints: EndHints) -> ExitCause {
     match report.end {
@@ -434,10 +435,10 @@ fn explain_signal(signal: i32, report: &ExitReport, hints: EndHints) -> ExitCaus
     }
 }
 
-/// Whether PID 1 had to kill a QEMU that was on its way out. Why it was on its way is what the end is about, not that it did
-/// not get there: QEMU (7.2.9 to 10.0 at least) hangs in `monitor_cleanup` when it leaves while it is given a command.
+/// Whether PID 1 had to kill a QEMU that was on its way out. The cause is the reason why it was leaving, not that it hung:
+/// QEMU (7.2.9 to 10.0 at least) hangs in `monitor_cleanup` if a command arrives while it leaves.
 fn hung_while_it_left(report: &ExitReport, hints: EndHints) -> bool {
-    report.killed_by_init && (hints.leaving || handled_signal(&report.last_words).is_some())
+    report.killed_by_init && (hints.leaving || handled_signal(&report.last_output).is_some())
 }
 
 fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
@@ -451,7 +452,7 @@ fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
         ExitCause::ForceStopped
     } else if hints.grace_exceeded {
         ExitCause::GracePeriodExceeded
-    } else if let Some(signal) = handled_signal(&report.last_words) {
+    } else if let Some(signal) = handled_signal(&report.last_output) {
         ExitCause::QemuKilled { signal }
     } else if hints.stop_requested || report.asked_by_init {
         ExitCause::StoppedGracefully
@@ -462,11 +463,11 @@ fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
     }
 }
 
-/// The signal that QEMU left for on its own: it handles SIGTERM, SIGINT and SIGHUP, says so last (`qemu_kill_report` in
+/// The signal that QEMU left for on its own: it handles SIGTERM, SIGINT and SIGHUP, prints a last line (`qemu_kill_report` in
 /// `softmmu/runstate.c`) and exits with 0 as after a power-off.
 #[must_use]
-pub fn handled_signal(last_words: &str) -> Option<i32> {
-    let (_, rest) = last_words.lines().last()?.split_once(": terminating on signal ")?;
+pub fn handled_signal(last_output: &str) -> Option<i32> {
+    let (_, rest) = last_output.lines().last()?.split_once(": terminating on signal ")?;
     rest.split(' ').next()?.parse().ok()
 }
 
@@ -481,20 +482,21 @@ mod tests {
             memory_limit_bytes: Some(1 << 20),
             asked_by_init: false,
             killed_by_init: false,
-            last_words: String::new(),
+            last_output: String::new(),
             failure: None,
         }
     }
 
     #[test]
-    fn a_failure_of_qemus_own_is_told_with_its_last_line() {
-        let words = ExitReport { last_words: "one\nno lock\n \n".to_owned(), ..report(ProcessEnd::Exited { code: 1 }) };
+    fn the_message_of_a_failure_of_qemu_has_its_last_line() {
+        let failure =
+            ExitReport { last_output: "one\nno lock\n \n".to_owned(), ..report(ProcessEnd::Exited { code: 1 }) };
         let failed = ExitCause::QemuFailed { code: 1 };
-        assert_eq!(full_sentence(&failed, Some(&words)), "QEMU gave up with exit code 1: no lock");
-        assert_eq!(full_sentence(&failed, None), "QEMU gave up with exit code 1");
-        assert_eq!(full_sentence(&ExitCause::GuestShutdown, Some(&words)), "the guest powered itself off");
-        let endless = ExitReport { last_words: "a".repeat(4096), ..words };
-        assert!(full_sentence(&failed, Some(&endless)).len() < 400);
+        assert_eq!(full_message(&failed, Some(&failure)), "QEMU gave up with exit code 1: no lock");
+        assert_eq!(full_message(&failed, None), "QEMU gave up with exit code 1");
+        assert_eq!(full_message(&ExitCause::GuestShutdown, Some(&failure)), "the guest powered itself off");
+        let endless = ExitReport { last_output: "a".repeat(4096), ..failure };
+        assert!(full_message(&failed, Some(&endless)).len() < 400);
     }
 
     #[test]
@@ -506,21 +508,21 @@ mod tests {
     }
 
     #[test]
-    fn each_cause_has_a_word_of_its_own_and_an_account_of_it_is_read_again() {
-        let words: Vec<CauseWord> = crate::testing::causes().iter().map(ExitCause::word).collect();
-        assert_eq!(words, CauseWord::ALL, "an example of each cause, in the order of the words");
+    fn each_cause_has_its_own_reason_and_an_account_of_it_is_read_again() {
+        let reasons: Vec<EndReason> = crate::testing::causes().iter().map(ExitCause::reason).collect();
+        assert_eq!(reasons, EndReason::ALL, "an example of each cause, in the order of the reasons");
         for cause in crate::testing::causes() {
-            let sentence = cause.sentence();
-            let account = Account { word: cause.word(), text: &sentence };
+            let message = cause.message();
+            let account = Account { reason: cause.reason(), message: &message };
             assert_eq!(Account::read(&account.to_string()), account);
-            // An earlier PID 1 wrote the sentence alone.
-            assert_eq!(Account::read(&sentence), Account { word: CauseWord::Unknown, text: &sentence });
+            // An earlier PID 1 wrote the message alone.
+            assert_eq!(Account::read(&message), Account { reason: EndReason::Unknown, message: &message });
             let shape = |one: char| one.is_ascii_alphanumeric();
-            assert!(cause.word().as_str().chars().all(shape), "{cause:?}: a condition's reason");
-            assert_eq!(CauseWord::read(cause.word().as_str()), cause.word());
+            assert!(cause.reason().as_str().chars().all(shape), "{cause:?}: a condition's reason");
+            assert_eq!(EndReason::read(cause.reason().as_str()), cause.reason());
         }
         let newer = "EatenByADog: the guest was eaten by a dog";
-        assert_eq!(Account::read(newer), Account { word: CauseWord::Unknown, text: newer });
+        assert_eq!(Account::read(newer), Account { reason: EndReason::Unknown, message: newer });
     }
 
     #[test]
@@ -528,16 +530,16 @@ mod tests {
         let page = include_str!("../../docs/debugging.md");
         let (_, table) = page.split_once("| cause | means | look at |").unwrap();
         let table = table.split("\n\n").next().unwrap();
-        let named: Vec<CauseWord> = table
+        let named: Vec<EndReason> = table
             .lines()
             .filter_map(|row| row.split('|').nth(1))
             .flat_map(|cell| cell.split('`').skip(1).step_by(2))
-            .map(CauseWord::read)
+            .map(EndReason::read)
             .collect();
-        for word in CauseWord::ALL.iter().filter(|word| **word != CauseWord::Unknown) {
-            assert!(named.contains(word), "docs/debugging.md does not explain {word}");
+        for reason in EndReason::ALL.iter().filter(|reason| **reason != EndReason::Unknown) {
+            assert!(named.contains(reason), "docs/debugging.md does not explain {reason}");
         }
-        assert!(!named.contains(&CauseWord::Unknown), "docs/debugging.md explains a cause that is none: {named:?}");
+        assert!(!named.contains(&EndReason::Unknown), "docs/debugging.md explains a cause that is none: {named:?}");
     }
 
     #[test]
@@ -547,7 +549,7 @@ mod tests {
         let clean = ProcessEnd::Exited { code: 0 };
         let killed_by_init = ExitReport { killed_by_init: true, ..report(killed) };
         let leaving = EndHints { leaving: true, ..none };
-        let words = "qemu-system-x86_64: terminating on signal 15 from pid 1 (/sbin/init)";
+        let terminating = "qemu-system-x86_64: terminating on signal 15 from pid 1 (/sbin/init)";
         let table = [
             (report(clean), none, ExitCause::GuestShutdown),
             (
@@ -571,7 +573,11 @@ mod tests {
             (killed_by_init.clone(), EndHints { stop_requested: true, ..leaving }, ExitCause::StoppedGracefully),
             (killed_by_init.clone(), EndHints { grace_exceeded: true, ..leaving }, ExitCause::GracePeriodExceeded),
             (killed_by_init.clone(), EndHints { guest_panicked: true, ..leaving }, ExitCause::GuestPanic),
-            (ExitReport { last_words: words.to_owned(), ..killed_by_init }, none, ExitCause::QemuKilled { signal: 15 }),
+            (
+                ExitReport { last_output: terminating.to_owned(), ..killed_by_init },
+                none,
+                ExitCause::QemuKilled { signal: 15 },
+            ),
             (report(killed), leaving, ExitCause::QemuKilled { signal: 9 }),
             (report(killed), none, ExitCause::QemuKilled { signal: 9 }),
             (report(killed), EndHints { force_requested: true, ..none }, ExitCause::ForceStopped),
@@ -581,7 +587,7 @@ mod tests {
                 ExitCause::OutOfMemory { limit_bytes: Some(1 << 20) },
             ),
             (
-                ExitReport { last_words: "qemu: terminating on signal 15 from pid 7 (kill)".into(), ..report(clean) },
+                ExitReport { last_output: "qemu: terminating on signal 15 from pid 7 (kill)".into(), ..report(clean) },
                 EndHints { stop_requested: true, ..none },
                 ExitCause::QemuKilled { signal: 15 },
             ),
@@ -595,7 +601,7 @@ mod tests {
         ];
         for (report, hints, expected) in table {
             assert_eq!(explain(&report, hints), expected, "{report:?} {hints:?}");
-            assert!(!expected.sentence().is_empty());
+            assert!(!expected.message().is_empty());
         }
     }
 }

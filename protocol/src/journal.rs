@@ -1,4 +1,4 @@
-//! What a supervisor writes down so that the next one can go on. Everything else is asked of QEMU.
+//! What a supervisor records so that the next one can go on. Everything else is asked of QEMU.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,11 +22,11 @@ pub struct Journal {
     /// What is known about an end that is coming.
     pub hints: EndHints,
     /// When a stop will be enforced, milliseconds since 1970, by the clock as it was when that was decided: for builds
-    /// that do not know [`Journal::deadline`].
+    /// that do not have [`Journal::deadline`].
     pub stop_deadline_ms: Option<i64>,
     /// When a stop will be enforced.
     pub deadline: Option<Deadline>,
-    /// Why vCPUs are stopped: what QEMU does not know is whether a person wanted it.
+    /// Why vCPUs are stopped: QEMU does not report whether a user requested it.
     pub paused: Option<PauseReason>,
     /// Mutating commands of people.
     pub taints: Vec<String>,

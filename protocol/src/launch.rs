@@ -6,7 +6,7 @@
 //!    ├─ Hello{state} ─────────────────────►│  (again after every supervisor restart)
 //!    │◄──────── Launch{argv…} + descriptors┤  only if state is Waiting
 //!    ├─ Spawned{pid} | Ended{report} ─────►│
-//!    ├─ TerminationRequested ─────────────►│  SIGTERM came: power the guest down, please
+//!    ├─ TerminationRequested ─────────────►│  SIGTERM came: power the guest down
 //!    │◄─────────────────── PoweringDown ───┤
 //!    │◄─────────────────────────── Kill ───┤  only PID 1 can signal QEMU: it is in its PID namespace
 //!    ├─ Ended{report} ────────────────────►│  then PID 1 exits, and the container with it
@@ -22,25 +22,25 @@ pub const BASIC_DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/d
 pub const KVM_DEVICE: &str = "/dev/kvm";
 /// Files beside `/usr` that a dynamically linked QEMU needs.
 pub const LOADER_FILES: [&str; 2] = ["/etc/ld.so.cache", "/etc/localtime"];
-/// What QEMU may read below, beside [`LOADER_FILES`]: itself, its libraries, and what the kernel tells it.
+/// What QEMU may read below, beside [`LOADER_FILES`]: itself, its libraries, and what the kernel reports to it.
 pub const SYSTEM_DIRECTORIES: [&str; 5] = ["/usr", "/lib", "/lib64", "/proc", "/sys"];
-/// Where passt and QEMU's own network, which only a user needs, find the name servers that they tell the guest of.
+/// Where passt and QEMU's own network, which only a user needs, find the name servers that they announce to the guest.
 pub const RESOLVER: &str = "/etc/resolv.conf";
 
-/// What PID 1 says.
+/// What PID 1 sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "init")]
 pub enum FromInit {
     /// First line of every connection.
     Hello {
-        /// [`crate::PROTOCOL_VERSION`] of PID 1: the newest it speaks.
+        /// [`crate::PROTOCOL_VERSION`] of PID 1: the newest it supports.
         version: u32,
-        /// The oldest it speaks; 0 from builds that speak one version only.
+        /// The oldest it supports; 0 from builds that support one version only.
         #[serde(default)]
         oldest: u32,
         /// What PID 1 is doing.
         state: InitState,
-        /// What only this PID 1 knows, the same in every connection: QEMU, which may be in the same container, cannot
+        /// A secret of this PID 1, the same in every connection: QEMU, which may be in the same container, cannot
         /// pass for it when the supervisor was started again.
         #[serde(default)]
         secret: String,
@@ -50,19 +50,19 @@ pub enum FromInit {
         /// QEMU's process ID in PID 1's own PID namespace.
         pid: i32,
     },
-    /// Somebody sent PID 1 SIGTERM: the pod is being deleted or the host is going down.
+    /// PID 1 received SIGTERM: the pod is being deleted or the host is going down.
     TerminationRequested,
     /// QEMU is gone; PID 1 exits after this line.
     Ended {
         /// How it ended.
         report: ExitReport,
     },
-    /// A program beside QEMU ended before it ([`Launch::helpers`]); said again to each supervisor that connects.
+    /// A program beside QEMU ended before it ([`Launch::helpers`]); sent again to each supervisor that connects.
     HelperEnded {
         /// The programs that may have been it.
         program: String,
     },
-    /// Something that a newer PID 1 says and this build does not know.
+    /// A message of a newer PID 1 that this build does not have.
     #[serde(other)]
     Unknown,
 }
@@ -78,12 +78,12 @@ pub enum InitState {
         /// QEMU's process ID in PID 1's own PID namespace.
         pid: i32,
     },
-    /// One that only a later build knows; it has executed something, or it would wait.
+    /// One that only a later build has; it has executed something, or it would wait.
     #[serde(other)]
     Unknown,
 }
 
-/// What the supervisor says.
+/// What the supervisor sends.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "supervisor")]
 pub enum ToInit {
@@ -96,7 +96,7 @@ pub enum ToInit {
     },
     /// End QEMU now with SIGKILL.
     Kill,
-    /// Something that a newer supervisor says and this build does not know.
+    /// A message of a newer supervisor that this build does not have.
     #[serde(other)]
     Unknown,
 }
@@ -118,7 +118,7 @@ pub struct Launch {
     /// supervisor does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub logs: Vec<i32>,
-    /// Whom to become before executing; `None`: stay who PID 1 is (a pod has already chosen).
+    /// The user to become before executing; `None`: PID 1's own (a pod has already chosen).
     pub identity: Option<ProcessIdentity>,
     /// Paths that PID 1 and QEMU may read below, under Landlock where the kernel has it.
     pub readable_paths: Vec<String>,
@@ -136,7 +136,7 @@ pub struct Launch {
     pub memlock_bytes: Option<u64>,
     /// How long a guest may take to power down, in seconds, when PID 1 has to do it alone.
     pub grace_seconds: u64,
-    /// Programs QEMU talks to and that end with it, started before it in this order.
+    /// Programs that QEMU connects to and that end with it, started before it in this order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub helpers: Vec<Helper>,
 }

@@ -1,4 +1,4 @@
-//! What the parties of one virtual machine say to each other. Pure: types and their encoding, no sockets.
+//! The messages between the processes of one virtual machine. Pure: types and their encoding, no sockets.
 //!
 //! ```text
 //!   garboard / node agent ──agent.sock──┐          ┌──control.sock── garboard (ps, stop, console, qmp …)
@@ -32,16 +32,16 @@ pub mod text;
 pub mod volumes;
 pub mod wire;
 
-/// The version of every message in this crate. It grows when a message changes its meaning, or gets a word that readers of
-/// before cannot do without; new fields do not need it, because every reader ignores what it does not know, nor do new causes
-/// of an end and new messages between a supervisor and PID 1.
+/// The version of every message in this crate. It grows when a message changes its meaning, or gets a field that earlier
+/// readers must not ignore; other new fields do not need it, because every reader ignores fields it does not have, nor do new
+/// causes of an end and new messages between a supervisor and PID 1.
 pub const PROTOCOL_VERSION: u32 = 1;
 
-/// The oldest version that is still spoken. A supervisor is replaced while its PID 1 runs on, so this one grows only when
-/// no machine can be left whose PID 1 speaks less.
+/// The oldest version that is still supported. A supervisor is replaced while its PID 1 runs on, so this one grows only when
+/// no machine can be left whose PID 1 supports only less.
 pub const OLDEST_PROTOCOL_VERSION: u32 = 1;
 
-/// The newest version that both sides speak, if the other one speaks `oldest` to `newest`.
+/// The newest version that both sides support, if the other one supports `oldest` to `newest`.
 #[must_use]
 pub fn common_version(oldest: u32, newest: u32) -> Option<u32> {
     let (oldest, newest) = (oldest.max(OLDEST_PROTOCOL_VERSION), newest.min(PROTOCOL_VERSION));
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_peer_of_another_age_is_understood_as_far_as_both_go() {
         assert_eq!(common_version(1, 1), Some(1));
-        assert_eq!(common_version(1, 9), Some(1), "a newer one that still speaks ours");
+        assert_eq!(common_version(1, 9), Some(1), "a newer one that still supports ours");
         assert_eq!(common_version(PROTOCOL_VERSION + 1, PROTOCOL_VERSION + 2), None);
         assert_eq!(common_version(0, 0), None);
     }

@@ -10,7 +10,7 @@ pub enum NamespaceReport {
     Pid(i32),
     /// It has its namespaces and its root.
     Ready,
-    /// It cannot have them, and has ended: one sentence says why.
+    /// It cannot have them, and has ended: the reason, for a person.
     Refused(String),
 }
 
@@ -32,7 +32,7 @@ impl FromStr for NamespaceReport {
             ("ready", "") => Ok(Self::Ready),
             ("pid", pid) => pid.parse().map(Self::Pid).map_err(|_| format!("`{line}` names no process")),
             ("refused", why) => Ok(Self::Refused(why.to_owned())),
-            _ => Err(format!("`{line}` is not what PID 1 says")),
+            _ => Err(format!("`{line}` is no message of PID 1")),
         }
     }
 }

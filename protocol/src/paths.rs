@@ -1,6 +1,6 @@
 //! Names of the sockets and files that two parties share, in one place.
 //!
-//! They live in three directories of a machine, divided by who writes there, because a name in a directory that another
+//! They are in three directories of a machine, one for each writer, because a name in a directory that another process
 //! may write to can be exchanged by it at any time. QEMU sees none of them: it has descriptors.
 //!
 //! | directory | written by | read by | bare host | pod |
@@ -89,11 +89,11 @@ pub const LAST_RESORT_MONITOR_SOCKET: &str = "monitor-init.sock";
 pub const GUEST_AGENT_SOCKET: &str = "guest-agent.sock";
 /// The shim (bare host) or node agent listens, the supervisor connects: [`crate::agent`].
 pub const AGENT_SOCKET: &str = "agent.sock";
-/// What the supervisor must know after a restart: [`crate::journal`].
+/// What the supervisor needs after a restart: [`crate::journal`].
 pub const JOURNAL: &str = "journal.json";
-/// How the supervisor knows PID 1 again after a restart: [`crate::launch::FromInit::Hello`].
+/// How the supervisor identifies PID 1 after a restart: [`crate::launch::FromInit::Hello`].
 pub const LAUNCH_SECRET: &str = "launch.secret";
-/// PID 1's account of how QEMU ended: [`crate::exit`].
+/// PID 1's report of how QEMU ended: [`crate::exit`].
 pub const EXIT: &str = "exit.json";
 /// QEMU's standard output and error.
 pub const QEMU_LOG: &str = "qemu.log";
@@ -108,7 +108,7 @@ pub const OPTIONS: &str = "options.json";
 pub const STORED: &str = "stored.json";
 /// The supervisor's QMP transcript, one JSON a line.
 pub const TRANSCRIPT: &str = "qmp.jsonl";
-/// How the supervisor is told where volumes are: [`crate::agent::VolumeTable`].
+/// Where the supervisor reads the places of volumes: [`crate::agent::VolumeTable`].
 pub const VOLUMES: &str = "volumes.json";
 /// The plan that was executed.
 pub const PLAN: &str = "plan.json";

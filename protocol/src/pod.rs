@@ -1,8 +1,8 @@
-//! What the controller tells a launcher pod, and where things are in it.
+//! What the controller gives a launcher pod, and where things are in it.
 //!
 //! The pod carries its whole order as an annotation, which reaches the sidecar as a file (downward API): a VMI starts
-//! although the API server is away. Everything else is a mount whose place is a constant here, so that whoever makes the
-//! pod and whoever runs in it cannot disagree.
+//! although the API server is away. Everything else is a mount whose place is a constant here, so that the controller,
+//! which makes the pod, and the programs in it cannot disagree.
 
 use garboard_machine::facts::KvmFacts;
 use serde::{Deserialize, Serialize};
@@ -53,14 +53,14 @@ pub const HELPER_DIRECTORY: &str = "/run/garboard-helper";
 pub const HELPER_PROGRAM: &str = "garboard-container-disk";
 /// Where that program listens, in its container and in the sidecar; emptyDir in memory.
 pub const HELPER_SOCKETS: &str = "/run/garboard-disks";
-/// The agent's directory, mounted into whatever container requests one of its devices.
+/// The agent's directory, mounted into each container that requests one of its devices.
 pub const AGENT_DIRECTORY: &str = "/run/garboard-agent";
 /// The agent's socket in [`AGENT_DIRECTORY`].
 pub const AGENT_SOCKET: &str = "agent.sock";
 /// What the agent found out about the node, in [`AGENT_DIRECTORY`]: [`NodeFacts`].
 pub const NODE_FACTS: &str = "node.json";
 
-/// Everything a launcher pod needs to know beside what is mounted.
+/// Everything a launcher pod needs beside what is mounted.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PodOrder {

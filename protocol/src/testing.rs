@@ -25,7 +25,7 @@ pub fn running(generation: u64) -> Status {
     .expect("a status")
 }
 
-/// One example of each cause, in the order of [`crate::exit::CauseWord::ALL`].
+/// One example of each cause, in the order of [`crate::exit::EndReason::ALL`].
 #[must_use]
 pub fn causes() -> Vec<ExitCause> {
     vec![

@@ -1,4 +1,4 @@
-//! Texts of others, made safe for logs, messages and terminals: escaped and bounded. Pure.
+//! Texts of other programs, made safe for logs, messages and terminals: escaped and bounded. Pure.
 
 /// The most characters of a decoder's error.
 const DECODER_ERROR: usize = 300;

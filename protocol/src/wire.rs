@@ -1,4 +1,4 @@
-//! One message is one line: compact JSON and a newline. Lines are bounded, so a peer cannot make us grow.
+//! One message is one line: compact JSON and a newline. Lines are bounded, so a peer cannot make the reader grow.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;

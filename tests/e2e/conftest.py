@@ -61,7 +61,7 @@ def hello(guest: Callable[[str], pathlib.Path]) -> pathlib.Path:
 
 @pytest.fixture
 def note(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
-    """Says beside the test's name what it found."""
+    """Reports what a test found, beside its name."""
     return lambda text: record_property("note", text)
 
 

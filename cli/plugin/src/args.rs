@@ -95,7 +95,7 @@ pub(crate) enum PluginCommand {
     Vnc(VncArgs),
     /// Attach to a machine's serial console; Ctrl-] detaches.
     Console(ConsoleArgs),
-    /// Talk QMP to a machine's QEMU; read-only unless --allow-write.
+    /// Send QMP commands to a machine's QEMU; read-only unless --allow-write.
     Qmp(QmpArgs),
     /// Show the log of a machine's launcher, or a part of its record.
     Logs(LogsArgs),
@@ -176,7 +176,7 @@ pub(crate) struct VncArgs {
     /// Start no viewer; print the address.
     #[arg(long)]
     pub(crate) proxy_only: bool,
-    /// Where viewers connect; port 0 is any that is free. Everyone who reaches it sees and controls the machine.
+    /// Where viewers connect; port 0 is any that is free. Every client that reaches it sees and controls the machine.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
     pub(crate) listen: std::net::SocketAddr,
 }
@@ -252,7 +252,7 @@ pub(crate) struct WhyArgs {
     /// Judge what `-o facts` wrote, and ask no cluster.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub(crate) facts: Option<PathBuf>,
-    /// Exit with 0 if it is as it is meant to be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
+    /// Exit with 0 if the machine is as it should be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
     /// machine.
     #[arg(long)]
     pub(crate) exit_code: bool,

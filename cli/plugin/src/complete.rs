@@ -26,15 +26,16 @@ const MACHINES: &str = "virtualmachines.kubevirt.io,virtualmachineinstances.kube
 
 /// Answers kubectl.
 pub(crate) fn run() -> anyhow::Result<u8> {
-    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    let (typed, before) = words.split_last().map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
+    let arguments: Vec<String> =
+        std::env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned()).collect();
+    let (typed, before) = arguments.split_last().map_or(("", &[][..]), |(last, before)| (last.as_str(), before));
     let Place { wanted, begun } = place(before, typed);
     let directive = if wanted == Wanted::Files { FILES } else { NO_FILES };
-    for candidate in candidates(wanted, before).iter().filter(|one| one.word.starts_with(begun)) {
+    for candidate in candidates(wanted, before).iter().filter(|one| one.text.starts_with(begun)) {
         // What the cluster names may be anything; a line is one candidate.
         match candidate.about.as_str() {
-            "" => outln!("{}", plain(&candidate.word))?,
-            about => outln!("{}\t{}", plain(&candidate.word), plain(about))?,
+            "" => outln!("{}", plain(&candidate.text))?,
+            about => outln!("{}\t{}", plain(&candidate.text), plain(about))?,
         }
     }
     outln!("{directive}")?;
@@ -48,13 +49,13 @@ fn plain(text: &str) -> String {
 /// Something that may stand at a place, and what it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Candidate {
-    word: String,
+    text: String,
     about: String,
 }
 
 impl Candidate {
-    fn word(word: impl Into<String>) -> Self {
-        Self { word: word.into(), about: String::new() }
+    fn of(text: impl Into<String>) -> Self {
+        Self { text: text.into(), about: String::new() }
     }
 }
 
@@ -112,32 +113,32 @@ struct Line<'a> {
     command: &'a Command,
     /// An option whose value is to come.
     option: Option<&'a Arg>,
-    /// Words that are neither options nor commands.
+    /// Arguments that are neither options nor commands.
     named: Vec<String>,
 }
 
 fn read<'a>(program: &'a Command, before: &[String]) -> Line<'a> {
     let mut line = Line { command: program, option: None, named: Vec::new() };
-    for word in before {
+    for argument in before {
         if line.option.take().is_some() {
             continue;
         }
-        if word.starts_with('-') {
-            line.option = option_of(program, line.command, word);
-        } else if let Some(command) = line.command.find_subcommand(word) {
+        if argument.starts_with('-') {
+            line.option = option_of(program, line.command, argument);
+        } else if let Some(command) = line.command.find_subcommand(argument) {
             line.command = command;
         } else {
-            line.named.push(word.clone());
+            line.named.push(argument.clone());
         }
     }
     line
 }
 
-/// The option that is written so and takes a value, which may be the next word.
-fn option_of<'a>(program: &'a Command, command: &'a Command, word: &str) -> Option<&'a Arg> {
+/// The option that is written so and takes a value, which may be the next argument.
+fn option_of<'a>(program: &'a Command, command: &'a Command, argument: &str) -> Option<&'a Arg> {
     let is_it = |option: &&Arg| {
-        let is_long = option.get_long().is_some_and(|long| word.strip_prefix("--") == Some(long));
-        let is_short = option.get_short().is_some_and(|short| word.strip_prefix('-') == Some(&short.to_string()));
+        let is_long = option.get_long().is_some_and(|long| argument.strip_prefix("--") == Some(long));
+        let is_short = option.get_short().is_some_and(|short| argument.strip_prefix('-') == Some(&short.to_string()));
         is_long || is_short
     };
     let found = command.get_arguments().chain(program.get_arguments()).find(is_it)?;
@@ -146,12 +147,12 @@ fn option_of<'a>(program: &'a Command, command: &'a Command, word: &str) -> Opti
 
 fn option_candidate(option: &Arg) -> Option<Candidate> {
     let about = option.get_help().map(ToString::to_string).unwrap_or_default();
-    option.get_long().filter(|_| !option.is_hide_set()).map(|long| Candidate { word: format!("--{long}"), about })
+    option.get_long().filter(|_| !option.is_hide_set()).map(|long| Candidate { text: format!("--{long}"), about })
 }
 
 fn command_candidate(command: &Command) -> Candidate {
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-    Candidate { word: command.get_name().to_owned(), about }
+    Candidate { text: command.get_name().to_owned(), about }
 }
 
 /// What an option takes.
@@ -169,7 +170,7 @@ fn value_of(option: &Arg) -> Wanted {
 fn choices(option: &Arg) -> Vec<Candidate> {
     let all = option.get_possible_values();
     let about = |help: Option<&clap::builder::StyledStr>| help.map(ToString::to_string).unwrap_or_default();
-    all.iter().map(|one| Candidate { word: one.get_name().to_owned(), about: about(one.get_help()) }).collect()
+    all.iter().map(|one| Candidate { text: one.get_name().to_owned(), about: about(one.get_help()) }).collect()
 }
 
 /// A machine where one more may be named.
@@ -181,7 +182,7 @@ fn positional(command: &Command, named: Vec<String>) -> Wanted {
     }
 }
 
-/// Asks the cluster, or the kubeconfig, for names. What cannot be asked has none.
+/// Asks the cluster, or the kubeconfig, for names; there are none if it does not answer.
 fn candidates(wanted: Wanted, before: &[String]) -> Vec<Candidate> {
     let kubectl = || chosen(before);
     let mut names: Vec<String> = match wanted {
@@ -195,7 +196,7 @@ fn candidates(wanted: Wanted, before: &[String]) -> Vec<Candidate> {
     };
     names.sort();
     names.dedup();
-    names.into_iter().map(Candidate::word).collect()
+    names.into_iter().map(Candidate::of).collect()
 }
 
 fn names(kubectl: &Kubectl, kinds: &str) -> Vec<String> {
@@ -229,26 +230,26 @@ mod tests {
         place(&before, typed)
     }
 
-    fn words(wanted: Wanted) -> Vec<String> {
-        let Wanted::These(all) = wanted else { panic!("no words: {wanted:?}") };
-        all.into_iter().map(|one| one.word).collect()
+    fn texts(wanted: Wanted) -> Vec<String> {
+        let Wanted::These(all) = wanted else { panic!("no texts: {wanted:?}") };
+        all.into_iter().map(|one| one.text).collect()
     }
 
     #[test]
     fn commands_are_completed_with_what_they_do() {
         let Wanted::These(all) = at("", "").wanted else { panic!("no commands") };
-        let why = all.iter().find(|one| one.word == "why").unwrap();
+        let why = all.iter().find(|one| one.text == "why").unwrap();
         assert!(why.about.contains("why"), "{why:?}");
-        assert_eq!(words(at("-n tenant cluster", "").wanted), ["install", "uninstall", "status"]);
+        assert_eq!(texts(at("-n tenant cluster", "").wanted), ["install", "uninstall", "status"]);
     }
 
     #[test]
     fn options_of_the_command_and_of_kubectl_are_completed() {
-        let all = words(at("stop hello", "--").wanted);
+        let all = texts(at("stop hello", "--").wanted);
         for option in ["--force", "--context", "--namespace"] {
             assert_eq!(all.iter().filter(|one| *one == option).count(), 1, "{option}: {all:?}");
         }
-        assert!(words(at("", "--").wanted).contains(&"--kubeconfig".to_owned()));
+        assert!(texts(at("", "--").wanted).contains(&"--kubeconfig".to_owned()));
     }
 
     #[test]
@@ -258,8 +259,8 @@ mod tests {
         assert_eq!(at("--context", "").wanted, Wanted::OfConfig("contexts"));
         assert_eq!(at("--kubeconfig", "").wanted, Wanted::Files);
         assert_eq!(at("explain -f", "").wanted, Wanted::Files);
-        assert_eq!(words(at("why hello -o", "").wanted), ["text", "json", "facts"]);
-        assert!(words(at("logs hello --part", "").wanted).contains(&"qmp".to_owned()));
+        assert_eq!(texts(at("why hello -o", "").wanted), ["text", "json", "facts"]);
+        assert!(texts(at("logs hello --part", "").wanted).contains(&"qmp".to_owned()));
         assert_eq!(at("start --timeout", "").wanted, Wanted::These(Vec::new()), "a number");
     }
 

@@ -36,7 +36,7 @@ pub enum AttachmentEnd {
     Signalled,
 }
 
-/// Says how it ended.
+/// Prints how it ended.
 pub fn report_end(left: AttachmentEnd, machine: &str) {
     match left {
         AttachmentEnd::Detached | AttachmentEnd::Signalled => note!("\r\ndetached; {machine} runs on"),
@@ -55,7 +55,7 @@ impl RawTerminal {
         let active = io::stdin().is_terminal();
         if active {
             crossterm::terminal::enable_raw_mode()?;
-            // Asking switches on what the guest's escape sequences need.
+            // The call switches on what the guest's escape sequences need.
             #[cfg(windows)]
             crossterm::ansi_support::supports_ansi();
         }
@@ -104,7 +104,7 @@ fn relay(line: Line, keyboard: impl Read + Send + 'static, screen: impl Write) -
     serve(&happened, outgoing, screen)
 }
 
-/// Until the reader has no more, or what it reads is of no interest any more.
+/// Until the reader has no more, or the receiver is gone.
 fn forward(
     mut reader: impl Read,
     happened: &SyncSender<Happened>,
@@ -194,7 +194,7 @@ mod tests {
     fn input_that_ends_leaves_the_console_open_until_the_machine_closes_it() {
         let (mut guest, guest_writes) = (io::Cursor::new(b"bye".to_vec()), std::io::pipe().unwrap());
         let mut out = Vec::new();
-        // The guest answers only when it has been told to.
+        // The guest answers only when it has been asked to.
         let (line, mut typed) = line(guest_writes.0);
         let mut writer = guest_writes.1;
         let machine = std::thread::spawn(move || {

@@ -35,7 +35,7 @@ impl Of {
     }
 }
 
-/// A code, and what helps and documents say of it.
+/// A code, and its text in helps and documents.
 #[derive(Clone, Copy, Debug)]
 pub struct Code {
     /// The code.
@@ -46,7 +46,7 @@ pub struct Code {
     pub meaning: &'static str,
 }
 
-/// Defines the codes, and what is said of each, in one place.
+/// Defines the codes and their texts in one place.
 macro_rules! codes {
     ($($name:ident = $number:literal, $of:ident, $meaning:literal;)*) => {
         $(#[doc = $meaning] pub const $name: u8 = $number;)*
@@ -58,7 +58,7 @@ macro_rules! codes {
 
 codes! {
     OK = 0, Every, "done";
-    FAILED = 1, Every, "tried and failed; standard error says why";
+    FAILED = 1, Every, "tried and failed; standard error has the reason";
     BAD_INPUT = 2, Every, "a manifest, file or option is wrong; nothing was started";
     NOT_FOUND = 3, Every, "there is no such machine";
     REFUSED = 4, Every, "the machine's state, or your rights, do not allow it";
@@ -81,16 +81,16 @@ pub fn help(is_of_plugin: bool) -> String {
 /// An error that has an exit code of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
-pub struct Complaint {
+pub struct ExitError {
     /// One of the codes above.
     pub code: u8,
     /// What is wrong and what to do.
     pub message: String,
 }
 
-/// A complaint with a code.
-pub fn complaint(code: u8, message: impl Into<String>) -> anyhow::Error {
-    Complaint { code, message: message.into() }.into()
+/// An error with a code.
+pub fn exit_error(code: u8, message: impl Into<String>) -> anyhow::Error {
+    ExitError { code, message: message.into() }.into()
 }
 
 /// Prints an error with its whole chain and picks the code.
@@ -106,7 +106,7 @@ pub fn report(outcome: anyhow::Result<u8>) -> ExitCode {
 
 /// The code of an error.
 pub fn code_of(error: &anyhow::Error) -> u8 {
-    error.downcast_ref::<Complaint>().map_or(FAILED, |complaint| complaint.code)
+    error.downcast_ref::<ExitError>().map_or(FAILED, |exit_error| exit_error.code)
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::ExplainArgs;
-use crate::exit::{self, BAD_INPUT, NOT_FOUND, complaint};
+use crate::exit::{self, BAD_INPUT, NOT_FOUND, exit_error};
 use crate::failure::Failure;
 use crate::find::{self, Machine, Place};
 use crate::kubectl::{Kubectl, failed};
@@ -30,7 +30,7 @@ struct Input {
     facts: HostFacts,
     options: PlanOptions,
     stored: Option<StoredMachine>,
-    /// Which node it is planned for, for a sentence.
+    /// Which node it is planned for, for a message.
     host: String,
     /// Whether that is the node that it runs on.
     is_its_own: bool,
@@ -41,7 +41,7 @@ pub(crate) fn run(kubectl: &Kubectl, args: &ExplainArgs) -> anyhow::Result<u8> {
     let input = match (&args.file, &args.machine) {
         (Some(file), _) => of_file(kubectl, file)?,
         (None, Some(name)) => of_machine(kubectl, name)?,
-        (None, None) => return Err(complaint(BAD_INPUT, "name a machine, or a manifest with -f")),
+        (None, None) => return Err(exit_error(BAD_INPUT, "name a machine, or a manifest with -f")),
     };
     if !input.is_its_own && (args.shell || args.output != Output::Text) {
         note!("garboard: planned for {}", input.host);
@@ -53,7 +53,7 @@ pub(crate) fn run(kubectl: &Kubectl, args: &ExplainArgs) -> anyhow::Result<u8> {
 
 fn planned(input: &Input) -> anyhow::Result<LaunchPlan> {
     plan(&input.vmi, &input.facts, &input.options, input.stored.as_ref())
-        .map_err(|error| complaint(BAD_INPUT, error.to_string()))
+        .map_err(|error| exit_error(BAD_INPUT, error.to_string()))
 }
 
 fn of_machine(kubectl: &Kubectl, name: &str) -> anyhow::Result<Input> {
@@ -63,14 +63,14 @@ fn of_machine(kubectl: &Kubectl, name: &str) -> anyhow::Result<Input> {
     }
     let accelerator = accelerator(kubectl);
     let Some(vmi) = object_of(machine) else {
-        return Err(complaint(NOT_FOUND, find::unknown(kubectl, name)));
+        return Err(exit_error(NOT_FOUND, find::unknown(kubectl, name)));
     };
     let host =
         format!("a plain node, because {name} has no pod: memory, processors and paths of a real one may differ");
     Ok(offline(vmi, accelerator, host))
 }
 
-/// The order of a pod, if it is one of ours.
+/// The order of a pod, if it is a launcher pod of Garboard.
 fn order_of(pod: &Pod) -> Option<PodOrder> {
     let text = pod.metadata.annotations.as_ref()?.get(ORDER_ANNOTATION)?;
     serde_json::from_str(text).ok()
@@ -79,7 +79,7 @@ fn order_of(pod: &Pod) -> Option<PodOrder> {
 /// The launcher's own input, as far as its pod still shows it.
 fn of_pod(kubectl: &Kubectl, pod: &Pod, order: PodOrder, name: &str) -> anyhow::Result<Input> {
     let vmi = serde_json::from_value(order.vmi)
-        .map_err(|error| complaint(BAD_INPUT, format!("the order of {name} is of another release: {error}")))?;
+        .map_err(|error| exit_error(BAD_INPUT, format!("the order of {name} is of another release: {error}")))?;
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let place =
         Place { machine: format!("{namespace}/{name}"), namespace, pod: pod.metadata.name.clone().unwrap_or_default() };
@@ -144,7 +144,7 @@ fn of_file(kubectl: &Kubectl, file: &Path) -> anyhow::Result<Input> {
     let machines: Vec<Value> = documents(&bytes)?.into_iter().filter(is_machine).collect();
     let [object] = machines.as_slice() else {
         let text = format!("{path}: {} machines in it; explain takes a manifest with one", machines.len());
-        return Err(complaint(BAD_INPUT, text));
+        return Err(exit_error(BAD_INPUT, text));
     };
     let vmi = if object["kind"] == "VirtualMachine" {
         vmi_of(&serde_json::from_value::<VirtualMachine>(object.clone())?)

@@ -16,13 +16,13 @@ pub(crate) enum Failure {
     /// The API server cannot be reached.
     #[error("the cluster cannot be reached: {0}; is KUBECONFIG or --context the right one, and the API server up?")]
     Unreachable(String),
-    /// The API server does not know who we are.
+    /// The API server does not accept the user's credentials.
     #[error("the cluster does not accept your credentials: {0}; log in again, or choose another --context or --user")]
     Unauthorized(String),
     /// The user may not.
     #[error("you may not do this: {0}; ask an administrator of the namespace for that right")]
     Forbidden(String),
-    /// The cluster does not have our kinds.
+    /// The cluster does not have Garboard's kinds.
     #[error("this cluster has no VirtualMachines: {0}; install Garboard with `kubectl garboard cluster install`")]
     NotInstalled(String),
     /// The object is not there.
@@ -31,7 +31,7 @@ pub(crate) enum Failure {
     /// The pod's container does not run.
     #[error("the launcher does not run in its pod: {0}; `kubectl garboard why` shows the machine's state")]
     NotRunning(String),
-    /// Somebody else owns fields that are to be written.
+    /// Another client owns fields that are to be written.
     #[error("the fields are managed by another client: {0}")]
     Conflict(String),
     /// The connection to the pod broke.
@@ -142,8 +142,8 @@ fn without_prefix(line: &str) -> &str {
         line = line.strip_prefix(prefix).unwrap_or(line);
     }
     if let Some(rest) = line.strip_prefix('(')
-        && let Some((word, rest)) = rest.split_once("): ")
-        && word.chars().all(char::is_alphanumeric)
+        && let Some((reason, rest)) = rest.split_once("): ")
+        && reason.chars().all(char::is_alphanumeric)
     {
         return rest;
     }
@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_complaint_has_its_sentence() {
+    fn each_failure_has_its_message() {
         let table = [
             (
                 "Error from server (Forbidden): pods \"p\" is forbidden: User \"bob\" cannot create resource \"pods/exec\" in API group \"\" in the namespace \"tenant\"\n",
@@ -205,9 +205,9 @@ mod tests {
             ),
             ("", FAILED, "kubectl failed without a message"),
         ];
-        for (stderr, code, sentence) in table {
+        for (stderr, code, message) in table {
             let failure = Failure::of(stderr);
-            assert_eq!(failure.to_string(), sentence);
+            assert_eq!(failure.to_string(), message);
             assert_eq!(failure.code(), code, "{stderr}");
         }
     }

@@ -4,7 +4,7 @@ use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 
-use crate::exit::{NOT_FOUND, REFUSED, complaint};
+use crate::exit::{NOT_FOUND, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed, typed};
 
@@ -62,7 +62,7 @@ fn read<T: serde::de::DeserializeOwned>(object: Value) -> Result<Option<T>, Fail
     let kind = object["kind"].as_str().unwrap_or_default().to_owned();
     serde_json::from_value(object)
         .map(Some)
-        .map_err(|error| Failure::Other(format!("the {kind} is not what this version of garboard knows: {error}")))
+        .map_err(|error| Failure::Other(format!("the {kind} is not what this version of garboard reads: {error}")))
 }
 
 /// Launcher pods of a name, the newest first.
@@ -73,7 +73,7 @@ pub(crate) fn pods(kubectl: &Kubectl, name: &str) -> Result<Vec<Pod>, Failure> {
     Ok(pods)
 }
 
-/// Whether a pod was made for an instance of this name. No label says that: `web` and `web.prod` have the same one of
+/// Whether a pod was made for an instance of this name. No label has it: `web` and `web.prod` have the same one of
 /// `vm.kubevirt.io/name`, and a long name does not fit into any.
 fn belongs_to(pod: &Pod, name: &str) -> bool {
     let mut owners = pod.metadata.owner_references.iter().flatten();
@@ -83,7 +83,7 @@ fn belongs_to(pod: &Pod, name: &str) -> bool {
 /// Where a machine's supervisor is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// `NAMESPACE/NAME`, for sentences.
+    /// `NAMESPACE/NAME`, for messages.
     pub(crate) machine: String,
     /// The pod's namespace.
     pub(crate) namespace: String,
@@ -96,8 +96,8 @@ pub(crate) fn place(kubectl: &Kubectl, name: &str) -> anyhow::Result<Place> {
     let machine = machine(kubectl, name).map_err(failed)?;
     match choose(&machine, name) {
         Choice::Pod(place) => Ok(place),
-        Choice::Refused(sentence) => Err(complaint(REFUSED, sentence)),
-        Choice::Unknown => Err(complaint(NOT_FOUND, unknown(kubectl, name))),
+        Choice::Refused(message) => Err(exit_error(REFUSED, message)),
+        Choice::Unknown => Err(exit_error(NOT_FOUND, unknown(kubectl, name))),
     }
 }
 
@@ -123,7 +123,7 @@ fn choose(machine: &Machine, name: &str) -> Choice {
         labels.into_iter().any(|(key, value)| key == "kubevirt.io/created-by" && *value == uid)
     });
     let Some(pod) = ours else {
-        let text = format!("{name} has no pod (phase {phase}); `kubectl garboard why {name}` says what it waits for");
+        let text = format!("{name} has no pod (phase {phase}); `kubectl garboard why {name}` shows what it waits for");
         return Choice::Refused(text);
     };
     if !has_launcher(pod) {
@@ -133,7 +133,7 @@ fn choose(machine: &Machine, name: &str) -> Choice {
     if !launcher_runs(pod) {
         let over = matches!(phase.as_str(), "Succeeded" | "Failed");
         let state = if over { "its run is over" } else { "its launcher does not run yet" };
-        return Choice::Refused(format!("{name}: {state} (phase {phase}); `kubectl garboard why {name}` says why"));
+        return Choice::Refused(format!("{name}: {state} (phase {phase}); `kubectl garboard why {name}` shows why"));
     }
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     Choice::Pod(Place {
@@ -146,7 +146,7 @@ fn choose(machine: &Machine, name: &str) -> Choice {
 fn halted(vm: &VirtualMachine, name: &str) -> String {
     let state = vm.status.as_ref().and_then(|status| status.printable_status.clone());
     let state = state.unwrap_or_else(|| "no state yet".to_owned());
-    format!("{name} does not run ({state}); `kubectl garboard why {name}` says why, and how to start it")
+    format!("{name} does not run ({state}); `kubectl garboard why {name}` shows why, and how to start it")
 }
 
 fn has_launcher(pod: &Pod) -> bool {
@@ -171,12 +171,12 @@ pub(crate) fn unknown(kubectl: &Kubectl, name: &str) -> String {
     };
     let kinds = "virtualmachines.kubevirt.io,virtualmachineinstances.kubevirt.io";
     let here = listed(&[kinds]);
-    // Who may not look everywhere gets no hint.
+    // A user who may not list all namespaces gets no hint.
     let elsewhere = if here.iter().any(|(_, other)| other == name) { Vec::new() } else { listed(&[kinds, "-A"]) };
     not_found(name, &here, &elsewhere)
 }
 
-/// The sentence. Pure.
+/// The message. Pure.
 fn not_found(name: &str, here: &[(String, String)], elsewhere: &[(String, String)]) -> String {
     let near = nearest(name, here.iter().map(|(_, other)| other.as_str()));
     if !near.is_empty() {

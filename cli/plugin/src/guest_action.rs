@@ -1,12 +1,12 @@
 //! `kubectl garboard pause | unpause | reset`: what the supervisor does at once. It is asked over the same way as for a
-//! console, and the status that it reports says when it is done.
+//! console, and the status that it reports shows when it is done.
 
 use std::time::{Duration, Instant};
 
 use garboard_protocol::control::{ControlRequest, PauseReason, Status};
 
 use crate::args::GuestActionArgs;
-use crate::exit::{FAILED, REFUSED, complaint};
+use crate::exit::{FAILED, REFUSED, exit_error};
 use crate::find;
 use crate::kubectl::Kubectl;
 use crate::line::{Line, Outcome, Statuses};
@@ -34,8 +34,8 @@ impl GuestAction {
         }
     }
 
-    /// As on a bare host.
-    const fn word(self) -> &'static str {
+    /// The state afterwards, as on a bare host.
+    const fn result(self) -> &'static str {
         match self {
             Self::Pause => "paused",
             Self::Unpause => "running",
@@ -43,7 +43,7 @@ impl GuestAction {
         }
     }
 
-    /// Whether a machine that was like `before` has come to it.
+    /// Whether a machine that was like `before` is in that state.
     fn is_so(self, before: &Status, now: &Status) -> bool {
         match self {
             Self::Pause => now.paused == Some(PauseReason::PausedByUser),
@@ -64,8 +64,8 @@ fn settle(kubectl: &Kubectl, name: &str, action: GuestAction, patience: Duration
     let watching = Link::open(kubectl, &place)?;
     let asking = Asking { kubectl, place: &place, action, deadline: Instant::now() + patience };
     let outcome = watch(watching.line, &asking);
-    let word = watching.exec.close(outcome)?;
-    outln!("{} {word}", place.machine)
+    let result = watching.exec.close(outcome)?;
+    outln!("{} {result}", place.machine)
 }
 
 /// What is asked of which machine.
@@ -86,18 +86,18 @@ fn watch(watching: Line, Asking { kubectl, place, action, deadline }: &Asking<'_
     let asked = line.request(action.request());
     drop(line);
     match exec.close(asked)? {
-        Outcome::AlreadySo => return Ok(format!("is {} already", action.word())),
+        Outcome::AlreadySo => return Ok(format!("is {} already", action.result())),
         Outcome::Queued => {}
     }
     follow(&mut statuses, &before, action, deadline).map_err(|error| match error {
-        Stayed::Over(sentence) => {
-            complaint(REFUSED, format!("{} was not {}: {sentence}", place.machine, action.word()))
+        Stayed::Over(message) => {
+            exit_error(REFUSED, format!("{} was not {}: {message}", place.machine, action.result()))
         }
         Stayed::Lost(error) => {
-            complaint(FAILED, format!("it is unknown whether {} is {}: {error:#}", place.machine, action.word()))
+            exit_error(FAILED, format!("it is unknown whether {} is {}: {error:#}", place.machine, action.result()))
         }
     })?;
-    Ok(action.word().to_owned())
+    Ok(action.result().to_owned())
 }
 
 /// Why it was not seen to be so.
@@ -116,7 +116,7 @@ fn follow(statuses: &mut Statuses, before: &Status, action: GuestAction, deadlin
             return Ok(());
         }
         if let Some(ended) = status.ended {
-            return Err(Stayed::Over(ended.sentence));
+            return Err(Stayed::Over(ended.message));
         }
     }
 }

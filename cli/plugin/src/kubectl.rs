@@ -1,4 +1,4 @@
-//! Driving the user's kubectl. It knows clusters, credentials, proxies and exec plug-ins of clouds; we link none of that.
+//! Driving the user's kubectl. It handles clusters, credentials, proxies and exec plug-ins of clouds; none of that is linked here.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::args::ClusterArgs;
-use crate::exit::complaint;
+use crate::exit::exit_error;
 use crate::failure::Failure;
 use crate::operate::NAMESPACE;
 
@@ -104,7 +104,7 @@ impl Kubectl {
         let mut child = command.spawn().map_err(|error| self.missing(&error))?;
         let pipe = child.stdin.take();
         let output = std::thread::scope(|scope| {
-            // kubectl may complain before it has read everything: then its own error counts.
+            // kubectl may fail before it has read everything: then its own error counts.
             scope.spawn(move || pipe.map(|mut pipe| pipe.write_all(input)));
             child.wait_with_output()
         });
@@ -128,7 +128,7 @@ impl Kubectl {
         }
     }
 
-    /// Who the API server thinks we are.
+    /// The user that the API server sees.
     pub(crate) fn who_am_i(&self) -> Option<String> {
         let bytes = self.run(&["auth", "whoami", "-o", "json"]).ok()?;
         let review: Value = serde_json::from_slice(&bytes).ok()?;
@@ -143,12 +143,12 @@ fn judged(output: Output) -> Result<Vec<u8>, Failure> {
     Err(Failure::of(&String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Objects as types; one that cannot be read is not what we look for.
+/// Objects as types; one that cannot be read is not what is looked for.
 pub(crate) fn typed<T: DeserializeOwned>(values: Vec<Value>) -> Vec<T> {
     values.into_iter().filter_map(|value| serde_json::from_value(value).ok()).collect()
 }
 
-impl From<Failure> for crate::exit::Complaint {
+impl From<Failure> for crate::exit::ExitError {
     fn from(failure: Failure) -> Self {
         Self { code: failure.code(), message: failure.to_string() }
     }
@@ -156,7 +156,7 @@ impl From<Failure> for crate::exit::Complaint {
 
 /// A failure with its exit code.
 pub(crate) fn failed(failure: Failure) -> anyhow::Error {
-    complaint(failure.code(), failure.to_string())
+    exit_error(failure.code(), failure.to_string())
 }
 
 #[cfg(test)]
@@ -173,7 +173,7 @@ mod tests {
             ..ClusterArgs::default()
         };
         let command = Kubectl::new(&cluster, Some("tenant")).command(&["get", "pods"]);
-        let words: Vec<_> = command.get_args().map(|word| word.to_string_lossy().into_owned()).collect();
+        let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
         let expected = [
             "--context=--evil",
             "--as-group=a",
@@ -184,6 +184,6 @@ mod tests {
             "get",
             "pods",
         ];
-        assert_eq!(words, expected);
+        assert_eq!(arguments, expected);
     }
 }

@@ -46,7 +46,7 @@ use clap::Parser;
 
 use args::{ConsoleArgs, PluginCommand, QmpArgs};
 use console::AttachmentEnd;
-use exit::complaint;
+use exit::exit_error;
 use guest_action::GuestAction;
 use kubectl::Kubectl;
 use link::Link;
@@ -110,7 +110,7 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
         PluginCommand::Reset(args) => guest_action::run(&kubectl, args, GuestAction::Reset),
         PluginCommand::Vnc(args) => vnc::run(&kubectl, args),
         PluginCommand::Console(args) => attach(&kubectl, args),
-        PluginCommand::Qmp(args) => talk(&kubectl, args),
+        PluginCommand::Qmp(args) => qmp(&kubectl, args),
         PluginCommand::Logs(args) => logs::run(&kubectl, args),
         PluginCommand::Why(args) => why::run(&kubectl, args),
         PluginCommand::Explain(args) => explain::run(&kubectl, args),
@@ -122,17 +122,17 @@ fn attach(kubectl: &Kubectl, args: &ConsoleArgs) -> anyhow::Result<u8> {
     let place = find::place(kubectl, &args.machine)?;
     let Link { line, mut exec } = Link::open(kubectl, &place)?;
     let outcome = console::attend(line, console::access(args.mode));
-    // The guest's end and the connection's look alike from here; kubectl knows which it was.
+    // The guest's end and the connection's look alike from here; kubectl's exit code shows which it was.
     let broken = matches!(outcome, Ok(AttachmentEnd::MachineEnded)).then(|| exec.broken()).flatten();
     let left = exec.close(outcome)?;
     if let Some(failure) = broken {
-        return Err(complaint(failure.code(), failure.to_string()));
+        return Err(exit_error(failure.code(), failure.to_string()));
     }
     console::report_end(left, &place.machine);
     Ok(exit::OK)
 }
 
-fn talk(kubectl: &Kubectl, args: &QmpArgs) -> anyhow::Result<u8> {
+fn qmp(kubectl: &Kubectl, args: &QmpArgs) -> anyhow::Result<u8> {
     let place = find::place(kubectl, &args.machine)?;
     let Link { line, exec } = Link::open(kubectl, &place)?;
     exec.close(qmp::run_session(line, &args.task, qmp::history_of_caller()))

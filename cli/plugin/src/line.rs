@@ -1,5 +1,5 @@
 //! A connection to a machine's supervisor, over whatever carries bytes both ways: the pipes of `kubectl exec`, or a socket of
-//! this host. Reading is done by a thread, because neither pipes nor every operating system know reading with a time limit.
+//! this host. Reading is done by a thread, because neither pipes nor every operating system support reading with a time limit.
 //!
 //! ```text
 //!   reader ──thread──► chunks ──► Incoming ──► Line ◄── command
@@ -14,9 +14,9 @@ use anyhow::Context;
 use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
 use garboard_protocol::wire;
 
-use crate::exit::{REFUSED, complaint};
+use crate::exit::{REFUSED, exit_error};
 
-/// Bytes that are read at once, and how many such pieces wait for a slow reader of ours.
+/// Bytes that are read at once, and how many such pieces wait for a slow reader here.
 const CHUNK_BYTES: usize = 16 * 1024;
 const WAITING_CHUNKS: usize = 16;
 
@@ -88,9 +88,9 @@ pub struct Line {
     pub incoming: Incoming,
     /// What it is sent.
     pub outgoing: Outgoing,
-    /// The machine, for sentences.
+    /// The machine, for messages.
     pub machine: String,
-    /// Who is at our end, for the supervisor's log; on a bare host the kernel knows it.
+    /// The user at this end, for the supervisor's log; on a bare host the kernel reports it.
     pub claimed_user: Option<String>,
 }
 
@@ -123,7 +123,7 @@ impl Line {
 pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
     match reply {
         ControlReply::Streaming => Ok(()),
-        ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{machine}: {reason}"))),
+        ControlReply::Denied { reason } => Err(exit_error(REFUSED, format!("{machine}: {reason}"))),
         other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy) => {
             anyhow::bail!("unexpected answer {other:?}")
         }
@@ -158,7 +158,7 @@ impl Statuses {
     }
 }
 
-/// Sends one request and reads one reply; the connection is then whatever the reply made of it.
+/// Sends one request and reads one reply; the connection then carries what the reply announces.
 pub fn request_reply(
     incoming: &mut impl Read,
     outgoing: &mut impl Write,
@@ -172,7 +172,7 @@ pub fn request_reply(
     while line.last() != Some(&b'\n') {
         let read = incoming.read(&mut byte).context("the supervisor did not answer")?;
         if read == 0 {
-            anyhow::bail!("the supervisor closed the connection without an answer; its log may say why");
+            anyhow::bail!("the supervisor closed the connection without an answer; its log may have the reason");
         }
         line.extend_from_slice(&byte);
         anyhow::ensure!(line.len() <= wire::MAX_LINE_BYTES, "the supervisor's answer is too long");
@@ -187,7 +187,7 @@ pub fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
             Ok(Outcome::Queued)
         }
         ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
-        ControlReply::Denied { reason } => Err(complaint(REFUSED, format!("{machine}: {reason}"))),
+        ControlReply::Denied { reason } => Err(exit_error(REFUSED, format!("{machine}: {reason}"))),
     }
 }
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_supervisor_that_is_silent_is_waited_for_as_long_as_was_said() {
+    fn a_supervisor_that_is_silent_is_waited_for_as_long_as_its_timeout() {
         let (reader, _held_open) = std::io::pipe().unwrap();
         let mut incoming = Incoming::of(reader);
         incoming.set_patience(Some(Duration::from_millis(10)));

@@ -1,8 +1,8 @@
 //! The way to a supervisor in a pod: `kubectl exec`, whose standard input and output are the connection, so that everything
-//! that talks to a supervisor on this host talks to one in a pod.
+//! that connects to a supervisor on this host connects to one in a pod.
 //!
 //! ```text
-//!   we ═ pipes ═ kubectl exec ═ API server ═ kubelet ═ garboard-launcher --connect ═ control.sock ═ supervisor
+//!   plugin ═ pipes ═ kubectl exec ═ API server ═ kubelet ═ garboard-launcher --connect ═ control.sock ═ supervisor
 //! ```
 
 use std::io::Read;
@@ -13,23 +13,23 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 use garboard_protocol::pod::LAUNCHER_PROGRAM;
 
-use crate::exit::{Complaint, complaint};
+use crate::exit::{ExitError, exit_error};
 use crate::failure::Failure;
 use crate::find::{CONTAINER, Place};
 use crate::kubectl::Kubectl;
 use crate::line::{Incoming, Line};
 use crate::pause;
 
-/// The API server, the kubelet and a container runtime take their time before the supervisor is asked.
+/// The API server, the kubelet and a container runtime need time before the supervisor is asked.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// What kubectl may take to end once its connection is closed.
 const FAREWELL: Duration = Duration::from_secs(2);
 /// Of what kubectl writes to standard error, this much is kept.
-const COMPLAINT_BYTES: u64 = 64 * 1024;
+const STDERR_BYTES: u64 = 64 * 1024;
 
 /// An open way.
 pub(crate) struct Link {
-    /// To be talked over. The way ends with it.
+    /// The line to the supervisor. The way ends with it.
     pub(crate) line: Line,
     /// What carries it.
     pub(crate) exec: Exec,
@@ -38,8 +38,8 @@ pub(crate) struct Link {
 /// The `kubectl exec` that carries a connection.
 pub(crate) struct Exec {
     child: Child,
-    /// What kubectl wrote to standard error, once all who have it have ended: a credential plugin may outlive kubectl.
-    complaints: Option<Receiver<String>>,
+    /// What kubectl wrote to standard error, once all processes that have it have ended: a credential plugin may outlive kubectl.
+    stderr: Option<Receiver<String>>,
 }
 
 impl Link {
@@ -50,7 +50,7 @@ impl Link {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         out_of_our_terminal(&mut command);
         let claimed_user = kubectl.who_am_i();
-        let mut child = command.spawn().map_err(|error| Complaint::from(kubectl.missing(&error)))?;
+        let mut child = command.spawn().map_err(|error| ExitError::from(kubectl.missing(&error)))?;
         let outgoing = child.stdin.take().context("kubectl has no standard input")?;
         let mut incoming = Incoming::of(child.stdout.take().context("kubectl has no standard output")?);
         incoming.set_patience(Some(PATIENCE));
@@ -60,34 +60,34 @@ impl Link {
 }
 
 impl Exec {
-    /// Of a kubectl that was started; what it complains of is read meanwhile.
+    /// Of a kubectl that was started; its standard error is read meanwhile.
     fn of(mut child: Child) -> Self {
-        let complaints = child.stderr.take().map(|pipe| {
-            let (sender, complaints) = channel();
+        let stderr = child.stderr.take().map(|pipe| {
+            let (sender, stderr) = channel();
             std::thread::spawn(move || {
                 let mut bytes = Vec::new();
-                let _ = pipe.take(COMPLAINT_BYTES).read_to_end(&mut bytes);
+                let _ = pipe.take(STDERR_BYTES).read_to_end(&mut bytes);
                 sender.send(String::from_utf8_lossy(&bytes).into_owned())
             });
-            complaints
+            stderr
         });
-        Self { child, complaints }
+        Self { child, stderr }
     }
 
-    /// Ends the way, whose line is gone. An error of the talk is replaced by kubectl's own, if it was kubectl that failed.
+    /// Ends the way, whose line is gone. An error of the exchange is replaced by kubectl's own, if it was kubectl that failed.
     pub(crate) fn close<T>(mut self, outcome: anyhow::Result<T>) -> anyhow::Result<T> {
         let ended_by_itself = self.wait(FAREWELL);
         if !ended_by_itself {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
-        let of_kubectl = self.complaints();
+        let of_kubectl = self.stderr();
         match outcome {
             // The supervisor has answered, so it was not the way.
-            Err(error) if error.downcast_ref::<Complaint>().is_some() => Err(error),
+            Err(error) if error.downcast_ref::<ExitError>().is_some() => Err(error),
             Err(_) if ended_by_itself && !of_kubectl.trim().is_empty() => {
                 let failure = Failure::of(&of_kubectl);
-                Err(complaint(failure.code(), failure.to_string()))
+                Err(exit_error(failure.code(), failure.to_string()))
             }
             other => other,
         }
@@ -102,12 +102,12 @@ impl Exec {
         if succeeded {
             return None;
         }
-        let failure = Failure::of(&self.complaints());
+        let failure = Failure::of(&self.stderr());
         Some(if let Failure::Other(text) = failure { Failure::Lost(text) } else { failure })
     }
 
-    fn complaints(&mut self) -> String {
-        self.complaints.take().and_then(|complaints| complaints.recv_timeout(FAREWELL).ok()).unwrap_or_default()
+    fn stderr(&mut self) -> String {
+        self.stderr.take().and_then(|stderr| stderr.recv_timeout(FAREWELL).ok()).unwrap_or_default()
     }
 
     /// Whether kubectl has ended within this time.
@@ -123,14 +123,14 @@ impl Exec {
     }
 }
 
-/// Ctrl-C and Ctrl-Z at our terminal are the guest's, or ours, and never kubectl's.
+/// Ctrl-C and Ctrl-Z at this terminal are the guest's, or the plugin's, and never kubectl's.
 #[cfg(unix)]
 fn out_of_our_terminal(command: &mut Command) {
     use std::os::unix::process::CommandExt;
     command.process_group(0);
 }
 
-/// Ctrl-C at our console is the guest's, or ours, and never kubectl's.
+/// Ctrl-C at this console is the guest's, or the plugin's, and never kubectl's.
 #[cfg(windows)]
 fn out_of_our_terminal(command: &mut Command) {
     use std::os::windows::process::CommandExt;

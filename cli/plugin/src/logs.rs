@@ -8,7 +8,7 @@ use garboard_protocol::paths;
 use garboard_protocol::pod::LAUNCHER_PROGRAM;
 
 use crate::args::LogsArgs;
-use crate::exit::{self, Complaint, NOT_FOUND, complaint};
+use crate::exit::{self, ExitError, NOT_FOUND, exit_error};
 use crate::failure::Failure;
 use crate::find::{self, CONTAINER, Machine, Place};
 use crate::kubectl::{Kubectl, failed};
@@ -43,24 +43,24 @@ fn print_supervisor_log(kubectl: &Kubectl, args: &LogsArgs) -> anyhow::Result<u8
     let Some(pod) = machine.pods.first() else { return Err(no_pod(kubectl, &machine, name)) };
     let namespace = pod.metadata.namespace.clone().unwrap_or_default();
     let pod = pod.metadata.name.clone().unwrap_or_default();
-    let mut words = vec!["logs", pod.as_str(), "-c", CONTAINER];
+    let mut arguments = vec!["logs", pod.as_str(), "-c", CONTAINER];
     let tail = args.tail.map(|lines| format!("--tail={lines}"));
-    words.extend(tail.as_deref());
-    words.extend(args.follow.then_some("--follow"));
-    words.extend(args.previous.then_some("--previous"));
-    let mut command = kubectl.within(&namespace).command(&words);
+    arguments.extend(tail.as_deref());
+    arguments.extend(args.follow.then_some("--follow"));
+    arguments.extend(args.previous.then_some("--previous"));
+    let mut command = kubectl.within(&namespace).command(&arguments);
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| Complaint::from(kubectl.missing(&error)))?;
+    let mut child = command.spawn().map_err(|error| ExitError::from(kubectl.missing(&error)))?;
     let pipe = child.stdout.take().context("kubectl has no standard output")?;
-    let told = print_lines(BufReader::new(pipe), args.json);
-    let mut complaints = String::new();
+    let printed = print_lines(BufReader::new(pipe), args.json);
+    let mut stderr = String::new();
     if let Some(mut pipe) = child.stderr.take() {
-        let _ = pipe.read_to_string(&mut complaints);
+        let _ = pipe.read_to_string(&mut stderr);
     }
     let ended = child.wait().context("wait for kubectl")?;
-    told?;
+    printed?;
     if !ended.success() {
-        return Err(failed(Failure::of(&complaints)));
+        return Err(failed(Failure::of(&stderr)));
     }
     Ok(exit::OK)
 }
@@ -79,10 +79,10 @@ fn print_lines(lines: impl BufRead, json: bool) -> anyhow::Result<()> {
 
 fn no_pod(kubectl: &Kubectl, machine: &Machine, name: &str) -> anyhow::Error {
     if machine.vm.is_none() && machine.vmi.is_none() {
-        return complaint(NOT_FOUND, find::unknown(kubectl, name));
+        return exit_error(NOT_FOUND, find::unknown(kubectl, name));
     }
     let text = format!(
         "{name} has no pod, and its log was deleted with the last one; `kubectl garboard why {name}` shows what is still known"
     );
-    complaint(NOT_FOUND, text)
+    exit_error(NOT_FOUND, text)
 }

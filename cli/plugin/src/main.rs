@@ -1,4 +1,4 @@
-//! `kubectl-garboard`: the plugin alone, for computers that only talk to clusters. Wiring only.
+//! `kubectl-garboard`: the plugin alone, for computers that only connect to clusters. Wiring only.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
 //! Standard output and standard error: the only places where these programs write to them.
 //!
-//! A reader that has seen enough (`| head`) closes its end. That is no error: what is left to say is dropped, and the command
+//! A reader that has seen enough (`| head`) closes its end. That is no error: the rest of the output is dropped, and the command
 //! ends with the code that it would have had. Any other failure to write (a full disk) is an error.
 
 use std::fmt::Arguments;
@@ -40,7 +40,7 @@ pub enum Reader {
     Gone,
 }
 
-/// Writes to standard output, for those who go on only while it is read.
+/// Writes to standard output, for callers that go on only while it is read.
 pub fn write(bytes: &[u8]) -> anyhow::Result<Reader> {
     let mut out = std::io::stdout().lock();
     outcome(out.write_all(bytes).and_then(|()| out.flush()))
@@ -77,7 +77,7 @@ pub trait Named: Serialize {
 }
 
 impl ListOutput {
-    /// Prints a list for programs, as names, or as people read it: then `text` is asked whether more columns are wanted.
+    /// Prints a list for programs, as names, or as people read it: then `text` receives whether more columns are wanted.
     pub fn show<T: Named>(self, list: &[T], text: impl FnOnce(bool) -> anyhow::Result<()>) -> anyhow::Result<()> {
         match self {
             Self::Text => text(false),
@@ -94,7 +94,7 @@ pub fn remark(text: Arguments<'_>) {
     let _ = std::io::stderr().lock().write_all(format!("{text}\n").as_bytes());
 }
 
-/// Bytes that a guest, or another stranger, chose: on a terminal they are shown and never obeyed; a file or a pipe gets them
+/// Bytes of a guest, or of another untrusted source: on a terminal they are shown and have no effect; a file or a pipe gets them
 /// as they are.
 #[derive(Debug)]
 pub struct TerminalOutput {

@@ -1,4 +1,4 @@
-//! A wait between two looks at something that cannot tell when it changes: a child process, an object of the cluster.
+//! A wait between two looks at something that does not report its changes: a child process, an object of the cluster.
 
 use std::time::Duration;
 

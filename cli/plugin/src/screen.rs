@@ -1,4 +1,4 @@
-//! A guest's screen for viewers that want TCP: a listener, a connection to the supervisor for each viewer, and a viewer to
+//! A guest's screen for viewers that need TCP: a listener, a connection to the supervisor for each viewer, and a viewer to
 //! start if this computer has one.
 
 use std::io::{self, Read};
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use anyhow::Context;
 
-use crate::exit::Complaint;
+use crate::exit::ExitError;
 use crate::line::Outgoing;
 use crate::output::note;
 
-/// How often it is looked whether the viewer that we started is still there.
+/// How often it is looked whether the viewer that was started is still there.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// A screen that was opened for one viewer.
@@ -52,7 +52,7 @@ pub fn serve<K: Send + 'static>(
         };
         match came.map_err(anyhow::Error::from).and_then(|viewer| proxy(viewer, open()?)) {
             Ok(()) => {}
-            Err(error) if error.downcast_ref::<Complaint>().is_some() => return Err(error),
+            Err(error) if error.downcast_ref::<ExitError>().is_some() => return Err(error),
             Err(error) => note!("garboard: a viewer could not be served: {error:#}"),
         }
     }
@@ -165,9 +165,9 @@ mod tests {
     #[test]
     fn viewers_are_given_a_port_in_their_own_way() {
         let address: SocketAddr = "127.0.0.1:5907".parse().unwrap();
-        let told: Vec<String> = VIEWERS.iter().map(|(_, argument)| argument(address)).collect();
+        let arguments: Vec<String> = VIEWERS.iter().map(|(_, argument)| argument(address)).collect();
         let expected =
             ["vnc://127.0.0.1:5907", "127.0.0.1::5907", "127.0.0.1::5907", "127.0.0.1:7", "vnc://127.0.0.1:5907"];
-        assert_eq!(told, expected);
+        assert_eq!(arguments, expected);
     }
 }

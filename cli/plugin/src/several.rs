@@ -30,7 +30,7 @@ fn report(outcome: anyhow::Result<()>) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::exit::{NOT_FOUND, REFUSED, complaint};
+    use crate::exit::{NOT_FOUND, REFUSED, exit_error};
 
     #[test]
     fn one_that_fails_stops_no_other_and_the_first_code_counts() {
@@ -38,8 +38,8 @@ mod tests {
         let code = each(&[1_u8, 2, 3, 4], |one| {
             seen.lock().unwrap().push(*one);
             match one {
-                2 => Err(complaint(REFUSED, "no")),
-                3 => Err(complaint(NOT_FOUND, "none")),
+                2 => Err(exit_error(REFUSED, "no")),
+                3 => Err(exit_error(NOT_FOUND, "none")),
                 _ => Ok(()),
             }
         });
@@ -48,6 +48,6 @@ mod tests {
         seen.sort_unstable();
         assert_eq!(seen, [1, 2, 3, 4]);
         assert_eq!(each(&[1, 2], |_: &i32| Ok(())).unwrap(), exit::OK);
-        assert!(each(&[1], |_: &i32| Err(complaint(REFUSED, "no"))).is_err());
+        assert!(each(&[1], |_: &i32| Err(exit_error(REFUSED, "no"))).is_err());
     }
 }

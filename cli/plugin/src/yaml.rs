@@ -10,7 +10,7 @@ const MAX_DEPTH: usize = 64;
 /// Values of a file, those that aliases repeat among them.
 const MAX_VALUES: usize = 1_000_000;
 
-/// Every document of a stream that holds something; or a sentence with line and column about the first mistake.
+/// Every document of a stream that holds something; or a message with line and column about the first mistake.
 ///
 /// `on`, `yes` and `010` are text, as in YAML 1.2; merge keys are followed; a key that is written twice is a mistake.
 pub fn read(text: &str) -> Result<Vec<Value>, String> {
@@ -32,11 +32,10 @@ pub fn read(text: &str) -> Result<Vec<Value>, String> {
         underscored_numbers_as_strings: true,
         with_snippet: false,
     };
-    serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| sentence(&error) + &about_tabs(&error, text))
+    serde_saphyr::from_multiple_with_options(text, options).map_err(|error| message(&error) + &about_tabs(&error, text))
 }
 
-fn sentence(error: &Error) -> String {
+fn message(error: &Error) -> String {
     // What is met where an alias is followed has the same limits.
     let met = error.without_snippet();
     let cause = if let Error::AliasError { error, .. } = met { error.without_snippet() } else { met };
@@ -101,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_mistake_has_its_line_and_column() {
-        for (text, sentence) in [
+        for (text, message) in [
             ("a: 1\nb: [", "line 2 column 4"),
             ("kind: A\nkind: B\n", "`kind` is not allowed here at line 2 column 1"),
             ("a: {b: 1, b: 2}", "line 1 column 11"),
@@ -112,7 +111,7 @@ mod tests {
             ("kind: A\n\tmetadata: {}", "line 2 is indented with a tab"),
         ] {
             let error = read(text).unwrap_err();
-            assert!(error.contains(sentence), "{text:?}: {error}");
+            assert!(error.contains(message), "{text:?}: {error}");
         }
     }
 

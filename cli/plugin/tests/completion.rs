@@ -20,8 +20,8 @@ case "$*" in
 esac
 "#;
 
-/// What is printed for these words, and how kubectl was called.
-fn complete(directory: &Path, words: &[&str]) -> (String, String) {
+/// What is printed for these arguments, and how kubectl was called.
+fn complete(directory: &Path, arguments: &[&str]) -> (String, String) {
     let program = directory.join("kubectl_complete-garboard");
     if !program.exists() {
         symlink(env!("CARGO_BIN_EXE_kubectl-garboard"), &program).unwrap();
@@ -31,9 +31,9 @@ fn complete(directory: &Path, words: &[&str]) -> (String, String) {
     let calls = directory.join("calls");
     std::fs::write(&calls, "").unwrap();
     let mut command = Command::new(program);
-    command.args(words).env("GARBOARD_KUBECTL", directory.join("kubectl")).env("CALLS", &calls);
+    command.args(arguments).env("GARBOARD_KUBECTL", directory.join("kubectl")).env("CALLS", &calls);
     let output = command.output().unwrap();
-    assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
     (String::from_utf8(output.stdout).unwrap(), std::fs::read_to_string(calls).unwrap())
 }
 
@@ -48,11 +48,11 @@ fn names_come_from_the_cluster_and_the_directive_is_last() {
         (&["--cluster", ""], ":4\n", "config view"),
         (&["explain", "-f", ""], ":0\n", ""),
     ];
-    for (words, expected, call) in table {
-        let (printed, called) = complete(directory.path(), words);
-        assert_eq!(printed, expected, "{words:?}");
-        assert!(called.contains(call), "{words:?}: {called}");
-        assert_eq!(called.is_empty(), call.is_empty(), "{words:?}: {called}");
+    for (arguments, expected, call) in table {
+        let (printed, called) = complete(directory.path(), arguments);
+        assert_eq!(printed, expected, "{arguments:?}");
+        assert!(called.contains(call), "{arguments:?}: {called}");
+        assert_eq!(called.is_empty(), call.is_empty(), "{arguments:?}: {called}");
     }
 }
 

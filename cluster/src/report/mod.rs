@@ -2,7 +2,7 @@
 //! machine is not the agent's to write (`condition`).
 //!
 //! A report has what only the machine's node can know: the phases `Running`, `Succeeded` and `Failed`, addresses, what
-//! the guest agent says, and the conditions that the agent writes. Everything else in a status is the controller's and stays as it
+//! the guest agent reports, and the conditions that the agent writes. Everything else in a status is the controller's and stays as it
 //! is.
 
 pub mod claims;
@@ -22,7 +22,7 @@ use garboard_api::v1::{
 use garboard_api::{Phase, Quantity};
 use garboard_plan::StoredMachine;
 use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
-use garboard_protocol::exit::{Account, CauseWord, ExitCause};
+use garboard_protocol::exit::{Account, EndReason, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::runtime::events::EventType;
@@ -30,7 +30,7 @@ use kube::runtime::events::EventType;
 use self::claims::Claims;
 
 /// The word for an end that only the pod can explain ([`ExitCause::MachineKilled`]).
-pub const MACHINE_KILLED: &str = CauseWord::MachineKilled.as_str();
+pub const MACHINE_KILLED: &str = EndReason::MachineKilled.as_str();
 /// The most characters of what QEMU said of an I/O error.
 const LONGEST_PAUSE_MESSAGE: usize = 400;
 /// The pod's link to its network.
@@ -103,19 +103,19 @@ fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp)
         enter(status, Phase::Succeeded, ended.at_ms, now);
     } else {
         enter(status, Phase::Failed, ended.at_ms, now);
-        status.reason = Some(ended.cause.word().to_string());
+        status.reason = Some(ended.cause.reason().to_string());
     }
 }
 
-/// Whoever took over a launcher may say anything, and what is kept is given to every later start, which refuses what it cannot
+/// A launcher that was taken over may report anything, and what is kept is given to every later start, which refuses what it cannot
 /// read: so only what a plan of this version would read is kept. Of a newer launcher's that is not yet.
-fn is_plannable(said: &&serde_json::Value) -> bool {
-    serde_json::from_value::<StoredMachine>((*said).clone()).is_ok_and(|stored| stored.check().is_ok())
+fn is_plannable(stored: &&serde_json::Value) -> bool {
+    serde_json::from_value::<StoredMachine>((*stored).clone()).is_ok_and(|stored| stored.check().is_ok())
 }
 
-fn supervisor(said: &control::SupervisorInfo) -> SupervisorStatus {
-    let started = Timestamp::from_millisecond(said.started_at_ms).and_then(|at| Timestamp::from_second(at.as_second()));
-    SupervisorStatus { started_at: started.ok().map(Time), version: Some(said.version.clone()) }
+fn supervisor(info: &control::SupervisorInfo) -> SupervisorStatus {
+    let started = Timestamp::from_millisecond(info.started_at_ms).and_then(|at| Timestamp::from_second(at.as_second()));
+    SupervisorStatus { started_at: started.ok().map(Time), version: Some(info.version.clone()) }
 }
 
 fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) {
@@ -192,13 +192,13 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
 
 fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report: &Status, now: Timestamp) {
     let kinds = VmiConditionType::ALL.iter().copied().filter(|kind| kind.writer() == ConditionWriter::Agent);
-    let changes = kinds.map(|kind| told(kind, report).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
+    let changes = kinds.map(|kind| holding(kind, report).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
     conditions::change(conditions, changes, now);
 }
 
-/// What a report says about a condition of the agent's, while it holds.
-fn told(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> {
-    let told = match kind {
+/// What a report has about a condition of the agent's, while it holds.
+fn holding(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> {
+    let holding = match kind {
         VmiConditionType::Ended => return report.ended.as_ref().map(ended),
         VmiConditionType::Paused => paused(report),
         VmiConditionType::AgentConnected => agent_connected(report),
@@ -215,7 +215,7 @@ fn told(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> {
         | VmiConditionType::OutdatedLauncher => None,
     };
     // All but the first are about a guest that runs.
-    told.filter(|_| report.ended.is_none())
+    holding.filter(|_| report.ended.is_none())
 }
 
 /// A condition that holds; one that does not is not there.
@@ -254,8 +254,8 @@ fn ended(ended: &Ended) -> Holding<'_> {
     NewCondition {
         kind: VmiConditionType::Ended,
         status: ConditionStatus::True,
-        reason: ended.cause.word().as_str().into(),
-        message: message(&ended.cause, &ended.sentence).into(),
+        reason: ended.cause.reason().as_str().into(),
+        message: message(&ended.cause, &ended.message).into(),
     }
 }
 
@@ -290,17 +290,17 @@ fn slow(report: &Status) -> Option<Slowness> {
     report.interpreted_by_kvm.then_some(Slowness { reason: Reason::KvmInterpretsGuestCode, message })
 }
 
-/// How a run ended, for people: a sentence about it, and what to do where that is known.
+/// How a run ended, for people: a text about it, and what to do where that is known.
 #[must_use]
-pub fn message(cause: &ExitCause, sentence: &str) -> String {
-    cause.remedy().map_or_else(|| sentence.to_owned(), |remedy| format!("{sentence}; {remedy}"))
+pub fn message(cause: &ExitCause, text: &str) -> String {
+    cause.remedy().map_or_else(|| text.to_owned(), |remedy| format!("{text}; {remedy}"))
 }
 
-/// The event of an end, whoever writes it: severity, reason, and an [`Account`] of the cause with what [`message`] says of it.
+/// The event of an end, from the agent or the controller: severity, reason, and an [`Account`] of the cause with its [`message`].
 #[must_use]
-pub fn ended_event(cause: CauseWord, message: &str) -> (EventType, Reason, String) {
+pub fn ended_event(cause: EndReason, message: &str) -> (EventType, Reason, String) {
     let kind = if cause.is_warning() { EventType::Warning } else { EventType::Normal };
-    (kind, Reason::Stopped, Account { word: cause, text: message }.to_string())
+    (kind, Reason::Stopped, Account { reason: cause, message }.to_string())
 }
 
 #[cfg(test)]

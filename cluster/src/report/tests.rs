@@ -21,10 +21,10 @@ pub(crate) fn scheduled() -> serde_json::Value {
 }
 
 pub(crate) fn ended(cause: ExitCause) -> Status {
-    let sentence = cause.sentence();
+    let message = cause.message();
     Status {
         phase: control::Phase::Failed,
-        ended: Some(Ended { cause, sentence, report: None, at_ms: 5_000 }),
+        ended: Some(Ended { cause, message, report: None, at_ms: 5_000 }),
         ..report(9)
     }
 }
@@ -166,7 +166,7 @@ fn an_end_is_told_with_its_cause() {
         let status = next(&ended(cause.clone()), &running).unwrap();
         assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some(phase), reason));
         let told = status.conditions.iter().find(|one| one.r#type == "garboard.dev/Ended").unwrap();
-        assert_eq!(told.message, Some(message(&cause, &cause.sentence())));
+        assert_eq!(told.message, Some(message(&cause, &cause.message())));
         assert_eq!(status.phase_transition_timestamps.len(), 2);
         assert!(status.interfaces.len() == 1, "the last addresses stay for whoever asks why");
     }
@@ -177,9 +177,9 @@ fn an_end_is_told_with_its_cause() {
 #[test]
 fn the_event_of_an_end_begins_with_its_cause() {
     for cause in garboard_protocol::testing::causes() {
-        let text = message(&cause, &cause.sentence());
-        let (kind, reason, note) = ended_event(cause.word(), &text);
-        assert_eq!(Account::read(&note), Account { word: cause.word(), text: &text });
+        let text = message(&cause, &cause.message());
+        let (kind, reason, note) = ended_event(cause.reason(), &text);
+        assert_eq!(Account::read(&note), Account { reason: cause.reason(), message: &text });
         assert_eq!(reason, Reason::Stopped);
         let is_forced = cause == ExitCause::GracePeriodExceeded;
         assert_eq!(kind == EventType::Normal, cause.is_success() || is_forced, "{note}");

@@ -5,7 +5,7 @@ use garboard_api::conditions::{self, ConditionStatus, NewCondition, VmiCondition
 use garboard_api::v1::VirtualMachineInstanceStatus;
 use garboard_api::{Phase, Quantity, VirtualMachineInstance};
 use garboard_cluster::report::{self, MACHINE_KILLED};
-use garboard_protocol::exit::{CauseWord, ExitCause};
+use garboard_protocol::exit::{EndReason, ExitCause};
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::events::EventType;
 
@@ -22,7 +22,7 @@ pub(super) struct OomKilled(ExitCause);
 impl OomKilled {
     /// The reason of the status, and of condition and event.
     pub(super) fn reason(&self) -> &'static str {
-        self.0.word().as_str()
+        self.0.reason().as_str()
     }
 
     /// How the run ended.
@@ -31,7 +31,7 @@ impl OomKilled {
             kind: VmiConditionType::Ended,
             status: ConditionStatus::True,
             reason: self.reason().into(),
-            message: report::message(&self.0, &self.0.sentence()).into(),
+            message: report::message(&self.0, &self.0.message()).into(),
         }
     }
 }
@@ -49,7 +49,7 @@ pub(super) fn happening(
     vmi: &VirtualMachineInstance,
     decision: &Decision,
 ) -> Option<(EventType, &'static str, String)> {
-    let reason = CauseWord::OutOfMemory.as_str();
+    let reason = EndReason::OutOfMemory.as_str();
     let ended = |status: &VirtualMachineInstanceStatus| {
         let ended = conditions::find(&status.conditions, VmiConditionType::Ended);
         ended.filter(|each| each.reason.as_deref() == Some(reason)).cloned()

@@ -7,7 +7,7 @@ use garboard_api::Phase;
 use garboard_api::conditions::{self, Reason, VmiConditionType};
 use garboard_api::v1::{VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus};
 use garboard_cluster::report::{self, Seen, claims, condition};
-use garboard_protocol::exit::CauseWord;
+use garboard_protocol::exit::EndReason;
 use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::events::EventType;
 
@@ -46,7 +46,7 @@ pub(super) fn happenings(decision: &Decision) -> Vec<(EventType, &'static str, S
         return [started].into_iter().chain(found).collect();
     }
     let Some(ended) = condition(VmiConditionType::Ended) else { return Vec::new() };
-    let cause = CauseWord::read(ended.reason.as_deref().unwrap_or_default());
+    let cause = EndReason::read(ended.reason.as_deref().unwrap_or_default());
     let (kind, reason, note) = report::ended_event(cause, ended.message.as_deref().unwrap_or_default());
     vec![(kind, reason.word(), note)]
 }

@@ -16,12 +16,12 @@ struct Options {
     targets: Vec<&'static Target>,
 }
 
-fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+fn parse(mut arguments: impl Iterator<Item = String>) -> Result<Options, String> {
     let mut options = Options { seconds: 10, seed: 1, input: None, targets: Vec::new() };
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or_else(|| format!("{word} needs a value"));
+    while let Some(argument) = arguments.next() {
+        let mut value = || arguments.next().ok_or_else(|| format!("{argument} needs a value"));
         let number = |text: String| text.parse().map_err(|_| format!("{text} is no number"));
-        match word.as_str() {
+        match argument.as_str() {
             "--seconds" => options.seconds = number(value()?)?,
             "--seed" => options.seed = number(value()?)?,
             "--input" => options.input = Some(value()?),

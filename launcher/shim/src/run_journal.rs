@@ -5,7 +5,7 @@ use garboard_common::journal::{self, JournalError};
 use garboard_common::{foreign, private};
 use garboard_protocol::PROTOCOL_VERSION;
 use garboard_protocol::control::Ended;
-use garboard_protocol::exit::{ExitCause, ExitReport, ProcessEnd, explain, full_sentence};
+use garboard_protocol::exit::{ExitCause, ExitReport, ProcessEnd, explain, full_message};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::paths::{self, Layout};
 
@@ -75,7 +75,7 @@ pub(crate) fn never_started(layout: &Layout, message: String) {
 fn end(layout: &Layout, journal: &mut Journal, cause: ExitCause, report: Option<ExitReport>) {
     let at_ms = jiff::Timestamp::now().as_millisecond();
     journal.version = PROTOCOL_VERSION;
-    journal.ended = Some(Ended { sentence: full_sentence(&cause, report.as_ref()), cause, report, at_ms });
+    journal.ended = Some(Ended { message: full_message(&cause, report.as_ref()), cause, report, at_ms });
     write(layout, journal);
 }
 
@@ -102,7 +102,7 @@ fn lost_account(journal: &Journal, pressure: MemoryPressure) -> ExitReport {
         memory_limit_bytes: pressure.limit_bytes,
         asked_by_init: false,
         killed_by_init: false,
-        last_words: String::new(),
+        last_output: String::new(),
         failure: (!journal.launched).then(|| "its processes were killed before QEMU was executed".to_owned()),
     }
 }
@@ -156,7 +156,7 @@ mod tests {
         complete(&layout, MemoryPressure { kills: 1, limit_bytes: Some(1 << 20) });
         let ended = super::read(&layout).unwrap().unwrap().ended.unwrap();
         assert_eq!(ended.cause, ExitCause::OutOfMemory { limit_bytes: Some(1 << 20) });
-        assert!(ended.sentence.contains("1048576"), "{}", ended.sentence);
+        assert!(ended.message.contains("1048576"), "{}", ended.message);
     }
 
     #[test]

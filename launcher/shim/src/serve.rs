@@ -75,7 +75,7 @@ async fn repeat(
         let length = i64::try_from(pause.as_millis()).unwrap_or(i64::MAX);
         let again_at_ms = jiff::Timestamp::now().as_millisecond().saturating_add(length);
         tracing::info!(cause = ?end.cause, failures = history.failures(), ?pause, "the machine is started again");
-        let ended = end.cause.sentence();
+        let ended = end.cause.message();
         pending_restart::announce(
             &request.machine,
             &PendingRestart { ended, failures: history.failures(), again_at_ms },

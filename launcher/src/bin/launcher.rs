@@ -11,7 +11,7 @@ use garboard_launcher::supervisor::{self, Environment};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths::Layout;
 use garboard_protocol::pod::{INIT_DIRECTORY, RUN_DIRECTORY};
-use garboard_protocol::probe::WORD;
+use garboard_protocol::probe::ARGUMENT;
 use tracing::Level;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
@@ -22,7 +22,7 @@ const VERSION: &str = garboard_protocol::version!();
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    if arguments.first().is_some_and(|word| word == WORD) {
+    if arguments.first().is_some_and(|first| first == ARGUMENT) {
         return ask_guest(arguments);
     }
     let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();

@@ -48,8 +48,8 @@ pub(super) fn write(own: &OwnDirectory, log: &TerminationLog, report: &ExitRepor
         complain(&format!("could not write {}: {error}", paths::EXIT));
     }
     let cause = explain(report, EndHints::default());
-    let account = Account { word: cause.word(), text: &cause.sentence() }.to_string();
-    log.write_text(&format!("{account}\n{}\n", report.last_words));
+    let account = Account { reason: cause.reason(), message: &cause.message() }.to_string();
+    log.write_text(&format!("{account}\n{}\n", report.last_output));
 }
 
 fn write_report(own: &OwnDirectory, report: &ExitReport) -> std::io::Result<()> {

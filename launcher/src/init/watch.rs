@@ -101,7 +101,7 @@ pub fn run(options: InitOptions) -> u8 {
                 memory_limit_bytes: None,
                 asked_by_init: false,
                 killed_by_init: false,
-                last_words: account::last_words(&init.own.file(paths::QEMU_LOG)),
+                last_output: account::last_words(&init.own.file(paths::QEMU_LOG)),
                 failure: Some(error.chain()),
             };
             complain(&error.chain());
@@ -287,7 +287,7 @@ impl Init {
             memory_limit_bytes: witness.and_then(MemoryWitness::limit_bytes),
             asked_by_init: machine.as_ref().is_some_and(|machine| machine.asked_by_init),
             killed_by_init: machine.as_ref().is_some_and(|machine| machine.killed_by_init),
-            last_words: account::last_words(&self.own.file(paths::QEMU_LOG)),
+            last_output: account::last_words(&self.own.file(paths::QEMU_LOG)),
             failure,
         };
         account::write(&self.own, &self.log, &report);

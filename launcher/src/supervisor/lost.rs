@@ -103,7 +103,7 @@ mod tests {
             memory_limit_bytes: None,
             asked_by_init: false,
             killed_by_init: false,
-            last_words: String::new(),
+            last_output: String::new(),
             failure: None,
         };
         std::fs::write(layout.init().join(paths::EXIT), serde_json::to_vec(&report).unwrap()).unwrap();

@@ -71,7 +71,7 @@ async fn send_reports(
 ) -> Result<(), AgentError> {
     loop {
         // A supervisor that was started again does not know yet whether its guest is paused, and must not say no.
-        let Ok(newest) = status.wait_for(|status| status.heard).await.map(|newest| newest.clone()) else {
+        let Ok(newest) = status.wait_for(|status| status.observed).await.map(|newest| newest.clone()) else {
             return Ok(());
         };
         agent.report(&newest).await?;
@@ -92,7 +92,7 @@ mod tests {
     use garboard_protocol::agent::{AgentReply, AgentRequest};
     use garboard_protocol::control::PauseReason;
 
-    fn status(generation: u64, heard: bool, paused: Option<PauseReason>) -> Status {
+    fn status(generation: u64, observed: bool, paused: Option<PauseReason>) -> Status {
         let status: Status = serde_json::from_value(serde_json::json!({
             "generation": generation, "namespace": "default", "name": "vm", "uid": "u", "phase": "Running",
             "phaseSinceMs": 0, "paused": null, "stopping": false, "softwareEmulation": false, "machine": "pc-q35-7.2",
@@ -100,7 +100,7 @@ mod tests {
             "resets": 0, "ended": null,
         }))
         .unwrap();
-        Status { heard, paused, ..status }
+        Status { observed, paused, ..status }
     }
 
     #[tokio::test]

@@ -75,7 +75,7 @@ pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: 
         phase_since_ms: if runs { journal.started_at_ms } else { now_ms() },
         paused: None,
         pause_message: None,
-        heard: false,
+        observed: false,
         stopping: false,
         unresponsive: false,
         ended_helper: None,

@@ -16,7 +16,7 @@ pub(crate) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_m
     status.paused = paused(&life.state).or(before.then_some(PauseReason::PausedByUser));
     let waits = status.paused == Some(PauseReason::PausedIOError);
     status.pause_message = life.memory.io.sentence().filter(|_| waits);
-    status.heard = !matches!(life.state, State::Launched);
+    status.observed = !matches!(life.state, State::Launched);
     status.stopping = matches!(life.state, State::Stopping { .. } | State::Ending { .. });
     status.unresponsive = life.memory.is_silent && !matches!(life.state, State::Ended(_));
     status.resets = life.memory.resets;

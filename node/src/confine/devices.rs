@@ -1,5 +1,5 @@
-//! A `/dev` of the agent's own, with the devices it opens and no other. A privileged container has all of the node's, and
-//! who is root opens any of them, raw disks among them, whatever capabilities are gone.
+//! A `/dev` of the agent's own, with the devices it opens and no other. A privileged container has all devices of the node, and
+//! a process of root can open each of them, raw disks too, without any capability.
 //!
 //! What is there when the agent starts is all it ever has: see [`crate::device::health::newcomer`].
 
@@ -25,7 +25,7 @@ pub(super) const HARMLESS: [&str; 2] = ["/dev/null", "/dev/urandom"];
 pub(super) fn keep() -> Result<(), ConfineError> {
     unshare(CloneFlags::CLONE_NEWNS).map_err(ConfineError::Devices)?;
     change(None, "/", MsFlags::MS_REC | MsFlags::MS_PRIVATE)?;
-    // In here: a mount of another namespace cannot be bound.
+    // In the new namespace: a mount of another one cannot be bound.
     let wanted = OF_THE_NODE.into_iter().chain(HARMLESS);
     let devices: Vec<(&str, OwnedFd)> = wanted.filter_map(|path| Some(path).zip(opened(path))).collect();
     let none = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
@@ -39,7 +39,7 @@ pub(super) fn keep() -> Result<(), ConfineError> {
     change(None, "/dev", MsFlags::MS_REMOUNT | MsFlags::MS_BIND | MsFlags::MS_RDONLY | none)
 }
 
-/// Only its place, not the device.
+/// A descriptor of its place (`O_PATH`), not of the device.
 fn opened(path: &str) -> Option<OwnedFd> {
     open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty()).ok()
 }

@@ -1,4 +1,4 @@
-//! What of all files the agent may touch, by Landlock. Being root it would own most of them: a line written to
+//! The files that the agent may use, by Landlock. As root it would own most files: a line written to
 //! `/proc/sys/kernel/core_pattern` is code run as root on the node, and takes no capability.
 
 use std::path::Path;
@@ -55,7 +55,7 @@ pub struct Held(#[expect(dead_code, reason = "only held")] Vec<PathFd>);
 /// Restricts this thread, and all that it starts.
 ///
 /// # Errors
-/// What the kernel says of the rules; not that it has no Landlock, which [`Enforced`] says.
+/// The kernel's error about the rules; a kernel without Landlock is no error, but a value of [`Enforced`].
 pub(super) fn restrict(directories: Directories<'_>) -> Result<(Enforced, Held), RulesetError> {
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
@@ -70,7 +70,7 @@ pub(super) fn restrict(directories: Directories<'_>) -> Result<(Enforced, Held),
     rules.extend([directories.agent, directories.kubelet].map(|path| (path, make)));
     let mut ruleset = Ruleset::default()
         .handle_access(AccessFs::from_all(KNOWN))?
-        // Nothing listens on a node.
+        // The agent listens at no port.
         .handle_access(AccessNet::BindTcp)?
         .scope(Scope::from_all(KNOWN))?
         .create()?;

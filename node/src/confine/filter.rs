@@ -2,7 +2,7 @@
 //!
 //! They are those by which what is kept of its capabilities could become more: mounting, other namespaces than networks,
 //! looking into other processes, programs and modules for the kernel, raw devices. All others are let through, so that a
-//! library may change its ways.
+//! later version of a library works.
 
 use std::collections::BTreeMap;
 

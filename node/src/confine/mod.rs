@@ -1,5 +1,5 @@
-//! Giving up, at the start, the power that the agent does not use. Its container has all of it, because only a privileged
-//! one may open the node's devices; nothing of it is had back afterwards.
+//! Giving up, at the start, the privileges that the agent does not use. Its container is privileged, because only such a
+//! container may open the node's devices; what is given up never comes back.
 //!
 //! | kept | for |
 //! | --- | --- |
@@ -8,10 +8,10 @@
 //! | `CAP_NET_RAW` | the socket for router advertisements, and binding sockets to the guest's bridge |
 //! | `CAP_NET_BIND_SERVICE` | DHCP's ports, 67 and 547 |
 //!
-//! Being root is worth more than any of these where files are concerned: so it has a `/dev` with three devices (`devices`)
+//! Root can open nearly every file without any capability: so the agent has a `/dev` with three devices (`devices`)
 //! and, where the kernel has Landlock, the files of `files` alone.
 //!
-//! Not `CAP_SYS_PTRACE`, by which one could take over any process of the node: callers are looked at from outside
+//! It does not keep `CAP_SYS_PTRACE`, which would give it every process of the node: callers are looked at from outside
 //! ([`crate::caller`]).
 
 mod devices;
@@ -27,7 +27,7 @@ pub use files::{Directories, Enforced, Held};
 const KEPT: [Capability; 4] =
     [Capability::CAP_SYS_ADMIN, Capability::CAP_NET_ADMIN, Capability::CAP_NET_RAW, Capability::CAP_NET_BIND_SERVICE];
 
-/// Power could not be given up.
+/// Privileges could not be given up.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfineError {
     /// Limits of this process.

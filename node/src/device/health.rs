@@ -24,7 +24,7 @@ pub fn look(root: &HostRoot, resource: Resource) -> Health {
 #[must_use]
 pub fn unhealthy() -> watch::Receiver<Health> {
     let (sender, receiver) = watch::channel(Health::Unhealthy);
-    // Nobody waits for a change of it: a closed channel would look like the end of all of them.
+    // No task waits for a change of it: a closed channel would look like the end of all of them.
     tokio::spawn(async move { sender.closed().await });
     receiver
 }
@@ -55,7 +55,7 @@ pub async fn newcomer(root: HostRoot) {
         let name = path.rsplit('/').next().unwrap_or_default();
         root.path(path).exists() || root.path(format!("{MISC}/{name}")).exists()
     };
-    // What has no name in `/dev` although it is there has none for a restarted agent either.
+    // A device without a name in `/dev` has none for a restarted agent either.
     let missing: Vec<Resource> = Resource::ALL.into_iter().filter(|resource| !known(resource)).collect();
     let mut ticks = tokio::time::interval(PERIOD);
     loop {

@@ -40,7 +40,7 @@ pub struct Plugins {
     pub health: Vec<(Resource, watch::Receiver<Health>)>,
 }
 
-/// Why the kubelet does not have our devices.
+/// Why the kubelet does not have the agent's devices.
 #[derive(Debug, thiserror::Error)]
 enum KubeletError {
     #[error("could not {doing} in the kubelet's directory")]
@@ -61,24 +61,24 @@ enum KubeletError {
 
 /// Serves and registers until the task is dropped; `registered` is true when the kubelet has everything.
 pub async fn serve(plugins: Plugins, registered: watch::Sender<bool>) {
-    let mut said = None;
+    let mut logged = None;
     loop {
         let outcome = serve_kubelet(&plugins, &registered).await;
         registered.send_if_modified(|registered| std::mem::replace(registered, false));
         match outcome {
             Ok(()) => tracing::info!("kubelet restarted"),
             Err(error) => {
-                // A kubelet may be away for long; once is enough.
+                // A kubelet may be away for long: the same error is logged once.
                 let error = ErrorChain(&error).to_string();
-                if said.as_ref() != Some(&error) {
+                if logged.as_ref() != Some(&error) {
                     tracing::warn!(error, "registration of the device plugins failed; tried again");
                 }
-                said = Some(error);
+                logged = Some(error);
                 tokio::time::sleep(PAUSE).await;
                 continue;
             }
         }
-        said = None;
+        logged = None;
     }
 }
 

@@ -6,7 +6,7 @@ use crate::generated::v1beta1::device_plugin_client::DevicePluginClient;
 use crate::generated::v1beta1::registration_server::{Registration, RegistrationServer};
 use crate::generated::v1beta1::{AllocateRequest, ContainerAllocateRequest, Empty};
 
-/// A kubelet that notes who registered.
+/// A kubelet that notes which plugins registered.
 struct Kubelet(mpsc::UnboundedSender<RegisterRequest>);
 
 #[tonic::async_trait]

@@ -1,4 +1,4 @@
-//! The device plugin: how a pod says that it needs KVM or the agent, and gets it without a `hostPath`.
+//! The device plugin: how a pod requests KVM or the agent, and gets it without a `hostPath`.
 //!
 //! ```text
 //!  kubelet.sock   ◄── Register (one for each resource)
@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The devices are not counted things: any number of guests shares one `/dev/kvm`. They are a permission, handed out as
-//! many times as the node's arguments say.
+//! many times as the node's arguments state.
 
 pub mod health;
 pub mod kubelet;

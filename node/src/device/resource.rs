@@ -24,9 +24,9 @@ pub enum Resource {
 /// Whether a node's device opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// It does.
+    /// The device opens.
     Healthy,
-    /// It does not, or is not there.
+    /// The device does not open, or is not there.
     Unhealthy,
 }
 
@@ -71,12 +71,12 @@ impl Resource {
             Health::Healthy => "Healthy",
             Health::Unhealthy => "Unhealthy",
         };
-        let word = self.name().rsplit('/').next().unwrap_or_default();
-        let device = |number| Device { id: format!("{word}{number}"), health: health.to_owned(), topology: None };
+        let kind = self.name().rsplit('/').next().unwrap_or_default();
+        let device = |number| Device { id: format!("{kind}{number}"), health: health.to_owned(), topology: None };
         ListAndWatchResponse { devices: (0..count).map(device).collect() }
     }
 
-    /// What containers get that were given some of them.
+    /// What a container gets that was given some of these devices.
     ///
     /// No device of the network: taps and vhost-net are made by the agent and arrive as descriptors, and a launcher could
     /// not open `/dev/net/tun` anyway.

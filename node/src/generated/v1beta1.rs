@@ -173,7 +173,7 @@ pub mod registration_client {
     )]
     use tonic::codegen::*;
     use tonic::codegen::http::Uri;
-    /// Served by the kubelet: a plugin says that it is there.
+    /// Served by the kubelet: a plugin registers itself.
     #[derive(Debug, Clone)]
     pub struct RegistrationClient<T> {
         inner: tonic::client::Grpc<T>,
@@ -295,7 +295,7 @@ pub mod registration_server {
             request: tonic::Request<super::RegisterRequest>,
         ) -> std::result::Result<tonic::Response<super::Empty>, tonic::Status>;
     }
-    /// Served by the kubelet: a plugin says that it is there.
+    /// Served by the kubelet: a plugin registers itself.
     #[derive(Debug)]
     pub struct RegistrationServer<T> {
         inner: Arc<T>,

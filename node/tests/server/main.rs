@@ -1,4 +1,4 @@
-//! The real server on a real socket: who is heard, and what they are told.
+//! The real server on a real socket: which callers it serves, and what it answers.
 //!
 //! Only the table of processes is not `/proc`: in it this process is in a pod, or is not.
 
@@ -38,7 +38,7 @@ const ORDER: &str = r#"{"vmi": {"metadata": {"name": "vm"}, "spec": {"networks":
 /// For what has to come, however busy the machine is.
 const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// A report of this generation makes whoever takes it panic.
+/// A report of this generation makes its receiver panic.
 const PANICS: u64 = 666;
 
 type Reply = AgentReply<GuestAddresses>;
@@ -63,7 +63,7 @@ struct Stage {
 }
 
 impl Stage {
-    /// The server runs, and this process is in a pod, as its control groups say.
+    /// The server runs, and this process is in a pod, by its control groups.
     fn set(cgroups: &str) -> Self {
         let stage = Self::unknown(cgroups);
         known(&stage.pods, &[]);
@@ -71,7 +71,7 @@ impl Stage {
         stage
     }
 
-    /// The API server has not said anything yet.
+    /// The API server has not answered yet.
     fn unknown(cgroups: &str) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let own = directory.path().join(std::process::id().to_string());
@@ -110,7 +110,7 @@ impl Stage {
     }
 }
 
-/// The API server has said that there are these and no others.
+/// The API server has listed these and no others.
 fn known(pods: &Mirror<LauncherPod>, all: &[LauncherPod]) {
     let all = all.iter().cloned().map(Event::InitApply);
     for event in [Event::Init].into_iter().chain(all).chain([Event::InitDone]) {
@@ -170,7 +170,7 @@ async fn is_closed(socket: &mut LineSocket) -> bool {
 }
 
 #[tokio::test]
-async fn a_launcher_is_heard() {
+async fn a_launcher_is_served() {
     let stage = Stage::in_launcher_pod();
     let mut socket = dial(&stage.path()).await;
     for generation in [3, 4] {
@@ -180,7 +180,7 @@ async fn a_launcher_is_heard() {
 }
 
 #[tokio::test]
-async fn a_pod_that_becomes_known_is_heard() {
+async fn a_pod_that_becomes_known_is_served() {
     let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
     let mut socket = dial(&stage.path()).await;
     socket.send(&report(VMI, 1), &[]).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_pod_that_becomes_known_is_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_the_watch_has_not_told_of_is_heard() {
+async fn a_pod_that_the_watch_has_not_reported_is_served() {
     let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
     stage.lists(Some(vec![launcher()]));
     let mut socket = dial(&stage.path()).await;
@@ -198,7 +198,7 @@ async fn a_pod_that_the_watch_has_not_told_of_is_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_nobody_can_tell_of_is_not_refused() {
+async fn a_pod_that_is_unknown_is_not_refused() {
     let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
     stage.lists(None);
     let mut socket = dial(&stage.path()).await;
@@ -206,44 +206,44 @@ async fn a_pod_that_nobody_can_tell_of_is_not_refused() {
 }
 
 #[tokio::test]
-async fn a_process_outside_pods_is_not_heard() {
+async fn a_process_outside_pods_is_not_served() {
     let stage = Stage::set("0::/user.slice\n");
     stage.pods.insert(POD, launcher());
     let mut socket = dial(&stage.path()).await;
-    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("heard") };
+    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("served") };
     assert_eq!(reason, "the caller is in no pod");
     assert!(is_closed(&mut socket).await);
     assert!(stage.noted.0.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
-async fn a_forged_group_is_not_heard() {
+async fn a_forged_group_is_not_served() {
     let other = "ffffffff-7c1f-4d57-9c5e-6f0c7d6a1b2c";
     let stage = Stage::set(&format!("0::/kubepods/pod{other}/c/pod{POD}/d\n"));
     stage.pods.insert(POD, launcher());
     let mut socket = dial(&stage.path()).await;
-    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("heard") };
+    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("served") };
     assert!(reason.contains("more than one pod"), "{reason}");
     assert!(is_closed(&mut socket).await);
 }
 
 #[tokio::test]
-async fn a_group_of_a_users_own_making_is_not_heard() {
+async fn a_group_of_a_users_own_making_is_not_served() {
     let session = "user.slice/user-1000.slice/user@1000.service/app.slice";
     let stage = Stage::set(&format!("0::/{session}/kubepods/pod{POD}/c\n"));
     stage.pods.insert(POD, launcher());
     let mut socket = dial(&stage.path()).await;
-    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("heard") };
+    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("served") };
     assert!(reason.contains("not below the kubelet's own"), "{reason}");
     assert!(is_closed(&mut socket).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_no_launcher_is_not_heard() {
+async fn a_pod_that_is_no_launcher_is_not_served() {
     let stage = Stage::set(&format!("0::/kubepods/pod{POD}/c\n"));
     let mut socket = dial(&stage.path()).await;
     socket.send(&report(VMI, 1), &[]).await.unwrap();
-    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("heard") };
+    let Reply::Refused { reason } = socket.receive().await.unwrap() else { panic!("served") };
     assert!(reason.contains("no launcher pod"), "{reason}");
 }
 
@@ -381,11 +381,11 @@ async fn one_pod_cannot_take_all_connections() {
         held.push(socket);
     }
     let mut late = dial(&stage.path()).await;
-    let Reply::Refused { reason } = late.receive().await.unwrap() else { panic!("heard") };
+    let Reply::Refused { reason } = late.receive().await.unwrap() else { panic!("served") };
     assert!(reason.contains("connections already"), "{reason}");
     held.clear();
     // The server sees the end of the others in its own time, and closes them on threads that wait for a processor.
-    let heard = async {
+    let served = async {
         loop {
             let mut again = dial(&stage.path()).await;
             again.send(&report(VMI, 2), &[]).await.ok();
@@ -395,7 +395,7 @@ async fn one_pod_cannot_take_all_connections() {
             tokio::task::yield_now().await;
         }
     };
-    assert!(tokio::time::timeout(PATIENCE, heard).await.is_ok(), "room that was given back is not there");
+    assert!(tokio::time::timeout(PATIENCE, served).await.is_ok(), "room that was given back is not there");
 }
 
 #[tokio::test]
@@ -447,7 +447,7 @@ async fn for_a_pod_that_is_gone_nothing_is_made() {
     assert_eq!(ask(&mut socket, &report(VMI, 2), &[]).await, Reply::Noted, "its last report is still taken");
 }
 
-/// A TCP socket that keeps whoever closes it last for an hour, and its peer, which does not read.
+/// A TCP socket that blocks the thread that closes it last for an hour, and its peer, which does not read.
 fn lingering() -> (OwnedFd, std::net::TcpStream) {
     use std::io::Write;
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -461,7 +461,7 @@ fn lingering() -> (OwnedFd, std::net::TcpStream) {
 }
 
 #[tokio::test]
-async fn a_socket_that_lingers_keeps_nobody_waiting() {
+async fn a_socket_that_lingers_delays_no_other_caller() {
     let stage = Stage::in_launcher_pod();
     let mut peers = Vec::new();
     for read in [true, false] {
@@ -486,5 +486,5 @@ async fn a_socket_that_lingers_keeps_nobody_waiting() {
         ask(&mut socket, &report(VMI, 1), &[]).await
     };
     let answered = tokio::time::timeout(PATIENCE, answered).await;
-    assert_eq!(answered.expect("nobody is held up"), Reply::Noted);
+    assert_eq!(answered.expect("no caller is held up"), Reply::Noted);
 }

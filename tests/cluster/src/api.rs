@@ -41,7 +41,7 @@ impl Api {
     /// The administrator of a cluster whose certificates are there.
     ///
     /// # Errors
-    /// They are not, or somebody changed them.
+    /// They are missing, or were changed.
     pub fn of_administrator(layout: &Layout) -> Result<Self> {
         let load = || -> std::result::Result<ClientConfig, Box<dyn std::error::Error + Send + Sync>> {
             let mut roots = RootCertStore::empty();
@@ -52,18 +52,18 @@ impl Api {
             let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
             Ok(builder.with_root_certificates(roots).with_client_auth_cert(own, key)?)
         };
-        let complain = |source| Error::File {
+        let unusable = |source| Error::File {
             action: "use the certificates in",
             path: layout.state.join("pki"),
             source: io::Error::other(source),
         };
-        load().map(|config| Self(Arc::new(config))).map_err(complain)
+        load().map(|config| Self(Arc::new(config))).map_err(unusable)
     }
 
     /// Asks for a path.
     ///
     /// # Errors
-    /// Nobody answers. A refusal is an [`Answer`].
+    /// The server does not answer. A refusal is an [`Answer`].
     pub fn get(&self, path: &str) -> Result<Answer> {
         self.request("GET", path, "")
     }
@@ -87,7 +87,7 @@ impl Api {
             )?;
             let mut answer = Vec::new();
             match stream.read_to_end(&mut answer) {
-                // The server closed without saying so; what it sent is judged by what it is.
+                // The server closed without `close_notify`; its answer is parsed as it is.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {}
                 other => drop(other?),
             }
@@ -109,7 +109,7 @@ impl Api {
 /// Status and body of an HTTP/1 answer.
 fn parse(answer: &str) -> io::Result<Answer> {
     let (head, body) = answer.split_once("\r\n\r\n").ok_or(io::ErrorKind::UnexpectedEof)?;
-    let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).ok_or(io::ErrorKind::InvalidData)?;
     Ok(Answer { status, body: body.to_owned() })
 }
 

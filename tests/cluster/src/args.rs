@@ -29,7 +29,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Make the cluster, or mend it. The last line printed is `export KUBECONFIG=…`.
+    /// Make the cluster, or repair it. The last line printed is `export KUBECONFIG=…`.
     Up {
         /// Real nodes, at most 20. A cluster that has fewer gets the rest.
         #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=20))]
@@ -80,7 +80,7 @@ pub(crate) enum Command {
         /// What comes back.
         target: Target,
     },
-    /// Cut a node's link: it runs on and nobody hears of it.
+    /// Cut a node's link: it runs on, and no other node reaches it.
     Partition {
         /// Which.
         node: NodeNumber,

@@ -16,7 +16,7 @@ use crate::error::{Error, Result};
 use crate::files::{at, read};
 use crate::wait::{Patience, until_true};
 
-/// Controllers that the kubelet wants in version 2.
+/// Controllers that the kubelet requires in version 2.
 const CONTROLLERS: [&str; 6] = ["cpu", "cpuset", "memory", "pids", "io", "hugetlb"];
 /// For a group to freeze, and for its last process to leave.
 const LIMIT: Duration = Duration::from_secs(60);
@@ -68,7 +68,7 @@ impl Cgroups {
         Ok(())
     }
 
-    /// Moves this process, and whoever it starts from now on, into a group.
+    /// Moves this process, and every process that it starts from now on, into a group.
     ///
     /// # Errors
     /// The group is not there.
@@ -125,7 +125,7 @@ impl Cgroups {
         read(&file).is_ok_and(|state| state.trim() == frozen)
     }
 
-    /// Kills every process of a group and of those below it, and removes the groups, until there is nothing: whoever
+    /// Kills every process of a group and of those below it, and removes the groups, until there is nothing: a process that
     /// comes in meanwhile is killed too.
     ///
     /// # Errors
@@ -136,7 +136,7 @@ impl Cgroups {
         until_true(&patience, || {
             self.thaw_all(group);
             for member in self.all_members(group) {
-                // One that has just gone is what we want.
+                // A process that has just ended is no error.
                 let _ = kill(Pid::from_raw(member), Signal::SIGKILL);
             }
             for (_, path) in self.each(group) {
@@ -146,7 +146,7 @@ impl Cgroups {
         })
     }
 
-    /// Frozen processes do not die: whatever was frozen by whomever goes on.
+    /// Frozen processes do not die: every group is thawed.
     fn thaw_all(&self, group: &str) {
         for (hierarchy, path) in self.each(group) {
             let (file, thawed) = if hierarchy.unified {
@@ -180,12 +180,12 @@ impl Cgroups {
     }
 }
 
-/// What `/proc/self/mounts` says of control groups.
+/// The control groups in `/proc/self/mounts`.
 fn hierarchies(mounts: &str) -> Vec<Hierarchy> {
     let mut found: Vec<Hierarchy> = Vec::new();
     for line in mounts.lines() {
-        let words: Vec<&str> = line.split(' ').collect();
-        let &[_, root, kind @ ("cgroup" | "cgroup2"), options, ..] = words.as_slice() else { continue };
+        let fields: Vec<&str> = line.split(' ').collect();
+        let &[_, root, kind @ ("cgroup" | "cgroup2"), options, ..] = fields.as_slice() else { continue };
         let hierarchy = Hierarchy { root: root.into(), unified: kind == "cgroup2", options: options.to_owned() };
         let known = found
             .iter()
@@ -213,7 +213,7 @@ fn enable_controllers(hierarchy: &Hierarchy, parent: &Path) -> Result<()> {
     if wanted.is_empty() { Ok(()) } else { at("write", &file, fs::write(&file, wanted.join(" "))) }
 }
 
-/// In version 1 a new group has no processors and no memory until somebody says which.
+/// In version 1 a new group has no processors and no memory until they are written.
 fn inherit_cpuset(hierarchy: &Hierarchy, parent: &Path, path: &Path) -> Result<()> {
     if !hierarchy.has("cpuset") {
         return Ok(());
@@ -311,6 +311,6 @@ mod tests {
         assert!(!reaped.join().unwrap().unwrap().success());
         cgroups.sweep(top).unwrap();
         assert!(!cgroups.exists(top));
-        assert!(cgroups.join(top).is_err(), "whoever comes too late belongs to nobody and must not start");
+        assert!(cgroups.join(top).is_err(), "a process that comes too late must not start");
     }
 }

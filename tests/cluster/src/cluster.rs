@@ -29,7 +29,7 @@ impl Record {
     /// Reads it. `None` if there is no such cluster, or `up` has not come that far.
     ///
     /// # Errors
-    /// Somebody changed it.
+    /// It was changed.
     pub fn load(layout: &Layout) -> Result<Option<Self>> {
         let path = layout.record();
         if !path.exists() {
@@ -63,7 +63,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// The cluster that a record tells of.
+    /// The cluster of a record.
     ///
     /// # Errors
     /// There is no `/proc`.
@@ -144,7 +144,7 @@ pub fn lock(layout: &Layout) -> Result<Lock> {
                     .map_err(|(_, source)| Error::Kernel { action: "lock the state directory".to_owned(), source })?
             }
         };
-        // Whoever had it may have removed the directory meanwhile.
+        // The holder of the lock may have removed the directory meanwhile.
         let ours = at("look at", &layout.state, held.metadata())?;
         if std::fs::metadata(&layout.state).is_ok_and(|there| (there.dev(), there.ino()) == (ours.dev(), ours.ino())) {
             // Keys are in there. Programs on nodes that are not root's see what is theirs through the node's mounts.

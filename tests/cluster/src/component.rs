@@ -10,7 +10,7 @@ use crate::layout::NodeNumber;
 pub enum Server {
     /// The database.
     Etcd,
-    /// The one that all others talk to.
+    /// The one that all others connect to.
     ApiServer,
     /// Controllers of Kubernetes' own kinds.
     ControllerManager,
@@ -119,7 +119,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A word that names neither a component nor a node.
+/// An argument that names neither a component nor a node.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error(
     "`{0}` names nothing here: write node-N, a program of the control plane (etcd, kube-apiserver, \

@@ -39,19 +39,19 @@ pub enum Error {
         source: std::io::Error,
     },
     /// A program that failed.
-    #[error("`{command}` ended with {status}: {said}")]
+    #[error("`{command}` ended with {status}: {stderr}")]
     Failed {
         /// With its arguments.
         command: String,
         /// How it ended.
         status: ExitStatus,
         /// What it wrote to standard error.
-        said: String,
+        stderr: String,
     },
     /// A certificate.
     #[error("could not make the certificate of {owner}")]
     Certificate {
-        /// For whom.
+        /// Its owner.
         owner: String,
         /// Why not.
         #[source]
@@ -66,7 +66,7 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// A file of ours that somebody changed.
+    /// A file of the cluster that was changed.
     #[error("could not understand {what}")]
     Malformed {
         /// Which.

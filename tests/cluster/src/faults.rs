@@ -83,7 +83,7 @@ pub fn start(cluster: &Cluster, target: Target) -> Result<()> {
     }
 }
 
-/// Cuts a node's link: it runs on, and nobody hears of it.
+/// Cuts a node's link: it runs on, and no other node reaches it.
 ///
 /// # Errors
 /// It is down.

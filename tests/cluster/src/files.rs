@@ -1,4 +1,4 @@
-//! Files and directories, with their names in the complaint.
+//! Files and directories, with their names in the error.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind, Write};
@@ -29,7 +29,7 @@ pub fn write(path: &Path, content: &str) -> Result<()> {
     write_as(0o666, path, content)
 }
 
-/// The same for keys, and what holds one: nobody but its owner may read it, at no moment.
+/// The same for keys, and what holds one: only its owner may read it, from the beginning.
 ///
 /// # Errors
 /// As [`write()`].

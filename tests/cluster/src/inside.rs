@@ -1,4 +1,4 @@
-//! What this program does on behalf of others: it starts a daemon, or it is a node's first process. Nobody types these
+//! What this program does on behalf of others: it starts a daemon, or it is a node's first process. Users do not type these
 //! commands.
 
 use std::ffi::OsString;
@@ -32,7 +32,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Moves into the group, leaves the session, starts the program and is done: whoever is first here adopts it.
+    /// Moves into the group, leaves the session, starts the program and is done: the first process here adopts it.
     ///
     /// # Errors
     /// There is no such group or program.
@@ -65,7 +65,7 @@ fn open_log(path: &Path) -> Result<File> {
     at("open", path, OpenOptions::new().append(true).create(true).open(path))
 }
 
-/// Makes a node of fresh namespaces, says so in the file `ready`, and buries the dead for ever after.
+/// Makes a node of fresh namespaces, creates the file `ready`, and then reaps processes for ever.
 ///
 /// # Errors
 /// Something could not be mounted.
@@ -77,12 +77,12 @@ pub fn be_first(layout: &Layout, node: NodeNumber) -> Result<()> {
     mount_run(layout, node)?;
     bind(&layout.node_bulk(node, "log"), "/var/log")?;
     bind(&layout.node_bulk(node, "lib"), "/var/lib")?;
-    // Volumes that a container mounts are seen by others on the node, and by nobody outside.
+    // Volumes that a container mounts are visible on the node, and not outside of it.
     mount_at("none", "/", None, MsFlags::MS_REC | MsFlags::MS_SHARED)?;
     let forward = Path::new("/proc/sys/net/ipv4/ip_forward");
     at("write", forward, std::fs::write(forward, "1"))?;
     write(&layout.node_file(node, "ready"), "")?;
-    bury_for_ever()
+    reap_for_ever()
 }
 
 /// What makes this node another than the machine it is on.
@@ -116,25 +116,25 @@ fn bind(source: &Path, target: &str) -> Result<()> {
 
 fn mount_at(source: &str, target: &str, kind: Option<&str>, flags: MsFlags) -> Result<()> {
     let options = (kind == Some("tmpfs")).then_some("mode=755");
-    let complain = |error| Error::Kernel { action: format!("mount {source} on {target}"), source: error };
-    mount(Some(source), target, kind, flags, options).map_err(complain)
+    let failed = |error| Error::Kernel { action: format!("mount {source} on {target}"), source: error };
+    mount(Some(source), target, kind, flags, options).map_err(failed)
 }
 
-/// Reaps whoever ends, and ends itself only by SIGKILL: SIGTERM would be taken for a wish that nobody here has.
-fn bury_for_ever() -> Result<()> {
+/// Reaps processes that end, and ends itself only by SIGKILL: it ignores SIGTERM as the first process of its namespace.
+fn reap_for_ever() -> Result<()> {
     let mut awaited = SigSet::empty();
     awaited.add(Signal::SIGCHLD);
-    let complain = |action: &str| {
+    let failed = |action: &str| {
         let action = action.to_owned();
         move |source| Error::Kernel { action, source }
     };
-    awaited.thread_block().map_err(complain("block SIGCHLD"))?;
+    awaited.thread_block().map_err(failed("block SIGCHLD"))?;
     loop {
         while !matches!(
             waitpid(None::<nix::unistd::Pid>, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)),
             Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD)
         ) {}
-        awaited.wait().map_err(complain("wait for SIGCHLD"))?;
+        awaited.wait().map_err(failed("wait for SIGCHLD"))?;
     }
 }
 

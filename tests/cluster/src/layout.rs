@@ -1,5 +1,5 @@
-//! Where everything of a cluster is: names, addresses, paths. Pure, so that whoever comes later, after a crash too,
-//! finds by the cluster's name what an earlier command made.
+//! Where everything of a cluster is: names, addresses, paths. Pure, so that a later command, after a crash too,
+//! finds by the cluster's name what an earlier one made.
 //!
 //! Addresses are the same for every cluster, so one machine has one cluster at a time.
 
@@ -16,7 +16,7 @@ pub const MOST_NODES: u8 = 20;
 pub const STATE_ROOT: &str = "/run/garboard-cluster";
 /// Below it each cluster has a directory for what is large: images, containers, volumes, the database.
 pub const BULK_ROOT: &str = "/var/lib/garboard-cluster";
-/// What every link and control group of ours begins with.
+/// What every link and control group of a cluster begins with.
 pub const MARK: &str = "gbk";
 
 /// The host's end of the network; the API server listens here.
@@ -27,7 +27,7 @@ pub const API_PORT: u16 = 6443;
 pub const ETCD_PORT: u16 = 12379;
 /// Port on which etcd would listen for other members, on loopback.
 pub const ETCD_PEER_PORT: u16 = 12380;
-/// Ports that the others listen on unless told otherwise, as Kubernetes documents them ("Ports and Protocols").
+/// Ports that the others listen on by default, as Kubernetes documents them ("Ports and Protocols").
 const CONTROLLER_MANAGER_PORT: u16 = 10257;
 const SCHEDULER_PORT: u16 = 10259;
 const KUBELET_PORT: u16 = 10250;
@@ -38,7 +38,7 @@ pub const API_SERVICE_ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 0, 1);
 /// Addresses of all pods; each node has a /24 of it.
 pub const POD_RANGE: &str = "10.244.0.0/16";
 
-/// A word that is wrong on the command line.
+/// An argument that is wrong.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum LayoutError {
     /// The name would not fit a link's 15 bytes.
@@ -104,7 +104,7 @@ impl NodeNumber {
         format!("10.244.{}.0/24", self.0)
     }
 
-    /// The hardware address of its end of the link: the same after a restart, so that nobody's neighbour table is wrong.
+    /// The hardware address of its end of the link: the same after a restart, so that neighbour tables stay right.
     pub fn hardware_address(self) -> String {
         format!("02:67:62:6b:00:{:02x}", self.0)
     }
@@ -142,13 +142,13 @@ impl Layout {
     /// # Errors
     /// A directory that nodes could not see.
     pub fn new(name: ClusterName, directory: Option<&Path>) -> Result<Self, LayoutError> {
-        let word = name.to_string();
+        let own = name.to_string();
         let (state, bulk) = match directory {
             Some(directory) => {
-                let state = visible(directory)?.join(&word);
+                let state = visible(directory)?.join(&own);
                 (state.clone(), state.join("data"))
             }
-            None => (Path::new(STATE_ROOT).join(&word), Path::new(BULK_ROOT).join(&word)),
+            None => (Path::new(STATE_ROOT).join(&own), Path::new(BULK_ROOT).join(&own)),
         };
         Ok(Self { name, state, bulk })
     }
@@ -198,17 +198,17 @@ impl Layout {
         self.logs().join("audit.log")
     }
 
-    /// Everybody's logs.
+    /// The logs of all components.
     pub fn logs(&self) -> PathBuf {
         self.state.join("logs")
     }
 
-    /// What a component says.
+    /// The log of a component.
     pub fn log(&self, component: Component) -> PathBuf {
         self.logs().join(format!("{component}.log"))
     }
 
-    /// What a node's first process says.
+    /// The log of a node's first process.
     pub fn init_log(&self, node: NodeNumber) -> PathBuf {
         self.logs().join(node.to_string()).join("init.log")
     }
@@ -236,8 +236,8 @@ impl Layout {
         }
     }
 
-    /// The port on which a component is heard once it serves, in its own network namespace. Containerd has a socket
-    /// instead; kube-proxy and KWOK serve nobody.
+    /// The port on which a component listens once it serves, in its own network namespace. Containerd has a socket
+    /// instead; kube-proxy and KWOK have none.
     pub fn port(component: Component) -> Option<u16> {
         match component {
             Component::Server(Server::Etcd) => Some(ETCD_PORT),

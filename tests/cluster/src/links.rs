@@ -33,7 +33,7 @@ pub fn ensure_bridge(layout: &Layout) -> Result<()> {
     ip(None, &bridge_commands(layout, exists(&layout.bridge())))
 }
 
-/// Joins a node to the bridge and tells it the way to all others. Returns whether a link had to be made or set up.
+/// Joins a node to the bridge and gives it the routes to all others. Returns whether a link had to be made or set up.
 ///
 /// # Errors
 /// The bridge is not there.
@@ -53,7 +53,7 @@ pub fn ensure_host_routes(cluster: &Cluster) -> Result<()> {
     ip(None, &host_route_commands(&cluster.layout, cluster.record.nodes))
 }
 
-/// A partition: the node runs on, and nobody hears of it.
+/// A partition: the node runs on, and no other node reaches it.
 ///
 /// # Errors
 /// It has no link.

@@ -49,9 +49,9 @@ pub fn exec(cluster: &Cluster, number: NodeNumber, command: &[OsString]) -> Resu
     let pid = node::init(cluster, number).ok_or_else(|| Error::Refused(format!("{number} is down")))?;
     let mut nsenter = Command::new("nsenter");
     let no_more: [&str; 0] = [];
-    let mut words = node::enter(pid, "", &no_more);
-    words.pop();
-    nsenter.args(words).args(command);
+    let mut arguments = node::enter(pid, "", &no_more);
+    arguments.pop();
+    nsenter.args(arguments).args(command);
     nsenter.env("PATH", search_path(&cluster.record.programs)).env("CONTAINERD_NAMESPACE", "k8s.io");
     become_it(nsenter)
 }

@@ -1,6 +1,6 @@
-//! `cluster`: wiring only. Results go to standard output, progress and complaints to standard error.
+//! `cluster`: wiring only. Results go to standard output, progress and errors to standard error.
 #![forbid(unsafe_code)]
-#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the program that talks to a person")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the program that a person uses")]
 
 mod args;
 
@@ -13,7 +13,7 @@ use garboard_test_cluster::cluster::{Cluster, lock};
 use garboard_test_cluster::inside::{Daemon, be_first};
 use garboard_test_cluster::layout::{Layout, NodeNumber};
 use garboard_test_cluster::logs::{Follow, exec, logs};
-use garboard_test_cluster::up::{Wish, up};
+use garboard_test_cluster::up::{Request, up};
 use garboard_test_cluster::{faults, node, status, teardown};
 
 use args::{Cli, Command, Internal, Output};
@@ -60,7 +60,7 @@ fn bring_up(layout: Layout, nodes: u8, kwok: u16, programs: Option<PathBuf>) -> 
         format!("there are no programs in {}: `scripts/fetch-cluster` makes them", programs.display())
     })?;
     let kubeconfig = layout.kubeconfig();
-    up(layout, &Wish { nodes, kwok, programs: programs.clone() })?;
+    up(layout, &Request { nodes, kwok, programs: programs.clone() })?;
     println!("# kubectl is {}", programs.join("kubectl").display());
     println!("export KUBECONFIG={}", kubeconfig.display());
     Ok(())

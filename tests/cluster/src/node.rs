@@ -37,7 +37,7 @@ pub fn init(cluster: &Cluster, node: NodeNumber) -> Option<i32> {
     members.into_iter().find(|pid| is_first_of_namespace(&status_of(*pid)))
 }
 
-/// Whether `/proc/PID/status` tells of the first process of a namespace one level down.
+/// Whether `/proc/PID/status` is that of the first process of a namespace one level down.
 fn is_first_of_namespace(status: &str) -> bool {
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     numbers.is_some_and(|numbers| matches!(numbers.split_whitespace().collect::<Vec<_>>()[..], [_, "1"]))
@@ -50,14 +50,14 @@ fn status_of(pid: i32) -> String {
 /// `nsenter` arguments that run a program inside a node.
 pub fn enter(init: i32, program: &str, arguments: &[impl AsRef<str>]) -> Vec<String> {
     let init = init.to_string();
-    let words = ["--target", &init, "--net", "--mount", "--uts", "--pid", "--", program].map(str::to_owned);
-    words.into_iter().chain(arguments.iter().map(|argument| argument.as_ref().to_owned())).collect()
+    let own = ["--target", &init, "--net", "--mount", "--uts", "--pid", "--", program].map(str::to_owned);
+    own.into_iter().chain(arguments.iter().map(|argument| argument.as_ref().to_owned())).collect()
 }
 
 /// Makes the node stand: its first process, its link, its containerd. Returns whether anything had to be done.
 ///
 /// # Errors
-/// Something that could not be made; the node's `init.log` says what.
+/// Something that could not be made; the node's `init.log` has the error.
 pub fn ensure(cluster: &Cluster, node: NodeNumber) -> Result<bool> {
     let group = cluster.layout.node_cgroup(node);
     let mut done = cluster.cgroups.is_frozen(&group);
@@ -74,7 +74,7 @@ pub fn ensure(cluster: &Cluster, node: NodeNumber) -> Result<bool> {
     Ok(done)
 }
 
-/// Starts what talks to the API server. Returns whether anything had to be done.
+/// Starts what connects to the API server. Returns whether anything had to be done.
 ///
 /// # Errors
 /// A program that is not there.
@@ -143,7 +143,7 @@ fn prepare(cluster: &Cluster, node: NodeNumber) -> Result<()> {
 /// `unshare` makes the namespaces and this program is the first in them.
 fn init_invocation(cluster: &Cluster, node: NodeNumber) -> Invocation {
     let layout = &cluster.layout;
-    let words = [
+    let arguments = [
         "--net",
         "--mount",
         "--uts",
@@ -160,7 +160,7 @@ fn init_invocation(cluster: &Cluster, node: NodeNumber) -> Invocation {
         &layout.name.to_string(),
         &node.to_string(),
     ];
-    Invocation { program: "unshare".into(), arguments: words.map(str::to_owned).to_vec() }
+    Invocation { program: "unshare".into(), arguments: arguments.map(str::to_owned).to_vec() }
 }
 
 /// Node loss: the first process is killed, and with it everything that runs on the node.
@@ -169,8 +169,8 @@ fn init_invocation(cluster: &Cluster, node: NodeNumber) -> Invocation {
 /// It is down already.
 pub fn lose(cluster: &Cluster, node: NodeNumber) -> Result<()> {
     let pid = init(cluster, node).ok_or_else(|| Error::Refused(format!("{node} is down already")))?;
-    let complain = |source| Error::Kernel { action: format!("kill {node}"), source };
-    kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(complain)?;
+    let failed = |source| Error::Kernel { action: format!("kill {node}"), source };
+    kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(failed)?;
     forget(cluster, node)
 }
 
@@ -182,13 +182,13 @@ pub fn lose(cluster: &Cluster, node: NodeNumber) -> Result<()> {
 pub fn load(cluster: &Cluster, node: NodeNumber, archive: &Path) -> Result<Vec<String>> {
     let pid = init(cluster, node).ok_or_else(|| Error::Refused(format!("{node} is down")))?;
     let ctr = cluster.record.programs.join("ctr").display().to_string();
-    let words = ["--namespace", "k8s.io", "images", "import", "--local", "-"];
-    Ok(unpacked(&run_from("nsenter", &enter(pid, &ctr, &words), archive)?))
+    let import = ["--namespace", "k8s.io", "images", "import", "--local", "-"];
+    Ok(unpacked(&run_from("nsenter", &enter(pid, &ctr, &import), archive)?))
 }
 
-/// The names in what `ctr images import --local` says: `unpacking NAME (DIGEST)...done`.
-fn unpacked(said: &str) -> Vec<String> {
-    let names = said.lines().filter_map(|line| line.strip_prefix("unpacking ")?.split_once(" ("));
+/// The names in what `ctr images import --local` prints: `unpacking NAME (DIGEST)...done`.
+fn unpacked(output: &str) -> Vec<String> {
+    let names = output.lines().filter_map(|line| line.strip_prefix("unpacking ")?.split_once(" ("));
     names.map(|(name, _)| name.to_owned()).collect()
 }
 
@@ -239,14 +239,14 @@ mod tests {
 
     #[test]
     fn the_names_of_loaded_images_are_read() {
-        let said = "unpacking registry.garboard.dev/a:1 (sha256:00)...done\nunpacking b:2 (sha256:11)...done\n";
-        assert_eq!(unpacked(said), ["registry.garboard.dev/a:1", "b:2"]);
+        let output = "unpacking registry.garboard.dev/a:1 (sha256:00)...done\nunpacking b:2 (sha256:11)...done\n";
+        assert_eq!(unpacked(output), ["registry.garboard.dev/a:1", "b:2"]);
         assert!(unpacked("").is_empty());
     }
 
     #[test]
     fn nsenter_goes_everywhere_but_into_the_control_group() {
-        let words = enter(7, "ctr", &["version"]).join(" ");
-        assert_eq!(words, "--target 7 --net --mount --uts --pid -- ctr version");
+        let arguments = enter(7, "ctr", &["version"]).join(" ");
+        assert_eq!(arguments, "--target 7 --net --mount --uts --pid -- ctr version");
     }
 }

@@ -1,4 +1,4 @@
-//! Certificates: who is who in the cluster. Each is made once and kept; a node added later gets one from the same
+//! Certificates of the cluster's components. Each is made once and kept; a node added later gets one from the same
 //! authority. They do not expire, for a cluster lives for an afternoon.
 //!
 //! Names and groups are those that Kubernetes' own roles are bound to ("PKI certificates and requirements" and "Using
@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::files::{read, write, write_secret};
 use crate::layout::{API_SERVICE_ADDRESS, HOST_ADDRESS, Layout, NodeNumber};
 
-/// Signs everybody's certificate.
+/// Signs all certificates but the front proxy's.
 pub const AUTHORITY: &str = "ca";
-/// Signs the API server's when it speaks for a client to an aggregated API.
+/// Signs the API server's when it forwards a client's request to an aggregated API.
 pub const FRONT_AUTHORITY: &str = "front-proxy-ca";
 /// Not a certificate but a pair of keys: it signs tokens.
 pub const SERVICE_ACCOUNTS: &str = "service-accounts";
@@ -42,7 +42,7 @@ impl Request {
     }
 }
 
-/// Who needs a kubeconfig, what they are called in it, and where it lies.
+/// The clients that need a kubeconfig, their names in it, and where it lies.
 fn clients(layout: &Layout, nodes: u8) -> Vec<(String, String, std::path::PathBuf)> {
     let named = |owner: &str, user: &str, path| (owner.to_owned(), user.to_owned(), path);
     let mut found = vec![
@@ -89,7 +89,7 @@ fn requests(nodes: u8) -> Vec<Request> {
 /// Makes what is missing: authorities, certificates, keys, kubeconfigs.
 ///
 /// # Errors
-/// No room, or files that somebody changed.
+/// No room, or files that were changed.
 pub fn ensure(layout: &Layout, nodes: u8) -> Result<()> {
     let authorities = [ensure_authority(layout, AUTHORITY)?, ensure_authority(layout, FRONT_AUTHORITY)?];
     ensure_token_keys(layout)?;
@@ -113,7 +113,7 @@ fn kubeconfig(layout: &Layout, owner: &str, user: &str) -> Result<String> {
 }
 
 fn ensure_authority(layout: &Layout, owner: &str) -> Result<Issuer<'static, KeyPair>> {
-    let complain = |source| Error::Certificate { owner: owner.to_owned(), source };
+    let failed = |source| Error::Certificate { owner: owner.to_owned(), source };
     let mut wanted = CertificateParams::default();
     wanted.distinguished_name = name(owner, None);
     wanted.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -121,7 +121,7 @@ fn ensure_authority(layout: &Layout, owner: &str) -> Result<Issuer<'static, KeyP
     let key = ensure_key(layout, owner)?;
     let path = layout.certificate(owner);
     if !path.exists() {
-        write(&path, &wanted.self_signed(&key).map_err(complain)?.pem())?;
+        write(&path, &wanted.self_signed(&key).map_err(failed)?.pem())?;
     }
     Ok(Issuer::new(wanted, key))
 }
@@ -131,9 +131,9 @@ fn ensure_certificate(layout: &Layout, request: &Request, authority: &Issuer<'_,
     if path.exists() {
         return Ok(());
     }
-    let complain = |source| Error::Certificate { owner: request.owner.clone(), source };
+    let failed = |source| Error::Certificate { owner: request.owner.clone(), source };
     let key = ensure_key(layout, &request.owner)?;
-    let mut wanted = CertificateParams::new(request.names.clone()).map_err(complain)?;
+    let mut wanted = CertificateParams::new(request.names.clone()).map_err(failed)?;
     wanted.distinguished_name = name(&request.user, request.group);
     wanted.use_authority_key_identifier_extension = true;
     wanted.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -141,7 +141,7 @@ fn ensure_certificate(layout: &Layout, request: &Request, authority: &Issuer<'_,
     if !request.names.is_empty() {
         wanted.extended_key_usages.push(ExtendedKeyUsagePurpose::ServerAuth);
     }
-    write(&path, &wanted.signed_by(&key, authority).map_err(complain)?.pem())
+    write(&path, &wanted.signed_by(&key, authority).map_err(failed)?.pem())
 }
 
 /// The public half stands where a certificate would.
@@ -153,12 +153,12 @@ fn ensure_token_keys(layout: &Layout) -> Result<()> {
 
 /// A key on the curve P-256.
 fn ensure_key(layout: &Layout, owner: &str) -> Result<KeyPair> {
-    let complain = |source| Error::Certificate { owner: owner.to_owned(), source };
+    let failed = |source| Error::Certificate { owner: owner.to_owned(), source };
     let path = layout.key(owner);
     if path.exists() {
-        return KeyPair::from_pem(&read(&path)?).map_err(complain);
+        return KeyPair::from_pem(&read(&path)?).map_err(failed);
     }
-    let key = KeyPair::generate().map_err(complain)?;
+    let key = KeyPair::generate().map_err(failed)?;
     write_secret(&path, &key.serialize_pem())?;
     Ok(key)
 }

@@ -30,7 +30,7 @@ pub enum Condition {
     Gone,
 }
 
-/// A component's process, whoever started it.
+/// A component's process, from this command or an earlier one.
 pub fn main_process(cluster: &Cluster, component: Component) -> Option<i32> {
     let members = cluster.cgroups.members(&cluster.layout.component_cgroup(component));
     members.into_iter().find(|pid| program_of(*pid).as_deref() == Some(component.program()))
@@ -72,9 +72,9 @@ pub fn ensure(cluster: &Cluster, component: Component) -> Result<bool> {
     Ok(true)
 }
 
-/// How this program is told to start another in the background.
+/// The arguments with which this program starts another in the background.
 pub fn daemon_arguments(cluster: &Cluster, group: &str, log: &Path, wanted: &Invocation) -> Vec<String> {
-    let words = [
+    let own = [
         "internal",
         "daemon",
         "--group",
@@ -87,7 +87,7 @@ pub fn daemon_arguments(cluster: &Cluster, group: &str, log: &Path, wanted: &Inv
         &wanted.program.display().to_string(),
     ]
     .map(str::to_owned);
-    words.into_iter().chain(wanted.arguments.iter().cloned()).collect()
+    own.into_iter().chain(wanted.arguments.iter().cloned()).collect()
 }
 
 /// Sends a signal to a component.
@@ -96,8 +96,8 @@ pub fn daemon_arguments(cluster: &Cluster, group: &str, log: &Path, wanted: &Inv
 /// It does not run.
 pub fn signal(cluster: &Cluster, component: Component, signal: Signal) -> Result<()> {
     let pid = main_process(cluster, component).ok_or_else(|| Error::Refused(format!("{component} does not run")))?;
-    let complain = |source| Error::Kernel { action: format!("send {signal} to {component}"), source };
-    kill(Pid::from_raw(pid), signal).map_err(complain)
+    let failed = |source| Error::Kernel { action: format!("send {signal} to {component}"), source };
+    kill(Pid::from_raw(pid), signal).map_err(failed)
 }
 
 /// Waits until a component is gone.
@@ -143,12 +143,12 @@ fn serves(cluster: &Cluster, component: Component) -> bool {
 fn listens(table: &str, port: u16) -> bool {
     let wanted = format!(":{port:04X}");
     table.lines().skip(1).any(|line| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        matches!(words.as_slice(), [_, local, _, "0A", ..] if local.ends_with(&wanted))
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        matches!(fields.as_slice(), [_, local, _, "0A", ..] if local.ends_with(&wanted))
     })
 }
 
-/// Complains when one of the components has ended, with its last words.
+/// An error when one of the components has ended, with the end of its log.
 ///
 /// # Errors
 /// [`Error::Ended`].

@@ -4,6 +4,6 @@ use std::io::Write;
 
 /// One line.
 pub fn step(text: &str) {
-    // Nobody listens: then nobody misses it.
+    // Standard error may be closed: then the line is dropped.
     let _ = writeln!(std::io::stderr(), "==> {text}");
 }

@@ -28,7 +28,7 @@ pub struct Status {
     pub audit_log: PathBuf,
     /// The directory of the logs.
     pub logs: PathBuf,
-    /// Whether the API server says it is ready.
+    /// Whether the API server reports that it is ready.
     pub api_ready: bool,
     /// How many nodes are only played.
     pub kwok_nodes: u16,

@@ -38,8 +38,8 @@ pub fn down(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// All clusters have the same addresses, so there is one at a time. One that nobody took away, and of which nothing
-/// runs, is in nobody's way: it goes.
+/// All clusters have the same addresses, so there is one at a time. One of which nothing runs any more
+/// is removed.
 ///
 /// # Errors
 /// Another cluster is up, or what is left of a dead one does not go.
@@ -57,7 +57,7 @@ pub fn make_room(layout: &Layout) -> Result<()> {
 }
 
 fn runs(layout: &Layout) -> Result<bool> {
-    // One that is being made has no process at first, but somebody who holds its lock.
+    // One that is being made has no process at first, but a command that holds its lock.
     let _lock = lock(layout)?;
     Ok(!Cgroups::of_this_machine()?.all_members(&layout.cgroup()).is_empty())
 }
@@ -81,8 +81,8 @@ fn remove_files(layout: &Layout) -> Result<()> {
 /// Nodes mount in namespaces of their own. What is found here was mounted by hand, and its content must not be removed.
 fn unmount_below(directory: &Path) -> Result<()> {
     for point in mounts_below(&read(Path::new("/proc/self/mountinfo"))?, directory).iter().rev() {
-        let complain = |source| Error::Kernel { action: format!("unmount {}", point.display()), source };
-        umount2(point, MntFlags::MNT_DETACH).map_err(complain)?;
+        let failed = |source| Error::Kernel { action: format!("unmount {}", point.display()), source };
+        umount2(point, MntFlags::MNT_DETACH).map_err(failed)?;
     }
     Ok(())
 }

@@ -25,7 +25,7 @@ pub fn wait_for_orphans(logs: &Path) -> Result<()> {
     until_true(&patience, || Ok(helpers().is_empty()))
 }
 
-/// Processes with our mark in their environment.
+/// Processes with the cluster's mark in their environment.
 fn helpers() -> Vec<PathBuf> {
     let mark = format!("{HELPER}=1");
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
@@ -40,7 +40,7 @@ fn helpers() -> Vec<PathBuf> {
 /// Runs a program and returns what it wrote to standard output.
 ///
 /// # Errors
-/// It is not there, or it failed; its standard error is in the complaint.
+/// It is not there, or it failed; its standard error is in the message.
 pub fn run(program: impl AsRef<OsStr>, arguments: &[impl AsRef<OsStr>]) -> Result<String> {
     run_with(program, arguments, "")
 }
@@ -71,15 +71,15 @@ fn finish(mut command: Command, input: &str) -> Result<String> {
     let failed_to_start = |source| Error::Start { command: shown.clone(), source };
     let mut child = command.spawn().map_err(failed_to_start)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // One that ends without reading says itself why.
+        // A program that ends without reading reports its own error.
         let _ = stdin.write_all(input.as_bytes());
     }
     let output = child.wait_with_output().map_err(failed_to_start)?;
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(Error::Failed { command: shown, status: output.status, said })
+    let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(Error::Failed { command: shown, status: output.status, stderr })
 }
 
 /// `ip -batch` with one command a line, in the host's namespace or that of the process.
@@ -98,8 +98,8 @@ pub fn ip(inside: Option<i32>, commands: &str) -> Result<()> {
 
 /// The command as a person would type it.
 fn show(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    words.map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    let arguments = std::iter::once(command.get_program()).chain(command.get_args());
+    arguments.map(|argument| argument.to_string_lossy()).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_carries_the_command_and_what_it_said() {
+    fn a_failure_carries_the_command_and_its_standard_error() {
         let error = run("sh", &["-c", "echo no >&2; exit 3"]).unwrap_err();
         assert_eq!(error.to_string(), "`sh -c echo no >&2; exit 3` ended with exit status: 3: no");
         assert!(matches!(run("/does/not/exist", &[] as &[&str]), Err(Error::Start { .. })));

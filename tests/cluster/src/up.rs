@@ -1,4 +1,4 @@
-//! `up`: whatever is not there is made, whatever is broken is mended. A second `up` therefore does nothing, and one
+//! `up`: whatever is not there is made, whatever is broken is repaired. A second `up` therefore does nothing, and one
 //! after a crash finishes what the first began.
 
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ const TOOLS: [&str; 5] = ["ip", "nsenter", "unshare", "nft", "mount"];
 
 /// What the caller asks for.
 #[derive(Debug, Clone)]
-pub struct Wish {
+pub struct Request {
     /// Nodes, at least one.
     pub nodes: u8,
     /// Nodes that are only played.
@@ -35,27 +35,27 @@ pub struct Wish {
 /// What came of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
-    /// Something was started or mended.
+    /// Something was started or repaired.
     Changed,
     /// Everything was as it should be.
     AlreadySo,
 }
 
-/// Makes the cluster as wished and returns when every node is ready and pods can be made.
+/// Makes the cluster as requested and returns when every node is ready and pods can be made.
 ///
 /// # Errors
 /// What is missing on this machine, what could not be started, or a state that did not come.
-pub fn up(layout: Layout, wish: &Wish) -> Result<Outcome> {
+pub fn up(layout: Layout, request: &Request) -> Result<Outcome> {
     let began = Instant::now();
     // What is refused leaves nothing, not even the directory that the lock is on.
-    check_machine(&Cluster::new(layout.clone(), merge(Record::load(&layout)?, wish))?)?;
+    check_machine(&Cluster::new(layout.clone(), merge(Record::load(&layout)?, request))?)?;
     make_room(&layout)?;
     let _lock = lock(&layout)?;
     let known = Record::load(&layout)?;
-    if let Some(known) = known.as_ref().filter(|known| known.nodes > wish.nodes) {
+    if let Some(known) = known.as_ref().filter(|known| known.nodes > request.nodes) {
         step(&format!("it has {} nodes and keeps them", known.nodes));
     }
-    let cluster = Cluster::new(layout, merge(known, wish))?;
+    let cluster = Cluster::new(layout, merge(known, request))?;
     links::ensure_bridge(&cluster.layout)?;
     cluster.record.store(&cluster.layout)?;
     prepare(&cluster)?;
@@ -63,18 +63,18 @@ pub fn up(layout: Layout, wish: &Wish) -> Result<Outcome> {
     let mut changed = start(&cluster)?;
     changed |= wait_until_ready(&cluster)?;
     let outcome = if changed { Outcome::Changed } else { Outcome::AlreadySo };
-    let word = if changed { "up" } else { "already up" };
-    step(&format!("cluster `{}` is {word}, {:.1} s", cluster.layout.name, began.elapsed().as_secs_f64()));
+    let state = if changed { "up" } else { "already up" };
+    step(&format!("cluster `{}` is {state}, {:.1} s", cluster.layout.name, began.elapsed().as_secs_f64()));
     Ok(outcome)
 }
 
 /// A cluster grows and does not shrink: what runs on a node is not for `up` to end.
-fn merge(known: Option<Record>, wish: &Wish) -> Record {
-    let known = known.unwrap_or(Record { programs: wish.programs.clone(), nodes: 0, kwok: 0 });
-    Record { programs: known.programs, nodes: known.nodes.max(wish.nodes), kwok: known.kwok.max(wish.kwok) }
+fn merge(known: Option<Record>, request: &Request) -> Record {
+    let known = known.unwrap_or(Record { programs: request.programs.clone(), nodes: 0, kwok: 0 });
+    Record { programs: known.programs, nodes: known.nodes.max(request.nodes), kwok: known.kwok.max(request.kwok) }
 }
 
-/// Whatever would fail half-way is said first.
+/// Reports first what would fail half-way.
 fn check_machine(cluster: &Cluster) -> Result<()> {
     if !nix::unistd::geteuid().is_root() {
         return Err(Error::Refused("a cluster needs root: it makes links, mounts and namespaces".to_owned()));
@@ -182,7 +182,7 @@ pub fn takes_pods(node: &str) -> bool {
     is_ready(node) && serde_json::from_str::<serde_json::Value>(node).is_ok_and(|node| node["spec"]["taints"].is_null())
 }
 
-/// Whether a node object tells of this boot: what is said of an earlier one stays true for a while.
+/// Whether a node object is of this boot: conditions of an earlier boot stay for a while.
 fn is_of_boot(node: &str, boot: &str) -> bool {
     serde_json::from_str::<serde_json::Value>(node).is_ok_and(|node| node["status"]["nodeInfo"]["bootID"] == boot)
 }
@@ -208,7 +208,7 @@ fn ensure_kwok_nodes(cluster: &Cluster, api: &Api) -> Result<bool> {
 }
 
 /// Starts one component that was killed, and returns when it serves. As on any machine, a kubelet gives up when it
-/// starts before containerd serves, and there is nobody here to try again.
+/// starts before containerd serves, and no service manager here starts it again.
 ///
 /// # Errors
 /// There is no such thing in this cluster, or its node is down.
@@ -239,17 +239,17 @@ pub fn start_node(cluster: &Cluster, number: NodeNumber) -> Result<()> {
 mod tests {
     use super::*;
 
-    fn wish(nodes: u8, kwok: u16) -> Wish {
-        Wish { nodes, kwok, programs: "/new".into() }
+    fn request(nodes: u8, kwok: u16) -> Request {
+        Request { nodes, kwok, programs: "/new".into() }
     }
 
     #[test]
     fn a_cluster_grows_and_does_not_shrink() {
-        let fresh = merge(None, &wish(2, 0));
+        let fresh = merge(None, &request(2, 0));
         assert_eq!(fresh, Record { programs: "/new".into(), nodes: 2, kwok: 0 });
         let known = Record { programs: "/old".into(), nodes: 3, kwok: 5 };
-        assert_eq!(merge(Some(known.clone()), &wish(2, 0)), known);
-        assert_eq!(merge(Some(known), &wish(4, 9)), Record { programs: "/old".into(), nodes: 4, kwok: 9 });
+        assert_eq!(merge(Some(known.clone()), &request(2, 0)), known);
+        assert_eq!(merge(Some(known), &request(4, 9)), Record { programs: "/old".into(), nodes: 4, kwok: 9 });
     }
 
     #[test]

@@ -7,13 +7,13 @@ use nix::poll::{PollTimeout, poll};
 
 use crate::error::{Error, Result};
 
-/// Between two looks at something that cannot tell when it changes.
+/// Between two looks at something that does not report its changes.
 const LOOK_MS: u8 = 20;
 
 /// What is waited for, how long, and where to look when it does not come.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience<'a> {
-    /// Named in the complaint.
+    /// Named in the error.
     pub what: &'a str,
     /// At most.
     pub limit: Duration,
@@ -24,7 +24,7 @@ pub struct Patience<'a> {
 /// Looks until there is something.
 ///
 /// # Errors
-/// [`Error::Timeout`], or what `look` complains of, at once.
+/// [`Error::Timeout`], or an error of `look`, at once.
 pub fn until<T>(patience: &Patience<'_>, mut look: impl FnMut() -> Result<Option<T>>) -> Result<T> {
     let deadline = Instant::now() + patience.limit;
     loop {

@@ -22,17 +22,17 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @pytest.fixture(scope="session")
-def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
+def show(pytestconfig: pytest.Config) -> Callable[[str], None]:
     """Shows a line while tests run."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
 
-    def show(text: str) -> None:
+    def write(text: str) -> None:
         with capture.global_and_fixture_disabled():
             reporter.ensure_newline()
             reporter.write_line(text)
 
-    return show
+    return write
 
 
 @pytest.fixture(scope="session")
@@ -52,8 +52,8 @@ def build(pytestconfig: pytest.Config, cluster_program: pathlib.Path) -> Build:
 
 
 @pytest.fixture(scope="session")
-def shared(pytestconfig: pytest.Config, build: Build, say: Callable[[str], None]) -> Iterator[Shared]:
+def shared(pytestconfig: pytest.Config, build: Build, show: Callable[[str], None]) -> Iterator[Shared]:
     """The cluster of this session, and of those after it that have --keep-cluster too."""
-    yield Shared(build, CLUSTER, say)
+    yield Shared(build, CLUSTER, show)
     if not pytestconfig.getoption("--keep-cluster"):
         take_down(build.program, CLUSTER)

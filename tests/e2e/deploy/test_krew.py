@@ -71,7 +71,7 @@ def test_krew_installs_the_plugin_and_its_licences(
     assert done.returncode == 0, done.stderr
     plugin = tmp_path / "bin/kubectl-garboard"
     assert "kubectl garboard" in printed_by(plugin, "--help")
-    # As the caveats say.
+    # As in the caveats.
     assert "kubectl_complete-garboard" in done.stdout + done.stderr
     (tmp_path / "bin/kubectl_complete-garboard").symlink_to("kubectl-garboard")
     assert "restart" in printed_by(tmp_path / "bin/kubectl_complete-garboard", "resta")

@@ -61,7 +61,7 @@ def releases() -> Iterator[Releases]:
 
 @pytest.fixture(scope="module")
 def installed(releases: Releases) -> str:
-    """What Helm says of the first release, which has settings."""
+    """What Helm prints of the first release, which has settings."""
     return releases.put("install", kubevirt={"spec": SETTINGS})
 
 
@@ -98,7 +98,7 @@ def test_beside_definitions_of_another_version_nothing_is_upgraded(releases: Rel
     releases.server.kubectl("patch", "crd", DEFINITION, "--type=json", "-p", json.dumps([change]))
     output = releases.put("upgrade", code=1, kubevirt={"spec": SETTINGS})
     assert f"the definition {DEFINITION} is of another version than this chart" in output
-    # As the error says.
+    # As in the error message.
     definitions = call("show", "crds", str(CHART)).stdout
     releases.server.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=definitions)
     releases.put("upgrade", kubevirt={"spec": SETTINGS})

@@ -1,4 +1,4 @@
-"""What an API server says to a request."""
+"""An API server's answer to a request."""
 
 import contextlib
 import dataclasses

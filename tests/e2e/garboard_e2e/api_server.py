@@ -1,4 +1,4 @@
-"""An API server alone, on loopback: etcd and kube-apiserver without a node, for what RBAC and admission policies say.
+"""An API server alone, on loopback: etcd and kube-apiserver without a node, for tests of RBAC and admission policies.
 Each request is made as any user, by impersonation."""
 
 import dataclasses

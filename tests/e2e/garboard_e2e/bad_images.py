@@ -60,7 +60,7 @@ def qcow2_images(directory: pathlib.Path) -> dict[str, pathlib.Path]:
 
 
 def entry(name: str, content: bytes | None = None, kind: bytes = tarfile.REGTYPE, link: str = "") -> Member:
-    """A member of a layer; without content it is what its kind says."""
+    """A member of a layer; without content it is as usual for its kind."""
     member = tarfile.TarInfo(name)
     member.type, member.linkname, member.mode, member.uid, member.gid = kind, link, 0o644, 107, 107
     member.size = len(content) if content is not None else 0

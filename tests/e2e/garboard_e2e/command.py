@@ -101,7 +101,7 @@ class Garboard:
 
     def circumstances(self) -> str:
         """For a reader of a failure that does not come again."""
-        return f"`garboard ps` says {self.call('ps', '-o', 'json').stdout.strip()[-600:]}"
+        return f"`garboard ps` prints {self.call('ps', '-o', 'json').stdout.strip()[-600:]}"
 
     def home(self, machine: str) -> pathlib.Path:
         """The directory of a machine that runs."""

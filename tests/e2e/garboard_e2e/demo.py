@@ -44,14 +44,14 @@ class Demo:
         if code != 0:
             raise Failure(f"after Ctrl-] `garboard run` ended with {code}; the screen:\n{terminal.screen()}")
         if "hello" not in (machines := self.machines()):
-            raise Failure(f"Ctrl-] took the machine with it: `garboard ps` says {machines}")
+            raise Failure(f"Ctrl-] took the machine with it: `garboard ps` prints {machines}")
         ok("Ctrl-] leaves the console and the machine running")
 
     def stop(self) -> None:
         began = time.monotonic()
         output([self.garboard, "stop", "hello"], self.environment)
         if json.loads(machines := self.machines()):
-            raise Failure(f"`garboard stop` returned, and `garboard ps` says {machines}")
+            raise Failure(f"`garboard stop` returned, and `garboard ps` prints {machines}")
         ok(f"garboard stop powers it down in {time.monotonic() - began:.1f} s")
 
     def machines(self) -> str:

@@ -63,7 +63,7 @@ def fault_of(path: pathlib.Path) -> str | None:
         found = path.lstat()
     except FileNotFoundError:  # it went meanwhile
         return None
-    # A network namespace is the kernel's, under a name of ours, and says nothing to who may not enter it.
+    # A network namespace is the kernel's, under a name of the tests, and shows nothing from outside.
     if stat.S_ISLNK(found.st_mode) or path.name == "netns":
         return None
     # A machine's own group, which no other user is in, may look at what it was started with.

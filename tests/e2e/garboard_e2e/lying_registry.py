@@ -1,4 +1,4 @@
-"""A registry on loopback that lies. What it does with a request, the repository's name says."""
+"""A registry on loopback that lies. The repository's name is what it does with a request."""
 
 import hashlib
 import http.server
@@ -80,7 +80,7 @@ class Lies(http.server.BaseHTTPRequestHandler):
         self.close_connection = True
 
     def manifests_wrong_manifest(self, _: str) -> None:
-        # Says one digest in its header, and sends another thing; a client that pinned the digest must notice.
+        # Names one digest in its header, and sends another thing; a client that pinned the digest must notice.
         content = manifest(self.server.layer)
         self.answer(200, content, MANIFEST, Docker_Content_Digest=f"sha256:{'0' * 64}")
 
@@ -94,10 +94,10 @@ class Lies(http.server.BaseHTTPRequestHandler):
         self.answer(200, b"<html>\x00\xff\x1b[31m what registry?</html>", MANIFEST)
 
     def manifests_not_http(self, _: str) -> None:
-        self.wfile.write(b"\x16\x03\x01\x02\x00 no HTTP is spoken here\r\n\r\n" * 10)
+        self.wfile.write(b"\x16\x03\x01\x02\x00 this is not HTTP\r\n\r\n" * 10)
         self.close_connection = True
 
-    # It does not want to.
+    # It refuses.
     def manifests_broken(self, _: str) -> None:
         self.answer(500, b'{"errors": [{"code": "UNKNOWN", "message": "disk on fire"}]}')
 
@@ -121,7 +121,7 @@ class Lies(http.server.BaseHTTPRequestHandler):
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Knows the honest layer, and when those who stall may go on."""
+    """Has the honest layer, and when stalled requests may go on."""
 
     daemon_threads = True
 

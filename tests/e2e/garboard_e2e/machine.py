@@ -65,7 +65,7 @@ class Machine(Garboard):
         output = self.run("run", "--detach", "--accel", "tcg", "--image", f"{HELLO}={image or self.image}", path)
         # Whether its vCPUs run already is not known then.
         if f"{self.id} was started\n" not in output:
-            raise Failure(f"`garboard run --detach` should say that the machine was started: {output}")
+            raise Failure(f"`garboard run --detach` should print that the machine was started: {output}")
 
     def reported_status(self) -> dict[str, Any]:
         """The status, as soon as a supervisor reports it: one that was killed has a successor a moment later."""

@@ -19,7 +19,7 @@ class Namespace(Garboard):
         self.namespace = f"{scene}-{os.getpid()}"
 
     def example(self, name: str, *changes: tuple[str, str]) -> pathlib.Path:
-        """A copy of an example in this namespace, with texts replaced: pairs of what is there and what is wanted."""
+        """A copy of an example in this namespace, with texts replaced: pairs of old and new text."""
         text = (EXAMPLES / f"{name}.yaml").read_text()
         for old, new in changes:
             if old not in text:
@@ -42,7 +42,7 @@ class Namespace(Garboard):
         return self.home(self.id(machine)) / "supervisor"
 
     def status(self, machine: str) -> dict[str, Any] | None:
-        """What `ps` says of a machine, or None when it is not there."""
+        """What `ps` prints of a machine, or None when it is not there."""
         return next((one.get("status") for one in self.machines() if one["name"] == machine), None)
 
     def resets(self, machine: str) -> int:

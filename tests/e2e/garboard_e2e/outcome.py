@@ -4,7 +4,7 @@ import unittest
 
 
 class Failure(AssertionError):
-    """What a person would have complained about."""
+    """A fault that a test has found."""
 
 
 class Skipped(unittest.SkipTest):

@@ -32,7 +32,7 @@ class Viewer:
         self.sock.sendall(b"RFB 003.008\n")
         kinds = self.read(self.read(1)[0])
         if NO_SECURITY not in kinds:
-            raise Failure(f"the screen wants a password: security types {list(kinds)}")
+            raise Failure(f"the screen requires a password: security types {list(kinds)}")
         self.sock.sendall(bytes([NO_SECURITY]))
         if refused := struct.unpack(">I", self.read(4))[0]:
             raise Failure(f"the screen refused the viewer: {refused}")
@@ -56,7 +56,7 @@ class Viewer:
         return pixels
 
     def skip(self, kind: int) -> None:
-        """What a server may say unasked: a bell, a text on the clipboard."""
+        """What a server may send unasked: a bell, a text on the clipboard."""
         if kind == 3:
             self.read(3)
             self.read(struct.unpack(">I", self.read(4))[0])

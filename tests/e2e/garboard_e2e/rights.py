@@ -25,7 +25,7 @@ CONTROLLER_AS_DATA_VOLUMES = Caller(DATA_VOLUMES_ACCOUNT, token="controller")
 BOB, EDITOR, VIEWER, KUBELET, SCHEDULER = map(Caller, ("bob", "editor", "viewer", "kubelet", "system:kube-scheduler"))
 # Accounts that are only called like Garboard's.
 FALSE_AGENT, FALSE_CONTROLLER = Caller(FALSE_AGENT_ACCOUNT, node="node-1"), Caller(FALSE_CONTROLLER_ACCOUNT)
-ANY_USER = Caller("someone", groups=("system:authenticated",))
+ANY_USER = Caller("user", groups=("system:authenticated",))
 AS_ADMINISTRATOR = Caller()
 
 DRY = "dryRun=All"

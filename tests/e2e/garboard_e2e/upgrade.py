@@ -141,7 +141,7 @@ class Upgrade:
         patience = PATIENCE + SECONDS_EACH * machines
         self.kube.start(*(guest(number, name) for number, name in enumerate(self.names)), seconds=patience)
         for name in self.names:
-            self.kube.says(name, ":/# ", seconds=patience)
+            self.kube.prints(name, ":/# ", seconds=patience)
         self.guests = [Guest.of(self.kube, name) for name in self.names]
 
     def roll_out(
@@ -156,11 +156,11 @@ class Upgrade:
         patience = 2 * PATIENCE + SECONDS_EACH * len(self.names)
         self.kube.wait(f"{image} in every pod", exchanges.are_over, seconds=patience)
         self.kube.roll_out(manifest)
-        self.kube.ask_until("a KubeVirt object that says no more of it", lambda: not self.why_outdated())
+        self.kube.ask_until("a KubeVirt object without that message", lambda: not self.why_outdated())
         return exchanges.summary()
 
     def why_outdated(self) -> str:
-        """What the KubeVirt object says of outdated supervisors."""
+        """What the KubeVirt object reports of outdated supervisors."""
         conditions = self.kube.get("kubevirt/kubevirt", namespace=INSTALLED_IN).get("status", {}).get("conditions", [])
         # Versions of before 2026-11-25 have a type without the domain.
         updated = [each for each in conditions if each["type"].endswith("LaunchersUpdated")]
@@ -225,5 +225,5 @@ def expect_stopped(upgrade: Upgrade) -> str:
         seconds=UPDATE_SECONDS + PATIENCE,
     )
     if "did not come up" not in message or "was put back" not in message:
-        raise Failure(f"it says {message}")
+        raise Failure(f"it reports {message}")
     return message

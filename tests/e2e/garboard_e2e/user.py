@@ -46,7 +46,7 @@ class User(Garboard):
         for name in names.INSTALLED:
             shutil.copy(self.programs / name, f"{directory}/bin/{name}")
         self.garboard = f"{directory}/bin/{names.COMMAND}"
-        # Where a user's machines are unless the environment says otherwise.
+        # Where a user's machines are unless the environment names another place.
         self.runtime, self.state = directory / "run/garboard", directory / "home/.local/state/garboard"
         self.environment = {
             "PATH": "/usr/bin:/bin",
@@ -80,7 +80,7 @@ class User(Garboard):
     def stop(self) -> None:
         self.run("stop", MACHINE)
         if machines := self.machines():
-            raise Failure(f"`garboard stop` returned, and `garboard ps` says {machines}")
+            raise Failure(f"`garboard stop` returned, and `garboard ps` prints {machines}")
         ended = self.ended(f"default/{MACHINE}")
         if ended["cause"]["cause"] != "stoppedGracefully":
             raise Failure(f"the run should have been stopped gracefully, not {ended}")

@@ -104,7 +104,7 @@ def environment(programs: pathlib.Path, version: str | None = None) -> dict[str,
 def version_of(programs: pathlib.Path) -> str:
     output = printed([programs / names.COMMAND, "--version"])
     if not (found := re.match(r"\S+ (\S+)", output)):
-        raise Failure(f"`{names.COMMAND} --version` says {output}")
+        raise Failure(f"`{names.COMMAND} --version` prints {output}")
     return found[1]
 
 

@@ -1,4 +1,4 @@
-"""Every file of examples/: judged, explained, and booted until the guest says what it should."""
+"""Every file of examples/: judged, explained, and booted until the guest prints what it should."""
 
 import contextlib
 import pathlib
@@ -46,7 +46,7 @@ def has_address(guest: Guest) -> None:
     has_prompt(guest)
 
 
-def knows_it_was_started_by_efi(guest: Guest) -> None:
+def shows_it_was_started_by_efi(guest: Guest) -> None:
     has_address(guest)
     guest.shell("ls /sys/firmware", "efi")
 
@@ -99,7 +99,7 @@ EXPECTED: dict[str, Callable[[Guest], None]] = {
     "vm-bridge": has_address,
     "vm-configmap": can_mount_its_configuration,
     "vm-debian-cloudinit": ran_cloud_init,
-    "vm-efi": knows_it_was_started_by_efi,
+    "vm-efi": shows_it_was_started_by_efi,
     "vm-multi-disk": has_all_its_disks,
     "vm-ports": serves_a_page,
     "vm-pvc": has_the_claims_disk,
@@ -109,7 +109,7 @@ EXPECTED: dict[str, Callable[[Guest], None]] = {
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.yaml")), ids=lambda example: example.stem)
 def test_an_example(namespace: Namespace, guest: Callable[[str], pathlib.Path], example: pathlib.Path) -> None:
     """Judged and explained as it is, booted as a copy in a namespace of its own until it is as expected, stopped."""
-    assert example.stem in EXPECTED, "say in EXPECTED what its guest should do"
+    assert example.stem in EXPECTED, "name in EXPECTED what its guest should do"
     text, web_port = example.read_text(), free_port()
     images = [f"--image={reference}={guest(reference)}" for reference in guests.RECIPES if reference in text]
     publish = ["-p", f"{web_port}:80"] if example.stem == "vm-ports" else []

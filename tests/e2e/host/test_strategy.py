@@ -91,7 +91,7 @@ def host(
 
 
 def page(port: int) -> bytes:
-    """What the guest's web server says, or nothing."""
+    """What the guest's web server answers, or nothing."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
             connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -122,7 +122,7 @@ def backs_off(host: Host) -> dict[str, Any] | None:
 
 
 def test_failed_starts_are_spaced_out(host: Host) -> None:
-    """Three starts that fail: 10 s, then 40 s and more lie between them; `ps` says so. The stop ends the pause."""
+    """Three starts that fail: 10 s, then 40 s and more lie between them; `ps` shows it. The stop ends the pause."""
     qemu = breakable_qemu(host)
     host.run(*host.command("runStrategy: Always", "--detach", "--qemu", str(qemu)))
     # A machine whose guest was not let run yet is not started again.

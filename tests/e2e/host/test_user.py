@@ -1,5 +1,5 @@
 """`garboard run` as an ordinary user: a throw-away account, three ways to a network, what confines QEMU without root,
-published ports, a supervisor killed under a guest that talks, and nothing left behind."""
+published ports, a supervisor killed under a guest with a connection, and nothing left behind."""
 
 import http.server
 import json
@@ -25,7 +25,7 @@ from garboard_e2e.user import ACCOUNT, MACHINE, User, account
 
 PASST = "/usr/bin/passt"
 GREETING = b"greetings from the guest"
-# What the guest serves at port 7777. The client speaks first: with passt of Debian 12 a guest that speaks first is not
+# What the guest serves at port 7777. The client sends first: with passt of Debian 12 a guest that sends first is not
 # received until the client has sent something.
 SERVE = b"mkdir /www && echo " + GREETING + b" >/www/index.html && httpd -p 7777 -h /www\n"
 # As on a host without passt, and as under a kernel that gives users no namespaces: those who are in a chroot get none.
@@ -124,7 +124,7 @@ def is_confined(user: User, namespaces: Sequence[str]) -> None:
 
 def commands_work(user: User) -> None:
     addresses = user.machines()[0]["status"]["interfaces"][0]["addresses"]
-    assert addresses[:1] == ["10.0.2.2"], f"`garboard ps` knows the addresses {addresses}"
+    assert addresses[:1] == ["10.0.2.2"], f"`garboard ps` prints the addresses {addresses}"
     user.run("pause", MACHINE)
     status = user.json("qmp", MACHINE, "query-status")["status"]
     assert status == "paused", "`garboard pause` did not stop the vCPUs"
@@ -219,4 +219,4 @@ def test_doctor_says_what_is_different_for_a_user(user: User) -> None:
     assert f"shmem_enabled is {setting}" in checks["shared-huge-pages"]["detail"], checks["shared-huge-pages"]
     hidden = user.run("doctor", "-o", "json", around=hidden_passt())
     (passt,) = [check for check in json.loads(hidden)["checks"] if check["id"] == "passt"]
-    assert "apt install passt" in passt.get("remedy", ""), f"without passt doctor says {passt}"
+    assert "apt install passt" in passt.get("remedy", ""), f"without passt doctor prints {passt}"

@@ -30,7 +30,7 @@ def vmi(at: float, phase: str, uid: str = "a", machine: str = "ns/vm", gone: boo
 
 
 def answered(at: float, *pods: str) -> Event:
-    """The agent says that nothing is left of these pods."""
+    """The agent reports that nothing is left of these pods."""
     return vmi(at, "Running") | {"left": list(pods)}
 
 
@@ -191,8 +191,8 @@ def test_a_machine_that_is_always_to_run_runs_in_the_end() -> None:
 
 
 def test_a_qemu_that_no_status_knows_is_refused() -> None:
-    refuses("no status says so", vm(0, "Halted"), processes(1, qemu("q1")))
-    refuses("no status says so", *START, *RESTART, processes(20, qemu("q2", "pod-b"), qemu("q7", "pod-x", "ns/x")))
+    refuses("no status has it", vm(0, "Halted"), processes(1, qemu("q1")))
+    refuses("no status has it", *START, *RESTART, processes(20, qemu("q2", "pod-b"), qemu("q7", "pod-x", "ns/x")))
 
 
 def test_a_pod_of_which_nothing_is_left_runs_no_qemu() -> None:

@@ -22,28 +22,28 @@ def times(pytestconfig: pytest.Config) -> int:
 
 
 @pytest.fixture(scope="session")
-def say(pytestconfig: pytest.Config) -> Callable[[str], None]:
+def show(pytestconfig: pytest.Config) -> Callable[[str], None]:
     """Shows a line while tests run."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     reporter = pytestconfig.pluginmanager.getplugin("terminalreporter")
 
-    def show(text: str) -> None:
+    def write(text: str) -> None:
         with capture.global_and_fixture_disabled():
             reporter.ensure_newline()
             reporter.write_line(text)
 
-    return show
+    return write
 
 
 @pytest.fixture(scope="session")
-def versions(pytestconfig: pytest.Config, programs: pathlib.Path, say: Callable[[str], None]) -> dict[str, Version]:
+def versions(pytestconfig: pytest.Config, programs: pathlib.Path, show: Callable[[str], None]) -> dict[str, Version]:
     """The one `before` and the one of `today`; what is not in the cache is built, in the open."""
     capture = pytestconfig.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         before = earlier(pytestconfig.getoption("--from-commit"))
     new = today(programs)
     assert before.name != new.name, (
-        f"both builds say that they are {new.name}; build this checkout with GARBOARD_VERSION=$(scripts/version)"
+        f"both builds report that they are {new.name}; build this checkout with GARBOARD_VERSION=$(scripts/version)"
     )
-    say(f"from {before.name} to {new.name}")
+    show(f"from {before.name} to {new.name}")
     return {"before": before, "today": new}

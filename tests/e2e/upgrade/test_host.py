@@ -64,7 +64,7 @@ class Mixed(Machine):
         return max((int(number) for number in re.findall(rb"disk-load (\d+)", self.serial())), default=0)
 
     def is_listed_by(self, version: Version) -> bool:
-        """Whether the command of this version says that it runs, and nothing else."""
+        """Whether the command of this version prints that it runs, and nothing else."""
         own, self.garboard = self.garboard, str(version.programs / names.COMMAND)
         try:
             return [each["name"] for each in self.machines()] == [self.name]
@@ -101,7 +101,7 @@ def test_supervisors_of_both_versions_follow_each_other_and_the_guest_does_not_n
         assert (mixed.qemu, mixed.only(names.INIT)) == (qemu, init), "QEMU or PID 1 is another process"
         mixed.goes_on()
         for version in versions.values():
-            assert mixed.is_listed_by(version), f"`garboard ps` of {version.name} does not know the machine"
+            assert mixed.is_listed_by(version), f"`garboard ps` of {version.name} does not list the machine"
         last = mixed.reported_status()
     mixed.run("stop", mixed.name)
     mixed.expect_end("stoppedGracefully")

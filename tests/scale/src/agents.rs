@@ -29,12 +29,12 @@ const BOOT: Duration = Duration::from_millis(100);
 /// How long the DaemonSet may take for its pods.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Plays the agents of the nodes 1 to `number` until this process is told to leave.
+/// Plays the agents of the nodes 1 to `number` until this process is ended.
 pub(crate) async fn play(client: &Client, number: u16) -> anyhow::Result<()> {
     let mut parts = JoinSet::new();
     for number in 1..=number {
         let node = nodes::name(number);
-        let own = client_of(client, &node).await.with_context(|| format!("speak as the agent of {node}"))?;
+        let own = client_of(client, &node).await.with_context(|| format!("act as the agent of {node}"))?;
         spawn(&mut parts, &own, node);
     }
     println!("ready");

@@ -1,5 +1,5 @@
-//! KubeVirt's virt-handler, as far as it is needed to measure its controller: an instance that is scheduled runs, and says as
-//! much of itself as one of ours.
+//! KubeVirt's virt-handler, as far as it is needed to measure its controller: an instance that is scheduled runs, and reports as
+//! much of itself as one of Garboard.
 
 use std::pin::pin;
 
@@ -18,7 +18,7 @@ use crate::report;
 /// Writes at the same time.
 const AT_ONCE: usize = 16;
 
-/// Plays it until this process is told to leave.
+/// Plays it until this process is ended.
 pub(crate) async fn play(client: Client) -> anyhow::Result<()> {
     let instances: Api<VirtualMachineInstance> = Api::all(client.clone());
     let events = watcher(instances, watcher::Config::default()).default_backoff().applied_objects();

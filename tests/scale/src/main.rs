@@ -1,7 +1,7 @@
 //! Many machines without a guest: plays what is missing on nodes of KWOK, and starts machines there. `tests/e2e/cluster/scale`
 //! is what uses it.
 //!
-//! KWOK says that pods run. What it does not play is done here: the devices and labels of nodes, and the reports of machines
+//! KWOK reports that pods run. What it does not play is done here: the devices and labels of nodes, and the reports of machines
 //! that run, which are written by the node agent's own code with the token of its own account. Results go to standard
 //! output.
 #![forbid(unsafe_code)]
@@ -33,8 +33,8 @@ enum Command {
         /// N.
         number: u16,
     },
-    /// Plays Garboard's node agent on kwok-1 to kwok-N: every launcher pod that runs has a guest that runs. Until it is told
-    /// to leave.
+    /// Plays Garboard's node agent on kwok-1 to kwok-N: every launcher pod that runs has a guest that runs. Until it is
+    /// ended.
     Agents {
         /// N.
         number: u16,
@@ -42,7 +42,7 @@ enum Command {
     /// Plays KubeVirt's virt-handler on all such nodes, in the same way.
     Handler,
     /// Starts VirtualMachines, and waits until all of them run.
-    Start(start::Wish),
+    Start(start::Request),
 }
 
 #[tokio::main]
@@ -51,15 +51,15 @@ async fn main() -> anyhow::Result<()> {
     let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
     let lines = lines.with_filter(garboard_cluster::log::discreet());
     tracing_subscriber::registry().with(lines).with(LevelFilter::WARN).init();
-    // Fails only if somebody else chose one, which is as good.
+    // Fails only if a provider is installed already, which is as good.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let client = garboard_cluster::client().await?;
     match cli.command {
         Command::Nodes { number } => nodes::equip(&client, number).await,
         Command::Agents { number } => agents::play(&client, number).await,
         Command::Handler => handler::play(client).await,
-        Command::Start(wish) => {
-            println!("{}", start::start(client, &wish).await?);
+        Command::Start(request) => {
+            println!("{}", start::start(client, &request).await?);
             Ok(())
         }
     }

@@ -1,4 +1,4 @@
-//! What kubelet and node agent would say of a node: room, devices, labels.
+//! What kubelet and node agent would report of a node: room, devices, labels.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use kube::api::{Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::json;
 
-/// The CPU model of the machines that are started here; KubeVirt's controller asks for the label of any it is told.
+/// The CPU model of the machines that are started here; KubeVirt's controller asks for the label of any model in a spec.
 pub(crate) const CPU_MODEL: &str = "qemu64";
 /// The machine type, and what it stands for.
 pub(crate) const MACHINE_TYPES: [&str; 2] = ["q35", "pc-q35-7.2"];

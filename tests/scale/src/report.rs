@@ -1,4 +1,4 @@
-//! What a launcher says whose guest runs.
+//! The report of a launcher whose guest runs.
 
 use garboard_protocol::control::Status;
 use jiff::Timestamp;

@@ -20,7 +20,7 @@ use crate::nodes::{CPU_MODEL, MACHINE_TYPES};
 
 /// What is started, and how.
 #[derive(Args, Clone, Debug)]
-pub(crate) struct Wish {
+pub(crate) struct Request {
     /// Where.
     #[arg(long, default_value = "tenant")]
     namespace: String,
@@ -41,7 +41,7 @@ pub(crate) struct Wish {
     patience: u64,
 }
 
-/// What the writers tell the one who watches.
+/// What the writers share with the watcher.
 #[derive(Clone)]
 struct Shared {
     /// A permit for each that may be on its way.
@@ -61,41 +61,41 @@ impl Shared {
 }
 
 /// Starts them; seconds until all were created, until all ran, and from the one to the other of each, as JSON.
-pub(crate) async fn start(client: Client, wish: &Wish) -> anyhow::Result<Value> {
-    let most = if wish.in_flight == 0 { Semaphore::MAX_PERMITS } else { wish.in_flight };
+pub(crate) async fn start(client: Client, request: &Request) -> anyhow::Result<Value> {
+    let most = if request.in_flight == 0 { Semaphore::MAX_PERMITS } else { request.in_flight };
     let shared = Shared { room: Arc::new(Semaphore::new(most)), begun: Arc::default() };
     let began = Instant::now();
-    let running = tokio::spawn(all_run(client.clone(), wish.clone(), shared.clone()));
-    let machines: Api<VirtualMachine> = Api::namespaced(client, &wish.namespace);
-    futures::stream::iter(0..wish.number)
-        .map(|number| create(machines.clone(), wish, number, shared.clone()))
-        .buffer_unordered(wish.writers)
+    let running = tokio::spawn(all_run(client.clone(), request.clone(), shared.clone()));
+    let machines: Api<VirtualMachine> = Api::namespaced(client, &request.namespace);
+    futures::stream::iter(0..request.number)
+        .map(|number| create(machines.clone(), request, number, shared.clone()))
+        .buffer_unordered(request.writers)
         .try_collect::<Vec<()>>()
         .await?;
     let created = began.elapsed();
-    let patience = Duration::from_secs(wish.patience);
+    let patience = Duration::from_secs(request.patience);
     let took = tokio::time::timeout(patience.saturating_sub(created), running).await;
-    let took = took.with_context(|| format!("not all machines run within {} s", wish.patience))???;
+    let took = took.with_context(|| format!("not all machines run within {} s", request.patience))???;
     Ok(json!({"created": created.as_secs_f64(), "running": began.elapsed().as_secs_f64(), "took": took}))
 }
 
-async fn create(machines: Api<VirtualMachine>, wish: &Wish, number: usize, shared: Shared) -> anyhow::Result<()> {
+async fn create(machines: Api<VirtualMachine>, request: &Request, number: usize, shared: Shared) -> anyhow::Result<()> {
     // It is given back by the one that runs.
     shared.room.acquire().await?.forget();
-    let name = format!("{}-{number}", wish.prefix);
-    let machine: VirtualMachine = serde_json::from_value(machine(&wish.namespace, &name))?;
+    let name = format!("{}-{number}", request.prefix);
+    let machine: VirtualMachine = serde_json::from_value(machine(&request.namespace, &name))?;
     shared.begins(&name);
     machines.create(&PostParams::default(), &machine).await?;
     Ok(())
 }
 
 /// Returns when so many instances run as are wanted, with the seconds that each took; each gives its room to another one.
-async fn all_run(client: Client, wish: Wish, shared: Shared) -> anyhow::Result<BTreeMap<String, f64>> {
+async fn all_run(client: Client, request: Request, shared: Shared) -> anyhow::Result<BTreeMap<String, f64>> {
     let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("kubevirt.io", "v1", "VirtualMachineInstance"));
-    let instances: Api<DynamicObject> = Api::namespaced_with(client, &wish.namespace, &kind);
+    let instances: Api<DynamicObject> = Api::namespaced_with(client, &request.namespace, &kind);
     let events = watcher(instances, watcher::Config::default()).default_backoff().applied_objects();
     let (mut events, mut running) = (pin!(events), BTreeMap::new());
-    while running.len() < wish.number {
+    while running.len() < request.number {
         let Some(event) = events.next().await else { bail!("the watch of instances has ended") };
         // It is opened again.
         let Ok(instance) = event else { continue };
@@ -111,7 +111,7 @@ async fn all_run(client: Client, wish: Wish, shared: Shared) -> anyhow::Result<B
     Ok(running)
 }
 
-/// One that either project takes without webhooks: what these would fill in is said.
+/// One that either project takes without webhooks: the fields that these would fill in are set.
 fn machine(namespace: &str, name: &str) -> Value {
     let metadata =
         ObjectMeta { name: Some(name.to_owned()), namespace: Some(namespace.to_owned()), ..Default::default() };

@@ -1,4 +1,4 @@
-//! Whether vCPUs are interpreted where there is no KVM. The controller's argument says so only as long as there is no
+//! Whether vCPUs are interpreted where there is no KVM. The controller's argument counts only as long as there is no
 //! KubeVirt object; then it is a field of that.
 
 use garboard_api::ClusterConfig;
@@ -46,7 +46,7 @@ impl EmulationSetting {
         format!("kubectl -n {namespace} patch kubevirt {name} --type=merge -p '{patch}'")
     }
 
-    /// Why the controller's argument cannot be what is wanted.
+    /// Why the controller's argument cannot have the requested value.
     pub(super) fn problem(&self, wanted: Option<bool>) -> Option<String> {
         let (wanted, (namespace, name)) = (wanted?, self.object.as_ref()?);
         (wanted != self.allowed).then(|| {

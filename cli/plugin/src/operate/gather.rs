@@ -47,8 +47,9 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
     let wanted_definitions = definitions();
     std::thread::scope(|scope| {
         let definitions = scope.spawn(|| {
-            let words: Vec<&str> = ["crd"].into_iter().chain(wanted_definitions.iter().map(String::as_str)).collect();
-            kubectl.get(&words)
+            let arguments: Vec<&str> =
+                ["crd"].into_iter().chain(wanted_definitions.iter().map(String::as_str)).collect();
+            kubectl.get(&arguments)
         });
         let controller = scope.spawn(|| own.get(&["deployment", CONTROLLER]));
         let controllers = scope.spawn(|| own.get(&["pods", "-l", CONTROLLER_SELECTOR]));
@@ -97,7 +98,7 @@ fn is_established(definition: &Value) -> bool {
     conditions.into_iter().flatten().any(|each| each["type"] == "Established" && each["status"] == "True")
 }
 
-/// The sentence of a roll-out of supervisors that has stopped.
+/// The message of a roll-out of supervisors that has stopped.
 fn stopped(kubevirt: &Value) -> Option<String> {
     let conditions = kubevirt["status"]["conditions"].as_array()?;
     let kind = KubeVirtConditionType::LaunchersUpdated.word();
@@ -124,11 +125,11 @@ fn states(all: &[Value]) -> Vec<String> {
     let key = |each: &Value| (each["metadata"]["namespace"].clone(), each["metadata"]["name"].clone());
     let owners: Vec<(Value, Value)> = all.iter().filter(|each| each["kind"] == "VirtualMachine").map(key).collect();
     let counts = |each: &&Value| each["kind"] == "VirtualMachine" || !owners.contains(&key(each));
-    let word = |each: &Value| {
+    let state = |each: &Value| {
         let status = &each["status"];
         status["printableStatus"].as_str().or(status["phase"].as_str()).unwrap_or("no state yet").to_owned()
     };
-    all.iter().filter(counts).map(word).collect()
+    all.iter().filter(counts).map(state).collect()
 }
 
 #[cfg(test)]
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outdated_supervisors_are_counted_and_a_stopped_roll_out_has_its_sentence() {
+    fn outdated_supervisors_are_counted_and_a_stopped_roll_out_has_its_message() {
         let marked = json!({"metadata": {"labels": {"kubevirt.io/outdatedLauncherImage": ""}}});
         assert!(is_outdated(&marked) && !is_outdated(&json!({"metadata": {}})));
         let object = |reason: &str| json!({"status": {"conditions": [{"type": "garboard.dev/LaunchersUpdated", "reason": reason, "message": "why"}]}});

@@ -10,7 +10,7 @@ use super::gather::gather;
 use super::manifest::{self, InstallOptions, NEVER, Object, PART_OF, REGISTRY, VERSION};
 use super::report::{self, Report};
 use super::{CONTROLLER, CONTROLLER_SELECTOR, NAMESPACE, Progress, emulates, follow};
-use crate::exit::{self, FAILED, REFUSED, complaint};
+use crate::exit::{self, FAILED, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed};
 use crate::output::{note, out, outln};
@@ -36,7 +36,7 @@ pub(super) fn run(kubectl: &Kubectl, args: &InstallArgs) -> anyhow::Result<u8> {
     let present = kubectl.within_garboard().get(&["deployment", CONTROLLER]).map_err(failed)?;
     let setting = EmulationSetting::of(&present, &kubevirts(kubectl).map_err(failed)?);
     if let Some(problem) = setting.problem(args.emulation) {
-        return Err(complaint(REFUSED, problem));
+        return Err(exit_error(REFUSED, problem));
     }
     check_elsewhere(kubectl)?;
     let choice = InstallOptions { namespace, ..choose(args, &present) };
@@ -83,7 +83,7 @@ fn registry_of(present: &[Value]) -> Option<&str> {
     image.split_once("/garboard/controller").map(|(registry, _)| registry)
 }
 
-/// Who names a registry has images there to pull; without one they are loaded, and no registry is asked.
+/// With a registry, images are pulled from it; without one they are loaded, and no registry is asked.
 fn pull_policy(args: &InstallArgs, present: &[Value]) -> String {
     let is_chosen = args.image_registry.is_some()
         || [&args.controller_image, &args.node_image, &args.launcher_image].iter().any(|image| image.is_some());
@@ -108,7 +108,7 @@ fn check_version(kubectl: &Kubectl) -> anyhow::Result<String> {
     let version = server["gitVersion"].as_str().unwrap_or("of an unknown version").to_owned();
     if number("major") == 1 && number("minor") < OLDEST_MINOR {
         let text = format!("Garboard needs Kubernetes 1.{OLDEST_MINOR} or newer, and this cluster is {version}");
-        return Err(complaint(REFUSED, text));
+        return Err(exit_error(REFUSED, text));
     }
     Ok(version)
 }
@@ -117,7 +117,7 @@ fn check_version(kubectl: &Kubectl) -> anyhow::Result<String> {
 fn check_elsewhere(kubectl: &Kubectl) -> anyhow::Result<()> {
     let found = kubectl.get(&["deployments", "-A", "-l", CONTROLLER_SELECTOR]).map_err(failed)?;
     match elsewhere(&found, kubectl.garboard()) {
-        Some(sentence) => Err(complaint(REFUSED, sentence)),
+        Some(message) => Err(exit_error(REFUSED, message)),
         None => Ok(()),
     }
 }
@@ -130,7 +130,7 @@ fn elsewhere(controllers: &[Value], namespace: &str) -> Option<String> {
     ))
 }
 
-/// Two masters of one kind would fight for every machine.
+/// Two controllers of one kind would both write to every machine.
 fn check_foreign(kubectl: &Kubectl, objects: &[Object]) -> anyhow::Result<()> {
     let mut asked = vec!["crd".to_owned()];
     asked.extend(objects.iter().filter(|object| object.is_definition()).map(|object| object.name.clone()));
@@ -140,7 +140,7 @@ fn check_foreign(kubectl: &Kubectl, objects: &[Object]) -> anyhow::Result<()> {
         .get(&["deployments", "-A", "-l", "kubevirt.io in (virt-operator, virt-controller)"])
         .unwrap_or_default();
     match foreign(&definitions, &operators) {
-        Some(sentence) => Err(complaint(REFUSED, sentence)),
+        Some(message) => Err(exit_error(REFUSED, message)),
         None => Ok(()),
     }
 }
@@ -189,7 +189,7 @@ pub(super) fn check_rights(kubectl: &Kubectl, objects: &[Object], verb: &str) ->
         "you may not {verb} {}; this needs the rights of a cluster's administrator: choose another --context or --user",
         missing.join(", ")
     );
-    Err(complaint(REFUSED, text))
+    Err(exit_error(REFUSED, text))
 }
 
 /// `kubectl auth can-i` answers with its exit code, and `no` on standard output.
@@ -201,16 +201,16 @@ fn may(kubectl: &Kubectl, verb: &str, resource: &str, namespace: Option<&str>) -
 }
 
 fn apply(kubectl: &Kubectl, objects: &[&Object], force: bool) -> anyhow::Result<()> {
-    let mut words = vec!["apply", "--server-side", "-f", "-"];
-    words.extend(force.then_some("--force-conflicts"));
+    let mut arguments = vec!["apply", "--server-side", "-f", "-"];
+    arguments.extend(force.then_some("--force-conflicts"));
     let input = manifest::text(objects.iter().copied());
-    match kubectl.feed(&words, input.as_bytes()) {
+    match kubectl.feed(&arguments, input.as_bytes()) {
         Ok(_) => {
             note!("applied {} objects", objects.len());
             Ok(())
         }
         Err(failure @ Failure::Conflict(_)) => {
-            Err(complaint(failure.code(), format!("{failure}; --force-conflicts takes it over")))
+            Err(exit_error(failure.code(), format!("{failure}; --force-conflicts takes it over")))
         }
         Err(failure) => Err(failed(failure)),
     }
@@ -220,9 +220,9 @@ fn establish(kubectl: &Kubectl, objects: &[&Object], timeout: u64) -> anyhow::Re
     let names: Vec<String> =
         objects.iter().filter(|object| object.is_definition()).map(|object| format!("crd/{}", object.name)).collect();
     let timeout = format!("--timeout={timeout}s");
-    let mut words = vec!["wait", "--for=condition=Established", timeout.as_str()];
-    words.extend(names.iter().map(String::as_str));
-    kubectl.run(&words).map_err(failed)?;
+    let mut arguments = vec!["wait", "--for=condition=Established", timeout.as_str()];
+    arguments.extend(names.iter().map(String::as_str));
+    kubectl.run(&arguments).map_err(failed)?;
     note!("{} definitions are established", names.len());
     Ok(())
 }
@@ -242,7 +242,7 @@ fn wait(kubectl: &Kubectl, timeout: u64) -> anyhow::Result<()> {
         Some(line) => {
             let troubles = last.map(|report| report.troubles().join("\n  ")).unwrap_or_default();
             let text = format!("it is installed, but does not work after {timeout} s ({line}):\n  {troubles}");
-            Err(complaint(FAILED, text))
+            Err(exit_error(FAILED, text))
         }
     }
 }
@@ -260,8 +260,8 @@ mod tests {
         args: InstallArgs,
     }
 
-    fn args(words: &[&str]) -> InstallArgs {
-        Line::parse_from(["install"].iter().chain(words)).args
+    fn args(arguments: &[&str]) -> InstallArgs {
+        Line::parse_from(["install"].iter().chain(arguments)).args
     }
 
     fn present(image: &str, arguments: &[&str]) -> Vec<Value> {
@@ -294,9 +294,9 @@ mod tests {
     fn an_installation_chooses_tag_digest_and_when_nodes_pull() {
         let digest = format!("sha256:{}", "0123456789abcdef".repeat(4));
         let pinned = format!("--image-digest=launcher={digest}");
-        let words =
+        let arguments =
             ["--image-registry=r.example:5000/team", "--image-tag=1.2-rc", &pinned, "--image-pull-policy=Always"];
-        let choice = choose(&args(&words), &[]);
+        let choice = choose(&args(&arguments), &[]);
         assert_eq!(choice.controller, "r.example:5000/team/garboard/controller:1.2-rc");
         assert_eq!(choice.launcher, format!("r.example:5000/team/garboard/launcher:1.2-rc@{digest}"));
         assert_eq!(choice.pull_policy, "Always");

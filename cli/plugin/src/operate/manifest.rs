@@ -10,11 +10,11 @@ const ALL: &str = include_str!("../../../../deploy/garboard.yaml");
 /// This version; the images that are installed are of it.
 pub(crate) use crate::VERSION;
 /// The registry in the names of images that are loaded on nodes. A pull policy of [`NEVER`] goes with it, so that a node
-/// without them says so instead of asking a stranger for a privileged image.
+/// without them reports an error instead of pulling a privileged image from an unknown registry.
 pub(crate) const REGISTRY: &str = "registry.garboard.dev";
 /// The pull policy of images that are loaded.
 pub(crate) const NEVER: &str = "Never";
-/// The label that our definitions have, and KubeVirt's have not.
+/// The label that Garboard's definitions have, and KubeVirt's have not.
 pub(crate) const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "garboard");
 
 /// Why the manifest cannot be made; only a mistake in the build brings this about.
@@ -89,7 +89,7 @@ impl Object {
         })
     }
 
-    /// The resource as `kubectl auth can-i` and `kubectl get` know it: plural, with its group.
+    /// The resource as `kubectl auth can-i` and `kubectl get` take it: plural, with its group.
     pub(crate) fn resource(&self) -> String {
         let kind = self.kind.to_lowercase();
         let plural = match kind.strip_suffix('y') {
@@ -159,7 +159,7 @@ fn adapted(object: Object, choice: &InstallOptions) -> Result<Object, ManifestEr
     Ok(Object { text, ..object })
 }
 
-/// The same in another namespace: the object itself, whom a binding binds, and whom a webhook or an APIService asks. Nothing else
+/// The same in another namespace: the object itself, the subjects of a binding, and the service that a webhook or an APIService asks. Nothing else
 /// names it.
 fn relocated(object: Object, namespace: &str) -> Result<Object, ManifestError> {
     // Definitions and policies are the cluster's, and name no namespace.
@@ -180,7 +180,7 @@ fn relocated(object: Object, namespace: &str) -> Result<Object, ManifestError> {
     named(&mut value["metadata"]);
     each(&mut value, "subjects").for_each(named);
     each(&mut value, "webhooks").filter_map(|webhook| webhook.pointer_mut("/clientConfig/service")).for_each(named);
-    // Whom an API server forwards requests of an APIService to.
+    // The service that an API server forwards requests of an APIService to.
     value.pointer_mut("/spec/service").into_iter().for_each(named);
     // What a FlowSchema matches.
     for rule in value.pointer_mut("/spec/rules").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -294,7 +294,7 @@ mod tests {
             .filter(|line| !line.ends_with(" vms") && !line.ends_with(" kube-system"))
             .collect();
         assert_eq!(usual, [] as [&str; 0]);
-        // Policies know accounts in whatever namespace.
+        // Policies name accounts in any namespace.
         assert!(!all.contains("serviceaccount:garboard") && !all.contains("serviceaccount:vms"), "{all}");
         assert_eq!(all.matches("namespace: vms").count(), ALL.matches("namespace: garboard").count());
     }

@@ -45,20 +45,20 @@ pub(crate) fn execute(kubectl: &Kubectl, command: &ClusterCommand) -> anyhow::Re
     }
 }
 
-/// Whether a controller's deployment says that vCPUs are interpreted where there is no KVM. Whether that counts is for
+/// Whether a controller's deployment has vCPUs interpreted where there is no KVM. Whether that counts is for
 /// [`emulation::EmulationSetting`].
 fn emulates(deployment: &Value) -> bool {
     let container = &deployment["spec"]["template"]["spec"]["containers"][0];
-    let told = |part: &str| container[part].as_array().into_iter().flatten();
-    let by_argument = told("args").any(|each| each == "--emulation");
-    let by_environment = told("env").any(|each| each["name"] == "GARBOARD_EMULATION" && each["value"] == "true");
+    let given = |part: &str| container[part].as_array().into_iter().flatten();
+    let by_argument = given("args").any(|each| each == "--emulation");
+    let by_environment = given("env").any(|each| each["name"] == "GARBOARD_EMULATION" && each["value"] == "true");
     by_argument || by_environment
 }
 
 /// Waits until `settled` answers, printing its state whenever that changes.
 fn follow(patience: Duration, mut look: impl FnMut() -> Result<Progress, Failure>) -> anyhow::Result<Option<String>> {
     let deadline = Instant::now() + patience;
-    let mut told = String::new();
+    let mut printed = String::new();
     loop {
         let line = match look().map_err(failed)? {
             Progress::Done(line) => {
@@ -67,12 +67,12 @@ fn follow(patience: Duration, mut look: impl FnMut() -> Result<Progress, Failure
             }
             Progress::Waiting(line) => line,
         };
-        if line != told {
+        if line != printed {
             note!("{line}");
-            told = line;
+            printed = line;
         }
         if Instant::now() >= deadline {
-            return Ok(Some(told));
+            return Ok(Some(printed));
         }
         crate::pause::between_questions();
     }

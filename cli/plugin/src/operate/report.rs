@@ -16,7 +16,7 @@ use super::gather::Installation;
 use super::manifest::VERSION;
 use crate::why::{age, ready_of};
 
-/// An agent whose last heartbeat is as old as this does not live, as the controller sees it.
+/// An agent whose last heartbeat is as old as this has ended, as the controller sees it.
 const STALE: Duration = Duration::from_secs(SILENT_SECONDS);
 
 /// One part of the installation.
@@ -55,7 +55,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// In a line, for who waits.
+    /// In a line, for a user who waits.
     pub(super) fn progress(&self) -> String {
         let parts = self.parts.iter().filter(|part| part.name != "machines" && part.name != "definitions");
         parts.map(|part| format!("{}: {}", part.name, part.summary)).collect::<Vec<_>>().join("; ")
@@ -95,8 +95,8 @@ fn trouble(what: impl Into<String>, remedy: impl Into<String>) -> Trouble {
 }
 
 /// What to type about a part of the installation.
-fn own(found: &Installation, words: &str) -> String {
-    format!("kubectl -n {} {words}", found.namespace)
+fn own(found: &Installation, command: &str) -> String {
+    format!("kubectl -n {} {command}", found.namespace)
 }
 
 fn definitions(found: &Installation) -> Part {
@@ -197,7 +197,7 @@ fn places(pods: &[Pod]) -> String {
     if nodes.is_empty() { String::new() } else { format!(" on {}", nodes.join(", ")) }
 }
 
-/// Why a pod of ours is not ready.
+/// Why a pod of Garboard is not ready.
 fn pod_trouble(pod: &Pod) -> Option<Trouble> {
     if ready_of(pod) || pod.metadata.deletion_timestamp.is_some() {
         return None;
@@ -307,7 +307,7 @@ fn needs_attention(state: &str) -> bool {
     }
 }
 
-/// What to do about a roll-out of supervisors that has stopped; the sentence says where and why.
+/// What to do about a roll-out of supervisors that has stopped; the message has where and why.
 const STOPPED_ADVICE: &str = "load the image or correct the node; or install the version of before";
 
 /// Machines are their users' business, and no reason for this command to fail; a roll-out that has stopped is.
@@ -316,14 +316,14 @@ fn machines(found: &Installation) -> Part {
     for state in &found.machines {
         *counts.entry(state).or_default() += 1;
     }
-    let told: Vec<String> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
+    let parts: Vec<String> = counts.iter().map(|(state, count)| format!("{count} {state}")).collect();
     let troubled: usize = counts.iter().filter(|(state, _)| needs_attention(state)).map(|(_, count)| count).sum();
     let hint = if troubled > 0 { " (kubectl get vm,vmi -A; kubectl garboard why NAME)" } else { "" };
     let outdated = match found.outdated {
         0 => String::new(),
         number => format!("; {number} with a supervisor of another image"),
     };
-    let summary = if told.is_empty() { "none".to_owned() } else { format!("{}{hint}{outdated}", told.join(", ")) };
+    let summary = if parts.is_empty() { "none".to_owned() } else { format!("{}{hint}{outdated}", parts.join(", ")) };
     let stopped = found.stopped.iter().map(|why| trouble(format!("no supervisor is replaced: {why}"), STOPPED_ADVICE));
     part("machines", summary, stopped.collect())
 }

@@ -160,8 +160,11 @@ fn a_node_says_why_it_takes_no_machines() {
     emulated.emulation.object = Some(("garboard".into(), "kubevirt".into()));
     emulated.nodes[0].status.as_mut().unwrap().allocatable.as_mut().unwrap().remove("devices.kubevirt.io/kvm");
     // The argument would not count.
-    let told = troubles(&emulated);
-    assert!(told.contains("kubectl -n garboard patch kubevirt kubevirt") && !told.contains("--emulation"), "{told}");
+    let reported = troubles(&emulated);
+    assert!(
+        reported.contains("kubectl -n garboard patch kubevirt kubevirt") && !reported.contains("--emulation"),
+        "{reported}"
+    );
     emulated.emulation.allowed = true;
     assert_eq!(troubles(&emulated), "");
 }

@@ -19,8 +19,8 @@ fn text(report: &Report) -> String {
     let below = |text: String| vec![String::new(), String::new(), text];
     let mut rows: Vec<Vec<String>> = Vec::new();
     for part in &report.parts {
-        let word = if part.well { "ok" } else { "wrong" };
-        rows.push(vec![word.to_owned(), part.name.to_string(), part.summary.clone()]);
+        let verdict = if part.well { "ok" } else { "wrong" };
+        rows.push(vec![verdict.to_owned(), part.name.to_string(), part.summary.clone()]);
         for trouble in &part.troubles {
             rows.extend([below(trouble.what.clone()), below(format!("-> {}", trouble.remedy))]);
         }

@@ -11,7 +11,7 @@ use super::gather::gather;
 use super::install::check_rights;
 use super::manifest::{self, InstallOptions, Object};
 use super::{MACHINES, Progress, follow};
-use crate::exit::{self, FAILED, REFUSED, complaint};
+use crate::exit::{self, FAILED, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::kubectl::{Kubectl, failed};
 use crate::output::{note, outln};
@@ -38,13 +38,13 @@ pub(super) fn run(kubectl: &Kubectl, args: &UninstallArgs) -> anyhow::Result<u8>
     let machines = machines(kubectl).map_err(failed)?;
     if !machines.is_empty() {
         if !args.and_delete_machines {
-            return Err(complaint(REFUSED, refusal(&machines)));
+            return Err(exit_error(REFUSED, refusal(&machines)));
         }
         let works = found.controllers.iter().any(crate::why::ready_of);
         if !works {
             let text = "machines can only be deleted while a controller is ready, and none is: `kubectl garboard cluster install` \
-                        brings it back, `kubectl garboard cluster status` says what is wrong";
-            return Err(complaint(REFUSED, text));
+                        brings it back, `kubectl garboard cluster status` shows what is wrong";
+            return Err(exit_error(REFUSED, text));
         }
         delete_machines(kubectl, &machines, args.timeout)?;
     }
@@ -110,10 +110,10 @@ fn delete_machines(kubectl: &Kubectl, machines: &[(String, &str, String)], timeo
         None => Ok(()),
         Some(left) => {
             let text = format!(
-                "after {timeout} s there are still {left}; `kubectl garboard why NAME` says what they wait for. \
+                "after {timeout} s there are still {left}; `kubectl garboard why NAME` shows what they wait for. \
                                 Nothing else was removed"
             );
-            Err(complaint(FAILED, text))
+            Err(exit_error(FAILED, text))
         }
     }
 }
@@ -125,7 +125,7 @@ fn delete(kubectl: &Kubectl, objects: &[&Object], timeout: u64) -> anyhow::Resul
     kubectl.feed(&["delete", "--ignore-not-found", "--wait=true", &timeout, "-f", "-"], input.as_bytes()).map_err(
         |failure| {
             let text = format!("not everything could be removed: {failure}; run it again when that is corrected");
-            complaint(failure.code(), text)
+            exit_error(failure.code(), text)
         },
     )?;
     let kinds: BTreeSet<&str> = objects.iter().map(|object| object.kind.as_str()).collect();
@@ -142,9 +142,9 @@ fn unlabel(kubectl: &Kubectl) -> Result<(), Failure> {
             if keys.is_empty() {
                 continue;
             }
-            let mut words = vec![verb.to_owned(), format!("node/{name}")];
-            words.extend(keys.into_iter().map(|key| format!("{key}-")));
-            kubectl.run(&words.iter().map(String::as_str).collect::<Vec<_>>())?;
+            let mut arguments = vec![verb.to_owned(), format!("node/{name}")];
+            arguments.extend(keys.into_iter().map(|key| format!("{key}-")));
+            kubectl.run(&arguments.iter().map(String::as_str).collect::<Vec<_>>())?;
         }
     }
     Ok(())

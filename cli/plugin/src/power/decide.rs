@@ -1,11 +1,11 @@
-//! What a wish comes to. Pure. KubeVirt's table (its start, stop and restart subresources): what runs by its strategy is
+//! What a requested action changes. Pure. KubeVirt's table (its start, stop and restart subresources): what runs by its strategy is
 //! started and stopped by the strategy, what does not by a request in its status.
 
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use serde_json::{Value, json};
 
-/// What a person wants.
+/// What a user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PowerAction {
     /// That it runs.
@@ -18,7 +18,7 @@ pub(super) enum PowerAction {
 
 impl PowerAction {
     /// For `is to …`.
-    pub(super) const fn word(self) -> &'static str {
+    pub(super) const fn verb(self) -> &'static str {
         match self {
             Self::Start => "start",
             Self::Stop => "stop",
@@ -36,7 +36,7 @@ pub(super) enum Decision {
     Wait,
     /// This is to be written.
     Change(Change),
-    /// It is not possible: a sentence with what to do instead.
+    /// It is not possible: the message has what to do instead.
     Refused(String),
 }
 
@@ -50,14 +50,14 @@ pub(super) enum Change {
 }
 
 /// Decides.
-pub(super) fn decide(wish: PowerAction, vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> Decision {
+pub(super) fn decide(action: PowerAction, vm: &VirtualMachine, vmi: Option<&VirtualMachineInstance>) -> Decision {
     let Some(strategy) = RunStrategy::of(vm) else {
         let written = vm.spec.run_strategy.clone().unwrap_or_else(|| "none".to_owned());
         return Decision::Refused(format!("its runStrategy is {written}, which is not followed here"));
     };
     let alive = vmi.filter(|vmi| vmi.metadata.deletion_timestamp.is_none() && !Phase::of(vmi).is_final());
     let world = World { vm, vmi, alive };
-    match wish {
+    match action {
         PowerAction::Start => start(&world, strategy),
         PowerAction::Stop => stop(&world, strategy),
         PowerAction::Restart => restart(&world, strategy),
@@ -185,7 +185,7 @@ mod tests {
         let requests: Vec<Value> = requests.iter().map(|action| json!({ "action": action })).collect();
         let spec = match strategy {
             "true" | "false" => json!({ "running": strategy == "true" }),
-            word => json!({ "runStrategy": word }),
+            strategy => json!({ "runStrategy": strategy }),
         };
         let status = json!({ "stateChangeRequests": requests, "runStrategy": strategy });
         serde_json::from_value(json!({ "metadata": { "name": "a" }, "spec": spec, "status": status })).unwrap()
@@ -201,10 +201,10 @@ mod tests {
         (!phase.is_empty()).then(|| serde_json::from_value(value).unwrap())
     }
 
-    /// What it comes to, in a word or as what is written.
-    fn outcome(wish: PowerAction, strategy: &str, phase: &str, requests: &[&str]) -> String {
-        match decide(wish, &vm(strategy, requests), vmi(phase).as_ref()) {
-            Decision::Already(word) => word.to_owned(),
+    /// The decision: its name, or what is written.
+    fn outcome(action: PowerAction, strategy: &str, phase: &str, requests: &[&str]) -> String {
+        match decide(action, &vm(strategy, requests), vmi(phase).as_ref()) {
+            Decision::Already(state) => state.to_owned(),
             Decision::Wait => "wait".to_owned(),
             Decision::Refused(_) => "refused".to_owned(),
             Decision::Change(Change::Spec(spec)) => spec.to_string(),

@@ -13,7 +13,7 @@ use garboard_protocol::control::{ControlRequest, StopMode};
 use serde_json::json;
 
 use crate::args::{PowerArgs, StopArgs};
-use crate::exit::{FAILED, NOT_FOUND, REFUSED, complaint};
+use crate::exit::{FAILED, NOT_FOUND, REFUSED, exit_error};
 use crate::failure::Failure;
 use crate::find;
 use crate::kubectl::{Kubectl, failed};
@@ -49,35 +49,35 @@ fn bring_about(
     kubectl: &Kubectl,
     args: &PowerArgs,
     name: &str,
-    wish: PowerAction,
+    action: PowerAction,
     mode: Option<StopMode>,
 ) -> anyhow::Result<()> {
-    let Asked { machine, before, already } = ask(kubectl, name, wish)?;
-    if let Some(word) = already {
-        return outln!("{machine} {word} already");
+    let Asked { machine, before, already } = ask(kubectl, name, action)?;
+    if let Some(state) = already {
+        return outln!("{machine} {state} already");
     }
     if let Some(mode) = mode {
         hasten(kubectl, name, mode);
     }
     if args.no_wait {
-        return outln!("{machine} is to {}", wish.word());
+        return outln!("{machine} is to {}", action.verb());
     }
     let deadline = Instant::now() + Duration::from_secs(args.timeout);
     loop {
         let (_, vmi) = find::objects(kubectl, name).map_err(failed)?;
-        match seen(wish, vmi.as_ref(), before.as_deref()) {
-            Seen::Done(word) => return outln!("{machine} {word}"),
-            Seen::Over(word) => {
-                let text = format!("{machine} {word}; `kubectl garboard why {name}` says why");
-                return Err(complaint(FAILED, text));
+        match seen(action, vmi.as_ref(), before.as_deref()) {
+            Seen::Done(state) => return outln!("{machine} {state}"),
+            Seen::Over(state) => {
+                let text = format!("{machine} {state}; `kubectl garboard why {name}` shows why");
+                return Err(exit_error(FAILED, text));
             }
             Seen::NotYet if Instant::now() >= deadline => {
                 let text = format!(
-                    "{machine} is to {}, and did not within {} s; `kubectl garboard why {name}` says what it waits for",
-                    wish.word(),
+                    "{machine} is to {}, and did not within {} s; `kubectl garboard why {name}` shows what it waits for",
+                    action.verb(),
                     args.timeout
                 );
-                return Err(complaint(FAILED, text));
+                return Err(exit_error(FAILED, text));
             }
             Seen::NotYet => crate::pause::between_questions(),
         }
@@ -94,19 +94,19 @@ struct Asked {
     already: Option<&'static str>,
 }
 
-fn ask(kubectl: &Kubectl, name: &str, wish: PowerAction) -> anyhow::Result<Asked> {
+fn ask(kubectl: &Kubectl, name: &str, action: PowerAction) -> anyhow::Result<Asked> {
     for _ in 0..ATTEMPTS {
         let (vm, vmi) = find::objects(kubectl, name).map_err(failed)?;
-        let Some(vm) = vm else { return Err(without_vm(kubectl, name, vmi.as_ref(), wish)) };
+        let Some(vm) = vm else { return Err(without_vm(kubectl, name, vmi.as_ref(), action)) };
         let asked = Asked {
             machine: format!("{}/{name}", vm.metadata.namespace.clone().unwrap_or_default()),
             before: vmi.as_ref().and_then(|vmi| vmi.metadata.uid.clone()),
             already: None,
         };
-        match decide(wish, &vm, vmi.as_ref()) {
-            Decision::Already(word) => return Ok(Asked { already: Some(word), ..asked }),
+        match decide(action, &vm, vmi.as_ref()) {
+            Decision::Already(state) => return Ok(Asked { already: Some(state), ..asked }),
             Decision::Wait => return Ok(asked),
-            Decision::Refused(sentence) => return Err(complaint(REFUSED, format!("{}: {sentence}", asked.machine))),
+            Decision::Refused(message) => return Err(exit_error(REFUSED, format!("{}: {message}", asked.machine))),
             Decision::Change(change) => match apply(kubectl, &vm, name, &change) {
                 Ok(()) => return Ok(asked),
                 Err(Failure::Other(text)) if text.contains("has been modified") => {}
@@ -114,7 +114,7 @@ fn ask(kubectl: &Kubectl, name: &str, wish: PowerAction) -> anyhow::Result<Asked
             },
         }
     }
-    Err(complaint(FAILED, format!("{name} changes all the time; try again")))
+    Err(exit_error(FAILED, format!("{name} changes all the time; try again")))
 }
 
 fn apply(kubectl: &Kubectl, vm: &VirtualMachine, name: &str, change: &Change) -> Result<(), Failure> {
@@ -129,23 +129,28 @@ fn apply(kubectl: &Kubectl, vm: &VirtualMachine, name: &str, change: &Change) ->
         }
     };
     let patch = patch.to_string();
-    let mut words = vec!["patch", &object, "--type=merge", "-p", &patch];
-    words.extend(subresource);
-    kubectl.run(&words).map(|_| ())
+    let mut arguments = vec!["patch", &object, "--type=merge", "-p", &patch];
+    arguments.extend(subresource);
+    kubectl.run(&arguments).map(|_| ())
 }
 
-fn without_vm(kubectl: &Kubectl, name: &str, vmi: Option<&VirtualMachineInstance>, wish: PowerAction) -> anyhow::Error {
+fn without_vm(
+    kubectl: &Kubectl,
+    name: &str,
+    vmi: Option<&VirtualMachineInstance>,
+    action: PowerAction,
+) -> anyhow::Error {
     if vmi.is_none() {
-        return complaint(NOT_FOUND, find::unknown(kubectl, name));
+        return exit_error(NOT_FOUND, find::unknown(kubectl, name));
     }
-    let instead = match wish {
+    let instead = match action {
         PowerAction::Stop => format!("`kubectl delete vmi {name}` ends it"),
         PowerAction::Start | PowerAction::Restart => "make a VirtualMachine of it to start it again".to_owned(),
     };
-    complaint(REFUSED, format!("{name} is an instance without a VirtualMachine, which is one run; {instead}"))
+    exit_error(REFUSED, format!("{name} is an instance without a VirtualMachine, which is one run; {instead}"))
 }
 
-/// Tells the supervisor how long the guest may take. The stop itself is under way, so that this is no failure.
+/// Sends the supervisor how long the guest may take. The stop itself is under way, so that this is no failure.
 fn hasten(kubectl: &Kubectl, name: &str, mode: StopMode) {
     let asked = find::place(kubectl, name).and_then(|place| {
         let Link { mut line, exec } = Link::open(kubectl, &place)?;
@@ -166,14 +171,14 @@ enum Seen {
     NotYet,
 }
 
-/// Judges an instance by what was wished for, and by the one that there was before. Pure.
-fn seen(wish: PowerAction, vmi: Option<&VirtualMachineInstance>, before: Option<&str>) -> Seen {
+/// Judges an instance by the requested action, and by the one that there was before. Pure.
+fn seen(action: PowerAction, vmi: Option<&VirtualMachineInstance>, before: Option<&str>) -> Seen {
     let phase = vmi.map(Phase::of);
     let is_new = vmi.is_some_and(|vmi| vmi.metadata.uid.as_deref() != before);
     let leaves = vmi.is_some_and(|vmi| vmi.metadata.deletion_timestamp.is_some());
-    match (wish, phase) {
+    match (action, phase) {
         (PowerAction::Stop, None) => Seen::Done("stopped"),
-        // What it was is gone; that there is another one is another's wish.
+        // The instance of before is gone; another client requested the new one.
         (PowerAction::Stop, Some(_)) if is_new => Seen::Done("stopped"),
         (PowerAction::Stop, Some(_)) | (PowerAction::Start | PowerAction::Restart, None) => Seen::NotYet,
         (PowerAction::Restart, Some(_)) if !is_new => Seen::NotYet,
@@ -216,8 +221,8 @@ mod tests {
             (PowerAction::Restart, Some(vmi("new", "Running", true)), old, Seen::NotYet),
             (PowerAction::Restart, Some(vmi("new", "Running", false)), old, Seen::Done("runs again")),
         ];
-        for (wish, vmi, before, expected) in table {
-            assert_eq!(seen(wish, vmi.as_ref(), before), expected, "{wish:?} {vmi:?}");
+        for (action, vmi, before, expected) in table {
+            assert_eq!(seen(action, vmi.as_ref(), before), expected, "{action:?} {vmi:?}");
         }
     }
 }

@@ -9,7 +9,7 @@ use garboard_protocol::control::{ControlRequest, QmpAccess};
 use garboard_qmp_commands::CommandClass;
 use serde_json::{Value, json};
 
-use crate::exit::{self, BAD_INPUT, REFUSED, complaint};
+use crate::exit::{self, BAD_INPUT, REFUSED, exit_error};
 use crate::line::{Incoming, Line, Outgoing};
 use crate::options::QmpTask;
 use crate::output::{note, outln};
@@ -19,7 +19,7 @@ mod session;
 /// How long a reply of QEMU is waited for: the supervisor gives up on every command earlier, and answers that.
 const PATIENCE: Duration = CommandClass::LONGEST.limit().saturating_add(Duration::from_secs(30));
 
-/// Where the commands of earlier sessions are, for a user of this computer; nowhere if he has no home.
+/// Where the commands of earlier sessions are, for a user of this computer; nowhere if there is no home directory.
 #[must_use]
 pub fn history_of_caller() -> Option<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -67,7 +67,7 @@ fn one(connection: &mut Connection, command: &str, arguments: Option<&str>) -> a
         }
         Some(error) => {
             let description = error["desc"].as_str().unwrap_or("QEMU refused without a reason");
-            Err(complaint(REFUSED, format!("{command}: {description}")))
+            Err(exit_error(REFUSED, format!("{command}: {description}")))
         }
     }
 }
@@ -75,8 +75,8 @@ fn one(connection: &mut Connection, command: &str, arguments: Option<&str>) -> a
 fn parse_arguments(text: &str) -> anyhow::Result<Value> {
     match serde_json::from_str(text) {
         Ok(value @ Value::Object(_)) => Ok(value),
-        Ok(_) => Err(complaint(BAD_INPUT, "the arguments must be a JSON object, for example '{\"id\":\"net0\"}'")),
-        Err(error) => Err(complaint(BAD_INPUT, format!("the arguments are not JSON: {error}"))),
+        Ok(_) => Err(exit_error(BAD_INPUT, "the arguments must be a JSON object, for example '{\"id\":\"net0\"}'")),
+        Err(error) => Err(exit_error(BAD_INPUT, format!("the arguments are not JSON: {error}"))),
     }
 }
 

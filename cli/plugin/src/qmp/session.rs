@@ -56,8 +56,8 @@ pub(super) fn run(connection: &mut Connection, machine: &str, history: Option<&P
 
 /// Answers whether to go on.
 fn execute(connection: &mut Connection, schema: Option<&Schema>, line: &str) -> anyhow::Result<bool> {
-    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-    match (word, rest.trim()) {
+    let (command, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    match (command, rest.trim()) {
         ("", _) => {}
         ("quit" | "exit", "") => return Ok(false),
         ("help", "") => outln!("{HELP}")?,

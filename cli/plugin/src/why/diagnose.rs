@@ -1,7 +1,7 @@
 //! From facts to a diagnosis. Pure.
 //!
 //! Rules are asked in order, what explains most first; the first that applies is the verdict, and what others found beside
-//! it is told as well. A rule looks at facts and nothing else.
+//! it is reported as well. A rule looks at facts and nothing else.
 
 use super::diagnosis::{Diagnosis, Finding, Health, Verdict, seen};
 use super::facts::Facts;
@@ -16,7 +16,7 @@ macro_rules! rules {
     };
 }
 
-/// In this order. What the user asked for comes before what he waits for, and what is certain before what is likely.
+/// In this order. What the user requested comes before what the machine waits for, and what is certain before what is likely.
 pub(super) const RULES: &[(&str, Rule)] = rules![
     lifecycle::not_found,
     surroundings::node_lost,
@@ -54,7 +54,7 @@ const REMARKS: &[fn(&Facts) -> Option<String>] = &[
     surroundings::cluster_remark,
 ];
 
-/// Tells how a machine is.
+/// Diagnoses a machine.
 pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
     let mut findings = RULES.iter().filter_map(|(_, rule)| rule(facts));
     let main = findings.next().unwrap_or_else(|| unknown(facts));

@@ -1,12 +1,12 @@
 //! The diagnosis of a machine.
 
-use garboard_protocol::exit::CauseWord;
+use garboard_protocol::exit::EndReason;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::exit;
 
-/// What it comes to, in a word.
+/// The verdict's name, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Verdict {
@@ -96,21 +96,21 @@ pub enum Verdict {
 
 impl Verdict {
     /// What a run comes to that ended badly for this cause.
-    pub fn of_bad_end(cause: CauseWord) -> Self {
+    pub fn of_bad_end(cause: EndReason) -> Self {
         match cause {
-            CauseWord::OutOfMemory => Self::OutOfMemory,
-            CauseWord::QemuKilled | CauseWord::MachineKilled => Self::QemuKilled,
-            CauseWord::QemuCrashed => Self::QemuCrashed,
-            CauseWord::QemuFailed => Self::QemuFailed,
-            CauseWord::GuestPanic => Self::GuestPanic,
-            CauseWord::NotStarted => Self::NotStarted,
-            CauseWord::Watchdog
-            | CauseWord::GracePeriodExceeded
-            | CauseWord::GuestShutdown
-            | CauseWord::GuestReboot
-            | CauseWord::StoppedGracefully
-            | CauseWord::ForceStopped
-            | CauseWord::Unknown => Self::RunFailed,
+            EndReason::OutOfMemory => Self::OutOfMemory,
+            EndReason::QemuKilled | EndReason::MachineKilled => Self::QemuKilled,
+            EndReason::QemuCrashed => Self::QemuCrashed,
+            EndReason::QemuFailed => Self::QemuFailed,
+            EndReason::GuestPanic => Self::GuestPanic,
+            EndReason::NotStarted => Self::NotStarted,
+            EndReason::Watchdog
+            | EndReason::GracePeriodExceeded
+            | EndReason::GuestShutdown
+            | EndReason::GuestReboot
+            | EndReason::StoppedGracefully
+            | EndReason::ForceStopped
+            | EndReason::Unknown => Self::RunFailed,
         }
     }
 }
@@ -134,7 +134,7 @@ pub struct Evidence {
     pub object: String,
     /// Where in it.
     pub field: String,
-    /// What it says.
+    /// Its value.
     pub value: String,
     /// Since when.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -150,7 +150,7 @@ pub struct Finding {
     pub health: Health,
     /// Since when it is so.
     pub since: Option<Timestamp>,
-    /// A sentence without its full stop.
+    /// Why, without a full stop.
     pub cause: String,
     /// What shows it.
     pub evidence: Vec<Evidence>,
@@ -215,7 +215,7 @@ pub fn seen(
 pub struct Diagnosis {
     /// `NAMESPACE/NAME`.
     pub machine: String,
-    /// KubeVirt's word, of the machine or else its instance.
+    /// KubeVirt's state, of the machine or else its instance.
     pub state: String,
     /// What it comes to.
     pub verdict: Verdict,
@@ -224,7 +224,7 @@ pub struct Diagnosis {
     /// Since when it is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
-    /// Why, in a sentence.
+    /// Why, for a person.
     pub cause: String,
     /// Where it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -233,7 +233,7 @@ pub struct Diagnosis {
     pub evidence: Vec<Evidence>,
     /// What to do, most useful first.
     pub next: Vec<String>,
-    /// What else is so, a sentence each.
+    /// What else is so, a message each.
     pub also: Vec<String>,
     /// What could not be looked at.
     pub unseen: Vec<String>,
@@ -262,8 +262,8 @@ mod tests {
         let mut count = 0;
         for variant in variants.map(|line| line.trim_end_matches(',')) {
             let (first, rest) = variant.split_at(1);
-            let word = format!("`{}{rest}`", first.to_lowercase());
-            assert!(document.contains(&word), "docs/kubectl.md has no verdict {word}");
+            let verdict = format!("`{}{rest}`", first.to_lowercase());
+            assert!(document.contains(&verdict), "docs/kubectl.md has no verdict {verdict}");
             count += 1;
         }
         assert!(count > 30, "{count} verdicts");

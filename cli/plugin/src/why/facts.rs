@@ -1,4 +1,4 @@
-//! What is looked at to tell how a machine is, and the ways to look. A value, so that what one person saw can be judged by
+//! What a diagnosis of a machine is made from, and the ways to look. A value, so that what one person saw can be judged by
 //! another, and by tests.
 
 use garboard_api::conditions::{NodeConditionType, PodConditionType, VmConditionType, VmiConditionType};
@@ -35,17 +35,17 @@ pub(crate) struct Facts {
     pub(crate) claims: Vec<PersistentVolumeClaim>,
     /// Its DataVolumes, as far as they exist.
     pub(crate) data_volumes: Vec<Value>,
-    /// The cluster's nodes, for who may see them.
+    /// The cluster's nodes, for users who may see them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) nodes: Option<Vec<Node>>,
-    /// Garboard's own parts, for who may see them.
+    /// Garboard's own parts, for users who may see them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) parts: Option<Parts>,
     /// Objects of the kind KubeVirt.
     pub(crate) kubevirts: Vec<Value>,
     /// Names that are almost this one, if there is no such machine.
     pub(crate) near: Vec<String>,
-    /// What could not be looked at, and why: a sentence each.
+    /// What could not be looked at, and why: a message each.
     pub(crate) unseen: Vec<String>,
 }
 
@@ -60,21 +60,21 @@ pub(crate) struct Parts {
     pub(crate) agents: Vec<Pod>,
 }
 
-/// A condition, of whatever object.
+/// A condition of any object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Condition {
     /// `True`, `False` or `Unknown`.
     pub(crate) status: String,
-    /// In a word.
+    /// Its reason, for programs.
     pub(crate) reason: String,
-    /// In a sentence.
+    /// Its message, for a person.
     pub(crate) message: String,
     /// Since when.
     pub(crate) since: Option<Timestamp>,
 }
 
 impl Facts {
-    /// The instance's phase; `Pending` for one that says nothing yet.
+    /// The instance's phase; `Pending` for one without a status.
     pub(crate) fn phase(&self) -> Option<&str> {
         let vmi = self.vmi.as_ref()?;
         Some(vmi.status.as_ref().and_then(|status| status.phase.as_deref()).unwrap_or("Pending"))
@@ -171,12 +171,12 @@ impl Facts {
         self.nodes_with(SCHEDULABLE)
     }
 
-    /// Nodes that take machines and whose agent says `true` to something; nothing if nodes may not be seen.
+    /// Nodes that take machines and whose agent has set a label to `true`; nothing if nodes may not be seen.
     pub(crate) fn nodes_with(&self, label: &str) -> Option<usize> {
-        let says = |node: &Node, label: &str| {
+        let has = |node: &Node, label: &str| {
             node.metadata.labels.as_ref().and_then(|labels| labels.get(label)).is_some_and(|value| value == "true")
         };
-        Some(self.nodes.as_ref()?.iter().filter(|node| says(node, SCHEDULABLE) && says(node, label)).count())
+        Some(self.nodes.as_ref()?.iter().filter(|node| has(node, SCHEDULABLE) && has(node, label)).count())
     }
 }
 
@@ -215,7 +215,7 @@ pub(crate) fn ready_of(pod: &Pod) -> bool {
     of_pod(pod, PodConditionType::Ready).is_some_and(|ready| ready.status == "True")
 }
 
-/// What the kubelet says of a pod's containers, the sidecar first.
+/// What the kubelet reports of a pod's containers, the sidecar first.
 pub(crate) fn containers(pod: &Pod) -> Vec<&ContainerStatus> {
     let status = pod.status.as_ref();
     let first = status.and_then(|status| status.init_container_statuses.as_ref());

@@ -181,7 +181,7 @@ fn strip(facts: &mut Facts) {
             metadata.remove("annotations");
         }
     }
-    // As above.
+    // The source of a DataVolume may have a password in it.
     for object in &mut facts.data_volumes {
         object["spec"] = Value::Null;
     }

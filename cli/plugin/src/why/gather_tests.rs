@@ -32,6 +32,6 @@ fn facts_have_no_secrets() {
     };
     assert_eq!(serde_json::to_string(&facts).unwrap().matches(SECRET).count(), 13);
     strip(&mut facts);
-    let told = serde_json::to_string(&facts).unwrap();
-    assert!(!told.contains(SECRET) && told.contains("claimName"), "{told}");
+    let gathered = serde_json::to_string(&facts).unwrap();
+    assert!(!gathered.contains(SECRET) && gathered.contains("claimName"), "{gathered}");
 }

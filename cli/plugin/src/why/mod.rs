@@ -21,7 +21,7 @@ use anyhow::Context;
 use facts::Facts;
 
 use crate::args::{WhyArgs, WhyOutput};
-use crate::exit::{self, BAD_INPUT, complaint};
+use crate::exit::{self, BAD_INPUT, exit_error};
 use crate::kubectl::{Kubectl, failed};
 use crate::output::{out, outln};
 
@@ -31,11 +31,11 @@ pub(super) fn run(kubectl: &Kubectl, args: &WhyArgs) -> anyhow::Result<u8> {
         (Some(path), _) => {
             let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
             serde_json::from_slice::<Facts>(&bytes).map_err(|error| {
-                complaint(BAD_INPUT, format!("{}: not what `why -o facts` writes: {error}", path.display()))
+                exit_error(BAD_INPUT, format!("{}: not what `why -o facts` writes: {error}", path.display()))
             })?
         }
         (None, Some(name)) => gather::gather(kubectl, name, jiff::Timestamp::now()).map_err(failed)?,
-        (None, None) => return Err(complaint(BAD_INPUT, "name a machine")),
+        (None, None) => return Err(exit_error(BAD_INPUT, "name a machine")),
     };
     if args.output == WhyOutput::Facts {
         outln!("{}", serde_json::to_string_pretty(&facts)?)?;

@@ -1,9 +1,9 @@
-//! Situations and what is said of them. Those in `tests/situations` were recorded on a cluster with `why -o facts`.
+//! Situations and their diagnoses. Those in `tests/situations` were recorded on a cluster with `why -o facts`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use garboard_protocol::exit::{Account, CauseWord, ExitCause};
+use garboard_protocol::exit::{Account, EndReason, ExitCause};
 use serde_json::{Value, json};
 
 use super::diagnose::{RULES, diagnose};
@@ -88,7 +88,7 @@ fn unscheduled(message: &str) -> Value {
     json!({"vmi": vmi("Scheduling", json!([])), "pods": pod(Value::Null, json!({"phase": "Pending", "conditions": [condition]}))})
 }
 
-/// A machine without an instance, and what it says.
+/// A machine without an instance, and its status.
 fn unfilled(kind: &str, reason: &str, message: &str) -> Value {
     let status = if kind == "Failure" { "True" } else { "False" };
     let condition =
@@ -122,16 +122,16 @@ fn with(mut situation: Value, more: Value) -> Value {
     situation
 }
 
-/// The instance says how its run ended.
+/// The instance has how its run ended.
 fn ended(cause: &ExitCause, strategy: &str) -> Value {
-    let condition = json!([{"type": "garboard.dev/Ended", "status": "True", "reason": cause.word().as_str(),
-        "message": cause.sentence(), "lastTransitionTime": AGO}]);
+    let condition = json!([{"type": "garboard.dev/Ended", "status": "True", "reason": cause.reason().as_str(),
+        "message": cause.message(), "lastTransitionTime": AGO}]);
     json!({"vm": {"spec": {"runStrategy": strategy}}, "vmi": vmi("Failed", condition)})
 }
 
 /// As the node agent writes it into its event.
 fn account(cause: &ExitCause) -> String {
-    Account { word: cause.word(), text: &cause.sentence() }.to_string()
+    Account { reason: cause.reason(), message: &cause.message() }.to_string()
 }
 
 /// The instance is gone, and the event is left.
@@ -140,7 +140,7 @@ fn only_the_event(message: &str) -> Value {
     json!({"vm": {"spec": {"runStrategy": "Manual"}}, "events": events})
 }
 
-/// Nothing but the pod knows: PID 1's termination message.
+/// Only the pod has it: PID 1's termination message.
 fn only_the_pod(reason: &str, message: &str) -> Value {
     let terminated = json!({"exitCode": 1, "reason": reason, "message": message});
     let compute = json!({"name": "compute", "image": "", "imageID": "", "ready": false, "restartCount": 0,
@@ -364,7 +364,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             "quota is used up: pods \"x\" is forbidden: exceeded quota: q",
         ),
         (
-            "quota, told by the instance",
+            "quota, reported by the instance",
             json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "pods \"x\" is forbidden: exceeded quota: q"}]))}),
             Verdict::QuotaExceeded,
             Health::Wrong,
@@ -444,14 +444,14 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             "3 times in a row; it is tried again in 40 s; the last time: no lock",
         ),
         (
-            "only the pod knows, with what QEMU printed",
+            "only the pod has it, with what QEMU printed",
             only_the_pod("Error", "QemuFailed: it gave up\nqemu: no such device\n"),
             Verdict::QemuFailed,
             Health::Wrong,
             "it gave up: qemu: no such device",
         ),
         (
-            "the kubelet knows more than PID 1 lived to write",
+            "the kubelet reports more than PID 1, which was killed",
             with_limit(only_the_pod("OOMKilled", "")),
             Verdict::OutOfMemory,
             Health::Wrong,
@@ -535,24 +535,23 @@ fn each_situation_has_its_verdict_its_cause_and_what_to_do() {
     }
 }
 
-/// Wherever the word is read, it is the same cause; the sentence is shown and never decides.
+/// From each source the reason gives the same cause; the message is shown and never decides.
 #[test]
 fn every_cause_has_its_verdict_from_the_condition_the_event_and_the_pod() {
     for cause in garboard_protocol::testing::causes().iter().filter(|cause| !cause.is_success()) {
-        let expected = Verdict::of_bad_end(cause.word());
-        let general = [CauseWord::Watchdog, CauseWord::GracePeriodExceeded, CauseWord::Unknown];
-        assert_eq!(expected == Verdict::RunFailed, general.contains(&cause.word()), "{cause:?} has no verdict");
+        let expected = Verdict::of_bad_end(cause.reason());
+        let general = [EndReason::Watchdog, EndReason::GracePeriodExceeded, EndReason::Unknown];
+        assert_eq!(expected == Verdict::RunFailed, general.contains(&cause.reason()), "{cause:?} has no verdict");
         let account = account(cause);
-        let tellings =
-            [ended(cause, "Manual"), only_the_event(&account), only_the_pod("Error", &format!("{account}\n\n"))];
-        for telling in tellings {
-            let diagnosis = judge(telling);
+        let all = [ended(cause, "Manual"), only_the_event(&account), only_the_pod("Error", &format!("{account}\n\n"))];
+        for facts in all {
+            let diagnosis = judge(facts);
             assert_eq!((diagnosis.verdict, diagnosis.health), (expected, Health::Wrong), "{diagnosis:#?}");
-            assert!(diagnosis.cause.ends_with(&cause.sentence()), "{diagnosis:#?}");
+            assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
         }
-        // The word decides, whatever the sentence says.
+        // The reason decides, not the message.
         for other in garboard_protocol::testing::causes() {
-            let text = Account { word: cause.word(), text: &other.sentence() }.to_string();
+            let text = Account { reason: cause.reason(), message: &other.message() }.to_string();
             assert_eq!(judge(only_the_event(&text)).verdict, expected, "{cause:?}, {other:?}");
         }
     }
@@ -562,26 +561,26 @@ fn every_cause_has_its_verdict_from_the_condition_the_event_and_the_pod() {
 #[test]
 fn the_cause_is_found_when_only_the_event_is_left() {
     for cause in garboard_protocol::testing::causes() {
-        let severity = if cause.word().is_warning() { "Warning" } else { "Normal" };
+        let severity = if cause.reason().is_warning() { "Warning" } else { "Normal" };
         let events = event("VirtualMachineInstance", "Stopped", severity, &account(&cause));
         let diagnosis = judge(json!({"vm": {"spec": {"runStrategy": "Manual"}}, "events": events}));
         if cause.is_success() {
             assert_eq!(diagnosis.verdict, Verdict::Halted, "{diagnosis:#?}");
         } else {
-            assert_eq!(diagnosis.verdict, Verdict::of_bad_end(cause.word()), "{diagnosis:#?}");
-            assert!(diagnosis.cause.ends_with(&cause.sentence()), "{diagnosis:#?}");
+            assert_eq!(diagnosis.verdict, Verdict::of_bad_end(cause.reason()), "{diagnosis:#?}");
+            assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
         }
     }
 }
 
-/// PID 1 and node agent of an earlier version wrote the sentence alone, and their pods may still run.
+/// PID 1 and node agent of an earlier version wrote the message alone, and their pods may still run.
 #[test]
-fn an_end_that_an_earlier_version_told_is_shown_and_its_cause_is_unknown() {
+fn an_end_that_an_earlier_version_reported_is_shown_and_its_cause_is_unknown() {
     for cause in garboard_protocol::testing::causes() {
-        for telling in [only_the_event(&cause.sentence()), only_the_pod("Error", &cause.sentence())] {
-            let diagnosis = judge(telling);
+        for facts in [only_the_event(&cause.message()), only_the_pod("Error", &cause.message())] {
+            let diagnosis = judge(facts);
             assert_eq!(diagnosis.verdict, Verdict::RunFailed, "{diagnosis:#?}");
-            assert!(diagnosis.cause.ends_with(&cause.sentence()), "{diagnosis:#?}");
+            assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
         }
     }
 }
@@ -595,8 +594,8 @@ fn advice_can_be_executed() {
         for advice in judge(situation).next {
             let Some(at) = advice.find("kubectl garboard ") else { continue };
             let line = advice[at..].split("    #").next().unwrap().trim();
-            let words = line.split_whitespace().skip(1);
-            let parsed = crate::args::Plugin::try_parse_from(words);
+            let arguments = line.split_whitespace().skip(1);
+            let parsed = crate::args::Plugin::try_parse_from(arguments);
             assert!(parsed.is_ok(), "{name}: {line}: {}", parsed.unwrap_err());
             seen.extend(line.split_whitespace().nth(2).map(str::to_owned));
         }
@@ -661,7 +660,7 @@ fn recorded() -> Vec<(PathBuf, Facts)> {
     files.map(|path| (path.clone(), serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap())).collect()
 }
 
-/// A rule that never answers first is either behind one that says the same, or not tested.
+/// A rule that never answers first is either behind one with the same answer, or not tested.
 #[test]
 fn each_rule_answers_first_in_a_situation() {
     let written = situations().into_iter().map(|(_, differs, ..)| situation(differs));
@@ -678,10 +677,10 @@ fn situations_of_a_real_cluster_are_judged_as_when_they_were_recorded() {
     let mut count = 0;
     for (path, facts) in recorded() {
         let diagnosis = diagnose(&facts);
-        let word = serde_json::to_value(diagnosis.verdict).unwrap();
+        let verdict = serde_json::to_value(diagnosis.verdict).unwrap();
         let expected = path.file_stem().unwrap().to_string_lossy();
         let expected = expected.split('.').next().unwrap_or_default();
-        assert_eq!(word, expected, "{}: {diagnosis:#?}", path.display());
+        assert_eq!(verdict, expected, "{}: {diagnosis:#?}", path.display());
         count += 1;
     }
     assert!(count >= 8, "only {count} recorded situations");

@@ -20,9 +20,9 @@ pub fn screen(diagnosis: &Diagnosis, now: Timestamp) -> String {
     let node = diagnosis.node.as_ref().map(|node| format!(", on {node}")).unwrap_or_default();
     // Writing to a String does not fail.
     let _ = writeln!(out, "{}: {}{since}{node}", diagnosis.machine, diagnosis.state);
-    let _ = writeln!(out, "{} {}", mark(diagnosis.health), sentence(&diagnosis.cause));
+    let _ = writeln!(out, "{} {}", mark(diagnosis.health), with_full_stop(&diagnosis.cause));
     for also in &diagnosis.also {
-        let _ = writeln!(out, "also      {}", sentence(also));
+        let _ = writeln!(out, "also      {}", with_full_stop(also));
     }
     if !diagnosis.evidence.is_empty() {
         let _ = writeln!(out, "\nSeen:");
@@ -62,12 +62,12 @@ fn table(evidence: &[Evidence], now: Timestamp) -> String {
 }
 
 /// With a full stop, unless it ends by itself.
-fn sentence(text: &str) -> String {
+fn with_full_stop(text: &str) -> String {
     let text = plain(text);
     if text.ends_with(['.', '?', '…']) { text } else { format!("{text}.") }
 }
 
-/// What came from afar cannot drive the terminal.
+/// Text of other programs without control characters, so that it cannot drive the terminal.
 fn plain(text: &str) -> String {
     text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect()
 }

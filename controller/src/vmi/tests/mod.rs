@@ -282,15 +282,16 @@ fn an_end_that_came_through_the_pod_is_told_as_the_agent_tells_it() {
     for cause in garboard_protocol::testing::causes() {
         let mut world = world(json!([]));
         world.history = PodHistory { made: Some(world.now), placed: Some(true), ..PodHistory::default() };
-        let (sentence, word) = (cause.sentence(), cause.word());
-        let message = report::message(&cause, &sentence);
+        let (text, end) = (cause.message(), cause.reason());
+        let message = report::message(&cause, &text);
         let mut status = reporting();
         let mut reported: Value = serde_json::from_str(status["conditions"][0]["message"].as_str().unwrap()).unwrap();
-        reported["ended"] = serde_json::to_value(Ended { cause, sentence, report: None, at_ms: 1_000_000 }).unwrap();
+        reported["ended"] =
+            serde_json::to_value(Ended { cause, message: text, report: None, at_ms: 1_000_000 }).unwrap();
         status["conditions"][0]["message"] = json!(reported.to_string());
         world.pod = Some(pod(status));
-        let (kind, reason, note) = report::ended_event(word, &message);
-        assert_eq!(happenings(&decide(&world)), [(kind, reason.word(), note)], "{word}");
+        let (kind, reason, note) = report::ended_event(end, &message);
+        assert_eq!(happenings(&decide(&world)), [(kind, reason.word(), note)], "{end}");
     }
 }
 

@@ -399,11 +399,11 @@ impl Driver {
 
     fn log_end(&self) {
         let State::Ended(ended) = &self.seed.life.state else { return };
-        let last_words = ended.report.as_ref().map(|report| report.last_words.as_str()).unwrap_or_default();
+        let last_output = ended.report.as_ref().map(|report| report.last_output.as_str()).unwrap_or_default();
         if ended.cause.is_success() {
-            tracing::info!(cause = ?ended.cause, sentence = ended.sentence, "the run is over");
+            tracing::info!(cause = ?ended.cause, end_message = ended.message, "the run is over");
         } else {
-            tracing::error!(cause = ?ended.cause, sentence = ended.sentence, last_words, "the run is over");
+            tracing::error!(cause = ?ended.cause, end_message = ended.message, last_output, "the run is over");
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use garboard_protocol::control::{Ended, PauseReason, StopMode};
-use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, full_sentence};
+use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, full_message};
 
 use super::{Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, Request, RunState, ShutdownKind, State, Vcpus};
 
@@ -367,8 +367,8 @@ fn failed(state: State, message: String, now: Now) -> (State, Vec<Effect>) {
 }
 
 fn ended(cause: ExitCause, report: Option<ExitReport>, now: Now) -> State {
-    let sentence = full_sentence(&cause, report.as_ref());
-    State::Ended(Box::new(Ended { cause, sentence, report, at_ms: now.wall_ms }))
+    let message = full_message(&cause, report.as_ref());
+    State::Ended(Box::new(Ended { cause, message, report, at_ms: now.wall_ms }))
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ fn report(end: ProcessEnd) -> Box<ExitReport> {
         memory_limit_bytes: None,
         asked_by_init: false,
         killed_by_init: false,
-        last_words: String::new(),
+        last_output: String::new(),
         failure: None,
     })
 }
@@ -303,9 +303,9 @@ fn a_qemu_that_does_not_answer_is_killed_at_once_when_forced() {
 
 #[test]
 fn a_qemu_that_hangs_on_its_way_out_is_killed_and_the_first_cause_is_told() {
-    let last_words = "qemu-system-x86_64: terminating on signal 15 from pid 7 (kill)";
+    let last_output = "qemu-system-x86_64: terminating on signal 15 from pid 7 (kill)";
     let killed = ExitReport { killed_by_init: true, ..*report(ProcessEnd::Signalled { signal: 9 }) };
-    let told = ExitReport { last_words: last_words.to_owned(), ..killed.clone() };
+    let told = ExitReport { last_output: last_output.to_owned(), ..killed.clone() };
     let table = [
         (State::Launched, ShutdownKind::Host, told.clone(), ExitCause::QemuKilled { signal: 15 }),
         (running(), ShutdownKind::Host, told, ExitCause::QemuKilled { signal: 15 }),

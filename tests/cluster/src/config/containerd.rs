@@ -1,8 +1,8 @@
-//! A node's containerd (configuration version 3) and the registries it knows.
+//! A node's containerd (configuration version 3) and its registries.
 
 use std::path::Path;
 
-use super::{ConfigFile, flags, word};
+use super::{ConfigFile, flags, text};
 use crate::layout::{HOST_ADDRESS, Layout, NodeNumber};
 
 /// The image that holds a pod's namespaces; `scripts/fetch-cluster` makes it.
@@ -12,7 +12,7 @@ pub const REGISTRY_PORT: u16 = 5000;
 
 /// Its arguments.
 pub fn arguments(layout: &Layout, node: NodeNumber) -> Vec<String> {
-    flags(&[("config", word(&layout.node_file(node, "containerd.toml")))])
+    flags(&[("config", text(&layout.node_file(node, "containerd.toml")))])
 }
 
 /// What it reads.
@@ -22,9 +22,9 @@ pub fn files(layout: &Layout, programs: &Path, node: NodeNumber) -> [ConfigFile;
 }
 
 fn configuration(layout: &Layout, programs: &Path, node: NodeNumber) -> String {
-    let registries = word(&layout.registries());
-    let networks = word(&layout.node_file(node, "cni"));
-    let programs = word(programs);
+    let registries = text(&layout.registries());
+    let networks = text(&layout.node_file(node, "cni"));
+    let programs = text(programs);
     format!(
         r#"version = 3
 root = "/var/lib/containerd"
@@ -43,7 +43,7 @@ sandbox = "{PAUSE_IMAGE}"
 config_path = "{registries}"
 
 [plugins."io.containerd.cri.v1.runtime"]
-# Without CAP_SYS_RESOURCE nobody may lower a score.
+# Without CAP_SYS_RESOURCE no process may lower a score.
 restrict_oom_score_adj = true
 # A device of a pod belongs to the pod's user.
 device_ownership_from_security_context = true

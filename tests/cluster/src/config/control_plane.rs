@@ -4,13 +4,13 @@ use std::path::Path;
 
 use serde_json::json;
 
-use super::{ConfigFile, flags, pretty, word};
+use super::{ConfigFile, flags, pretty, text};
 use crate::layout::{API_PORT, ETCD_PEER_PORT, ETCD_PORT, HOST_ADDRESS, Layout, SERVICE_RANGE};
 use crate::pki::{AUTHORITY, FRONT_AUTHORITY, SERVICE_ACCOUNTS};
 
-/// Who signs the tokens of service accounts.
+/// The issuer of the tokens of service accounts.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// Seconds without a word after which a node is not Ready. Kubernetes waits 50; kubelets here renew every five.
+/// Seconds without a lease renewal after which a node is not Ready. Kubernetes waits 50; kubelets here renew every five.
 pub const NODE_GRACE_S: u32 = 20;
 /// The mark of a node that KWOK plays.
 pub const KWOK_MARK: &str = "kwok.x-k8s.io/node";
@@ -21,7 +21,7 @@ pub fn etcd(layout: &Layout) -> Vec<String> {
     let peer = format!("http://127.0.0.1:{ETCD_PEER_PORT}");
     flags(&[
         ("name", "only".to_owned()),
-        ("data-dir", word(&layout.bulk.join("etcd"))),
+        ("data-dir", text(&layout.bulk.join("etcd"))),
         ("listen-client-urls", client.clone()),
         ("advertise-client-urls", client),
         ("listen-peer-urls", peer.clone()),
@@ -32,9 +32,9 @@ pub fn etcd(layout: &Layout) -> Vec<String> {
     ])
 }
 
-/// Everything else talks to it.
+/// Everything else connects to it.
 pub fn api_server(layout: &Layout) -> Vec<String> {
-    let mut told = flags(&[
+    let mut arguments = flags(&[
         ("etcd-servers", format!("http://127.0.0.1:{ETCD_PORT}")),
         ("bind-address", HOST_ADDRESS.to_string()),
         ("advertise-address", HOST_ADDRESS.to_string()),
@@ -45,53 +45,53 @@ pub fn api_server(layout: &Layout) -> Vec<String> {
         ("enable-admission-plugins", "NodeRestriction,ValidatingAdmissionPolicy,PodSecurity".to_owned()),
         // Aggregated APIs and webhooks are reached by their pods' addresses: the host has no service addresses.
         ("enable-aggregator-routing", "true".to_owned()),
-        ("audit-policy-file", word(&layout.config("audit.json"))),
-        ("audit-log-path", word(&layout.audit_log())),
+        ("audit-policy-file", text(&layout.config("audit.json"))),
+        ("audit-log-path", text(&layout.audit_log())),
         // MB; one file, because tests count what is in it.
         ("audit-log-maxsize", "100000".to_owned()),
     ]);
-    told.extend(api_server_trust(layout));
-    told
+    arguments.extend(api_server_trust(layout));
+    arguments
 }
 
-/// Whom the API server believes, and how it shows itself.
+/// The authorities that the API server trusts, and its own certificate.
 fn api_server_trust(layout: &Layout) -> Vec<String> {
     flags(&[
-        ("tls-cert-file", word(&layout.certificate("apiserver"))),
-        ("tls-private-key-file", word(&layout.key("apiserver"))),
-        ("client-ca-file", word(&layout.certificate(AUTHORITY))),
-        ("kubelet-certificate-authority", word(&layout.certificate(AUTHORITY))),
-        ("kubelet-client-certificate", word(&layout.certificate("apiserver-kubelet-client"))),
-        ("kubelet-client-key", word(&layout.key("apiserver-kubelet-client"))),
+        ("tls-cert-file", text(&layout.certificate("apiserver"))),
+        ("tls-private-key-file", text(&layout.key("apiserver"))),
+        ("client-ca-file", text(&layout.certificate(AUTHORITY))),
+        ("kubelet-certificate-authority", text(&layout.certificate(AUTHORITY))),
+        ("kubelet-client-certificate", text(&layout.certificate("apiserver-kubelet-client"))),
+        ("kubelet-client-key", text(&layout.key("apiserver-kubelet-client"))),
         ("kubelet-preferred-address-types", "InternalIP".to_owned()),
-        ("proxy-client-cert-file", word(&layout.certificate("front-proxy-client"))),
-        ("proxy-client-key-file", word(&layout.key("front-proxy-client"))),
-        ("requestheader-client-ca-file", word(&layout.certificate(FRONT_AUTHORITY))),
+        ("proxy-client-cert-file", text(&layout.certificate("front-proxy-client"))),
+        ("proxy-client-key-file", text(&layout.key("front-proxy-client"))),
+        ("requestheader-client-ca-file", text(&layout.certificate(FRONT_AUTHORITY))),
         ("requestheader-allowed-names", "front-proxy-client".to_owned()),
         ("requestheader-extra-headers-prefix", "X-Remote-Extra-".to_owned()),
         ("requestheader-group-headers", "X-Remote-Group".to_owned()),
         ("requestheader-username-headers", "X-Remote-User".to_owned()),
         ("service-account-issuer", ISSUER.to_owned()),
-        ("service-account-key-file", word(&layout.certificate(SERVICE_ACCOUNTS))),
-        ("service-account-signing-key-file", word(&layout.key(SERVICE_ACCOUNTS))),
+        ("service-account-key-file", text(&layout.certificate(SERVICE_ACCOUNTS))),
+        ("service-account-signing-key-file", text(&layout.key(SERVICE_ACCOUNTS))),
     ])
 }
 
 /// Controllers of Kubernetes' own kinds.
 pub fn controller_manager(layout: &Layout) -> Vec<String> {
-    let mut told = flags(&[
+    let mut arguments = flags(&[
         ("use-service-account-credentials", "true".to_owned()),
-        ("service-account-private-key-file", word(&layout.key(SERVICE_ACCOUNTS))),
-        ("root-ca-file", word(&layout.certificate(AUTHORITY))),
-        ("cluster-signing-cert-file", word(&layout.certificate(AUTHORITY))),
-        ("cluster-signing-key-file", word(&layout.key(AUTHORITY))),
+        ("service-account-private-key-file", text(&layout.key(SERVICE_ACCOUNTS))),
+        ("root-ca-file", text(&layout.certificate(AUTHORITY))),
+        ("cluster-signing-cert-file", text(&layout.certificate(AUTHORITY))),
+        ("cluster-signing-key-file", text(&layout.key(AUTHORITY))),
         ("node-monitor-grace-period", format!("{NODE_GRACE_S}s")),
         // With the usual 20 requests a second it takes four seconds to begin.
         ("kube-api-qps", "100".to_owned()),
         ("kube-api-burst", "200".to_owned()),
     ]);
-    told.extend(lone_client(layout, "controller-manager"));
-    told
+    arguments.extend(lone_client(layout, "controller-manager"));
+    arguments
 }
 
 /// Finds a node for each pod.
@@ -101,7 +101,7 @@ pub fn scheduler(layout: &Layout) -> Vec<String> {
 
 /// One of a kind, so it leads from its first moment.
 fn lone_client(layout: &Layout, owner: &str) -> Vec<String> {
-    let kubeconfig = word(&layout.config(&format!("{owner}.kubeconfig")));
+    let kubeconfig = text(&layout.config(&format!("{owner}.kubeconfig")));
     flags(&[
         ("kubeconfig", kubeconfig.clone()),
         ("authentication-kubeconfig", kubeconfig.clone()),
@@ -114,8 +114,8 @@ fn lone_client(layout: &Layout, owner: &str) -> Vec<String> {
 /// Plays nodes: whatever is bound to them runs in name only.
 pub fn kwok(layout: &Layout, programs: &Path) -> Vec<String> {
     flags(&[
-        ("kubeconfig", word(&layout.kubeconfig())),
-        ("config", word(&programs.join("kwok-stages.yaml"))),
+        ("kubeconfig", text(&layout.kubeconfig())),
+        ("config", text(&programs.join("kwok-stages.yaml"))),
         // As real kubelets here, so that they are not taken for lost.
         ("node-lease-duration-seconds", NODE_GRACE_S.to_string()),
         ("manage-nodes-with-annotation-selector", format!("{KWOK_MARK}=fake")),
@@ -124,7 +124,7 @@ pub fn kwok(layout: &Layout, programs: &Path) -> Vec<String> {
     ])
 }
 
-/// A node for KWOK to play. The taint keeps away whoever did not ask for it.
+/// A node for KWOK to play. The taint keeps away pods that did not ask for it.
 pub fn kwok_node(number: u16) -> serde_json::Value {
     let name = format!("kwok-{number}");
     let room = json!({"cpu": "32", "memory": "256Gi", "pods": "250"});

@@ -1,4 +1,4 @@
-//! How a client finds the API server and shows who it is.
+//! How a client finds the API server and authenticates.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use crate::layout::{API_PORT, HOST_ADDRESS};
 /// PEM texts of a client.
 #[derive(Debug, Clone, Copy)]
 pub struct Identity<'a> {
-    /// Who signed the API server's certificate.
+    /// The authority of the API server's certificate.
     pub authority: &'a str,
     /// The client's own.
     pub certificate: &'a str,

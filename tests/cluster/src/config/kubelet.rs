@@ -1,16 +1,16 @@
-//! A node's kubelet. What is not said here is Kubernetes' own default.
+//! A node's kubelet. What is not set here is Kubernetes' own default.
 
 use serde_json::json;
 
-use super::{ConfigFile, flags, pretty, word};
+use super::{ConfigFile, flags, pretty, text};
 use crate::layout::{HOST_ADDRESS, Layout, NodeNumber};
 use crate::pki::AUTHORITY;
 
 /// Its arguments; the rest is in [`files`].
 pub fn arguments(layout: &Layout, node: NodeNumber) -> Vec<String> {
     flags(&[
-        ("config", word(&layout.node_file(node, "kubelet.json"))),
-        ("kubeconfig", word(&layout.node_file(node, "kubelet.kubeconfig"))),
+        ("config", text(&layout.node_file(node, "kubelet.json"))),
+        ("kubeconfig", text(&layout.node_file(node, "kubelet.kubeconfig"))),
         ("hostname-override", node.to_string()),
         ("node-ip", node.address().to_string()),
     ])
@@ -46,11 +46,11 @@ fn configuration(layout: &Layout, node: NodeNumber) -> serde_json::Value {
         "failCgroupV1": false,
         "failSwapOn": false,
         "clusterDomain": "cluster.local",
-        // Nobody is there, which a pod learns at once; without an address each pod would be warned of in an event.
+        // No server is there, and a pod gets the error at once; without an address each pod would be warned of in an event.
         "clusterDNS": [HOST_ADDRESS],
         "resolvConf": layout.node_file(node, "resolv.conf"),
         "serializeImagePulls": false,
-        // The machine's disk and memory are everybody's: other users must not evict our pods.
+        // Other users share the machine's disk and memory: they must not evict these pods.
         "evictionHard": {
             "memory.available": "100Mi", "nodefs.available": "100Mi", "nodefs.inodesFree": "1%",
             "imagefs.available": "100Mi", "imagefs.inodesFree": "1%",

@@ -1,4 +1,4 @@
-//! What every program is told: its arguments and the files it reads, rendered from the layout. Pure.
+//! What every program is started with: its arguments and the files it reads, rendered from the layout. Pure.
 //!
 //! JSON is written where YAML is expected, because it is YAML too.
 
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use crate::component::{Agent, Component, Server};
 use crate::layout::Layout;
 
-/// A program and what it is told.
+/// A program and its arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Invocation {
     /// Its path.
@@ -22,7 +22,7 @@ pub struct Invocation {
     pub arguments: Vec<String>,
 }
 
-/// A file that somebody reads.
+/// A file that a program reads.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigFile {
     /// Where it is read.
@@ -51,8 +51,8 @@ fn flags(pairs: &[(&str, String)]) -> Vec<String> {
     pairs.iter().map(|(name, value)| format!("--{name}={value}")).collect()
 }
 
-/// A path as a word; ours are made of words.
-fn word(path: &Path) -> String {
+/// A path as text; all paths here are UTF-8.
+fn text(path: &Path) -> String {
     path.display().to_string()
 }
 
@@ -77,26 +77,26 @@ mod tests {
     fn nobody_is_told_a_thing_twice() {
         let layout = Layout::new("main".parse().unwrap(), None).unwrap();
         for component in all() {
-            let told = invocation(&layout, Path::new("/opt/programs"), component);
-            assert_eq!(told.program, Path::new("/opt/programs").join(component.program()));
+            let started = invocation(&layout, Path::new("/opt/programs"), component);
+            assert_eq!(started.program, Path::new("/opt/programs").join(component.program()));
             let mut names: Vec<&str> =
-                told.arguments.iter().filter_map(|argument| argument.split('=').next()).collect();
+                started.arguments.iter().filter_map(|argument| argument.split('=').next()).collect();
             names.sort_unstable();
             let count = names.len();
             names.dedup();
-            assert_eq!(names.len(), count, "{component}: {:?}", told.arguments);
+            assert_eq!(names.len(), count, "{component}: {:?}", started.arguments);
         }
     }
 
     #[test]
     fn two_clusters_have_no_file_in_common() {
         for component in all() {
-            let told = |name: &str| {
+            let arguments = |name: &str| {
                 let layout = Layout::new(name.parse().unwrap(), None).unwrap();
                 invocation(&layout, Path::new("/opt/programs"), component).arguments.join(" ")
             };
-            assert!(!told("one").contains("garboard-cluster/two"));
-            assert_eq!(told("one").replace("cluster/one", "cluster/two"), told("two"));
+            assert!(!arguments("one").contains("garboard-cluster/two"));
+            assert_eq!(arguments("one").replace("cluster/one", "cluster/two"), arguments("two"));
         }
     }
 }

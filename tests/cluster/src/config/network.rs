@@ -2,13 +2,13 @@
 
 use serde_json::json;
 
-use super::{ConfigFile, flags, pretty, word};
+use super::{ConfigFile, flags, pretty, text};
 use crate::layout::{HOST_ADDRESS, Layout, NodeNumber, POD_RANGE};
 
 /// kube-proxy's arguments. What conntrack may hold is the host's business.
 pub fn proxy_arguments(layout: &Layout, node: NodeNumber) -> Vec<String> {
     flags(&[
-        ("kubeconfig", word(&layout.config("proxy.kubeconfig"))),
+        ("kubeconfig", text(&layout.config("proxy.kubeconfig"))),
         ("hostname-override", node.to_string()),
         ("proxy-mode", "nftables".to_owned()),
         ("cluster-cidr", POD_RANGE.to_owned()),

@@ -1,4 +1,4 @@
-"""Every manifest that the reference was asked about has the sentences of `garboard validate`. Meanwhile certificates
+"""Every manifest that the reference was asked about has the messages of `garboard validate`. Meanwhile certificates
 are renewed."""
 
 import dataclasses
@@ -30,20 +30,20 @@ def await_answers(api: Api, cases: Sequence[Case], are_settled: Callable[[Answer
     judged by itself."""
     end = time.monotonic() + PATIENCE
     while True:
-        said = admission.ask(api, cases)
-        if are_settled(said) or time.monotonic() > end:
-            return said
+        answers = admission.ask(api, cases)
+        if are_settled(answers) or time.monotonic() > end:
+            return answers
 
 
 @dataclasses.dataclass(frozen=True)
 class Judged:
-    """What the API server says to each manifest, and what the command says."""
+    """The API server's answer to each manifest, and the command's."""
 
     answers: Answers
-    sentences: dict[str, list[str]]
+    messages: dict[str, list[str]]
 
     def difference(self, case: Case) -> str | None:
-        return admission.difference(self.answers[case.stem], self.sentences[case.stem])
+        return admission.difference(self.answers[case.stem], self.messages[case.stem])
 
 
 @pytest.fixture(scope="module")
@@ -57,14 +57,14 @@ def judged(kube: Kube, api: Api, renewals: Watch, programs: pathlib.Path, direct
     """With every gate on: all in one go."""
     kube.apply(admission.with_gates(GATES, SHORT_LIVES), namespace=INSTALLED_IN)
     cases = list(CASES.values())
-    sentences = admission.verdicts(programs / names.COMMAND, cases, directory)
-    refused = sum(bool(said) for said in sentences.values())
+    messages = admission.verdicts(programs / names.COMMAND, cases, directory)
+    refused = sum(bool(each) for each in messages.values())
     assert 100 < refused < len(cases) - 50, f"the command refuses {refused} of {len(cases)}"
 
-    def as_wanted(said: Answers) -> bool:
-        return not any(map(Judged(said, sentences).difference, cases))
+    def as_wanted(answers: Answers) -> bool:
+        return not any(map(Judged(answers, messages).difference, cases))
 
-    return Judged(await_answers(api, cases, as_wanted), sentences)
+    return Judged(await_answers(api, cases, as_wanted), messages)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -73,23 +73,23 @@ def test_the_api_server_answers_as_the_command(judged: Judged, name: str) -> Non
     assert problem is None, problem
 
 
-def test_kubectl_shows_every_sentence_of_a_refusal(kube: Kube, judged: Judged, directory: pathlib.Path) -> None:
-    refused = (case for case in CASES.values() if 1 < len(judged.sentences[case.stem]) <= admission.MOST_CAUSES)
+def test_kubectl_shows_every_message_of_a_refusal(kube: Kube, judged: Judged, directory: pathlib.Path) -> None:
+    refused = (case for case in CASES.values() if 1 < len(judged.messages[case.stem]) <= admission.MOST_CAUSES)
     # kubectl itself refuses to apply what has no name yet.
     case = next(case for case in refused if case.given["metadata"].get("name"))
     shown = admission.dry_run(kube, directory / f"{case.stem}.json")
     assert shown.returncode != 0, f"{case.name} is taken"
-    missing = [sentence for sentence in judged.sentences[case.stem] if sentence not in shown.stderr]
+    missing = [message for message in judged.messages[case.stem] if message not in shown.stderr]
     assert not missing, f"{case.name}: not shown: {missing}; but: {shown.stderr}"
 
 
-def are_refused(said: Answers) -> bool:
-    return not any(answer.is_granted for answer in said.values())
+def are_refused(answers: Answers) -> bool:
+    return not any(answer.is_granted for answer in answers.values())
 
 
 @pytest.fixture(scope="module")
 def without_gates(kube: Kube, api: Api, judged: Judged) -> Answers:
-    """What the API server says with the gates as they are by themselves, to what they guard."""
+    """The API server's answers with the default gates, to what they guard."""
     kube.apply(admission.with_gates([], SHORT_LIVES), namespace=INSTALLED_IN)
     return await_answers(api, list(GUARDED.values()), are_refused)
 

@@ -19,7 +19,7 @@ def settings(kube: Kube) -> Object:
 
 
 def webhook(kube: Kube) -> Object:
-    """Whom the API server asks about machines, without what changes when it is written."""
+    """The webhooks that the API server asks about machines, without what changes when it is written."""
     found = kube.get("validatingwebhookconfiguration/garboard", namespace=None)
     clients: Object = {each["name"]: each["clientConfig"] for each in found["webhooks"]}
     return clients
@@ -61,7 +61,7 @@ def test_beside_definitions_of_another_version_nothing_is_upgraded(kube: Kube, r
     kube.kubectl("patch", "crd", DEFINITION, "--type=json", "-p", json.dumps(add(path)), namespace=None)
     output = release.put("upgrade", code=1)
     assert f"the definition {DEFINITION} is of another version than this chart" in output
-    # As the error says.
+    # As in the error message.
     definitions = call("show", "crds", str(CHART)).stdout
     kube.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", text=definitions, namespace=None)
     release.put("upgrade")

@@ -1,4 +1,4 @@
-"""The node agent itself: what power it keeps, and what it says of its node."""
+"""The node agent itself: what power it keeps, and what it reports of its node."""
 
 import os
 import pathlib

@@ -19,7 +19,7 @@ from garboard_e2e.hostile.pace import BURST, ahead, allowed
 from garboard_e2e.patience import PATIENCE
 from garboard_e2e.processes import status_of
 
-# So many want more than half of the agent's connections with the 8 of each (CONNECTIONS_PER_POD, node/src/budget.rs),
+# So many need more than half of the agent's connections with the 8 of each (CONNECTIONS_PER_POD, node/src/budget.rs),
 # and more than its pace of writes with one write a second of each (WRITE_PERIOD, there).
 CROWD = 40
 # Of 512 connections (CONNECTIONS, there) half are kept for pods with fewer than two (RESERVED).

@@ -46,7 +46,7 @@ def attack_of_a_pod(kube: Kube) -> Object:
 
 
 def attacked(kube: Kube, machine: str) -> list[str]:
-    """What QEMU's log says, which is the attack's report."""
+    """The end of QEMU's log, which is the attack's report."""
     log = kube.tried("exec", kube.pod_name(machine), *SHOW)
     return re.findall(r"^attack: (.*)$", log, re.M)
 

@@ -40,7 +40,7 @@ def test_a_restored_machine_is_the_one_that_it_was_and_a_copy_is_another(kube: K
     kube.is_gone("kept")
     first = kube.wait("the annotation", lambda: kept(kube, "kept"))
     stored = kube.status_of("vm", "kept")["storedMachine"]
-    assert first["machine"] == stored, "the annotation says something else than the status"
+    assert first["machine"] == stored, "the annotation has something else than the status"
     names = firmware(kube, "kept")
     assert first["firmware"] == names
 

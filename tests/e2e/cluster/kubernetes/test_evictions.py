@@ -24,7 +24,7 @@ def stays(kube: Kube, name: str, text: str, dry_run: bool = False) -> None:
 
 
 def started(kube: Kube, name: str, vm: Object) -> tuple[str, str]:
-    """A machine that runs, once its instance says that it cannot be migrated; the UIDs of instance and pod."""
+    """A machine that runs, once its instance reports that it cannot be migrated; the UIDs of instance and pod."""
     (uid,) = kube.start(vm)
     not_migratable = kube.becomes("vmi", name, "LiveMigratable", "False")
     assert not_migratable["reason"] == "NotMigratable", not_migratable

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from garboard_e2e.cluster import volumes
-from garboard_e2e.cluster.examples import CLAIMS, IMAGES, NOT_HERE, SAYS, with_accelerator
+from garboard_e2e.cluster.examples import CLAIMS, IMAGES, NOT_HERE, PRINTS, with_accelerator
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.outcome import Failure
 from garboard_e2e.places import EXAMPLES
@@ -17,11 +17,11 @@ from garboard_e2e.places import EXAMPLES
 def example(
     request: pytest.FixtureRequest, kube: Kube, held: contextlib.ExitStack, guest: Callable[[str], pathlib.Path]
 ) -> pathlib.Path:
-    """A file, with the image and the volume that it wants."""
+    """A file, with the image and the volume that it needs."""
     path: pathlib.Path = request.param
     if path.stem in NOT_HERE:
         pytest.skip(NOT_HERE[path.stem])
-    assert path.stem in SAYS, "say in SAYS what its guest prints"
+    assert path.stem in PRINTS, "name in PRINTS what its guest prints"
     if path.stem in IMAGES:
         kube.load(guest(IMAGES[path.stem]))
     if path.stem in CLAIMS:
@@ -30,11 +30,11 @@ def example(
 
 
 # QEMU 10.0 under TCG, with more than one vCPU: one may read the memory map that another one has just replaced.
-# docs/status.md tells users of it.
+# docs/status.md has it for users.
 CRASH_OF_QEMU = "iotlb_to_section: Assertion"
 
 
-def test_an_example_runs(kube: Kube, example: pathlib.Path, say: Callable[[str], None]) -> None:
+def test_an_example_runs(kube: Kube, example: pathlib.Path, show: Callable[[str], None]) -> None:
     """Applied, Running, Ready, seen in the guest's output, and gone when the file is deleted."""
     try:
         runs_and_goes(kube, example)
@@ -42,7 +42,7 @@ def test_an_example_runs(kube: Kube, example: pathlib.Path, say: Callable[[str],
         of_it = f"--field-selector=involvedObject.name={example.stem.partition('-')[2]}"
         if CRASH_OF_QEMU not in kube.tried("get", "events", of_it, "-o", "jsonpath={.items[*].message}"):
             raise
-        say(f"{example.stem} is tried once more: QEMU crashed in its TCG ({failure})")
+        show(f"{example.stem} is tried once more: QEMU crashed in its TCG ({failure})")
         runs_and_goes(kube, example)
 
 
@@ -55,7 +55,7 @@ def runs_and_goes(kube: Kube, example: pathlib.Path) -> None:
         if kind == "vm":
             kube.shows(name, "Running")
         kube.kubectl("wait", "--for=condition=Ready", f"{kind}/{name}", "--timeout=180s")
-        kube.says(name, SAYS[example.stem])
+        kube.prints(name, PRINTS[example.stem])
     finally:
         kube.will_go(name)
         kube.kubectl("delete", "-f", example, "--wait=false")

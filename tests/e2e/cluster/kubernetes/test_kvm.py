@@ -42,7 +42,7 @@ def query_kvm(kube: Kube, name: str) -> Object:
     connection, answer = kube.ask(name, {"ask": "qmp", "access": "readOnly"})
     with connection:
         if answer.get("answer") != "streaming":
-            raise Failure(f"the QMP broker of {name} says {answer}")
+            raise Failure(f"the QMP broker of {name} answers {answer}")
         stream = connection.makefile("rwb")
         stream.readline()
         for command in ("qmp_capabilities", "query-kvm"):
@@ -62,7 +62,7 @@ def answers(kube: Kube, name: str) -> bool:
 
 
 def runs_under_kvm(kube: Kube, name: str) -> None:
-    kube.says(name, "garboard-boot: counted", seconds=BOOT)
+    kube.prints(name, "garboard-boot: counted", seconds=BOOT)
     assert (found := query_kvm(kube, name)) == {"enabled": True, "present": True}, (
         f"query-kvm of {name} returns {found}"
     )

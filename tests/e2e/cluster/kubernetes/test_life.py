@@ -46,7 +46,7 @@ def test_a_machine_on_each_node_is_reached_from_the_other_by_its_address_and_by_
     kube: Kube, pair: dict[str, str]
 ) -> None:
     for name, node in pair.items():
-        assert kube.status_of("vmi", name)["nodeName"] == node, f"{name} does not say that it is on {node}"
+        assert kube.status_of("vmi", name)["nodeName"] == node, f"{name} does not report that it is on {node}"
         kube.page(kube.address(name), other(node))
         kube.apply(service(name))
         kube.page(address_of_service(kube, name), other(node))

@@ -62,7 +62,7 @@ def test_virtctl_resets_a_guest(kube: Kube, virtctl: Tool, running: str) -> None
     uid = kube.runs(running)
     boots = kube.serial(running).count("garboard-hello: userspace")
     virtctl.run("reset", running)
-    kube.says(running, "garboard-hello: userspace", times=boots + 1)
+    kube.prints(running, "garboard-hello: userspace", times=boots + 1)
     kube.has_shell(running)
     assert kube.runs(running) == uid
 

@@ -49,7 +49,7 @@ def test_a_guest_that_writes_for_ever_meets_the_end_of_its_disk(kube: Kube, note
     assert not kube.condition("vmi", name, "Paused"), "an error that is reported to its guest has stopped the guest"
     kube.type(name, fill("stops"))
     paused = kube.becomes("vmi", name, "Paused")
-    assert paused["reason"] == "PausedIOError" and "No space left" in paused["message"], f"its instance says {paused}"
+    assert paused["reason"] == "PausedIOError" and "No space left" in paused["message"], f"its instance has {paused}"
     pod = kube.pod(name)
     used = kube.ask_until("what the kubelet counts", lambda: counted(kube, pod))
     assert used <= (ALLOWED_MIB + 1) * MIB, f"the kubelet counts {used} bytes of {ALLOWED_MIB} MiB that are allowed"

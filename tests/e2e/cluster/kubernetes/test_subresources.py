@@ -191,7 +191,7 @@ def test_headers_count_only_from_an_api_server(kube: Kube, tmp_path: pathlib.Pat
     for who, options in strangers.items():
         code, body = put(pod, path, options)
         assert code in (0, 401), f"{who} is answered {code}: {body}"
-    # The last one has a connection, and an answer that says why.
+    # The last one has a connection, and an answer with the reason.
     assert code == 401 and "not authenticated" in body, body
     assert "stateChangeRequests" not in kube.get("vm", "wanted").get("status", {})
     code, body = put(pod, path, certificate(kube, tmp_path, FRONT, "front-proxy-client"))

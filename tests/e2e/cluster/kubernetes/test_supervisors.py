@@ -42,7 +42,7 @@ def taken(kube: Kube, name: str, request: str) -> Object | None:
 def goes_on(kube: Kube, name: str) -> None:
     """What happens to the guest still reaches its status."""
     for request, wanted in (("pause", "True"), ("unpause", None)):
-        # A supervisor that is new says what the one before it saw, and takes requests when it knows PID 1 and QEMU.
+        # A new supervisor reports what the one before it saw, and takes requests once it has reached PID 1 and QEMU.
         answer = kube.ask_until(f"{request} taken", functools.partial(taken, kube, name, request))
         assert answer["answer"] == "queued", f"{request} is answered with {answer}"
         kube.becomes("vmi", name, "Paused", wanted)

@@ -36,7 +36,7 @@ def sources() -> list[Object]:
 
 @pytest.fixture(scope="module")
 def disks(kube: Kube) -> Iterator[str]:
-    """A machine with a volume of each kind, whose shell knows `disk` and `disc`."""
+    """A machine with a volume of each kind, whose shell has `disk` and `disc`."""
     with volumes.directory() as directory, volumes.device() as device:
         claims = [*claim("kept", str(directory)), *claim("raw", device, node=NODE_1, block=True)]
         kube.apply(*claims, *sources())

@@ -28,8 +28,8 @@ NOWHERE = "localhost:1/nothing:1"
 
 
 def test_a_machine_waits_for_a_node_that_offers_its_cpu(kube: Kube) -> None:
-    """A CPU that KVM of no node can give: the machine waits, and its status says so. Under TCG every node gives what
-    QEMU knows."""
+    """A CPU that KVM of no node can give: the machine waits, and its status shows it. Under TCG every node gives what
+    QEMU supports."""
     wanted = {"scarce": "Snowridge", "common": "qemu64"}
     machines = {name: machine(name) for name in wanted}
     for name, model in wanted.items():
@@ -59,7 +59,7 @@ def test_a_machine_waits_for_its_claim_and_reports_an_image_that_does_not_come(
     kube.runs("claimless")
 
 
-def importer_says(kube: Kube, phase: str) -> None:
+def importer_reaches(kube: Kube, phase: str) -> None:
     kube.patch("datavolume/brought", {"status": {"phase": phase}}, subresource="status")
 
 
@@ -71,7 +71,7 @@ def claim_of(kube: Kube, name: str) -> list[str | None]:
 
 @pytest.fixture
 def bringer(kube: Kube, held: contextlib.ExitStack) -> str:
-    """A machine whose root is a DataVolume that is made with it, on a cluster that knows no such kind."""
+    """A machine whose root is a DataVolume that is made with it, on a cluster that has no such kind."""
     held.callback(kube.kubectl, "delete", "crd", CRD, "--ignore-not-found", namespace=None)
     vm = machine("bringer", volumes=[{"name": "root", "dataVolume": {"name": "brought"}}])
     source = {"http": {"url": "https://example.org/disk.img"}}
@@ -90,15 +90,15 @@ def test_a_machine_waits_for_its_data_volume_which_goes_with_it(
     made = kube.get("datavolume", "brought")
     owner = made["metadata"]["ownerReferences"][0]["uid"]
     assert (owner, list(made["spec"]["source"])) == (kube.uid(bringer, "vm"), ["http"]), f"the DataVolume is {made}"
-    importer_says(kube, "ImportInProgress")
+    importer_reaches(kube, "ImportInProgress")
     kube.shows(bringer, "Provisioning")
     kube.says_of_itself("vm", bringer, "DataVolumesReady", "ImportInProgress")
-    importer_says(kube, "Failed")
+    importer_reaches(kube, "Failed")
     kube.shows(bringer, "DataVolumeError")
     path = held.enter_context(volumes.directory())
     held.callback(volumes.remove_claim, kube, "brought")
     kube.apply(*claim("brought", str(path)))
-    importer_says(kube, "Succeeded")
+    importer_reaches(kube, "Succeeded")
     kube.runs(bringer)
     kube.wait("the claim in volumeStatus", lambda: claim_of(kube, bringer) == ["brought"])
     kube.remove(bringer)

@@ -35,7 +35,7 @@ def before(person: Person) -> Before:
 
 @pytest.fixture(scope="package")
 def installed(kube: Kube, person: Person, before: Before) -> None:
-    """And a namespace for machines, as restricted as Kubernetes knows it."""
+    """And a namespace for machines, with the Pod Security level `restricted`."""
     person.install()
     kube.kubectl("create", "namespace", NAMESPACE, namespace=None)
     restricted = "pod-security.kubernetes.io/enforce=restricted"

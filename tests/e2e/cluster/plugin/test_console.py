@@ -37,7 +37,7 @@ def test_a_script_pipes_a_command_in(kube: Kube, person: Person, machine: str, d
     finally:
         console.terminate()
         console.wait()
-    # Nobody is left at the guest's console.
+    # No client is left at the guest's console.
     relay = ["pgrep", "-f", "[g]arboard-launcher --connect"]
     node = person.node_of(machine)
     kube.ask_until("the end of the relay in the pod", lambda: not kube.inside(node, *relay, check=False))

@@ -15,7 +15,7 @@ def test_without_an_installation_status_and_why_say_so(before: Before) -> None:
 
 
 def test_one_command_installs(person: Person, installed: None) -> None:
-    person.cluster.says("nodes +2 of 2 take machines", "status")
+    person.cluster.prints("nodes +2 of 2 take machines", "status")
 
 
 def test_who_may_not_install_is_refused(person: Person, installed: None, bob: str) -> None:
@@ -53,7 +53,7 @@ KVM = "devices.kubevirt.io/kvm"
 
 @pytest.fixture
 def emulation(person: Person, installed: None) -> Iterator[None]:
-    """The only place where the whole cluster is switched: guests that say nothing run under TCG or under KVM."""
+    """The only place where the whole cluster is switched: guests without an annotation run under TCG or under KVM."""
     person.install("--emulation")
     try:
         yield
@@ -65,13 +65,13 @@ def emulation(person: Person, installed: None) -> Iterator[None]:
 def test_emulation_is_a_switch_of_the_cluster(kube: Kube, person: Person, emulation: None, image: None) -> None:
     # Again: an upgrade; what was chosen stays.
     person.install()
-    person.cluster.says("with emulation", "status")
+    person.cluster.prints("with emulation", "status")
     kube.apply(person.example("switched", "Always"))
     person.await_phase("switched")
     assert KVM not in devices(person, "switched"), "a guest under TCG asks for /dev/kvm"
     conditions = person.field("vmi/switched", "status", "conditions")
     reasons = [each["reason"] for each in conditions if each["type"] == "SoftwareEmulation"]
-    assert reasons == ["NoKVM"], "it does not say that it is slow"
+    assert reasons == ["NoKVM"], "it does not report that it is slow"
     person.delete_whole("switched")
 
 

@@ -17,18 +17,18 @@ from garboard_e2e.places import EXAMPLES
 
 def test_why_says_that_a_machine_runs_and_how(person: Person, machine: str) -> None:
     person.why(machine, "running", "its guest runs")
-    person.plugin.says("emulated in software", "why", machine)
+    person.plugin.prints("emulated in software", "why", machine)
 
 
 def test_qmp_answers_a_query_and_changes_nothing_unasked(person: Person, machine: str) -> None:
-    person.plugin.says('"status": "running"', "qmp", machine, "query-status")
+    person.plugin.prints('"status": "running"', "qmp", machine, "query-status")
     person.plugin.refuses(4, "stop: .*", "qmp", machine, "stop")
     person.plugin.refuses(2, "JSON", "qmp", machine, "query-block", "nonsense")
 
 
 def test_a_change_through_qmp_and_its_refusal_have_audit_lines(person: Person, machine: str) -> None:
     person.plugin.refuses(4, "stop: .*", "qmp", machine, "stop")
-    person.plugin.says(r"\{\}", "qmp", machine, "--allow-write", "stop")
+    person.plugin.prints(r"\{\}", "qmp", machine, "--allow-write", "stop")
     person.why(machine, "paused", "it was paused on request")
     person.plugin.run("qmp", machine, "--allow-write", "cont")
     person.await_verdict(machine, "running")
@@ -40,11 +40,11 @@ def test_a_change_through_qmp_and_its_refusal_have_audit_lines(person: Person, m
 
 
 def test_logs_are_the_story_and_parts_of_the_record(person: Person, machine: str) -> None:
-    person.plugin.says("the machine is prepared", "logs", machine)
-    person.plugin.says('"message":"the machine is prepared"', "logs", machine, "--json")
+    person.plugin.prints("the machine is prepared", "logs", machine)
+    person.plugin.prints('"message":"the machine is prepared"', "logs", machine, "--json")
     # The record of QMP has what was asked through it.
     person.plugin.run("qmp", machine, "query-status")
-    person.plugin.says('"kind":"command"', "logs", machine, "--part", "qmp")
+    person.plugin.prints('"kind":"command"', "logs", machine, "--part", "qmp")
     person.plugin.refuses(3, r"no exit\.json|has not come that far", "logs", machine, "--part", "exit")
 
 
@@ -60,7 +60,7 @@ def test_explain_prints_the_argv_that_runs_byte_by_byte(kube: Kube, person: Pers
 def test_explain_takes_a_file(person: Person, installed: None, directory: pathlib.Path) -> None:
     manifest = directory / "other.yaml"
     manifest.write_text((EXAMPLES / "vm-hello.yaml").read_text().replace("\n  name: hello\n", "\n  name: other\n"))
-    person.plugin.says(f"guest={NAMESPACE}_other", "explain", "-f", str(manifest), "--shell")
+    person.plugin.prints(f"guest={NAMESPACE}_other", "explain", "-f", str(manifest), "--shell")
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def screen(person: Person, machine: str) -> Iterator[int]:
 def test_two_viewers_one_after_the_other_see_the_screen(screen: int) -> None:
     for _ in range(2):
         with socket.create_connection(("127.0.0.1", screen), PATIENCE) as viewer:
-            # The first words of RFB come through the proxy.
+            # The first bytes of RFB come through the proxy.
             assert viewer.recv(7, socket.MSG_WAITALL) == b"RFB 003"
 
 
@@ -88,10 +88,10 @@ def test_a_shell_completes_machines_commands_and_options(person: Person, machine
     """As kubectl asks for it: a program beside the plug-in."""
     (person.programs / "kubectl_complete-garboard").symlink_to(person.command)
     completes = person.kubectl.prefix[0], "__complete", "garboard"
-    for pattern, words in {
+    for pattern, arguments in {
         machine: ["-n", NAMESPACE, "console", "he"],
         "restart": ["res"],
         "--take-over": ["console", "--t"],
     }.items():
-        said = subprocess.run([*completes, *words], env=person.kubectl.environment, capture_output=True, text=True)
-        assert said.returncode == 0 and pattern in said.stdout, said
+        done = subprocess.run([*completes, *arguments], env=person.kubectl.environment, capture_output=True, text=True)
+        assert done.returncode == 0 and pattern in done.stdout, done

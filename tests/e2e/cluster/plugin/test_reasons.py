@@ -12,7 +12,7 @@ from garboard_e2e.cluster.person import Person
 
 @dataclasses.dataclass(frozen=True)
 class Reason:
-    """A change of a sound machine, and what is said of it then."""
+    """A change of a sound machine, and its diagnosis then."""
 
     verdict: str
     pattern: str
@@ -151,7 +151,7 @@ def without_controllers(kube: Kube, person: Person, goes: None, image: None) -> 
 
 def test_why_and_status_say_that_no_controller_works(kube: Kube, person: Person, without_controllers: str) -> None:
     person.cluster.refuses(1, "scaled to nothing", "status")
-    # Nothing new is admitted now; what is there may go, and nobody makes another instance.
+    # Nothing new is admitted now; what is there may go, and no controller makes another instance.
     kube.kubectl("delete", f"vmi/{without_controllers}", "--wait=false")
     kube.patch(f"vmi/{without_controllers}", {"metadata": {"finalizers": None}})
     person.why(without_controllers, "controllerDown", "no controller works")

@@ -24,16 +24,16 @@ def test_an_editor_starts_restarts_and_stops_a_machine_whose_strategy_stays(
 ) -> None:
     editor, name = person.plugin.of(ada), f"{NAMESPACE}/{manual}"
     person.why(manual, "halted", "it runs when it is started")
-    editor.says(f"{name} runs$", "start", manual, *WAITING)
-    editor.says(f"{name} runs already", "start", manual)
+    editor.prints(f"{name} runs$", "start", manual, *WAITING)
+    editor.prints(f"{name} runs already", "start", manual)
     before = person.field(f"vmi/{manual}", "metadata", "uid")
-    editor.says(f"{name} runs again", "restart", manual, *WAITING)
+    editor.prints(f"{name} runs again", "restart", manual, *WAITING)
     assert person.field(f"vmi/{manual}", "metadata", "uid") != before, "it is the same instance"
     stopped = editor.call("stop", manual, "--force", *WAITING)
     assert stopped.returncode == 0 and f"{name} stopped" in stopped.stdout, stopped
     # The right to exec is another one.
     assert "stops, but in its own time: you may not do this" in stopped.stderr, stopped.stderr
-    editor.says(f"{name} does not run already", "stop", manual)
+    editor.prints(f"{name} does not run already", "stop", manual)
     assert person.field(f"vm/{manual}", "spec", "runStrategy") == "Manual", "its strategy was changed"
     person.plugin.refuses(4, "it does not run; .kubectl garboard start manual. starts it", "restart", manual)
 
@@ -55,7 +55,7 @@ def test_a_halted_machine_is_started_and_stopped_and_stays_halted(
     kube: Kube, person: Person, installed: None, image: None
 ) -> None:
     person.apply("halted", "Halted")
-    person.plugin.says(f"{NAMESPACE}/halted runs$", "start", "halted", *WAITING)
+    person.plugin.prints(f"{NAMESPACE}/halted runs$", "start", "halted", *WAITING)
     # One of two is not there, and the other one stops.
     missing = "there is no machine .nobody"
     person.plugin.refuses(3, missing, "stop", "nobody", "halted", "--force", *WAITING)
@@ -73,16 +73,16 @@ def goes_on(person: Person, machine: str) -> Iterator[str]:
 
 def test_pause_unpause_and_reset(person: Person, goes_on: str, bob: str) -> None:
     name = f"{NAMESPACE}/{goes_on}"
-    person.plugin.says(f"{name} paused", "pause", goes_on)
-    person.plugin.says(f"{name} is paused already", "pause", goes_on)
+    person.plugin.prints(f"{name} paused", "pause", goes_on)
+    person.plugin.prints(f"{name} is paused already", "pause", goes_on)
     person.why(goes_on, "paused", "it is paused|was paused on request")
-    person.plugin.says(f"kubectl garboard unpause {goes_on}", "why", goes_on)
-    person.plugin.says(f"{name} running", "unpause", goes_on)
+    person.plugin.prints(f"kubectl garboard unpause {goes_on}", "why", goes_on)
+    person.plugin.prints(f"{name} running", "unpause", goes_on)
     person.await_verdict(goes_on, "running")
-    person.plugin.says(f"{name} reset", "reset", goes_on)
+    person.plugin.prints(f"{name} reset", "reset", goes_on)
     person.plugin.of(bob).refuses(4, "you may not do this: .*pods/exec", "pause", goes_on)
 
 
 def test_of_two_machines_one_that_is_there_is_paused(person: Person, goes_on: str) -> None:
     person.plugin.refuses(3, "there is no machine .nobody", "pause", "nobody", goes_on)
-    person.plugin.says(f"{NAMESPACE}/{goes_on} running", "unpause", goes_on)
+    person.plugin.prints(f"{NAMESPACE}/{goes_on} running", "unpause", goes_on)

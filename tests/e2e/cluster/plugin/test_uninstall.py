@@ -33,5 +33,5 @@ def test_with_machines_everything_is_removed_without_a_trace(kube: Kube, person:
         metadata = node["metadata"]
         marks = [key for kind in ("labels", "annotations") for key in metadata.get(kind, {}) if MARKS.match(key)]
         assert not marks, f"{metadata['name']} is still marked: {marks}"
-    person.cluster.says("not installed here", "uninstall")
+    person.cluster.prints("not installed here", "uninstall")
     person.cluster.refuses(1, "not installed here", "status")

@@ -73,7 +73,7 @@ OTHER_ORDER = marks(annotations={ORDER: "2"})
 BY_THE_ADMINISTRATOR = Request(AS_ADMINISTRATOR, "PATCH", f"{PODS}/pod-new?{DRY}", OTHER_ORDER, "merge")
 MACHINE = owned("VirtualMachineInstance", "kubevirt.io/v1", controller=True)
 MARKS = {
-    "what says nothing may change": granted(change(BOB, "pod-1", marks({"app": "x"}, {"a": "b"}))),
+    "what has no meaning may change": granted(change(BOB, "pod-1", marks({"app": "x"}, {"a": "b"}))),
     "no other label": refused("never change", change(BOB, "pod-1", marks({"kubevirt.io": None}))),
     "no other machine": refused("never change", change(BOB, "pod-1", marks({"kubevirt.io/created-by": "x"}))),
     "none is made of another pod": refused("never change", change(BOB, "other-1", marks(dict(LAUNCHER)))),

@@ -8,7 +8,7 @@ from garboard_e2e.rights import CONTROLLER, EDITOR, VIEWER, asks, granted, refus
 START = {"action": "Start"}
 ONE_START = {"stateChangeRequests": [START]}
 ONLY = "only stateChangeRequests"
-# What RBAC says.
+# RBAC's answer.
 NO_RIGHT = "cannot patch resource"
 ROWS = {
     "editor: asks for a start": granted(asks(EDITOR, ONE_START)),

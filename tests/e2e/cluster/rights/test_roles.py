@@ -29,7 +29,7 @@ GIVEN = {
     "agent: sees machines": Right(AGENT, "watch", INSTANCES),
     "agent: sees pods": Right(AGENT, "watch", "pods"),
     "agent: finds the controllers": Right(AGENT, "watch", SLICES, "garboard"),
-    "agent: knows whom to trust there": Right(AGENT, "get", AUTHORITIES, "garboard"),
+    "agent: reads the CA bundle of the controllers": Right(AGENT, "get", AUTHORITIES, "garboard"),
     "agent: writes events": Right(AGENT, "create", EVENTS, "default"),
     "controller: makes pods": Right(CONTROLLER, "create", "pods", "default"),
     "controller: makes machines": Right(CONTROLLER, "create", INSTANCES, "default"),
@@ -37,19 +37,19 @@ GIVEN = {
     "controller: watches claims": Right(CONTROLLER, "watch", CLAIMS),
     "controller: its webhooks' certificates": Right(CONTROLLER, "update", "secrets/garboard-webhook", "garboard"),
     "controller: its lease": Right(CONTROLLER, "update", f"{LEASES}/garboard-controller", "garboard"),
-    "controller: writes whom its webhooks trust": Right(CONTROLLER, "patch", f"{WEBHOOKS}/garboard"),
+    "controller: writes the webhooks' CA bundle": Right(CONTROLLER, "patch", f"{WEBHOOKS}/garboard"),
     "controller: watches its webhooks": Right(CONTROLLER, "watch", f"{WEBHOOKS}/garboard"),
     "controller: changes pods": Right(CONTROLLER, "patch", "pods", "default"),
     "controller: looks whether a node lives": Right(CONTROLLER, "get", "nodes"),
     "controller: writes events": Right(CONTROLLER, "create", EVENTS, "default"),
     "controller: sees DataVolumes": Right(CONTROLLER, "watch", "datavolumes.cdi.kubevirt.io"),
     "controller: asks for rights of users": Right(CONTROLLER, "create", REVIEWS),
-    "controller: asks whose token it is shown": Right(CONTROLLER, "create", TOKENS),
-    "controller: writes whom agents trust": Right(CONTROLLER, "patch", AUTHORITIES, "garboard"),
-    "controller: writes whom its API is trusted by": Right(
+    "controller: asks whose token a caller has shown": Right(CONTROLLER, "create", TOKENS),
+    "controller: writes the CA bundle that agents trust": Right(CONTROLLER, "patch", AUTHORITIES, "garboard"),
+    "controller: writes the CA bundle of its API": Right(
         CONTROLLER, "patch", f"{SERVICES}/v1.subresources.kubevirt.io"
     ),
-    "controller: knows API servers": Right(
+    "controller: reads the API servers": Right(
         CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
     ),
     **{f"editor: {verb}": Right(EDITOR, "update", ASKED, "default", verb) for verb in POWER},
@@ -76,8 +76,8 @@ NOT_GIVEN = {
     "agent: no secrets of its own namespace": Right(AGENT, "get", "secrets", "garboard"),
     "agent: finds nothing in other namespaces": Right(AGENT, "list", SLICES, "default"),
     "agent: no other ConfigMap of its namespace": Right(AGENT, "get", "configmaps/other", "garboard"),
-    "agent: writes not whom it trusts": Right(AGENT, "patch", AUTHORITIES, "garboard"),
-    "agent: asks whose token it is of nobody": Right(AGENT, "create", TOKENS),
+    "agent: does not write the CA bundle that it trusts": Right(AGENT, "patch", AUTHORITIES, "garboard"),
+    "agent: reviews no tokens": Right(AGENT, "create", TOKENS),
     "agent: opens no console": Right(AGENT, "get", RUN, "default", "console"),
     "agent: replaces no machine": Right(AGENT, "update", INSTANCES, "default"),
     "agent: gets no pod by its name": Right(AGENT, "get", "pods", "default"),

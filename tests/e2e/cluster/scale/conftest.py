@@ -76,13 +76,13 @@ def played(installed: Played) -> Played:
 
 @pytest.fixture(scope="module")
 def figures(
-    pytestconfig: pytest.Config, options: Options, say: Callable[[str], None]
+    pytestconfig: pytest.Config, options: Options, show: Callable[[str], None]
 ) -> Iterator[list[tuple[str, str]]]:
     """What was measured."""
     rows: list[tuple[str, str]] = []
     yield rows
     built = "release" if pytestconfig.getoption("--release") else "not optimised"
-    say(markdown([f"{options.instances} instances, {built}", "garboard"], rows))
+    show(markdown([f"{options.instances} instances, {built}", "garboard"], rows))
 
 
 @pytest.fixture(scope="module")

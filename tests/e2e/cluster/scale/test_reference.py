@@ -8,7 +8,7 @@ from garboard_e2e.scale.played import Played, markdown
 
 
 def test_virt_controller_starts_as_many(
-    empty: Callable[[], Played], shared: Shared, say: Callable[[str], None]
+    empty: Callable[[], Played], shared: Shared, show: Callable[[str], None]
 ) -> None:
     programs = reference.programs()
     # A cluster of its own, after ours.
@@ -22,4 +22,4 @@ def test_virt_controller_starts_as_many(
     finally:
         played.end()
         shared.down()
-    say(markdown([f"{played.options.instances} instances", "virt-controller v1.7.0"], rows))
+    show(markdown([f"{played.options.instances} instances", "virt-controller v1.7.0"], rows))

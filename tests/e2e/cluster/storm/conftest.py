@@ -18,7 +18,7 @@ def kube(shared: Shared) -> Iterator[Kube]:
 
 
 @pytest.fixture(scope="package")
-def begun(kube: Kube, pytestconfig: pytest.Config, say: Callable[[str], None]) -> Iterator[Storm]:
+def begun(kube: Kube, pytestconfig: pytest.Config, show: Callable[[str], None]) -> Iterator[Storm]:
     """In the end all three run, and the model accepts the history with them in it."""
     storm = Storm(kube, pytestconfig.getoption("--times"), pytestconfig.getoption("--seed"))
     with volumes.directory() as directory:
@@ -29,7 +29,7 @@ def begun(kube: Kube, pytestconfig: pytest.Config, say: Callable[[str], None]) -
         try:
             for name in names:
                 kube.runs(name)
-            say(kube.judge())
+            show(kube.judge())
         finally:
             kube.remove(*names)
             volumes.remove_claim(kube, DISK)

@@ -60,7 +60,7 @@ def test_all_controllers_are_killed_during_a_start_and_before_an_end(kube: Kube,
 
 def test_everything_is_rolled_out_again_during_a_start_and_during_a_stop(kube: Kube, storm: Storm) -> None:
     """As in an upgrade: controllers and agents are replaced while a machine starts and one stops; and then the kubelets
-    judge what runs by what the new agents say of their nodes."""
+    judge what runs by what the new agents report of their nodes."""
     parts = f"deployment/{CONTROLLER}", f"daemonset/{AGENT}"
     with storm.undisturbed(ROCK, WAVE):
         for number in storm.again():
@@ -174,7 +174,7 @@ def test_nothing_is_started_stopped_or_removed_wrongly_when_watches_are_half_a_m
             kube.has_shell(over)
             before, pieces = {name: kube.runs(name) for name in (stops, over, forced)}, way.late
             with late(kube, way):
-                # Halted, and its guest ends before the leader knows that.
+                # Halted, and its guest ends before the leader observes that.
                 kube.patch(f"vm/{over}", {"spec": {"runStrategy": "Halted"}})
                 kube.type(over, "poweroff")
                 took = is_removed_after(kube, storm, stops, forced, new)

@@ -41,7 +41,7 @@ def is_rejected(kube: Kube, name: str) -> bool:
 
 @pytest.mark.long
 def test_a_pod_that_a_kubelet_without_devices_rejects_is_made_again(kube: Kube, storm: Storm) -> None:
-    """It has started again and does not know its devices yet. A machine that is to run once does so all the same."""
+    """It has started again and does not have its devices yet. A machine that is to run once does so all the same."""
     with storm.undisturbed(ROCK, WAVE):
         for number in storm.again():
             name, node = f"once{number}", NODES[storm.random.choice([ROCK, WAVE])]

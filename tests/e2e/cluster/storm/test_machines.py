@@ -44,7 +44,7 @@ def test_supervisors_are_killed_under_load_and_the_guest_does_not_notice(
     five minutes, but not one with another image."""
     volume = {"name": "load", "emptyDisk": {"capacity": "16Mi"}}
     kube.start(machine(LOAD, tests="disk-load", volumes=[volume]))
-    kube.says(LOAD, "disk-load [0-9]")
+    kube.prints(LOAD, "disk-load [0-9]")
     before, compute, first = ids(kube.qemus(LOAD)), kube.container(LOAD, COMPUTE)["containerID"], rounds(kube)
     with kube.launchers_stay():
         for number in storm.again(5):
@@ -105,7 +105,7 @@ def failed_starts(kube: Kube) -> int:
 @pytest.mark.long
 def test_starts_that_fail_are_spaced_out(kube: Kube, storm: Storm) -> None:
     """A machine that ends before its guest runs has to wait for its next start, longer each time; that one is made of
-    what the specification says then."""
+    what is in the specification then."""
     vm, place = machine("early"), "/spec/template/spec/domain/firmware/kernelBoot/container/kernelPath"
     boot = vm["spec"]["template"]["spec"]["domain"]["firmware"]["kernelBoot"]["container"]
     right, boot["kernelPath"] = boot["kernelPath"], "/boot/missing"
@@ -126,7 +126,7 @@ def test_a_machine_whose_pod_is_deleted_is_started_again(kube: Kube, storm: Stor
 
 
 def test_nothing_runs_twice_when_a_pod_is_deleted_by_force(kube: Kube, storm: Storm) -> None:
-    """The object goes at once, and its QEMU only when the kubelet knows of it."""
+    """The object goes at once, and its QEMU only when the kubelet observes it."""
     for _ in storm.again():
         for name in (ROCK, DISK):
             uid = kube.runs(name)

@@ -16,7 +16,7 @@ IMPATIENT = [
     {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 5}
     for taint in ("unreachable", "not-ready")
 ]
-# What a launcher says of an image that another QEMU has.
+# The launcher's error for an image that another QEMU has.
 LOCKED = "is in use by another running VM"
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service=nodeshutdown:NoExecute"
 
@@ -48,7 +48,7 @@ def is_admitted(kube: Kube, vm: Object) -> bool:
 
 
 def a_witness_starts(kube: Kube) -> None:
-    """On the other node, and goes again: time for a controller that knows no better. The API server keeps its
+    """On the other node, and goes again: time for a controller that has stale objects. The API server keeps its
     connection to a webhook on a node that hangs for up to 45 seconds, and refuses what it cannot ask about
     (docs/failures.md)."""
     vm = machine("witness", node=NODE_1)

@@ -1,4 +1,4 @@
-"""Faults of the test cluster are what they say, and end."""
+"""Faults of the test cluster do what their names state, and end."""
 
 import pathlib
 

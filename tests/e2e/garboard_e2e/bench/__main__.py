@@ -19,7 +19,7 @@ SECTIONS = ["start", "disk", "net", "pss", "explain"]
 EXAMPLE = EXAMPLES / "vm-hello.yaml"
 
 
-def say(text: str) -> None:
+def show(text: str) -> None:
     print(f"==> {text}", file=sys.stderr, flush=True)
 
 
@@ -67,14 +67,14 @@ def lines_of(path: str) -> list[str]:
 def run_section(name: str, garboard: Garboard, options: argparse.Namespace) -> None:
     rounds = options.rounds or (3 if options.quick else 11)
     if name == "start":
-        found = start.report(start.measure(garboard, hello(garboard.directory), rounds, say))
+        found = start.report(start.measure(garboard, hello(garboard.directory), rounds, show))
         print(f"## start (n={rounds})\n\n{found}")
     elif name in ("disk", "net"):
         manifest = str(pathlib.Path(__file__).with_name("bench.yaml"))
         measured = throughput.Rounds(manifest, [name], rounds, options.load)
-        print(f"## {name} (n={rounds})\n\n{throughput.report(throughput.measure(garboard, measured, say))}")
+        print(f"## {name} (n={rounds})\n\n{throughput.report(throughput.measure(garboard, measured, show))}")
     elif name == "pss":
-        print(f"## pss\n\n{memory.report(memory.measure(garboard, hello(garboard.directory), say))}")
+        print(f"## pss\n\n{memory.report(memory.measure(garboard, hello(garboard.directory), show))}")
     elif name == "explain":
         times = explain(garboard, 10 if options.quick else 50)
         print(f"## explain (n={len(times)})\n\n{figures.summary(times)} ms\n")
@@ -111,7 +111,7 @@ def main() -> int:
             for section in options.sections or SECTIONS:
                 run_section(section, garboard, options)
         except (Failure, KeyboardInterrupt) as failure:
-            say(f"FAILED  {failure}")
+            show(f"FAILED  {failure}")
             # Gone too when it was only just being made: the directory below is to be empty.
             if garboard.machine.exists():
                 garboard.stop_by_force()

@@ -275,7 +275,7 @@ def run_guest(arguments: argparse.Namespace, directory: pathlib.Path, way: str) 
 
 
 def measured(qmp: Qmp, console: Console) -> list[float]:
-    """What NAMES says, of a guest that waits."""
+    """The options of NAMES, of a guest that waits."""
     began = time.monotonic()
     qmp.ask("cont")
     console.find("# ")

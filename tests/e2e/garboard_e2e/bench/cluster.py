@@ -220,14 +220,14 @@ def at_once(what: str, times: list[float]) -> tuple[str, str]:
     return f"{what} at once: the first, half of them, the last", f"{shown} s"
 
 
-def say(text: str) -> None:
+def show(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
 def cluster(program: pathlib.Path) -> Iterator[Kube]:
     """One of its own, with Garboard."""
-    shared = Shared(Build.made(program), "bench", say)
+    shared = Shared(Build.made(program), "bench", show)
     try:
         with shared.installed() as kube:
             yield kube

@@ -1,5 +1,5 @@
 """Medians, pairs and tables. A round measures every way once, one after the other, so that the n-th values of two ways
-are neighbours in time: their ratio says more than the ratio of two medians on a machine that others use too. Pure."""
+follow each other in time: their ratio is better than that of two medians on a machine that others use too. Pure."""
 
 import statistics
 from collections.abc import Iterable, Sequence

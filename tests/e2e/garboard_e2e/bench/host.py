@@ -17,7 +17,7 @@ from ..processes import command_lines
 
 MACHINE = "gbbench"
 NAMESPACE = "bench"
-# The host that guests talk to, and this host towards it.
+# The host that guests connect to, and this host towards it.
 OUTSIDE, OUTSIDE_OURS = "198.51.100.9", "198.51.100.10"
 OUTSIDE_LINK = "gb_bench"
 PATIENCE = 180
@@ -32,7 +32,7 @@ Argument = str | os.PathLike[str]
 Document = dict[str, Any]
 # When something was, seconds of the monotonic clock.
 Instants = dict[str, float]
-Say = Callable[[str], None]
+Show = Callable[[str], None]
 
 
 def wait_for(

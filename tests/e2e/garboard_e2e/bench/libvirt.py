@@ -16,7 +16,7 @@ from .host import MACHINE, Document, Executed, Garboard, Instants, Shares, conta
 PLACES = ["/run", "/var/lib/libvirt", "/var/log/libvirt", "/var/cache/libvirt", "/etc/libvirt"]
 LOG = pathlib.Path(f"/var/log/libvirt/qemu/{MACHINE}.log")
 DEVICES = ["null", "zero", "full", "random", "urandom", "tty", "net/tun", "vhost-net"]
-# The user garboard's QEMU runs as; libvirt wants its own to exist even where its configuration names another.
+# The user garboard's QEMU runs as; libvirt requires its own to exist even where its configuration names another.
 USER = "+107"
 ACCOUNTS = {
     "/etc/passwd": "libvirt-qemu:x:107:107::/nonexistent:/usr/sbin/nologin\n",

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from ..names import INIT, SUPERVISOR
 from . import figures
-from .host import MACHINE, NAMESPACE, Garboard, Say, wait_for
+from .host import MACHINE, NAMESPACE, Garboard, Show, wait_for
 
 PROGRAMS = [SUPERVISOR, INIT]
 KINDS = [
@@ -71,11 +71,11 @@ def weigh_both(garboard: Garboard) -> Weights:
     return {program: weigh(processes[program]) for program in PROGRAMS}
 
 
-def use_heavily(garboard: Garboard, guest_says: Callable[[bytes], bool]) -> None:
+def use_heavily(garboard: Garboard, guest_printed: Callable[[bytes], bool]) -> None:
     """What a machine goes through in its life, in short: a flood on the console, questions, pauses."""
     name = f"{NAMESPACE}/{MACHINE}"
     # 16 MiB through a serial port that an interpreted processor feeds byte by byte.
-    wait_for("the flood on the console", lambda: guest_says(b"serial-flood done"), seconds=900, pause=0.2)
+    wait_for("the flood on the console", lambda: guest_printed(b"serial-flood done"), seconds=900, pause=0.2)
     for _ in range(5):
         garboard.call("qmp", name, "query-qmp-schema")
         garboard.call("qmp", name, "query-named-block-nodes")
@@ -85,16 +85,16 @@ def use_heavily(garboard: Garboard, guest_says: Callable[[bytes], bool]) -> None
             garboard.call("ps")
 
 
-def measure(garboard: Garboard, manifest: str, say: Say) -> dict[str, Weights]:
+def measure(garboard: Garboard, manifest: str, show: Show) -> dict[str, Weights]:
     """Weights when idle, and after heavy use."""
-    say("pss: an idle machine")
+    show("pss: an idle machine")
     garboard.run(manifest)
     # What was needed for the start and is still held has this long to be given back.
     wait_for("the guest", lambda: b"garboard-hello: address" in read_all(garboard))
     time.sleep(3)
     idle = weigh_both(garboard)
     garboard.stop()
-    say("pss: after heavy use")
+    show("pss: after heavy use")
     flood = garboard.directory / "flood.yaml"
     text = pathlib.Path(manifest).read_text()
     flood.write_text(text.replace("cryptomgr.notests", "cryptomgr.notests garboard.test=serial-flood"))

@@ -73,7 +73,7 @@ class Raw:
         if kind in ("kernel", "initrd"):
             inside = self.plan["firmware"]["kernelBoot"][kind]
             return os.open(self.order["kernelFiles"][inside], os.O_RDONLY | os.O_CLOEXEC)
-        raise Failure(f"the benchmark does not know how to open {purpose}")
+        raise Failure(f"the benchmark cannot open {purpose}")
 
     def layer(self, purpose: Document) -> int:
         volume = purpose["volume"]

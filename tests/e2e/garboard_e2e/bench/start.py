@@ -7,7 +7,7 @@ import time
 
 from ..outcome import Failure
 from . import figures
-from .host import Executed, Garboard, Instants, Namespace, Say, Tap, contains, wait_for
+from .host import Executed, Garboard, Instants, Namespace, Show, Tap, contains, wait_for
 from .libvirt import Libvirt
 from .raw import Raw
 
@@ -33,7 +33,7 @@ def with_garboard(garboard: Garboard, manifest: str) -> Instants:
     wait_for("the guest of garboard", lambda: contains(garboard.supervisor / "serial0.log", MARKER) or command.poll())
     seen = time.monotonic()
     if command.wait() != 0:
-        garboard.run(manifest)  # says why
+        garboard.run(manifest)  # fails with the reason
     executed = Executed.of(garboard.init / "qemu.log")
     instants = {"command": began, "exec": executed.monotonic, "marker": seen}
     for name, message in {"ready": "QEMU's monitor answered", "cont": "the guest runs"}.items():
@@ -46,7 +46,7 @@ def with_raw(raw: Raw, namespace: Namespace) -> Instants:
     return instants | {"marker": raw.wait_for_marker(MARKER)}
 
 
-def measure(garboard: Garboard, manifest: str, rounds: int, say: Say) -> Seen:
+def measure(garboard: Garboard, manifest: str, rounds: int, show: Show) -> Seen:
     """A list of instants for each way."""
     seen: Seen = {way: [] for way in WAYS}
     with_garboard(garboard, manifest)
@@ -54,7 +54,7 @@ def measure(garboard: Garboard, manifest: str, rounds: int, say: Say) -> Seen:
     virt = Libvirt(garboard)
     garboard.stop()
     namespace = Namespace(garboard.directory)
-    # Each is done whatever the others say: the last one first.
+    # Each is done even if another fails: the last one first.
     with contextlib.ExitStack() as afterwards:
         afterwards.callback(namespace.remove)
         afterwards.callback(virt.end)
@@ -62,7 +62,7 @@ def measure(garboard: Garboard, manifest: str, rounds: int, say: Say) -> Seen:
         virt.begin()
         # The round before the first warms caches up and is not counted.
         for number in range(-1, rounds):
-            say(f"start: round {number + 1} of {rounds}")
+            show(f"start: round {number + 1} of {rounds}")
             instants = {"QEMU alone": with_raw(raw, namespace)}
             raw.stop()
             instants["garboard run"] = with_garboard(garboard, manifest)

@@ -20,7 +20,7 @@ from ..other_host import OtherHost
 from ..outcome import Failure
 from ..terminal import Terminal
 from . import figures
-from .host import OUTSIDE, OUTSIDE_LINK, OUTSIDE_OURS, Garboard, Say, Tap, contains, output, wait_for
+from .host import OUTSIDE, OUTSIDE_LINK, OUTSIDE_OURS, Garboard, Show, Tap, contains, output, wait_for
 from .raw import Raw
 
 DISK_MIB = 192
@@ -212,14 +212,14 @@ class Rounds:
     load: str
 
 
-def measure(garboard: Garboard, rounds: Rounds, say: Say) -> dict[str, list[Figures]]:
+def measure(garboard: Garboard, rounds: Rounds, show: Show) -> dict[str, list[Figures]]:
     """For each way a list of figures by name."""
     seen: dict[str, list[Figures]] = {"garboard run": [], "QEMU alone": []}
     make_disks(garboard, rounds.load)
     with OtherHost(OUTSIDE_LINK, OUTSIDE, OUTSIDE_OURS) as host:
         outside = Outside(host)
         for number in range(rounds.number):
-            say(f"{' and '.join(rounds.parts)}: round {number + 1} of {rounds.number}")
+            show(f"{' and '.join(rounds.parts)}: round {number + 1} of {rounds.number}")
             seen["garboard run"].append(with_garboard(garboard, rounds.manifest, rounds.parts, outside))
             seen["QEMU alone"].append(alone_in_its_place(garboard, rounds.parts, outside))
     return seen

@@ -1,4 +1,4 @@
-"""What the API server of a cluster with Garboard answers to manifests, and what `garboard validate` says to the same.
+"""What the API server of a cluster with Garboard answers to manifests, and what `garboard validate` prints for them.
 Nothing is stored: each is a dry run on the server."""
 
 import dataclasses
@@ -18,9 +18,9 @@ from .program import Cluster
 CORPUS = REPOSITORY / "tests/conformance/corpus/admission.jsonl"
 # What an answer has at most; the rest is counted.
 MOST_CAUSES = 10
-# Gates that are off by themselves: with them on, a cluster judges as the command does, which knows no cluster.
+# Gates that are off by default: with them on, a cluster judges as the command does, which has no cluster's settings.
 GATE = re.compile(r'\(Gate::\w+, "(\w+)", Usual::Off\)')
-# What the command takes, which knows no cluster, and a cluster refuses: the case, and a part of the sentence.
+# What the command takes, for a bare host, and a cluster refuses: the case, and a part of the message.
 BARE_HOST_ONLY = {"0200": "no guest with this binding starts in a cluster"}
 SOUND = EXAMPLES / "vm-hello.yaml"
 # What kubectl asks for with `apply --dry-run=server`.
@@ -49,7 +49,7 @@ def with_gates(names: list[str], lives: Object | None = None) -> Object:
 
 
 def dry_run(cluster: Cluster, given: Object | pathlib.Path) -> subprocess.CompletedProcess[str]:
-    """What kubectl says to an object, to a file of them, or to a directory of files."""
+    """kubectl's result for an object, a file of them, or a directory of files."""
     where, text = ("-", json.dumps(given)) if isinstance(given, dict) else (str(given), None)
     command = [cluster.tool, "apply", "--dry-run=server", "-f", where]
     return subprocess.run(command, env=cluster.environment, input=text, capture_output=True, text=True)
@@ -91,7 +91,7 @@ def cases() -> list[Case]:
         given = {key: value for key, value in case["object"].items() if key != "status"}
         if given.get("kind") not in ("VirtualMachine", "VirtualMachineInstance"):
             continue
-        # Who asked the reference chose namespaces that do not exist here.
+        # The cases name namespaces that do not exist here.
         metadata = given.get("metadata", {}) | {"namespace": "default"}
         # kubectl itself does not send what has no name.
         if metadata.get("name") or metadata.get("generateName"):
@@ -102,39 +102,39 @@ def cases() -> list[Case]:
 
 
 def ask(api: Api, cases: Sequence[Case]) -> dict[str, Answer]:
-    """What the API server says to each, by the names of their files."""
+    """The API server's answer to each, by the names of their files."""
     answers = api.post_each([posted(case.given) for case in cases])
     return {case.stem: answer for case, answer in zip(cases, answers, strict=True)}
 
 
 def verdicts(garboard: pathlib.Path, cases: Sequence[Case], directory: pathlib.Path) -> dict[str, list[str]]:
-    """What the command says: the sentences to each, by the names of files that are written into the directory."""
+    """The command's messages to each, by the names of files that are written into the directory."""
     for case in cases:
         (directory / f"{case.stem}.json").write_text(json.dumps(case.given))
     done = subprocess.run([garboard, "validate", "-o", "json", directory], capture_output=True, text=True)
-    said = {
-        pathlib.Path(verdict["origin"]).stem: [sentence(fault) for fault in verdict["faults"]]
+    messages = {
+        pathlib.Path(verdict["origin"]).stem: [message_of(fault) for fault in verdict["faults"]]
         for verdict in json.loads(done.stdout)
     }
     for case in cases:
         if case.number in BARE_HOST_ONLY:
-            said[case.stem] = [BARE_HOST_ONLY[case.number]]
-    return said
+            messages[case.stem] = [BARE_HOST_ONLY[case.number]]
+    return messages
 
 
-def sentence(fault: dict[str, Any]) -> str:
+def message_of(fault: dict[str, Any]) -> str:
     advice = f"; {fault['instead']}" if "instead" in fault else ""
     where = f"{fault['path']}: " if fault["path"] else ""
     return f"{where}{fault['message']}{advice}"
 
 
-def difference(answer: Answer, sentences: list[str]) -> str | None:
-    """What an answer of the API server has, and should not, beside the sentences of the command."""
-    wanted = sentences[:MOST_CAUSES]
+def difference(answer: Answer, messages: list[str]) -> str | None:
+    """What an answer of the API server has, and should not, beside the messages of the command."""
+    wanted = messages[:MOST_CAUSES]
     if answer.is_granted:
         return f"the API server takes it, the command does not: {wanted}" if wanted else None
-    said = answer.message.strip()
+    message = answer.message.strip()
     if not wanted:
-        return f"the command takes it, the API server does not: {said}"
-    missing = [each for each in wanted if each not in said]
-    return f"not said: {missing}; but: {said[:600]}" if missing else None
+        return f"the command takes it, the API server does not: {message}"
+    missing = [each for each in wanted if each not in message]
+    return f"missing: {missing}; but: {message[:600]}" if missing else None

@@ -7,7 +7,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 
-from .api import Answer, Api, Post, get, post
+from ..answer import Answer
+from .api import Api, Post, get, post
 
 # From one question to the next of its kind, in seconds.
 PERIOD = 0.05
@@ -21,7 +22,7 @@ class Asked:
 
     def __init__(self) -> None:
         self.taken = 0
-        # Of each, the seconds after the first question and what was said.
+        # Of each, the seconds after the first question and the answer.
         self.refusals: list[str] = []
         self.over = threading.Event()
 
@@ -32,10 +33,10 @@ class Asked:
             while not self.over.wait(PERIOD):
                 asked = time.monotonic() - began
                 answer = question(connection)
-                if answer.is_taken:
+                if answer.is_granted:
                     self.taken += 1
                 else:
-                    self.refusals.append(f"after {asked:.2f} s: {answer.sentence}")
+                    self.refusals.append(f"after {asked:.2f} s: {answer.message}")
 
     def expect_no_refusal(self) -> None:
         assert not self.refusals, f"{len(self.refusals)} of {len(self.refusals) + self.taken} were refused: {self}"

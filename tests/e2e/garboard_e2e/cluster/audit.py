@@ -13,7 +13,7 @@ OURS = {
     "system:serviceaccount:garboard:garboard-controller": "controller",
     "system:serviceaccount:garboard:garboard-node": "node",
 }
-# In what the API server knows of an account: the node whose pod a token is of.
+# In what the API server records of an account: the node whose pod a token is of.
 NODE_CLAIM = "authentication.kubernetes.io/node-name"
 WRITES = ("create", "update", "patch", "delete")
 READS = ("get", "list")

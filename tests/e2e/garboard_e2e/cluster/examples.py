@@ -12,7 +12,7 @@ from .objects import TCG
 FIRMWARE = "vmi-firmware"
 # What the guest prints.
 ADDRESS = "garboard-hello: address"
-SAYS = {
+PRINTS = {
     "vm-bridge": ADDRESS,
     "vm-configmap": ADDRESS,
     "vm-efi": ADDRESS,

@@ -1,4 +1,4 @@
-"""Faults of a test cluster, undone at the end of their `with`; the history says that they were on purpose."""
+"""Faults of a test cluster, undone at the end of their `with`; the history records that they were on purpose."""
 
 import contextlib
 import datetime

@@ -149,7 +149,7 @@ def gone_by(history: History, kind: str) -> Iterator[tuple[float, str]]:
 
 
 def claims_to_run(history: History) -> list[tuple[str, str, float, float]]:
-    """The times at which the status of each instance begins and ceases to say Running: (uid, machine, begin, end)."""
+    """The times at which the status of each instance begins and ceases to be Running: (uid, machine, begin, end)."""
     claims: list[tuple[str, float, float]] = []
     since: dict[str, float] = {}
     changes = [
@@ -194,7 +194,7 @@ def without(span: Span, holes: Iterable[Span]) -> list[Span]:
 
 
 def running_is_true(history: History, stale_after: float) -> Iterator[str]:
-    """A status says Running only while a QEMU runs, or a moment longer; while no report arrives, the clock stands
+    """A status is Running only while a QEMU runs, or a moment longer; while no report arrives, the clock stands
     still."""
     alive, mute = lives(history), [(start, end) for start, end, fault in faults(history) if fault.get("mutes")]
     for uid, machine, start, end in claims_to_run(history):
@@ -237,7 +237,7 @@ def no_machine_is_lost(history: History) -> Iterator[str]:
 
 
 def machines_end_as_they_should(history: History) -> Iterator[str]:
-    """With `Always` it runs, in status and in truth; whatever QEMU runs, a status says so."""
+    """With `Always` it runs, in status and in truth; whatever QEMU runs, a status has it."""
     samples, instances = of_kind(history, "processes"), instances_of_pods(history)
     running = samples[-1]["running"] if samples else []
     alive = {instances.get(process["pod"], process["pod"]) for process in running}
@@ -251,4 +251,4 @@ def machines_end_as_they_should(history: History) -> Iterator[str]:
     for process in running:
         uid = instances.get(process["pod"], process["pod"])
         if latest.get(uid, {}).get("phase") != "Running":
-            yield f"{process['id']} runs {process['machine']} ({uid}) at the end, and no status says so"
+            yield f"{process['id']} runs {process['machine']} ({uid}) at the end, and no status has it"

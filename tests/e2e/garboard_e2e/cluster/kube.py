@@ -54,7 +54,7 @@ class Kube(Watched):
             return (self.supervisor(name) / "serial0.log").read_text(errors="replace")
         return ""
 
-    def says(self, name: str, pattern: str, times: int = 1, seconds: float = PATIENCE) -> None:
+    def prints(self, name: str, pattern: str, times: int = 1, seconds: float = PATIENCE) -> None:
         """Waits until the guest has printed this."""
         self.ask_until(
             f"{pattern!r} on the console of {name}",
@@ -64,7 +64,7 @@ class Kube(Watched):
 
     def has_shell(self, name: str) -> None:
         """Waits for the prompt of the hello guest."""
-        self.says(name, ":/# ")
+        self.prints(name, ":/# ")
 
     def ask(self, name: str, request: Object) -> tuple[socket.socket, Object]:
         """A connection to the machine's supervisor, after its answer to a request (protocol/src/control.rs)."""
@@ -120,7 +120,7 @@ class Kube(Watched):
         with connection:
             connection.settimeout(10)
             if answer.get("answer") != "streaming":
-                raise Failure(f"the console of {name} says {answer}")
+                raise Failure(f"the console of {name} answers {answer}")
             connection.sendall(f"{command}; echo 'ended'' {mark}' $?\n".encode())
             shown, end = "", time.monotonic() + seconds
             while not (found := re.search(pattern, shown)):

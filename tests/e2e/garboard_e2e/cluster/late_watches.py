@@ -1,5 +1,5 @@
 """A way to the API server of a test cluster on which watches come late: what they bring is held back for as long as
-`lag` says, everything else passes at once. HTTP/1.1 only, so that a watch has its connection for itself."""
+`lag` is set to, everything else passes at once. HTTP/1.1 only, so that a watch has its connection for itself."""
 
 import collections
 import contextlib
@@ -65,7 +65,7 @@ class LateWatches:
 
 
 class Pair:
-    """One connection, and the one to the API server that it stands for. One thread does all: OpenSSL wants it so."""
+    """One connection, and the one to the API server that it stands for. One thread does all: OpenSSL requires that."""
 
     def __init__(self, owner: LateWatches, near: ssl.SSLSocket, far: ssl.SSLSocket) -> None:
         self.owner, self.near, self.far = owner, near, far

@@ -64,7 +64,7 @@ class Tool:
             )
         return done.stdout
 
-    def says(self, pattern: str, *arguments: str) -> str:
+    def prints(self, pattern: str, *arguments: str) -> str:
         """The command succeeds and prints the pattern."""
         output = self.run(*arguments)
         if not re.search(pattern, output):
@@ -72,7 +72,7 @@ class Tool:
         return output
 
     def refuses(self, code: int, pattern: str, *arguments: str) -> None:
-        """The command ends with the code and complains with the pattern."""
+        """The command ends with the code and an error that has the pattern."""
         expect_refusal(self.call(*arguments), code, pattern)
 
 
@@ -172,7 +172,7 @@ class Person:
     def why(self, name: str, verdict: str, pattern: str) -> None:
         """What `why` prints of a machine, once it has come to that."""
         self.await_verdict(name, verdict)
-        self.plugin.says(pattern, "why", name)
+        self.plugin.prints(pattern, "why", name)
         self.record(name, verdict)
 
     def record(self, name: str, verdict: str) -> None:

@@ -70,7 +70,7 @@ class Probed(Cluster):
         return self.get(kind, name, namespace="default")
 
     def state_of(self, target: str) -> str:
-        """What the program says of a node or a component."""
+        """What the program reports of a node or a component."""
         status = self.status() or {"nodes": [], "servers": []}
         agents = [agent for node in status["nodes"] for agent in node["agents"]]
         found = [each["state"] for each in [*status["nodes"], *agents, *status["servers"]] if each["name"] == target]
@@ -101,7 +101,7 @@ class Probed(Cluster):
         return [pod["status"]["containerStatuses"][0]["containerID"] for pod in pods]
 
     def answer(self, asker: str, address: str, port: int = PORT) -> str:
-        """What a probe at an address says its name is, asked from a pod; nothing if it does not answer. Not by wget:
+        """The name that a probe at an address answers, asked from a pod; nothing if it does not answer. Not by wget:
         Debian's busybox crashes in it."""
         asks = ["exec", "-i", asker, "--", "/bin/busybox", "nc", "-w", "3", address, str(port)]
         answer = self.kubectl(*asks, text=QUESTION, code=None, namespace="default").split()
@@ -126,5 +126,5 @@ class Probed(Cluster):
         return answer[-1] if answer else ""
 
     def is_answered(self, timeout: str = "30s") -> bool:
-        """Whether the API server is ready and says so."""
+        """Whether the API server reports that it is ready."""
         return "ok" in self.tried("get", "--raw", "/readyz", f"--request-timeout={timeout}", namespace=None)

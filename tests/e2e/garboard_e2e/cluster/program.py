@@ -37,7 +37,7 @@ class Cluster:
         return done.stdout
 
     def status(self) -> Object | None:
-        """What the program says of its parts, or None where there is no such cluster."""
+        """What the program reports of its parts, or None where there is no such cluster."""
         with contextlib.suppress(json.JSONDecodeError):
             status: Object = json.loads(self.cluster("status", "-o", "json", check=False))
             return status
@@ -116,8 +116,8 @@ class Cluster:
     def ask_until(
         self, what: str, holds: Callable[[], Found | Literal[False] | None], seconds: float = PATIENCE
     ) -> Found:
-        """Until `holds` answers something true, which is returned. For questions that cost a process each: nothing says
-        when to ask again."""
+        """Until `holds` answers something true, which is returned. For questions that cost a process each: nothing
+        signals when to ask again."""
         end = time.monotonic() + seconds
         while not (found := holds()):
             if time.monotonic() > end:

@@ -1,5 +1,5 @@
 """Writes down what a test cluster shows of its machines, as a history for `history.py`: every QEMU process of its nodes
-and the locks it holds, seen from the host, and what the API server says, by kubectl.
+and the locks it holds, seen from the host, and what the API server reports, by kubectl.
 
 It also keeps the newest state of each object, so that a test can wait for a state without asking again and again."""
 
@@ -124,7 +124,7 @@ class Recorder:
 
 
 def summary(kind: Kind, item: Object) -> Event:
-    """What the model wants to know of an object."""
+    """What the model needs of an object."""
     metadata, spec, status = item["metadata"], item.get("spec", {}), item.get("status", {})
     machine = f"{metadata['namespace']}/{metadata['name']}"
     leaving = "deletionTimestamp" in metadata

@@ -29,9 +29,9 @@ class Shape:
 class Shared:
     """The cluster of this name."""
 
-    def __init__(self, build: Build, name: str, say: Callable[[str], object]) -> None:
-        """`say` shows a line about what takes its time."""
-        self.build, self.name, self.say = build, name, say
+    def __init__(self, build: Build, name: str, show: Callable[[str], object]) -> None:
+        """`show` prints a line about what takes its time."""
+        self.build, self.name, self.show = build, name, show
 
     def empty(self, shape: Shape = Shape()) -> Kube:
         """A cluster of this build and shape, its images loaded, without Garboard. The one that is up, where that can be
@@ -42,10 +42,10 @@ class Shared:
             began = time.monotonic()
             try:
                 empty(kube, shape.nodes + shape.kwok)
-                self.say(f"the cluster was emptied in {time.monotonic() - began:.0f} s")
+                self.show(f"the cluster was emptied in {time.monotonic() - began:.0f} s")
                 return kube
             except Failure as failure:
-                self.say(f"the cluster cannot be emptied, another one is made: {failure}")
+                self.show(f"the cluster cannot be emptied, another one is made: {failure}")
         self.make(kube, key, shape)
         return kube
 
@@ -75,7 +75,7 @@ class Shared:
         for layout in [*self.build.images.archives, self.build.hello]:
             cluster.load(layout)
         (cluster.state / KEY_FILE).write_text(json.dumps(key))
-        self.say(f"a cluster was made in {time.monotonic() - began:.0f} s")
+        self.show(f"a cluster was made in {time.monotonic() - began:.0f} s")
 
     def down(self) -> None:
         """Nothing is left of it."""

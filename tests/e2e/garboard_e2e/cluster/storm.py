@@ -81,7 +81,7 @@ class Storm:
         return any("running" in each["state"] for each in statuses)
 
     def delete_pod_by_force(self, name: str) -> None:
-        """The object goes at once, and its QEMU only when the kubelet knows."""
+        """The object goes at once, and its QEMU only when the kubelet observes it."""
         self.kube.kubectl("delete", "pod", self.kube.pod_name(name), "--force", "--grace-period=0")
 
 

@@ -21,7 +21,7 @@ FUNCTIONS = (
 
 
 def learn(kube: Kube, name: str) -> None:
-    """The shell of this guest knows `disk SERIAL` and `disc SERIAL FILE` from here on."""
+    """The shell of this guest has `disk SERIAL` and `disc SERIAL FILE` from here on."""
     kube.has_shell(name)
     for command in ("settle", *FUNCTIONS):
         kube.shell(name, command)

@@ -85,11 +85,11 @@ class Watched(Cluster):
         return str(self.pod(name)["metadata"]["name"])
 
     def container(self, name: str, which: str) -> Object:
-        """What the kubelet says of a container of the machine's pod: SIDECAR or COMPUTE."""
+        """What the kubelet reports of a container of the machine's pod: SIDECAR or COMPUTE."""
         status = self.pod(name)["status"]
         statuses: list[Object] = status.get("initContainerStatuses", []) + status.get("containerStatuses", [])
         if not (found := next((each for each in statuses if each["name"] == which), None)):
-            raise Failure(f"the kubelet says nothing of {which} of {name}")
+            raise Failure(f"the kubelet reports nothing of {which} of {name}")
         return found
 
     def restarts(self, name: str, which: str) -> int:

@@ -117,7 +117,7 @@ def ends(attempt: subprocess.Popen[str], what: str, seconds: float = PATIENCE) -
 def manifest(
     name: str, guise: Guise | None, on_the_nodes_network: bool = False, attempt: Sequence[str] = ("sleep",)
 ) -> Object:
-    """A pod with the agent's socket, which pretends to be what its guise says. Under the policies of an installation
+    """A pod with the agent's socket, which pretends to be what its guise names. Under the policies of an installation
     only the controller may make such pods (tests/e2e/cluster/rights); the administrator may stand in for it. `attempt`
     is what its container does."""
     mounts = [{"name": path.strip("/"), "mountPath": path, "readOnly": True} for path in PROGRAMS]

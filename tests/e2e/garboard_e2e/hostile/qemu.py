@@ -61,7 +61,7 @@ SETTINGS = (
 SILENCE, PATIENCE = 2, 60
 
 
-def say(text: str) -> None:
+def show(text: str) -> None:
     os.write(2, f"attack: {text}\n".encode())
 
 
@@ -69,9 +69,9 @@ def attempt(name: str, action: Callable[..., object], *arguments: Any) -> None:
     try:
         action(*arguments)
     except OSError as error:
-        say(f"refused: {name}: {errno.errorcode.get(error.errno or 0, error)}")
+        show(f"refused: {name}: {errno.errorcode.get(error.errno or 0, error)}")
     else:
-        say(f"DONE: {name}")
+        show(f"DONE: {name}")
 
 
 def call(name: str, *arguments: Any) -> None:
@@ -105,8 +105,8 @@ def hello() -> dict[str, Any]:
     return {"init": "hello", "version": 1, "oldest": 1, "state": {"state": "running", "pid": 2}, "secret": "guessed"}
 
 
-def ask_as_pid_1_until_it_was_heard(path: pathlib.Path) -> None:
-    """For as long as it takes: the supervisor is started again meanwhile, and the first to connect speaks first."""
+def ask_as_pid_1_until_it_was_answered(path: pathlib.Path) -> None:
+    """For as long as it takes: the supervisor is started again meanwhile, and the first to connect sends first."""
     was_away = False
     while True:
         try:
@@ -117,10 +117,10 @@ def ask_as_pid_1_until_it_was_heard(path: pathlib.Path) -> None:
             was_away = True
         except OSError as error:
             if was_away and str(error) == "sent away":
-                say("later: refused: pass for PID 1 before another supervisor")
+                show("later: refused: pass for PID 1 before another supervisor")
                 return
         else:
-            say("later: DONE: pass for PID 1 before another supervisor")
+            show("later: DONE: pass for PID 1 before another supervisor")
             return
         time.sleep(0.005)
 
@@ -218,14 +218,14 @@ def use_what_is_held() -> None:
             continue
         # Not the one that this list was read from.
         if is_directory and not os.readlink(f"/proc/self/fd/{number}").startswith("/proc/"):
-            say(f"DONE: hold the directory {os.readlink(f'/proc/self/fd/{number}')}")
+            show(f"DONE: hold the directory {os.readlink(f'/proc/self/fd/{number}')}")
 
 
 def look_at_mounts(allowed: str) -> None:
     for line in pathlib.Path("/proc/self/mountinfo").read_text().splitlines():
         point = line.split()[4]
         if not re.fullmatch(allowed, point):
-            say(f"DONE: find a mount at {point}")
+            show(f"DONE: find a mount at {point}")
 
 
 def use_devices() -> None:
@@ -279,7 +279,7 @@ def attack(about: dict[str, Any]) -> None:
         # A container runtime's filter; on a bare host it is QEMU's own.
         attempt("make a user namespace", call, "unshare", NEW_USER)
     what_must_work(about["real"])
-    say("over")
+    show("over")
 
 
 def what_must_work(program: str) -> None:
@@ -292,7 +292,7 @@ def what_must_work(program: str) -> None:
         try:
             action()
         except OSError as error:
-            say(f"DONE: {name} should be allowed: {error}")
+            show(f"DONE: {name} should be allowed: {error}")
 
 
 if __name__ == "__main__":
@@ -300,6 +300,6 @@ if __name__ == "__main__":
     if any(argument.startswith("guest=") for argument in sys.argv) and "-S" in sys.argv:
         attack(config)
         if config.get("pod") and os.fork() == 0:
-            ask_as_pid_1_until_it_was_heard(pathlib.Path(config["machine"], "init/launch.sock"))
+            ask_as_pid_1_until_it_was_answered(pathlib.Path(config["machine"], "init/launch.sock"))
             os._exit(0)
     os.execv(config["real"], [config["real"], *sys.argv[1:]])

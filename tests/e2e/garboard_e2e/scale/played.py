@@ -60,7 +60,7 @@ class Played:
             player.wait()
 
     def equip(self) -> None:
-        """What the kubelets and the node agents of the played nodes would say of them."""
+        """What the kubelets and the node agents of the played nodes would report of them."""
         command = [self.player, "nodes", str(self.options.nodes)]
         subprocess.run(command, env=self.kube.environment, check=True)
 

@@ -123,6 +123,6 @@ def test_machines_reach_a_cache_whatever_the_umask_of_the_first_command_was(mach
     machine.start()
     machine.run("stop", "--force", machine.name)
     place.chmod(0o700)
-    said = machine.run("run", "--detach", "--image", machine.image_option, machine.manifest(""), code=1)
-    assert f"{place} is closed to it; `chmod o+x {place}`" in said, f"a cache that somebody closed: {said}"
+    output = machine.run("run", "--detach", "--image", machine.image_option, machine.manifest(""), code=1)
+    assert f"{place} is closed to it; `chmod o+x {place}`" in output, f"a cache that is closed: {output}"
     assert not machine.machine.exists()

@@ -1,5 +1,5 @@
-"""Commands and shims are killed while they start a machine or clear one away: what follows says what happened, nothing
-is left, and no other machine is ended."""
+"""Commands and shims are killed while they start a machine or clear one away: the next command reports what happened,
+nothing is left, and no other machine is ended."""
 
 import contextlib
 import os
@@ -42,7 +42,7 @@ def kill(process: int | None) -> None:
 
 
 def expect_over(machine: Machine, code: int, output: str) -> str:
-    """A start that was interfered with has either succeeded, or says why not and has left nothing."""
+    """A start that was interfered with has either succeeded, or reports why not and has left nothing."""
     if code == 0:
         machine.run("stop", "--force", machine.name)
         return "started"
@@ -88,7 +88,7 @@ def test_what_cannot_be_cleared_away_is_kept_and_named(programs: pathlib.Path, m
     kill(shim)
     output, _ = run.communicate(timeout=PATIENCE)
     assert run.returncode == 1 and f"garboard stop --force {machine.id}" in output, f"no way out is named: {output!r}"
-    assert machine.machine.exists(), "the files are gone and nothing knows what may run"
+    assert machine.machine.exists(), "the files are gone, and a process may run without them"
     (own / "elsewhere").rename(own / names.SHIM)
     machine.run("stop", "--force", machine.name)
     assert not machine.machine.exists()
@@ -143,18 +143,18 @@ def test_a_stop_while_a_machine_is_started_waits_for_its_shim(machine: Machine) 
 def test_a_directory_without_a_launch_request_is_removed_by_a_stop(machine: Machine) -> None:
     machine.machine.mkdir(parents=True)
     (row,) = machine.machines()
-    assert row["state"] == "Unknown" and f"garboard stop {machine.id}" in row["problem"], f"ps says {row}"
+    assert row["state"] == "Unknown" and f"garboard stop {machine.id}" in row["problem"], f"ps prints {row}"
     output = machine.run("restart", machine.name, code=4)
     assert f"garboard stop {machine.id}" in output, f"not one clear error message: {output}"
     output = machine.run("stop", machine.name)
-    assert "did not run" in output and "removed" in output, f"it does not say what was removed: {output}"
+    assert "did not run" in output and "removed" in output, f"it does not print what was removed: {output}"
     assert not machine.machine.exists()
     machine.run("stop", machine.name, code=3)
 
 
 def test_what_an_interrupted_removal_left_is_collected_by_the_next_start(machine: Machine) -> None:
-    neighbour = machine.runtime / "other"
-    left = [machine.machine.with_name(f".{machine.name}-{NO_PROCESS}"), neighbour / f".gone-{NO_PROCESS}"]
+    other = machine.runtime / "other"
+    left = [machine.machine.with_name(f".{machine.name}-{NO_PROCESS}"), other / f".gone-{NO_PROCESS}"]
     for directory in left:
         (directory / "supervisor").mkdir(parents=True)
     # Its number is another process's by now.
@@ -166,7 +166,7 @@ def test_what_an_interrupted_removal_left_is_collected_by_the_next_start(machine
         assert not directory.exists(), f"{directory} is still there"
         assert f"{directory}" in log, f"the log does not name {directory}: {log}"
     machine.run("stop", "--force", machine.name)
-    assert not neighbour.exists(), "an empty namespace is left"
+    assert not other.exists(), "an empty namespace is left"
 
 
 def test_a_shim_killed_while_it_clears_away_leaves_nothing_for_long(machine: Machine) -> None:

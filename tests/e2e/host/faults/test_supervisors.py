@@ -33,7 +33,7 @@ def test_a_supervisor_killed_while_it_starts_a_machine_is_followed_by_the_next(
             f"killed after {20 * number} ms, `garboard run` ended with {run.returncode}: {output}"
         )
         # The supervisor may have been killed when everything was reported; then the next one has to come first.
-        machine.wait("a supervisor that says Running", lambda: machine.status_in("Running"))
+        machine.wait("a supervisor that reports Running", lambda: machine.status_in("Running"))
         machine.only(names.QEMU)
         machine.run("stop", "--force", machine.name)
         machine.expect_end("forceStopped")

@@ -58,7 +58,7 @@ def test_hello_behaves_as_asked(hello_files: pathlib.Path) -> None:
     arguments = kernel(hello_files, f"garboard.hostname=other garboard.test={tests}")
     with PlainQemu(arguments + user_network() + disk(hello_files / "disk/hello.img")) as guest:
         guest.expect("garboard-hello: address6 fe[0-9a-f:]+")
-        # Each says what it did at its own pace.
+        # Each prints what it did at its own pace.
         for line in ("disk-load 3", "net-load 3"):
             guest.read_to = 0
             guest.expect(f"garboard-hello: {line}\\b")
@@ -123,7 +123,7 @@ def test_hello_eats_its_memory(hello_files: pathlib.Path) -> None:
         guest.expect("hello:/# ")
         held = re.search(r"Shmem: +(\d+) kB", guest.run("grep Shmem: /proc/meminfo"))
         assert held, "the guest does not print its shared memory"
-        assert int(held.group(1)) >= ate << 10, f"it says {ate} MiB and holds {held.group(1)} KiB"
+        assert int(held.group(1)) >= ate << 10, f"it reports {ate} MiB and holds {held.group(1)} KiB"
 
 
 def test_hello_panics_and_says_so(hello_files: pathlib.Path) -> None:

@@ -29,7 +29,7 @@ def test_guests_end_themselves(machine: Machine) -> None:
 def test_a_command_that_stays_attached_ends_with_5_after_a_bad_end(machine: Machine) -> None:
     path = machine.manifest("panic", devices=PANIC_DEVICE)
     output = machine.run("run", "--accel", "tcg", "--image", machine.image_option, path, code=5)
-    assert "the guest's kernel panicked" in output, f"the end should be told: {output[-600:]}"
+    assert "the guest's kernel panicked" in output, f"the end should be reported: {output[-600:]}"
     machine.expect_end("guestPanic")
 
 
@@ -84,7 +84,7 @@ def test_graceful_stops_agent_power_button_after_a_pause_neither(machine: Machin
 
 
 def hang_on_the_way_out(machine: Machine, number: int | None) -> bool:
-    """Stops QEMU as soon as it has said that it leaves, as if it hung in its cleanup; `number` is a signal to leave
+    """Stops QEMU as soon as it has reported that it leaves, as if it hung in its cleanup; `number` is a signal to leave
     for, if it does not on its own. Whether it was there still."""
     qemu = machine.qemu
     with socket.socket(socket.AF_UNIX) as client:
@@ -97,7 +97,7 @@ def hang_on_the_way_out(machine: Machine, number: int | None) -> bool:
         if number is not None:
             os.kill(qemu, number)
         while b'"SHUTDOWN"' not in (line := lines.readline()):
-            assert line, "QEMU left without a word"
+            assert line, "QEMU left without a line in its log"
         try:
             os.kill(qemu, signal.SIGSTOP)
             return machine.wait("QEMU that stands still", lambda: re.match("[TZ]", status_of(qemu)["State"]))[0] == "T"
@@ -106,17 +106,17 @@ def hang_on_the_way_out(machine: Machine, number: int | None) -> bool:
 
 
 @pytest.mark.parametrize(
-    "behaviour, number, cause, word",
+    "behaviour, number, cause, text",
     [(None, signal.SIGTERM, "qemuKilled", "signal 15"), ("poweroff", None, "guestShutdown", "")],
 )
 def test_a_qemu_that_hangs_on_its_way_out_has_the_cause_that_it_left_for(
-    machine: Machine, behaviour: str | None, number: int | None, cause: str, word: str
+    machine: Machine, behaviour: str | None, number: int | None, cause: str, text: str
 ) -> None:
     """QEMU may, where a command comes at that moment: it answers nothing then, and never ends."""
     for _ in range(10):
         machine.start(behaviour)
         hangs = hang_on_the_way_out(machine, number)
-        ended = machine.expect_end(cause, word)
+        ended = machine.expect_end(cause, text)
         if hangs:
             assert ended["report"]["killedByInit"], f"QEMU stood still, and yet: {ended}"
             return

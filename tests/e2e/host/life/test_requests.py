@@ -33,11 +33,11 @@ def test_requests_are_judged_explain_is_what_ran(machine: Machine) -> None:
     machine.start()
     machine.wait_for_shell()
     machine.run("pause", machine.name)
-    assert "already" in machine.run("pause", machine.name), "a second pause should say that it is so already"
+    assert "already" in machine.run("pause", machine.name), "a second pause should print that it is so already"
     expect_paused_over_another_supervisor(machine)
     machine.run("unpause", machine.name)
     reply = machine.json("qmp", machine.name, "query-status")
-    assert reply["status"] == "running", f"query-status says {reply}"
+    assert reply["status"] == "running", f"query-status answers {reply}"
     output = machine.run("qmp", machine.name, "quit", code=4)
     assert "allow-dangerous" in output, "a read-only client should read how to get more"
     again = ["run", "--detach", "--image", machine.image_option, str(machine.directory / "vm.json")]
@@ -51,7 +51,7 @@ def test_requests_are_judged_explain_is_what_ran(machine: Machine) -> None:
 
 def expect_verdict(machine: Machine, wanted: str) -> None:
     found = machine.json("why", "-o", "json", machine.name)["verdict"]
-    assert found == wanted, f"why says {found}, not {wanted}: {machine.run('why', machine.name)}"
+    assert found == wanted, f"why prints {found}, not {wanted}: {machine.run('why', machine.name)}"
 
 
 def test_why_restart_ps_a_tell_what_is_so(machine: Machine) -> None:
@@ -61,7 +61,7 @@ def test_why_restart_ps_a_tell_what_is_so(machine: Machine) -> None:
     expect_verdict(machine, "running")
     before = machine.qemu
     output = machine.run("restart", "--force", machine.name)
-    assert f"{machine.id} was started again" in output, "a restart should say that the machine was started again"
+    assert f"{machine.id} was started again" in output, "a restart should print that the machine was started again"
     machine.wait_for_shell()
     assert machine.qemu != before, "a restart should be another QEMU"
     output = machine.run("pause", machine.name, "default/absent", code=3)
@@ -70,7 +70,7 @@ def test_why_restart_ps_a_tell_what_is_so(machine: Machine) -> None:
     )
     expect_verdict(machine, "paused")
     output = machine.run("why", machine.name)
-    assert f"garboard unpause {machine.id}" in output, "why should say how a paused machine goes on"
+    assert f"garboard unpause {machine.id}" in output, "why should print how a paused machine goes on"
     machine.run("unpause", machine.name)
     machine.run("stop", machine.name)
     machine.expect_end("stoppedGracefully")

@@ -97,8 +97,8 @@ def test_validate_tells_everything_at_once(bench: Bench) -> None:
         instance(),
     ]
     process = bench.start("validate", *(bench.file(manifest) for manifest in manifests), "/nowhere.yaml")
-    out, complaint = process.communicate(timeout=60)
-    output = (out + complaint).decode()
+    stdout, stderr = process.communicate(timeout=60)
+    output = (stdout + stderr).decode()
     wanted = [
         r"\.yaml.*spec\.domain\.memroy.*did you mean",
         r"spec\.domain\.cpu\.cores",

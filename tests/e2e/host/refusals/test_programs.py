@@ -23,7 +23,7 @@ PRETENDERS = {
         ("exit code 3", "flux capacitor is missing"),
     ),
     "is killed at once": ("os.kill(os.getpid(), 9)", ("signal 9",)),
-    "speaks garbage": (
+    "sends garbage": (
         'peer, _ = monitor.accept(); peer.sendall(b"\\xff\\x00{not qmp}\\n" * 1000); time.sleep(600)',
         ("monitor",),
     ),

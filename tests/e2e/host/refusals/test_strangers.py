@@ -1,4 +1,4 @@
-"""A guest and neighbours that send garbage to a running machine."""
+"""A guest and hosts beside it that send garbage to a running machine."""
 
 import dataclasses
 import json
@@ -75,7 +75,7 @@ def peak_mib(process: int) -> int:
 
 
 def pour_garbage(path: pathlib.Path) -> None:
-    """Lines, half lines and endless ones; a client that comes and says nothing; many at once."""
+    """Lines, half lines and endless ones; a client that connects and sends nothing; many at once."""
     if not path.exists():
         return
     loads = [

@@ -18,12 +18,12 @@ def upgrade(
     programs: pathlib.Path,
     hello: pathlib.Path,
     versions: dict[str, Version],
-    say: Callable[[str], None],
+    show: Callable[[str], None],
 ) -> Iterator[Upgrade]:
     """Machines that run on a cluster with the version before. At the end the model judges everything that was seen."""
     before, new = versions["before"], versions["today"]
     assert before.images.launcher != new.images.launcher, "images of both versions have the same name"
-    shared = Shared(Build(programs / "cluster", new.images, hello), CLUSTER, say)
+    shared = Shared(Build(programs / "cluster", new.images, hello), CLUSTER, show)
     kube = shared.empty()
     try:
         for archive in before.images.archives:
@@ -32,7 +32,7 @@ def upgrade(
         upgrade.install(pytestconfig.getoption("--machines"))
         yield upgrade
         kube.remove(*upgrade.names)
-        say(kube.judge())
+        show(kube.judge())
     finally:
         kube.recorder.stop()
         shared.down()

@@ -18,7 +18,7 @@ def test_an_image_that_cannot_be_had_is_put_back_and_stops_the_roll_out(
     upgrade.each("a supervisor", upgrade.has_supervisor)
     failed = [name for name in upgrade.names if failure_of(upgrade, name) == "LauncherUpdateFailed"]
     touched = [name for name, restarts in upgrade.restarts().items() if restarts > before[name]]
-    assert len(failed) == 1 and touched == failed, f"{failed} say that they failed, and {touched} were started again"
+    assert len(failed) == 1 and touched == failed, f"{failed} report that they failed, and {touched} were started again"
     # Another image begins anew.
     figures = upgrade.roll_out(upgrade.today)
     note(f"{figures}; {upgrade.expect_same_guests()}")

@@ -21,24 +21,24 @@ pub(crate) fn image(facts: &Facts) -> Option<Finding> {
     let pod = pending(facts)?;
     let waits =
         waiting(pod).find(|(_, waiting)| waiting.reason.as_deref().is_some_and(|reason| PULL.contains(&reason)));
-    let complaint = about_pod(facts, pod).into_iter().find(|event| {
+    let failure = about_pod(facts, pod).into_iter().find(|event| {
         let message = event.message.as_deref().unwrap_or_default();
         event.type_.as_deref() == Some("Warning") && message.contains("Failed to pull image")
     });
-    let (status, reason) = match (waits, complaint) {
+    let (status, reason) = match (waits, failure) {
         (Some((status, waiting)), _) => (Some(status), waiting.reason.clone().unwrap_or_default()),
         (None, Some(_)) => (None, Reason::ErrImagePull.word().to_owned()),
         (None, None) => return None,
     };
     let message = waits.and_then(|(_, waiting)| waiting.message.clone());
-    let words = complaint.and_then(|event| event.message.clone()).or(message).unwrap_or_default();
-    let image = named_image(&words).or_else(|| status.map(|status| status.image.clone())).unwrap_or_default();
-    let since = complaint.and_then(when);
+    let text = failure.and_then(|event| event.message.clone()).or(message).unwrap_or_default();
+    let image = named_image(&text).or_else(|| status.map(|status| status.image.clone())).unwrap_or_default();
+    let since = failure.and_then(when);
     let place = format!("pod/{}", pod.metadata.name.clone().unwrap_or_default());
     let field = status.map_or_else(|| "events".to_owned(), |status| format!("containers[{}] {reason}", status.name));
     let cause = format!("the image {image} cannot be had");
     let finding =
-        Finding::wrong(Verdict::ImagePull, cause).since(since).shown_by(seen(place, field, bounded(&words), since));
+        Finding::wrong(Verdict::ImagePull, cause).since(since).shown_by(seen(place, field, bounded(&text), since));
     let is_ours = status.is_some_and(|status| status.image == image) || image.contains("garboard/launcher");
     Some(if is_ours {
         finding
@@ -56,11 +56,11 @@ pub(crate) fn volume(facts: &Facts) -> Option<Finding> {
         matches!(event.reason.as_deref(), Some("FailedMount" | "FailedAttachVolume" | "FailedMapVolume"))
     };
     let event = about_pod(facts, pod).into_iter().find(is_mount)?;
-    let words = bounded(event.message.as_deref().unwrap_or_default());
+    let text = bounded(event.message.as_deref().unwrap_or_default());
     let place = format!("pod/{}", pod.metadata.name.clone().unwrap_or_default());
     let field = format!("event {}", event.reason.clone().unwrap_or_default());
-    let finding = Finding::wrong(Verdict::VolumeMount, format!("a volume cannot be mounted: {words}"));
-    let finding = finding.since(when(event)).shown_by(seen(place, field, words, when(event)));
+    let finding = Finding::wrong(Verdict::VolumeMount, format!("a volume cannot be mounted: {text}"));
+    let finding = finding.since(when(event)).shown_by(seen(place, field, text, when(event)));
     Some(finding.then("kubectl get pvc,secret,configmap").then(edit(facts)))
 }
 
@@ -73,19 +73,19 @@ pub(crate) fn refused(facts: &Facts) -> Option<Finding> {
     let (status, waiting) = waiting(pod).find(|(_, waiting)| is_trouble(waiting))?;
     let reason = waiting.reason.clone().unwrap_or_default();
     let last = status.last_state.as_ref().and_then(|state| state.terminated.as_ref());
-    let words =
+    let text =
         bounded(&last.and_then(|last| last.message.clone()).or_else(|| waiting.message.clone()).unwrap_or_default());
     let place = format!("pod/{}", pod.metadata.name.clone().unwrap_or_default());
     let field = format!("containers[{}] {reason}", status.name);
     let cause = match reason.as_str() {
         "CrashLoopBackOff" => {
-            format!("its {} ends repeatedly ({} times so far): {words}", status.name, status.restart_count)
+            format!("its {} ends repeatedly ({} times so far): {text}", status.name, status.restart_count)
         }
-        _ => format!("its container {} cannot be made: {words}", status.name),
+        _ => format!("its container {} cannot be made: {text}", status.name),
     };
     let since = last.and_then(|last| last.finished_at.as_ref()).map(|time| time.0);
     let finding =
-        Finding::wrong(Verdict::ContainerRefused, cause).since(since).shown_by(seen(place, field, words, since));
+        Finding::wrong(Verdict::ContainerRefused, cause).since(since).shown_by(seen(place, field, text, since));
     Some(finding.then(format!("kubectl garboard logs {} --previous", facts.name)))
 }
 
@@ -105,7 +105,7 @@ fn about_pod<'a>(facts: &'a Facts, pod: &Pod) -> Vec<&'a Event> {
 }
 
 /// `Failed to pull image "X": …`, `Back-off pulling image "X"`.
-fn named_image(words: &str) -> Option<String> {
-    let (_, rest) = words.split_once("image \"")?;
+fn named_image(text: &str) -> Option<String> {
+    let (_, rest) = text.split_once("image \"")?;
     rest.split_once('"').map(|(image, _)| image.to_owned())
 }

@@ -64,7 +64,7 @@ struct FailedCondition {
     condition: Condition,
 }
 
-/// What machine or instance say of it, the machine first: an instance comes after its DataVolumes.
+/// What machine or instance report of it, the machine first: an instance comes after its DataVolumes.
 fn find_condition(facts: &Facts) -> Option<FailedCondition> {
     let is_about = |condition: &Condition| [NOT_CREATED, NOT_IMPORTED].contains(&condition.reason.as_str());
     let waits = |condition: &Condition| condition.status == "False";

@@ -2,7 +2,7 @@
 
 use garboard_api::conditions::{Reason, VmiConditionType};
 use garboard_api::run_strategy::RunStrategy;
-use garboard_protocol::exit::{Account, CauseWord, ExitCause};
+use garboard_protocol::exit::{Account, EndReason, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Pod};
 
@@ -13,11 +13,11 @@ use crate::why::facts::{Condition, Facts, containers, when};
 /// The kubelet's reason for a container that the OOM killer ended.
 const OOM_KILLED: &str = "OOMKilled";
 
-/// How a run ended, from the source that knows most of it.
+/// How a run ended, from the source that has most of it.
 struct End {
-    /// The cause; unknown where a version wrote only a sentence that has no word for it.
-    cause: CauseWord,
-    sentence: String,
+    /// The cause; unknown where an earlier version wrote a message without a reason.
+    cause: EndReason,
+    message: String,
     at: Option<Timestamp>,
     evidence: Evidence,
 }
@@ -27,12 +27,12 @@ pub(crate) fn evicted(facts: &Facts) -> Option<Finding> {
     let pod = facts.pod()?;
     let status = pod.status.as_ref().filter(|status| status.phase.as_deref() == Some("Failed"))?;
     let reason = status.reason.clone()?;
-    let words = bounded(status.message.as_deref().unwrap_or_default());
+    let message = bounded(status.message.as_deref().unwrap_or_default());
     let name = pod.metadata.name.clone().unwrap_or_default();
     let since = terminated(facts).and_then(|(_, end)| end.finished_at.as_ref()).map(|time| time.0);
-    let cause = format!("the kubelet ended its pod ({reason}): {words}");
+    let cause = format!("the kubelet ended its pod ({reason}): {message}");
     let finding = Finding::wrong(Verdict::Evicted, cause).since(since);
-    let finding = finding.shown_by(seen(format!("pod/{name}"), format!("status.reason {reason}"), words, since));
+    let finding = finding.shown_by(seen(format!("pod/{name}"), format!("status.reason {reason}"), message, since));
     let node = facts.node_name().unwrap_or_default();
     Some(finding.then(format!("kubectl describe node {node}")).then(again(facts)))
 }
@@ -56,7 +56,7 @@ pub(crate) fn back_off(facts: &Facts) -> Option<Finding> {
         seen(format!("vm/{}", facts.name), "status.startFailure.consecutiveFailCount", count.to_string(), None);
     let finding = match last_end(facts) {
         Some(end) => {
-            let cause = format!("it failed to start {times}; {soon}; the last time: {}", end.sentence);
+            let cause = format!("it failed to start {times}; {soon}; the last time: {}", end.message);
             Finding::wrong(Verdict::BackOff, cause).since(end.at).shown_by(end.evidence)
         }
         None => Finding::wrong(Verdict::BackOff, format!("it failed to start {times}; {soon}")),
@@ -93,7 +93,7 @@ pub(crate) fn failed(facts: &Facts) -> Option<Finding> {
         );
     };
     let finding =
-        Finding::wrong(Verdict::of_bad_end(end.cause), format!("its run ended badly: {}", end.sentence)).since(end.at);
+        Finding::wrong(Verdict::of_bad_end(end.cause), format!("its run ended badly: {}", end.message)).since(end.at);
     let finding = advice(facts, &end).into_iter().fold(finding, Finding::then);
     Some(finding.shown_by(end.evidence))
 }
@@ -112,7 +112,7 @@ pub(crate) fn over(facts: &Facts) -> Option<Finding> {
         RunStrategy::Always | RunStrategy::Manual | RunStrategy::Halted => "it is not to run on",
     });
     let finding = match last_end(facts) {
-        Some(end) => Finding::well(Verdict::RunOver, format!("its run is over: {}; {strategy}", end.sentence))
+        Some(end) => Finding::well(Verdict::RunOver, format!("its run is over: {}; {strategy}", end.message))
             .since(end.at)
             .shown_by(end.evidence),
         None => {
@@ -139,8 +139,8 @@ fn stayed_down(facts: &Facts) -> bool {
 /// By the cause that the event names; by its severity where an earlier version named none.
 fn ended_badly(facts: &Facts) -> bool {
     stopped(facts).is_some_and(|event| {
-        let cause = Account::read(event.message.as_deref().unwrap_or_default()).word;
-        if cause == CauseWord::Unknown { event.type_.as_deref() == Some("Warning") } else { !cause.is_success() }
+        let cause = Account::read(event.message.as_deref().unwrap_or_default()).reason;
+        if cause == EndReason::Unknown { event.type_.as_deref() == Some("Warning") } else { !cause.is_success() }
     })
 }
 
@@ -153,31 +153,31 @@ fn of_condition(facts: &Facts) -> Option<End> {
     let Condition { reason, message, since, .. } =
         facts.of_vmi(VmiConditionType::Ended).filter(|each| each.status == "True")?;
     let evidence = seen(format!("vmi/{}", facts.name), format!("conditions[Ended] {reason}"), bounded(&message), since);
-    let sentence = match of_termination_message(facts).map(|end| end.sentence) {
-        // PID 1 has QEMU's own last words as well.
-        Some(words) if words.starts_with(message.as_str()) => words,
+    let message = match of_termination_message(facts).map(|end| end.message) {
+        // PID 1 has QEMU's last output as well.
+        Some(longer) if longer.starts_with(message.as_str()) => longer,
         Some(_) | None => bounded(&message),
     };
-    Some(End { cause: CauseWord::read(&reason), sentence, at: since, evidence })
+    Some(End { cause: EndReason::read(&reason), message, at: since, evidence })
 }
 
 fn of_termination_message(facts: &Facts) -> Option<End> {
     let (pod, end) = terminated(facts)?;
-    let words = end.message.as_deref().map(str::trim).filter(|words| !words.is_empty());
+    let text = end.message.as_deref().map(str::trim).filter(|text| !text.is_empty());
     let at = end.finished_at.as_ref().map(|time| time.0);
-    let account = words.map(Account::read);
-    let told = account.map_or(CauseWord::Unknown, |account| account.word);
-    // The kubelet's reason: what PID 1 did not live to write.
-    let cause = if end.reason.as_deref() == Some(OOM_KILLED) { CauseWord::OutOfMemory } else { told };
-    let sentence = match account {
-        Some(account) => bounded(&account.text.replace('\n', ": ")),
+    let account = text.map(Account::read);
+    let reason = account.map_or(EndReason::Unknown, |account| account.reason);
+    // The kubelet's reason: PID 1 was killed before it could write it.
+    let cause = if end.reason.as_deref() == Some(OOM_KILLED) { EndReason::OutOfMemory } else { reason };
+    let message = match account {
+        Some(account) => bounded(&account.message.replace('\n', ": ")),
         None => without_account(facts, end),
     };
-    let evidence = seen(format!("pod/{pod}"), "containers[compute] termination message", sentence.clone(), at);
-    Some(End { cause, sentence, at, evidence })
+    let evidence = seen(format!("pod/{pod}"), "containers[compute] termination message", message.clone(), at);
+    Some(End { cause, message, at, evidence })
 }
 
-/// The end of a container that PID 1 wrote nothing of.
+/// The end of a container for which PID 1 wrote no message.
 fn without_account(facts: &Facts, end: &ContainerStateTerminated) -> String {
     let reason = end.reason.as_deref().unwrap_or("no reason");
     let limit = facts.pod().filter(|_| reason == OOM_KILLED).and_then(memory_limit);
@@ -201,12 +201,12 @@ fn terminated(facts: &Facts) -> Option<(String, &ContainerStateTerminated)> {
 fn of_event(facts: &Facts) -> Option<End> {
     let event = stopped(facts)?;
     let account = Account::read(event.message.as_deref().unwrap_or_default());
-    let sentence = bounded(account.text);
-    let evidence = seen(format!("vmi/{}", facts.name), "event Stopped", sentence.clone(), when(event));
-    Some(End { cause: account.word, sentence, at: when(event), evidence })
+    let message = bounded(account.message);
+    let evidence = seen(format!("vmi/{}", facts.name), "event Stopped", message.clone(), when(event));
+    Some(End { cause: account.reason, message, at: when(event), evidence })
 }
 
-/// The event in which a node agent tells how the last run of this name ended.
+/// The event in which a node agent reports how the last run of this name ended.
 pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
     let is_end = |event: &&Event| event.reason.as_deref() == Some(Reason::Stopped.word());
     facts.events_of("VirtualMachineInstance").into_iter().find(is_end)
@@ -219,22 +219,22 @@ fn advice(facts: &Facts, end: &End) -> Vec<String> {
 }
 
 /// What to do about a cause.
-fn remedy(facts: &Facts, cause: CauseWord) -> Option<String> {
+fn remedy(facts: &Facts, cause: EndReason) -> Option<String> {
     match cause {
-        CauseWord::OutOfMemory => ExitCause::OutOfMemory { limit_bytes: Some(0) }.remedy().map(str::to_owned),
-        CauseWord::QemuKilled | CauseWord::MachineKilled => {
+        EndReason::OutOfMemory => ExitCause::OutOfMemory { limit_bytes: Some(0) }.remedy().map(str::to_owned),
+        EndReason::QemuKilled | EndReason::MachineKilled => {
             facts.node_name().map(|node| format!("kubectl describe node {node}    # what killed it?"))
         }
-        CauseWord::QemuCrashed => Some("report it to QEMU, with the log".to_owned()),
-        CauseWord::QemuFailed | CauseWord::NotStarted => Some(format!("kubectl garboard explain {}", facts.name)),
-        CauseWord::GracePeriodExceeded => Some("give the guest ACPI or a guest agent, or more grace".to_owned()),
-        CauseWord::GuestPanic
-        | CauseWord::Watchdog
-        | CauseWord::GuestShutdown
-        | CauseWord::GuestReboot
-        | CauseWord::StoppedGracefully
-        | CauseWord::ForceStopped
-        | CauseWord::Unknown => None,
+        EndReason::QemuCrashed => Some("report it to QEMU, with the log".to_owned()),
+        EndReason::QemuFailed | EndReason::NotStarted => Some(format!("kubectl garboard explain {}", facts.name)),
+        EndReason::GracePeriodExceeded => Some("give the guest ACPI or a guest agent, or more grace".to_owned()),
+        EndReason::GuestPanic
+        | EndReason::Watchdog
+        | EndReason::GuestShutdown
+        | EndReason::GuestReboot
+        | EndReason::StoppedGracefully
+        | EndReason::ForceStopped
+        | EndReason::Unknown => None,
     }
 }
 

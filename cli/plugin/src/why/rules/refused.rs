@@ -14,8 +14,8 @@ pub(crate) fn instance(facts: &Facts) -> Option<Finding> {
     if facts.vmi.is_some() {
         return None;
     }
-    let told = facts.of_vm(VmConditionType::Failure).filter(|each| each.reason == Reason::FailedCreate.word());
-    let (place, message, since) = match told {
+    let condition = facts.of_vm(VmConditionType::Failure).filter(|each| each.reason == Reason::FailedCreate.word());
+    let (place, message, since) = match condition {
         Some(condition) => ("conditions[Failure] FailedCreate", bounded(&condition.message), condition.since),
         None => {
             let event = failure(facts, "VirtualMachine")?;
@@ -54,7 +54,7 @@ fn refusal(facts: &Facts) -> Option<Condition> {
     let condition =
         facts.of_vmi(VmiConditionType::Synchronized).filter(|each| each.status == "False" && facts.pod().is_none())?;
     let has_come = |claim: &PersistentVolumeClaim| {
-        claim.metadata.name.as_deref().is_some_and(|name| condition.message.split_whitespace().any(|word| word == name))
+        claim.metadata.name.as_deref().is_some_and(|name| condition.message.split_whitespace().any(|part| part == name))
     };
     let is_over = condition.reason == Reason::FailedPvcNotFound.word() && facts.claims.iter().any(has_come);
     (!is_over && !is_of_the_server(&condition)).then_some(condition)
@@ -62,8 +62,8 @@ fn refusal(facts: &Facts) -> Option<Condition> {
 
 /// The API server refused the pod: the controller passes on what it answered.
 fn is_of_the_server(condition: &Condition) -> bool {
-    let words = ["is forbidden: ", "denied the request"];
-    condition.reason == Reason::FailedCreate.word() && words.iter().any(|word| condition.message.contains(word))
+    let texts = ["is forbidden: ", "denied the request"];
+    condition.reason == Reason::FailedCreate.word() && texts.iter().any(|text| condition.message.contains(text))
 }
 
 /// The API server did not take the pod.
@@ -72,9 +72,9 @@ pub(crate) fn pod(facts: &Facts) -> Option<Finding> {
     if facts.pod().is_some() || facts.vmi.is_none() || refusal(facts).is_some() {
         return None;
     }
-    let told =
+    let condition =
         facts.of_vmi(VmiConditionType::Synchronized).filter(|each| each.status == "False" && is_of_the_server(each));
-    let (place, message, since) = match told {
+    let (place, message, since) = match condition {
         Some(condition) => ("conditions[Synchronized] FailedCreate", bounded(&condition.message), condition.since),
         None => {
             let event = failure(facts, "VirtualMachineInstance")?;
@@ -100,7 +100,7 @@ pub(crate) fn pod(facts: &Facts) -> Option<Finding> {
     Some(finding.since(since).shown_by(evidence))
 }
 
-/// The last complaint of the controller about making something for an object, if nothing was made since.
+/// The last failure event of the controller about making something for an object, if nothing was made since.
 fn failure<'a>(facts: &'a Facts, kind: &str) -> Option<&'a Event> {
     let events = facts.events_of(kind);
     let reason = |event: &Event| event.reason.as_deref().and_then(Reason::of_word);
@@ -125,7 +125,7 @@ fn is_of_this_one(facts: &Facts, event: &Event, kind: &str) -> bool {
 fn message_of(event: &Event) -> String {
     let own = event.message.as_deref().unwrap_or_default();
     // Its own view of the whole answer.
-    let own = own.split_once(": ApiError {").or_else(|| own.split_once(" (Status")).map_or(own, |(words, _)| words);
+    let own = own.split_once(": ApiError {").or_else(|| own.split_once(" (Status")).map_or(own, |(text, _)| text);
     bounded(own.trim_end_matches(": Forbidden"))
 }
 
@@ -154,9 +154,9 @@ pub(super) fn unbound(facts: &Facts) -> Option<Finding> {
     let state = phase(claim).unwrap_or_else(|| "no phase".to_owned());
     let events = facts.events_of("PersistentVolumeClaim");
     let why = events.iter().find(|event| event.involved_object.name.as_deref() == Some(&name));
-    let words = why.and_then(|event| event.message.as_deref()).map(bounded);
-    let cause = match &words {
-        Some(words) => format!("its claim {name} has no volume: {words}"),
+    let message = why.and_then(|event| event.message.as_deref()).map(bounded);
+    let cause = match &message {
+        Some(message) => format!("its claim {name} has no volume: {message}"),
         None => format!("its claim {name} has no volume"),
     };
     let finding = Finding::wrong(Verdict::ClaimUnbound, cause).since(since);

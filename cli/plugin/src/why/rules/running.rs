@@ -121,6 +121,6 @@ pub(crate) fn started_again(facts: &Facts) -> Option<String> {
     }
     let event = stopped(facts).filter(|event| event.type_.as_deref() == Some("Warning"))?;
     let at = when(event).filter(|at| facts.now.duration_since(*at) < RECENT)?;
-    let sentence = bounded(Account::read(event.message.as_deref().unwrap_or_default()).text);
-    Some(format!("it was started again: its last run ended {} ago: {sentence}", age(at, facts.now)))
+    let message = bounded(Account::read(event.message.as_deref().unwrap_or_default()).message);
+    Some(format!("it was started again: its last run ended {} ago: {message}", age(at, facts.now)))
 }

@@ -25,51 +25,51 @@ pub(crate) fn unschedulable(facts: &Facts) -> Option<Finding> {
     let pod = facts.pod()?;
     let condition = of_pod(pod, PodConditionType::PodScheduled)
         .filter(|each| each.status == "False" && each.reason != "SchedulingGated")?;
-    // What is said of preemption is about making room, not about what is missing.
-    let words = condition.message.split(" preemption:").next().unwrap_or_default();
-    let finding = of_claims(facts, words)
-        .or_else(|| of_cluster(facts, words))
-        .or_else(|| of_devices(facts, words))
-        .or_else(|| of_room(facts, pod, words))
-        .or_else(|| of_selector(facts, pod, words))
-        .or_else(|| of_taints(words))
+    // The part about preemption is about making room, not about what is missing.
+    let message = condition.message.split(" preemption:").next().unwrap_or_default();
+    let finding = of_claims(facts, message)
+        .or_else(|| of_cluster(facts, message))
+        .or_else(|| of_devices(facts, message))
+        .or_else(|| of_room(facts, pod, message))
+        .or_else(|| of_selector(facts, pod, message))
+        .or_else(|| of_taints(message))
         .unwrap_or_else(|| {
-            let cause = format!("no node can take it: {}", bounded(words));
+            let cause = format!("no node can take it: {}", bounded(message));
             Finding::wrong(Verdict::Unschedulable, cause).then("kubectl describe nodes")
         });
-    Some(finding.since(condition.since).shown_by(evidence(pod, &condition, words)))
+    Some(finding.since(condition.since).shown_by(evidence(pod, &condition, message)))
 }
 
-fn evidence(pod: &Pod, condition: &Condition, words: &str) -> crate::why::diagnosis::Evidence {
+fn evidence(pod: &Pod, condition: &Condition, message: &str) -> crate::why::diagnosis::Evidence {
     let name = pod.metadata.name.clone().unwrap_or_default();
     let field = format!("conditions[PodScheduled] {}", condition.reason);
-    seen(format!("pod/{name}"), field, bounded(words), condition.since)
+    seen(format!("pod/{name}"), field, bounded(message), condition.since)
 }
 
-fn of_claims(facts: &Facts, words: &str) -> Option<Finding> {
-    if let Some((_, rest)) = words.split_once("persistentvolumeclaim \"")
+fn of_claims(facts: &Facts, message: &str) -> Option<Finding> {
+    if let Some((_, rest)) = message.split_once("persistentvolumeclaim \"")
         && let Some((claim, tail)) = rest.split_once('"')
         && tail.starts_with(" not found")
     {
         let finding = Finding::wrong(Verdict::ClaimMissing, format!("its claim {claim} is not there"));
         return Some(finding.then("kubectl get pvc").then(edit(facts)));
     }
-    if words.contains("unbound immediate PersistentVolumeClaims") {
+    if message.contains("unbound immediate PersistentVolumeClaims") {
         let nameless = || {
             let cause = "one of its claims has no volume";
             Finding::wrong(Verdict::ClaimUnbound, cause).then("kubectl get pvc")
         };
         return Some(unbound(facts).unwrap_or_else(nameless));
     }
-    words.contains("volume node affinity conflict").then(|| {
+    message.contains("volume node affinity conflict").then(|| {
         let cause = "the volume of one of its claims is on a node that does not take it";
         Finding::wrong(Verdict::Unschedulable, cause).then("kubectl get pvc,pv")
     })
 }
 
 /// No node takes machines, whatever they ask for.
-fn of_cluster(facts: &Facts, words: &str) -> Option<Finding> {
-    let is_about_labels = words.contains("node affinity/selector") || words.contains("no nodes available");
+fn of_cluster(facts: &Facts, message: &str) -> Option<Finding> {
+    let is_about_labels = message.contains("node affinity/selector") || message.contains("no nodes available");
     if !is_about_labels || facts.schedulable_nodes() != Some(0) {
         return None;
     }
@@ -77,8 +77,8 @@ fn of_cluster(facts: &Facts, words: &str) -> Option<Finding> {
     Some(Finding::wrong(Verdict::NoSchedulableNode, cause).then("kubectl garboard cluster status"))
 }
 
-fn of_devices(facts: &Facts, words: &str) -> Option<Finding> {
-    let (_, rest) = words.split_once(&format!("Insufficient {OWN_DEVICES}"))?;
+fn of_devices(facts: &Facts, message: &str) -> Option<Finding> {
+    let (_, rest) = message.split_once(&format!("Insufficient {OWN_DEVICES}"))?;
     let device: String = rest.chars().take_while(|one| one.is_alphanumeric() || *one == '-').collect();
     let finding = match device.as_str() {
         "kvm" => Finding::wrong(Verdict::NoDevice, "no node that it may run on has /dev/kvm to give")
@@ -95,13 +95,13 @@ fn emulation(facts: &Facts) -> EmulationSetting {
     EmulationSetting::of(&[], &facts.kubevirts)
 }
 
-fn of_room(facts: &Facts, pod: &Pod, words: &str) -> Option<Finding> {
+fn of_room(facts: &Facts, pod: &Pod, message: &str) -> Option<Finding> {
     let missing: Vec<&str> = ["cpu", "memory", "ephemeral-storage"]
         .into_iter()
-        .filter(|what| words.contains(&format!("Insufficient {what}")))
+        .filter(|what| message.contains(&format!("Insufficient {what}")))
         .collect();
     if missing.is_empty() {
-        return (words.contains("Too many pods")).then(|| {
+        return (message.contains("Too many pods")).then(|| {
             Finding::wrong(Verdict::NoRoom, "the nodes that it may run on have as many pods as they take")
                 .then("kubectl describe nodes")
         });
@@ -129,8 +129,8 @@ fn readable(quantity: &str) -> String {
     }
 }
 
-fn of_selector(facts: &Facts, pod: &Pod, words: &str) -> Option<Finding> {
-    if !words.contains("node affinity/selector") {
+fn of_selector(facts: &Facts, pod: &Pod, message: &str) -> Option<Finding> {
+    if !message.contains("node affinity/selector") {
         return None;
     }
     let selector = pod.spec.as_ref().and_then(|spec| spec.node_selector.clone()).unwrap_or_default();
@@ -163,8 +163,8 @@ fn of_offer(facts: &Facts, selector: &BTreeMap<String, String>, path: &str) -> O
     Some(finding.then(nodes).then(edit(facts)))
 }
 
-fn of_taints(words: &str) -> Option<Finding> {
-    let (_, rest) = words.split_once("untolerated taint")?;
+fn of_taints(message: &str) -> Option<Finding> {
+    let (_, rest) = message.split_once("untolerated taint")?;
     let taint = rest.split_once('{').and_then(|(_, rest)| rest.split_once('}')).map(|(taint, _)| taint.trim());
     let cause = match taint {
         Some(taint) => format!("nodes do not take it because of their taint {}", taint.trim_end_matches(':')),

@@ -109,7 +109,7 @@ pub(crate) fn agent_remark(facts: &Facts) -> Option<String> {
         .then(|| format!("the agent of node {node} does not work: the guest's state here may be out of date"))
 }
 
-/// What the cluster's own object complains of.
+/// The fault that the cluster's own object reports.
 pub(crate) fn cluster_remark(facts: &Facts) -> Option<String> {
     let conditions = facts.kubevirts.iter().flat_map(|each| each["status"]["conditions"].as_array()).flatten();
     let mut bad = conditions.filter(|each| {
@@ -121,6 +121,6 @@ pub(crate) fn cluster_remark(facts: &Facts) -> Option<String> {
         )
     });
     let first = bad.next()?;
-    let words = first["message"].as_str().or(first["reason"].as_str()).unwrap_or_default();
-    Some(format!("the cluster's KubeVirt object is not well: {}", bounded(words)))
+    let message = first["message"].as_str().or(first["reason"].as_str()).unwrap_or_default();
+    Some(format!("the cluster's KubeVirt object is not well: {}", bounded(message)))
 }

@@ -12,12 +12,12 @@ failed: list[str] = []
 
 def expect(what: str, answered: str, *texts: str) -> None:
     fine = any(text in answered for text in texts)
-    say(("ok      " if fine else "FAILED  ") + f"{what}: {answered[:160]!r}")
+    show(("ok      " if fine else "FAILED  ") + f"{what}: {answered[:160]!r}")
     if not fine:
         failed.append(what)
 
 
-def say(line: str) -> None:
+def show(line: str) -> None:
     sys.stdout.write(f"{line}\n")
     sys.stdout.flush()
 

@@ -14,7 +14,7 @@ USUAL_LINKS = {"eth0", "sit0", "tunl0", "ip6tnl0", "gre0", "gretap0", "erspan0",
 
 def stranger() -> None:
     """A pod that is no launcher: the same refusal for every request."""
-    requests: dict[str, Request | None] = {"says nothing": None, "plumbs": plumb(), "reports": report("x")}
+    requests: dict[str, Request | None] = {"sends nothing": None, "plumbs": plumb(), "reports": report("x")}
     for what, request in requests.items():
         agent = Agent()
         answered = agent.answer() if request is None else agent.ask(request, [own_network()])
@@ -54,7 +54,7 @@ def unordered() -> None:
 
 
 def more() -> None:
-    """A pod that looks like a launcher, and asks for more than its order says."""
+    """A pod that looks like a launcher, and asks for more than its order has."""
     expect("raw frames of the pod's network", asked(plumb(binding=BRIDGE), [own_network()]), "another binding")
     expect("an interface of its own", asked(plumb(name="other"), [own_network()]), "no interface `other`")
     expect("256 queues", asked(plumb(queues=256), [own_network()]), "not the number of queues")

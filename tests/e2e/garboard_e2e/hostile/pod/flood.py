@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 
 from .agent import ESCAPES, Agent, line_of, plumb, report
-from .answers import say
+from .answers import show
 
 GoesOn = Callable[[], bool]
 
@@ -32,7 +32,7 @@ def flood(stop: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    say(json.dumps(counts))
+    show(json.dumps(counts))
 
 
 def connections(_: GoesOn) -> None:
