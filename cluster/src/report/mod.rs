@@ -192,13 +192,14 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
 
 fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report: &Status, now: Timestamp) {
     let kinds = VmiConditionType::ALL.iter().copied().filter(|kind| kind.writer() == ConditionWriter::Agent);
-    let changes = kinds.map(|kind| holding(kind, report).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
+    let changes =
+        kinds.map(|kind| condition_of(kind, report).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
     conditions::change(conditions, changes, now);
 }
 
 /// What a report has about a condition of the agent's, while it holds.
-fn holding(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> {
-    let holding = match kind {
+fn condition_of(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> {
+    let condition = match kind {
         VmiConditionType::Ended => return report.ended.as_ref().map(ended),
         VmiConditionType::Paused => paused(report),
         VmiConditionType::AgentConnected => agent_connected(report),
@@ -215,7 +216,7 @@ fn holding(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> {
         | VmiConditionType::OutdatedLauncher => None,
     };
     // All but the first are about a guest that runs.
-    holding.filter(|_| report.ended.is_none())
+    condition.filter(|_| report.ended.is_none())
 }
 
 /// A condition that holds; one that does not is not there.
