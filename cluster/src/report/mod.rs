@@ -1,8 +1,8 @@
 //! From what a launcher reports to the status of its VMI. Pure; for the node agent, and for the controller as long as a
 //! machine is not the agent's to write (`condition`).
 //!
-//! A report has what only the machine's node can know: the phases `Running`, `Succeeded` and `Failed`, addresses, what
-//! the guest agent says, and six conditions. Everything else in a status is the controller's and stays as it
+//! A report has what is known only on the machine's node: the phases `Running`, `Succeeded` and `Failed`, addresses, what
+//! the guest agent reports, and six conditions. Everything else in a status is the controller's and stays as it
 //! is.
 
 pub mod claims;
@@ -26,9 +26,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use self::claims::Claims;
 
-/// The word for an end that only the pod can explain ([`ExitCause::MachineKilled`]).
+/// The reason of an end that only the pod can explain ([`ExitCause::MachineKilled`]).
 pub const MACHINE_KILLED: &str = CauseWord::MachineKilled.as_str();
-/// The most characters of what QEMU said of an I/O error.
+/// The most characters of QEMU's message of an I/O error.
 const LONGEST_PAUSE_MESSAGE: usize = 400;
 /// The pod's link to its network.
 const POD_INTERFACE: &str = garboard_protocol::agent::UPLINK;
@@ -36,11 +36,11 @@ const POD_INTERFACE: &str = garboard_protocol::agent::UPLINK;
 /// Everything that decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// What the launcher says.
+    /// The launcher's report.
     pub report: &'a Status,
     /// The addresses of the launcher's pod, the first one first.
     pub addresses: &'a [String],
-    /// What the controller says of the claims, on the pod.
+    /// The controller's report of the claims, on the pod.
     pub claims: &'a Claims,
     /// The VMI as the API server has it.
     pub vmi: &'a VirtualMachineInstance,
@@ -52,7 +52,7 @@ pub struct Seen<'a> {
 #[must_use]
 pub fn next_status(seen: &Seen<'_>) -> Option<VirtualMachineInstanceStatus> {
     let report = seen.report;
-    if Phase::of(seen.vmi).is_final() || knows_nothing(report) {
+    if Phase::of(seen.vmi).is_final() || is_empty(report) {
         return None;
     }
     let old = seen.vmi.status.as_ref()?;
@@ -70,20 +70,20 @@ pub fn next_status(seen: &Seen<'_>) -> Option<VirtualMachineInstanceStatus> {
     (new != *old).then_some(new)
 }
 
-/// What the pod's readiness gate should say; nothing if it has no say.
+/// What the pod's readiness gate should be; nothing if the report does not decide it.
 #[must_use]
 pub fn unpaused(report: &Status) -> Option<bool> {
-    let has_a_say = report.phase == control::Phase::Running && report.ended.is_none() && !knows_nothing(report);
-    has_a_say.then_some(report.paused.is_none())
+    let is_known = report.phase == control::Phase::Running && report.ended.is_none() && !is_empty(report);
+    is_known.then_some(report.paused.is_none())
 }
 
-/// A supervisor that was started again reports before it has found its QEMU: what is empty then is not news.
-fn knows_nothing(report: &Status) -> bool {
+/// A supervisor that was started again reports before it has found its QEMU: what is empty then is not reported.
+fn is_empty(report: &Status) -> bool {
     report.ended.is_none() && report.machine.is_empty()
 }
 
 fn enter(status: &mut VirtualMachineInstanceStatus, phase: Phase, since_ms: i64, now: Timestamp) {
-    let phase = phase.word();
+    let phase = phase.name();
     status.phase = Some(phase.to_owned());
     let entered = status.phase_transition_timestamps.iter().any(|one| one.phase.as_deref() == Some(phase));
     if !entered {
@@ -104,15 +104,16 @@ fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp)
     }
 }
 
-/// Whoever took over a launcher may say anything, and what is kept is given to every later start, which refuses what it cannot
+/// A launcher that was taken over may report anything, and what is kept is given to every later start, which refuses what it cannot
 /// read: so only what a plan of this version would read is kept. Of a newer launcher's that is not yet.
-fn is_plannable(said: &&serde_json::Value) -> bool {
-    serde_json::from_value::<StoredMachine>((*said).clone()).is_ok_and(|stored| stored.check().is_ok())
+fn is_plannable(reported: &&serde_json::Value) -> bool {
+    serde_json::from_value::<StoredMachine>((*reported).clone()).is_ok_and(|stored| stored.check().is_ok())
 }
 
-fn supervisor(said: &control::SupervisorInfo) -> SupervisorStatus {
-    let started = Timestamp::from_millisecond(said.started_at_ms).and_then(|at| Timestamp::from_second(at.as_second()));
-    SupervisorStatus { started_at: started.ok().map(Time), version: Some(said.version.clone()) }
+fn supervisor(reported: &control::SupervisorInfo) -> SupervisorStatus {
+    let started =
+        Timestamp::from_millisecond(reported.started_at_ms).and_then(|at| Timestamp::from_second(at.as_second()));
+    SupervisorStatus { started_at: started.ok().map(Time), version: Some(reported.version.clone()) }
 }
 
 fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) {
@@ -210,13 +211,13 @@ fn holding<'a>(kind: VmiConditionType, reason: Reason, message: impl Into<Cow<'a
 }
 
 fn paused(report: &Status) -> Option<Holding<'_>> {
-    let (reason, sentence) = match report.paused? {
+    let (reason, message) = match report.paused? {
         PauseReason::PausedIOError => (Reason::PausedIoError, "VMI was paused, low-level IO error detected"),
         PauseReason::PausedByUser => (Reason::PausedByUser, "VMI was paused by user"),
     };
     let bounded = |more: &String| more.chars().take(LONGEST_PAUSE_MESSAGE).collect::<String>();
-    let more = report.pause_message.as_ref().map(|more| format!("{sentence}: {}", bounded(more)));
-    Some(holding(VmiConditionType::Paused, reason, more.unwrap_or_else(|| sentence.to_owned())))
+    let more = report.pause_message.as_ref().map(|more| format!("{message}: {}", bounded(more)));
+    Some(holding(VmiConditionType::Paused, reason, more.unwrap_or_else(|| message.to_owned())))
 }
 
 fn agent_connected(report: &Status) -> Option<Holding<'_>> {
@@ -224,14 +225,14 @@ fn agent_connected(report: &Status) -> Option<Holding<'_>> {
 }
 
 fn unresponsive(report: &Status) -> Option<Holding<'_>> {
-    let sentence = "QEMU does not answer on its monitor; the state of the guest is the last one that QEMU reported";
-    report.unresponsive.then(|| holding(VmiConditionType::Unresponsive, Reason::MonitorTimeout, sentence))
+    let message = "QEMU does not answer on its monitor; the state of the guest is the last one that QEMU reported";
+    report.unresponsive.then(|| holding(VmiConditionType::Unresponsive, Reason::MonitorTimeout, message))
 }
 
 fn network_lost(report: &Status) -> Option<Holding<'_>> {
     let name = report.ended_helper.as_deref()?;
-    let sentence = format!("the program {name} ended; the guest has no network until its next start");
-    Some(holding(VmiConditionType::NetworkLost, Reason::HelperEnded, sentence))
+    let message = format!("the program {name} ended; the guest has no network until its next start");
+    Some(holding(VmiConditionType::NetworkLost, Reason::HelperEnded, message))
 }
 
 fn ended(ended: &Ended) -> Holding<'_> {
@@ -248,7 +249,7 @@ fn ended(ended: &Ended) -> Holding<'_> {
 pub struct Slowness {
     /// Reason of the condition `SoftwareEmulation`, and of an event.
     pub reason: Reason,
-    /// A sentence.
+    /// A message.
     pub message: &'static str,
 }
 
@@ -274,10 +275,10 @@ fn slow(report: &Status) -> Option<Slowness> {
     report.interpreted_by_kvm.then_some(Slowness { reason: Reason::KvmInterpretsGuestCode, message })
 }
 
-/// How a run ended, for people: a sentence about it, and what to do where that is known.
+/// How a run ended, for people: what happened, and what to do where that is known.
 #[must_use]
-pub fn message(cause: &ExitCause, sentence: &str) -> String {
-    cause.remedy().map_or_else(|| sentence.to_owned(), |remedy| format!("{sentence}; {remedy}"))
+pub fn message(cause: &ExitCause, what: &str) -> String {
+    cause.remedy().map_or_else(|| what.to_owned(), |remedy| format!("{what}; {remedy}"))
 }
 
 #[cfg(test)]

@@ -28,7 +28,7 @@ use crate::context::Context;
 /// Whether the webhooks can be asked: true once there is a certificate.
 pub type Gate = watch::Receiver<bool>;
 
-/// Serves until the process ends. `ready` hears when the first certificate has come.
+/// Serves until the process ends. `ready` is called when the first certificate has come.
 ///
 /// # Errors
 /// The address cannot be listened at.
@@ -66,7 +66,7 @@ pub async fn run(context: Context, address: SocketAddr, ready: watch::Sender<boo
     }
 }
 
-/// Only what knows the path of a webhook gets further: of everything else neither the body is read, nor does it take a turn.
+/// Only a request with the path of a webhook gets further: of everything else neither the body is read, nor does it take a turn.
 fn guarded(routes: Router, paths: watch::Receiver<Option<Paths>>) -> Router {
     routes.route_layer(from_fn_with_state(paths, at_a_known_path))
 }
