@@ -1,4 +1,4 @@
-//! What executes a guest's instructions, as far as manifest and settings say: KVM unless the installation (`useEmulation`) or
+//! What executes a guest's instructions, by manifest and settings: KVM unless the installation (`useEmulation`) or
 //! the instance itself (annotation [`ACCELERATOR`]) asks for QEMU's translator, TCG. Pure.
 
 use std::collections::BTreeMap;
@@ -16,24 +16,24 @@ pub enum Asked {
     Tcg,
 }
 
-/// The words of the annotation.
-pub const WORDS: [&str; 2] = ["kvm", "tcg"];
+/// The values of the annotation.
+pub const NAMES: [&str; 2] = ["kvm", "tcg"];
 
 impl Asked {
-    /// A word of the annotation; nothing if there is no such word.
+    /// What a value of the annotation asks for; nothing if it is none of [`NAMES`].
     #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
-        match word {
+    pub fn from_name(name: &str) -> Option<Self> {
+        match name {
             "kvm" => Some(Self::Kvm),
             "tcg" => Some(Self::Tcg),
             _ => None,
         }
     }
 
-    /// What the annotations ask for. A word that is none asks for nothing; admission refuses it.
+    /// What the annotations ask for. Another value asks for nothing; admission refuses it.
     #[must_use]
     pub fn of(annotations: Option<&BTreeMap<String, String>>) -> Option<Self> {
-        annotations?.get(ACCELERATOR).and_then(|word| Self::of_word(word))
+        annotations?.get(ACCELERATOR).and_then(|name| Self::from_name(name))
     }
 }
 
@@ -50,14 +50,14 @@ pub fn is_emulated(vmi: &VirtualMachineInstance, config: &ClusterConfig) -> bool
 mod tests {
     use super::*;
 
-    fn vmi(word: Option<&str>) -> VirtualMachineInstance {
+    fn vmi(value: Option<&str>) -> VirtualMachineInstance {
         let mut vmi = VirtualMachineInstance::default();
-        vmi.metadata.annotations = word.map(|word| BTreeMap::from([(ACCELERATOR.to_owned(), word.to_owned())]));
+        vmi.metadata.annotations = value.map(|value| BTreeMap::from([(ACCELERATOR.to_owned(), value.to_owned())]));
         vmi
     }
 
     #[test]
-    fn kvm_is_the_default_and_the_instance_has_the_last_word() {
+    fn kvm_is_the_default_and_the_instance_overrides_the_cluster() {
         let kvm = ClusterConfig::offline();
         let tcg = ClusterConfig { emulation: Emulation::Permitted, ..ClusterConfig::offline() };
         let cases = [
@@ -68,8 +68,8 @@ mod tests {
             (Some("xen"), &kvm, false),
             (Some("xen"), &tcg, true),
         ];
-        for (word, config, emulated) in cases {
-            assert_eq!(is_emulated(&vmi(word), config), emulated, "{word:?} {:?}", config.emulation);
+        for (value, config, emulated) in cases {
+            assert_eq!(is_emulated(&vmi(value), config), emulated, "{value:?} {:?}", config.emulation);
         }
     }
 }

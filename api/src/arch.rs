@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The architectures KubeVirt knows.
+/// The architectures that KubeVirt supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Arch {
     /// x86, 64 bits.

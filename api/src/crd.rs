@@ -1,7 +1,7 @@
 //! CustomResourceDefinitions, from the same types that read manifests.
 //!
 //! A definition is a value: `deploy/crds/` holds it as YAML, and a test compares. Names, columns and versions are
-//! KubeVirt's (inventory: `pkg/virt-operator/resource/generate/components/crds.go`); what CEL can say of an object is said
+//! KubeVirt's (inventory: `pkg/virt-operator/resource/generate/components/crds.go`); rules that CEL can express are
 //! here too, so that the API server refuses it although no webhook is there.
 
 use serde_json::{Map, Value, json};
@@ -16,7 +16,7 @@ pub const STORED_VERSION: &str = "v1";
 /// The version that is served beside it: the same fields under an older name.
 pub const OLD_VERSION: &str = "v1alpha3";
 
-/// What a definition says of a kind beside its fields.
+/// What a definition has of a kind beside its fields.
 struct Naming {
     plural: &'static str,
     singular: &'static str,
@@ -159,14 +159,14 @@ fn version(name: &str, naming: &Naming, schema: Value) -> Value {
 }
 
 fn column(column: &Column) -> Value {
-    let mut told = json!({ "name": column.name, "type": column.of, "jsonPath": column.path });
+    let mut printed = json!({ "name": column.name, "type": column.of, "jsonPath": column.path });
     if column.priority > 0 {
-        told["priority"] = column.priority.into();
+        printed["priority"] = column.priority.into();
     }
-    told
+    printed
 }
 
-/// The schema of a kind as the API server takes it: it knows the metadata of an object better than we do.
+/// The schema of a kind as the API server takes it: it has its own schema of metadata.
 fn schema(kind: Kind, naming: &Naming) -> Option<Value> {
     let mut schema = schema::json_schema(kind)?;
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
@@ -200,8 +200,8 @@ fn key_conditions(status: &mut Map<String, Value>) {
     }
 }
 
-/// Has the API server hand unknown fields to the webhooks instead of dropping them unseen: those refuse them, and say what
-/// to write instead.
+/// Has the API server hand unknown fields to the webhooks instead of dropping them unseen: those refuse them, and name
+/// what to write instead.
 fn keep_unknown(schema: &mut Value) {
     if let Some(fields) = schema.get_mut("properties").and_then(Value::as_object_mut) {
         fields.values_mut().for_each(keep_unknown);
@@ -228,7 +228,7 @@ fn add_rule(schema: &mut Value, rule: &Rule) {
 /// A schema without what is only for people. A field that is called `description` stays.
 fn without_descriptions(schema: Value) -> Value {
     let Value::Object(schema) = schema else { return schema };
-    let told = schema.into_iter().filter(|(key, _)| key != "description").map(|(key, value)| {
+    let known = schema.into_iter().filter(|(key, _)| key != "description").map(|(key, value)| {
         let value = match (key.as_str(), value) {
             ("properties", Value::Object(fields)) => fields
                 .into_iter()
@@ -240,7 +240,7 @@ fn without_descriptions(schema: Value) -> Value {
         };
         (key, value)
     });
-    Value::Object(told.collect())
+    Value::Object(known.collect())
 }
 
 #[cfg(test)]
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_old_version_tells_no_stories() {
+    fn the_old_version_has_no_descriptions() {
         let definition = definition(Kind::VirtualMachineInstance).unwrap();
         let old = &definition["spec"]["versions"][1]["schema"]["openAPIV3Schema"];
         assert!(!old.to_string().contains("\"description\":\""));

@@ -1,6 +1,6 @@
-//! What is wrong with a manifest: one [`Fault`] per mistake, in words for the person who wrote the manifest.
+//! What is wrong with a manifest: one [`Fault`] per mistake, described for the person who wrote the manifest.
 //!
-//! A fault is a value, not a Rust error: a check returns every fault it finds, and whoever asked decides whether they
+//! A fault is a value, not a Rust error: a check returns every fault it finds, and the caller decides whether they
 //! become an admission response, lines on a terminal or an event. Not for failures of this program.
 
 use std::fmt;
@@ -89,7 +89,7 @@ pub enum FaultCode {
 }
 
 impl FaultCode {
-    /// The word Kubernetes uses for this in `details.causes[].reason`.
+    /// Kubernetes' value for this in `details.causes[].reason`.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
@@ -113,7 +113,7 @@ pub struct Fault {
     pub code: FaultCode,
     /// What is wrong, without the path and without a full stop.
     pub message: String,
-    /// What to do about it, beginning with a verb, without a full stop; absent if the message says it all.
+    /// What to do about it, beginning with a verb, without a full stop; absent if the message is enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead: Option<String>,
 }
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_reads_as_one_sentence() {
+    fn a_fault_is_shown_in_one_line() {
         let fault = Fault::new(FieldPath::from("spec.x"), FaultCode::Invalid, "`5` is too much").instead("write `4`");
         assert_eq!(fault.to_string(), "spec.x: `5` is too much; write `4`");
         assert_eq!(Fault::new(FieldPath::root(), FaultCode::Required, "no kind").to_string(), "no kind");

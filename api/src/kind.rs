@@ -36,7 +36,7 @@ impl Kind {
     }
 }
 
-/// Says which kind an object is of, by its `apiVersion` and `kind`.
+/// The kind of an object, by its `apiVersion` and `kind`.
 ///
 /// Of the group `kubevirt.io` these are the versions that the definitions serve, with the same fields. Others are
 /// [`Kind::Other`].

@@ -1,6 +1,6 @@
 //! The kubevirt.io types: fields, quantities, defaults and rules. Pure.
 //!
-//! What this crate is for: reading a manifest, saying everything that is wrong with it, and filling in what it leaves out,
+//! What this crate is for: reading a manifest, finding everything that is wrong with it, and filling in what it leaves out,
 //! exactly as KubeVirt 1.9 would, so that the same code serves admission in a cluster, `garboard validate` and
 //! `garboard run`. What it is not for: deciding how a guest is run; the plan does that, from the types here.
 //!
@@ -25,6 +25,7 @@ pub mod kind;
 pub mod mac;
 pub mod merge;
 pub mod metadata;
+mod name_enum;
 pub mod names;
 pub mod phase;
 pub mod printable_status;
@@ -36,7 +37,6 @@ pub mod schema;
 mod suggest;
 pub mod v1;
 pub mod validate;
-mod words;
 
 pub use arch::Arch;
 pub use cluster::{ClusterConfig, Gate};

@@ -5,9 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// The bit of the first byte that says that many cards listen to the address.
+/// The bit of the first byte of an address for many cards (multicast).
 const GROUP: u8 = 0b01;
-/// The bit of the first byte that says that nobody sold the address.
+/// The bit of the first byte of an address that no vendor assigned.
 const LOCAL: u8 = 0b10;
 
 /// A MAC address of six bytes (EUI-48). Written with colons and in lower case: `02:00:00:aa:bb:01`.
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_byte_says_what_kind_it_is() {
+    fn the_first_byte_has_the_kind() {
         let kinds = |text: &str| text.parse().map(|mac: MacAddr| (mac.is_group(), mac.is_local())).unwrap();
         assert_eq!(kinds("02:00:00:00:00:01"), (false, true));
         assert_eq!(kinds("01:00:5e:00:00:01"), (true, false));

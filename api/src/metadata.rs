@@ -112,7 +112,7 @@ pub mod annotation {
     pub const VGA_DISPLAY_EFI: &str = "kubevirt.io/vga-display-efi-x86";
     /// On an instance, `true`: the guest does not give pages back that it does not use.
     pub const FREE_PAGE_REPORTING_DISABLED: &str = "kubevirt.io/free-page-reporting-disabled";
-    /// On an instance: what executes the guest's instructions, `kvm` or `tcg`, whatever the cluster's `useEmulation` says
+    /// On an instance: what executes the guest's instructions, `kvm` or `tcg`, whatever the cluster's `useEmulation` is
     /// ([`crate::accelerator`]).
     pub const ACCELERATOR: &str = "garboard.dev/accelerator";
     /// On a VirtualMachine: what is stored of the machine (`status.storedMachine`), for backups that leave the status out.

@@ -2,7 +2,7 @@
 //!
 //! Not for the names of our own block nodes or devices; those are types of the `machine` crate. The rules follow
 //! RFC 1123 and the limits of the Kubernetes API conventions. The functions answer with what is wrong, as the
-//! continuation of a sentence that begins with the field, or with nothing; the types hold only what nothing is wrong with.
+//! continuation of a text that begins with the field, or with nothing; the types hold only valid names.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,7 +23,7 @@ pub const DISK_SERIAL_MAX: usize = 256;
 pub struct NameError {
     /// The text.
     pub text: String,
-    /// What is wrong with it, as the continuation of a sentence that begins with the text.
+    /// What is wrong with it, as the continuation of a message that begins with the text.
     pub problem: String,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::v1::{VirtualMachineInstance, VirtualMachineInstanceStatus};
 
-/// A phase; KubeVirt's words.
+/// A phase, by KubeVirt's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Phase {
     /// It was created, and nothing was done yet.
@@ -13,7 +13,7 @@ pub enum Phase {
     Scheduled,
     /// QEMU runs its guest.
     Running,
-    /// A word that is none of these (KubeVirt's `Unknown`, `WaitingForSync`): another program's, which may run the guest.
+    /// A name that is none of these (KubeVirt's `Unknown`, `WaitingForSync`): of another program, which may run the guest.
     Unknown,
     /// Its run is over, and ended well.
     Succeeded,
@@ -26,9 +26,9 @@ impl Phase {
     pub const ALL: [Self; 7] =
         [Self::Pending, Self::Scheduling, Self::Scheduled, Self::Running, Self::Unknown, Self::Succeeded, Self::Failed];
 
-    /// KubeVirt's word.
+    /// KubeVirt's name.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Pending => "Pending",
             Self::Scheduling => "Scheduling",
@@ -40,24 +40,24 @@ impl Phase {
         }
     }
 
-    /// The phase of an instance; one that says nothing is pending.
+    /// The phase of an instance; `Pending` if its status has none.
     #[must_use]
     pub fn of(vmi: &VirtualMachineInstance) -> Self {
         vmi.status.as_ref().map_or(Self::Pending, Self::of_status)
     }
 
-    /// The phase a status says.
+    /// The phase in a status.
     #[must_use]
     pub fn of_status(status: &VirtualMachineInstanceStatus) -> Self {
-        Self::of_word(status.phase.as_deref())
+        Self::from_name(status.phase.as_deref())
     }
 
-    /// The phase of a word; none is pending.
+    /// The phase of this name; `Pending` without one.
     #[must_use]
-    pub fn of_word(word: Option<&str>) -> Self {
-        match word {
+    pub fn from_name(name: Option<&str>) -> Self {
+        match name {
             None | Some("") => Self::Pending,
-            Some(word) => Self::ALL.into_iter().find(|phase| phase.word() == word).unwrap_or(Self::Unknown),
+            Some(name) => Self::ALL.into_iter().find(|phase| phase.name() == name).unwrap_or(Self::Unknown),
         }
     }
 
@@ -71,7 +71,7 @@ impl Phase {
     #[must_use]
     pub fn was_seen(self, vmi: &VirtualMachineInstance) -> bool {
         let transitions = vmi.status.iter().flat_map(|status| &status.phase_transition_timestamps);
-        Self::of(vmi) == self || transitions.into_iter().any(|each| each.phase.as_deref() == Some(self.word()))
+        Self::of(vmi) == self || transitions.into_iter().any(|each| each.phase.as_deref() == Some(self.name()))
     }
 }
 
@@ -80,9 +80,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_of_another_program_is_not_taken_for_an_instance_that_was_never_started() {
-        assert_eq!([None, Some("")].map(Phase::of_word), [Phase::Pending; 2]);
-        assert_eq!([Some("Unknown"), Some("WaitingForSync"), Some("x")].map(Phase::of_word), [Phase::Unknown; 3]);
-        assert!(Phase::ALL.iter().all(|phase| Phase::of_word(Some(phase.word())) == *phase));
+    fn a_phase_of_another_program_is_not_taken_for_an_instance_that_was_never_started() {
+        assert_eq!([None, Some("")].map(Phase::from_name), [Phase::Pending; 2]);
+        assert_eq!([Some("Unknown"), Some("WaitingForSync"), Some("x")].map(Phase::from_name), [Phase::Unknown; 3]);
+        assert!(Phase::ALL.iter().all(|phase| Phase::from_name(Some(phase.name())) == *phase));
     }
 }

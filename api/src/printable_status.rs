@@ -1,9 +1,9 @@
-//! The words of a VirtualMachine's `status.printableStatus` that this version can say.
+//! The values of a VirtualMachine's `status.printableStatus` that this version writes.
 
-use crate::words::words;
+use crate::name_enum::name_enum;
 
-words! {
-    /// What `kubectl get vm` shows (KubeVirt's words; where several fit, the first one).
+name_enum! {
+    /// What `kubectl get vm` shows (KubeVirt's values; where several fit, the first one).
     PrintableStatus {
         /// It is being deleted.
         Terminating = "Terminating",
@@ -39,7 +39,7 @@ words! {
 }
 
 impl PrintableStatus {
-    /// Whether a person has to look at the machine: it does not get to where it is meant to be by itself.
+    /// Whether a person has to look at the machine: it does not recover by itself.
     #[must_use]
     pub fn needs_attention(self) -> bool {
         match self {

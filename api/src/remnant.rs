@@ -2,16 +2,16 @@
 
 use serde_json::{Map, Value, json};
 
-/// Of an instance as it is stored, its metadata and so much of its status as says how far it came and where its pods are. With
+/// Of an instance as it is stored, its metadata and those fields of its status that have its phase and its pods. With
 /// that it can be ended and removed, and the node of its pods can be asked. The specification is one that asks for nothing.
 #[must_use]
 pub fn remnant_of_instance(written: &Value) -> Value {
-    let is_word = |key: &str, value: &Value| match key {
+    let is_kept = |key: &str, value: &Value| match key {
         "phase" | "nodeName" => value.is_string(),
         "activePods" => value.as_object().is_some_and(|pods| pods.values().all(Value::is_string)),
         _ => false,
     };
-    let status = written["status"].as_object().into_iter().flatten().filter(|(key, value)| is_word(key, value));
+    let status = written["status"].as_object().into_iter().flatten().filter(|(key, value)| is_kept(key, value));
     let status: Map<String, Value> = status.map(|(key, value)| (key.clone(), value.clone())).collect();
     json!({"metadata": written["metadata"], "spec": {"domain": {"devices": {}}}, "status": status})
 }

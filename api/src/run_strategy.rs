@@ -22,17 +22,17 @@ pub enum RunStrategy {
     /// Never; what an instance without a VM does as well.
     #[default]
     Once,
-    /// When somebody says so.
+    /// Only when a user requests it.
     Manual,
     /// It should not run.
     Halted,
 }
 
 impl RunStrategy {
-    /// Reads KubeVirt's word; `None` for one that is not supported (`WaitAsReceiver`) or unknown.
+    /// Reads KubeVirt's name; `None` for one that is not supported (`WaitAsReceiver`) or unknown.
     #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
             "Always" => Some(Self::Always),
             "RerunOnFailure" => Some(Self::RerunOnFailure),
             "Once" => Some(Self::Once),
@@ -42,9 +42,9 @@ impl RunStrategy {
         }
     }
 
-    /// KubeVirt's word.
+    /// KubeVirt's name.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Always => "Always",
             Self::RerunOnFailure => "RerunOnFailure",
@@ -54,11 +54,11 @@ impl RunStrategy {
         }
     }
 
-    /// What a VirtualMachine says; `running` is the older way. `None` if it says nothing that is understood.
+    /// The strategy of a VirtualMachine; `running` is the older field. `None` if neither has a supported value.
     #[must_use]
     pub fn of(vm: &VirtualMachine) -> Option<Self> {
         match (&vm.spec.run_strategy, vm.spec.running) {
-            (Some(word), _) => Self::parse(word),
+            (Some(name), _) => Self::parse(name),
             (None, Some(true)) => Some(Self::Always),
             (None, Some(false)) => Some(Self::Halted),
             (None, None) => None,
@@ -79,10 +79,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_word_is_read_back() {
+    fn every_name_is_read_back() {
         use RunStrategy::{Always, Halted, Manual, Once, RerunOnFailure};
         for strategy in [Always, RerunOnFailure, Once, Manual, Halted] {
-            assert_eq!(RunStrategy::parse(strategy.word()), Some(strategy));
+            assert_eq!(RunStrategy::parse(strategy.name()), Some(strategy));
         }
         assert_eq!(RunStrategy::parse("WaitAsReceiver"), None);
     }

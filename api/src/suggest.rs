@@ -1,50 +1,50 @@
-//! "Did you mean": turning a word nobody knows into what to write instead.
+//! "Did you mean": what to write instead of an unknown name.
 
-/// A word is taken for a misspelling of another if they are at least this alike (Jaro-Winkler, 0 to 1).
+/// A name is taken for a misspelling of another if they are at least this alike (Jaro-Winkler, 0 to 1).
 const ALIKE: f64 = 0.75;
-/// How alike two words are of which one is the other with a slip of the finger.
+/// How alike two names are that differ by one typing mistake.
 const SLIP: f64 = 0.95;
-/// One slip is forgiven for so many letters; shorter words are too easily others.
+/// One mistake is permitted for so many letters; shorter names are too easily others.
 const LETTERS_PER_SLIP: usize = 4;
-/// The shortest word in which a slip is forgiven.
+/// The shortest name in which a mistake is permitted.
 const LETTERS_MIN: usize = 3;
 
-/// The known word that `given` most likely stands for, if any is close.
+/// The known name that `given` most likely stands for, if any is close.
 pub(crate) fn closest<'a>(given: &str, known: &[&'a str]) -> Option<&'a str> {
     let given = given.to_ascii_lowercase();
     known
         .iter()
-        .map(|word| (*word, alikeness(&given, &word.to_ascii_lowercase())))
+        .map(|name| (*name, alikeness(&given, &name.to_ascii_lowercase())))
         .filter(|(_, alike)| *alike >= ALIKE)
         .max_by(|(_, left), (_, right)| left.total_cmp(right))
-        .map(|(word, _)| word)
+        .map(|(name, _)| name)
 }
 
-fn alikeness(given: &str, word: &str) -> f64 {
-    let letters = given.chars().count().min(word.chars().count());
-    let slips = strsim::damerau_levenshtein(given, word);
+fn alikeness(given: &str, name: &str) -> f64 {
+    let letters = given.chars().count().min(name.chars().count());
+    let slips = strsim::damerau_levenshtein(given, name);
     let slipped = letters >= LETTERS_MIN && slips <= (letters / LETTERS_PER_SLIP).max(1);
-    if slipped { SLIP } else { strsim::jaro_winkler(given, word) }
+    if slipped { SLIP } else { strsim::jaro_winkler(given, name) }
 }
 
-/// What to write instead of `given` where one of the `known` words must stand.
+/// What to write instead of `given` where one of the `known` names must stand.
 ///
 /// Begins in lower case, as the continuation of a message: `write one of …; did you mean …?`.
 pub(crate) fn one_of(given: &str, known: &[&str]) -> String {
     let all = listed(known);
     match closest(given, known) {
-        Some(word) if !given.is_empty() => format!("write {all} (did you mean `{word}`?)"),
+        Some(name) if !given.is_empty() => format!("write {all} (did you mean `{name}`?)"),
         _ => format!("write {all}"),
     }
 }
 
-/// The words as a list in a sentence: "`a`, `b` or `c`".
-pub(crate) fn listed(words: &[&str]) -> String {
-    match words {
+/// The names as a list in a text: "`a`, `b` or `c`".
+pub(crate) fn listed(names: &[&str]) -> String {
+    match names {
         [] => String::new(),
         [only] => format!("`{only}`"),
         [first @ .., last] => {
-            let first: Vec<String> = first.iter().map(|word| format!("`{word}`")).collect();
+            let first: Vec<String> = first.iter().map(|name| format!("`{name}`")).collect();
             format!("{} or `{last}`", first.join(", "))
         }
     }
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_word_is_recognised() {
+    fn a_misspelt_name_is_recognised() {
         let known = ["bridge", "masquerade", "passtBinding"];
         assert_eq!(closest("masquerad", &known), Some("masquerade"));
         assert_eq!(closest("Bridge", &known), Some("bridge"));
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_lists_every_known_word_and_the_likeliest() {
+    fn the_answer_lists_every_known_name_and_the_likeliest() {
         assert_eq!(one_of("sta", &["virtio", "sata"]), "write `virtio` or `sata` (did you mean `sata`?)");
         assert_eq!(one_of("floppy", &["sata"]), "write `sata`");
         assert_eq!(one_of("", &["virtio", "scsi", "usb"]), "write `virtio`, `scsi` or `usb`");

@@ -1,4 +1,4 @@
-//! `docs/compatibility.md` says of fields, gates and annotations what the table says. The parts between its marks are
+//! `docs/compatibility.md` has the fields, gates and annotations of the table. The parts between its marks are
 //! generated: `GARBOARD_GOLDEN=update cargo test -p garboard-api --test compatibility` writes them anew.
 
 #![allow(clippy::unwrap_used, reason = "the whole file is a test")]
@@ -12,7 +12,7 @@ use garboard_api::fields::{
 const FILE: &str = "../docs/compatibility.md";
 
 #[test]
-fn the_document_says_what_the_table_says() {
+fn the_document_has_what_the_table_has() {
     let committed = std::fs::read_to_string(FILE).unwrap();
     let parts = [
         ("instance", fields(&INSTANCE)),
@@ -26,7 +26,7 @@ fn the_document_says_what_the_table_says() {
     if std::env::var("GARBOARD_GOLDEN").as_deref() == Ok("update") {
         std::fs::write(FILE, &text).unwrap();
     } else {
-        assert!(committed == text, "{FILE} is not what the table says: write it anew (see the head of this test)");
+        assert!(committed == text, "{FILE} differs from the table: update it (see the head of this test)");
     }
 }
 
@@ -41,9 +41,9 @@ fn with_part(text: &str, name: &str, part: &str) -> String {
 /// What of a part works, is refused or warned of.
 fn fields(table: &Table) -> String {
     let mut text = "| field | in a cluster | on a bare host |\n| --- | --- | --- |\n".to_owned();
-    let told = |line: &Line| [Setting::Cluster, Setting::BareHost].map(|setting| sentence(line.fate(setting)));
+    let outcomes = |line: &Line| [Setting::Cluster, Setting::BareHost].map(|setting| outcome(line.fate(setting)));
     for line in table.all() {
-        let [cluster, bare_host] = told(line);
+        let [cluster, bare_host] = outcomes(line);
         if cluster != bare_host || cluster != "works" {
             for path in line.paths() {
                 let bare_host = match table.kind {
@@ -57,7 +57,7 @@ fn fields(table: &Table) -> String {
         }
     }
     text.push_str("\nWorks in every setting:\n\n");
-    for line in table.all().filter(|line| told(line).iter().all(|word| word == "works")) {
+    for line in table.all().filter(|line| outcomes(line).iter().all(|text| text == "works")) {
         let names: Vec<String> = line.fields.split_whitespace().map(|field| format!("`{field}`")).collect();
         let under =
             if line.under.is_empty() { table.part.to_owned() } else { format!("{}.{}", table.part, line.under) };
@@ -66,7 +66,7 @@ fn fields(table: &Table) -> String {
     text
 }
 
-fn sentence(fate: Fate) -> String {
+fn outcome(fate: Fate) -> String {
     match fate {
         Fate::Read(_) | Fate::Handed(_) => "works".to_owned(),
         Fate::Name => "a name, of which nothing follows".to_owned(),
@@ -85,8 +85,8 @@ fn condition(when: When) -> String {
         When::True => " when `true`".to_owned(),
         When::False => " when `false`".to_owned(),
         When::Enabled => " unless `enabled: false`".to_owned(),
-        When::Is(word) => format!(" when `{word}`"),
-        When::OtherThan(word) => format!(" unless `{word}`"),
+        When::Is(value) => format!(" when `{value}`"),
+        When::OtherThan(value) => format!(" unless `{value}`"),
         When::OtherKeys(known) => format!(" with other keys than `{}`", known.join("`, `")),
     }
 }
@@ -109,7 +109,7 @@ fn annotations() -> String {
     let mut text = "| annotation | on | |\n| --- | --- | --- |\n".to_owned();
     for (list, kind) in [(ANNOTATIONS, "instance, template"), (OF_MACHINES, "machine")] {
         for annotation in list {
-            writeln!(text, "| `{}` | {kind} | {} |", annotation.key, sentence(annotation.fate)).unwrap();
+            writeln!(text, "| `{}` | {kind} | {} |", annotation.key, outcome(annotation.fate)).unwrap();
         }
     }
     text
@@ -124,6 +124,6 @@ fn all_gates() -> String {
         })
         .collect();
     all.sort_unstable();
-    let rows = all.into_iter().map(|(name, told)| format!("| `{name}` | {told} |\n"));
+    let rows = all.into_iter().map(|(name, outcome)| format!("| `{name}` | {outcome} |\n"));
     format!("| gate | |\n| --- | --- |\n{}", rows.collect::<String>())
 }

@@ -1,6 +1,6 @@
 //! Our answers against KubeVirt's on the same manifests.
 //!
-//! The corpus says what KubeVirt 1.9 answers to 379 manifests (see `tests/conformance/corpus/README.md`). Accepting what it
+//! The corpus has KubeVirt 1.9's answers to 379 manifests (see `tests/conformance/corpus/README.md`). Accepting what it
 //! refuses is always a defect. Refusing what it accepts is one unless the case stands in `stricter.txt` with a reason,
 //! and a case that is no longer stricter must leave that list.
 
@@ -95,7 +95,7 @@ fn has_no_other_paths(case: &Case, faults: &[Fault]) -> bool {
     })
 }
 
-fn told(admission: &Admission) -> String {
+fn faults_of(admission: &Admission) -> String {
     admission.faults.iter().map(|fault| format!("\n    {fault} [{}]", fault.field)).collect()
 }
 
@@ -117,11 +117,16 @@ fn we_answer_as_kubevirt_does() {
             (false, Some(reason)) => {
                 let unsupported = admission.faults.iter().any(|fault| fault.code == FaultCode::NotInThisVersion);
                 if unsupported != reason.starts_with("not supported in this version") {
-                    wrong.push(format!("{} is in the wrong part of stricter.txt:{}", case.id, told(&admission)));
+                    wrong.push(format!("{} is in the wrong part of stricter.txt:{}", case.id, faults_of(&admission)));
                 }
             }
             (false, None) => {
-                wrong.push(format!("{} ({}) is accepted by KubeVirt, but:{}", case.id, case.case, told(&admission)));
+                wrong.push(format!(
+                    "{} ({}) is accepted by KubeVirt, but:{}",
+                    case.id,
+                    case.case,
+                    faults_of(&admission)
+                ));
             }
         }
     }
@@ -134,7 +139,7 @@ fn we_answer_as_kubevirt_does() {
             right += 1;
             exact += usize::from(has_no_other_paths(case, &admission.faults));
         } else {
-            eprintln!("{} ({}) is refused at {:?}, but:{}", case.id, case.case, case.fields, told(&admission));
+            eprintln!("{} ({}) is refused at {:?}, but:{}", case.id, case.case, case.fields, faults_of(&admission));
         }
     }
     wrong.extend(
@@ -163,7 +168,13 @@ fn without_a_feature_gate_we_answer_as_a_cluster_that_lacks_it() {
         let admission = admit(&case.object, &config);
         let ours: BTreeSet<&str> = admission.faults.iter().map(|fault| fault.field.as_str()).collect();
         let missing: Vec<&String> = without.fields.iter().filter(|field| !ours.contains(field.as_str())).collect();
-        assert!(missing.is_empty(), "{} ({}): {missing:?} is missing from:{}", case.id, case.case, told(&admission));
+        assert!(
+            missing.is_empty(),
+            "{} ({}): {missing:?} is missing from:{}",
+            case.id,
+            case.case,
+            faults_of(&admission)
+        );
         seen += 1;
     }
     assert!(seen >= 4, "only {seen} cases name a gate");
@@ -183,7 +194,7 @@ fn what_would_be_refused_at_start_is_a_warning_when_a_machine_is_created() {
 }
 
 #[test]
-fn every_fault_says_where_it_is_and_what_to_write() {
+fn every_fault_has_its_place_and_a_remedy() {
     for case in cases() {
         let admission = admit(&case.object, &ClusterConfig::offline());
         for fault in admission.faults.iter().chain(&admission.warnings) {
@@ -195,7 +206,7 @@ fn every_fault_says_where_it_is_and_what_to_write() {
 }
 
 #[test]
-fn a_person_is_told_at_least_what_a_client_is() {
+fn a_person_gets_at_least_the_faults_that_a_client_gets() {
     for case in cases() {
         let config = ClusterConfig::offline();
         let (short, long) = (admit(&case.object, &config), review(&case.object, &config));

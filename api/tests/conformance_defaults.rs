@@ -100,7 +100,7 @@ fn comparable_field((name, value): (String, Value)) -> Option<(String, Value)> {
             Value::Object(annotations)
         }
         (name, Value::Bool(false)) if DROPPED_WHEN_FALSE.contains(&name) => return None,
-        // Left out by Go, unless the field is required; whether a required field is there, the round trip says.
+        // Left out by Go, unless the field is required; the round trip checks that a required field is there.
         (_, Value::String(text)) if text.is_empty() => return None,
         (_, Value::Array(list)) if list.is_empty() => return None,
         (_, other) => comparable(other),

@@ -21,11 +21,7 @@ fn the_committed_definitions_are_those_of_the_types() {
             std::fs::write(&path, &text).unwrap();
         }
         let committed = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            committed == text,
-            "{} is not what the types say: update it (see the head of the file)",
-            path.display()
-        );
+        assert!(committed == text, "{} differs from the types: update it (see the head of the file)", path.display());
     }
 }
 

@@ -1,4 +1,4 @@
-//! Our schema compared with the published one of KubeVirt, field by field: the same fields, types, requirements and words.
+//! Our schema compared with the published one of KubeVirt, field by field: the same fields, types, requirements and permitted values.
 
 #![allow(clippy::unwrap_used, clippy::print_stderr, reason = "the whole file is a test")]
 
@@ -11,13 +11,13 @@ use garboard_api::kind::Kind;
 use garboard_api::schema::json_schema;
 use serde_json::Value;
 
-/// What is said of one field.
+/// The properties of one field.
 #[derive(Debug, PartialEq, Eq)]
 struct Row {
     /// `string`, `integer:int64`, `object`, `map of string`…
     of_type: String,
     required: bool,
-    words: Vec<String>,
+    values: Vec<String>,
 }
 
 type Rows = BTreeMap<String, Row>;
@@ -60,18 +60,18 @@ fn published(kind: Kind) -> Rows {
     cells
         .filter(|cells| cells[0] == wanted)
         .map(|cells| {
-            let words = cells.get(4).filter(|words| !words.is_empty());
+            let values = cells.get(4).filter(|values| !values.is_empty());
             let row = Row {
                 of_type: plain_type(cells[2]),
                 required: cells.get(3) == Some(&"required"),
-                words: words.map_or_else(Vec::new, |words| words.split(',').map(str::to_owned).collect()),
+                values: values.map_or_else(Vec::new, |values| values.split(',').map(str::to_owned).collect()),
             };
             (cells[1].to_owned(), row)
         })
         .collect()
 }
 
-/// A published type in the words of a schema. Kubernetes' own types have no rows below them: `kubernetes`.
+/// A published type by the names of a schema. Kubernetes' own types have no rows below them: `kubernetes`.
 fn plain_type(published: &str) -> String {
     if let Some(values) = published.strip_prefix("map of ") {
         return format!("map of {}", plain_type(values));
@@ -103,24 +103,24 @@ fn collect(path: &str, schema: &Value, published: &Rows, rows: &mut Rows) {
     for (name, field) in fields {
         let (field, suffix) = if field["type"] == "array" { (&field["items"], "[]") } else { (field, "") };
         let at = if path.is_empty() { format!("{name}{suffix}") } else { format!("{path}.{name}{suffix}") };
-        let words: Vec<String> = field_words(schema, name)
+        let values: Vec<String> = field_values(schema, name)
             .into_iter()
             .flatten()
-            .filter_map(|word| word.as_str().map(str::to_owned))
+            .filter_map(|value| value.as_str().map(str::to_owned))
             .collect();
         let of_type = type_of(field, published.get(&at));
         // The template is listed once, with the instance.
         let goes_on = of_type == "object"
             && at != "spec.template.spec"
             && published.keys().any(|row| row.starts_with(&format!("{at}.")));
-        rows.insert(at.clone(), Row { of_type, required: required.contains(&name.as_str()), words });
+        rows.insert(at.clone(), Row { of_type, required: required.contains(&name.as_str()), values });
         if goes_on {
             collect(&at, field, published, rows);
         }
     }
 }
 
-fn field_words<'a>(schema: &'a Value, name: &str) -> Option<&'a Vec<Value>> {
+fn field_values<'a>(schema: &'a Value, name: &str) -> Option<&'a Vec<Value>> {
     schema["properties"][name]["enum"].as_array()
 }
 

@@ -12,7 +12,7 @@ use garboard_api::kind::Kind;
 use garboard_api::schema::json_schema;
 use serde_json::Value;
 
-/// Words that so many types have that finding one in a file says nothing: the object they are in must be found as well.
+/// Names that so many types have that finding one in a file proves nothing: the object they are in must be found as well.
 const COMMON: &[&str] = &["action", "bus", "enabled", "model", "name", "path", "present", "readonly", "type"];
 
 /// Leaves whose object the code has under another name, with that name: a value is passed along, not its whole object.
@@ -48,10 +48,9 @@ fn identifiers(file: &str) -> BTreeSet<String> {
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{file}: {error}"));
     let code: Vec<&str> =
         text.split("#[cfg(test)]\nmod tests {").next().unwrap().lines().filter(|line| !is_comment(line)).collect();
-    let words = code.join("\n");
-    words
-        .split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
-        .map(|word| word.replace('_', "").to_lowercase())
+    let code = code.join("\n");
+    code.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_')
+        .map(|name| name.replace('_', "").to_lowercase())
         .collect()
 }
 
@@ -101,9 +100,9 @@ fn what_is_called_read_is_read_by_that_file() {
         for line in table.all() {
             for setting in [Setting::Cluster, Setting::BareHost] {
                 let (Fate::Read(file) | Fate::Handed(file)) = line.fate(setting) else { continue };
-                let words = known.entry(file).or_insert_with(|| identifiers(file));
+                let names = known.entry(file).or_insert_with(|| identifiers(file));
                 for path in line.paths() {
-                    wrong.extend(missing(&path, words).map(|word| format!("{path}: {file} has no `{word}`")));
+                    wrong.extend(missing(&path, names).map(|name| format!("{path}: {file} has no `{name}`")));
                 }
             }
         }
@@ -141,13 +140,13 @@ fn has(schema: &Value, path: &str) -> bool {
 }
 
 /// The name that a file that reads this field would have, and has not.
-fn missing(path: &str, words: &BTreeSet<String>) -> Option<String> {
+fn missing(path: &str, names: &BTreeSet<String>) -> Option<String> {
     let plain = path.replace("[]", "");
     let mut steps = plain.rsplit('.');
     let name = steps.next().unwrap();
     let holder = RENAMED.iter().find(|(renamed, _)| *renamed == path).map(|(_, holder)| *holder).or(steps.next());
     let holder = holder.filter(|_| COMMON.contains(&name));
-    [Some(name), holder].into_iter().flatten().find(|word| !words.contains(&word.to_lowercase())).map(str::to_owned)
+    [Some(name), holder].into_iter().flatten().find(|name| !names.contains(&name.to_lowercase())).map(str::to_owned)
 }
 
 #[test]

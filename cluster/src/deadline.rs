@@ -90,7 +90,7 @@ mod tests {
 
     use super::*;
 
-    /// A client whose API server answers with what `serve` says.
+    /// A client whose API server answers with what `serve` returns.
     fn client<F, B>(serve: fn(Request<Body>) -> F) -> Client
     where
         F: Future<Output = Result<Response<B>, BoxError>> + Send + 'static,

@@ -1,6 +1,6 @@
-//! What controller and node agent share: the way to the API server, and what both say of an instance ([`report`]).
+//! What controller and node agent share: the way to the API server, and what both write of an instance ([`report`]).
 //!
-//! What `kube` offers by itself notices after five minutes that a watch is connected to nobody any more: whoever was cut off
+//! What `kube` offers by itself notices after five minutes that the other end of a watch is gone: a process that was cut off
 //! for a while, or whose API server was, would act on what was true before. Here the kernel asks the other end.
 //!
 //! All requests of a process share one connection (HTTP/2), each has a time limit ([`deadline`]), and what the API server
@@ -38,10 +38,10 @@ const UNCONFIRMED: Duration = Duration::from_secs(25);
 /// Why there is no way.
 #[derive(Debug, thiserror::Error)]
 pub enum ApiServerError {
-    /// Neither a service account nor a kubeconfig says where it is.
+    /// Neither a service account nor a kubeconfig has its address.
     #[error("find out how to reach the API server")]
     Unknown(#[source] Box<kube::config::InferConfigError>),
-    /// What they say cannot be used: a certificate, a proxy.
+    /// What they contain cannot be used: a certificate, a proxy.
     #[error("prepare a client of the API server")]
     Client(#[source] Box<kube::Error>),
 }
@@ -50,7 +50,7 @@ pub enum ApiServerError {
 /// must not hold up the others of its connection.
 const WINDOWS: (u32, u32) = (16 << 20, 1 << 20);
 
-/// A client as this process's service account, or its kubeconfig, says. Connections whose other end is gone are closed
+/// A client by this process's service account, or its kubeconfig. Connections whose other end is gone are closed
 /// after 25 s; a request that is not answered within [`deadline::DEADLINE`] has failed.
 ///
 /// # Errors
@@ -59,7 +59,7 @@ pub async fn client() -> Result<Client, ApiServerError> {
     client_of(Config::infer().await.map_err(|error| ApiServerError::Unknown(Box::new(error)))?)
 }
 
-/// The same kind of client, as somebody says who knows better than this process's surroundings.
+/// The same kind of client, by the configuration of the caller.
 ///
 /// # Errors
 /// [`ApiServerError::Client`].
@@ -68,7 +68,7 @@ pub fn client_of(config: Config) -> Result<Client, ApiServerError> {
 }
 
 /// As `kube` makes it, but for the connection and the time limit. What is refused for a moment is asked again for some
-/// seconds, so that the last answer is still heard within the limit.
+/// seconds, so that the last answer is still received within the limit.
 fn of(config: Config) -> kube::Result<Client> {
     let (connection, stream) = WINDOWS;
     let http: Http<_, Body> = Http::builder(TokioExecutor::new())

@@ -10,7 +10,7 @@ const TALKATIVE: &str = "kube_client::client";
 const RUNTIME: &str = "kube_runtime";
 
 /// What a program that asks the API server may log: everything but the text of answers. How much of that it does log is for
-/// another filter to say.
+/// another filter to decide.
 #[must_use]
 pub fn discreet() -> Targets {
     Targets::new()

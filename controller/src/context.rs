@@ -19,7 +19,7 @@ use crate::stores::Unreadable;
 pub const FIELD_MANAGER: &str = "garboard-controller";
 
 /// Pauses between attempts to open watches again. Those of `kube` grow to half a minute and more, in which a controller
-/// hears nothing although the API server has come back; there are two controllers in a cluster, not a thousand.
+/// receives nothing although the API server has come back; there are two controllers in a cluster, not a thousand.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchPause(Duration);
 
@@ -70,7 +70,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context that speaks as this controller, of this version. The future writes its events.
+    /// A context whose requests are this controller's, of this version. The future writes its events.
     pub fn new(
         client: Client,
         launcher_image: String,
@@ -84,8 +84,8 @@ impl Context {
     }
 
     /// Has an event about an object written; does not wait.
-    pub fn tell(&self, regarding: &ObjectReference, event: NewEvent) {
-        self.events.tell(regarding, event);
+    pub fn record(&self, regarding: &ObjectReference, event: NewEvent) {
+        self.events.record(regarding, event);
     }
 }
 
@@ -97,17 +97,17 @@ pub enum ReconcileError {
     Api {
         /// What was being attempted.
         action: &'static str,
-        /// What the client says.
+        /// The error of the client.
         #[source]
         source: Box<kube::Error>,
     },
     /// What was asked for cannot be had here.
-    #[error("{sentence}")]
+    #[error("{message}")]
     Refused {
         /// Why, and what to do.
-        sentence: String,
+        message: String,
     },
-    /// Somebody wrote the object after it was looked at.
+    /// Another client wrote the object after it was read.
     #[error("the object was changed in the meantime; the controller tries again")]
     Overtaken,
     /// What is stored cannot be read by this release.
@@ -152,19 +152,19 @@ impl ReconcileError {
             if matches!(source.as_ref(), kube::Error::Api(status) if (400..500).contains(&status.code)))
     }
 
-    /// Why a thing could not be had, for the object and its events: the API server's words, whether it refused or could not
+    /// Why a thing could not be had, for the object and its events: the API server's message, whether it refused or could not
     /// answer, or our own. Nothing if another writer was faster.
     #[must_use]
-    pub fn sentence(&self) -> Option<String> {
+    pub fn message(&self) -> Option<String> {
         match self {
-            Self::Refused { sentence } => Some(sentence.clone()),
+            Self::Refused { message } => Some(message.clone()),
             Self::Api { source, .. } => {
                 let kube::Error::Api(status) = source.as_ref() else {
                     return Some(ErrorChain(source.as_ref()).to_string());
                 };
-                let said =
+                let message =
                     if status.message.is_empty() { format!("status {}", status.code) } else { status.message.clone() };
-                Some(said).filter(|_| !status.is_conflict())
+                Some(message).filter(|_| !status.is_conflict())
             }
             Self::Overtaken | Self::Unreadable(_) | Self::Panicked | Self::Incomplete { .. } => None,
         }
@@ -183,7 +183,7 @@ pub fn made_by_us() -> PostParams {
     PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() }
 }
 
-/// For `map_err`: says what was being attempted.
+/// For `map_err`: adds what was being attempted.
 pub fn while_trying(action: &'static str) -> impl FnOnce(kube::Error) -> ReconcileError {
     move |source| ReconcileError::Api { action, source: Box::new(source) }
 }
@@ -198,13 +198,13 @@ mod tests {
     }
 
     #[test]
-    fn whatever_the_api_server_says_is_told_but_that_another_writer_was_faster() {
+    fn every_error_of_the_api_server_has_a_message_but_a_conflict() {
         let unavailable = "Internal error occurred: failed calling webhook \"istio\"";
-        assert_eq!(api(500, unavailable).sentence().as_deref(), Some(unavailable));
-        assert_eq!(api(403, "exceeded quota").sentence().as_deref(), Some("exceeded quota"));
-        assert_eq!(api(503, "").sentence().as_deref(), Some("status 503"));
+        assert_eq!(api(500, unavailable).message().as_deref(), Some(unavailable));
+        assert_eq!(api(403, "exceeded quota").message().as_deref(), Some("exceeded quota"));
+        assert_eq!(api(503, "").message().as_deref(), Some("status 503"));
         let conflict = kube::core::Status { code: 409, reason: "Conflict".to_owned(), ..kube::core::Status::default() };
-        assert_eq!(while_trying("write")(kube::Error::Api(conflict.boxed())).sentence(), None);
+        assert_eq!(while_trying("write")(kube::Error::Api(conflict.boxed())).message(), None);
     }
 
     #[test]

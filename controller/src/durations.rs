@@ -1,4 +1,4 @@
-//! How long reconciliations take: counted here, and told at `/debug/reconciles` ([`crate::health`]).
+//! How long reconciliations take: counted here, and served at `/debug/reconciles` ([`crate::health`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -29,7 +29,7 @@ impl Durations {
         }
     }
 
-    /// Pairs of numbers: so many took less than so many microseconds, and not less than the pair before says.
+    /// Pairs of numbers: so many took less than so many microseconds, and not less than those of the pair before.
     #[must_use]
     pub fn seen(&self) -> Vec<(u64, u64)> {
         let counts = self.0.iter().map(|count| count.load(Ordering::Relaxed)).enumerate();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_counted_is_told_and_the_longest_has_a_place() {
+    fn what_was_counted_is_served_and_the_longest_has_a_place() {
         let reconciles = Reconciles::default();
         reconciles.machines.add(Duration::from_micros(3));
         reconciles.machines.add(Duration::from_micros(1000));

@@ -1,7 +1,7 @@
-//! Events for people. One is a courtesy: what is lost changes nothing, and nothing waits for it.
+//! Events for people. A lost event changes nothing, and nothing waits for one.
 //!
-//! What is said again within six minutes is counted on the event that says it already; another sentence is another event,
-//! for the API server lets nobody change what an event said.
+//! The same event within six minutes is counted on the first one; another message is another event, for the API server
+//! does not let the note of an event be changed.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, RandomState};
@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::context::FIELD_MANAGER;
 use crate::unread;
 
-/// How long an event is counted on before it is said anew.
+/// How long an event is counted on before a new one is written.
 const REMEMBERED: Duration = Duration::from_secs(360);
 /// How many may wait to be written; more are lost.
 const WAITING: usize = 1024;
@@ -35,27 +35,27 @@ const LONGEST: usize = 1024;
 pub struct NewEvent {
     /// Whether it is a warning.
     pub kind: EventType,
-    /// A word for programs: of `garboard_api::conditions::Reason`, or why a run ended.
+    /// For programs: of `garboard_api::conditions::Reason`, or why a run ended.
     pub reason: &'static str,
-    /// A sentence for people.
+    /// The message for people.
     pub note: String,
 }
 
 impl NewEvent {
     /// That something was done.
     pub fn normal(reason: Reason, note: impl Into<String>) -> Self {
-        Self { kind: EventType::Normal, reason: reason.word(), note: note.into() }
+        Self { kind: EventType::Normal, reason: reason.name(), note: note.into() }
     }
 
     /// That something is wrong.
     pub fn warning(reason: Reason, note: impl Into<String>) -> Self {
-        Self { kind: EventType::Warning, reason: reason.word(), note: note.into() }
+        Self { kind: EventType::Warning, reason: reason.name(), note: note.into() }
     }
 }
 
 /// One event on its way.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct News {
+struct Queued {
     /// Namespace, name and UID of what it is about, and its kind.
     about: [String; 5],
     kind: &'static str,
@@ -65,7 +65,7 @@ struct News {
 
 /// Where events are handed in.
 #[derive(Clone, Debug)]
-pub struct Events(Sender<News>);
+pub struct Events(Sender<Queued>);
 
 impl Events {
     /// With the task that writes them, one after the other, until every handle is gone.
@@ -75,8 +75,8 @@ impl Events {
     }
 
     /// Has an event written; does not wait.
-    pub fn tell(&self, regarding: &ObjectReference, event: NewEvent) {
-        let is_documented = Reason::of_word(event.reason).is_none_or(Reason::is_of_event);
+    pub fn record(&self, regarding: &ObjectReference, event: NewEvent) {
+        let is_documented = Reason::from_name(event.reason).is_none_or(Reason::is_of_event);
         debug_assert!(is_documented, "{}: Reason::is_of_event says that no event has it", event.reason);
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let about = [
@@ -91,8 +91,8 @@ impl Events {
             EventType::Normal => "Normal",
             EventType::Warning => "Warning",
         };
-        let news = News { about, kind, reason: reason.to_owned(), note: bounded(note) };
-        if self.0.try_send(news).is_err() {
+        let queued = Queued { about, kind, reason: reason.to_owned(), note: bounded(note) };
+        if self.0.try_send(queued).is_err() {
             tracing::debug!(reason, "an event could not be written");
         }
     }
@@ -107,10 +107,10 @@ fn bounded(mut note: String) -> String {
     note
 }
 
-/// What was said, and on which event: digests of it, for of a thousand starts it is three thousand sentences. All of it takes
-/// the same time however much was said.
+/// What was written in the last minutes, and on which event: digests, for a thousand starts have three thousand notes. Every
+/// access takes the same time, however many there are.
 #[derive(Debug, Default)]
-struct Said {
+struct Recent {
     digests: RandomState,
     events: HashMap<u64, (Uuid, i32)>,
     order: VecDeque<(Instant, u64)>,
@@ -121,49 +121,49 @@ struct Said {
 enum Write {
     /// A new event of this name.
     New(String),
-    /// It was said so often, on the event of this name.
+    /// It was counted so often, on the event of this name.
     Again(String, i32),
 }
 
-impl Said {
-    fn next(&mut self, news: &News, now: Instant) -> Write {
+impl Recent {
+    fn next(&mut self, queued: &Queued, now: Instant) -> Write {
         while let Some((since, _)) = self.order.front()
             && now.duration_since(*since) > REMEMBERED
             && let Some((_, old)) = self.order.pop_front()
         {
             self.events.remove(&old);
         }
-        let digest = self.digests.hash_one(news);
+        let digest = self.digests.hash_one(queued);
         if let Some((event, count)) = self.events.get_mut(&digest) {
             *count = count.saturating_add(1);
-            return Write::Again(name(news, *event), *count);
+            return Write::Again(name(queued, *event), *count);
         }
         let event = Uuid::new_v4();
         self.events.insert(digest, (event, 1));
         self.order.push_back((now, digest));
-        Write::New(name(news, event))
+        Write::New(name(queued, event))
     }
 
-    fn forget(&mut self, news: &News) {
-        let digest = self.digests.hash_one(news);
+    fn forget(&mut self, queued: &Queued) {
+        let digest = self.digests.hash_one(queued);
         self.events.remove(&digest);
         self.order.retain(|(_, known)| *known != digest);
     }
 }
 
-/// The name of an event: that of what it is about, and what tells it from others.
-fn name(news: &News, event: Uuid) -> String {
-    format!("{}.{}", news.about[1], event.simple())
+/// The name of an event: that of what it is about, and what makes it unique.
+fn name(queued: &Queued, event: Uuid) -> String {
+    format!("{}.{}", queued.about[1], event.simple())
 }
 
-async fn publish(client: Client, mut waiting: Receiver<News>) {
-    let mut said = Said::default();
-    while let Some(news) = waiting.recv().await {
-        let namespace = if news.about[0].is_empty() { DEFAULT_NAMESPACE } else { &news.about[0] };
+async fn publish(client: Client, mut waiting: Receiver<Queued>) {
+    let mut recent = Recent::default();
+    while let Some(queued) = waiting.recv().await {
+        let namespace = if queued.about[0].is_empty() { DEFAULT_NAMESPACE } else { &queued.about[0] };
         let now = Timestamp::now();
-        let written = match said.next(&news, Instant::now()) {
+        let written = match recent.next(&queued, Instant::now()) {
             Write::New(name) => {
-                unread::create(&client, namespace, &PostParams::default(), &event(&news, name, now)).await
+                unread::create(&client, namespace, &PostParams::default(), &event(&queued, name, now)).await
             }
             Write::Again(name, count) => {
                 let events: Api<Event> = Api::namespaced(client.clone(), namespace);
@@ -174,13 +174,13 @@ async fn publish(client: Client, mut waiting: Receiver<News>) {
         if let Err(error) = written {
             tracing::debug!(%error, "an event could not be written");
             // The next one of this kind is a new one.
-            said.forget(&news);
+            recent.forget(&queued);
         }
     }
 }
 
-fn event(news: &News, name: String, now: Timestamp) -> Event {
-    let [namespace, about, uid, kind, api_version] = news.about.clone();
+fn event(queued: &Queued, name: String, now: Timestamp) -> Event {
+    let [namespace, about, uid, kind, api_version] = queued.about.clone();
     Event {
         action: Some("Reconcile".to_owned()),
         event_time: Some(MicroTime(now)),
@@ -189,8 +189,8 @@ fn event(news: &News, name: String, now: Timestamp) -> Event {
             namespace: Some(namespace.clone()).filter(|namespace| !namespace.is_empty()),
             ..ObjectMeta::default()
         },
-        note: Some(news.note.clone()),
-        reason: Some(news.reason.clone()),
+        note: Some(queued.note.clone()),
+        reason: Some(queued.reason.clone()),
         regarding: Some(ObjectReference {
             api_version: Some(api_version),
             kind: Some(kind),
@@ -201,7 +201,7 @@ fn event(news: &News, name: String, now: Timestamp) -> Event {
         }),
         reporting_controller: Some(FIELD_MANAGER.to_owned()),
         reporting_instance: Some(FIELD_MANAGER.to_owned()),
-        type_: Some(news.kind.to_owned()),
+        type_: Some(queued.kind.to_owned()),
         ..Event::default()
     }
 }
@@ -210,37 +210,37 @@ fn event(news: &News, name: String, now: Timestamp) -> Event {
 mod tests {
     use super::*;
 
-    fn news(note: &str) -> News {
+    fn queued(note: &str) -> Queued {
         let about = ["ns", "vm", "uid", "VirtualMachine", "kubevirt.io/v1"].map(str::to_owned);
-        News { about, kind: "Warning", reason: "FailedCreate".to_owned(), note: note.to_owned() }
+        Queued { about, kind: "Warning", reason: "FailedCreate".to_owned(), note: note.to_owned() }
     }
 
     #[test]
-    fn the_same_sentence_is_counted_and_another_one_is_said() {
-        let (mut said, begun) = (Said::default(), Instant::now());
-        let Write::New(first) = said.next(&news("exceeded quota"), begun) else { panic!("it was never said") };
-        assert_eq!(said.next(&news("exceeded quota"), begun), Write::Again(first.clone(), 2));
-        let Write::New(second) = said.next(&news("the webhook does not answer"), begun) else {
-            panic!("people would read the old sentence")
+    fn the_same_note_is_counted_and_another_one_is_written() {
+        let (mut recent, begun) = (Recent::default(), Instant::now());
+        let Write::New(first) = recent.next(&queued("exceeded quota"), begun) else { panic!("it was never written") };
+        assert_eq!(recent.next(&queued("exceeded quota"), begun), Write::Again(first.clone(), 2));
+        let Write::New(second) = recent.next(&queued("the webhook does not answer"), begun) else {
+            panic!("the old note would be shown")
         };
         assert_ne!(first, second);
         let later = begun + REMEMBERED + Duration::from_secs(1);
-        assert!(matches!(said.next(&news("exceeded quota"), later), Write::New(_)));
-        assert_eq!((said.events.len(), said.order.len()), (1, 1), "what is forgotten takes no memory");
-        said.forget(&news("exceeded quota"));
-        assert_eq!((said.events.len(), said.order.len()), (0, 0));
+        assert!(matches!(recent.next(&queued("exceeded quota"), later), Write::New(_)));
+        assert_eq!((recent.events.len(), recent.order.len()), (1, 1), "what is forgotten takes no memory");
+        recent.forget(&queued("exceeded quota"));
+        assert_eq!((recent.events.len(), recent.order.len()), (0, 0));
     }
 
     #[test]
-    fn what_was_said_is_remembered_without_its_words() {
+    fn recent_events_are_remembered_without_their_notes() {
         fn is_of_numbers_alone<K: Copy, V: Copy>(_: &HashMap<K, V>) {}
-        let mut said = Said::default();
-        let wrote = said.next(&news(&"x".repeat(LONGEST)), Instant::now());
+        let mut recent = Recent::default();
+        let wrote = recent.next(&queued(&"x".repeat(LONGEST)), Instant::now());
         assert!(
             matches!(&wrote, Write::New(name) if name.starts_with("vm.") && name.len() == "vm.".len() + 32),
             "{wrote:?}"
         );
-        is_of_numbers_alone(&said.events);
+        is_of_numbers_alone(&recent.events);
     }
 
     #[tokio::test]
@@ -250,7 +250,7 @@ mod tests {
         });
         let (events, _never_run) = Events::new(Client::new(serve, "default"));
         for number in 0..2 * WAITING {
-            events.tell(&ObjectReference::default(), NewEvent::normal(Reason::Started, number.to_string()));
+            events.record(&ObjectReference::default(), NewEvent::normal(Reason::Started, number.to_string()));
         }
     }
 

@@ -1,5 +1,5 @@
 //! What the kubelet asks: `/healthz` answers 200 as long as the process serves at all, `/readyz` once the webhooks do, until the
-//! process is asked to end. And `/debug/reconciles`, which tells how long reconciliations took ([`crate::durations`]).
+//! process is asked to end. And `/debug/reconciles`, which has how long reconciliations took ([`crate::durations`]).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,11 +26,11 @@ pub async fn serve(
         let answer = readiness(*webhooks.borrow(), stages.now());
         async move { answer }
     };
-    let told = move || std::future::ready(Json(reconciles.to_json()));
+    let durations = move || std::future::ready(Json(reconciles.to_json()));
     let routes = Router::new()
         .route("/healthz", get(|| async { "ok" }))
         .route("/readyz", get(ready))
-        .route("/debug/reconciles", get(told));
+        .route("/debug/reconciles", get(durations));
     axum::serve(tokio::net::TcpListener::bind(address).await?, routes).await
 }
 

@@ -35,11 +35,11 @@ struct Args {
     /// Image of the two containers of each launcher pod.
     #[arg(long, env = "GARBOARD_LAUNCHER_IMAGE")]
     launcher_image: String,
-    /// When a node pulls that image, unless a KubeVirt object says: Always, IfNotPresent or Never.
+    /// When a node pulls that image, unless a KubeVirt object sets it: Always, IfNotPresent or Never.
     #[arg(long, env = "GARBOARD_LAUNCHER_PULL_POLICY", default_value = "IfNotPresent",
         value_parser = ["Always", "IfNotPresent", "Never"])]
     launcher_pull_policy: String,
-    /// Interpret vCPUs (useEmulation) as long as no KubeVirt object says.
+    /// Interpret vCPUs (useEmulation) unless a KubeVirt object sets it.
     #[arg(long, env = "GARBOARD_EMULATION")]
     emulation: bool,
     /// Where /healthz and /readyz are served.

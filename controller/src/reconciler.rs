@@ -31,7 +31,7 @@ pub trait Reconcile: Send + Sync + 'static {
     /// The kind.
     type Kind: Kind;
 
-    /// Brings one object closer to what it should be. Says when it is to be looked at again although nothing happens.
+    /// Brings one object closer to what it should be. Returns when it is to be looked at again although nothing happens.
     fn reconcile(
         &self,
         object: &Kept<Self::Kind>,
@@ -81,7 +81,7 @@ impl<K: Kind> Queue<K> {
 
     /// Has an object looked at, if there is one of this name.
     pub fn push(&self, namespace: &str, name: &str) {
-        // Nobody listens where nobody leads any more.
+        // There is no receiver once this replica does not lead any more.
         let _ = self.0.send(ObjectRef::new(name).within(namespace));
     }
 }

@@ -62,7 +62,7 @@ impl Queues {
         self.machines.push(&namespace, &name);
     }
 
-    /// A machine looks at the instance that has its name, whoever made it.
+    /// A machine looks at the instance that has its name, also if another client made it.
     fn instance_changed(&self, object: &Kept<Instances>) {
         let (namespace, name) = object.key();
         self.instances.push(&namespace, &name);
@@ -163,7 +163,7 @@ async fn follow_data_volumes(leader: Arc<Leader>, queues: Queues, served: watch:
     loop {
         let (known, filler) = Known::new();
         let watched = known.clone();
-        let tell = async {
+        let send = async {
             watched.is_listed().await;
             served.send_replace(Some(watched));
             std::future::pending::<()>().await;
@@ -172,7 +172,7 @@ async fn follow_data_volumes(leader: Arc<Leader>, queues: Queues, served: watch:
         let changed = |each: &Kept<DataVolumes>| queues.storage_changed(&leader.waiting, each);
         tokio::select! {
             () = filler.follow_if_served(api, changed) => {}
-            () = tell => {}
+            () = send => {}
         }
         served.send_replace(None);
         tokio::time::sleep(UNSERVED).await;

@@ -17,7 +17,7 @@ use tokio::sync::{oneshot, watch as channel};
 /// The most characters of a decoder's error in a line of the log.
 const LONGEST: usize = 300;
 
-/// What counts where no KubeVirt object says otherwise: how the controller was started.
+/// What counts where no KubeVirt object sets it: how the controller was started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Defaults {
     /// What a guest does on a node without KVM, as long as there is no object at all.
@@ -68,7 +68,7 @@ impl Settings {
     }
 }
 
-/// Watches the KubeVirt objects of the installation's namespace until the process ends. `first` hears when the settings are
+/// Watches the KubeVirt objects of the installation's namespace until the process ends. `first` is called when the settings are
 /// those of the cluster.
 pub async fn follow(
     client: Client,
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn images_of_launchers_are_pulled_as_the_object_says_or_else_the_argument() {
+    fn images_of_launchers_are_pulled_as_in_the_object_or_else_the_argument() {
         let mut object = object("a", "2026-01-01T00:00:00Z", false);
         let policy = |object: &KubeVirt| {
             Settings::of([object], "garboard", &unsaid(Emulation::Refused)).image_pull_policy().to_owned()
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_says_when_images_are_pulled_before_the_installation_does() {
+    fn the_configuration_overrides_the_installation_in_when_images_are_pulled() {
         let policy = |spec: serde_json::Value| {
             let mut kubevirt = object("a", "2026-01-01T00:00:00Z", false);
             kubevirt.spec = serde_json::from_value(spec).unwrap();

@@ -23,7 +23,7 @@ pub fn elapsed(since: Timestamp, now: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(since)).unwrap_or(Duration::ZERO)
 }
 
-/// A pause with up to a quarter more or less, by chance: what began together does not go on in step.
+/// A pause with up to a quarter more or less, by chance: what began together does not repeat at the same moments.
 #[must_use]
 pub fn spread(pause: Duration, chance: u64) -> Duration {
     let thousandths = u32::try_from(chance % 501).unwrap_or(250) + 750;

@@ -1,7 +1,7 @@
-//! What is said about an object that this release cannot read: a condition, an event, a line in the log. It is left as it is
-//! until somebody puts it right; all others go on.
+//! The report of an object that this release cannot read: a condition, an event, a line in the log. It is left as it is
+//! until it is corrected; all others go on.
 //!
-//! The condition is applied under a name of its own, so that it goes again without anything else of the status.
+//! The condition is applied under a name of its own, so that it is removed without anything else of the status.
 
 use garboard_api::conditions::{ConditionStatus, KubeVirtConditionType, Reason, VmConditionType, VmiConditionType};
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -18,9 +18,9 @@ use crate::time::stamp;
 const REASON: Reason = Reason::Unreadable;
 const MANAGER: &str = "garboard-controller-unreadable";
 
-/// The condition in which a kind says that something could not be done, and where its status is written.
+/// The condition in which a kind reports that something could not be done, and where its status is written.
 pub trait FailureCondition: Kind {
-    /// The word of its type.
+    /// The name of its type.
     const CONDITION: &'static str;
     /// The status that it has then.
     const STATUS: ConditionStatus;
@@ -29,24 +29,24 @@ pub trait FailureCondition: Kind {
 }
 
 impl FailureCondition for crate::stores::Machines {
-    const CONDITION: &'static str = VmConditionType::Failure.word();
+    const CONDITION: &'static str = VmConditionType::Failure.name();
     const STATUS: ConditionStatus = ConditionStatus::True;
     const HAS_STATUS: bool = true;
 }
 
 impl FailureCondition for crate::stores::Instances {
-    const CONDITION: &'static str = VmiConditionType::Synchronized.word();
+    const CONDITION: &'static str = VmiConditionType::Synchronized.name();
     const STATUS: ConditionStatus = ConditionStatus::False;
     const HAS_STATUS: bool = false;
 }
 
 impl FailureCondition for crate::stores::Installations {
-    const CONDITION: &'static str = KubeVirtConditionType::Degraded.word();
+    const CONDITION: &'static str = KubeVirtConditionType::Degraded.name();
     const STATUS: ConditionStatus = ConditionStatus::True;
     const HAS_STATUS: bool = true;
 }
 
-/// Says so, if the object does not say it yet.
+/// Reports it, if the object does not have it yet.
 pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Kept<K>, problem: &Unreadable) {
     let note = format!("{problem}; correct the object, or delete it");
     if is_written(&object.raw(), &note) {
@@ -61,8 +61,8 @@ pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Kep
         uid: kube::ResourceExt::uid(object),
         ..ObjectReference::default()
     };
-    context.tell(&regarding, NewEvent::warning(REASON, note.as_str()));
-    let condition = json!({"type": K::CONDITION, "status": K::STATUS.word(), "reason": REASON.word(), "message": note,
+    context.record(&regarding, NewEvent::warning(REASON, note.as_str()));
+    let condition = json!({"type": K::CONDITION, "status": K::STATUS.name(), "reason": REASON.name(), "message": note,
         "lastTransitionTime": stamp(jiff::Timestamp::now())});
     if let Err(error) = apply(context, object, json!({ "conditions": [condition] })).await {
         tracing::warn!(%error, "the condition Unreadable could not be written");
@@ -80,12 +80,12 @@ pub async fn take_back<K: FailureCondition>(context: &Context, object: &Kept<K>)
 /// Whether a condition with this reason is from here.
 #[must_use]
 pub fn is_ours(reason: Option<&String>) -> bool {
-    reason.is_some_and(|reason| reason == REASON.word())
+    reason.is_some_and(|reason| reason == REASON.name())
 }
 
 fn is_written(object: &Value, note: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
-    conditions.into_iter().flatten().any(|each| each["reason"] == REASON.word() && each["message"] == note)
+    conditions.into_iter().flatten().any(|each| each["reason"] == REASON.name() && each["message"] == note)
 }
 
 async fn apply<K: FailureCondition>(context: &Context, object: &Kept<K>, status: Value) -> Result<(), ReconcileError> {

@@ -1,6 +1,6 @@
 //! Our launcher pods against those KubeVirt makes of the same instances.
 //!
-//! `tests/conformance/corpus/pods.jsonl` has KubeVirt's, as far as somebody outside may rely on them: metadata, the
+//! `tests/conformance/corpus/pods.jsonl` has KubeVirt's, as far as other programs may rely on them: metadata, the
 //! pod's own fields, and the resources, ports and probes of `compute`. Every difference stands in
 //! `tests/conformance/pod-differences.txt` with its reason. A difference that is not listed fails, and so does a line
 //! that is no longer needed.

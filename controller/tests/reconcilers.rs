@@ -70,20 +70,20 @@ impl Server {
         }
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let (&Method::GET, Some(items)) = (&head.method, state.listed.get(path.as_str())) {
-            return Ok(said(200, &json!({"kind": "List", "metadata": {"resourceVersion": "9"}, "items": items})));
+            return Ok(answer(200, &json!({"kind": "List", "metadata": {"resourceVersion": "9"}, "items": items})));
         }
         state.asked.push((head.method.clone(), path.clone(), body.clone()));
         let account = head.headers.get("impersonate-user").and_then(|value| value.to_str().ok());
         state.as_account.push(account.map(str::to_owned));
         if let Some((code, message)) = state.refused.get(&path) {
-            return Ok(said(*code, &failure(*code, message)));
+            return Ok(answer(*code, &failure(*code, message)));
         }
         Ok(match (head.method, state.stored.get(&path)) {
-            (Method::GET, None) => said(404, &failure(404, "not found")),
-            (Method::GET, Some(object)) => said(200, object),
-            (Method::POST, _) => said(201, &body),
-            (_, Some(object)) => said(200, object),
-            (_, None) => said(200, &json!({"metadata": {"name": "x"}})),
+            (Method::GET, None) => answer(404, &failure(404, "not found")),
+            (Method::GET, Some(object)) => answer(200, object),
+            (Method::POST, _) => answer(201, &body),
+            (_, Some(object)) => answer(200, object),
+            (_, None) => answer(200, &json!({"metadata": {"name": "x"}})),
         })
     }
 }
@@ -93,7 +93,7 @@ fn failure(code: u16, message: &str) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "message": message, "reason": reason})
 }
 
-fn said(code: u16, body: &Value) -> Response<Either<Full<Bytes>, Quiet>> {
+fn answer(code: u16, body: &Value) -> Response<Either<Full<Bytes>, Quiet>> {
     let mut response = Response::new(Either::Left(Full::new(Bytes::from(body.to_string()))));
     *response.status_mut() = StatusCode::from_u16(code).unwrap_or_default();
     response
@@ -171,8 +171,8 @@ async fn one_object_that_cannot_be_read_is_its_own_problem() {
     let server = run([(MACHINES, vec![bad, machine("vm")]), (INSTANCES, vec![]), (PODS, vec![])], |_| {}).await;
     assert_eq!(server.asked(&Method::POST, VMIS).len(), 1, "the other machine was started");
     let path = VM.replace("/vm", "/bad") + "/status";
-    let said = server.asked(&Method::PATCH, &path);
-    let condition = &said[0]["status"]["conditions"][0];
+    let written = server.asked(&Method::PATCH, &path);
+    let condition = &written[0]["status"]["conditions"][0];
     assert_eq!((&condition["type"], &condition["reason"]), (&json!("Failure"), &json!("Unreadable")));
     assert!(condition["message"].as_str().unwrap().contains("spec.template.spec.domain.memory.guest"), "{condition}");
 }
@@ -209,12 +209,12 @@ async fn a_kubevirt_object_that_cannot_be_read_keeps_no_other_from_its_status() 
 
 #[tokio::test(start_paused = true)]
 async fn a_machine_that_can_be_read_again_loses_the_condition() {
-    let mut mended = machine("vm");
-    mended["status"] =
+    let mut repaired = machine("vm");
+    repaired["status"] =
         json!({"conditions": [{"type": "Failure", "status": "True", "reason": "Unreadable", "message": "x"}]});
-    let server = run([(MACHINES, vec![mended]), (INSTANCES, vec![]), (PODS, vec![])], |_| {}).await;
-    let said = server.asked(&Method::PATCH, &format!("{VM}/status"));
-    assert!(said.iter().any(|body| body.get("status").is_none()), "{said:?}");
+    let server = run([(MACHINES, vec![repaired]), (INSTANCES, vec![]), (PODS, vec![])], |_| {}).await;
+    let written = server.asked(&Method::PATCH, &format!("{VM}/status"));
+    assert!(written.iter().any(|body| body.get("status").is_none()), "{written:?}");
     assert_eq!(server.asked(&Method::POST, VMIS).len(), 1);
 }
 
@@ -256,7 +256,7 @@ async fn claims_that_are_known_cost_a_start_no_read() {
     .await;
     let made = server.asked(&Method::POST, "/api/v1/namespaces/ns/pods");
     assert_eq!(made.len(), 1, "{:?}", server.0.lock().unwrap().asked);
-    assert!(made[0].to_string().contains("volumeDevices"), "what the store keeps says that they are block devices");
+    assert!(made[0].to_string().contains("volumeDevices"), "the store keeps that they are block devices");
     assert_eq!(server.reads(), [VMI]);
 }
 
@@ -281,8 +281,8 @@ async fn an_instance_of_another_name_is_not_the_machines_whatever_owner_it_names
     (other["metadata"]["name"], other["metadata"]["uid"]) = (json!("a"), json!("4567-vmi"));
     let server = run([(MACHINES, vec![machine("vm")]), (INSTANCES, vec![other]), (PODS, vec![])], |_| {}).await;
     assert_eq!(server.asked(&Method::POST, VMIS).len(), 1, "the machine was started");
-    let told = server.asked(&Method::PATCH, &format!("{VM}/status"));
-    assert!(!told.iter().any(|body| body["status"]["printableStatus"] == "Running"), "{told:?}");
+    let written = server.asked(&Method::PATCH, &format!("{VM}/status"));
+    assert!(!written.iter().any(|body| body["status"]["printableStatus"] == "Running"), "{written:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -309,16 +309,16 @@ async fn a_watch_that_lags_does_not_adopt_for_a_machine_that_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_keeps_an_instance_from_being_made_is_said_on_its_machine() {
-    let words = "Internal error occurred: failed calling webhook istio";
+async fn whatever_keeps_an_instance_from_being_made_is_reported_on_its_machine() {
+    let message = "Internal error occurred: failed calling webhook istio";
     let server = run([(MACHINES, vec![machine("vm")]), (INSTANCES, vec![]), (PODS, vec![])], |state| {
-        state.refused.insert(VMIS.to_owned(), (500, words));
+        state.refused.insert(VMIS.to_owned(), (500, message));
     })
     .await;
-    let said = server.asked(&Method::PATCH, &format!("{VM}/status"));
-    let conditions = said[0]["status"]["conditions"].as_array().unwrap();
+    let written = server.asked(&Method::PATCH, &format!("{VM}/status"));
+    let conditions = written[0]["status"]["conditions"].as_array().unwrap();
     let failure = conditions.iter().find(|each| each["type"] == "Failure").unwrap();
-    assert!(failure["message"].as_str().unwrap().ends_with(words), "{failure}");
+    assert!(failure["message"].as_str().unwrap().ends_with(message), "{failure}");
 }
 
 fn pod(name: &str) -> Value {
@@ -375,7 +375,7 @@ async fn what_an_earlier_leader_asked_an_agent_keeps_a_second_pod_away() {
         server.asked(&Method::POST, "/api/v1/namespaces/ns/pods").len()
     };
     assert_eq!(started(json!({"pod-uid": "n"})).await, 0, "its QEMU may run on node n");
-    assert_eq!(started(json!({"pod-uid": ""})).await, 1, "the agent has said that nothing is left");
+    assert_eq!(started(json!({"pod-uid": ""})).await, 1, "the agent has reported that nothing is left");
 }
 
 #[tokio::test(start_paused = true)]

@@ -215,9 +215,9 @@ impl Cluster for ApiServer {
         };
         let event = Event {
             type_: event.kind,
-            reason: event.reason.word().to_owned(),
+            reason: event.reason.name().to_owned(),
             note: Some(event.note.clone()),
-            action: event.reason.word().to_owned(),
+            action: event.reason.name().to_owned(),
             secondary: None,
         };
         soon(self.recorder.publish(&event, &about)).await

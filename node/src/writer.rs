@@ -251,14 +251,14 @@ impl<C: Cluster> Task<C> {
             // Of an earlier agent of this node.
             None => self.pod.is_reported && report.ended.is_none(),
         };
-        let is_due = matches!(found, Found::NotYet) && condition::is_telling(report) && !is_written;
+        let is_due = matches!(found, Found::NotYet) && condition::is_milestone(report) && !is_written;
         PodUpdate { unpaused: self.gate_to_write(report), report: is_due.then(|| Box::new(report.clone())) }
     }
 
     /// What the readiness gate does not have yet.
     fn gate_to_write(&self, report: &Status) -> Option<bool> {
         let unpaused = report::unpaused(report)?;
-        let status = ConditionStatus::from(unpaused).word();
+        let status = ConditionStatus::from(unpaused).name();
         let is_written = match self.gate {
             Some(written) => written == unpaused,
             None => self.pod.unpaused.as_deref() == Some(status),
@@ -274,7 +274,7 @@ impl<C: Cluster> Task<C> {
     async fn log_transition(&self, before: Phase, report: &Status) {
         for event in happenings(before, report) {
             let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
-            tracing::info!(vmi, namespace, reason = event.reason.word(), note = event.note, "event recorded");
+            tracing::info!(vmi, namespace, reason = event.reason.name(), note = event.note, "event recorded");
             if let Err(error) = self.setting.cluster.emit_event(&self.pod, &event).await {
                 tracing::warn!(vmi, namespace, error = %ErrorChain(&error), "the event could not be written");
             }

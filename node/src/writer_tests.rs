@@ -50,7 +50,7 @@ impl Fake {
     }
 
     fn reasons(&self) -> Vec<&'static str> {
-        self.0.events.borrow().iter().map(|event| event.reason.word()).collect()
+        self.0.events.borrow().iter().map(|event| event.reason.name()).collect()
     }
 
     async fn patched(&self, times: usize) {
@@ -281,7 +281,7 @@ async fn an_end_is_written_once_and_ends_the_task() {
         assert_eq!(fake.phase().as_deref(), Some(phase));
         assert!(writer.tasks.lock().unwrap().values().all(watch::Sender::is_closed));
         let last = fake.0.events.borrow().last().cloned().unwrap();
-        assert_eq!((last.reason.word(), last.kind), ("Stopped", kind));
+        assert_eq!((last.reason.name(), last.kind), ("Stopped", kind));
         assert_eq!(Account::read(&last.note).reason, reason, "{}", last.note);
     }
 }

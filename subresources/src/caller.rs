@@ -8,11 +8,11 @@ use std::collections::BTreeMap;
 pub struct Caller {
     /// Its name.
     pub user: String,
-    /// Its UID, where the API server says one.
+    /// Its UID, where the API server sends one.
     pub uid: Option<String>,
     /// Its groups.
     pub groups: Vec<String>,
-    /// What else the authenticator knows, such as scopes.
+    /// What else the authenticator has, such as scopes.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
@@ -47,7 +47,7 @@ impl RequestHeader {
         let list = |key: &str| serde_json::from_str::<Vec<String>>(text(key)).ok();
         let header = Self {
             authorities: text("requestheader-client-ca-file").to_owned(),
-            // A list that cannot be read must not mean that everybody is allowed.
+            // A list that cannot be read must not mean that all are allowed.
             allowed_names: match text("requestheader-allowed-names") {
                 "" => Vec::new(),
                 _ => list("requestheader-allowed-names")?,
@@ -67,7 +67,7 @@ impl RequestHeader {
             || common_names.iter().any(|name| self.allowed_names.iter().any(|allowed| allowed == name))
     }
 
-    /// The user of a request, from its headers (names in any case, in the order in which they came). Nobody where no header
+    /// The user of a request, from its headers (names in any case, in the order in which they came). `None` where no header
     /// has a name.
     #[must_use]
     pub fn caller(&self, headers: &[(&str, &str)]) -> Option<Caller> {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_caller_is_what_the_headers_say() {
+    fn a_caller_is_read_from_the_headers() {
         let header = RequestHeader::read(&data(&[])).unwrap();
         let headers = [
             ("x-remote-user", "ada"),
@@ -155,12 +155,12 @@ mod tests {
         let header = RequestHeader::read(&data(&[])).unwrap();
         assert!(header.allows(&["front-proxy-client"]));
         assert!(!header.allows(&["kubernetes-admin"]) && !header.allows(&[]));
-        let anybody = RequestHeader::read(&data(&[("requestheader-allowed-names", "[]")])).unwrap();
-        assert!(anybody.allows(&["kubernetes-admin"]));
+        let all = RequestHeader::read(&data(&[("requestheader-allowed-names", "[]")])).unwrap();
+        assert!(all.allows(&["kubernetes-admin"]));
         assert_eq!(
             RequestHeader::read(&data(&[("requestheader-allowed-names", "x")])),
             None,
-            "a spoilt list allows nobody"
+            "a malformed list allows no client"
         );
     }
 

@@ -23,7 +23,7 @@ pub struct StartOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StopOptions {
-    /// Seconds that the guest has to power itself down; its specification's, if nothing is said.
+    /// Seconds that the guest has to power itself down; its specification's, if it is not set.
     pub grace_period: Option<i64>,
     /// `All`: nothing is stored.
     pub dry_run: Option<Vec<String>>,
@@ -41,7 +41,7 @@ pub struct PauseOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct RestartOptions {
-    /// Zero ends the guest at once; nothing gives it the time that its specification says. Others are refused.
+    /// Zero ends the guest at once; without it the guest has the time of its specification. Others are refused.
     pub grace_period_seconds: Option<i64>,
     /// `All`: nothing is stored.
     pub dry_run: Option<Vec<String>>,
@@ -71,11 +71,11 @@ pub fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
 /// Whether nothing is to be stored.
 ///
 /// # Errors
-/// A word that is not `All`, the only one that Kubernetes has.
-pub fn is_dry_run(words: Option<&Vec<String>>) -> Result<bool, Refusal> {
-    match words.map_or(&[][..], Vec::as_slice) {
+/// A value that is not `All`, the only one that Kubernetes has.
+pub fn is_dry_run(values: Option<&Vec<String>>) -> Result<bool, Refusal> {
+    match values.map_or(&[][..], Vec::as_slice) {
         [] => Ok(false),
-        words if words.iter().all(|word| word == "All") => Ok(true),
+        values if values.iter().all(|value| value == "All") => Ok(true),
         _ => Err(Refusal::BadRequest("dryRun: the only value is All".to_owned())),
     }
 }
@@ -97,11 +97,11 @@ mod tests {
     }
 
     #[test]
-    fn a_dry_run_is_asked_for_by_one_word() {
-        let words = |words: &[&str]| Some(words.iter().map(|&word| word.to_owned()).collect());
+    fn a_dry_run_is_requested_by_one_value() {
+        let values = |values: &[&str]| Some(values.iter().map(|&value| value.to_owned()).collect());
         assert_eq!(is_dry_run(None), Ok(false));
-        assert_eq!(is_dry_run(words(&[]).as_ref()), Ok(false));
-        assert_eq!(is_dry_run(words(&["All"]).as_ref()), Ok(true));
-        assert_eq!(is_dry_run(words(&["Some"]).as_ref()).unwrap_err().code(), 400);
+        assert_eq!(is_dry_run(values(&[]).as_ref()), Ok(false));
+        assert_eq!(is_dry_run(values(&["All"]).as_ref()), Ok(true));
+        assert_eq!(is_dry_run(values(&["Some"]).as_ref()).unwrap_err().code(), 400);
     }
 }

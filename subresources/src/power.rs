@@ -40,7 +40,7 @@ pub struct Machine<'a> {
 const NOT_RUNNING: &str = "VM is not running";
 /// The shortest time for a pod: its containers get a signal before they are killed (KubeVirt's value for a forced restart).
 const SHORTEST_GRACE: i64 = 1;
-/// A condition of another controller: volumes have to be put right by hand first.
+/// A condition of another controller: volumes have to be repaired by hand first.
 const MANUAL_RECOVERY: &str = "ManualRecoveryRequired";
 const RECOVERY: &str = "VM recovery required: a volume migration failed, and its volumes have to be put right by hand";
 
@@ -96,7 +96,7 @@ pub fn start(machine: &Machine<'_>, options: &StartOptions) -> Result<Change, Re
         }
         (RunStrategy::RerunOnFailure | RunStrategy::Manual, _) => request(machine, &[start_request(options.paused)]),
         (RunStrategy::Always | RunStrategy::Once, _) => {
-            Err(Refusal::Conflict(format!("{} does not support manual start requests", strategy.word())))
+            Err(Refusal::Conflict(format!("{} does not support manual start requests", strategy.name())))
         }
     }
 }
@@ -104,7 +104,7 @@ pub fn start(machine: &Machine<'_>, options: &StartOptions) -> Result<Change, Re
 /// A stop.
 ///
 /// # Errors
-/// It does not run, or the guest would get more time than its specification says.
+/// It does not run, or the guest would get more time than its specification gives.
 pub fn stop(machine: &Machine<'_>, options: &StopOptions) -> Result<Change, Refusal> {
     let end_within = sooner(machine, options.grace_period)?;
     let strategy = machine.strategy()?;
@@ -114,8 +114,8 @@ pub fn stop(machine: &Machine<'_>, options: &StopOptions) -> Result<Change, Refu
         // It is being stopped as it is.
         (RunStrategy::Halted, Some(_)) if end_within.is_some() => Change::default(),
         (RunStrategy::Halted, Some(_)) => {
-            let sentence = "Halted only supports manual stop requests with a shorter graceperiod";
-            return Err(Refusal::Conflict(sentence.to_owned()));
+            let message = "Halted only supports manual stop requests with a shorter graceperiod";
+            return Err(Refusal::Conflict(message.to_owned()));
         }
         (RunStrategy::Manual | RunStrategy::RerunOnFailure, Some(vmi)) => request(machine, &[stop_request(vmi)])?,
     };
@@ -135,17 +135,17 @@ pub fn restart(machine: &Machine<'_>, options: &RestartOptions) -> Result<Change
     };
     let strategy = machine.strategy()?;
     if matches!(strategy, RunStrategy::Halted | RunStrategy::Once) {
-        // The misspelt word is KubeVirt's, and clients look for it.
-        let sentence = format!("RunStategy {} does not support manual restart requests", strategy.word());
-        return Err(Refusal::Conflict(sentence));
+        // The misspelling is KubeVirt's, and clients look for it.
+        let message = format!("RunStategy {} does not support manual restart requests", strategy.name());
+        return Err(Refusal::Conflict(message));
     }
     let vmi = machine.vmi.ok_or_else(|| Refusal::Conflict("VM is not running: Halted".to_owned()))?;
     let change = request(machine, &[stop_request(vmi), start_request(false)])?;
     Ok(Change { end_within: at_once.then_some(SHORTEST_GRACE), ..change })
 }
 
-fn bad(sentence: &str) -> Refusal {
-    Refusal::BadRequest(sentence.to_owned())
+fn bad(message: &str) -> Refusal {
+    Refusal::BadRequest(message.to_owned())
 }
 
 /// The time of the request, if it is shorter than the instance's.
@@ -156,10 +156,10 @@ fn sooner(machine: &Machine<'_>, asked: Option<i64>) -> Result<Option<i64>, Refu
     }
     let own = vmi.spec.termination_grace_period_seconds.unwrap_or(i64::from(GRACE_PERIOD_SECONDS));
     if asked > own {
-        let sentence = format!(
+        let message = format!(
             "gracePeriod {asked} is longer than the terminationGracePeriodSeconds {own} of the running instance, which cannot be prolonged"
         );
-        return Err(Refusal::Conflict(sentence));
+        return Err(Refusal::Conflict(message));
     }
     Ok((asked < own).then_some(asked.max(SHORTEST_GRACE)))
 }
@@ -198,11 +198,11 @@ fn request(machine: &Machine<'_>, requests: &[Value]) -> Result<Change, Refusal>
     Ok(Change { patch: Some((Part::Status, Value::Array(patch))), end_within: None })
 }
 
-/// In the form in which the machine says it: it has exactly one of the two.
+/// In the form that the machine has: exactly one of the two.
 fn strategy_patch(vm: &VirtualMachine, strategy: RunStrategy) -> Change {
     let (path, before, after) = match vm.spec.running {
         Some(running) => ("/spec/running", json!(running), json!(strategy != RunStrategy::Halted)),
-        None => ("/spec/runStrategy", json!(vm.spec.run_strategy), json!(strategy.word())),
+        None => ("/spec/runStrategy", json!(vm.spec.run_strategy), json!(strategy.name())),
     };
     let patch = json!([
         { "op": "test", "path": path, "value": before },

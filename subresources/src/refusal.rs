@@ -1,4 +1,4 @@
-//! Why a request is refused, and how that is said: Kubernetes' `Status`, as its API machinery words it
+//! Why a request is refused, and its answer: Kubernetes' `Status`, with the messages of its API machinery
 //! (`k8s.io/apimachinery/pkg/api/errors`). Pure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Status, StatusDetails};
@@ -66,15 +66,15 @@ impl Refusal {
     pub fn status(&self, call: Option<&Call<'_>>) -> Status {
         let object = call.map_or_else(|| "the request".to_owned(), object);
         let message = match self {
-            Self::BadRequest(sentence) | Self::Unauthorized(sentence) => sentence.clone(),
-            Self::Forbidden(sentence) => format!("{object} is forbidden: {sentence}"),
+            Self::BadRequest(message) | Self::Unauthorized(message) => message.clone(),
+            Self::Forbidden(message) => format!("{object} is forbidden: {message}"),
             Self::NotFound => format!("{object} not found"),
             Self::NoSuchPath => "the server could not find the requested resource".to_owned(),
             Self::MethodNotAllowed => "the server does not allow this method on the requested resource".to_owned(),
-            Self::Conflict(sentence) => format!("Operation cannot be fulfilled on {object}: {sentence}"),
+            Self::Conflict(message) => format!("Operation cannot be fulfilled on {object}: {message}"),
             Self::TooLarge(limit) => format!("Request entity is too large: limit is {limit}"),
             Self::TooManyRequests => "too many requests at once; try again".to_owned(),
-            Self::Internal(sentence) => format!("Internal error occurred: {sentence}"),
+            Self::Internal(message) => format!("Internal error occurred: {message}"),
         };
         Status {
             code: Some(self.code().into()),

@@ -16,10 +16,10 @@ pub enum Method {
 }
 
 impl Method {
-    /// Reads HTTP's word.
+    /// Reads HTTP's name.
     #[must_use]
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
+    pub fn parse(name: &str) -> Option<Self> {
+        match name {
             "GET" => Some(Self::Get),
             "PUT" => Some(Self::Put),
             _ => None,
@@ -78,7 +78,7 @@ pub struct Call<'a> {
     pub parameters: Vec<&'a str>,
 }
 
-/// What a path leads to. Everything but a call is answered without a question for rights, as KubeVirt does: it says
+/// What a path leads to. Everything but a call is answered without a question for rights, as KubeVirt does: it reveals
 /// nothing of any object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint<'a> {
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_nowhere_is_not_found_and_a_wrong_method_is_said() {
+    fn what_is_nowhere_is_not_found_and_a_wrong_method_is_reported() {
         let base = "/apis/subresources.kubevirt.io/v1/namespaces/n";
         let nowhere = [
             "",

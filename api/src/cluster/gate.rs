@@ -50,7 +50,7 @@ pub enum Gate {
     Vsock,
 }
 
-/// What a gate is where nobody says anything about it.
+/// The default of a gate.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usual {
     /// On unless it is switched off.

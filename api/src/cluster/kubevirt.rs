@@ -72,7 +72,7 @@ fn gates(developer: &Value) -> std::collections::BTreeSet<Gate> {
         .collect()
 }
 
-/// A text that says something; KubeVirt takes an empty one for none.
+/// A text that is not empty; KubeVirt takes an empty one for none.
 fn text(field: &Value) -> Option<String> {
     field.as_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }

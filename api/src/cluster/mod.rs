@@ -32,7 +32,7 @@ pub enum DefaultBinding {
     Masquerade,
 }
 
-/// KubeVirt's `useEmulation`: what executes the instructions of a guest that does not say ([`crate::accelerator`]).
+/// KubeVirt's `useEmulation`: what executes the instructions of a guest without its own setting ([`crate::accelerator`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Emulation {
     /// KVM; a guest does not start on a node without it.
@@ -64,7 +64,7 @@ pub struct ClusterConfig {
     pub default_binding: DefaultBinding,
     /// Whether a guest may be bridged to the pod network. Default: yes.
     pub bridge_on_pod_network: bool,
-    /// What a node drain does to a guest that does not say. Default: `None`.
+    /// What a node drain does to a guest without its own setting. Default: `None`.
     pub eviction_strategy: String,
     /// How changes of a machine reach its guest. Default: [`Rollout::LiveUpdate`].
     pub rollout: Rollout,

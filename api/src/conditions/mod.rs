@@ -1,4 +1,4 @@
-//! Conditions of an object's status: the words of their types and reasons, and the way to set one. Pure.
+//! Conditions of an object's status: their types and reasons, and how one is set. Pure.
 //!
 //! A status holds conditions of several programs and versions. Setting or removing one leaves all others as they are, in
 //! their order, also those whose type is not known here.
@@ -17,10 +17,10 @@ pub use types::{
     VmConditionType, VmiConditionType,
 };
 
+use crate::name_enum::name_enum;
 use crate::v1::{KubeVirtCondition, VirtualMachineCondition, VirtualMachineInstanceCondition};
-use crate::words::words;
 
-words! {
+name_enum! {
     /// Whether a condition holds.
     ConditionStatus {
         /// It does.
@@ -45,19 +45,19 @@ pub struct NewCondition<'a, T> {
     pub kind: T,
     /// Whether it holds.
     pub status: ConditionStatus,
-    /// A word for programs: one of [`Reason`], or another program's; empty for none.
+    /// For programs: one of [`Reason`], or another program's; empty for none.
     pub reason: Cow<'a, str>,
-    /// A sentence for people; empty for none.
+    /// For people; empty for none.
     pub message: Cow<'a, str>,
 }
 
 impl<'a, T> NewCondition<'a, T> {
     /// A condition with a reason of ours.
     pub fn new(kind: T, status: impl Into<ConditionStatus>, reason: Reason, message: impl Into<Cow<'a, str>>) -> Self {
-        Self { kind, status: status.into(), reason: reason.word().into(), message: message.into() }
+        Self { kind, status: status.into(), reason: reason.name().into(), message: message.into() }
     }
 
-    /// A condition that says nothing beside its status.
+    /// A condition without reason and message.
     pub fn bare(kind: T, status: impl Into<ConditionStatus>) -> Self {
         Self { kind, status: status.into(), reason: "".into(), message: "".into() }
     }
@@ -66,7 +66,7 @@ impl<'a, T> NewCondition<'a, T> {
 /// One change of a list of conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConditionChange<'a, T> {
-    /// It is there, and says this.
+    /// A condition of this status.
     Set(NewCondition<'a, T>),
     /// It is not there.
     Remove(T),
@@ -77,13 +77,13 @@ pub trait Condition: Clone + Default {
     /// The types that this object's conditions can have.
     type Type: Copy + Into<&'static str>;
 
-    /// The word of its type.
+    /// The name of its type.
     fn kind(&self) -> &str;
     /// Its status: `True`, `False` or `Unknown`.
     fn status(&self) -> &str;
     /// Its reason.
     fn reason(&self) -> Option<&str>;
-    /// Says what it is to say, `since` then.
+    /// Takes the values of `new`; its transition was at `since`.
     fn set(&mut self, new: &NewCondition<'_, Self::Type>, since: Option<Time>);
     /// When its status changed.
     fn since(&self) -> Option<&Time>;
@@ -112,8 +112,8 @@ macro_rules! condition {
 
             fn set(&mut self, new: &NewCondition<'_, Self::Type>, since: Option<Time>) {
                 let text = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
-                self.r#type = new.kind.word().to_owned();
-                self.status = new.status.word().to_owned();
+                self.r#type = new.kind.name().to_owned();
+                self.status = new.status.name().to_owned();
                 self.reason = text(&new.reason);
                 self.message = text(&new.message);
                 self.last_transition_time = since;
@@ -128,20 +128,20 @@ condition!(KubeVirtCondition, KubeVirtConditionType);
 
 /// The condition of a type.
 pub fn find<C: Condition>(conditions: &[C], kind: C::Type) -> Option<&C> {
-    let word: &str = kind.into();
-    conditions.iter().find(|each| each.kind() == word)
+    let name: &str = kind.into();
+    conditions.iter().find(|each| each.kind() == name)
 }
 
 /// The condition of a type, if it has this status.
 pub fn find_with<C: Condition>(conditions: &[C], kind: C::Type, status: ConditionStatus) -> Option<&C> {
-    find(conditions, kind).filter(|each| each.status() == status.word())
+    find(conditions, kind).filter(|each| each.status() == status.name())
 }
 
 /// A condition as it is to be, after those of `before`: its transition is as long ago as its status is the same
-/// (Kubernetes' rule), whatever reason and message say.
+/// (Kubernetes' rule), whatever its reason and message are.
 pub fn made<C: Condition>(new: &NewCondition<'_, C::Type>, before: &[C], now: Timestamp) -> C {
     let mut condition = find(before, new.kind).cloned().unwrap_or_default();
-    let same = Some(&condition).filter(|old| old.status() == new.status.word());
+    let same = Some(&condition).filter(|old| old.status() == new.status.name());
     let since = same.and_then(|old| old.since().cloned()).unwrap_or_else(|| stamp(now));
     condition.set(new, Some(since));
     condition
@@ -158,8 +158,8 @@ pub fn set<C: Condition>(conditions: &mut Vec<C>, new: &NewCondition<'_, C::Type
 
 /// Removes a condition.
 pub fn remove<C: Condition>(conditions: &mut Vec<C>, kind: C::Type) {
-    let word: &str = kind.into();
-    conditions.retain(|each| each.kind() != word);
+    let name: &str = kind.into();
+    conditions.retain(|each| each.kind() != name);
 }
 
 /// Makes changes, in their order.

@@ -1,8 +1,8 @@
-//! Reasons of conditions and of events. Many are both: what a condition says is also told in an event, with the same word.
+//! Reasons of conditions and of events. Many are both: a condition is also reported in an event, with the same reason.
 
-use crate::words::words;
+use crate::name_enum::name_enum;
 
-words! {
+name_enum! {
     /// The reason of a condition or of an event. How a run ended is another list (`ExitCause` of `garboard-protocol`).
     Reason {
         // `Ready` of an instance.
@@ -112,7 +112,7 @@ words! {
         LauncherUpdated = "LauncherUpdated",
         /// Node agents are being replaced first.
         WaitingForNodeAgents = "WaitingForNodeAgents",
-        /// The KubeVirt object says that supervisors stay as they are.
+        /// The KubeVirt object requires that supervisors stay as they are.
         UpdateDisabled = "UpdateDisabled",
         /// One supervisor failed, and no other is touched.
         UpdateStopped = "UpdateStopped",

@@ -64,11 +64,11 @@ fn conditions_of_others_stay_as_they_are() {
 }
 
 #[test]
-fn every_word_is_one_of_its_enum_and_no_other() {
-    let words: BTreeSet<&str> = Reason::ALL.iter().map(|each| each.word()).collect();
-    assert_eq!(words.len(), Reason::ALL.len());
-    assert!(Reason::ALL.iter().all(|each| Reason::of_word(each.word()) == Some(*each)));
-    assert_eq!(VmiConditionType::of_word("HotVCPUChange"), None);
+fn every_name_belongs_to_one_variant() {
+    let names: BTreeSet<&str> = Reason::ALL.iter().map(|each| each.name()).collect();
+    assert_eq!(names.len(), Reason::ALL.len());
+    assert!(Reason::ALL.iter().all(|each| Reason::from_name(each.name()) == Some(*each)));
+    assert_eq!(VmiConditionType::from_name("HotVCPUChange"), None);
 }
 
 #[test]

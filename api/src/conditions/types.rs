@@ -1,9 +1,9 @@
-//! The types of conditions, by the object that has them. KubeVirt's and Kubernetes' words; those that neither has begin with
+//! The types of conditions, by the object that has them. KubeVirt's and Kubernetes' names; those that neither has begin with
 //! `garboard.dev/`, so that no later one of theirs can mean something else.
 
-use crate::words::words;
+use crate::name_enum::name_enum;
 
-words! {
+name_enum! {
     /// Of a VirtualMachineInstance.
     VmiConditionType {
         /// The pod is ready, and its guest runs.
@@ -28,7 +28,7 @@ words! {
         Unresponsive = "garboard.dev/Unresponsive",
         /// A program that the guest's network needs has ended.
         NetworkLost = "garboard.dev/NetworkLost",
-        /// How the run ended, in a word and a sentence, for `kubectl describe`.
+        /// How the run ended, as reason and message, for `kubectl describe`.
         Ended = "garboard.dev/Ended",
         /// The supervisor is of another image than new launcher pods get. KubeVirt has the label
         /// [`crate::metadata::label::OUTDATED_LAUNCHER_IMAGE`] for it.
@@ -69,7 +69,7 @@ impl VmiConditionType {
     }
 }
 
-words! {
+name_enum! {
     /// Of a VirtualMachine, beside those of its instance, which are mirrored.
     VmConditionType {
         /// Its instance is ready.
@@ -83,7 +83,7 @@ words! {
     }
 }
 
-words! {
+name_enum! {
     /// Of a KubeVirt object.
     KubeVirtConditionType {
         /// The installation serves.
@@ -99,7 +99,7 @@ words! {
     }
 }
 
-words! {
+name_enum! {
     /// Of a launcher pod.
     PodConditionType {
         /// Every container is ready, and every readiness gate is open.
@@ -121,7 +121,7 @@ words! {
     }
 }
 
-words! {
+name_enum! {
     /// Of a node.
     NodeConditionType {
         /// Its kubelet takes pods.
@@ -129,7 +129,7 @@ words! {
     }
 }
 
-words! {
+name_enum! {
     /// Of a DataVolume of the Containerized Data Importer.
     DataVolumeConditionType {
         /// The pod that fills it runs.

@@ -23,7 +23,7 @@ pub(super) fn machine_type(spec: &mut VirtualMachineInstanceSpec, config: &Clust
     }
 }
 
-/// Asks for the CPU time that is the limit, or for what the cluster says.
+/// Requests as much CPU time as the limit is, or as the cluster's settings give.
 pub(super) fn cpu_request(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConfig) {
     let dedicated = spec.domain.cpu.as_ref().is_some_and(|cpu| cpu.dedicated_cpu_placement == Some(true));
     let resources = spec.domain.resources.get_or_insert_default();
@@ -41,7 +41,7 @@ pub(super) fn cpu_request(spec: &mut VirtualMachineInstanceSpec, config: &Cluste
     }
 }
 
-/// Gives the guest the memory that the pod asks for, or may take, or one hugepage, if it does not say how much it has.
+/// Gives the guest the memory that the pod asks for, or may take, or one hugepage, if its manifest has no size.
 pub(super) fn guest_memory(spec: &mut VirtualMachineInstanceSpec) {
     let memory = spec.domain.memory.get_or_insert_default();
     if memory.guest.is_some() {
@@ -56,7 +56,7 @@ pub(super) fn guest_memory(spec: &mut VirtualMachineInstanceSpec) {
     memory.guest = given.or_else(page);
 }
 
-/// Makes as many sockets as CPUs are asked for, if nothing is said about the topology.
+/// Makes as many sockets as CPUs are asked for, if the topology is not set.
 pub(super) fn cpu_topology(spec: &mut VirtualMachineInstanceSpec) {
     let resources = spec.domain.resources.as_ref();
     let given = resources.and_then(|resources| {

@@ -3,13 +3,13 @@
 use crate::arch::Arch;
 use crate::v1::{CPUFeature, DomainSpec, FeatureHyperv, FeatureState, Timer};
 
-/// How often a guest tries to take a spinlock before it tells the host, if it does not say.
+/// How often a guest tries to take a spinlock before it notifies the host. The default.
 const SPINLOCK_RETRIES: u32 = 4096;
 /// The processor feature that nested Hyper-V needs, and how much.
 const VMX: &str = "vmx";
 const REQUIRE: &str = "require";
 
-/// Decides every feature that is named without a state. ACPI is on unless somebody says no, except where it does not exist.
+/// Decides every feature that is named without a state. ACPI is on unless the manifest switches it off, except where it does not exist.
 pub(super) fn states(domain: &mut DomainSpec, arch: Arch) {
     let features = domain.features.get_or_insert_default();
     let acpi = features.acpi.get_or_insert_default();
@@ -77,7 +77,7 @@ pub(super) fn timers(domain: &mut DomainSpec) {
     }
 }
 
-/// Somebody switched off what another enlightenment needs. The rules say so; nothing more is filled in.
+/// The manifest switches off what another enlightenment needs. The rules refuse that; nothing more is filled in.
 struct Contradiction;
 
 /// Switches on what the Hyper-V enlightenments of the guest need.

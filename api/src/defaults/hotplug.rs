@@ -36,7 +36,7 @@ fn max_sockets(spec: &mut VirtualMachineInstanceSpec, config: &ClusterConfig) {
         cpu.max_sockets = Some(limit.max(sockets));
         return;
     }
-    // A part of the topology that nobody names counts as nothing here, as it does for KubeVirt.
+    // A part of the topology that is not set counts as nothing here, as it does for KubeVirt.
     let per_socket = u64::from(cpu.cores.unwrap_or(0)) * u64::from(cpu.threads.unwrap_or(0));
     let wanted = u64::from(sockets) * u64::from(config.max_hotplug_ratio);
     let room = match VCPUS_MAX.checked_div(per_socket) {

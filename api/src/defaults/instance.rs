@@ -24,7 +24,7 @@ pub fn vmi_of(vm: &VirtualMachine) -> VirtualMachineInstance {
     metadata.name.clone_from(&vm.metadata.name);
     metadata.namespace.clone_from(&vm.metadata.namespace);
     metadata.generate_name = None;
-    // It says of an instance how its supervisor is, and an instance that is new has a current one.
+    // It describes the supervisor of an instance, and a new instance has a current one.
     metadata.labels.iter_mut().for_each(|labels| drop(labels.remove(label::OUTDATED_LAUNCHER_IMAGE)));
     metadata.owner_references = owner(vm).map(|owner| vec![owner]);
     if let Some(generation) = vm.metadata.generation {

@@ -21,15 +21,15 @@ pub use instance::vmi_of;
 
 /// The user and group that supervisor, PID 1 and QEMU run as in a launcher pod, and that `status.runtimeUser` names; KubeVirt's too.
 pub const RUNTIME_USER: u32 = 107;
-/// How long a guest may take to power down where its manifest says nothing, seconds; Kubernetes' default for pods.
+/// How long a guest may take to power down where its manifest sets nothing, seconds; Kubernetes' default for pods.
 pub const GRACE_PERIOD_SECONDS: u32 = 30;
 /// The layout of PCI devices that new guests get.
 const PCI_TOPOLOGY_VERSION: &str = "v3";
 
-/// What makes this instance itself and nobody else: values that must be new, so a pure function cannot make them up.
+/// What identifies one instance: values that must be new, so a pure function cannot make them up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// What the guest sees as the UUID of its machine, unless the manifest says one.
+    /// What the guest sees as the UUID of its machine, unless the manifest sets one.
     pub firmware_uuid: Uuid,
 }
 

@@ -44,12 +44,7 @@ pub const ANNOTATIONS: &[Annotation] = &[
         "there is no libvirt whose log could be filtered",
         "remove it; `kubectl logs -c launcher` has every QMP command and event",
     ),
-    warns(
-        "kubevirt.io/memfd",
-        When::Is("false"),
-        "memory of huge pages comes from a memfd, whatever this says",
-        REMOVE,
-    ),
+    warns("kubevirt.io/memfd", When::Is("false"), "memory of huge pages always comes from a memfd", REMOVE),
     warns(
         annotation::PCI_TOPOLOGY_VERSION,
         When::OtherThan("v3"),
@@ -66,8 +61,8 @@ pub const ANNOTATIONS: &[Annotation] = &[
     warns(
         "kubevirt.io/keep-launcher-alive-after-failure",
         When::Is("true"),
-        "the launcher of a guest that failed is not kept; its log and its last words are",
-        "remove it; `kubectl garboard why` says how the guest ended",
+        "the launcher of a guest that failed is not kept; its log and its last output are",
+        "remove it; `kubectl garboard why` shows how the guest ended",
     ),
     warns(
         "alpha.kubevirt.io/EmulatorThreadCompleteToEvenParity",

@@ -1,4 +1,4 @@
-//! The feature gates that KubeVirt 1.9 knows (`pkg/virt-config/featuregate/`), and what is behind each here.
+//! The feature gates that KubeVirt 1.9 has (`pkg/virt-config/featuregate/`), and what is behind each here.
 //!
 //! KubeVirt takes every name, so every name is taken; a gate that is switched on with nothing behind it is warned of.
 
@@ -9,15 +9,15 @@ pub enum Behind {
     Switch,
     /// What it switches on is always on here.
     Always,
-    /// Nothing, and why, as a sentence without a full stop.
+    /// Nothing, and why, without a full stop.
     Nothing(&'static str),
 }
 
-const NO_FIELD: &str = "nothing is behind this gate: the fields it permits are refused by this version of Garboard";
-const NO_KIND: &str = "nothing is behind this gate: its kinds and subresources are not in this version of Garboard";
-const NOT_MOVED: &str = "nothing is behind this gate: guests are not moved and nothing is plugged in while they run";
-const NOT_HERE: &str = "nothing is behind this gate: what it changes in KubeVirt is not in this version of Garboard";
-const NO_LIBVIRT: &str = "nothing is behind this gate: it hooks into libvirt, and Garboard runs QEMU without it";
+const NO_FIELD: &str = "this gate has no effect: the fields it permits are refused by this version of Garboard";
+const NO_KIND: &str = "this gate has no effect: its kinds and subresources are not in this version of Garboard";
+const NOT_MOVED: &str = "this gate has no effect: guests are not moved and nothing is plugged in while they run";
+const NOT_HERE: &str = "this gate has no effect: what it changes in KubeVirt is not in this version of Garboard";
+const NO_LIBVIRT: &str = "this gate has no effect: it hooks into libvirt, and Garboard runs QEMU without it";
 const NO_PASST: &str = "the binding it permits works on a bare host only: the image of launcher pods has no passt";
 
 /// Names, separated by blanks, and what is behind them.
@@ -55,7 +55,7 @@ const GATES: &[(&str, Behind)] = &[
     ),
 ];
 
-/// What is behind a gate of this name, if KubeVirt knows one.
+/// What is behind a gate of this name, if KubeVirt has one.
 #[must_use]
 pub fn gate(name: &str) -> Option<Behind> {
     gates().find(|(known, _)| *known == name).map(|(_, behind)| behind)

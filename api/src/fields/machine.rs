@@ -14,7 +14,7 @@ pub(super) const MACHINE: &[Line] = &[
             "give a PersistentVolumeClaim of the same name in its place",
         ),
     },
-    not_yet("", "instancetype preference", When::Filled, "write what it says into the template"),
+    not_yet("", "instancetype preference", When::Filled, "write its fields into the template"),
     not_yet("", "runStrategy", When::Is("WaitAsReceiver"), "write `Always`"),
     read("", "running", "api/src/run_strategy.rs"),
     both("", "template.metadata template.spec", Fate::Handed("api/src/defaults/instance.rs")),

@@ -2,8 +2,8 @@
 //! `docs/compatibility.md` read.
 //!
 //! KubeVirt 1.9 publishes some thousand fields (`tests/conformance/corpus/fields.tsv`). Each leaf of VirtualMachine,
-//! VirtualMachineInstance and KubeVirt is covered by exactly one line here, which says that a file reads it, that it is
-//! refused, or that it is accepted with a warning; `api/tests/table.rs` fails for a leaf without a line, and for a line
+//! VirtualMachineInstance and KubeVirt is covered by exactly one line here: a file reads it, or it is
+//! refused, or it is accepted with a warning; `api/tests/table.rs` fails for a leaf without a line, and for a line
 //! whose file does not name the field. Whether a *value* makes sense is for the rules in `crate::validate`, not for the
 //! table.
 
@@ -45,19 +45,19 @@ impl Setting {
 /// Which values of a field a line is about. A field that is not there, `null`, or an empty list is none of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// The field is there, whatever it says.
+    /// The field is there, with any value.
     Written,
-    /// The field says something: not `false`, not an empty text, not an object of nothing but these.
+    /// The field has a value: not `false`, not an empty text, not an object of nothing but these.
     Filled,
-    /// The field says `true`.
+    /// The field is `true`.
     True,
-    /// The field says `false`.
+    /// The field is `false`.
     False,
-    /// The field is an object that does not say `enabled: false`.
+    /// The field is an object without `enabled: false`.
     Enabled,
-    /// The field is a text with this word.
+    /// The field is this text.
     Is(&'static str),
-    /// The field is a text with another word.
+    /// The field is another text.
     OtherThan(&'static str),
     /// The field is a map with other keys.
     OtherKeys(&'static [&'static str]),
@@ -66,7 +66,7 @@ pub enum When {
 /// What becomes of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// What it says is done, by this file (from the root of the repository).
+    /// It is implemented, by this file (from the root of the repository).
     Read(&'static str),
     /// It is handed on with everything below it, by this file.
     Handed(&'static str),
@@ -76,7 +76,7 @@ pub enum Fate {
     Refused {
         /// Which values.
         when: When,
-        /// Why, as a sentence without a full stop.
+        /// Why, without a full stop.
         why: &'static str,
         /// What to do about it.
         instead: &'static str,
@@ -85,7 +85,7 @@ pub enum Fate {
     Warned {
         /// Which values.
         when: When,
-        /// What happens, as a sentence without a full stop.
+        /// What happens, without a full stop.
         what: &'static str,
         /// What to do about it.
         instead: &'static str,

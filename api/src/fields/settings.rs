@@ -10,7 +10,7 @@ const CONFIG: &str = "api/src/cluster/kubevirt.rs";
 const CERTIFICATES: &str = "controller/src/certificates/decide.rs";
 const POLICY: &str = "controller/src/settings.rs";
 
-const NOTHING: &str = "KubeVirt knows this setting, and nothing in this version of Garboard follows it";
+const NOTHING: &str = "KubeVirt has this setting, and this version of Garboard does not follow it";
 const NOT_MOVED: &str = "guests are not moved while they run, so that this setting has nothing to tune";
 const NO_DEVICES: &str = "no guest is given a device of its node yet, so that this setting has nothing to permit";
 const IMAGES: &str = "images and versions are those of the manifests that Garboard was installed with";
@@ -18,7 +18,7 @@ const OWN_PARTS: &str =
     "the parts of Garboard are set by their own manifests, in the directory `deploy` of its sources";
 const RELIED_UPON: &str = "this setting keeps workloads apart or in their places, and Garboard does not follow it yet";
 
-/// A setting that says something and is not followed.
+/// A setting that has a value and is not followed.
 const fn unfollowed(under: &'static str, fields: &'static str, what: &'static str) -> Line {
     both(under, fields, warned(When::Filled, what, REMOVE))
 }
@@ -46,7 +46,7 @@ pub(super) const INSTALLATION: &[Line] = &[
     relied_upon("", "workloads", "write a `nodeSelector` into the machines, or taint the other nodes"),
 ];
 
-/// What machines get that do not say, and what they may say.
+/// What machines get by default, and what they may request.
 pub(super) const CONFIGURATION: &[Line] = &[
     read(
         "configuration",
@@ -73,7 +73,7 @@ pub(super) const CONFIGURATION: &[Line] = &[
         "vmRolloutStrategy",
         warned(
             When::Is("LiveUpdate"),
-            "changes of a machine reach its guest at the next start, whatever this says",
+            "changes of a machine always reach its guest at the next start",
             "write `Stage`",
         ),
     ),
@@ -121,5 +121,5 @@ pub(super) const CONFIGURATION: &[Line] = &[
     relied_upon("configuration", "defaultRuntimeClass", REMOVE),
     relied_upon("configuration", "developerConfiguration.nodeSelectors", "write a `nodeSelector` into the machines"),
     relied_upon("configuration", "seccompConfiguration", "remove it: launcher pods have the profile `RuntimeDefault`"),
-    relied_upon("configuration", "tlsConfiguration", "remove it: webhooks speak TLS 1.2 and 1.3"),
+    relied_upon("configuration", "tlsConfiguration", "remove it: webhooks use TLS 1.2 and 1.3"),
 ];

@@ -1,5 +1,5 @@
 //! What is written into a status, and what never is. A status asks for nothing, so nothing in it is refused or warned of;
-//! `docs/compatibility.md` says what a client finds there.
+//! `docs/compatibility.md` lists what a client finds there.
 
 use super::{Fate, Line, both, read};
 

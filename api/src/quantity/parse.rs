@@ -7,7 +7,7 @@ const LIMIT: i128 = i64::MAX as i128 * NANOS_PER_UNIT;
 /// Decimal exponents beyond this make every number either 0, the smallest or the greatest quantity.
 const EXPONENT_LIMIT: i64 = 64;
 
-/// Reads `text` and says how many billionths it is.
+/// Reads `text`, in billionths.
 pub(super) fn nanos(text: &str) -> Result<i128, QuantityError> {
     if text.is_empty() {
         return Err(QuantityError::Empty);

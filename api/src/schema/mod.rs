@@ -5,8 +5,8 @@
 //! What a value means is not judged here.
 //!
 //! Two things follow KubeVirt 1.9 rather than the letter of its schema. A missing text or number is not a fault even where
-//! the schema requires it, because KubeVirt decodes it as empty before it looks, and its rules judge that. Fields nobody
-//! knows are tolerated below `status`, which newer controllers may have written.
+//! the schema requires it, because KubeVirt decodes it as empty before it looks, and its rules judge that. Unknown
+//! fields are tolerated below `status`, which newer controllers may have written.
 //!
 //! ```text
 //! Rust types ─ schemars ─ structural (no references, enums of Kubernetes) ─ Shape ─ walk(JSON) ─ faults
@@ -14,10 +14,10 @@
 
 mod core_enums;
 mod kinds;
+mod message;
 mod shape;
 mod structural;
 mod walk;
-mod words;
 
 use serde_json::Value;
 
@@ -33,20 +33,20 @@ pub struct Inspection {
     pub rest: Value,
 }
 
-/// Says everything that is structurally wrong with an object, by the kind it says it is.
+/// Everything that is structurally wrong with an object, by the kind that it names.
 ///
-/// Kinds nobody knows here have no faults.
+/// Objects of unknown kinds have no faults.
 pub fn check(object: &Value) -> Vec<Fault> {
     inspect(object.clone()).faults
 }
 
-/// Says everything that is structurally wrong with an object, and takes the wrong parts out.
+/// Everything that is structurally wrong with an object; takes the wrong parts out.
 pub fn inspect(object: Value) -> Inspection {
     let kind = kind_of(&object);
     inspect_as(kind, object)
 }
 
-/// The same as [`inspect`] for an object that is known to be of a kind, whatever it says.
+/// The same as [`inspect`] for an object that is known to be of a kind, whatever it names.
 pub fn inspect_as(kind: Kind, object: Value) -> Inspection {
     let mut rest = object;
     let faults = kinds::shape_of(kind).map_or_else(Vec::new, |shape| walk::faults(shape, &mut rest));
@@ -54,7 +54,7 @@ pub fn inspect_as(kind: Kind, object: Value) -> Inspection {
 }
 
 /// The structural schema of a kind (OpenAPI v3 as CustomResourceDefinitions take it: no references, no nulls), or nothing
-/// for [`Kind::Other`]. Made anew at each call.
+/// for [`Kind::Other`]. Made again at each call.
 pub fn json_schema(kind: Kind) -> Option<Value> {
     kinds::structural_of(kind, structural::Descriptions::Kept)
 }

@@ -1,4 +1,4 @@
-//! A schema in the form in which a manifest is compared with it: as few words as the comparison needs.
+//! A schema in the form in which a manifest is compared with it: only what the comparison needs.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ pub(super) enum Shape {
     Map(Box<Shape>),
     /// A list of values of one shape.
     List(Box<Shape>),
-    /// A text; if words are listed, one of them.
+    /// A text; if values are listed, one of them.
     Text(Vec<String>),
     /// A text that is a moment in time.
     Time,
@@ -49,8 +49,8 @@ impl Shape {
             // Of the two types that are "a number or a text", only quantities have a pattern.
             return if schema.get("pattern").is_some() { Self::Quantity } else { Self::NumberOrText };
         }
-        let word = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
-        match (word("type"), word("format")) {
+        let text = |key: &str| schema.get(key).and_then(Value::as_str).unwrap_or_default();
+        match (text("type"), text("format")) {
             ("object", _) => Self::mapping(schema),
             ("array", _) => Self::List(Box::new(schema.get("items").map_or(Self::Any, Self::of))),
             ("string", "date-time") => Self::Time,
@@ -91,7 +91,7 @@ impl Shape {
         Self::Whole(limit("minimum").unwrap_or(low), limit("maximum").unwrap_or(high))
     }
 
-    /// Whether the value is one word or number, which KubeVirt decodes as empty if it is missing.
+    /// Whether the value is one text or number, which KubeVirt decodes as empty if it is missing.
     fn is_scalar(&self) -> bool {
         match self {
             Self::Fields(_) | Self::Map(_) | Self::List(_) => false,

@@ -1,5 +1,5 @@
 //! From the schema of a Rust type to a structural schema: every reference replaced by what it refers to, no null types, no
-//! defaults, and the words of Kubernetes' types added.
+//! defaults, and the permitted values of Kubernetes' types added.
 
 use schemars::JsonSchema;
 use schemars::generate::{Contract, SchemaSettings};
@@ -15,7 +15,7 @@ const REFERENCE: &str = "#/$defs/";
 pub(super) enum Descriptions {
     /// Kept, for people.
     Kept,
-    /// Left out, for whoever only compares.
+    /// Left out, for a comparison.
     LeftOut,
 }
 
@@ -30,12 +30,12 @@ pub(super) fn structural<T: JsonSchema>(descriptions: Descriptions) -> Value {
     let mut schema = settings.into_generator().into_root_schema_for::<T>().to_value();
     let definitions = schema["$defs"].take();
     let mut definitions = if let Value::Object(definitions) = definitions { definitions } else { Map::new() };
-    add_words(&mut definitions);
+    add_values(&mut definitions);
     complete(&mut definitions);
     Resolution { definitions, descriptions }.resolved(&schema)
 }
 
-fn add_words(definitions: &mut Map<String, Value>) {
+fn add_values(definitions: &mut Map<String, Value>) {
     for entry in CORE_ENUMS {
         let field = definitions
             .get_mut(entry.definition)
@@ -43,12 +43,12 @@ fn add_words(definitions: &mut Map<String, Value>) {
             .and_then(|properties| properties.get_mut(entry.field))
             .and_then(Value::as_object_mut);
         if let Some(field) = field {
-            field.insert("enum".to_owned(), Value::from(entry.words));
+            field.insert("enum".to_owned(), Value::from(entry.values));
         }
     }
 }
 
-/// Says of two types of Kubernetes what their schemas leave to their descriptions.
+/// Adds to two types of Kubernetes what their schemas leave to their descriptions.
 fn complete(definitions: &mut Map<String, Value>) {
     for (name, statement, value) in [
         ("io.k8s.apimachinery.pkg.api.resource.Quantity", "pattern", Value::from(QUANTITY_PATTERN)),
@@ -106,7 +106,7 @@ impl Resolution {
             };
             own.insert(key.clone(), value);
         }
-        // Kubernetes' formats of integers are signed; the limits say what is not.
+        // Kubernetes' formats of integers are signed; limits are for those that are not.
         match own.get("format").and_then(Value::as_str) {
             Some("uint32") => {
                 own.insert("maximum".to_owned(), Value::from(u32::MAX));
@@ -121,7 +121,7 @@ impl Resolution {
     }
 }
 
-/// The other choice of "this or null": how schemars says that something is optional.
+/// The other choice of "this or null": schemars' form of an optional value.
 fn only_choice(choices: &Value) -> Option<&Value> {
     let choices = choices.as_array()?;
     let mut real = choices.iter().filter(|choice| choice.get("type").and_then(Value::as_str) != Some("null"));

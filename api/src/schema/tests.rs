@@ -39,7 +39,7 @@ fn a_sound_manifest_has_no_faults() {
 }
 
 #[test]
-fn an_unknown_field_is_named_with_its_index_and_its_neighbour() {
+fn an_unknown_field_is_named_with_its_index_and_the_closest_one() {
     let spec = json!({"domain": {"devices": {"disks": [{"name": "a"}, {"name": "b", "disk": {"bsu": "virtio"}}]}}});
     let (path, code, instead) = one(spec.clone());
     assert_eq!((path.as_str(), code), ("spec.domain.devices.disks[1].disk.bsu", FaultCode::UnknownField));
@@ -100,14 +100,14 @@ fn numbers_out_of_range_and_bad_quantities_are_refused() {
 }
 
 #[test]
-fn a_missing_mapping_is_a_fault_and_a_missing_word_is_left_to_the_rules() {
+fn a_missing_mapping_is_a_fault_and_a_missing_text_is_left_to_the_rules() {
     let (path, code, _) = one(json!({"domain": {}}));
     assert_eq!((path.as_str(), code), ("spec.domain.devices", FaultCode::Required));
     assert_eq!(found(json!({"domain": {"devices": {"inputs": [{"type": "tablet"}]}}})), []);
 }
 
 #[test]
-fn words_of_kubernetes_are_checked_too() {
+fn values_of_kubernetes_are_checked_too() {
     let (path, code, instead) =
         one(json!({"domain": {"devices": {}}, "tolerations": [{"key": "k", "operator": "Exist"}]}));
     assert_eq!((path.as_str(), code), ("spec.tolerations[0].operator", FaultCode::NotSupported));
@@ -122,7 +122,7 @@ fn a_null_is_a_field_that_is_not_there() {
 }
 
 #[test]
-fn fields_nobody_knows_are_tolerated_in_the_status() {
+fn unknown_fields_are_tolerated_in_the_status() {
     let mut object = vmi(json!({"domain": {"devices": {}}}));
     object["status"] = json!({"phase": "Running", "moonPhase": "full", "interfaces": [{"name": "a", "colour": "red"}]});
     let inspection = inspect(object);
@@ -162,7 +162,7 @@ fn every_fault_comes_at_once_and_the_rest_decodes_with_its_indices() {
 fn something_that_is_no_object_at_all_is_one_fault() {
     let inspection = inspect_as(Kind::VirtualMachine, json!("text"));
     assert_eq!(inspection.faults.len(), 1);
-    assert_eq!(check(&json!("text")), [], "and of no kind, it is nobody's business here");
+    assert_eq!(check(&json!("text")), [], "and nothing is checked of an object without a kind");
 }
 
 #[test]

@@ -5,13 +5,13 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
+use super::message;
 use super::shape::{Field, Shape};
-use super::words;
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::quantity::Quantity;
 use crate::suggest::one_of;
 
-/// Says what is wrong with `value`, and takes the wrong parts out of it.
+/// Finds what is wrong with `value`, and takes the wrong parts out of it.
 pub(super) fn faults(shape: &Shape, value: &mut Value) -> Vec<Fault> {
     let mut walk = Walk { steps: Vec::new(), faults: Vec::new() };
     if !walk.fits(shape, value) {
@@ -26,7 +26,7 @@ enum Step {
     Index(usize),
 }
 
-/// Whether a mapping may have fields that nobody knows.
+/// Whether a mapping may have unknown fields.
 #[derive(Clone, Copy, PartialEq)]
 enum Unknown {
     Refused,
@@ -39,7 +39,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Compares a value with its shape. What is wrong below it is taken out; `false` says that it is wrong itself.
+    /// Compares a value with its shape. What is wrong below it is taken out; `false` means that it is wrong itself.
     fn fits(&mut self, shape: &Shape, value: &mut Value) -> bool {
         match (shape, &mut *value) {
             (Shape::Fields(fields), Value::Object(object)) => {
@@ -101,7 +101,7 @@ impl Walk {
             if field.required && !object.contains_key(name) && !self.has_fault_at(name) {
                 self.steps.push(Step::Field(name.clone()));
                 let missing = Fault::new(self.path(), FaultCode::Required, "this must be there");
-                self.push(missing.instead(format!("add it: `{name}: {}`", words::example(&field.shape))));
+                self.push(missing.instead(format!("add it: `{name}: {}`", message::example(&field.shape))));
                 self.steps.pop();
             }
         }
@@ -110,7 +110,7 @@ impl Walk {
     fn unknown(&mut self, name: &str, fields: &BTreeMap<String, Field>) {
         self.steps.push(Step::Field(name.to_owned()));
         let fault = Fault::new(self.path(), FaultCode::UnknownField, "there is no such field");
-        self.push(fault.instead(words::instead_of_unknown(name, fields)));
+        self.push(fault.instead(message::instead_of_unknown(name, fields)));
         self.steps.pop();
     }
 
@@ -156,7 +156,7 @@ fn scalar_problem(shape: &Shape, value: &Value) -> Option<Problem> {
         | (Shape::Flag, Value::Bool(_))
         | (Shape::Number, Value::Number(_))
         | (Shape::NumberOrText, Value::String(_)) => None,
-        (Shape::Text(words), Value::String(text)) => unknown_word(words, text),
+        (Shape::Text(values), Value::String(text)) => not_listed(values, text),
         (Shape::Quantity, Value::String(_) | Value::Number(_)) => quantity_problem(value),
         (Shape::Whole(low, high), Value::Number(number)) => {
             let whole = number.as_i64().map(i128::from).or_else(|| number.as_u64().map(i128::from));
@@ -168,7 +168,7 @@ fn scalar_problem(shape: &Shape, value: &Value) -> Option<Problem> {
         (Shape::Time, Value::String(text)) if text.parse::<jiff::Timestamp>().is_ok() => None,
         (Shape::Time, Value::String(_)) => Problem::new(
             FaultCode::Invalid,
-            format!("{} is not a moment in time", words::shown(value)),
+            format!("{} is not a moment in time", message::shown(value)),
             "write one such as `2026-08-22T10:00:00Z`",
         ),
         (Shape::Bytes, Value::String(text)) => {
@@ -184,20 +184,20 @@ fn scalar_problem(shape: &Shape, value: &Value) -> Option<Problem> {
         }
         _ => Problem::new(
             FaultCode::WrongType,
-            format!("{} stands where {} belongs", words::shown(value), words::expected(shape)),
-            words::instead_of_wrong_type(shape, value),
+            format!("{} stands where {} belongs", message::shown(value), message::expected(shape)),
+            message::instead_of_wrong_type(shape, value),
         ),
     }
 }
 
-fn unknown_word(known: &[String], text: &str) -> Option<Problem> {
-    if known.is_empty() || text.is_empty() || known.iter().any(|word| word == text) {
+fn not_listed(known: &[String], text: &str) -> Option<Problem> {
+    if known.is_empty() || text.is_empty() || known.iter().any(|value| value == text) {
         return None;
     }
     let known: Vec<&str> = known.iter().map(String::as_str).collect();
     Problem::new(
         FaultCode::NotSupported,
-        format!("{} is none of the words that may stand here", words::shown(&Value::from(text))),
+        format!("{} is not a permitted value", message::shown(&Value::from(text))),
         one_of(text, &known),
     )
 }
@@ -209,7 +209,7 @@ fn quantity_problem(value: &Value) -> Option<Problem> {
     };
     Problem::new(
         FaultCode::Invalid,
-        format!("{} is not a quantity: {error}", words::shown(value)),
+        format!("{} is not a quantity: {error}", message::shown(value)),
         "write a number with its unit, such as `512Mi`",
     )
 }
@@ -218,19 +218,19 @@ fn range_problem(value: &Value, number: Option<i128>, range: RangeInclusive<i128
     match number {
         None => Problem::new(
             FaultCode::WrongType,
-            format!("{} is not a whole number", words::shown(value)),
+            format!("{} is not a whole number", message::shown(value)),
             "write a whole number",
         ),
         Some(number) if range.contains(&number) => None,
         Some(_) => Problem::new(
             FaultCode::Invalid,
-            format!("{} is out of range", words::shown(value)),
+            format!("{} is out of range", message::shown(value)),
             format!("write a number from {} to {}", range.start(), range.end()),
         ),
     }
 }
 
-/// A value of the shape that says nothing.
+/// An empty value of the shape.
 fn blank(shape: &Shape) -> Value {
     match shape {
         Shape::Fields(_) | Shape::Map(_) => Value::Object(Map::new()),

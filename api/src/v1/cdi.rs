@@ -50,10 +50,10 @@ pub struct DataVolumeSpec {
     /// The claim; `storage` instead lets the importer choose.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pvc: Option<core::PersistentVolumeClaimSpec>,
-    /// Where the data comes from; `sourceRef` instead names an object that knows.
+    /// Where the data comes from; `sourceRef` instead names an object that has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<DataVolumeSource>,
-    /// An object that says where the data comes from.
+    /// An object that has the source of the data.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_ref: Option<DataVolumeSourceRef>,
     /// The claim, with what is missing chosen by the storage class.
@@ -252,7 +252,7 @@ pub struct DataVolumeSourceVDDK {
     pub uuid: Option<String>,
 }
 
-/// `sourceRef`: an object that says where the data comes from.
+/// `sourceRef`: an object that has the source of the data.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DataVolumeSourceRef {

@@ -1,6 +1,6 @@
 //! KubeVirt: the settings of a cluster, and how its installation does.
 //!
-//! The fields are those of KubeVirt's own object that mean something here. What becomes of the others that KubeVirt knows
+//! The fields are those of KubeVirt's own object that mean something here. What becomes of the others that KubeVirt has
 //! is in `crate::fields`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
@@ -35,10 +35,10 @@ pub struct KubeVirtSpec {
     /// How long the certificates of the webhooks last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_rotate_strategy: Option<KubeVirtCertificateRotateStrategy>,
-    /// What machines get that do not say, and what they may say.
+    /// What machines get by default, and what they may request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configuration: Option<KubeVirtConfiguration>,
-    /// When a node pulls the image of launcher pods, where the configuration does not say: `Always`, `IfNotPresent` or
+    /// When a node pulls the image of launcher pods, where the configuration does not set it: `Always`, `IfNotPresent` or
     /// `Never`. Default: as the controller was started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<String>,
@@ -97,7 +97,7 @@ pub struct KubeVirtConfiguration {
     /// Feature gates, emulation, ratios.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub developer_configuration: Option<DeveloperConfiguration>,
-    /// What a drain does to guests that do not say: `None` (the default), `LiveMigrate`, `LiveMigrateIfPossible` or
+    /// What a drain does to guests without their own setting: `None` (the default), `LiveMigrate`, `LiveMigrateIfPossible` or
     /// `External`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction_strategy: Option<String>,
@@ -222,10 +222,10 @@ pub struct KubeVirtCondition {
     /// When it changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<meta::Time>,
-    /// A sentence for people.
+    /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// One word for programs.
+    /// For programs, in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// `True`, `False` or `Unknown`.

@@ -1,6 +1,6 @@
 //! The kinds of group `kubevirt.io`, version `v1`, as they travel: every field of KubeVirt 1.9 (main of August 2026).
 //!
-//! A type here says what a manifest may contain, never whether it makes sense: unknown words in a string field are
+//! A type here defines what a manifest may contain, never whether it makes sense: unknown values of a string field are
 //! kept as they were written, and the rules (`crate::validate`) judge them. What KubeVirt calls an optional field is an
 //! `Option`; an empty list and a missing list are the same, as they are for KubeVirt. So are an empty text and a missing
 //! one, but a text is kept as it was written: read it with [`non_empty`].

@@ -3,6 +3,6 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// An object without fields. It is written `{}`, and that it is there is all it says.
+/// An object without fields. It is written `{}`; it means only that it is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Present {}

@@ -38,7 +38,7 @@ pub struct VirtualMachineStatus {
     /// The preference in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference_ref: Option<InstancetypeStatusRef>,
-    /// One word for people: `Stopped`, `Starting`, `Running`, `Paused`, `CrashLoopBackOff`…
+    /// For people: `Stopped`, `Starting`, `Running`, `Paused`, `CrashLoopBackOff`…
     #[serde(skip_serializing_if = "Option::is_none")]
     pub printable_status: Option<String>,
     /// Whether the instance is ready.
@@ -85,10 +85,10 @@ pub struct VirtualMachineCondition {
     /// When `status` last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<meta::Time>,
-    /// A sentence for people.
+    /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// One word for programs.
+    /// For programs, in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// `True`, `False` or `Unknown`.

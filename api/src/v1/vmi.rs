@@ -55,7 +55,7 @@ pub struct VirtualMachineInstanceSpec {
     /// Keys and passwords that are brought into the guest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access_credentials: Vec<AccessCredential>,
-    /// Which nodes and neighbours the pod wants.
+    /// The nodes that the pod requires or prefers, and the pods beside it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<core::Affinity>,
     /// `amd64`, `arm64` or `s390x`. Default: the cluster's, usually `amd64`.

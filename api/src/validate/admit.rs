@@ -1,7 +1,7 @@
 //! From raw JSON to an object that may be stored, or to everything that is wrong with it.
 //!
-//! Two readers ask in two ways. An API client wants the answer KubeVirt gives ([`admit`]): what is structurally
-//! wrong comes alone, since the API server answers before any rule has looked. A person wants every mistake of a file
+//! There are two answers. An API client gets the one that KubeVirt gives ([`admit`]): what is structurally
+//! wrong comes alone, since the API server answers before any rule has looked. A person gets every mistake of a file
 //! at once ([`review`]): the rules judge what is left when the wrong parts are taken out.
 
 use std::borrow::Cow;
@@ -43,7 +43,7 @@ pub struct Admission {
     pub object: Option<Object>,
 }
 
-/// Answers as the API server does: structural faults alone, or else what the rules and the table of fields say.
+/// Answers as the API server does: structural faults alone, or else those of the rules and of the table of fields.
 ///
 /// The UUID of an instance's firmware is not made up here, for that would not be pure: where the manifest has none, the
 /// object has the nil UUID, and the caller replaces it.
@@ -56,7 +56,7 @@ pub fn admit(manifest: &Value, config: &ClusterConfig) -> Admission {
     with_structural(faults, judge(kind, manifest, rest, config))
 }
 
-/// Answers with every mistake at once: structural faults, and what the rules say about the rest.
+/// Answers with every mistake at once: structural faults, and those that the rules find in the rest.
 ///
 /// What only follows from a structural fault (a volume without a source, because its source was misspelt) is left out.
 pub fn review(manifest: &Value, config: &ClusterConfig) -> Admission {
@@ -115,8 +115,8 @@ fn foreign(manifest: &Value) -> Fault {
         return fault.instead(format!("write `{API_VERSION}`"));
     }
     let text = match (kind, version) {
-        ("", _) => "the object does not say which kind it is of".to_owned(),
-        (kind, "") => format!("{kind} is not supported: the object does not say of which apiVersion it is"),
+        ("", _) => "the object has no `kind`".to_owned(),
+        (kind, "") => format!("{kind} is not supported: the object has no `apiVersion`"),
         (kind, version) => format!("{kind} of `{version}` is not supported by this version of Garboard"),
     };
     let fault = Fault::new(FieldPath::from("kind"), FaultCode::NotSupported, text);
@@ -205,7 +205,7 @@ fn without_usual_room<'a>(
     config: &ClusterConfig,
 ) -> Cow<'a, Value> {
     const ROOM: [(&str, &str, &str); 2] = [("cpu", "maxSockets", "sockets"), ("memory", "maxGuest", "guest")];
-    // Most say nothing of it, and need nothing to be compared with.
+    // Most do not set it, and need nothing to be compared with.
     if ROOM.iter().all(|(part, field, _)| spec["domain"][part][field].is_null()) {
         return Cow::Borrowed(spec);
     }
@@ -223,7 +223,7 @@ fn without_usual_room<'a>(
         let written = spec.get_mut("domain").and_then(|domain| domain.get_mut(part)).and_then(Value::as_object_mut);
         if let Some(written) = written
             // What it starts with is no room at all.
-            && [field, start].iter().any(|known| said_alike(written.get(field), usual[part].get(*known)))
+            && [field, start].iter().any(|known| set_alike(written.get(field), usual[part].get(*known)))
         {
             written.remove(field);
         }
@@ -232,12 +232,12 @@ fn without_usual_room<'a>(
 }
 
 /// Whether two sizes or numbers are the same, however they are spelt.
-fn said_alike(one: Option<&Value>, other: Option<&Value>) -> bool {
+fn set_alike(one: Option<&Value>, other: Option<&Value>) -> bool {
     let size = |value: &Value| serde_json::from_value::<Quantity>(value.clone()).ok();
     one == other || one.and_then(size).is_some_and(|one| other.and_then(size) == Some(one))
 }
 
-/// Defaults add a disk for a volume that has none. Its mistakes are the volume's: nobody wrote the disk.
+/// Defaults add a disk for a volume that has none. Its mistakes are the volume's: the disk is not in the manifest.
 fn name_the_volume(faults: &mut [Fault], vmi: &VirtualMachineInstance, written: usize, spec: &str) {
     let list = FieldPath::from(spec).child("domain.devices.disks");
     for (index, disk) in vmi.spec.domain.devices.disks.iter().enumerate().skip(written) {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_from_a_structural_fault_is_not_said() {
+    fn what_follows_from_a_structural_fault_is_not_reported() {
         let bad = changed(&[
             ("spec.volumes[0]", json!({"name": "root", "emptyDisk": {"capacity": "2GiB"}})),
             ("spec.domain.memory.guest", json!("much")),
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disk_nobody_wrote_is_blamed_on_its_volume() {
+    fn a_fault_of_a_default_disk_is_that_of_its_volume() {
         let bad = changed(&[("spec.volumes[2]", json!({"name": "with.dot", "emptyDisk": {"capacity": "1Gi"}}))]);
         let faults = admit(&bad, &ClusterConfig::offline()).faults;
         assert_eq!(paths(&faults), ["spec.volumes[2].name"]);
@@ -349,13 +349,13 @@ mod tests {
         };
         assert_eq!(of_version("kubevirt.io/v1alpha3"), []);
         let faults = of_version("kubevirt.io/v1alpha2");
-        let sentence = "apiVersion: `kubevirt.io/v1alpha2` is not a version of VirtualMachineInstance that is served; write `kubevirt.io/v1`";
-        assert_eq!(faults[0].to_string(), sentence);
+        let message = "apiVersion: `kubevirt.io/v1alpha2` is not a version of VirtualMachineInstance that is served; write `kubevirt.io/v1`";
+        assert_eq!(faults[0].to_string(), message);
     }
 
     #[test]
     fn only_room_that_was_asked_for_is_warned_of() {
-        let told = |changes: &[(&str, Value)], config: &ClusterConfig| -> Vec<String> {
+        let warned = |changes: &[(&str, Value)], config: &ClusterConfig| -> Vec<String> {
             let admission = admit(&changed(changes), config);
             assert_eq!(admission.faults, []);
             admission.warnings.iter().map(|fault| fault.path.to_string()).collect()
@@ -366,13 +366,13 @@ mod tests {
         let memory = |most: &str| ("spec.domain.memory", json!({"guest": "1Gi", "maxGuest": most}));
         let processors = |most: u32| ("spec.domain.cpu", json!({"cores": 2, "sockets": 1, "maxSockets": most}));
         let usual = ClusterConfig::offline();
-        assert_eq!(told(&[memory("4Gi"), processors(4)], &usual), Vec::<String>::new(), "what defaults write");
+        assert_eq!(warned(&[memory("4Gi"), processors(4)], &usual), Vec::<String>::new(), "what defaults write");
         let asked = ["spec.domain.cpu.maxSockets", "spec.domain.memory.maxGuest"];
-        assert_eq!(told(&[memory("8Gi"), processors(8)], &usual), asked);
-        assert_eq!(told(&[memory("1024Mi"), processors(1)], &usual), Vec::<String>::new(), "no room");
+        assert_eq!(warned(&[memory("8Gi"), processors(8)], &usual), asked);
+        assert_eq!(warned(&[memory("1024Mi"), processors(1)], &usual), Vec::<String>::new(), "no room");
         let twice = cluster(json!({"maxHotplugRatio": 2}));
-        assert_eq!(told(&[memory("2048Mi"), processors(2)], &twice), Vec::<String>::new());
-        assert_eq!(told(&[memory("4Gi"), processors(4)], &twice), asked);
+        assert_eq!(warned(&[memory("2048Mi"), processors(2)], &twice), Vec::<String>::new());
+        assert_eq!(warned(&[memory("4Gi"), processors(4)], &twice), asked);
     }
 
     #[test]

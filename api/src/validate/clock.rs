@@ -1,6 +1,6 @@
 //! The guest's clock and timers.
 //!
-//! KubeVirt passes unknown words on to libvirt, which fails when the guest starts; here they are refused by name.
+//! KubeVirt passes unknown values on to libvirt, which fails when the guest starts; here they are refused by name.
 
 use super::report::{Report, invalid, unsupported};
 use super::subject::{Subject, text};
@@ -32,20 +32,22 @@ pub(crate) fn check(subject: &Subject<'_>, report: &mut Report) {
     let Some(timer) = &clock.timer else { return };
     let at = at.child("timer");
     if let Some(pit) = &timer.pit {
-        word(&at.child("pit").child("tickPolicy"), text(&pit.tick_policy), PIT_POLICIES, report);
+        one_of_known(&at.child("pit").child("tickPolicy"), text(&pit.tick_policy), PIT_POLICIES, report);
     }
     if let Some(hpet) = &timer.hpet {
-        word(&at.child("hpet").child("tickPolicy"), text(&hpet.tick_policy), HPET_POLICIES, report);
+        one_of_known(&at.child("hpet").child("tickPolicy"), text(&hpet.tick_policy), HPET_POLICIES, report);
     }
     if let Some(rtc) = &timer.rtc {
-        word(&at.child("rtc").child("tickPolicy"), text(&rtc.tick_policy), RTC_POLICIES, report);
-        word(&at.child("rtc").child("track"), text(&rtc.track), TRACKS, report);
+        one_of_known(&at.child("rtc").child("tickPolicy"), text(&rtc.tick_policy), RTC_POLICIES, report);
+        one_of_known(&at.child("rtc").child("track"), text(&rtc.track), TRACKS, report);
     }
 }
 
-fn word(at: &FieldPath, given: &str, known: &[&str], report: &mut Report) {
+fn one_of_known(at: &FieldPath, given: &str, known: &[&str], report: &mut Report) {
     if !given.is_empty() && !known.contains(&given) {
-        report.push(unsupported(at.clone(), format!("a timer cannot be told `{given}`")).instead(one_of(given, known)));
+        report.push(
+            unsupported(at.clone(), format!("`{given}` is not a value of a timer")).instead(one_of(given, known)),
+        );
     }
 }
 

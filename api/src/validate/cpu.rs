@@ -18,7 +18,7 @@ pub(crate) fn check(subject: &Subject<'_>, report: &mut Report) {
 fn model_and_features(subject: &Subject<'_>, report: &mut Report) {
     let Some(cpu) = &subject.spec.domain.cpu else { return };
     let model = text(&cpu.model);
-    if !model.is_empty() && !is_word(model) {
+    if !model.is_empty() && !is_name(model) {
         report.push(
             invalid(
                 subject.path("domain.cpu.model"),
@@ -29,7 +29,7 @@ fn model_and_features(subject: &Subject<'_>, report: &mut Report) {
     }
     let list = subject.path("domain.cpu.features");
     for (index, feature) in cpu.features.iter().enumerate() {
-        if !is_word(&feature.name) {
+        if !is_name(&feature.name) {
             report.push(
                 invalid(
                     list.index(index).child("name"),
@@ -49,7 +49,7 @@ fn model_and_features(subject: &Subject<'_>, report: &mut Report) {
 }
 
 /// QEMU's names of models and features: without a character that could mean something on its command line.
-fn is_word(name: &str) -> bool {
+fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|each| each.is_ascii_alphanumeric() || "-_.".contains(each))
 }
 

@@ -86,7 +86,7 @@ fn storage_and_source(spec: &DataVolumeSpec, at: &FieldPath, sent: &FieldPath, r
     }
     if !filled_by_others && !has_source {
         report.push(
-            invalid(at.child("source"), "nothing says what the data volume is filled with")
+            invalid(at.child("source"), "the data volume has no source")
                 .instead("write `source: {blank: {}}`, or another source")
                 .field(sent.child("source.sourceRef").to_string()),
         );
@@ -142,7 +142,7 @@ mod tests {
             &[(FIRST, template(json!({"storage": storage}))), used.clone()],
             "spec.dataVolumeTemplates[0].spec.source",
             "spec.dataVolumeTemplate[0].source.sourceRef",
-            "filled with",
+            "no source",
         );
         refused_machine(
             &[(FIRST, template(json!({"source": {"blank": {}}}))), used.clone()],

@@ -36,7 +36,7 @@ pub(crate) fn check(subject: &Subject<'_>, report: &mut Report) {
     }
 }
 
-/// The number of vCPUs a topology means: 0 if it says nothing at all.
+/// The number of vCPUs a topology means: 0 if nothing of it is set.
 pub(crate) fn vcpu_count(cpu: &CPU) -> u64 {
     let written = [cpu.sockets, cpu.cores, cpu.threads].map(|part| u64::from(part.unwrap_or(0)));
     if written.iter().all(|part| *part == 0) {
@@ -73,7 +73,7 @@ fn one_size(subject: &Subject<'_>, cpu: &CPU, report: &mut Report) {
         report.push(invalid(subject.path("domain.cpu.dedicatedCpuPlacement"), message).instead(instead));
     };
     if request == 0 && limit == 0 && vcpus == 0 {
-        refuse("nothing says how many CPUs the guest takes".to_owned(), "write `cpu.cores`, or `resources.limits.cpu`");
+        refuse("the number of CPUs is not set".to_owned(), "write `cpu.cores`, or `resources.limits.cpu`");
     }
     if request > 0 && limit > 0 && request != limit {
         refuse(
@@ -94,7 +94,7 @@ fn memory(subject: &Subject<'_>, report: &mut Report) {
     let guest = subject.spec.domain.memory.as_ref().and_then(|memory| memory.guest.as_ref());
     if request == 0 && limit == 0 && guest.is_none() {
         report.push(
-            invalid(subject.path("domain.resources.limits.memory"), "nothing says how much memory the guest takes")
+            invalid(subject.path("domain.resources.limits.memory"), "the size of the memory is not set")
                 .instead("write `memory.guest`"),
         );
     }
@@ -179,7 +179,7 @@ mod tests {
         ]);
         refused(&[
             (&[(CPU, json!({"isolateEmulatorThread": true}))], "spec.domain.cpu.isolateEmulatorThread", "dedicated"),
-            (&[(CPU, json!({"dedicatedCpuPlacement": true}))], DEDICATED, "how many CPUs"),
+            (&[(CPU, json!({"dedicatedCpuPlacement": true}))], DEDICATED, "number of CPUs is not set"),
             (
                 &[
                     (CPU, json!({"dedicatedCpuPlacement": true})),

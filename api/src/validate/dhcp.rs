@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_is_no_longer_than_dhcp_can_say() {
+    fn an_option_is_no_longer_than_dhcp_permits() {
         let (longest, long) = ("x".repeat(255), "x".repeat(256));
         accepted(&[&[(
             OPTIONS,

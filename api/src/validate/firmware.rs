@@ -1,4 +1,4 @@
-//! Firmware: what a guest boots with, and what that firmware tells it.
+//! Firmware: what a guest boots with, and what that firmware gives it.
 
 use super::addresses::image_path_problem;
 use super::report::{Report, invalid, not_found, required};
@@ -40,7 +40,7 @@ fn boot_loader(subject: &Subject<'_>, firmware: &Firmware, at: &FieldPath, repor
         report.push(
             invalid(
                 at.child("bootloader").child("efi").child("secureBoot"),
-                "Secure Boot, which `efi` has unless told otherwise, needs system management mode",
+                "Secure Boot, which `efi` has by default, needs system management mode",
             )
             .instead("write `features: {smm: {}}` under `domain`, or `secureBoot: false` here")
             .field(subject.path("domain").to_string()),

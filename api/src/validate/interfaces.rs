@@ -106,8 +106,7 @@ fn state(subject: &Subject<'_>, interface: &Interface, at: &FieldPath, report: &
             .push(unsupported(at.clone(), format!("an interface cannot be `{state}`")).instead(one_of(state, STATES)));
     }
     if interface.sriov.is_some() && matches!(state, "up" | "down") {
-        report
-            .push(invalid(at.clone(), "the link of an SR-IOV interface is not ours to set").instead("remove `state`"));
+        report.push(invalid(at.clone(), "the link of an SR-IOV interface cannot be set").instead("remove `state`"));
     }
     if state != "absent" {
         return;

@@ -1,7 +1,7 @@
-//! The settings of a cluster: what they may say.
+//! The settings of a cluster: their permitted values.
 //!
 //! KubeVirt's object has some hundred fields. Those that mean something here are in `crate::v1`; what becomes of the others
-//! is in `crate::fields`, so that an object written for KubeVirt gets an answer that knows them.
+//! is in `crate::fields`, so that an object written for KubeVirt gets an answer that names them.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub const SHORTEST_CERTIFICATE: Duration = Duration::from_secs(60);
 /// The longest life of a certificate, a hundred years: X.509 names no time after the year 9999.
 pub const LONGEST_CERTIFICATE: Duration = Duration::from_secs(876_000 * 3600);
 
-/// What the settings say that means less here than under KubeVirt, or is refused. `spec` is as it was written.
+/// Settings that mean less here than under KubeVirt, or are refused. `spec` is as it was written.
 pub(super) fn judge(spec: &Value) -> Judgement {
     let at = FieldPath::from("spec");
     let mut found = fields::judge(&fields::SETTINGS, spec, &at, Setting::Cluster);
@@ -33,24 +33,23 @@ pub(super) fn judge(spec: &Value) -> Judgement {
     found
 }
 
-/// What to say of a gate that is switched on, if anything. KubeVirt takes every name, so that none is refused.
+/// The warning of a gate that is switched on, if there is one. KubeVirt takes every name, so that none is refused.
 fn switched_on(name: &str, at: FieldPath) -> Option<Fault> {
     match fields::gate(name) {
         Some(Behind::Switch | Behind::Always) => None,
         Some(Behind::Nothing(why)) => Some(Fault::new(at, FaultCode::NotInThisVersion, why).instead("remove it")),
         None => {
-            let fault =
-                unsupported(at, format!("KubeVirt 1.9 knows no feature gate `{name}`, and it switches nothing"));
+            let fault = unsupported(at, format!("KubeVirt 1.9 has no feature gate `{name}`, and it switches nothing"));
             let known: Vec<&str> = fields::gates().map(|(name, _)| name).collect();
             Some(match closest(name, &known) {
-                Some(word) => fault.instead(format!("write `{word}`, or remove it")),
+                Some(name) => fault.instead(format!("write `{name}`, or remove it")),
                 None => fault.instead("remove it"),
             })
         }
     }
 }
 
-/// Whether a field that our own types do not have is KubeVirt's: the table says what becomes of it.
+/// Whether a field that our own types do not have is KubeVirt's: the table has what becomes of it.
 pub(super) fn is_kubevirts(path: &FieldPath) -> bool {
     path.as_str().strip_prefix("spec.").is_some_and(|path| {
         // A field above a line (`infra` above `infra.replicas`) is KubeVirt's as well.
@@ -63,7 +62,7 @@ pub(super) fn is_kubevirts(path: &FieldPath) -> bool {
 /// Judges the settings.
 pub(super) fn check(object: &KubeVirt, report: &mut Report) {
     let spec = FieldPath::from("spec");
-    word(&object.spec.image_pull_policy, &PULL_POLICIES, spec.child("imagePullPolicy"), report);
+    one_of_known(&object.spec.image_pull_policy, &PULL_POLICIES, spec.child("imagePullPolicy"), report);
     let rotate = object.spec.certificate_rotate_strategy.as_ref().and_then(|rotate| rotate.self_signed.as_ref());
     for (name, config) in [
         ("ca", rotate.and_then(|rotate| rotate.ca.as_ref())),
@@ -79,10 +78,10 @@ pub(super) fn check(object: &KubeVirt, report: &mut Report) {
 }
 
 fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mut Report) {
-    word(&configuration.image_pull_policy, &PULL_POLICIES, at.child("imagePullPolicy"), report);
+    one_of_known(&configuration.image_pull_policy, &PULL_POLICIES, at.child("imagePullPolicy"), report);
     let policies = ["None", "LiveMigrate", "LiveMigrateIfPossible", "External"];
-    word(&configuration.eviction_strategy, &policies, at.child("evictionStrategy"), report);
-    word(&configuration.vm_rollout_strategy, &["LiveUpdate", "Stage"], at.child("vmRolloutStrategy"), report);
+    one_of_known(&configuration.eviction_strategy, &policies, at.child("evictionStrategy"), report);
+    one_of_known(&configuration.vm_rollout_strategy, &["LiveUpdate", "Stage"], at.child("vmRolloutStrategy"), report);
     if let Some(ratio) = non_empty(&configuration.additional_guest_memory_overhead_ratio)
         && permille(ratio).is_none()
     {
@@ -93,11 +92,11 @@ fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mu
     }
     if let Some(network) = &configuration.network {
         let at = at.child("network.defaultNetworkInterface");
-        word(&network.default_network_interface, &["bridge", "masquerade"], at, report);
+        one_of_known(&network.default_network_interface, &["bridge", "masquerade"], at, report);
     }
     if let Some(arch) = &configuration.architecture_configuration {
         let at = at.child("architectureConfiguration");
-        word(&arch.default_architecture, &["amd64"], at.child("defaultArchitecture"), report);
+        one_of_known(&arch.default_architecture, &["amd64"], at.child("defaultArchitecture"), report);
         let machine = arch.amd64.as_ref().and_then(|arch| non_empty(&arch.machine_type));
         if let Some(machine) = machine.filter(|name| !name.starts_with("q35") && !name.starts_with("pc-q35")) {
             let fault =
@@ -122,7 +121,7 @@ fn configured(configuration: &KubeVirtConfiguration, at: &FieldPath, report: &mu
     }
 }
 
-fn word(given: &Option<String>, known: &[&str], at: FieldPath, report: &mut Report) {
+fn one_of_known(given: &Option<String>, known: &[&str], at: FieldPath, report: &mut Report) {
     if let Some(given) = non_empty(given)
         && !known.contains(&given)
     {
@@ -231,21 +230,19 @@ mod tests {
     }
 
     #[test]
-    fn every_gate_that_kubevirt_knows_is_taken_and_an_empty_one_warned_of() {
+    fn every_gate_that_kubevirt_has_is_taken_and_an_empty_one_warned_of() {
         let spec = |gates: &[&str]| json!({"configuration": {"developerConfiguration": {"featureGates": gates}}});
         let all: Vec<&str> = crate::fields::gates().map(|(name, _)| name).collect();
         let found = warnings(&spec(&all));
         assert!(found.contains("guests are not moved") && found.contains("no passt"), "{found}");
         assert_eq!(warnings(&spec(&["HostDisk", "ImageVolume", "NonRoot"])), "");
-        assert!(
-            warnings(&spec(&["HostDsk"])).contains("featureGates[0]: KubeVirt 1.9 knows no feature gate `HostDsk`")
-        );
+        assert!(warnings(&spec(&["HostDsk"])).contains("featureGates[0]: KubeVirt 1.9 has no feature gate `HostDsk`"));
         assert!(warnings(&spec(&["HostDsk"])).contains("write `HostDisk`"));
         assert!(warnings(&spec(&["DataVolumes"])).ends_with("; remove it\n"));
     }
 
     #[test]
-    fn every_setting_is_followed_or_said_to_be_not() {
+    fn every_setting_is_followed_or_warned_of() {
         let spec = json!({
             "imagePullPolicy": "Sometimes", "workloads": {"nodePlacement": {"nodeSelector": {"a": "b"}}},
             "configuration": {

@@ -5,7 +5,7 @@ use super::subject::{Subject, text};
 use crate::arch::Arch;
 use crate::suggest::{listed, one_of};
 
-/// Judges the machine type. On an architecture nobody knows there are none to compare with.
+/// Judges the machine type. For an unknown architecture there are none to compare with.
 pub(crate) fn check(subject: &Subject<'_>, report: &mut Report) {
     let machine = subject.spec.domain.machine.as_ref().map_or("", |machine| text(&machine.r#type));
     let Some(arch) = subject.arch() else { return };

@@ -27,7 +27,7 @@ pub(crate) fn some_is_given(subject: &Subject<'_>, report: &mut Report) {
     let memory = subject.spec.domain.memory.as_ref();
     if memory.is_none_or(|memory| memory.guest.is_none() && memory.hugepages.is_none()) {
         report.push(
-            required(subject.path("domain.memory.guest"), "nothing says how much memory the guest has")
+            required(subject.path("domain.memory.guest"), "the size of the guest's memory is not set")
                 .instead("write a size, such as `1Gi`")
                 .field(""),
         );
@@ -186,7 +186,7 @@ mod tests {
         refused(&[
             (&[(MEMORY, json!({"guest": "0"}))], "spec.domain.memory.guest", "cannot run"),
             (&[(MEMORY, json!({"guest": "512Mi", "maxGuest": "256Mi"}))], "spec.domain.memory.maxGuest", "more than"),
-            (&[(MEMORY, json!(null))], "spec.domain.memory.guest", "how much memory"),
+            (&[(MEMORY, json!(null))], "spec.domain.memory.guest", "memory is not set"),
             (
                 &[(MEMORY, json!({"guest": "1Gi", "hugepages": {"pageSize": "3Mi"}}))],
                 "spec.domain.memory.hugepages.pageSize",

@@ -12,7 +12,7 @@ use super::subject::text;
 use crate::fault::{Fault, FieldPath};
 use crate::metadata::{annotation, label};
 
-/// Labels that only our own controllers may write: KubeVirt's list, and what its own controllers alone write although anybody may.
+/// Labels that only the controllers may write: KubeVirt's list, and those that others may write but only its controllers do.
 pub const RESERVED: &[&str] = &[
     "kubevirt.io/created-by",
     "kubevirt.io/install-strategy",
@@ -76,10 +76,10 @@ pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mu
     }
     let at = metadata.at.child("annotations");
     let accelerator = metadata.annotations.and_then(|annotations| annotations.get(annotation::ACCELERATOR));
-    if let Some(word) = accelerator.filter(|word| accelerator::Asked::of_word(word).is_none()) {
+    if let Some(name) = accelerator.filter(|name| accelerator::Asked::from_name(name).is_none()) {
         report.push(
-            unsupported(at.key(annotation::ACCELERATOR), format!("there is no accelerator `{}`", word.escape_debug()))
-                .instead(format!("write {}", accelerator::WORDS.join(" or ")))
+            unsupported(at.key(annotation::ACCELERATOR), format!("there is no accelerator `{}`", name.escape_debug()))
+                .instead(format!("write {}", accelerator::NAMES.join(" or ")))
                 .field(at.to_string()),
         );
     }

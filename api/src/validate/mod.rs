@@ -8,10 +8,10 @@
 //!                     └────────┴── refusals of these come alone, as the API server's do
 //! ```
 //!
-//! A fault's `path` says where the mistake is; its `field` is how KubeVirt 1.9 spells that in an admission response,
+//! A fault's `path` is where the mistake is; its `field` is how KubeVirt 1.9 spells that in an admission response,
 //! which is odd in places and stays so, because clients read it. Where KubeVirt accepts what cannot work (it finds out
 //! when the guest starts) we refuse; `tests/conformance/stricter.txt` lists every such case. Not for rules that need
-//! other objects (claims, Secrets), nor for what only the host can tell: the plan refuses those.
+//! other objects (claims, Secrets), nor for what only the host knows: the plan refuses those.
 
 mod access;
 mod addresses;
@@ -68,7 +68,7 @@ use metadata::Metadata;
 use report::Report;
 use subject::Subject;
 
-/// What is to be said about a VirtualMachine.
+/// The verdict on a VirtualMachine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Why it is refused. Empty: it is accepted.

@@ -2,7 +2,7 @@
 
 use crate::fault::{Fault, FaultCode, FieldPath};
 
-/// What the rules found so far. Nothing is ever taken back, so every rule speaks, also after another has refused.
+/// What the rules found so far. Nothing is ever taken back, so every rule is applied, also after another has refused.
 #[derive(Default)]
 pub(crate) struct Report {
     faults: Vec<Fault>,

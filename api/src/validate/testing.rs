@@ -1,11 +1,11 @@
-//! How the tests of the rules are written: a plain manifest with one thing changed, and what must be said about it.
+//! How the tests of the rules are written: a plain manifest with one thing changed, and the fault that is expected.
 
 use serde_json::{Value, json};
 
 use crate::cluster::ClusterConfig;
 use crate::fault::Fault;
 
-/// One bad manifest: what is changed, where the mistake is, and a part of what is said about it.
+/// One bad manifest: what is changed, where the mistake is, and a part of the message.
 pub(crate) type Bad<'a> = (&'a [(&'a str, Value)], &'a str, &'a str);
 
 /// An instance that nothing is wrong with.
@@ -79,7 +79,7 @@ pub(crate) fn changed(changes: &[(&str, Value)]) -> Value {
     object
 }
 
-/// What the rules say about the instance with these changes, without defaults.
+/// The faults that the rules find in the instance with these changes, without defaults.
 pub(crate) fn faults(changes: &[(&str, Value)]) -> Vec<Fault> {
     faults_in(changes, &ClusterConfig::offline())
 }
@@ -90,13 +90,13 @@ pub(crate) fn faults_in(changes: &[(&str, Value)], config: &ClusterConfig) -> Ve
     super::validate_vmi(&vmi, config)
 }
 
-/// Every bad manifest is refused at its path with its words, and says what to do instead.
+/// Every bad manifest is refused at its path with its message, and with a remedy.
 pub(crate) fn refused(table: &[Bad<'_>]) {
     for (changes, path, part) in table {
         let faults = faults(changes);
         let fault = faults.iter().find(|fault| fault.path.as_str() == *path && fault.to_string().contains(part));
-        let fault = fault.unwrap_or_else(|| panic!("{changes:?}: nothing says `{part}` at {path}, but {faults:#?}"));
-        assert!(fault.instead.is_some(), "{changes:?}: says nothing to do about it: {fault}");
+        let fault = fault.unwrap_or_else(|| panic!("{changes:?}: no `{part}` at {path}, but {faults:#?}"));
+        assert!(fault.instead.is_some(), "{changes:?}: has no remedy: {fault}");
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn accepted(table: &[&[(&str, Value)]]) {
     }
 }
 
-/// What is said about a machine with these changes, in a certain cluster.
+/// The verdict on a machine with these changes, in a certain cluster.
 pub(crate) fn machine_verdict_in(changes: &[(&str, Value)], config: &ClusterConfig) -> super::Verdict {
     let mut vm = json!({
         "apiVersion": "kubevirt.io/v1",
@@ -127,11 +127,11 @@ pub(crate) fn machine_verdict(changes: &[(&str, Value)]) -> super::Verdict {
     machine_verdict_in(changes, &ClusterConfig::offline())
 }
 
-/// The machine with these changes is refused there, in KubeVirt's spelling and with these words.
+/// The machine with these changes is refused there, in KubeVirt's spelling and with this message.
 pub(crate) fn refused_machine(changes: &[(&str, Value)], path: &str, field: &str, part: &str) {
     let verdict = machine_verdict(changes);
     let fault = verdict.faults.iter().find(|fault| fault.path.as_str() == path && fault.to_string().contains(part));
-    let fault = fault.unwrap_or_else(|| panic!("{changes:?}: nothing says `{part}` at {path}: {:#?}", verdict.faults));
+    let fault = fault.unwrap_or_else(|| panic!("{changes:?}: no `{part}` at {path}: {:#?}", verdict.faults));
     assert_eq!(fault.field, field, "{changes:?}");
     assert!(fault.instead.is_some(), "{changes:?}");
 }

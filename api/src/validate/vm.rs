@@ -17,7 +17,7 @@ const MEMORY_BLOCK: i64 = 2 * 1024 * 1024;
 /// The smallest guest whose memory can grow, in bytes (1 GiB).
 const GROWING_GUEST_MIN: i64 = 1024 * 1024 * 1024;
 
-/// Judges what a machine says beside the template of its instance.
+/// Judges the fields of a machine beside the template of its instance.
 pub(crate) fn check(vm: &VirtualMachine, config: &ClusterConfig, report: &mut Report) {
     let at = FieldPath::from("spec");
     running(&vm.spec, config, &at, report);
@@ -37,7 +37,7 @@ pub(crate) fn check(vm: &VirtualMachine, config: &ClusterConfig, report: &mut Re
     data_volumes::check(vm, &at, report);
 }
 
-/// What a machine may say but had better not, for it means something else or less than it seems.
+/// What a machine may set but should not, for it means something else or less than it seems.
 pub(crate) fn warnings(vm: &VirtualMachine) -> Vec<Fault> {
     let mut warnings = Report::default();
     let at = FieldPath::from("spec");
@@ -58,7 +58,7 @@ fn running(spec: &VirtualMachineSpec, config: &ClusterConfig, at: &FieldPath, re
                 .instead("keep `runStrategy`"),
         ),
         (None, None) => report.push(
-            invalid(at.child("runStrategy"), "nothing says when the machine runs")
+            invalid(at.child("runStrategy"), "the run strategy is not set")
                 .instead("write `runStrategy: Always`, or `Halted` for one that is started by hand")
                 .field(at.child("running").to_string()),
         ),

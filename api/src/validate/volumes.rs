@@ -1,4 +1,4 @@
-//! Volumes: names, the one source each of them has, and what that source must say.
+//! Volumes: names, the one source each of them has, and what that source must have.
 //!
 //! Cloud-init sources have a file of their own, `cloud_init`. Whether a Secret or a claim exists is not judged here.
 
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_says_what_its_source_needs() {
+    fn a_volume_has_what_its_source_needs() {
         let named = |source: serde_json::Value| {
             let mut volume = source;
             volume["name"] = json!("root");

@@ -1,5 +1,5 @@
-//! What a machine's pod says of the claims it was made with: written by the controller, which looked them up anyway, read
-//! by whoever writes the machine's status. A launcher is not asked: it knows only what is mounted.
+//! The claims of a machine's pod, in an annotation: written by the controller, which looked them up anyway, read
+//! by the writer of the machine's status. A launcher is not asked: it sees only what is mounted.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub const ANNOTATION: &str = "garboard.dev/claims";
 /// By the claim's name.
 pub type Claims = BTreeMap<String, PersistentVolumeClaimInfo>;
 
-/// What a pod says of them; nothing if somebody wrote something else there.
+/// The claims in a pod's annotation; nothing if it has something else.
 #[must_use]
 pub fn of(pod: &Pod) -> Claims {
     let text = pod.metadata.annotations.as_ref().and_then(|all| all.get(ANNOTATION));

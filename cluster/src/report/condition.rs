@@ -1,7 +1,7 @@
 //! A launcher's report as conditions of its pod.
 //!
-//! Until the controller has placed a VMI its node agent may not write it, and nobody wants a write of the controller only
-//! for that: the first report goes onto the pod, together with the readiness gate. Conditions of a pod are written by its
+//! Until the controller has placed a VMI its node agent may not write it, and a write of the controller only for that would
+//! cost too much: the first report goes onto the pod, together with the readiness gate. Conditions of a pod are written by its
 //! kubelet and by the agent of its node, and by no tenant (`deploy/base/node-policy.yaml`).
 
 use garboard_api::conditions::{ConditionStatus, NewCondition, PodConditionType, Reason};
@@ -11,13 +11,13 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use serde_json::{Value, json};
 
 /// The readiness gate of launcher pods: the guest's processors run (KubeVirt's name).
-pub const UNPAUSED: &str = PodConditionType::Unpaused.word();
+pub const UNPAUSED: &str = PodConditionType::Unpaused.name();
 /// Not KubeVirt's: the launcher's first report, as JSON in the condition's message.
-pub const REPORTED: &str = PodConditionType::LauncherReport.word();
+pub const REPORTED: &str = PodConditionType::LauncherReport.name();
 /// The longest message, in bytes; a longer report waits until the VMI is placed.
 const LONGEST: usize = 32 << 10;
 
-/// What a pod is to say.
+/// What a pod is to report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PodUpdate {
     /// The readiness gate, if it changes.
@@ -52,17 +52,17 @@ impl PodUpdate {
 
 fn json_of(new: &NewCondition<'_, PodConditionType>, now: Timestamp) -> Value {
     json!({
-        "type": new.kind.word(),
-        "status": new.status.word(),
+        "type": new.kind.name(),
+        "status": new.status.name(),
         "reason": new.reason,
         "message": new.message,
         "lastTransitionTime": format!("{now:.0}"),
     })
 }
 
-/// Whether a report says what makes the controller write: the guest runs, or its run is over.
+/// Whether a report makes the controller write: the guest runs, or its run is over.
 #[must_use]
-pub fn is_telling(report: &Status) -> bool {
+pub fn is_milestone(report: &Status) -> bool {
     let runs = report.phase == control::Phase::Running && !report.machine.is_empty();
     (report.ended.is_some() || runs) && encode(report).is_some()
 }
@@ -71,11 +71,11 @@ fn encode(report: &Status) -> Option<String> {
     serde_json::to_string(report).ok().filter(|text| text.len() <= LONGEST)
 }
 
-/// What the launcher of a pod said first, if its agent has passed it on and it is about the VMI of this UID.
+/// The first report of a pod's launcher, if its agent has passed it on and it is about the VMI of this UID.
 #[must_use]
 pub fn reported(pod: &Pod, vmi_uid: &str) -> Option<Status> {
     let message =
-        condition(pod, REPORTED).filter(|each| each.status == ConditionStatus::True.word())?.message.as_deref()?;
+        condition(pod, REPORTED).filter(|each| each.status == ConditionStatus::True.name())?.message.as_deref()?;
     serde_json::from_str::<Status>(message).ok().filter(|report| report.uid == vmi_uid)
 }
 
@@ -90,8 +90,8 @@ mod tests {
     use super::super::tests::report;
     use super::*;
 
-    fn pod(news: &PodUpdate) -> Pod {
-        let conditions = news.conditions(Timestamp::UNIX_EPOCH);
+    fn pod(update: &PodUpdate) -> Pod {
+        let conditions = update.conditions(Timestamp::UNIX_EPOCH);
         serde_json::from_value(json!({"status": {"conditions": conditions}})).unwrap()
     }
 
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn what_is_put_on_a_pod_is_found_there() {
-        let news = PodUpdate { unpaused: Some(true), report: Some(Box::new(report(1))) };
-        let pod = pod(&news);
+        let update = PodUpdate { unpaused: Some(true), report: Some(Box::new(report(1))) };
+        let pod = pod(&update);
         assert_eq!(reported(&pod, &report(1).uid), Some(report(1)));
         assert_eq!(reported(&pod, "another"), None, "it is about another machine");
         assert_eq!(condition(&pod, UNPAUSED).map(|each| each.status.as_str()), Some("True"));
@@ -114,17 +114,17 @@ mod tests {
     #[test]
     fn a_report_that_is_too_long_is_not_put_there() {
         let mut long = report(1);
-        assert!(is_telling(&long));
+        assert!(is_milestone(&long));
         long.machine = "m".repeat(LONGEST);
-        assert!(!is_telling(&long));
-        let news = PodUpdate { unpaused: None, report: Some(Box::new(long)) };
-        assert_eq!(news.conditions(Timestamp::UNIX_EPOCH), [] as [Value; 0]);
+        assert!(!is_milestone(&long));
+        let update = PodUpdate { unpaused: None, report: Some(Box::new(long)) };
+        assert_eq!(update.conditions(Timestamp::UNIX_EPOCH), [] as [Value; 0]);
     }
 
     #[test]
-    fn before_the_guest_runs_nothing_is_told() {
+    fn before_the_guest_runs_nothing_is_reported() {
         let early = Status { phase: control::Phase::Scheduled, ..report(1) };
-        let ignorant = Status { machine: String::new(), ..report(1) };
-        assert!(!is_telling(&early) && !is_telling(&ignorant));
+        let unnamed = Status { machine: String::new(), ..report(1) };
+        assert!(!is_milestone(&early) && !is_milestone(&unnamed));
     }
 }

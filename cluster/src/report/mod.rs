@@ -29,9 +29,9 @@ use kube::runtime::events::EventType;
 
 use self::claims::Claims;
 
-/// The word for an end that only the pod can explain ([`ExitCause::MachineKilled`]).
+/// The reason of an end that only the pod can explain ([`ExitCause::MachineKilled`]).
 pub const MACHINE_KILLED: &str = EndReason::MachineKilled.as_str();
-/// The most characters of what QEMU said of an I/O error.
+/// The most characters of QEMU's message of an I/O error.
 const LONGEST_PAUSE_MESSAGE: usize = 400;
 /// The pod's link to its network.
 const POD_INTERFACE: &str = garboard_protocol::agent::UPLINK;
@@ -39,11 +39,11 @@ const POD_INTERFACE: &str = garboard_protocol::agent::UPLINK;
 /// Everything that decides.
 #[derive(Clone, Copy, Debug)]
 pub struct Seen<'a> {
-    /// What the launcher says.
+    /// The launcher's report.
     pub report: &'a Status,
     /// The addresses of the launcher's pod, the first one first.
     pub addresses: &'a [String],
-    /// What the controller says of the claims, on the pod.
+    /// The controller's report of the claims, on the pod.
     pub claims: &'a Claims,
     /// The VMI as the API server has it.
     pub vmi: &'a VirtualMachineInstance,
@@ -55,7 +55,7 @@ pub struct Seen<'a> {
 #[must_use]
 pub fn next_status(seen: &Seen<'_>) -> Option<VirtualMachineInstanceStatus> {
     let report = seen.report;
-    if Phase::of(seen.vmi).is_final() || knows_nothing(report) {
+    if Phase::of(seen.vmi).is_final() || is_empty(report) {
         return None;
     }
     let old = seen.vmi.status.as_ref()?;
@@ -73,20 +73,20 @@ pub fn next_status(seen: &Seen<'_>) -> Option<VirtualMachineInstanceStatus> {
     (new != *old).then_some(new)
 }
 
-/// What the pod's readiness gate should say; nothing if it has no say.
+/// What the pod's readiness gate should be; nothing if the report does not decide it.
 #[must_use]
 pub fn unpaused(report: &Status) -> Option<bool> {
-    let has_a_say = report.phase == control::Phase::Running && report.ended.is_none() && !knows_nothing(report);
-    has_a_say.then_some(report.paused.is_none())
+    let is_known = report.phase == control::Phase::Running && report.ended.is_none() && !is_empty(report);
+    is_known.then_some(report.paused.is_none())
 }
 
-/// A supervisor that was started again reports before it has found its QEMU: what is empty then is not news.
-fn knows_nothing(report: &Status) -> bool {
+/// A supervisor that was started again reports before it has found its QEMU: what is empty then is not reported.
+fn is_empty(report: &Status) -> bool {
     report.ended.is_none() && report.machine.is_empty()
 }
 
 fn enter(status: &mut VirtualMachineInstanceStatus, phase: Phase, since_ms: i64, now: Timestamp) {
-    let phase = phase.word();
+    let phase = phase.name();
     status.phase = Some(phase.to_owned());
     let entered = status.phase_transition_timestamps.iter().any(|one| one.phase.as_deref() == Some(phase));
     if !entered {
@@ -227,13 +227,13 @@ fn holding<'a>(kind: VmiConditionType, reason: Reason, message: impl Into<Cow<'a
 }
 
 fn paused(report: &Status) -> Option<Holding<'_>> {
-    let (reason, sentence) = match report.paused? {
+    let (reason, message) = match report.paused? {
         PauseReason::PausedIOError => (Reason::PausedIoError, "VMI was paused, low-level IO error detected"),
         PauseReason::PausedByUser => (Reason::PausedByUser, "VMI was paused by user"),
     };
     let bounded = |more: &String| more.chars().take(LONGEST_PAUSE_MESSAGE).collect::<String>();
-    let more = report.pause_message.as_ref().map(|more| format!("{sentence}: {}", bounded(more)));
-    Some(holding(VmiConditionType::Paused, reason, more.unwrap_or_else(|| sentence.to_owned())))
+    let more = report.pause_message.as_ref().map(|more| format!("{message}: {}", bounded(more)));
+    Some(holding(VmiConditionType::Paused, reason, more.unwrap_or_else(|| message.to_owned())))
 }
 
 fn agent_connected(report: &Status) -> Option<Holding<'_>> {
@@ -241,14 +241,14 @@ fn agent_connected(report: &Status) -> Option<Holding<'_>> {
 }
 
 fn unresponsive(report: &Status) -> Option<Holding<'_>> {
-    let sentence = "QEMU does not answer on its monitor; the state of the guest is the last one that QEMU reported";
-    report.unresponsive.then(|| holding(VmiConditionType::Unresponsive, Reason::MonitorTimeout, sentence))
+    let message = "QEMU does not answer on its monitor; the state of the guest is the last one that QEMU reported";
+    report.unresponsive.then(|| holding(VmiConditionType::Unresponsive, Reason::MonitorTimeout, message))
 }
 
 fn network_lost(report: &Status) -> Option<Holding<'_>> {
     let name = report.ended_helper.as_deref()?;
-    let sentence = format!("the program {name} ended; the guest has no network until its next start");
-    Some(holding(VmiConditionType::NetworkLost, Reason::HelperEnded, sentence))
+    let message = format!("the program {name} ended; the guest has no network until its next start");
+    Some(holding(VmiConditionType::NetworkLost, Reason::HelperEnded, message))
 }
 
 fn ended(ended: &Ended) -> Holding<'_> {
@@ -265,7 +265,7 @@ fn ended(ended: &Ended) -> Holding<'_> {
 pub struct Slowness {
     /// Reason of the condition `SoftwareEmulation`, and of an event.
     pub reason: Reason,
-    /// A sentence.
+    /// A message.
     pub message: &'static str,
 }
 

@@ -85,7 +85,7 @@ fn what_the_next_start_keeps_is_kept_if_a_plan_would_take_it() {
 }
 
 #[test]
-fn a_supervisor_that_was_replaced_is_shown_and_one_that_says_nothing_of_itself_too() {
+fn a_supervisor_that_was_replaced_is_shown_and_one_without_a_report_of_itself_too() {
     let of =
         |version: &str, started_at_ms| Some(control::SupervisorInfo { version: version.to_owned(), started_at_ms });
     let first = next(&Status { supervisor: of("1.0.0", 1999), ..report(1) }, &vmi(scheduled())).unwrap();
@@ -94,7 +94,7 @@ fn a_supervisor_that_was_replaced_is_shown_and_one_that_says_nothing_of_itself_t
     let again = next(&Status { supervisor: of("1.0.0", 7000), ..report(2) }, &with(vmi(scheduled()), first)).unwrap();
     assert_ne!(again.supervisor, None);
     let older = next(&Status { supervisor: None, ..report(3) }, &with(vmi(scheduled()), again)).unwrap();
-    assert_eq!(older.supervisor, None, "what the one before it said is not true of it");
+    assert_eq!(older.supervisor, None, "the report of the one before it is not true of it");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn conditions_come_and_go() {
     assert_eq!(status.conditions[1].reason.as_deref(), Some("PausedIOError"));
     assert_eq!(status.conditions[1].message.as_deref(), Some("VMI was paused, low-level IO error detected: no space"));
     assert_eq!(status.guest_os_info.as_ref().unwrap().pretty_name.as_deref(), Some("Debian 12"));
-    assert_eq!(next(&busy, &first), None, "the time of a condition is not news");
+    assert_eq!(next(&busy, &first), None, "the time of a condition alone is no change");
 
     let other = next(&Status { paused: Some(PauseReason::PausedByUser), pause_message: None, ..busy }, &first).unwrap();
     assert_eq!(other.conditions[1].last_transition_time, status.conditions[1].last_transition_time);
@@ -153,7 +153,7 @@ fn conditions_come_and_go() {
 }
 
 #[test]
-fn an_end_is_told_with_its_cause() {
+fn an_end_is_reported_with_its_cause() {
     let running = with(vmi(scheduled()), next(&report(1), &vmi(scheduled())).unwrap());
     let table = [
         (ExitCause::GuestShutdown, "Succeeded", None),
@@ -165,10 +165,10 @@ fn an_end_is_told_with_its_cause() {
     for (cause, phase, reason) in table {
         let status = next(&ended(cause.clone()), &running).unwrap();
         assert_eq!((status.phase.as_deref(), status.reason.as_deref()), (Some(phase), reason));
-        let told = status.conditions.iter().find(|one| one.r#type == "garboard.dev/Ended").unwrap();
-        assert_eq!(told.message, Some(message(&cause, &cause.message())));
+        let ended = status.conditions.iter().find(|one| one.r#type == "garboard.dev/Ended").unwrap();
+        assert_eq!(ended.message, Some(message(&cause, &cause.message())));
         assert_eq!(status.phase_transition_timestamps.len(), 2);
-        assert!(status.interfaces.len() == 1, "the last addresses stay for whoever asks why");
+        assert!(status.interfaces.len() == 1, "the last addresses stay for a diagnosis");
     }
     let never_ran = Status { machine: String::new(), ..ended(ExitCause::NotStarted { message: "no disk".into() }) };
     assert_eq!(next(&never_ran, &vmi(scheduled())).unwrap().phase.as_deref(), Some("Failed"));
@@ -187,7 +187,7 @@ fn the_event_of_an_end_begins_with_its_cause() {
 }
 
 #[test]
-fn a_card_that_is_unplugged_is_told_as_down() {
+fn a_card_that_is_unplugged_is_reported_as_down() {
     let state = |state: serde_json::Value| {
         let mut vmi = vmi(scheduled());
         vmi.spec.domain.devices.interfaces[0].state = serde_json::from_value(state).unwrap();
@@ -199,33 +199,33 @@ fn a_card_that_is_unplugged_is_told_as_down() {
 }
 
 #[test]
-fn the_system_that_the_agent_names_is_told_in_single_words() {
-    let said = |word: &str| Some(word.to_owned());
+fn the_system_that_the_agent_names_is_reported_field_by_field() {
+    let text = |value: &str| Some(value.to_owned());
     let guest = control::GuestStatus {
-        os: said("Debian GNU/Linux 12 (bookworm)"),
-        kernel: said("6.1.0-35-cloud-amd64"),
+        os: text("Debian GNU/Linux 12 (bookworm)"),
+        kernel: text("6.1.0-35-cloud-amd64"),
         system: control::GuestSystem {
-            id: said("debian"),
-            name: said("Debian GNU/Linux"),
-            version: said("12 (bookworm)"),
-            version_id: said("12"),
-            kernel_version: said("#1 SMP"),
-            machine: said("x86_64"),
+            id: text("debian"),
+            name: text("Debian GNU/Linux"),
+            version: text("12 (bookworm)"),
+            version_id: text("12"),
+            kernel_version: text("#1 SMP"),
+            machine: text("x86_64"),
         },
         ..control::GuestStatus::default()
     };
     let status = next(&Status { guest: Some(guest), ..report(1) }, &vmi(scheduled())).unwrap();
-    let told = serde_json::to_value(status.guest_os_info).unwrap();
+    let written = serde_json::to_value(status.guest_os_info).unwrap();
     let expected = json!({
         "id": "debian", "name": "Debian GNU/Linux", "prettyName": "Debian GNU/Linux 12 (bookworm)",
         "version": "12 (bookworm)", "versionId": "12", "kernelRelease": "6.1.0-35-cloud-amd64",
         "kernelVersion": "#1 SMP", "machine": "x86_64",
     });
-    assert_eq!(told, expected);
+    assert_eq!(written, expected);
 }
 
 #[test]
-fn cards_that_only_the_guest_knows_have_no_name() {
+fn cards_that_only_the_guest_has_have_no_name() {
     let mut seen = report(1);
     let only_inside = InterfaceStatus {
         interface_name: Some("docker0".into()),

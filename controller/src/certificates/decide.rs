@@ -16,7 +16,7 @@ pub const CLOCK_SKEW: Duration = Duration::from_secs(60);
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 const AUTHORITY_LIFE: Duration = Duration::from_secs(168 * 3600);
 const SERVING_LIFE: Duration = Duration::from_secs(24 * 3600);
-/// What is left of a life when its certificate is renewed, unless the settings say: a fifth.
+/// What is left of a life when its certificate is renewed, unless it is set: a fifth.
 const SPARE: u32 = 5;
 
 /// How long a kind of certificate lives.
@@ -31,7 +31,7 @@ pub struct Lifetime {
 impl Lifetime {
     fn of(config: Option<&CertConfig>, usual: Duration) -> Self {
         let read = |text: Option<&String>| text.and_then(|text| duration(text));
-        // Settings that were stored while no webhook was asked may say anything, and certificates have to go on.
+        // Settings that were stored while no webhook was asked may have any value, and certificates still have to be renewed.
         let whole = read(config.and_then(|config| config.duration.as_ref())).unwrap_or(usual);
         let whole = whole.clamp(SHORTEST_CERTIFICATE, LONGEST_CERTIFICATE);
         let spare = read(config.and_then(|config| config.renew_before.as_ref())).unwrap_or(whole / SPARE);
@@ -67,13 +67,13 @@ pub struct Decision {
     pub drop: Vec<String>,
     /// Whether a new authority is to be made.
     pub authority: bool,
-    /// Whether the serving certificate is to be made anew, and by which authority; `None` in it is the new one.
+    /// Whether the serving certificate is to be issued again, and by which authority; `None` in it is the new one.
     pub serving: Option<Option<String>>,
     /// When to look again.
     pub rest: Duration,
 }
 
-/// Decides. `published` says whether every webhook configuration names exactly the authorities of the chain.
+/// Decides. `published`: whether every webhook configuration names exactly the authorities of the chain.
 #[must_use]
 pub fn decide(chain: &Chain, lives: Lifetimes, published: bool, now: Timestamp) -> Decision {
     let (alive, ended): (Vec<_>, Vec<_>) = chain.authorities.iter().partition(|authority| authority.to > now);
@@ -98,7 +98,7 @@ pub fn decide(chain: &Chain, lives: Lifetimes, published: bool, now: Timestamp) 
     Decision { drop: ended.iter().map(|each| each.subject.clone()).collect(), authority, serving, rest }
 }
 
-/// How long until a certificate is renewed. One that was made when the settings said more lives no longer than they say
+/// How long until a certificate is renewed. One that was made under a longer setting lives no longer than the setting
 /// now; one whose signer ended earlier lives shorter, and is not renewed before half of that.
 fn until_due(pair: &CertifiedKey, life: Lifetime, now: Timestamp) -> Duration {
     let whole = left(pair.to, pair.from).saturating_sub(CLOCK_SKEW).min(life.whole);
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_trusts_any_more_is_replaced() {
+    fn an_authority_that_is_not_published_is_replaced() {
         let authorities = vec![pair("b", "b", 800, 1800), pair("a", "a", 0, 1000)];
         let chain = Chain { authorities, serving: Some(pair("s", "a", 990, 1090)), paths: None };
         let decision = decide(&chain, LIVES, true, at(1001));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_say_less_count_at_once() {
+    fn shorter_settings_count_at_once() {
         let chain =
             Chain { authorities: vec![pair("a", "a", 0, 9000)], serving: Some(pair("s", "a", 0, 9000)), paths: None };
         let decision = decide(&chain, LIVES, true, at(850));
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn lives_are_kubevirts_unless_somebody_says() {
+    fn lives_are_kubevirts_by_default() {
         let lives = Lifetimes::of(None);
         assert_eq!(lives.authority.whole, Duration::from_secs(604_800));
         assert_eq!(lives.serving.spare, Duration::from_secs(17_280));

@@ -1,4 +1,4 @@
-//! Keeping the certificates: looking, deciding, writing. The leader does this and nobody else.
+//! Keeping the certificates: looking, deciding, writing. Only the leader does this.
 
 use std::time::Duration;
 
@@ -94,7 +94,7 @@ where
     })
 }
 
-/// Looks once, does what is due, and says when to look again.
+/// Looks once, does what is due, and returns when to look again.
 async fn step(context: &Context) -> Result<Duration, KeepError> {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.namespace);
     let secret = secrets.get(SECRET).await.map_err(while_trying("get the Secret of the webhooks' certificates"))?;
@@ -111,7 +111,7 @@ async fn step(context: &Context) -> Result<Duration, KeepError> {
     Ok(decision.rest)
 }
 
-/// What somebody spoilt is made anew.
+/// A damaged one is made again.
 fn read(secret: &Secret) -> Chain {
     let data = secret.data.clone().unwrap_or_default();
     Chain::read(&data).unwrap_or_else(|error| {
@@ -131,7 +131,7 @@ async fn store(
     chain: &Chain,
     decision: &Decision,
 ) -> Result<(), ReconcileError> {
-    // With the resource version of what was read: whoever was faster wins.
+    // With the resource version of what was read: the first writer wins.
     secret.data = Some(chain.write());
     let params = PostParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PostParams::default() };
     match secrets.replace(SECRET, &params, &secret).await {

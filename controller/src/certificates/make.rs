@@ -36,7 +36,7 @@ pub(super) fn carry_out(
 
 fn authority(life: Duration, now: Timestamp) -> Result<CertifiedKey, CertificateError> {
     let mut wanted = CertificateParams::default();
-    // The time makes the name: a certificate says by it which authority signed it.
+    // The name has the time: a certificate names by it the authority that signed it.
     wanted.distinguished_name = named(&format!("garboard-webhook-authority-{}", now.as_millisecond()));
     wanted.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     wanted.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::DigitalSignature];
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn certificates_are_made_whatever_the_settings_say() {
+    fn certificates_are_made_with_any_settings() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();
         for (written, seconds) in [("1000000000h", 876_000 * 3600), ("0s", 60)] {
             let each = serde_json::json!({"duration": written});

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! One replica, the leader, renews. A new authority is published first and signs only after every API server has had
-//! time to learn of it, so that no request meets a certificate nobody knows.
+//! time to learn of it, so that every API server trusts each certificate that it meets.
 
 pub mod decide;
 mod keep;
@@ -72,7 +72,7 @@ pub enum CertificateError {
     Unreadable {
         /// Which entry.
         what: &'static str,
-        /// What the parser says.
+        /// The error of the parser.
         problem: String,
     },
     /// A certificate could not be made.
@@ -90,7 +90,7 @@ impl Chain {
     /// Reads the data of the Secret. An empty Secret is an empty chain.
     ///
     /// # Errors
-    /// Somebody wrote something else into it.
+    /// Another client wrote something else into it.
     pub fn read(data: &BTreeMap<String, ByteString>) -> Result<Self, CertificateError> {
         let text = |what: &'static str| -> Result<&str, CertificateError> {
             let Some(bytes) = data.get(what) else { return Ok("") };

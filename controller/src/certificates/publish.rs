@@ -19,7 +19,7 @@ use crate::webhook::paths::Question;
 /// The webhook of evictions, among those that judge.
 const OF_EVICTIONS: &str = "pod-eviction.kubevirt.io";
 
-/// The objects that tell API servers whom to trust.
+/// The objects by which API servers know whom to trust.
 pub(super) struct Published {
     mutating: MutatingWebhookConfiguration,
     validating: ValidatingWebhookConfiguration,
@@ -122,7 +122,7 @@ fn bundle_of(service: &APIService) -> Option<&ByteString> {
     service.spec.as_ref().and_then(|spec| spec.ca_bundle.as_ref())
 }
 
-/// What is to be applied to an APIService; nothing if it says so already.
+/// What is to be applied to an APIService; nothing if it has it already.
 fn trusted(service: &APIService, chain: &Chain) -> Option<Value> {
     let bundle = bundle(chain);
     (bundle_of(service) != Some(&bundle)).then(|| {
@@ -133,7 +133,7 @@ fn trusted(service: &APIService, chain: &Chain) -> Option<Value> {
     })
 }
 
-/// What is to be applied to a configuration; nothing if all its webhooks, by name, say it already.
+/// What is to be applied to a configuration; nothing if all its webhooks, by name, have it already.
 fn publication<'a>(
     kind: &str,
     webhooks: impl Iterator<Item = (&'a str, &'a WebhookClientConfig, Question)>,

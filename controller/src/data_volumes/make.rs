@@ -16,7 +16,7 @@ const IMPERSONATE: &str = "impersonate-user";
 /// Makes a DataVolume. `installed_in` is the namespace of the installation, where the account is.
 ///
 /// # Errors
-/// What the API server says, also where the controller may not act as the account.
+/// The error of the API server, also where the controller may not act as the account.
 pub(crate) async fn make(client: &Client, installed_in: &str, volume: &DynamicObject) -> kube::Result<DynamicObject> {
     let namespace = volume.metadata.namespace.as_deref();
     let body = serde_json::to_vec(volume).map_err(kube::Error::SerdeError)?;

@@ -32,7 +32,7 @@ pub const ASK_AGAIN: Duration = Duration::from_secs(2);
 /// The longest pause between two questions for a claim that an object waits for.
 pub(crate) const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// What is told where DataVolumes cannot be made.
+/// The message where DataVolumes cannot be made.
 pub const NO_IMPORTER: &str = "this cluster has no Containerized Data Importer, which fills DataVolumes; install it, or make \
                                a PersistentVolumeClaim of the same name";
 
@@ -47,7 +47,7 @@ pub enum DataVolumeProgress {
     Missing,
     /// The claim may be used.
     Done,
-    /// Not yet; the importer's word for how far it is.
+    /// Not yet; the phase that the importer reports.
     UnderWay(String),
     /// The claim waits for a pod that uses it, and only then is it filled.
     WaitsForConsumer,
@@ -77,9 +77,9 @@ pub fn obstacle(data_volumes: &ProgressByName) -> Option<(&str, &DataVolumeProgr
     keeping.min_by_key(|(rank, name, _)| (*rank, *name)).map(|(_, name, progress)| (name, progress))
 }
 
-/// One sentence about what keeps a machine from its start.
+/// The message about what keeps a machine from its start.
 #[must_use]
-pub fn sentence(name: &str, progress: &DataVolumeProgress) -> String {
+pub fn message(name: &str, progress: &DataVolumeProgress) -> String {
     match progress {
         DataVolumeProgress::Missing => format!("the DataVolume {name} does not exist"),
         DataVolumeProgress::Done => format!("the DataVolume {name} is filled"),
@@ -92,7 +92,7 @@ pub fn sentence(name: &str, progress: &DataVolumeProgress) -> String {
     }
 }
 
-/// How the API server knows the kind.
+/// The kind at the API server.
 #[must_use]
 pub fn resource() -> ApiResource {
     ApiResource {
@@ -124,7 +124,7 @@ pub fn of_template(vm: &VirtualMachine, template: &DataVolumeTemplateSpec) -> Dy
     }
 }
 
-/// Whether there is no such object, or no such kind: of that the API server tells with a plain text, which the client takes
+/// Whether there is no such object, or no such kind: for that the API server answers with a plain text, which the client takes
 /// for no answer of Kubernetes' own.
 pub(crate) fn is_absent(status: &Status) -> bool {
     status.code == 404
@@ -136,7 +136,7 @@ fn asks_for_claim(volume: Option<&Value>) -> bool {
     matches!(phase, None | Some(Some("WaitForFirstConsumer" | "PendingPopulation")))
 }
 
-/// How far one is; a claim without a DataVolume was filled by somebody else, or is one whose DataVolume was tidied away.
+/// How far one is; a claim without a DataVolume was filled by another program, or its DataVolume was deleted.
 fn progress(volume: Option<&Value>, claim: Option<&PersistentVolumeClaim>) -> DataVolumeProgress {
     let Some(volume) = volume else {
         return if claim.is_some() { DataVolumeProgress::Done } else { DataVolumeProgress::Missing };
@@ -146,24 +146,23 @@ fn progress(volume: Option<&Value>, claim: Option<&PersistentVolumeClaim>) -> Da
     let is_populated = claim.and_then(|claim| claim.spec.as_ref()?.data_source_ref.as_ref()).is_some();
     match phase {
         "Succeeded" => DataVolumeProgress::Done,
-        "Failed" => DataVolumeProgress::Failed(complaint(volume).unwrap_or_else(|| phase.to_owned())),
+        "Failed" => DataVolumeProgress::Failed(import_error(volume).unwrap_or_else(|| phase.to_owned())),
         "WaitForFirstConsumer" | "PendingPopulation" if is_populated => DataVolumeProgress::Done,
         "WaitForFirstConsumer" => DataVolumeProgress::WaitsForConsumer,
-        other => {
-            complaint(volume).map_or_else(|| DataVolumeProgress::UnderWay(other.to_owned()), DataVolumeProgress::Failed)
-        }
+        other => import_error(volume)
+            .map_or_else(|| DataVolumeProgress::UnderWay(other.to_owned()), DataVolumeProgress::Failed),
     }
 }
 
-/// What its importer complains of, as the condition `Running` says.
-fn complaint(volume: &Value) -> Option<String> {
+/// The error of its importer, in the condition `Running`.
+fn import_error(volume: &Value) -> Option<String> {
     let conditions = volume["status"]["conditions"].as_array()?;
-    let (running, not) = (DataVolumeConditionType::Running.word(), ConditionStatus::False.word());
+    let (running, not) = (DataVolumeConditionType::Running.name(), ConditionStatus::False.name());
     let running = conditions.iter().find(|each| each["type"] == running && each["status"] == not)?;
-    let reason = running["reason"].as_str().and_then(Reason::of_word);
+    let reason = running["reason"].as_str().and_then(Reason::from_name);
     let is_error = matches!(reason, Some(Reason::Error | Reason::ImagePullFailed));
-    let words = running["message"].as_str().filter(|words| !words.is_empty()).or(running["reason"].as_str());
-    words.filter(|_| is_error).map(str::to_owned)
+    let text = running["message"].as_str().filter(|text| !text.is_empty()).or(running["reason"].as_str());
+    text.filter(|_| is_error).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_is_used_when_its_importer_says_so_or_there_is_none() {
+    fn a_claim_is_used_when_its_importer_is_done_or_there_is_none() {
         let plain = PersistentVolumeClaim::default();
         let populated: PersistentVolumeClaim =
             serde_json::from_value(json!({"spec": {"dataSourceRef": {"kind": "VolumeImportSource", "name": "v"}}}))

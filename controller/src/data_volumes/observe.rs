@@ -79,7 +79,7 @@ async fn asked(client: &Client, namespace: &str, name: &str) -> Result<Option<Va
     }
 }
 
-/// Whether anything can have this name: what cannot be asked for does not exist, and is told so.
+/// Whether anything can have this name: what cannot be asked for does not exist, and is reported so.
 fn may_exist(name: &str) -> bool {
     name.parse::<DnsSubdomain>().is_ok()
 }

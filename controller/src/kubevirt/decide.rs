@@ -1,4 +1,4 @@
-//! What the status of a KubeVirt object says. Pure.
+//! The status of a KubeVirt object. Pure.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub enum NotInEffect {
 }
 
 impl NotInEffect {
-    const fn sentence(self) -> &'static str {
+    const fn message(self) -> &'static str {
         match self {
             Self::Younger => "an older KubeVirt object holds the settings of the cluster; delete this one",
             Self::Elsewhere => {
@@ -118,7 +118,7 @@ fn conditions(world: &World, health: &Health) -> Vec<KubeVirtCondition> {
         ],
         Some(stray) => {
             let (available, reason) = (KubeVirtConditionType::Available, Reason::ExistingDeployment);
-            vec![NewCondition::new(available, false, reason, stray.sentence())]
+            vec![NewCondition::new(available, false, reason, stray.message())]
         }
     };
     let before = world.object.status.as_ref().map_or(&[][..], |status| &status.conditions);
@@ -142,14 +142,14 @@ mod tests {
         }
     }
 
-    fn said(status: &KubeVirtStatus) -> String {
+    fn conditions(status: &KubeVirtStatus) -> String {
         let each = status.conditions.iter().map(|condition| format!("{}={}", condition.r#type, condition.status));
         each.collect::<Vec<_>>().join(" ")
     }
 
     #[test]
     fn conditions_follow_the_parts() {
-        let status = |controller, nodes| said(&decide(&world(controller, nodes)));
+        let status = |controller, nodes| conditions(&decide(&world(controller, nodes)));
         assert_eq!(status(2, 2), "Available=True Created=True Degraded=False Progressing=False");
         assert_eq!(status(1, 2), "Available=True Created=True Degraded=True Progressing=False");
         assert_eq!(status(2, 0), "Available=False Created=True Degraded=True Progressing=False");
@@ -157,11 +157,11 @@ mod tests {
     }
 
     #[test]
-    fn a_second_object_is_told_so() {
+    fn a_second_object_has_no_effect_and_reports_it() {
         for stray in [NotInEffect::Younger, NotInEffect::Elsewhere] {
             let status = decide(&World { stray: Some(stray), ..world(2, 2) });
-            assert_eq!(said(&status), "Available=False");
-            assert_eq!(status.conditions[0].message.as_deref(), Some(stray.sentence()));
+            assert_eq!(conditions(&status), "Available=False");
+            assert_eq!(status.conditions[0].message.as_deref(), Some(stray.message()));
         }
     }
 

@@ -1,6 +1,6 @@
 //! The KubeVirt object's status: how the installation does. Its settings are read elsewhere (`crate::settings`).
 //!
-//! One that cannot be read is kept as it is, and keeps no other from its status: it says so itself (`crate::unreadable`).
+//! One that cannot be read is kept as it is, and keeps no other from its status: its own status reports it (`crate::unreadable`).
 
 pub mod decide;
 mod observe;
@@ -25,7 +25,7 @@ use crate::{unreadable, upgrade};
 pub const CONTROLLER: &str = "garboard-controller";
 /// Name of the node agents' DaemonSet.
 pub const NODES: &str = "garboard-node";
-/// How often the installation is looked at though nothing was heard.
+/// How often the installation is looked at though no watch reported a change.
 const PERIOD: std::time::Duration = std::time::Duration::from_secs(60);
 
 /// Keeps the status of every KubeVirt object until the process ends.

@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_says_nothing_lasts_as_long_as_ours() {
+    fn a_lease_without_a_duration_lasts_as_long_as_ours() {
         let spec = LeaseSpec { lease_duration_seconds: None, ..held("other") };
         assert_eq!(claimed(Some(&spec), 14), None);
         assert!(claimed(Some(&spec), 15).is_some());

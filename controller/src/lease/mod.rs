@@ -1,6 +1,6 @@
 //! Who reconciles: one replica at a time, by a Lease (coordination.k8s.io/v1), as Kubernetes' own controllers do it.
 //!
-//! Nobody compares clocks: a candidate takes over when it has seen the lease unchanged for as long as the lease lasts. A
+//! Clocks are not compared: a candidate takes over when it has seen the lease unchanged for as long as the lease lasts. A
 //! leader that cannot renew for two thirds of that, counted from when it asked, stops by itself, so that there are never two.
 
 pub mod decide;
@@ -18,7 +18,7 @@ use decide::{Claim, Observation, decide};
 
 /// Name of the Lease.
 pub const LEASE: &str = "garboard-controller";
-/// A lease nobody renewed for so long is free.
+/// A lease that was not renewed for so long is free.
 pub const DURATION: Duration = Duration::from_secs(15);
 /// A leader that has not renewed for so long gives up.
 const RENEW_DEADLINE: Duration = Duration::from_secs(10);
@@ -53,7 +53,7 @@ impl Candidate {
         }
     }
 
-    /// Renews the lease, and returns when this replica does not lead any more. `won` is what [`Self::win`] said.
+    /// Renews the lease, and returns when this replica does not lead any more. `won` is the answer of [`Self::win`].
     pub async fn lose(&mut self, won: Instant) {
         let mut renewed = won;
         while renewed.elapsed() < RENEW_DEADLINE {
@@ -94,7 +94,7 @@ impl Candidate {
         }
     }
 
-    /// Looks at the lease and claims or renews it if that is due. Says whether it is held afterwards.
+    /// Looks at the lease and claims or renews it if that is due. Returns whether it is held afterwards.
     async fn attempt(&mut self) -> Result<bool, ReconcileError> {
         let lease = self.leases.get_opt(LEASE).await.map_err(while_trying("get the lease"))?;
         let spec = lease.as_ref().and_then(|lease| lease.spec.clone());
@@ -108,7 +108,7 @@ impl Candidate {
         }
     }
 
-    /// Loses the race quietly: the resource version says whether somebody was faster.
+    /// Loses the race quietly: the resource version shows whether another replica was faster.
     async fn write(&mut self, lease: Option<Lease>, mut spec: LeaseSpec) -> Result<bool, ReconcileError> {
         let now = MicroTime(jiff::Timestamp::now());
         if spec.acquire_time.is_none() {

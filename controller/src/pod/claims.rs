@@ -1,4 +1,4 @@
-//! What is told of the claims of a machine, in `status.volumeStatus`. Pure.
+//! What is reported of the claims of a machine, in `status.volumeStatus`. Pure.
 
 use std::collections::BTreeMap;
 

@@ -78,7 +78,7 @@ pub(super) fn launcher(input: &PodInput<'_>, machine: &Resources, mounted: &Moun
 /// PID 1 and QEMU.
 pub(super) fn compute(input: &PodInput<'_>, machine: &Resources) -> Container {
     let spec = &input.vmi.spec;
-    // The supervisor's own directory is not for QEMU: who is that container is not the machine.
+    // The supervisor's own directory is not for QEMU's container.
     let init = VolumeMount { name: INIT.to_owned(), mount_path: INIT_DIRECTORY.to_owned(), ..VolumeMount::default() };
     let command = [INIT_PROGRAM, INIT_DIRECTORY, "--termination-log", TERMINATION_LOG];
     Container {
@@ -129,15 +129,15 @@ fn compute_resources(input: &PodInput<'_>, machine: &Resources) -> ResourceRequi
     }
 }
 
-/// Resources of which the plan knows nothing (devices of other plugins, huge pages written by hand): the scheduler counts
+/// Resources that are not in the plan (devices of other plugins, huge pages written by hand): the scheduler counts
 /// them, as they were written. Garboard's own devices are not given by name: they carry rights.
 fn counted_elsewhere(amounts: BTreeMap<String, Amount>) -> impl Iterator<Item = (String, String)> {
     let is_planned = |name: &str| PLANNED.contains(&name) || name.starts_with(OWN_DEVICES);
     amounts.into_iter().filter(move |(name, _)| !is_planned(name)).map(|(name, amount)| (name, amount.to_string()))
 }
 
-/// Request and limit of what the pod keeps on the node's own disk, bytes. What the manifest says is for the guest's disks;
-/// beside it there are logs. A manifest that says nothing has no limit of its own: a LimitRange of the namespace may give one.
+/// Request and limit of what the pod keeps on the node's own disk, bytes. The manifest's is for the guest's disks;
+/// beside it there are logs. A manifest without it has no limit of its own: a LimitRange of the namespace may give one.
 fn ephemeral_storage(input: &PodInput<'_>) -> (u64, Option<u64>) {
     let written = |amounts: &BTreeMap<String, Amount>| amounts.get(EPHEMERAL_STORAGE).and_then(Amount::to_bytes);
     let resources = input.vmi.spec.domain.resources.as_ref();
@@ -147,7 +147,7 @@ fn ephemeral_storage(input: &PodInput<'_>) -> (u64, Option<u64>) {
     (with_logs(asked.or(limit).unwrap_or(0)), limit.map(with_logs))
 }
 
-/// Huge pages are a resource of their own, which Kubernetes wants asked for and limited alike.
+/// Huge pages are a resource of their own, whose request and limit must be the same in Kubernetes.
 fn hugepages(input: &PodInput<'_>, machine: &Resources) -> Option<(String, String)> {
     let page = input.vmi.spec.domain.memory.as_ref()?.hugepages.as_ref()?.page_size.as_deref()?;
     Some((format!("hugepages-{page}"), machine.guest_memory_bytes.to_string()))

@@ -82,7 +82,7 @@ impl Contribution {
     }
 }
 
-/// Volumes, mounts, and the table that says what is where.
+/// Volumes, mounts, and the table of what is where.
 #[derive(Default)]
 pub(super) struct Mounted {
     /// Of the pod.

@@ -15,7 +15,7 @@ use super::{PodInput, claims, name};
 pub const WRITTEN_IMAGE: &str = "garboard.dev/launcher-image";
 /// A label's value has at most this many bytes.
 const LONGEST_LABEL: usize = 63;
-/// Of a digest this many digits are enough to tell names apart.
+/// Of a digest this many digits are enough to make names differ.
 const DIGEST: usize = 8;
 
 pub(super) fn of(input: &PodInput<'_>, resources: &Resources, order: String) -> ObjectMeta {
@@ -60,13 +60,13 @@ fn annotations(input: &PodInput<'_>, name: &str, resources: &Resources, order: S
     ];
     let vmi = input.vmi;
     let mut all = vmi.metadata.annotations.clone().unwrap_or_default();
-    // What a pod says under our own domain, supervisor and agent take for the controller's word.
+    // Supervisor and agent trust what a pod has under our own domain: only the controller writes it.
     all.retain(|key, _| !["kubectl.kubernetes.io/", "garboard.dev/"].iter().any(|domain| key.starts_with(domain)));
     all.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));
     let claims = serde_json::to_string(&claims::of(input)).ok().filter(|text| text != "{}");
     all.extend(claims.map(|claims| (garboard_cluster::report::claims::ANNOTATION.to_owned(), claims)));
     if has_masquerade(vmi) {
-        // Istio leaves alone what comes from the guest's side of the bridge unless it is told of it.
+        // Istio redirects what comes from the guest's side of the bridge only if this annotation names it.
         for key in ["istio.io/reroute-virtual-interfaces", "traffic.sidecar.istio.io/kubevirtInterfaces"] {
             all.insert(key.to_owned(), BRIDGE.to_owned());
         }

@@ -93,7 +93,7 @@ pub enum PodRefusal {
         claim: String,
     },
     /// A claim that is not filled.
-    #[error("{}", data_volumes::sentence(name, progress))]
+    #[error("{}", data_volumes::message(name, progress))]
     DataVolume {
         /// Name of the DataVolume.
         name: String,
@@ -151,7 +151,7 @@ impl PodRefusal {
     }
 }
 
-/// The name of an instance's pod. It follows from the UID, so that there is never a second one, whatever a cache says.
+/// The name of an instance's pod. It follows from the UID, so that there is never a second one, whatever a cache has.
 #[must_use]
 pub fn name(vmi: &VirtualMachineInstance) -> Option<String> {
     let (name, uid) = (vmi.metadata.name.as_deref()?, vmi.metadata.uid.as_deref()?);
@@ -226,7 +226,7 @@ fn judged_again(input: &PodInput<'_>) -> Result<Option<Fault>, serde_json::Error
 }
 
 /// The host that a pod's resources are planned for: the reference host, because only the manifest counts here, with whatever pages
-/// a guest may want: which node has them is for the scheduler.
+/// a guest may request: which node has them is for the scheduler.
 static HOST: LazyLock<HostFacts> = LazyLock::new(|| HostFacts {
     hugepages: [2 << 20, 1 << 30]
         .map(|page_bytes| HugepagePool { page_bytes, total: u64::MAX, free: u64::MAX })

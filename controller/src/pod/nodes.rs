@@ -1,8 +1,8 @@
-//! Which nodes a machine can run on, beside what its manifest says: those that offer what it asks for. Pure.
+//! Which nodes a machine can run on, beside the rules of its manifest: those that offer what it asks for. Pure.
 //!
 //! The node agent labels its node with what the launcher's QEMU can give a guest there
 //! ([`garboard_api::metadata::node_label`]). A machine whose node could not be found waits as `Unschedulable`, and the
-//! scheduler's words say so; without these selectors it would fail on whatever node it happened to come to.
+//! scheduler's message has the reason; without these selectors it would fail on any node that it came to.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::PodInput;
 
 /// Names of the host's own CPU, which every node has.
 const HOSTS_OWN: [&str; 2] = ["host-model", "host-passthrough"];
-/// The policy of a feature that says none.
+/// The policy of a feature without one.
 const REQUIRE: &str = "require";
 
 /// The policy of a feature that the guest's node must not have.
 const FORBID: &str = "forbid";
 
-/// The affinity of the pod: what the manifest says, and in each of its terms no node that has a forbidden feature.
+/// The affinity of the pod: the manifest's, and in each of its terms no node that has a forbidden feature.
 pub(super) fn affinity(spec: &VirtualMachineInstanceSpec) -> Option<Affinity> {
     let features = spec.domain.cpu.iter().flat_map(|cpu| &cpu.features);
     let forbidden = features.filter(|feature| non_empty(&feature.policy) == Some(FORBID) && is_name(&feature.name));
@@ -38,7 +38,7 @@ pub(super) fn affinity(spec: &VirtualMachineInstanceSpec) -> Option<Affinity> {
     let nodes = affinity.node_affinity.get_or_insert_default();
     let terms =
         &mut nodes.required_during_scheduling_ignored_during_execution.get_or_insert_default().node_selector_terms;
-    // One of the terms has to hold, so each of them says it.
+    // One of the terms has to hold, so each of them has it.
     if terms.is_empty() {
         terms.push(NodeSelectorTerm::default());
     }

@@ -1,4 +1,4 @@
-//! What the launcher is told: the annotation that reaches it through the downward API.
+//! The order for the launcher: the annotation that reaches it through the downward API.
 
 use garboard_protocol::PROTOCOL_VERSION;
 use garboard_protocol::pod::PodOrder;

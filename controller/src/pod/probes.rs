@@ -8,9 +8,9 @@ use garboard_protocol::control::GuestQuestion;
 use garboard_protocol::probe;
 use k8s_openapi::api::core::v1::{ExecAction, Probe};
 
-/// What a machine is given to begin with, beside what its manifest says, seconds (KubeVirt's).
+/// The initial delay in addition to that of the manifest, seconds (KubeVirt's).
 const HEAD_START_SECONDS: i32 = 10;
-/// The command itself has this much more time than the guest, seconds, so that it can say why.
+/// The command itself has this much more time than the guest, seconds, so that it can report why.
 const COMMAND_SECONDS: i32 = 1;
 
 /// The probe of the container.

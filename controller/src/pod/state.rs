@@ -45,7 +45,7 @@ pub fn missing(
     }
 }
 
-/// Whether it goes, or will, because its owner has gone.
+/// Whether it is being deleted, or will be, because its owner is gone.
 fn leaves(claim: &PersistentVolumeClaim, vmi: &VirtualMachineInstance) -> bool {
     let ours = owner(vmi).map(|owner| owner.uid);
     let owners = claim.metadata.owner_references.as_deref().unwrap_or_default();

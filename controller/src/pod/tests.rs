@@ -135,7 +135,7 @@ fn a_token_is_the_sidecars_alone() {
 }
 
 #[test]
-fn files_come_from_where_the_manifest_says() {
+fn files_come_from_their_source_in_the_manifest() {
     let volumes = json!([
         { "name": "labels", "downwardAPI": { "fields": [
             { "path": "labels", "fieldRef": { "fieldPath": "metadata.labels" } }] } },
@@ -259,7 +259,7 @@ fn what_a_guest_can_write_is_bounded_and_counted() {
         (of(&resources.requests), of(&resources.limits), size)
     };
     let (request, limit, size) = amounts(json!({}));
-    assert_eq!((request, limit), (Some(50_000_000), None), "a LimitRange may say");
+    assert_eq!((request, limit), (Some(50_000_000), None), "a LimitRange may set it");
     assert!(size > 136 << 30, "{size}");
     let (request, limit, size) = amounts(json!({ "requests": { "ephemeral-storage": "2Gi" },
         "limits": { "ephemeral-storage": "16Gi" } }));
@@ -297,7 +297,7 @@ fn the_settings_of_the_cluster_decide_what_is_asked_and_pulled() {
     let pod = made_with(&config, &json!([]), &json!({})).unwrap();
     let compute = container(&pod, "compute");
     assert_eq!(compute.resources.as_ref().unwrap().requests.as_ref().unwrap()["cpu"].0, "250m");
-    assert_eq!(compute.image_pull_policy.as_deref(), Some("Never"), "as the image says");
+    assert_eq!(compute.image_pull_policy.as_deref(), Some("Never"), "as the image has it");
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn what_an_earlier_start_decided_reaches_the_launcher() {
 }
 
 #[test]
-fn what_kubectl_remembers_of_a_manifest_is_not_told_twice() {
+fn what_kubectl_remembers_of_a_manifest_is_left_out() {
     let mut vmi = instance(&json!([]), &json!({}));
     let annotations = [("kubectl.kubernetes.io/last-applied-configuration", "MANIFEST"), ("kept", "1")];
     vmi.metadata.annotations = Some(annotations.map(|(key, value)| (key.to_owned(), value.to_owned())).into());
@@ -348,7 +348,7 @@ fn a_gate_that_was_closed_after_admission_is_closed_for_the_pod() {
     let refusal = made_with(&ClusterConfig::offline().without(Gate::HostDisk), &disk, &json!({})).unwrap_err();
     assert!(matches!(refusal, PodRefusal::NotAdmitted(_)), "{refusal}");
     assert!(refusal.to_string().starts_with("spec.volumes[0]"), "{refusal}");
-    assert_eq!(refusal.reason().word(), "FailedCreate");
+    assert_eq!(refusal.reason().name(), "FailedCreate");
 }
 
 #[test]

@@ -17,7 +17,7 @@ impl Index {
         self.entries().get(uid).into_iter().flatten().cloned().collect()
     }
 
-    /// Takes an object as it is now for what it was before, in one step: nobody sees it missing in between.
+    /// Takes an object as it is now for what it was before, in one step: no reader sees it missing in between.
     pub(super) fn exchange<K: Kind>(&self, before: Option<&Kept<K>>, object: &Kept<K>) {
         let mut entries = self.entries();
         before.into_iter().for_each(|before| remove(&mut entries, before));

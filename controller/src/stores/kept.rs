@@ -17,7 +17,7 @@ use super::{Kind, sieve};
 /// The most characters of an explanation of what cannot be read.
 const LONGEST: usize = 300;
 
-/// An object as the API server has it, without what no decision needs: as text, whatever it says.
+/// An object as the API server has it, without what no decision needs: as text, whatever it contains.
 pub struct Kept<K> {
     /// Names, resource version and controller.
     metadata: ObjectMeta,
@@ -57,14 +57,14 @@ impl<K: Kind> Kept<K> {
     /// The object.
     ///
     /// # Errors
-    /// [`Unreadable`]: it was stored by another release, or while nobody judged it.
+    /// [`Unreadable`]: it was stored by another release, or while no webhook judged it.
     pub fn read(&self) -> Result<K::Object, Unreadable> {
         let mut object: K::Object = serde_json::from_str(&self.text).map_err(|error| self.unreadable(&error))?;
         object.meta_mut().resource_version.clone_from(&self.metadata.resource_version);
         Ok(object)
     }
 
-    /// The object, or as much of one that cannot be read as [its removal](Self::remnant) needs, if it is to go.
+    /// The object, or as much of one that cannot be read as [its removal](Self::remnant) needs, if it is being deleted.
     ///
     /// # Errors
     /// [`Unreadable`], of one that stays.
@@ -89,7 +89,7 @@ impl<K: Kind> Kept<K> {
         Ok(object)
     }
 
-    /// As it is stored, for what has to be said about one that cannot be read.
+    /// As it is stored, for the report of one that cannot be read.
     #[must_use]
     pub fn raw(&self) -> Value {
         serde_json::from_str(&self.text).unwrap_or_default()
@@ -115,7 +115,7 @@ impl<K: Kind> Kept<K> {
 
     /// Whether two versions differ in nothing that counts.
     #[must_use]
-    pub fn says_the_same(&self, other: &Self) -> bool {
+    pub fn is_the_same(&self, other: &Self) -> bool {
         self.text == other.text
     }
 

@@ -113,10 +113,10 @@ impl Kind for Installations {
     }
 }
 
-/// What the webhooks would have said.
+/// What the webhooks would have answered.
 fn fault(object: &Value, kind: &str) -> Option<String> {
     let mut whole = object.clone();
-    // In a list an object does not say what it is.
+    // In a list an object has no kind.
     whole["apiVersion"] = json!(garboard_api::v1::API_VERSION);
     whole["kind"] = json!(kind);
     review(&whole, &ClusterConfig::default()).faults.first().map(ToString::to_string)
@@ -164,7 +164,7 @@ impl Kind for Pods {
                 PodConditionType::ContainersReady,
             ];
             if let Some(Value::Array(conditions)) = status.get_mut("conditions") {
-                conditions.retain(|each| !STEPS.iter().any(|step| each["type"] == step.word()));
+                conditions.retain(|each| !STEPS.iter().any(|step| each["type"] == step.name()));
             }
             for key in ["containerStatuses", "initContainerStatuses"] {
                 status.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten().for_each(container);
@@ -177,7 +177,7 @@ fn part<'a>(object: &'a mut Map<String, Value>, key: &str) -> Option<&'a mut Map
     object.get_mut(key)?.as_object_mut()
 }
 
-/// Containers of which it counts whose image they are: supervisor, and QEMU.
+/// Containers whose image is kept: supervisor, and QEMU.
 const OF_LAUNCHER_IMAGE: [&str; 2] = ["launcher", "compute"];
 
 /// Of a container it counts whether its kubelet asks whether it is ready, and how much memory it may have.
@@ -221,7 +221,7 @@ impl Kind for DataVolumes {
         match path {
             [] => key == "spec",
             ["metadata"] => !["name", "namespace", "uid", "resourceVersion"].contains(&key),
-            // How many percent there are is told often, and changes nothing.
+            // The percentage is reported often, and changes nothing.
             ["status"] => !["phase", "conditions"].contains(&key),
             _ => false,
         }

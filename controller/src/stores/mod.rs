@@ -1,7 +1,7 @@
-//! What the leader knows of the cluster's objects: one watch per kind, whose store both reconcilers read.
+//! The leader's copy of the cluster's objects: one watch per kind, whose store both reconcilers read.
 //!
 //! An object is kept as text, without what no decision needs, and read when it is decided about. So one that cannot be read
-//! is a problem of its own and stops no list; and a few thousand of them take little memory. What somebody owns is found by an
+//! is a problem of its own and stops no list; and a few thousand of them take little memory. What an object owns is found by an
 //! index: nothing here takes longer because there are more objects.
 //!
 //! A store may lag behind the API server. Before a step that starts, adopts or deletes, the reconcilers therefore ask for the
@@ -60,7 +60,7 @@ impl<K: Kind> Known<K> {
 
     /// Returns when everything was listed once.
     pub async fn is_listed(&self) {
-        // An error says that the watch has ended, and with it whoever waits here.
+        // An error means that the watch has ended, and with it the task that waits here.
         if self.store.wait_until_ready().await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -87,7 +87,7 @@ pub struct StoreWriter<K: Kind> {
 }
 
 impl<K: Kind> StoreWriter<K> {
-    /// Watches until the process ends; `changed` hears of every object that is new, different or gone.
+    /// Watches until the process ends; `changed` is called for every object that is new, different or gone.
     pub async fn follow(self, api: Api<Kept<K>>, config: watcher::Config, changed: impl Fn(&Kept<K>)) {
         let what = K::KIND;
         let events = watcher::watcher(api, config).backoff(WatchPause::default());
@@ -127,15 +127,15 @@ impl<K: Kind> StoreWriter<K> {
         }
     }
 
-    /// Takes one event into the store, and tells of what it changes.
+    /// Takes one event into the store, and reports what it changes.
     pub(crate) fn note(&mut self, event: Event<Kept<K>>, changed: &impl Fn(&Kept<K>)) {
         match &event {
             Event::Apply(object) => {
                 let before = self.before(object);
-                let is_news = before.as_ref().is_none_or(|before| !before.says_the_same(object));
+                let is_different = before.as_ref().is_none_or(|before| !before.is_the_same(object));
                 self.known.owners.exchange(before.as_deref(), object);
                 self.writer.apply_watcher_event(&event);
-                if is_news {
+                if is_different {
                     changed(object);
                 }
             }
@@ -150,7 +150,7 @@ impl<K: Kind> StoreWriter<K> {
                 self.writer.apply_watcher_event(&event);
                 let now = self.known.store.state();
                 self.known.owners.replace(now.iter().map(AsRef::as_ref));
-                // What has gone while nobody watched is news for its owner.
+                // The owner of what was deleted while no watch was open is notified.
                 let is_there = |object: &Kept<K>| self.known.store.get(&ObjectRef::from_obj(object)).is_some();
                 before.iter().filter(|object| !is_there(object)).for_each(|object| changed(object));
                 now.iter().for_each(|object| changed(object));

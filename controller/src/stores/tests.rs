@@ -23,32 +23,32 @@ fn names<K: Kind>(found: &[Arc<Kept<K>>]) -> Vec<String> {
 }
 
 #[test]
-fn what_is_owned_is_found_and_what_has_gone_is_news() {
+fn what_is_owned_is_found_and_what_was_deleted_is_reported() {
     let (known, mut filler) = Known::<Instances>::new();
-    let news = RefCell::new(Vec::new());
-    let changed = |object: &Kept<Instances>| news.borrow_mut().push(object.key().1);
-    let heard = || std::mem::take(&mut *news.borrow_mut());
+    let changes = RefCell::new(Vec::new());
+    let changed = |object: &Kept<Instances>| changes.borrow_mut().push(object.key().1);
+    let received = || std::mem::take(&mut *changes.borrow_mut());
     filler.note(Event::Init, &changed);
     filler.note(Event::InitApply(instance("a", "one", "1")), &changed);
     filler.note(Event::InitApply(instance("b", "two", "2")), &changed);
     assert_eq!(names(&known.controlled_by("one")), [] as [&str; 0], "a list that is half there is none");
     filler.note(Event::InitDone, &changed);
-    assert_eq!((names(&known.controlled_by("one")), heard().len()), (vec!["a".to_owned()], 2));
+    assert_eq!((names(&known.controlled_by("one")), received().len()), (vec!["a".to_owned()], 2));
     assert_eq!(names(&known.controlled_by("no-controller")), [] as [&str; 0]);
     filler.note(Event::Apply(instance("a", "one", "3")), &changed);
-    assert_eq!(heard(), [] as [&str; 0], "nothing but its version and managedFields is different");
+    assert_eq!(received(), [] as [&str; 0], "nothing but its version and managedFields is different");
     assert_eq!(known.named("ns", "a").unwrap().read().unwrap().metadata.resource_version.as_deref(), Some("3"));
     filler.note(Event::Apply(instance("a", "three", "4")), &changed);
     assert_eq!(
-        (known.controlled_by("one").len(), known.controlled_by("three").len(), heard()),
+        (known.controlled_by("one").len(), known.controlled_by("three").len(), received()),
         (0, 1, vec!["a".into()])
     );
     filler.note(Event::Delete(instance("a", "three", "5")), &changed);
-    assert_eq!((known.controlled_by("three").len(), heard()), (0, vec!["a".to_owned()]));
+    assert_eq!((known.controlled_by("three").len(), received()), (0, vec!["a".to_owned()]));
     // The watch was broken, and `b` was deleted meanwhile.
     filler.note(Event::Init, &changed);
     filler.note(Event::InitDone, &changed);
-    assert_eq!((known.controlled_by("two").len(), heard()), (0, vec!["b".to_owned()]));
+    assert_eq!((known.controlled_by("two").len(), received()), (0, vec!["b".to_owned()]));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn a_list_with_an_object_that_cannot_be_read_is_read() {
     let problem = list.items[0].read().unwrap_err();
     assert_eq!(problem.kind, "VirtualMachineInstance");
     assert!(!problem.problem.is_empty() && problem.problem.chars().count() <= 301);
-    assert_eq!(format!("{:?}", list.items[0]), "VirtualMachineInstance /bad", "what it says is not for logs");
+    assert_eq!(format!("{:?}", list.items[0]), "VirtualMachineInstance /bad", "its content is not for logs");
 }
 
 #[test]

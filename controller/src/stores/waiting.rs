@@ -1,4 +1,4 @@
-//! Who waits for what: for objects that concern somebody only for a time.
+//! Which object waits for what: for objects that concern another one only for a time.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -25,14 +25,14 @@ impl<W> Default for Waiting<W> {
 }
 
 impl<W: Clone + Eq + Hash> Waiting<W> {
-    /// To be said before the object is looked at: a change after that is not missed.
+    /// To be called before the object is looked at: a change after that is not missed.
     pub fn waits(&self, namespace: &str, name: &str, waiter: W) {
         let (mut known, key) = (self.known(), (namespace.to_owned(), name.to_owned()));
         known.wanted.entry(waiter.clone()).or_default().insert(key.clone());
         known.waiters.entry(key).or_default().insert(waiter);
     }
 
-    /// Those who waited, once: who still waits says so again.
+    /// Those that waited, once: one that still waits registers again.
     pub fn woken(&self, key: &Key) -> HashSet<W> {
         let mut known = self.known();
         let woken = known.waiters.remove(key).unwrap_or_default();
@@ -40,7 +40,7 @@ impl<W: Clone + Eq + Hash> Waiting<W> {
         woken
     }
 
-    /// It waits for nothing: it is looked at now and says so again, or is not there any more.
+    /// It waits for nothing: it is looked at now and registers again, or is not there any more.
     pub fn forget(&self, waiter: &W) {
         let mut known = self.known();
         let wanted = known.wanted.remove(waiter).unwrap_or_default();
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_nobody_waits_for_any_more_takes_no_memory() {
+    fn what_no_object_waits_for_any_more_takes_no_memory() {
         let key = |name: &str| ("ns".to_owned(), name.to_owned());
         let waiting = Waiting::default();
         for (name, waiter) in [("a", 1), ("a", 2), ("b", 1), ("never", 3)] {

@@ -56,7 +56,7 @@ async fn admit_call(serving: &Serving, call: &Call<'_>, mut request: Request, ne
     }
 }
 
-/// Who asks. What a header says counts only from an API server.
+/// The caller. A header counts only from an API server.
 fn caller(header: &RequestHeader, request: &Request) -> Result<Caller, Refusal> {
     let unproven = || Refusal::Unauthorized("request is not authenticated".to_owned());
     let peer = request.extensions().get::<Peer>().ok_or_else(unproven)?;
@@ -67,8 +67,8 @@ fn caller(header: &RequestHeader, request: &Request) -> Result<Caller, Refusal> 
     }
     // A value that is no text is not one that an API server writes.
     let headers = request.headers().iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
-    let nobody = || Refusal::Unauthorized("a valid user header is required for authorization".to_owned());
-    header.caller(&headers.collect::<Vec<_>>()).ok_or_else(nobody)
+    let unnamed = || Refusal::Unauthorized("a valid user header is required for authorization".to_owned());
+    header.caller(&headers.collect::<Vec<_>>()).ok_or_else(unnamed)
 }
 
 async fn may(serving: &Serving, call: &Call<'_>, caller: &Caller) -> Result<(), Refusal> {

@@ -24,7 +24,7 @@ use super::{instance, refused, stream};
 use crate::context::FIELD_MANAGER;
 use crate::pod;
 
-/// What an API server says of a JSON patch whose `test` fails (`k8s.io/apimachinery/pkg/api/errors`, status 422).
+/// The API server's answer to a JSON patch whose `test` fails (`k8s.io/apimachinery/pkg/api/errors`, status 422).
 const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
 
 /// Answers what was admitted.
@@ -51,8 +51,8 @@ pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> 
         Endpoint::OpenApi2 => discovery::open_api(serving.context.version),
         Endpoint::Health => json!({ "apiserver": { "connectivity": "ok" } }),
         Endpoint::Guestfs | Endpoint::Call(_) => {
-            let sentence = "guestfs is not supported: there is no image of libguestfs tools";
-            return refused(&Refusal::BadRequest(sentence.to_owned()), None);
+            let message = "guestfs is not supported: there is no image of libguestfs tools";
+            return refused(&Refusal::BadRequest(message.to_owned()), None);
         }
     };
     Json(document).into_response()
@@ -168,7 +168,7 @@ fn conflict(error: kube::Error) -> Refusal {
 
 /// The VirtualMachine that a request carries.
 fn carried(call: &Call<'_>, body: &Bytes) -> Result<VirtualMachine, Refusal> {
-    let bad = |sentence: String| Refusal::BadRequest(sentence);
+    let bad = |message: String| Refusal::BadRequest(message);
     if body.is_empty() {
         return Err(bad("empty request body".to_owned()));
     }

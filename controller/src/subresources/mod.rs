@@ -29,11 +29,11 @@ use axum::response::{IntoResponse, Response};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
 
-/// What a client gets of a refusal: its `Status`, and nothing of it in the log but what says who has to do something.
+/// What a client gets of a refusal: its `Status`; only an error of this process is logged.
 fn refused(refusal: &Refusal, call: Option<&Call<'_>>) -> Response {
     let status = StatusCode::from_u16(refusal.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    if let Refusal::Internal(sentence) = refusal {
-        tracing::warn!(error = sentence, "a subresource could not be answered");
+    if let Refusal::Internal(message) = refusal {
+        tracing::warn!(error = message, "a subresource could not be answered");
     }
     (status, axum::Json(refusal.status(call))).into_response()
 }

@@ -1,4 +1,4 @@
-//! Whose word counts: the cluster's ConfigMap of request headers, and what TLS makes of it.
+//! Which clients are trusted: the cluster's ConfigMap of request headers, and what TLS makes of it.
 
 use std::sync::Arc;
 

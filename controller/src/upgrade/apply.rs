@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::decide::{Decision, stop};
 use super::names::{LAUNCHERS_UPDATED, OUTDATED_LAUNCHER, STOPPED, UPDATED};
-use super::world::{Launcher, Memory, Step, Told, World};
+use super::world::{Launcher, Memory, Reported, Step, World};
 use crate::context::{Context, FIELD_MANAGER};
 use crate::events::NewEvent;
 use crate::stores::{Installations, Instances};
@@ -38,7 +38,7 @@ pub(super) async fn apply(context: &Context, world: &World, decision: Decision) 
 fn refused(world: &World, step: &Step, error: &kube::Error, memory: &mut Memory) {
     let launcher = step.pod_uid().and_then(|uid| world.launchers.get(uid));
     tracing::warn!(
-        step = step.word(),
+        step = step.name(),
         namespace = launcher.map(|each| each.namespace.as_str()),
         instance = launcher.map(|each| each.instance.as_str()),
         image = step.image(),
@@ -56,9 +56,9 @@ fn refused(world: &World, step: &Step, error: &kube::Error, memory: &mut Memory)
             }
         }
         Step::Unmark { pod_uid } => drop(memory.done.remove(pod_uid)),
-        Step::TellAll { .. } => memory.told_at = None,
+        Step::Report { .. } => memory.reported_at = None,
         // An image that is put back is remembered for as long as the pod does not show it, and written again now and then.
-        Step::SetImage { .. } | Step::Tell { .. } => {}
+        Step::SetImage { .. } | Step::Event { .. } => {}
     }
 }
 
@@ -74,12 +74,12 @@ async fn take(context: &Context, world: &World, step: &Step) -> kube::Result<Opt
             let stored = set_image(context, launcher, image).await?;
             return taken(world, launcher, image, stored).map_err(|error| kube::Error::Service(Box::new(error)));
         }
-        (Step::Tell { reason, note, .. }, Some(launcher)) => {
+        (Step::Event { reason, note, .. }, Some(launcher)) => {
             let kind = if *reason == UPDATED { EventType::Normal } else { EventType::Warning };
-            context.tell(&instance(launcher), NewEvent { kind, reason, note: note.clone() });
+            context.record(&instance(launcher), NewEvent { kind, reason, note: note.clone() });
         }
-        (Step::TellAll { told, is_alarm }, _) => tell_all(context, world, told.as_ref(), *is_alarm).await?,
-        (Step::Mark { .. } | Step::Unmark { .. } | Step::SetImage { .. } | Step::Tell { .. }, None) => {}
+        (Step::Report { reported, is_alarm }, _) => report(context, world, reported.as_ref(), *is_alarm).await?,
+        (Step::Mark { .. } | Step::Unmark { .. } | Step::SetImage { .. } | Step::Event { .. }, None) => {}
     }
     Ok(None)
 }
@@ -106,7 +106,7 @@ pub(super) enum Stored {
 }
 
 /// What the API server made of an image. Where it stores another name for the wanted one, as with a webhook that names a mirror
-/// of the registry, that name is as good.
+/// of the registry, that name counts as the same.
 pub(super) fn taken(
     world: &World,
     launcher: &Launcher,
@@ -173,23 +173,23 @@ async fn mark(context: &Context, world: &World, launcher: &Launcher, why: Option
 }
 
 /// Condition and number of the KubeVirt object that counts, or neither.
-async fn tell_all(context: &Context, world: &World, told: Option<&Told>, is_alarm: bool) -> kube::Result<()> {
+async fn report(context: &Context, world: &World, reported: Option<&Reported>, is_alarm: bool) -> kube::Result<()> {
     let Some(object) = context.settings.borrow().object.clone() else { return Ok(()) };
     let (Some(namespace), Some(name)) = (&object.metadata.namespace, &object.metadata.name) else { return Ok(()) };
     let mut applied: Value = json!({"apiVersion": garboard_api::v1::API_VERSION, "kind": "KubeVirt",
         "metadata": {"uid": object.metadata.uid}});
-    if let Some(told) = told {
+    if let Some(reported) = reported {
         let known = object.status.iter().flat_map(|status| &status.conditions);
         let since = known.into_iter().find(|each| each.r#type == LAUNCHERS_UPDATED);
         let since = since.and_then(|each| each.last_transition_time.clone()).unwrap_or_else(|| stamp(world.now));
         applied["status"] = json!({
-            "outdatedVirtualMachineInstanceWorkloads": told.outdated,
-            "conditions": [{"type": LAUNCHERS_UPDATED, "status": "False", "reason": told.reason,
-                "message": told.message, "lastTransitionTime": since}],
+            "outdatedVirtualMachineInstanceWorkloads": reported.outdated,
+            "conditions": [{"type": LAUNCHERS_UPDATED, "status": "False", "reason": reported.reason,
+                "message": reported.message, "lastTransitionTime": since}],
         });
         if is_alarm {
-            let event = NewEvent { kind: EventType::Warning, reason: STOPPED, note: told.message.clone() };
-            context.tell(&object.object_ref(&()), event);
+            let event = NewEvent { kind: EventType::Warning, reason: STOPPED, note: reported.message.clone() };
+            context.record(&object.object_ref(&()), event);
         }
     }
     let params = PatchParams::apply(MANAGER).force();

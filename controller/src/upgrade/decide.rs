@@ -1,9 +1,9 @@
-//! Which supervisors of running pods are replaced, and what is told of it. Pure.
+//! Which supervisors of running pods are replaced, and what is reported of it. Pure.
 //!
 //! ```text
 //!   outdated ──turn──► image set ──sidecar started again, ready, its report passed on──► watched ──runs on──► done
 //!      ▲                   │                                                                │
-//!      └── image put back ◄┴── cannot be pulled, ends, says nothing ◄───────────────────────┘
+//!      └── image put back ◄┴── cannot be pulled, ends, reports nothing ◄────────────────────┘
 //!                               └──► roll-out stops; the same one again after a pause
 //! ```
 //!
@@ -16,11 +16,11 @@ use std::collections::BTreeSet;
 use jiff::Timestamp;
 
 use super::names::{
-    AT_ONCE, DEADLINE, FIRST_PAUSE, IN_PROGRESS, LONGEST_PAUSE, MARKS, ON_A_NODE, OTHER_IMAGE, PUT_BACK_EVERY, STOPPED,
-    SWITCHED_OFF, TOLD_EVERY, UPDATE_FAILED, UPDATED, WAITS_FOR_AGENTS,
+    AT_ONCE, DEADLINE, FIRST_PAUSE, IN_PROGRESS, LONGEST_PAUSE, MARKS, ON_A_NODE, OTHER_IMAGE, PUT_BACK_EVERY,
+    REPORT_INTERVAL, STOPPED, SWITCHED_OFF, UPDATE_FAILED, UPDATED, WAITS_FOR_AGENTS,
 };
 use super::progress::{Progress, is_of_the_machine, progress, seen};
-use super::world::{Launcher, Memory, Sidecar, Step, Stop, Told, Underway, World};
+use super::world::{Launcher, Memory, Reported, Sidecar, Step, Stop, Underway, World};
 use crate::time::elapsed;
 
 /// What is to be done, and what is to be remembered if it is.
@@ -50,7 +50,7 @@ pub fn decide(world: &World, memory: &Memory) -> Decision {
     put_back_again(world, &mut round);
     mark(world, &mut round);
     begin(world, &mut round);
-    tell(world, &mut round, is_alarm);
+    report(world, &mut round, is_alarm);
     round
 }
 
@@ -82,7 +82,7 @@ fn forget_gone(world: &World, memory: &mut Memory) {
     memory.put_back.retain(|uid, _| world.launchers.get(uid).is_some_and(|each| each.image == world.wanted));
 }
 
-/// What has the image already, and nobody here has given it: an earlier leader did, or it is the image from before again.
+/// What has the image already, and this leader has not given it: an earlier one did, or it is the image from before again.
 /// Of one that failed nothing is expected until it runs; where there is an image to put back, that is done, whether it runs or not.
 fn adopt(world: &World, memory: &mut Memory) {
     let replaced = world.launchers.values().filter(|launcher| launcher.image == world.wanted && launcher.guest_runs);
@@ -108,13 +108,13 @@ fn adopt(world: &World, memory: &mut Memory) {
 fn follow(world: &World, uid: &str, underway: &Underway, round: &mut Decision) {
     let Some(launcher) = world.launchers.get(uid) else { return };
     if !launcher.guest_runs {
-        // Its pod is going: a kubelet starts nothing in it any more, and nothing can be said of the image.
+        // Its pod is going: a kubelet starts nothing in it any more, and nothing is known of the image.
         round.memory.underway.remove(uid);
         return;
     }
     let is_overdue = elapsed(underway.since, world.now) >= DEADLINE;
     if launcher.image != world.wanted {
-        // The watch may have to deliver it yet; or somebody has set another image, and it is outdated again.
+        // The watch may have to deliver it yet; or another client has set another image, and it is outdated again.
         if underway.is_seen || is_overdue {
             round.memory.underway.remove(uid);
         }
@@ -138,16 +138,16 @@ fn came_up(world: &World, uid: &str, underway: &Underway, round: &mut Decision) 
     memory.marked.remove(uid);
     memory.put_back.remove(uid);
     let was_read = !memory.unread.remove(uid);
-    // One that was under way already when another failed says nothing of that failure.
+    // One that was under way already when another failed proves nothing about that failure.
     let ends = |stop: &Stop| stop.pod_uid == uid || (underway.from.is_some() && underway.since >= stop.again_at);
     if memory.stop.as_ref().is_some_and(ends) {
         memory.stop = None;
     }
     if underway.from.is_some() {
-        // One whose report nobody could read is no proof for others.
+        // One whose report could not be read is no proof for others.
         memory.is_proven |= was_read;
         let note = format!("the supervisor is of the image {} now; the guest was not touched", world.wanted);
-        round.steps.push(Step::Tell { pod_uid: uid.to_owned(), reason: UPDATED, note });
+        round.steps.push(Step::Event { pod_uid: uid.to_owned(), reason: UPDATED, note });
     }
     round.steps.push(Step::Unmark { pod_uid: uid.to_owned() });
 }
@@ -165,18 +165,18 @@ fn failed(world: &World, launcher: &Launcher, (underway, why): (&Underway, Strin
         true => "it stays, for no other one is known to run".to_owned(),
         false => format!("{back} was put back"),
     };
-    let sentence = format!("a supervisor of the image {} did not come up: {why}; {then}", world.wanted);
+    let message = format!("a supervisor of the image {} did not come up: {why}; {then}", world.wanted);
     round.memory.underway.remove(uid);
     if !is_of_the_machine {
-        round.memory.stop = Some(stop(launcher, sentence.clone(), round.memory.stop.as_ref(), world.now));
+        round.memory.stop = Some(stop(launcher, message.clone(), round.memory.stop.as_ref(), world.now));
     }
     round.memory.marked.insert(uid.clone());
     if back != world.wanted {
         round.steps.push(Step::SetImage { pod_uid: uid.clone(), image: back.clone() });
     }
     round.memory.put_back.insert(uid.clone(), back);
-    round.steps.push(Step::Mark { pod_uid: uid.clone(), reason: UPDATE_FAILED, message: sentence.clone() });
-    round.steps.push(Step::Tell { pod_uid: uid.clone(), reason: UPDATE_FAILED, note: sentence });
+    round.steps.push(Step::Mark { pod_uid: uid.clone(), reason: UPDATE_FAILED, message: message.clone() });
+    round.steps.push(Step::Event { pod_uid: uid.clone(), reason: UPDATE_FAILED, note: message });
 }
 
 /// The stop of a roll-out by this launcher, after the one before.
@@ -292,7 +292,7 @@ fn begin(world: &World, round: &mut Decision) {
         let uid = &launcher.pod_uid;
         let supervisor = match world.instances.get(uid) {
             None if !world.unreadable.contains(uid) => continue,
-            // It says nothing of its supervisor: the pod alone tells how that is, when the turn comes after all others.
+            // It reports nothing of its supervisor: only the pod shows how that is, when the turn comes after all others.
             None if round.memory.unread.insert(uid.clone()) => continue,
             None => None,
             Some(view) => {
@@ -315,21 +315,21 @@ fn begin(world: &World, round: &mut Decision) {
     }
 }
 
-/// What the KubeVirt object should say.
-fn state(world: &World, memory: &Memory) -> Option<Told> {
+/// What the KubeVirt object should report.
+fn state(world: &World, memory: &Memory) -> Option<Reported> {
     let is_idle = |launcher: &&Launcher| !memory.underway.contains_key(&launcher.pod_uid);
     let outdated = world.launchers.values().filter(|launcher| launcher.image != world.wanted).filter(is_idle).count();
     let outdated = outdated + memory.underway.len();
-    let told = |reason: &str, message: String| Some(Told { outdated, reason: reason.to_owned(), message });
+    let reported = |reason: &str, message: String| Some(Reported { outdated, reason: reason.to_owned(), message });
     let waits = world.launchers.values().any(|launcher| !world.agents.contains(&launcher.node));
     match &memory.stop {
         _ if outdated == 0 => None,
         _ if !world.is_on => {
             let message = "supervisors of running pods keep their image, because the annotation garboard.dev/launcher-update of this \
-                           object says Disabled; remove it, and they are replaced";
-            told(SWITCHED_OFF, message.to_owned())
+                           object is Disabled; remove it, and they are replaced";
+            reported(SWITCHED_OFF, message.to_owned())
         }
-        Some(stop) => told(
+        Some(stop) => reported(
             STOPPED,
             format!(
                 "{}: {}; no other supervisor is replaced until this one can be: correct what is wrong on its node, it is tried \
@@ -340,23 +340,23 @@ fn state(world: &World, memory: &Memory) -> Option<Told> {
         None if waits && memory.underway.is_empty() => {
             let message =
                 "on nodes with outdated supervisors the node agent is not ready, or not yet of the installed version";
-            told(WAITS_FOR_AGENTS, message.to_owned())
+            reported(WAITS_FOR_AGENTS, message.to_owned())
         }
-        None => told(
+        None => reported(
             IN_PROGRESS,
             format!("supervisors of running pods get the image {}; guests are not touched", world.wanted),
         ),
     }
 }
 
-/// Another reason is told at once, another number now and then.
-fn tell(world: &World, round: &mut Decision, is_alarm: bool) {
-    let told = state(world, &round.memory);
-    let words = |told: &Option<Told>| told.as_ref().map(|told| (told.reason.clone(), told.message.clone()));
-    let is_other = words(&told) != words(&world.told);
-    let is_due = round.memory.told_at.is_none_or(|at| elapsed(at, world.now) >= TOLD_EVERY);
-    if is_other || is_alarm || (told != world.told && is_due) {
-        round.memory.told_at = Some(world.now);
-        round.steps.push(Step::TellAll { told, is_alarm });
+/// Another reason is reported at once, another number now and then.
+fn report(world: &World, round: &mut Decision, is_alarm: bool) {
+    let reported = state(world, &round.memory);
+    let texts = |of: &Option<Reported>| of.as_ref().map(|each| (each.reason.clone(), each.message.clone()));
+    let is_other = texts(&reported) != texts(&world.reported);
+    let is_due = round.memory.reported_at.is_none_or(|at| elapsed(at, world.now) >= REPORT_INTERVAL);
+    if is_other || is_alarm || (reported != world.reported && is_due) {
+        round.memory.reported_at = Some(world.now);
+        round.steps.push(Step::Report { reported, is_alarm });
     }
 }

@@ -80,13 +80,13 @@ async fn ask(context: &Context, is_active: bool) -> kube::Result<Installed> {
     Ok(Installed { is_ours, agents: set.map(|set| current_agents(&set, &pods.items)).unwrap_or_default() })
 }
 
-/// Whether a Deployment of controllers gives this image to launchers. Where it does not say so in a way that can be read here, it
+/// Whether a Deployment of controllers gives this image to launchers. Where its image cannot be read here, it
 /// does when all its pods are of its template, for this is one of them.
 pub(super) fn names(deployment: &Deployment, image: &str) -> bool {
     let spec = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
-    let said = spec.and_then(|spec| spec.containers.iter().find_map(said_image));
-    match said {
-        Some(said) => said == image,
+    let named = spec.and_then(|spec| spec.containers.iter().find_map(named_image));
+    match named {
+        Some(named) => named == image,
         None => deployment.status.as_ref().is_some_and(|status| {
             status.observed_generation == deployment.metadata.generation
                 && status.updated_replicas.is_some()
@@ -95,19 +95,22 @@ pub(super) fn names(deployment: &Deployment, image: &str) -> bool {
     }
 }
 
-fn said_image(container: &Container) -> Option<String> {
-    let words: Vec<&String> = container.command.iter().chain(&container.args).flatten().collect();
-    let joined = words.iter().find_map(|word| word.strip_prefix(OPTION)?.strip_prefix('='));
-    let apart =
-        words.iter().zip(words.iter().skip(1)).find(|(word, _)| **word == OPTION).map(|(_, next)| next.as_str());
+fn named_image(container: &Container) -> Option<String> {
+    let arguments: Vec<&String> = container.command.iter().chain(&container.args).flatten().collect();
+    let joined = arguments.iter().find_map(|argument| argument.strip_prefix(OPTION)?.strip_prefix('='));
+    let apart = arguments
+        .iter()
+        .zip(arguments.iter().skip(1))
+        .find(|(argument, _)| **argument == OPTION)
+        .map(|(_, next)| next.as_str());
     let variable = container.env.iter().flatten().find(|each| each.name == VARIABLE);
-    let said = joined.or(apart).or_else(|| variable?.value.as_deref())?;
+    let named = joined.or(apart).or_else(|| variable?.value.as_deref())?;
     // The kubelet puts in what stands elsewhere.
-    (!said.contains("$(")).then(|| said.to_owned())
+    (!named.contains("$(")).then(|| named.to_owned())
 }
 
 /// Nodes of the agents that are ready and have the image of the DaemonSet's template; where all have been rolled out, an image
-/// that something else has rewritten is as good.
+/// that something else has rewritten counts as the same.
 pub(super) fn current_agents(set: &DaemonSet, pods: &[Pod]) -> BTreeSet<String> {
     let first =
         |pod: Option<&k8s_openapi::api::core::v1::PodSpec>| pod.and_then(|spec| spec.containers.first()?.image.clone());
@@ -116,7 +119,7 @@ pub(super) fn current_agents(set: &DaemonSet, pods: &[Pod]) -> BTreeSet<String> 
         status.observed_generation == set.metadata.generation
             && status.updated_number_scheduled == Some(status.desired_number_scheduled)
     });
-    let is_ready = |pod: &Pod| condition(pod, PodConditionType::Ready.word()).is_some_and(|each| each.status == "True");
+    let is_ready = |pod: &Pod| condition(pod, PodConditionType::Ready.name()).is_some_and(|each| each.status == "True");
     let current = pods.iter().filter(|pod| is_ready(pod) && pod.metadata.deletion_timestamp.is_none());
     let current = current.filter(|pod| is_whole || first(pod.spec.as_ref()) == wanted);
     current.filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect()

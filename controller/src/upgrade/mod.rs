@@ -1,4 +1,4 @@
-//! The supervisors of running pods are replaced when the controller is told another image for launchers, without their guests.
+//! The supervisors of running pods are replaced when the controller is given another image for launchers. Guests run on.
 //!
 //! An installation is upgraded in this order: definitions and rights, controllers, node agents, and then the supervisors of
 //! running pods, node by node as the agents of the installed version are ready. Going back is the same with the image of before.
@@ -39,7 +39,7 @@ pub fn changes() -> (Changed, UnboundedReceiver<PodKey>) {
     unbounded_channel()
 }
 
-/// Takes what this module writes out of a KubeVirt object, for who writes the rest of its status.
+/// Takes what this module writes out of a KubeVirt object, for the writer of the rest of its status.
 pub fn leave_out(object: &mut KubeVirt) {
     if let Some(status) = &mut object.status {
         status.outdated_virtual_machine_instance_workloads = None;

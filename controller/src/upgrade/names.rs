@@ -5,24 +5,24 @@ use std::time::Duration;
 use garboard_api::conditions::{KubeVirtConditionType, Reason, VmiConditionType};
 
 /// Condition of an instance whose supervisor is to be replaced.
-pub const OUTDATED_LAUNCHER: &str = VmiConditionType::OutdatedLauncher.word();
+pub const OUTDATED_LAUNCHER: &str = VmiConditionType::OutdatedLauncher.name();
 /// Reason of [`OUTDATED_LAUNCHER`]: it is replaced when its turn comes.
-pub const OTHER_IMAGE: &str = Reason::OtherImage.word();
+pub const OTHER_IMAGE: &str = Reason::OtherImage.name();
 /// Reason of [`OUTDATED_LAUNCHER`], and of events on the instance and on the KubeVirt object.
-pub const UPDATE_FAILED: &str = Reason::LauncherUpdateFailed.word();
+pub const UPDATE_FAILED: &str = Reason::LauncherUpdateFailed.name();
 /// Event on an instance: its supervisor is the new one.
-pub const UPDATED: &str = Reason::LauncherUpdated.word();
+pub const UPDATED: &str = Reason::LauncherUpdated.name();
 
 /// Condition of the KubeVirt object.
-pub const LAUNCHERS_UPDATED: &str = KubeVirtConditionType::LaunchersUpdated.word();
+pub const LAUNCHERS_UPDATED: &str = KubeVirtConditionType::LaunchersUpdated.name();
 /// Reason of [`LAUNCHERS_UPDATED`]: supervisors are being replaced.
-pub const IN_PROGRESS: &str = Reason::UpdateInProgress.word();
+pub const IN_PROGRESS: &str = Reason::UpdateInProgress.name();
 /// Reason of [`LAUNCHERS_UPDATED`]: node agents are being replaced first.
-pub const WAITS_FOR_AGENTS: &str = Reason::WaitingForNodeAgents.word();
-/// Reason of [`LAUNCHERS_UPDATED`]: the KubeVirt object says that supervisors stay as they are.
-pub const SWITCHED_OFF: &str = Reason::UpdateDisabled.word();
+pub const WAITS_FOR_AGENTS: &str = Reason::WaitingForNodeAgents.name();
+/// Reason of [`LAUNCHERS_UPDATED`]: the KubeVirt object requires that supervisors stay as they are.
+pub const SWITCHED_OFF: &str = Reason::UpdateDisabled.name();
 /// Reason of [`LAUNCHERS_UPDATED`]: one failed, and no other is touched.
-pub const STOPPED: &str = Reason::UpdateStopped.word();
+pub const STOPPED: &str = Reason::UpdateStopped.name();
 
 /// How many supervisors are replaced at a time, once the first one of an image has come up; that one is alone.
 pub const AT_ONCE: usize = 10;
@@ -34,10 +34,10 @@ pub const MARKS: usize = 20;
 pub const ROUND: Duration = Duration::from_secs(1);
 /// How long a new supervisor may take until it has reported, the pull of its image included.
 pub const DEADLINE: Duration = Duration::from_secs(120);
-/// How long a supervisor has to run without a break, a report of it being there, until it is taken for good. Where its report cannot
-/// be told from that of the one before it, this is all there is to go by.
+/// How long a supervisor has to run without a break, a report of it being there, until it counts as updated. Where its report cannot
+/// be distinguished from that of the one before it, this time is all that counts.
 pub const SETTLED: Duration = Duration::from_secs(20);
-/// How long a kubelet may still show what it said of the supervisor before.
+/// How long a kubelet may still show its report of the supervisor before.
 pub const STALE: Duration = Duration::from_secs(10);
 /// The pause after the first failure, and the longest it grows to; then the one that failed is tried again, alone.
 pub const FIRST_PAUSE: Duration = Duration::from_secs(300);
@@ -46,7 +46,7 @@ pub const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// How often an image is put back that a pod does not show yet.
 pub const PUT_BACK_EVERY: Duration = Duration::from_secs(10);
 /// How often the number on the KubeVirt object is brought up to date.
-pub const TOLD_EVERY: Duration = Duration::from_secs(10);
+pub const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// How often Deployment and node agents are looked at while supervisors may be replaced.
 pub const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How often the Deployment is looked at while some are outdated and none may be replaced.

@@ -14,7 +14,7 @@ use super::PodKey;
 use super::decide::{candidates, may_begin, to_mark};
 use super::installed::Lookout;
 use super::names::{LAUNCHERS_UPDATED, OUTDATED_LAUNCHER};
-use super::world::{InstanceView, Launcher, Memory, Sidecar, Told, World};
+use super::world::{InstanceView, Launcher, Memory, Reported, Sidecar, World};
 use crate::pod::WRITTEN_IMAGE;
 use crate::reconcilers::Leader;
 use crate::stores::{Instances, Kept, Pods};
@@ -31,7 +31,7 @@ pub(super) struct Observer {
     /// What is stored where the wanted image was written, as new pods show it.
     stored_as: BTreeSet<String>,
     lookout: Lookout,
-    /// Something was outdated in the last round, or the KubeVirt object says so.
+    /// Something was outdated in the last round, or the KubeVirt object has it.
     had_work: bool,
 }
 
@@ -85,14 +85,14 @@ impl Observer {
         instance.is_some_and(|instance| is_marked(&instance, launcher))
     }
 
-    /// The world of this round; nothing if nothing is to be done, or the API server does not say what is installed.
+    /// The world of this round; nothing if nothing is to be done, or the API server does not answer what is installed.
     pub(super) async fn observe(&mut self, memory: &Memory, now: Timestamp) -> Option<World> {
         let mut launchers = self.launchers(memory);
         self.drop_finished(&launchers, memory);
         launchers.retain(|_, each| self.known.contains_key(&key(each)));
         let settings = self.leader.context.settings.borrow().clone();
-        let told = settings.object.as_deref().and_then(told);
-        self.had_work = !self.known.is_empty() || told.is_some();
+        let reported = settings.object.as_deref().and_then(reported);
+        self.had_work = !self.known.is_empty() || reported.is_some();
         if !self.had_work {
             return None;
         }
@@ -104,7 +104,7 @@ impl Observer {
             instances: BTreeMap::new(),
             unreadable: BTreeSet::new(),
             agents: BTreeSet::new(),
-            told,
+            reported,
             now,
         };
         if !world.launchers.is_empty() {
@@ -133,7 +133,7 @@ impl Observer {
         launchers
     }
 
-    /// Those that are of the wanted image, and whose instances do not say otherwise any more.
+    /// Those that are of the wanted image, and whose instances do not report otherwise any more.
     fn drop_finished(&mut self, launchers: &BTreeMap<String, Launcher>, memory: &Memory) {
         let wanted = &self.leader.context.launcher_image;
         let (known, leader) = (&mut self.known, &self.leader);
@@ -145,7 +145,7 @@ impl Observer {
         });
     }
 
-    /// What instances say, of the few launchers that this round may be about, and which of them cannot be read.
+    /// What instances report, of the few launchers that this round may be about, and which of them cannot be read.
     fn views(&self, world: &World, memory: &Memory) -> (BTreeMap<String, InstanceView>, BTreeSet<String>) {
         let replaced = world.launchers.values().filter(|each| each.image == world.wanted);
         let underway = memory.underway.keys().filter_map(|uid| world.launchers.get(uid));
@@ -163,7 +163,7 @@ impl Observer {
                 tracing::warn!(
                     namespace = launcher.namespace,
                     instance = launcher.instance,
-                    "the instance of a pod cannot be read; its supervisor is replaced after all others, and the pod alone tells how it does"
+                    "the instance of a pod cannot be read; its supervisor is replaced after all others, and only the pod shows how it is"
                 );
             }
         }
@@ -177,16 +177,16 @@ fn key(launcher: &Launcher) -> PodKey {
 
 fn is_on(object: &KubeVirt) -> bool {
     let annotations = object.metadata.annotations.as_ref();
-    let said = annotations.and_then(|all| all.get(installation_annotation::LAUNCHER_UPDATE));
-    said.is_none_or(|said| said != installation_annotation::DISABLED)
+    let value = annotations.and_then(|all| all.get(installation_annotation::LAUNCHER_UPDATE));
+    value.is_none_or(|value| value != installation_annotation::DISABLED)
 }
 
-/// What the KubeVirt object says of supervisors.
-pub(super) fn told(object: &KubeVirt) -> Option<Told> {
+/// What the KubeVirt object reports of supervisors.
+pub(super) fn reported(object: &KubeVirt) -> Option<Reported> {
     let status = object.status.as_ref()?;
     let condition = status.conditions.iter().find(|each| each.r#type == LAUNCHERS_UPDATED)?;
     let outdated = status.outdated_virtual_machine_instance_workloads.unwrap_or(0);
-    Some(Told {
+    Some(Reported {
         outdated: usize::try_from(outdated).unwrap_or(0),
         reason: condition.reason.clone().unwrap_or_default(),
         message: condition.message.clone().unwrap_or_default(),
@@ -198,14 +198,14 @@ fn read(kept: &Kept<Instances>, launcher: &Launcher) -> Option<InstanceView> {
     (vmi.metadata.uid.as_deref() == Some(launcher.instance_uid.as_str())).then(|| view(&vmi))
 }
 
-/// Whether an instance has label and condition. The text alone, which anybody may write into an instance, says nothing; it spares
+/// Whether an instance has label and condition. The text alone, which any user may write into an instance, proves nothing; it spares
 /// reading those that do not have it.
 fn is_marked(instance: &Kept<Instances>, launcher: &Launcher) -> bool {
     instance.mentions(label::OUTDATED_LAUNCHER_IMAGE)
         && read(instance, launcher).is_some_and(|view| view.marked.is_some())
 }
 
-/// What an instance says of its supervisor.
+/// What an instance reports of its supervisor.
 pub(super) fn view(vmi: &VirtualMachineInstance) -> InstanceView {
     let status = vmi.status.as_ref();
     let condition = status.and_then(|status| status.conditions.iter().find(|each| each.r#type == OUTDATED_LAUNCHER));
@@ -235,7 +235,7 @@ pub(super) fn launcher(pod: &Pod) -> Option<Launcher> {
         image: image(spec.init_containers.iter().flatten(), SIDECAR)?,
         first_image: image(spec.containers.iter(), COMPUTE)?,
         written_image: pod.metadata.annotations.as_ref().and_then(|all| all.get(WRITTEN_IMAGE)).cloned(),
-        // The gate is written when the guest runs, and says then whether it is paused.
+        // The gate is written when the guest runs, and shows then whether it is paused.
         guest_runs: condition(pod, UNPAUSED).is_some() && pod.metadata.deletion_timestamp.is_none(),
         restarts: sidecar.map_or(0, |sidecar| sidecar.restart_count),
         state: sidecar.map_or(Sidecar::Else, state),

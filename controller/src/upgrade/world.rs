@@ -26,7 +26,7 @@ pub struct Launcher {
     pub first_image: String,
     /// The image that the controller wrote into both containers of a new pod, which something may have changed before it was stored.
     pub written_image: Option<String>,
-    /// Whether its guest has run, and nobody has asked for its end.
+    /// Whether its guest has run, and its end was not requested.
     pub guest_runs: bool,
     /// How often the sidecar was started again.
     pub restarts: i32,
@@ -41,16 +41,16 @@ pub enum Sidecar {
     Runs,
     /// Its kubelet does not start it, for this reason, with a message.
     Waits {
-        /// One word.
+        /// In CamelCase, for programs.
         reason: String,
-        /// A sentence.
+        /// For people.
         message: String,
     },
     /// In between.
     Else,
 }
 
-/// What the instance of a launcher says.
+/// What the instance of a launcher reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InstanceView {
     /// Message of its condition `garboard.dev/OutdatedLauncher`, if it has the condition and the label.
@@ -70,14 +70,14 @@ pub struct World {
     pub is_on: bool,
     /// Launchers whose supervisors are outdated, or on their way, by the UID of the pod.
     pub launchers: BTreeMap<String, Launcher>,
-    /// What the instances say of those that are on their way, or may be marked or replaced next.
+    /// What the instances report of those that are on their way, or may be marked or replaced next.
     pub instances: BTreeMap<String, InstanceView>,
-    /// Those of them whose instances cannot be read. Of those that are in neither list nothing was looked up.
+    /// Those of them whose instances cannot be read. Instances in neither list were not looked up.
     pub unreadable: BTreeSet<String>,
     /// Nodes with an agent that is ready and of the installed version; nothing is known of them where no supervisor may be replaced.
     pub agents: BTreeSet<String>,
-    /// What the KubeVirt object says.
-    pub told: Option<Told>,
+    /// What the KubeVirt object reports.
+    pub reported: Option<Reported>,
     /// Now.
     pub now: Timestamp,
 }
@@ -87,9 +87,9 @@ pub struct World {
 pub struct Memory {
     /// Replaced, and not yet come up, by the UID of the pod.
     pub underway: BTreeMap<String, Underway>,
-    /// Pods whose supervisors came up, until their instances no longer say that they are outdated.
+    /// Pods whose supervisors came up, until their instances no longer report them as outdated.
     pub done: BTreeSet<String>,
-    /// Pods whose instances say that they are outdated.
+    /// Pods whose instances report them as outdated.
     pub marked: BTreeSet<String>,
     /// Pods whose supervisor failed and that still show its image, and the image that they are to have back.
     pub put_back: BTreeMap<String, String>,
@@ -104,7 +104,7 @@ pub struct Memory {
     /// One that failed.
     pub stop: Option<Stop>,
     /// When the KubeVirt object was written.
-    pub told_at: Option<Timestamp>,
+    pub reported_at: Option<Timestamp>,
 }
 
 /// A supervisor that is being replaced.
@@ -114,7 +114,7 @@ pub struct Underway {
     pub from: Option<String>,
     /// How often the sidecar had been started again; nothing if an earlier leader has replaced it.
     pub restarts: Option<i32>,
-    /// What the instance said of the supervisor before.
+    /// What the instance reported of the supervisor before.
     pub supervisor: Option<SupervisorStatus>,
     /// Since when.
     pub since: Timestamp,
@@ -152,9 +152,9 @@ pub struct Stop {
     pub failures: u32,
 }
 
-/// What the KubeVirt object says of supervisors while some are outdated.
+/// What the KubeVirt object reports of supervisors while some are outdated.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Told {
+pub struct Reported {
     /// How many are.
     pub outdated: usize,
     /// Reason of the condition.
@@ -188,19 +188,19 @@ pub enum Step {
         image: String,
     },
     /// An event on the instance.
-    Tell {
+    Event {
         /// UID of the pod.
         pod_uid: String,
         /// The event's reason.
         reason: &'static str,
-        /// A sentence.
+        /// Its note.
         note: String,
     },
-    /// The KubeVirt object says this, or nothing; with an event, if one has just failed.
-    TellAll {
+    /// The KubeVirt object reports this, or nothing; with an event, if one has just failed.
+    Report {
         /// What.
-        told: Option<Told>,
-        /// Whether it is told as an event, too.
+        reported: Option<Reported>,
+        /// Whether it is reported as an event, too.
         is_alarm: bool,
     },
 }
@@ -208,13 +208,13 @@ pub enum Step {
 impl Step {
     /// Its kind, for logs.
     #[must_use]
-    pub const fn word(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Mark { .. } => "mark",
             Self::Unmark { .. } => "unmark",
             Self::SetImage { .. } => "setImage",
-            Self::Tell { .. } => "event",
-            Self::TellAll { .. } => "statusOfKubeVirt",
+            Self::Event { .. } => "event",
+            Self::Report { .. } => "statusOfKubeVirt",
         }
     }
 
@@ -225,8 +225,8 @@ impl Step {
             Self::Mark { pod_uid, .. }
             | Self::Unmark { pod_uid }
             | Self::SetImage { pod_uid, .. }
-            | Self::Tell { pod_uid, .. } => Some(pod_uid),
-            Self::TellAll { .. } => None,
+            | Self::Event { pod_uid, .. } => Some(pod_uid),
+            Self::Report { .. } => None,
         }
     }
 
@@ -235,7 +235,7 @@ impl Step {
     pub fn image(&self) -> Option<&str> {
         match self {
             Self::SetImage { image, .. } => Some(image),
-            Self::Mark { .. } | Self::Unmark { .. } | Self::Tell { .. } | Self::TellAll { .. } => None,
+            Self::Mark { .. } | Self::Unmark { .. } | Self::Event { .. } | Self::Report { .. } => None,
         }
     }
 }

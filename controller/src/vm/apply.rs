@@ -27,9 +27,9 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
     }
     for step in &decision.steps {
         if let Err(error) = take(context, vm, step, object).await {
-            if let Some(sentence) = error.sentence() {
+            if let Some(message) = error.message() {
                 let failure = failure_of(step);
-                report_failure(context, world, failure.reason, &format!("could not {}: {sentence}", failure.action))
+                report_failure(context, world, failure.reason, &format!("could not {}: {message}", failure.action))
                     .await?;
             }
             return Err(error);
@@ -38,7 +38,7 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
     if remembers { Ok(()) } else { write_status(context, vm, decision).await }
 }
 
-/// What is said where a step fails.
+/// The report where a step fails.
 struct Failure {
     /// KubeVirt's reason where it has one.
     reason: Reason,
@@ -56,7 +56,7 @@ fn failure_of(step: &Step) -> Failure {
         Step::AdoptVmi { .. } => (Reason::FailedAdopt, "adopt the VirtualMachineInstance".to_owned()),
         Step::Unhalt => (Reason::FailedUpdate, "start the machine".to_owned()),
         Step::BumpGeneration { .. } => (Reason::FailedUpdate, "write to the VirtualMachineInstance".to_owned()),
-        Step::Keep { .. } => (Reason::FailedUpdate, "keep what the guest knows of its machine".to_owned()),
+        Step::Keep { .. } => (Reason::FailedUpdate, "keep the firmware's identity of the machine".to_owned()),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizer of the machine".to_owned()),
     };
     Failure { reason, action }
@@ -66,10 +66,10 @@ fn failure_of(step: &Step) -> Failure {
 async fn report_failure(context: &Context, world: &World, reason: Reason, note: &str) -> Result<(), ReconcileError> {
     let vm = &world.vm;
     if !status::is_known(vm, note) {
-        context.tell(&vm.object_ref(&()), NewEvent::warning(reason, note));
+        context.record(&vm.object_ref(&()), NewEvent::warning(reason, note));
     }
-    let told = Decision { steps: Vec::new(), status: status::because(world, reason, note), recheck: None };
-    write_status(context, vm, &told).await
+    let failed = Decision { steps: Vec::new(), status: status::because(world, reason, note), recheck: None };
+    write_status(context, vm, &failed).await
 }
 
 async fn take(
@@ -86,7 +86,7 @@ async fn take(
         Step::CreateVmi(vmi) => match unread::create(&context.client, namespace, &made_by_us(), vmi.as_ref()).await {
             Ok(()) => {
                 let note = format!("created the VirtualMachineInstance {name}");
-                context.tell(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, note));
+                context.record(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, note));
             }
             // It may be another's: what was asked for is crossed out once the watch has shown whose it is.
             Err(kube::Error::Api(status)) if status.is_already_exists() => return Err(ReconcileError::Overtaken),
@@ -98,7 +98,7 @@ async fn take(
             match instances.delete(name, &params).await {
                 Ok(_) => {
                     let note = format!("deleted the VirtualMachineInstance {name} to stop the machine");
-                    context.tell(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulDelete, note));
+                    context.record(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulDelete, note));
                 }
                 Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => {}
                 Err(error) => return Err(while_trying("delete the VirtualMachineInstance")(error)),
@@ -156,7 +156,7 @@ async fn keep(context: &Context, vm: &VirtualMachine, value: &str) -> Result<(),
         Err(kube::Error::Api(status)) if status.is_not_found() || status.is_conflict() => Ok(()),
         Err(kube::Error::Api(status)) if status.is_invalid() || status.is_forbidden() => {
             let note = format!("could not write {}: {}", kept::place(), status.message);
-            context.tell(&vm.object_ref(&()), NewEvent::warning(Reason::FailedUpdate, note));
+            context.record(&vm.object_ref(&()), NewEvent::warning(Reason::FailedUpdate, note));
             Ok(())
         }
         Err(error) => Err(while_trying("write the annotation of the VirtualMachine")(error)),
@@ -172,19 +172,19 @@ async fn make_data_volume(
     match data_volumes::make::make(&context.client, &context.namespace, object).await {
         Ok(_) => {
             let note = format!("created the DataVolume {name}");
-            context.tell(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulDataVolumeCreate, note));
+            context.record(&vm.object_ref(&()), NewEvent::normal(Reason::SuccessfulDataVolumeCreate, note));
             Ok(())
         }
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(()),
         // The kind, not the object.
         Err(kube::Error::Api(status)) if data_volumes::is_absent(&status) => {
-            Err(ReconcileError::Refused { sentence: data_volumes::NO_IMPORTER.to_owned() })
+            Err(ReconcileError::Refused { message: data_volumes::NO_IMPORTER.to_owned() })
         }
         Err(error) => Err(while_trying("create a DataVolume")(error)),
     }
 }
 
-/// Only what says something else than before. What this controller decides it applies as its own; requests that others
+/// Only what differs from before. What this controller decides it applies as its own; requests that others
 /// have made are crossed out of a list that is theirs, and only if no other was made meanwhile.
 async fn write_status(context: &Context, vm: &VirtualMachine, decision: &Decision) -> Result<(), ReconcileError> {
     let object = NamespacedName::of(&vm.metadata)?;

@@ -36,7 +36,7 @@ const STUCK: Duration = Duration::from_secs(60);
 pub struct World {
     /// The machine.
     pub vm: VirtualMachine,
-    /// The instance of its name, whoever made it.
+    /// The instance of its name, also if another client made it.
     pub vmi: Option<VirtualMachineInstance>,
     /// How far the DataVolumes are that it names, those of its templates among them; asked only while there is no instance.
     pub data_volumes: ProgressByName,
@@ -53,7 +53,7 @@ pub struct World {
 pub struct Decision {
     /// In this order.
     pub steps: Vec<Step>,
-    /// What the machine's status is to say.
+    /// What the machine's status is to be.
     pub status: VirtualMachineStatus,
     /// When to look again although nothing happened.
     pub recheck: Option<Duration>,
@@ -85,7 +85,7 @@ pub enum Step {
         /// Ourselves, after those that it has.
         owners: Vec<OwnerReference>,
     },
-    /// Say on the instance that it is still what its machine would make: only what is not in the template was changed.
+    /// Mark the instance as still what its machine would make: only what is not in the template was changed.
     BumpGeneration {
         /// The instance's UID.
         uid: String,
@@ -94,7 +94,7 @@ pub enum Step {
     },
     /// Let a halted machine run always: a start was asked for.
     Unhalt,
-    /// Write down on the machine what its guest knows of it, where a backup without the status has it.
+    /// Write on the machine how its guest identifies it, where a backup without the status has it.
     Keep {
         /// Value of the annotation.
         value: String,
@@ -120,11 +120,11 @@ pub fn decide(world: &World) -> Decision {
         decision.steps.push(step);
     } else if is_ours(world) {
         follow_strategy(world, &mut decision);
-        if let Err(sentence) = kept::stored(&world.vm)
+        if let Err(message) = kept::stored(&world.vm)
             && starts(&decision)
         {
             decision.steps.retain(|step| !matches!(step, Step::CreateVmi(_)));
-            decision.status = status::because(world, Reason::FailedCreate, &sentence);
+            decision.status = status::because(world, Reason::FailedCreate, &message);
             return decision;
         }
     } else {
@@ -156,18 +156,18 @@ fn keep(world: &World, decision: &mut Decision) {
     }
 }
 
-/// What a machine says while another's instance has its name: nothing of that instance, and why it has none of its own.
+/// What a machine reports while another's instance has its name: nothing of that instance, and why it has none of its own.
 fn beside_another(world: &World) -> VirtualMachineStatus {
     let alone = World { vmi: None, ..world.clone() };
     let name = world.vm.metadata.name.as_deref().unwrap_or_default();
     let leaves = world.vmi.as_ref().is_some_and(|vmi| vmi.metadata.deletion_timestamp.is_some());
-    let sentence = match leaves {
+    let message = match leaves {
         true => format!("an earlier VirtualMachineInstance {name} is being removed"),
         false => format!(
             "the VirtualMachineInstance {name} belongs to another controller and not to this machine; delete it there"
         ),
     };
-    status::because(&alone, Reason::FailedCreate, &sentence)
+    status::because(&alone, Reason::FailedCreate, &message)
 }
 
 /// The status with what this controller remembers in it.
@@ -204,7 +204,7 @@ fn count_failure(world: &World, status: &mut VirtualMachineStatus) {
     });
 }
 
-/// The object is to go: its instance first, unless it was told to leave it (then it is not ours any more).
+/// The object is being deleted: its instance goes first, unless the request is to leave it (then it is not ours any more).
 fn leave(world: &World, decision: &mut Decision) {
     if is_owned(world) && world.vmi.is_some() && !orphans(world) {
         delete(world, decision);
@@ -235,7 +235,7 @@ fn adoption(world: &World) -> Option<Step> {
     Some(Step::AdoptVmi { uid: vmi.metadata.uid.clone()?, resource_version, owners })
 }
 
-/// No instance, or one that we own: somebody else's is left alone.
+/// No instance, or one that we own: that of another owner is not changed.
 fn is_ours(world: &World) -> bool {
     world.vmi.is_none() || is_owned(world)
 }
@@ -251,9 +251,9 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
         if vmi.metadata.deletion_timestamp.is_some() {
             return;
         }
-        decision.status.run_strategy = Some(strategy.word().to_owned());
+        decision.status.run_strategy = Some(strategy.name().to_owned());
         cross_out_answered(vmi, &mut decision.status);
-        if wants_end(world, strategy, vmi) {
+        if end_is_due(world, strategy, vmi) {
             remember_failure(strategy, vmi, &mut decision.status);
             delete(world, decision);
         } else {
@@ -266,11 +266,11 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
     answer_requests(strategy == RunStrategy::Halted && !is_unhalted, &mut decision.status);
     if is_unhalted {
         decision.steps.push(Step::Unhalt);
-        decision.status.run_strategy = Some(RunStrategy::Always.word().to_owned());
+        decision.status.run_strategy = Some(RunStrategy::Always.name().to_owned());
     } else if matches!(strategy, RunStrategy::Halted | RunStrategy::Manual) {
-        decision.status.run_strategy = Some(strategy.word().to_owned());
+        decision.status.run_strategy = Some(strategy.name().to_owned());
     }
-    if wants_start(world, strategy) {
+    if start_is_due(world, strategy) {
         start(world, decision);
     }
 }
@@ -293,7 +293,7 @@ fn bring_data_volumes(world: &World, decision: &mut Decision) {
             decision.steps.push(Step::CreateDataVolume { name, object });
         }
     }
-    // Also one that is not to run says how far they are.
+    // Also one that is not to run reports how far they are.
     decision.recheck = match data_volumes::obstacle(&world.data_volumes) {
         Some((_, DataVolumeProgress::Failed(_) | DataVolumeProgress::WaitsForConsumer)) => Some(STUCK),
         Some((_, DataVolumeProgress::UnderWay(_))) => Some(data_volumes::ASK_AGAIN),
@@ -311,7 +311,7 @@ fn cross_out_answered(vmi: &VirtualMachineInstance, status: &mut VirtualMachineS
     requests.retain(|request| request.action != "Start" || stops);
 }
 
-fn wants_end(world: &World, strategy: RunStrategy, vmi: &VirtualMachineInstance) -> bool {
+fn end_is_due(world: &World, strategy: RunStrategy, vmi: &VirtualMachineInstance) -> bool {
     let phase = Phase::of(vmi);
     let asked = requests(world).iter().any(|request| request.action == "Stop" && request.uid == vmi.metadata.uid);
     match strategy {
@@ -322,7 +322,7 @@ fn wants_end(world: &World, strategy: RunStrategy, vmi: &VirtualMachineInstance)
     }
 }
 
-/// Once the instance is gone nobody can tell any more how it ended: under `RerunOnFailure` a start is asked for here. A guest that
+/// Once the instance is gone it is not known how it ended: under `RerunOnFailure` a start is asked for here. A guest that
 /// was powered down because the cluster evicted its pod did not end by itself.
 fn remember_failure(strategy: RunStrategy, vmi: &VirtualMachineInstance, status: &mut VirtualMachineStatus) {
     let failed = Phase::of(vmi) == Phase::Failed || status::has(vmi, VmiConditionType::EvictionRequested);
@@ -335,14 +335,14 @@ fn remember_failure(strategy: RunStrategy, vmi: &VirtualMachineInstance, status:
     }
 }
 
-pub(super) fn wants_start(world: &World, strategy: RunStrategy) -> bool {
+pub(super) fn start_is_due(world: &World, strategy: RunStrategy) -> bool {
     let asked = requests(world).iter().any(|request| request.action == "Start");
     let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
     match strategy {
-        // Once: an instance that is over stays, and one that is taken away is made again, as KubeVirt has it.
+        // Once: an instance that is over stays, and one that is deleted is made again, as in KubeVirt.
         RunStrategy::Always | RunStrategy::Once => true,
         // A failed run leaves a request behind.
-        RunStrategy::RerunOnFailure => asked || last != Some(strategy.word()),
+        RunStrategy::RerunOnFailure => asked || last != Some(strategy.name()),
         RunStrategy::Manual => asked,
         RunStrategy::Halted => false,
     }
@@ -361,7 +361,7 @@ fn start(world: &World, decision: &mut Decision) {
         decision.recheck = Some(Duration::try_from(pause).unwrap_or(Duration::from_secs(1)));
         return;
     }
-    decision.status.run_strategy = RunStrategy::of(&world.vm).map(|strategy| strategy.word().to_owned());
+    decision.status.run_strategy = RunStrategy::of(&world.vm).map(|strategy| strategy.name().to_owned());
     decision.status.state_change_requests.retain(|request| request.action != "Start");
     decision.steps.push(Step::CreateVmi(Box::new(instance(world))));
 }
@@ -398,17 +398,17 @@ fn answer_requests(stays_halted: bool, status: &mut VirtualMachineStatus) {
     status.state_change_requests.retain(|request| !is_done(&request.action));
 }
 
-/// Whether a halted machine is to run because somebody asked for a start with its vCPUs stopped (KubeVirt's way of starting a
-/// halted machine so). Once: who halts it again before it has started has changed his mind.
+/// Whether a halted machine is to run because a user requested a start with its vCPUs stopped (KubeVirt's way of starting a
+/// halted machine so). Once: halting it again before it has started cancels the request.
 fn unhalts(world: &World) -> bool {
     let last = world.vm.status.as_ref().and_then(|status| status.run_strategy.as_deref());
-    starts_paused(requests(world)) && last != Some(RunStrategy::Always.word())
+    starts_paused(requests(world)) && last != Some(RunStrategy::Always.name())
 }
 
 /// Whether a start is asked for with its vCPUs stopped.
 fn starts_paused(requests: &[VirtualMachineStateChangeRequest]) -> bool {
     let is_paused =
-        |request: &VirtualMachineStateChangeRequest| request.data.get("paused").is_some_and(|word| word == "true");
+        |request: &VirtualMachineStateChangeRequest| request.data.get("paused").is_some_and(|value| value == "true");
     requests.iter().any(|request| request.action == "Start" && is_paused(request))
 }
 

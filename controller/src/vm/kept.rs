@@ -22,7 +22,7 @@ const ANNOTATIONS_MAX: usize = 256 << 10;
 /// What is to be done about the annotation.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Keeping {
-    /// It says what it should, or there is nothing to say.
+    /// It has what it should, or there is nothing to write.
     Done,
     /// It is to be written after this time.
     Later(Duration),
@@ -46,7 +46,7 @@ pub(crate) fn is_its_own(kept: &KeptMachine, metadata: &ObjectMeta) -> bool {
     kept.is_of(non_empty(&metadata.namespace).unwrap_or_default(), non_empty(&metadata.name).unwrap_or_default())
 }
 
-/// What the next instance is to be: as the status says, else as the machine's own annotation says; nothing for a new machine. An
+/// What the next instance is to be: as in the status, else as in the machine's own annotation; nothing for a new machine. An
 /// annotation that is of no use keeps the machine from its start: its guest would find another one.
 pub(super) fn stored(vm: &VirtualMachine) -> Result<Option<Value>, String> {
     if let Some(stored) = vm.status.as_ref().and_then(|status| status.stored_machine.clone()) {
@@ -61,7 +61,7 @@ pub(super) fn stored(vm: &VirtualMachine) -> Result<Option<Value>, String> {
     Ok(Some(kept.machine))
 }
 
-/// What is to be written of what the status now says.
+/// What is to be written of what is now in the status.
 pub(super) fn keeping(world: &World, stored: Option<&Value>) -> Keeping {
     let Some(stored) = stored else { return Keeping::Done };
     let Some(wait) = wait(world) else { return Keeping::Done };
@@ -105,7 +105,7 @@ fn wait(world: &World) -> Option<Duration> {
 
 fn runs_since(vmi: &VirtualMachineInstance) -> Option<Timestamp> {
     let transitions = &vmi.status.as_ref()?.phase_transition_timestamps;
-    let running = transitions.iter().find(|each| each.phase.as_deref() == Some(Phase::Running.word()))?;
+    let running = transitions.iter().find(|each| each.phase.as_deref() == Some(Phase::Running.name()))?;
     running.phase_transition_timestamp.as_ref().map(|at| at.0)
 }
 

@@ -49,7 +49,7 @@ impl Reconcile for Reconciler {
                     let decision = decide(&world);
                     (world, decision)
                 }
-                // Gone; the watch says so soon.
+                // Gone; the watch reports it soon.
                 None => return Ok(None),
             },
             decision => (world, decision),
@@ -71,7 +71,7 @@ fn waiter((namespace, name): (String, String)) -> Waiter {
     Waiter::Machine(namespace, name)
 }
 
-/// What waits for storage asks less and less often; a DataVolume that changes is heard of in any case.
+/// What waits for storage asks less and less often; a change of a DataVolume is observed in any case.
 fn pause(world: &World, decision: &Decision) -> Option<Pause> {
     let pause = decision.recheck?;
     let waits = data_volumes::obstacle(&world.data_volumes).is_some();

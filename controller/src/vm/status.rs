@@ -1,4 +1,4 @@
-//! What the status of a VirtualMachine says, from what was observed. Pure.
+//! The status of a VirtualMachine, from what was observed. Pure.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use garboard_api::run_strategy::RunStrategy;
 use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition, VirtualMachineStatus};
 use garboard_api::{Phase, PrintableStatus, VirtualMachine, VirtualMachineInstance};
 
-use super::decide::{World, carried, instance, wants_start};
+use super::decide::{World, carried, instance, start_is_due};
 use crate::data_volumes::{self, DataVolumeProgress};
 use crate::time::{QUICK, at_latest, elapsed};
 
-/// Fills in what follows from the world; `starts` says that an instance is made with this decision.
+/// Fills in what follows from the world; `starts`: an instance is made with this decision.
 pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatus) {
     let vmi = world.vmi.as_ref();
     status.created = (vmi.is_some() || starts).then_some(true);
     status.ready = vmi.is_some_and(is_ready).then_some(true);
-    status.printable_status = Some(printable(world, starts, status).word().to_owned());
+    status.printable_status = Some(printable(world, starts, status).name().to_owned());
     status.desired_generation = world.vm.metadata.generation;
     if let Some(stored) = vmi.and_then(|vmi| vmi.status.as_ref()?.stored_machine.as_ref()) {
         status.stored_machine = Some(stored.clone());
@@ -28,11 +28,11 @@ pub(super) fn fill(world: &World, starts: bool, status: &mut VirtualMachineStatu
     status.conditions = conditions(world, &status.conditions);
 }
 
-/// For how long a start is left without a word: a machine that is Running within [`QUICK`] is told of once. What has to be
+/// For how long a start is not reported: a machine that is Running within [`QUICK`] is reported once. What has to be
 /// remembered whatever comes is written at once, and so is a start that follows upon a failure.
 pub(super) fn quiet_for(world: &World, starts: bool, status: &VirtualMachineStatus) -> Option<Duration> {
     let before = world.vm.status.clone().unwrap_or_default();
-    let printed = |status: &VirtualMachineStatus| status.printable_status.as_deref().map(PrintableStatus::of_word);
+    let printed = |status: &VirtualMachineStatus| status.printable_status.as_deref().map(PrintableStatus::from_name);
     let was_calm = matches!(printed(&before), None | Some(Some(PrintableStatus::Stopped)))
         && before.start_failure.is_none()
         && conditions::find(&before.conditions, VmConditionType::Failure).is_none();
@@ -54,14 +54,14 @@ fn printable(world: &World, starts: bool, status: &VirtualMachineStatus) -> Prin
         return PrintableStatus::Terminating;
     }
     let Some(vmi) = &world.vmi else {
-        let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| wants_start(world, strategy));
-        let counts = |word: &PrintableStatus| {
-            is_wanted || !matches!(word, PrintableStatus::ErrorPvcNotFound | PrintableStatus::WaitingForVolumeBinding)
+        let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| start_is_due(world, strategy));
+        let counts = |state: &PrintableStatus| {
+            is_wanted || !matches!(state, PrintableStatus::ErrorPvcNotFound | PrintableStatus::WaitingForVolumeBinding)
         };
-        if let Some(word) = obstacle(world).filter(counts) {
-            return word;
+        if let Some(state) = obstacle(world).filter(counts) {
+            return state;
         }
-        return match (starts, has_failed(status), wants_to_run(world)) {
+        return match (starts, has_failed(status), is_to_run(world)) {
             (true, false, _) => PrintableStatus::Starting,
             (_, true, true) => PrintableStatus::CrashLoopBackOff,
             (true, true, false) | (false, ..) => PrintableStatus::Stopped,
@@ -102,7 +102,7 @@ fn obstacle(world: &World) -> Option<PrintableStatus> {
 fn unsynchronized(vmi: &VirtualMachineInstance) -> Option<PrintableStatus> {
     let is_false = |kind| conditions::find_with(conditions_of(vmi), kind, ConditionStatus::False);
     let reason = is_false(VmiConditionType::Synchronized).and_then(|found| found.reason.as_deref());
-    let reason = reason.and_then(Reason::of_word);
+    let reason = reason.and_then(Reason::from_name);
     match reason {
         Some(Reason::FailedPvcNotFound) => Some(PrintableStatus::ErrorPvcNotFound),
         Some(Reason::FailedDataVolumeImport) => Some(PrintableStatus::DataVolumeError),
@@ -117,7 +117,7 @@ fn has_failed(status: &VirtualMachineStatus) -> bool {
     failure.and_then(|failure| failure.consecutive_fail_count).is_some_and(|count| count > 0)
 }
 
-fn wants_to_run(world: &World) -> bool {
+fn is_to_run(world: &World) -> bool {
     matches!(RunStrategy::of(&world.vm), Some(RunStrategy::Always | RunStrategy::RerunOnFailure))
 }
 
@@ -132,14 +132,14 @@ pub(super) fn has(vmi: &VirtualMachineInstance, kind: VmiConditionType) -> bool 
 
 fn is_unschedulable(vmi: &VirtualMachineInstance) -> bool {
     let found = conditions::find_with(conditions_of(vmi), VmiConditionType::PodScheduled, ConditionStatus::False);
-    found.is_some_and(|each| each.reason.as_deref() == Some(Reason::Unschedulable.word()))
+    found.is_some_and(|each| each.reason.as_deref() == Some(Reason::Unschedulable.name()))
 }
 
 fn conditions_of(vmi: &VirtualMachineInstance) -> &[VirtualMachineInstanceCondition] {
     vmi.status.as_ref().map_or(&[], |status| &status.conditions)
 }
 
-/// The instance's conditions, mirrored; without an instance only `Ready` is left, and it says why it is not.
+/// The instance's conditions, mirrored; without an instance only `Ready` is left, and it has the reason.
 fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualMachineCondition> {
     let Some(vmi) = &world.vmi else {
         let missing = not_ready(world, before, Reason::VmiNotExists, "there is no VirtualMachineInstance");
@@ -162,16 +162,16 @@ fn conditions(world: &World, before: &[VirtualMachineCondition]) -> Vec<VirtualM
 /// What the machine waits for, of the DataVolumes it names.
 fn unfilled(world: &World, before: &[VirtualMachineCondition]) -> Option<VirtualMachineCondition> {
     let (name, progress) = data_volumes::obstacle(&world.data_volumes)?;
-    let sentence = data_volumes::sentence(name, progress);
+    let message = data_volumes::message(name, progress);
     let new = match progress {
         DataVolumeProgress::Failed(_) => {
-            NewCondition::new(VmConditionType::Failure, true, Reason::FailedDataVolumeImport, sentence)
+            NewCondition::new(VmConditionType::Failure, true, Reason::FailedDataVolumeImport, message)
         }
         DataVolumeProgress::Missing
         | DataVolumeProgress::Done
         | DataVolumeProgress::UnderWay(_)
         | DataVolumeProgress::WaitsForConsumer => {
-            NewCondition::new(VmConditionType::DataVolumesReady, false, Reason::NotAllDataVolumesReady, sentence)
+            NewCondition::new(VmConditionType::DataVolumesReady, false, Reason::NotAllDataVolumesReady, message)
         }
     };
     Some(conditions::made(&new, before, world.now))
@@ -190,7 +190,7 @@ pub(super) fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool
         return false;
     }
     let mut wanted = instance(world);
-    // One start may have been asked for with the vCPUs stopped, which the template does not say.
+    // One start may have been asked for with the vCPUs stopped, which the template does not have.
     wanted.spec.start_strategy = wanted.spec.start_strategy.or(vmi.spec.start_strategy.clone());
     // As JSON: what is left out and what is empty are the same there.
     let spec = |vmi: &VirtualMachineInstance| serde_json::to_value(&vmi.spec).ok();
@@ -202,14 +202,14 @@ fn made_from(vmi: &VirtualMachineInstance) -> Option<i64> {
     vmi.metadata.annotations.as_ref()?.get(annotation::VM_GENERATION)?.parse().ok()
 }
 
-/// Says what could not be done, with KubeVirt's reason: a machine that is to run is on its way all the same.
+/// Reports what could not be done, with KubeVirt's reason: a machine that is to run is still `Starting`.
 pub(super) fn because(world: &World, reason: Reason, message: &str) -> VirtualMachineStatus {
     let mut status = carried(world);
     let before = status.conditions.clone();
     fill(world, false, &mut status);
-    let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| wants_start(world, strategy));
-    if is_wanted && status.printable_status.as_deref() == Some(PrintableStatus::Stopped.word()) {
-        status.printable_status = Some(PrintableStatus::Starting.word().to_owned());
+    let is_wanted = RunStrategy::of(&world.vm).is_some_and(|strategy| start_is_due(world, strategy));
+    if is_wanted && status.printable_status.as_deref() == Some(PrintableStatus::Stopped.name()) {
+        status.printable_status = Some(PrintableStatus::Starting.name().to_owned());
     }
     let new = NewCondition::new(VmConditionType::Failure, true, reason, message);
     conditions::remove(&mut status.conditions, VmConditionType::Failure);
@@ -217,11 +217,11 @@ pub(super) fn because(world: &World, reason: Reason, message: &str) -> VirtualMa
     status
 }
 
-/// Whether the machine says already why it has no instance.
-pub(super) fn is_known(vm: &VirtualMachine, sentence: &str) -> bool {
+/// Whether the machine reports already why it has no instance.
+pub(super) fn is_known(vm: &VirtualMachine, message: &str) -> bool {
     let conditions = vm.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let failure = conditions::find(conditions, VmConditionType::Failure);
-    failure.is_some_and(|each| each.message.as_deref() == Some(sentence))
+    failure.is_some_and(|each| each.message.as_deref() == Some(message))
 }
 
 /// With the instance's own time.

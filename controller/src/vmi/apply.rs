@@ -24,25 +24,25 @@ pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -
     for step in &decision.steps {
         if let Err(error) = take(leader, vmi, step, object).await {
             // What could not be done is written in the status, for an event is soon forgotten; and once as an event.
-            if let (Some(failure), Some(sentence)) = (failure_of(step), error.sentence()) {
-                if !status::is_known(vmi, failure.reason.word(), &sentence) {
-                    let note = format!("could not {}: {sentence}", failure.action);
-                    context.tell(&vmi.object_ref(&()), NewEvent::warning(failure.reason, note));
+            if let (Some(failure), Some(message)) = (failure_of(step), error.message()) {
+                if !status::is_known(vmi, failure.reason.name(), &message) {
+                    let note = format!("could not {}: {message}", failure.action);
+                    context.record(&vmi.object_ref(&()), NewEvent::warning(failure.reason, note));
                 }
-                let told = status::because(world, failure.reason, sentence);
-                write(&context.client, vmi, &told, object).await?;
+                let failed = status::because(world, failure.reason, message);
+                write(&context.client, vmi, &failed, object).await?;
             }
             return Err(error);
         }
     }
     write(&context.client, vmi, decision, object).await?;
     for (kind, reason, note) in start::happenings(decision).into_iter().chain(out_of_memory::happening(vmi, decision)) {
-        context.tell(&vmi.object_ref(&()), NewEvent { kind, reason, note });
+        context.record(&vmi.object_ref(&()), NewEvent { kind, reason, note });
     }
     Ok(())
 }
 
-/// What is said where a step fails.
+/// The report where a step fails.
 struct Failure {
     /// KubeVirt's reason where it has one.
     reason: Reason,
@@ -56,7 +56,7 @@ fn failure_of(step: &Step) -> Option<Failure> {
         Step::CreateClaim(_) => (Reason::FailedBackendStorageCreate, CREATE_CLAIM),
         Step::DeletePod { .. } | Step::ReplaceRejectedPod { .. } => (Reason::FailedDelete, "remove the pod"),
         Step::RemoveFinalizer { .. } => (Reason::FailedDelete, "remove the finalizers of the instance"),
-        Step::Complain { .. } => return None,
+        Step::Warn { .. } => return None,
     };
     Some(Failure { reason, action })
 }
@@ -82,7 +82,7 @@ async fn take(
             Ok(()) => {
                 leader.histories.made(uid, jiff::Timestamp::now());
                 let made = format!("created the pod {}", pod.metadata.name.as_deref().unwrap_or_default());
-                context.tell(&vmi.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, made));
+                context.record(&vmi.object_ref(&()), NewEvent::normal(Reason::SuccessfulCreate, made));
             }
             Err(kube::Error::Api(status)) if status.is_already_exists() => is_this_one(leader, &pods, pod, uid).await?,
             Err(error) => return Err(while_trying("create the launcher pod")(error)),
@@ -90,7 +90,7 @@ async fn take(
         Step::DeletePod { name, uid } => {
             if delete(&pods, name, uid).await? {
                 let note = format!("deleted the pod {name}");
-                context.tell(&vmi.object_ref(&()), NewEvent::normal(Reason::SuccessfulDelete, note));
+                context.record(&vmi.object_ref(&()), NewEvent::normal(Reason::SuccessfulDelete, note));
             }
         }
         Step::ReplaceRejectedPod { name, uid: pod_uid, why } => {
@@ -98,7 +98,7 @@ async fn take(
             leader.histories.rejected(uid);
             if delete(&pods, name, pod_uid).await? {
                 let note = format!("the kubelet rejected the pod {name}, and another one is created: {why}");
-                context.tell(&vmi.object_ref(&()), NewEvent::warning(Reason::FailedCreate, note));
+                context.record(&vmi.object_ref(&()), NewEvent::warning(Reason::FailedCreate, note));
             }
         }
         Step::RemoveFinalizer { rest } => {
@@ -115,9 +115,9 @@ async fn take(
                 Err(error) => return Err(while_trying("remove the finalizers of the VirtualMachineInstance")(error)),
             }
         }
-        Step::Complain { reason, message } => {
+        Step::Warn { reason, message } => {
             let event = NewEvent { kind: EventType::Warning, reason, note: message.clone() };
-            context.tell(&vmi.object_ref(&()), event);
+            context.record(&vmi.object_ref(&()), event);
         }
     }
     Ok(())
@@ -131,8 +131,8 @@ async fn is_this_one(leader: &Leader, pods: &Api<Pod>, wanted: &Pod, uid: &str) 
     let Some(found) = found else { return Err(ReconcileError::Overtaken) };
     let mut owners = found.metadata.owner_references.iter().flatten();
     if !owners.any(|owner| owner.controller == Some(true) && owner.uid == uid) {
-        let sentence = format!("there is a pod {name} that does not belong to this machine; delete it");
-        return Err(ReconcileError::Refused { sentence });
+        let message = format!("there is a pod {name} that does not belong to this machine; delete it");
+        return Err(ReconcileError::Refused { message });
     }
     leader.histories.made(uid, jiff::Timestamp::now());
     Ok(())
@@ -150,7 +150,7 @@ async fn delete(pods: &Api<Pod>, name: &str, uid: &str) -> Result<bool, Reconcil
 }
 
 /// Status and labels in one write, if anything of them differs: applied as this controller's own, so that what the node
-/// agent writes stays the agent's. While the controller speaks about the phase, the resource version makes the write fail
+/// agent writes stays the agent's. While the phase is the controller's to write, the resource version makes the write fail
 /// rather than take back what the agent wrote meanwhile; then the instance is looked at again.
 async fn write(
     client: &Client,
@@ -184,7 +184,7 @@ async fn write(
 }
 
 /// What a launcher reported through its pod, and where it runs, in one write. It is merged and not applied: what is applied
-/// once is taken away again by the next apply that leaves it out, and from now on this is the node agent's to say.
+/// once is taken away again by the next apply that leaves it out, and from now on the node agent writes it.
 async fn write_report(
     client: &Client,
     vmi: &VirtualMachineInstance,

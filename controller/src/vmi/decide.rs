@@ -5,13 +5,13 @@
 //!      └──────────────────────┴───────── pod failed or gone ─┴──────────────────────────┴───────────────────► Failed
 //! ```
 //!
-//! A start that is quick is written once: while a pod of this leader is young, Scheduling and Scheduled are not told, and the
+//! A start that is quick is written once: while a pod of this leader is young, Scheduling and Scheduled are not written, and the
 //! first report of the launcher, which the node agent puts on the pod, makes Running of Pending
 //! (`garboard_cluster::report::condition`). What takes longer than [`crate::time::QUICK`] is written step by step.
 //!
-//! From `Scheduled` on the node agent writes what the guest does; the controller has the last word only when the pod is
-//! over and the agent has said nothing. An instance that is deleted keeps its finalizer until its pod is gone, and until the
-//! agent of the pod's node has said that nothing of a pod is left that was taken away by force ([`super::remains`]).
+//! From `Scheduled` on the node agent writes what the guest does; the controller writes the end only when the pod is
+//! over and the agent has reported nothing. An instance that is deleted keeps its finalizer until its pod is gone, and until the
+//! agent of the pod's node has reported that nothing is left of a pod that was deleted by force ([`super::remains`]).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ use super::{place, readiness, start, status};
 use crate::data_volumes::{self, ProgressByName};
 use crate::pod::{LauncherImage, PodRefusal};
 
-/// How long a pod that is over is given for the node agent's last report, before the pod alone is believed.
+/// How long a pod that is over is given for the node agent's last report, before the pod alone decides.
 pub const LAST_REPORT: Duration = Duration::from_secs(5);
 
-/// How long a kubelet may take to end a QEMU whose pod's object was taken away by force, where no agent can be asked.
+/// How long a kubelet may take to end a QEMU whose pod's object was deleted by force, where no agent can be asked.
 pub const KILLED_BY_FORCE: Duration = Duration::from_secs(8);
 
 /// How long a claim that is missing is not asked for at first.
@@ -50,7 +50,7 @@ pub struct World {
     pub history: PodHistory,
     /// Whether the agent of the node lives that its last pod was on; looked at only while something of that may be left.
     pub agent_lives: bool,
-    /// Since when this leader leads; pods that were made and taken away before are unknown to it.
+    /// Since when this leader leads; pods that were made and deleted before are unknown to it.
     pub leading_since: Timestamp,
     /// The claims it names, as far as they exist; asked only while there is no pod.
     pub claims: BTreeMap<String, PersistentVolumeClaim>,
@@ -69,7 +69,7 @@ pub struct World {
 pub struct Decision {
     /// In this order.
     pub steps: Vec<Step>,
-    /// What the status is to say.
+    /// What the status is to be.
     pub status: VirtualMachineInstanceStatus,
     /// Labels that the instance is to have beside its own.
     pub labels: BTreeMap<String, String>,
@@ -99,7 +99,7 @@ pub enum Step {
         name: String,
         /// Its UID.
         uid: String,
-        /// What the kubelet said.
+        /// The kubelet's message.
         why: String,
     },
     /// Let the instance's object go.
@@ -107,11 +107,11 @@ pub enum Step {
         /// Those that stay.
         rest: Vec<String>,
     },
-    /// Tell people why there is no pod.
-    Complain {
+    /// Report why there is no pod, as an event.
+    Warn {
         /// The event's reason.
         reason: &'static str,
-        /// A sentence.
+        /// For people.
         message: String,
     },
 }
@@ -144,7 +144,7 @@ pub fn decide(world: &World) -> Decision {
     }
 }
 
-/// Whether [`decide`] would make a pod, or say why there is none: what it is made of has to be as new as can be. Much cheaper
+/// Whether [`decide`] would make a pod, or report why there is none: what it is made of has to be as new as can be. Much cheaper
 /// than deciding.
 pub(super) fn makes_pod(world: &World) -> bool {
     is_due(world) && data_volumes::obstacle(&world.data_volumes).is_none()
@@ -157,7 +157,7 @@ fn steps(case: Case<'_>) -> Vec<Step> {
     }
     match case.situation {
         Situation::Starting(steps) => steps,
-        Situation::Obstructed(refusal) => complaint(case.world, &refusal).into_iter().collect(),
+        Situation::Obstructed(refusal) => warning(case.world, &refusal).into_iter().collect(),
         Situation::Rejected { why } => replacement(case.world, why).into_iter().collect(),
         Situation::Settled
         | Situation::NoPodYet { .. }
@@ -197,11 +197,11 @@ fn replacement(world: &World, why: String) -> Option<Step> {
     Some(Step::ReplaceRejectedPod { name, uid, why })
 }
 
-/// The event for a pod that cannot be made, unless the instance says so already.
-fn complaint(world: &World, refusal: &PodRefusal) -> Option<Step> {
-    let (reason, message) = (refusal.reason().word(), refusal.to_string());
+/// The event for a pod that cannot be made, unless the instance reports it already.
+fn warning(world: &World, refusal: &PodRefusal) -> Option<Step> {
+    let (reason, message) = (refusal.reason().name(), refusal.to_string());
     let is_new = !refusal.is_unfilled() && !status::is_known(&world.vmi, reason, &message);
-    is_new.then_some(Step::Complain { reason, message })
+    is_new.then_some(Step::Warn { reason, message })
 }
 
 /// The phase it is in now.

@@ -1,4 +1,4 @@
-//! What an instance says about leaving its node: whether its guest could be moved, and whether its pod was evicted. Pure.
+//! What an instance reports about leaving its node: whether its guest could be moved, and whether its pod was evicted. Pure.
 
 use garboard_api::VirtualMachineInstance;
 use garboard_api::conditions::{
@@ -9,16 +9,16 @@ use k8s_openapi::api::core::v1::PodCondition;
 use super::pod_status::condition;
 use super::situation::Case;
 
-/// Brings both conditions up to date. An eviction is said until the instance is gone: its guest ends in order, and what ended it
+/// Brings both conditions up to date. An eviction is reported until the instance is gone: its guest ends in order, and what ended it
 /// is seen nowhere else.
 pub(super) fn conditions(case: &Case<'_>) -> impl Iterator<Item = ConditionChange<'static, VmiConditionType>> + use<> {
     let migratable = (!case.before.is_final()).then(|| obstacle(&case.world.vmi));
     let disruption = case.world.pod.as_ref().and_then(|pod| condition(pod, PodConditionType::DisruptionTarget));
-    let evicted = disruption.filter(|each| each.status == ConditionStatus::True.word()).map(evicted);
+    let evicted = disruption.filter(|each| each.status == ConditionStatus::True.name()).map(evicted);
     migratable.into_iter().chain(evicted).map(ConditionChange::Set)
 }
 
-/// Kubernetes says why a pod goes.
+/// Kubernetes' reason why a pod goes.
 fn evicted(disruption: &PodCondition) -> NewCondition<'static, VmiConditionType> {
     NewCondition {
         kind: VmiConditionType::EvictionRequested,

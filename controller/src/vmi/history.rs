@@ -1,6 +1,6 @@
-//! What this leader remembers of pods, so that the API server need not be told of every step of a start.
+//! What this leader remembers of pods, so that not every step of a start has to be written.
 //!
-//! It is no truth of its own: everything here can be lost, and then more is written, or waited for, than would have been.
+//! Everything here can be lost: then more is written, or waited for, than necessary.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,13 +25,13 @@ pub struct PodHistory {
     pub placed: Option<bool>,
     /// Where this leader saw it last.
     pub place: Option<Place>,
-    /// Since when this leader knows it to be gone.
+    /// Since when this leader has seen it gone.
     pub missing: Option<Timestamp>,
     /// Its kubelet rejected it, and this leader removed it: the instance gets another one.
     pub rejected: bool,
     /// How many of its pods were rejected, one after the other.
     pub refusals: u32,
-    /// Since when this leader knows it to be over.
+    /// Since when this leader has seen it over.
     pub over: Option<Timestamp>,
 }
 
@@ -57,12 +57,12 @@ impl PodHistories {
         Self { since: now, traces: Mutex::default() }
     }
 
-    /// Since when it remembers: pods may have been made and taken away before.
+    /// Since when it remembers: pods may have been made and deleted before.
     pub const fn since(&self) -> Timestamp {
         self.since
     }
 
-    /// A pod was made, or is there although nobody heard so.
+    /// A pod was made, or is there although its creation was not observed.
     pub fn made(&self, vmi_uid: &str, now: Timestamp) {
         let mut traces = self.traces();
         let history = traces.entry(vmi_uid.to_owned()).or_default();
@@ -108,7 +108,7 @@ impl PodHistories {
         self.traces().get(vmi_uid).cloned().unwrap_or_default()
     }
 
-    /// The API server knows it now, or the instance is gone.
+    /// The API server has it now, or the instance is gone.
     pub fn forget(&self, vmi_uid: &str) {
         self.traces().remove(vmi_uid);
     }
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_is_there_was_not_turned_away_whoever_made_it() {
+    fn a_pod_that_is_there_was_not_rejected_also_if_another_client_made_it() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let histories = PodHistories::beginning(at(0));
         histories.rejected("a");

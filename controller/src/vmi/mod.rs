@@ -66,7 +66,7 @@ impl Reconcile for Reconciler {
         let mut world = observe::observe(leader, &vmi, pod.clone()).await?;
         let mut is_fresh = false;
         if decide::makes_pod(&world) {
-            // Gone, or another one by now; the watch says so soon.
+            // Gone, or another one by now; the watch reports it soon.
             let Some(fresh) = afresh(leader, &vmi, pod.clone()).await? else { return Ok(None) };
             (world, is_fresh) = (fresh, true);
         }
@@ -96,7 +96,7 @@ fn waiter((namespace, name): (String, String)) -> Waiter {
 /// What waits for a claim asks less and less often.
 fn pause(world: &World, decision: &Decision) -> Option<Pause> {
     let pause = decision.recheck?;
-    let waits = world.pod.is_none() && decision.steps.iter().all(|step| matches!(step, Step::Complain { .. }));
+    let waits = world.pod.is_none() && decision.steps.iter().all(|step| matches!(step, Step::Warn { .. }));
     let is_for_claim = waits && pause == CLAIM_MAY_COME;
     Some(if is_for_claim { Pause::Growing { first: pause, longest: LONGEST_WAIT } } else { Pause::Until(pause) })
 }
@@ -109,7 +109,7 @@ fn asks_afresh(decision: &Decision) -> bool {
         | Step::DeletePod { .. }
         | Step::ReplaceRejectedPod { .. }
         | Step::RemoveFinalizer { .. } => true,
-        Step::Complain { .. } => false,
+        Step::Warn { .. } => false,
     })
 }
 

@@ -43,8 +43,8 @@ pub(super) async fn look_up(leader: &Leader, vmi: &VirtualMachineInstance) -> Re
     let (phase, known) = (Phase::of(vmi), leader.histories.of(uid));
     let had_pod = phase > Phase::Pending || known.had_pod();
     // A pod that was seen may have been listed, and not be delivered by the watch yet: the API server is asked.
-    let concerns_nobody = phase.is_final() && vmi.metadata.deletion_timestamp.is_none();
-    if !had_pod || concerns_nobody {
+    let is_over = phase.is_final() && vmi.metadata.deletion_timestamp.is_none();
+    if !had_pod || is_over {
         return Ok(PodLookup::Absent);
     }
     if known.made.is_some_and(|made| elapsed(made, jiff::Timestamp::now()) < DELIVERY) {
@@ -103,7 +103,7 @@ fn place(pod: &Pod) -> Option<Place> {
     Some(Place { pod_uid: pod.metadata.uid.clone()?, node })
 }
 
-/// Whether the agent can answer for the node of an instance's last pod. Nobody is asked while an instance has not had one.
+/// Whether the agent can answer for the node of an instance's last pod. No agent is asked while an instance has not had one.
 async fn agent_lives(
     leader: &Leader,
     vmi: &VirtualMachineInstance,
@@ -122,7 +122,7 @@ async fn agent_lives(
     }
 }
 
-/// What is remembered of the instance's pod with what was seen now. What its status says need not be remembered.
+/// What is remembered of the instance's pod with what was seen now. What is in its status need not be remembered.
 fn history(leader: &Leader, vmi: &VirtualMachineInstance, pod: Option<&Pod>, now: jiff::Timestamp) -> PodHistory {
     let (histories, uid) = (&leader.histories, vmi.metadata.uid.as_deref().unwrap_or_default());
     let phase = Phase::of(vmi);

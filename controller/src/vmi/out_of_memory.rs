@@ -1,5 +1,5 @@
 //! An end that only the kubelet can explain. On cgroup v2 the kernel kills every process of a container that is out of memory
-//! at once, PID 1 included: the launcher knows that its machine was killed, the pod's status knows why. Pure.
+//! at once, PID 1 included: the launcher sees that its machine was killed, the pod's status has why. Pure.
 
 use garboard_api::conditions::{self, ConditionStatus, NewCondition, VmiConditionType};
 use garboard_api::v1::VirtualMachineInstanceStatus;
@@ -36,7 +36,7 @@ impl OomKilled {
     }
 }
 
-/// The cause of an end that is not explained yet, if the pod knows it.
+/// The cause of an end that is not explained yet, if the pod has it.
 pub(super) fn killed(case: &Case<'_>, phase: Phase, status: &VirtualMachineInstanceStatus) -> Option<OomKilled> {
     let known = conditions::find(&status.conditions, VmiConditionType::Ended).and_then(|each| each.reason.as_deref());
     let is_open = matches!(known, None | Some(MACHINE_KILLED));
@@ -44,7 +44,7 @@ pub(super) fn killed(case: &Case<'_>, phase: Phase, status: &VirtualMachineInsta
     Some(OomKilled(ExitCause::OutOfMemory { limit_bytes: limit_bytes(pod) }))
 }
 
-/// The event for an end that was named here: the agent has told at most that the machine was killed.
+/// The event for an end that was named here: the agent has reported at most that the machine was killed.
 pub(super) fn happening(
     vmi: &VirtualMachineInstance,
     decision: &Decision,
@@ -55,8 +55,8 @@ pub(super) fn happening(
         ended.filter(|each| each.reason.as_deref() == Some(reason)).cloned()
     };
     let is_known = decision.is_reported || vmi.status.as_ref().and_then(ended).is_some();
-    let told = ended(&decision.status).filter(|_| !is_known)?;
-    Some((EventType::Warning, reason, told.message.unwrap_or_default()))
+    let condition = ended(&decision.status).filter(|_| !is_known)?;
+    Some((EventType::Warning, reason, condition.message.unwrap_or_default()))
 }
 
 fn is_oom_killed(pod: &Pod) -> bool {

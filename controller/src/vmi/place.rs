@@ -1,4 +1,4 @@
-//! Where an instance is: what its status and its labels say of its node. Pure.
+//! Where an instance is: what its status and its labels have of its node. Pure.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::pod_status::node;
 use super::remains;
 use super::situation::Case;
 
-/// What is said of the place.
+/// The fields of the place.
 #[derive(Debug, PartialEq)]
 pub(super) struct Placement {
     /// `status.nodeName`.
@@ -25,7 +25,7 @@ pub(super) struct Placement {
     pub labels: BTreeMap<String, String>,
 }
 
-/// The node is written with the phase Scheduled: from then on its agent may write. What the status says already stays.
+/// The node is written with the phase Scheduled: from then on its agent may write. What the status has already stays.
 pub(super) fn of(case: &Case<'_>, phase: Phase) -> Placement {
     let status = case.status();
     let labels = kept_label(&case.world.vmi, &status);
@@ -42,7 +42,7 @@ pub(super) fn of(case: &Case<'_>, phase: Phase) -> Placement {
 
 fn of_pod(pod: &Pod, phase: Phase, before: Placement) -> Placement {
     let Some(node) = node(pod).filter(|_| phase >= Phase::Scheduled) else { return before };
-    // What the agent has said of a pod stays true, even where the watch has not delivered yet that the pod is gone.
+    // What the agent has reported of a pod stays true, even where the watch has not delivered yet that the pod is gone.
     let uid = pod.metadata.uid.as_ref().filter(|uid| !remains::is_nowhere(&before.active_pods, uid));
     Placement {
         node_name: Some(node.to_owned()),

@@ -57,10 +57,10 @@ pub(super) fn container<'a>(pod: &'a Pod, name: &str) -> Option<&'a ContainerSta
 
 /// A condition of the pod.
 pub(super) fn condition(pod: &Pod, kind: PodConditionType) -> Option<&PodCondition> {
-    condition::condition(pod, kind.word())
+    condition::condition(pod, kind.name())
 }
 
-/// Why an image could not be pulled, as the kubelet says it.
+/// Why an image could not be pulled, in the kubelet's message.
 pub(super) struct PullError {
     /// Its reason.
     pub reason: Reason,
@@ -74,7 +74,7 @@ pub(super) fn pull_error(pod: &Pod) -> Option<PullError> {
     let containers = status.init_container_statuses.iter().flatten().chain(status.container_statuses.iter().flatten());
     let mut waiting = containers.filter_map(|each| each.state.as_ref()?.waiting.as_ref());
     waiting.find_map(|each| {
-        let reason = Reason::of_word(each.reason.as_deref()?)?;
+        let reason = Reason::from_name(each.reason.as_deref()?)?;
         let is_of_pull = matches!(reason, Reason::ErrImagePull | Reason::ImagePullBackOff | Reason::ErrImageNeverPull);
         is_of_pull.then(|| PullError { reason, message: each.message.clone().unwrap_or_default() })
     })

@@ -20,7 +20,7 @@ const KUBELET_LOOKS: Duration = Duration::from_secs(10);
 pub(super) struct Readiness {
     /// The condition.
     pub condition: NewCondition<'static, VmiConditionType>,
-    /// For how long it is said although the kubelet has not looked yet.
+    /// For how long it is reported although the kubelet has not looked yet.
     pub foreseen_for: Option<Duration>,
 }
 
@@ -28,13 +28,13 @@ pub(super) struct Readiness {
 pub(super) fn of(case: &Case<'_>, phase: Phase) -> Readiness {
     let not = |reason, message: String| NewCondition::new(VmiConditionType::Ready, false, reason, message);
     let Some(pod) = &case.world.pod else {
-        let condition = not(Reason::PodNotExists, remains::sentence(case.asked.as_ref()));
+        let condition = not(Reason::PodNotExists, remains::message(case.asked.as_ref()));
         return Readiness { condition, foreseen_for: None };
     };
     let ready = condition(pod, PodConditionType::Ready);
     let runs = phase == Phase::Running;
     let foreseen_for = ready.filter(|_| runs).and_then(|ready| about_to_be_ready(case, pod, ready));
-    let is_ready = ready.is_some_and(|ready| ready.status == ConditionStatus::True.word());
+    let is_ready = ready.is_some_and(|ready| ready.status == ConditionStatus::True.name());
     let condition = match ready {
         _ if pod.metadata.deletion_timestamp.is_some() => {
             not(Reason::PodTerminating, "the launcher pod is being removed".to_owned())
@@ -44,13 +44,13 @@ pub(super) fn of(case: &Case<'_>, phase: Phase) -> Readiness {
         Some(_) if phase < Phase::Running || is_ready => {
             not(Reason::GuestNotRunning, "the guest does not run".to_owned())
         }
-        Some(ready) => mirrored(VmiConditionType::Ready, ready, Reason::PodConditionMissing.word()),
+        Some(ready) => mirrored(VmiConditionType::Ready, ready, Reason::PodConditionMissing.name()),
         None => not(Reason::PodConditionMissing, "the launcher pod has no Ready condition yet".to_owned()),
     };
     Readiness { condition, foreseen_for }
 }
 
-/// What the pod's condition says, in its words.
+/// The pod's condition, as it is.
 fn mirrored(
     kind: VmiConditionType,
     of_pod: &PodCondition,
@@ -58,17 +58,17 @@ fn mirrored(
 ) -> NewCondition<'static, VmiConditionType> {
     NewCondition {
         kind,
-        status: ConditionStatus::of_word(&of_pod.status).unwrap_or(ConditionStatus::Unknown),
+        status: ConditionStatus::from_name(&of_pod.status).unwrap_or(ConditionStatus::Unknown),
         reason: of_pod.reason.clone().map_or(reason.into(), Into::into),
         message: of_pod.message.clone().unwrap_or_default().into(),
     }
 }
 
-/// For how long a pod is taken for ready although its kubelet has not looked yet: a launcher whose guest runs says that its
-/// containers do, so that without a probe nothing is left to find out. What the kubelet says after that counts, and one that
-/// says nothing for long is on a node that is away.
+/// For how long a pod is taken for ready although its kubelet has not looked yet: a launcher whose guest runs reports that its
+/// containers do, so that without a probe nothing is left to find out. The kubelet's report after that counts, and one that
+/// reports nothing for long is on a node that is away.
 fn about_to_be_ready(case: &Case<'_>, pod: &Pod, ready: &PodCondition) -> Option<Duration> {
-    let is_true = |condition: &PodCondition| condition.status == ConditionStatus::True.word();
+    let is_true = |condition: &PodCondition| condition.status == ConditionStatus::True.name();
     let since = |condition: &PodCondition| condition.last_transition_time.as_ref().map(|time| time.0);
     if pod.metadata.deletion_timestamp.is_some() {
         return None;
@@ -85,7 +85,7 @@ fn about_to_be_ready(case: &Case<'_>, pod: &Pod, ready: &PodCondition) -> Option
 /// `PodScheduled` is mirrored while it is false.
 pub(super) fn scheduling(case: &Case<'_>) -> ConditionChange<'static, VmiConditionType> {
     let scheduled = case.world.pod.as_ref().and_then(|pod| condition(pod, PodConditionType::PodScheduled));
-    match scheduled.filter(|each| each.status == ConditionStatus::False.word()) {
+    match scheduled.filter(|each| each.status == ConditionStatus::False.name()) {
         Some(each) => ConditionChange::Set(mirrored(VmiConditionType::PodScheduled, each, "")),
         None => ConditionChange::Remove(VmiConditionType::PodScheduled),
     }

@@ -4,8 +4,8 @@
 //! its node yet, and one that is shutting down takes nothing. The pod is over then although nothing was wrong with the
 //! machine, and a machine that is to run once would never run. So the pod is removed and made again, in its name, when
 //! everything that may have run of it is surely gone (`remains::may_still_run`): a kubelet that starts again judges pods that
-//! run, too, and says the same words of those it ends. One that is rejected again and again waits longer each time, and
-//! the instance says in the kubelet's words what it waits for.
+//! run, too, and writes the same message for those that it ends. One that is rejected again and again waits longer each time, and
+//! the instance has the kubelet's message for what it waits for.
 
 use std::time::Duration;
 
@@ -35,10 +35,10 @@ pub(super) fn is_rejected(world: &World, pod: &Pod) -> bool {
     is_kubelets && Phase::of(&world.vmi) < Phase::Running && condition::reported(pod, uid).is_none()
 }
 
-/// What the kubelet said.
+/// The kubelet's message.
 pub(super) fn why(pod: &Pod) -> String {
-    let said = pod.status.as_ref().and_then(|status| status.message.clone().or(status.reason.clone()));
-    said.unwrap_or_default()
+    let message = pod.status.as_ref().and_then(|status| status.message.clone().or(status.reason.clone()));
+    message.unwrap_or_default()
 }
 
 /// For how long the next pod waits after one that was rejected, whose QEMU may run on for so long.

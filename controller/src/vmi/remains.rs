@@ -1,7 +1,7 @@
-//! What may be left of a pod whose object is gone, and who says so. Pure.
+//! What may be left of a pod whose object is gone, and how that is known. Pure.
 //!
-//! `kubectl delete pod --force` takes the object away first; the kubelet kills when it hears of it, supervisor and all. Whether
-//! that is done the agent of the node knows: it sees every process there. So it is asked, and its answer waited for, as long as
+//! `kubectl delete pod --force` deletes the object first; the kubelet kills when it observes that, supervisor and all. Whether
+//! that is done is known to the agent of the node: it sees every process there. So it is asked, and its answer waited for, as long as
 //! node and agent live (`docs/adr/0021-the-agent-is-asked.md`):
 //!
 //! ```text
@@ -9,8 +9,8 @@
 //!                      {POD: ""}     answer of the agent of NODE: nothing is, and nothing of it will start
 //! ```
 //!
-//! A running machine's status has the question already. A node that is lost answers nothing: then the pod's object is
-//! believed after a while, as the operator who removed it asked for.
+//! A running machine's status has the question already. A node that is lost answers nothing: then the pod counts as
+//! gone after a while, as the operator who deleted its object requested.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,21 +26,21 @@ use super::decide::{KILLED_BY_FORCE, World};
 use super::history::Place;
 use crate::time::elapsed;
 
-/// How soon the node is looked at again while its agent has not answered; an answer is heard of at once.
+/// How soon the node is looked at again while its agent has not answered; an answer is observed at once.
 pub const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// An agent that has been silent for longer does not live.
 const SILENT: Duration = Duration::from_secs(node_annotation::SILENT_SECONDS);
 
-/// The taint by which an operator says that a node is off.
+/// The taint by which an operator declares that a node is off.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
 /// Whether a node and its agent live, so that an answer is to be expected.
 #[must_use]
 pub fn lives(node: &Node, now: Timestamp) -> bool {
     let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-    let mut ready = conditions.filter(|each| each.type_ == NodeConditionType::Ready.word());
-    let is_ready = ready.any(|each| each.status == ConditionStatus::True.word());
+    let mut ready = conditions.filter(|each| each.type_ == NodeConditionType::Ready.name());
+    let is_ready = ready.any(|each| each.status == ConditionStatus::True.name());
     let taints = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());
     let is_off = taints.into_iter().any(|taint| taint.key == OUT_OF_SERVICE);
     let sign = node.metadata.annotations.as_ref().and_then(|all| all.get(node_annotation::HEARTBEAT));
@@ -57,7 +57,7 @@ pub fn last_place(status: Option<&VirtualMachineInstanceStatus>, remembered: Opt
     })
 }
 
-/// Whether the agent has said that nothing of a pod is left.
+/// Whether the agent has reported that nothing of a pod is left.
 pub(super) fn is_nowhere(active_pods: &BTreeMap<String, String>, pod_uid: &str) -> bool {
     active_pods.get(pod_uid).is_some_and(String::is_empty)
 }
@@ -67,7 +67,7 @@ pub(super) fn is_open(status: Option<&VirtualMachineInstanceStatus>) -> bool {
     status.is_some_and(|status| status.active_pods.values().any(|node| !node.is_empty()))
 }
 
-/// For how long a QEMU may run on whose pod's object is gone: until its node's agent has said that it does not, or, where none
+/// For how long a QEMU may run on whose pod's object is gone: until its node's agent has reported that it does not, or, where none
 /// answers, as long as a kubelet takes to kill. A pod that was never on a node has no QEMU.
 pub(super) fn may_still_run(world: &World) -> Option<Duration> {
     let (phase, status) = (Phase::of(&world.vmi), world.vmi.status.as_ref());
@@ -90,7 +90,7 @@ pub(super) fn may_still_run(world: &World) -> Option<Duration> {
     }
 }
 
-/// An earlier leader may have made a pod that was taken away by force before its node was written: then its QEMU may run, and
+/// An earlier leader may have made a pod that was deleted by force before its node was written: then its QEMU may run, and
 /// there is no knowing whom to ask.
 fn unknown_to_this_leader(world: &World) -> Option<Duration> {
     let created = world.vmi.metadata.creation_timestamp.as_ref().map(|time| time.0);
@@ -104,8 +104,8 @@ pub(super) fn asked(world: &World, may_run_for: Option<Duration>) -> Option<Plac
     (world.agent_lives && may_run_for.is_some()).then_some(place)
 }
 
-/// What is said of an instance without a pod; `asked` is the node whose agent is to answer.
-pub(super) fn sentence(asked: Option<&Place>) -> String {
+/// The message for an instance without a pod; `asked` is the node whose agent is to answer.
+pub(super) fn message(asked: Option<&Place>) -> String {
     match asked {
         Some(Place { node, .. }) => {
             format!(

@@ -41,7 +41,7 @@ pub(super) enum Situation {
     Reported(Box<VirtualMachineInstanceStatus>),
     /// Its kubelet rejected the pod.
     Rejected {
-        /// In its words.
+        /// Its message.
         why: String,
     },
     /// The pod is over, and the node agent's last report may be on its way.
@@ -161,7 +161,7 @@ fn made_for(vmi: &VirtualMachineInstance, world: &World) -> Result<Vec<Step>, Po
     Ok(claim.into_iter().chain([Step::CreatePod(Box::new(pod))]).collect())
 }
 
-/// How far a pod brings its instance. Running and what follows are the node agent's to say.
+/// How far a pod brings its instance. Running and what follows are written by the node agent.
 fn with_pod(world: &World, pod: &Pod, before: Phase) -> Situation {
     if let Some(status) = start::reported(world, pod, before) {
         Situation::Reported(Box::new(status))
@@ -176,8 +176,8 @@ fn with_pod(world: &World, pod: &Pod, before: Phase) -> Situation {
     }
 }
 
-/// The pod is over. The agent's last report says more than the pod; it has a moment to arrive. A pod that was put aside
-/// (evicted, or not taken by a kubelet that started again) does not say when its containers ended, and they may be ending yet.
+/// The pod is over. The agent's last report has more than the pod; it has a moment to arrive. A pod that was put aside
+/// (evicted, or not taken by a kubelet that started again) does not have when its containers ended, and they may be ending yet.
 fn after_the_end(world: &World, pod: &Pod, before: Phase) -> Situation {
     let (ended, limit) = match pod_status::ended_at(pod) {
         Some(ended) => (ended, LAST_REPORT),

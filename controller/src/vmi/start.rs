@@ -1,4 +1,4 @@
-//! A start that is quick is written once: what the launcher says through its pod, and until then nothing
+//! A start that is quick is written once: what the launcher reports through its pod, and until then nothing
 //! (`docs/adr/0011-five-writes.md`). Pure.
 
 use std::time::Duration;
@@ -31,7 +31,7 @@ pub(super) fn reported(world: &World, pod: &Pod, before: Phase) -> Option<Virtua
     Some(VirtualMachineInstanceStatus { phase_transition_timestamps, ..status })
 }
 
-/// What people are told of a report that came through the pod; the agent tells of all others itself.
+/// The events of a report that came through the pod; the agent writes those of all others itself.
 pub(super) fn happenings(decision: &Decision) -> Vec<(EventType, &'static str, String)> {
     if !decision.is_reported {
         return Vec::new();
@@ -39,8 +39,8 @@ pub(super) fn happenings(decision: &Decision) -> Vec<(EventType, &'static str, S
     let phase = Phase::of_status(&decision.status);
     let condition = |kind| conditions::find(&decision.status.conditions, kind);
     if phase == Phase::Running {
-        let started = (EventType::Normal, Reason::Started.word(), "the guest was started".to_owned());
-        let slow = Reason::KvmInterpretsGuestCode.word();
+        let started = (EventType::Normal, Reason::Started.name(), "the guest was started".to_owned());
+        let slow = Reason::KvmInterpretsGuestCode.name();
         let found = condition(VmiConditionType::SoftwareEmulation).filter(|each| each.reason.as_deref() == Some(slow));
         let found = found.map(|each| (EventType::Warning, slow, each.message.clone().unwrap_or_default()));
         return [started].into_iter().chain(found).collect();
@@ -48,7 +48,7 @@ pub(super) fn happenings(decision: &Decision) -> Vec<(EventType, &'static str, S
     let Some(ended) = condition(VmiConditionType::Ended) else { return Vec::new() };
     let cause = EndReason::read(ended.reason.as_deref().unwrap_or_default());
     let (kind, reason, note) = report::ended_event(cause, ended.message.as_deref().unwrap_or_default());
-    vec![(kind, reason.word(), note)]
+    vec![(kind, reason.name(), note)]
 }
 
 /// When the instance was in the phases that were not written, as its object and its pod show it.
@@ -61,13 +61,13 @@ fn passed_through(
     let (created, made) = (&world.vmi.metadata.creation_timestamp, &pod.metadata.creation_timestamp);
     let times = [(Phase::Pending, created.clone()), (Phase::Scheduling, made.clone()), (Phase::Scheduled, sidecar)];
     for (phase, at) in times {
-        let is_known = transitions.iter().any(|each| each.phase.as_deref() == Some(phase.word()));
+        let is_known = transitions.iter().any(|each| each.phase.as_deref() == Some(phase.name()));
         let Some(at) = at.filter(|_| !is_known) else { continue };
         let later =
-            |each: &VirtualMachineInstancePhaseTransitionTimestamp| Phase::of_word(each.phase.as_deref()) > phase;
+            |each: &VirtualMachineInstancePhaseTransitionTimestamp| Phase::from_name(each.phase.as_deref()) > phase;
         let place = transitions.iter().position(later).unwrap_or(transitions.len());
         let entered = VirtualMachineInstancePhaseTransitionTimestamp {
-            phase: Some(phase.word().to_owned()),
+            phase: Some(phase.name().to_owned()),
             phase_transition_timestamp: Some(at),
         };
         transitions.insert(place, entered);
@@ -80,14 +80,14 @@ pub(super) fn quiet_for(case: &Case<'_>, phase: Phase, status: &VirtualMachineIn
     let world = case.world;
     let made = if case.makes_pod() { Some(world.now) } else { world.history.made }?;
     let is_on_its_way = case.before == Phase::Pending && (Phase::Scheduling..=Phase::Scheduled).contains(&phase);
-    let has_news = says_what_is_wrong(status) || world.vmi.status.as_ref().is_some_and(says_what_is_wrong);
+    let has_news = has_a_failure(status) || world.vmi.status.as_ref().is_some_and(has_a_failure);
     if !is_on_its_way || has_news || case.leaves {
         return None;
     }
     Some(QUICK.saturating_sub(elapsed(made, world.now))).filter(|rest| !rest.is_zero())
 }
 
-fn says_what_is_wrong(status: &VirtualMachineInstanceStatus) -> bool {
+fn has_a_failure(status: &VirtualMachineInstanceStatus) -> bool {
     let kinds = [VmiConditionType::PodScheduled, VmiConditionType::Synchronized];
     kinds.into_iter().any(|kind| conditions::find(&status.conditions, kind).is_some())
 }

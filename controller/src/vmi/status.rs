@@ -37,8 +37,8 @@ pub(super) fn of(case: &Case<'_>, phase: Phase, parts: &Parts<'_>) -> VirtualMac
     let changes = changes.chain([ConditionChange::Set(parts.readiness.condition.clone()), readiness::scheduling(case)]);
     conditions::change(&mut conditions, changes.chain(eviction::conditions(case)), case.world.now);
     VirtualMachineInstanceStatus {
-        // A word that this release does not know is not its own to change.
-        phase: if phase == Phase::Unknown { before.phase.clone() } else { Some(phase.word().to_owned()) },
+        // A phase that this release does not support is not changed by it.
+        phase: if phase == Phase::Unknown { before.phase.clone() } else { Some(phase.name().to_owned()) },
         phase_transition_timestamps: transitions(case, phase, &before),
         reason: killed.map(|killed| killed.reason().to_owned()).or_else(|| reason(case, &before)),
         conditions,
@@ -55,7 +55,7 @@ fn reason(case: &Case<'_>, before: &VirtualMachineInstanceStatus) -> Option<Stri
     before.reason.clone().or(message)
 }
 
-/// What keeps the instance from its pod, or the pod from running. It is said until a kubelet has taken a pod.
+/// What keeps the instance from its pod, or the pod from running. It is reported until a kubelet has taken a pod.
 fn synchronized(case: &Case<'_>) -> Vec<Change> {
     let not = |reason: Reason, message: String| {
         vec![ConditionChange::Set(NewCondition::new(VmiConditionType::Synchronized, false, reason, message))]
@@ -94,23 +94,23 @@ fn refused(refusal: &PodRefusal) -> [Change; 2] {
     [ConditionChange::Remove(other), ConditionChange::Set(new)]
 }
 
-/// What was said of DataVolumes is true once a pod is made.
+/// The condition of DataVolumes is true once a pod is made.
 fn filled(case: &Case<'_>, before: &VirtualMachineInstanceStatus) -> Option<Change> {
     let kind = VmiConditionType::DataVolumesReady;
-    let is_said = conditions::find(&before.conditions, kind).is_some();
+    let is_there = conditions::find(&before.conditions, kind).is_some();
     let new = NewCondition::new(kind, true, Reason::AllDataVolumesReady, "");
-    (case.makes_pod() && is_said).then_some(ConditionChange::Set(new))
+    (case.makes_pod() && is_there).then_some(ConditionChange::Set(new))
 }
 
 /// When it was in which phase.
 fn transitions(case: &Case<'_>, phase: Phase, before: &VirtualMachineInstanceStatus) -> Vec<PhaseTransition> {
     let mut all = before.phase_transition_timestamps.clone();
-    let is_known = all.iter().any(|each| each.phase.as_deref() == Some(phase.word()));
+    let is_known = all.iter().any(|each| each.phase.as_deref() == Some(phase.name()));
     if phase == Phase::Unknown || is_known {
         return all;
     }
     let entered = |phase: Phase, at| PhaseTransition {
-        phase: Some(phase.word().to_owned()),
+        phase: Some(phase.name().to_owned()),
         phase_transition_timestamp: Some(at),
     };
     // A start is not written while it may be quick, and every instance begins as Pending.
@@ -131,7 +131,7 @@ pub(super) fn because<'a>(world: &World, reason: Reason, message: impl Into<Cow<
     Decision { steps: Vec::new(), status, labels, recheck: None, is_reported: false }
 }
 
-/// Whether the instance says so already.
+/// Whether the instance reports it already.
 pub(super) fn is_known(vmi: &VirtualMachineInstance, reason: &str, message: &str) -> bool {
     let conditions = vmi.status.iter().flat_map(|status| &status.conditions);
     conditions

@@ -1,13 +1,13 @@
-//! From what was found to what the API server tells its client.
+//! From what was found to what the API server answers its client.
 
 use garboard_api::Fault;
 use kube::core::Status;
 use kube::core::admission::AdmissionResponse;
 use kube::core::response::{StatusCause, StatusDetails};
 
-/// The most faults that an answer tells, as in KubeVirt.
+/// The most faults in an answer, as in KubeVirt.
 const MOST_CAUSES: usize = 10;
-/// HTTP's word for an object that was understood and is not right.
+/// HTTP's status for an object that was understood and is not right.
 const UNPROCESSABLE: u16 = 422;
 const FORBIDDEN: u16 = 403;
 
@@ -15,7 +15,7 @@ const FORBIDDEN: u16 = 403;
 pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> AdmissionResponse {
     let causes = faults.iter().take(MOST_CAUSES).map(|fault| StatusCause {
         reason: fault.code.reason().to_owned(),
-        message: sentence(fault),
+        message: cause(fault),
         field: fault.field.clone(),
     });
     let details = StatusDetails {
@@ -31,13 +31,13 @@ pub(super) fn refuse(response: AdmissionResponse, faults: &[Fault]) -> Admission
 }
 
 /// A refusal for who asks, not for what is asked.
-pub(super) fn forbid(response: AdmissionResponse, sentence: &str) -> AdmissionResponse {
-    let status = Status::failure(sentence, "Forbidden").with_code(FORBIDDEN);
+pub(super) fn forbid(response: AdmissionResponse, message: &str) -> AdmissionResponse {
+    let status = Status::failure(message, "Forbidden").with_code(FORBIDDEN);
     denied(response, status)
 }
 
-/// kubectl shows a cause as `field: message`: the path is told where the field is spelt in KubeVirt's own way.
-fn sentence(fault: &Fault) -> String {
+/// kubectl shows a cause as `field: message`: the path is added where the field is spelt in KubeVirt's own way.
+fn cause(fault: &Fault) -> String {
     if fault.field == fault.path.as_str() {
         Fault { path: garboard_api::FieldPath::root(), ..fault.clone() }.to_string()
     } else {
@@ -64,7 +64,7 @@ fn message(faults: &[Fault]) -> String {
 
 /// Warnings that `kubectl` shows. The API server cuts them at 256 characters each, and all at 4096.
 pub(super) fn warn(mut response: AdmissionResponse, warnings: &[Fault]) -> AdmissionResponse {
-    let told: Vec<String> = warnings.iter().take(MOST_CAUSES).map(ToString::to_string).collect();
-    response.warnings = Some(told).filter(|told| !told.is_empty());
+    let texts: Vec<String> = warnings.iter().take(MOST_CAUSES).map(ToString::to_string).collect();
+    response.warnings = Some(texts).filter(|texts| !texts.is_empty());
     response
 }

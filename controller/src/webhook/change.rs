@@ -26,7 +26,7 @@ pub(super) fn is_of_metadata_only(request: &Request) -> bool {
     }
 }
 
-/// An instance is what its guest was started with: nobody changes its specification. Its status is Garboard's.
+/// An instance is what its guest was started with: its specification never changes. Its status is Garboard's.
 pub(super) fn of_instance(old: &DynamicObject, new: &DynamicObject, is_ours: bool) -> Result<(), Denial> {
     if let Some(path) = difference(old.data.get("spec"), new.data.get("spec"), FieldPath::from("spec")) {
         let fault = Fault::new(path, FaultCode::Invalid, "a machine that runs keeps what it was started with");

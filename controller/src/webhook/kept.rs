@@ -29,7 +29,7 @@ pub(super) fn settle(vm: &mut VirtualMachine) -> FirmwareIdentity {
     FirmwareIdentity::default()
 }
 
-/// What is said of a manifest that was another machine's.
+/// The message for a manifest that was another machine's.
 pub(super) fn warning(object: &DynamicObject) -> Option<Fault> {
     let kept = read(&object.metadata)?.ok().filter(|kept| !is_its_own(kept, &object.metadata))?;
     let message = format!(

@@ -2,15 +2,15 @@
 //!
 //! ```text
 //!   API server ─ POST /mutate/RANDOM   ─► structure and rules; what is left out is filled in
-//!              ─ POST /validate/RANDOM ─► rules again, after everybody has filled in; what may change
+//!              ─ POST /validate/RANDOM ─► rules again, after all other webhooks; what may change
 //!              ─ POST /evict/RANDOM    ─► whether a drain may power a guest down
 //! ```
 //!
-//! API servers show no certificate of their own; that they know the [`paths`] tells them from others who reach the port.
+//! API servers show no certificate of their own; they are recognised because only they have the [`paths`].
 //!
-//! The answer is the same at the first two: every mistake with its path and what to write instead, as `garboard validate` says it.
-//! The first refuses what is wrong already, because the API server looks at the schema between the two and would speak
-//! first, in its own words. Every replica serves.
+//! The answer is the same at the first two: every mistake with its path and what to write instead, as `garboard validate` prints it.
+//! The first refuses what is wrong already, because the API server looks at the schema between the two and would answer
+//! first, with its own messages. Every replica serves.
 
 mod answer;
 pub(crate) mod bounds;
@@ -41,7 +41,7 @@ pub struct AdmissionContext<'a> {
     pub config: &'a ClusterConfig,
     /// The namespace of Garboard's own service accounts.
     pub namespace: &'a str,
-    /// A UUID nobody has: the firmware's, where the manifest names none.
+    /// A new UUID: the firmware's, where the manifest names none.
     pub fresh: Uuid,
     /// Names of the KubeVirt objects that there are, as namespace and name.
     pub kubevirts: &'a [(String, String)],

@@ -62,7 +62,7 @@ fn machine(written: &Value, context: &AdmissionContext<'_>, request: &Request) -
     let mut vm: VirtualMachine = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vm)?;
     default_vm(&mut vm, context.config);
-    // What was stored while nobody judged may be unreadable, and is not kept from being put right.
+    // What was stored while no webhook judged may be unreadable; it may still be corrected.
     let old = request.old_object.as_ref().and_then(|old| serde_json::to_value(old).ok());
     let old: Option<VirtualMachine> = old.and_then(|old| serde_json::from_value(old).ok());
     let fresh = (request.operation == Operation::Create).then_some(context.fresh);
@@ -80,8 +80,8 @@ fn machine(written: &Value, context: &AdmissionContext<'_>, request: &Request) -
     Ok(merge::patch(&before, &serde_json::to_value(&vm)?))
 }
 
-/// What a guest knows its machine by, as KubeVirt has it: made up once for a new machine, and kept when a manifest that does
-/// not say it takes the place of the one before. A machine stored without gets what follows from its name ([`vmi_of`]).
+/// How a guest identifies its machine, as in KubeVirt: made up once for a new machine, and kept when a manifest without
+/// it takes the place of the one before. A machine stored without gets what follows from its name ([`vmi_of`]).
 ///
 /// [`vmi_of`]: garboard_api::vmi_of
 fn identify(vm: &mut VirtualMachine, known: FirmwareIdentity, fresh: Option<Uuid>) {
@@ -109,7 +109,7 @@ fn instance(
 ) -> serde_json::Result<Option<Value>> {
     let mut vmi: garboard_api::VirtualMachineInstance = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vmi)?;
-    // How an instance does is nothing that its maker knows; what an earlier one was, the controller does.
+    // The client that makes an instance has no state of it; the controller has that of an earlier one.
     let stored = vmi.status.take().filter(|_| context.is_ours(request)).and_then(|status| status.stored_machine);
     default_vmi(&mut vmi, context.config, &Identity { firmware_uuid: context.fresh });
     vmi.status.get_or_insert_default().stored_machine = stored;

@@ -1,7 +1,7 @@
 //! The paths of the webhooks. Their last segments are random, and stand in the webhook configurations, which API servers and
 //! administrators read: who does not know them is answered 404 before anything of a request is read. Each webhook has a
-//! segment of its own, because the API server tells the path of a webhook that it could not reach to the client whom it
-//! refuses for that; what cannot be reached at `evict` is not refused, and not told.
+//! segment of its own, because the API server shows the path of a webhook that it could not reach to the client that it
+//! refuses for that; a client is not refused where `evict` cannot be reached, and sees no path.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ pub enum Question {
 impl Question {
     const ALL: [Self; 3] = [Self::Mutate, Self::Validate, Self::Evict];
 
-    fn word(self) -> &'static str {
+    fn name(self) -> &'static str {
         match self {
             Self::Mutate => "mutate",
             Self::Validate => "validate",
@@ -32,7 +32,7 @@ impl Question {
 
     /// Its entry in the Secret's data.
     fn field(self) -> String {
-        format!("path.{}", self.word())
+        format!("path.{}", self.name())
     }
 }
 
@@ -79,10 +79,10 @@ impl Paths {
     /// The path of a webhook.
     #[must_use]
     pub fn of(&self, question: Question) -> String {
-        format!("/{}/{}", question.word(), self.segment(question))
+        format!("/{}/{}", question.name(), self.segment(question))
     }
 
-    /// Whether it is the path of a webhook. How long it takes says nothing about how much of it is right.
+    /// Whether it is the path of a webhook. The time that it takes does not depend on how much of it is right.
     #[must_use]
     pub fn has(&self, path: &str) -> bool {
         Question::ALL.iter().fold(false, |found, each| found | is_same(self.of(*each).as_bytes(), path.as_bytes()))
@@ -92,7 +92,8 @@ impl Paths {
     /// servers ask at paths without.
     #[must_use]
     pub fn are_known(paths: Option<&Self>, path: &str) -> bool {
-        let plain = || path.strip_prefix('/').is_some_and(|word| Question::ALL.iter().any(|each| each.word() == word));
+        let plain =
+            || path.strip_prefix('/').is_some_and(|segment| Question::ALL.iter().any(|each| each.name() == segment));
         paths.map_or_else(plain, |paths| paths.has(path))
     }
 
@@ -122,8 +123,8 @@ mod tests {
             let path = paths.of(question);
             assert!(paths.has(&path), "{path}");
             assert!(!others.has(&path), "{path}");
-            assert!(!paths.has(&format!("/{}", question.word())) && !paths.has(&path[..path.len() - 1]), "{path}");
-            assert!(!paths.has(&format!("{path}0")) && !paths.has(&path.replace(question.word(), "x")), "{path}");
+            assert!(!paths.has(&format!("/{}", question.name())) && !paths.has(&path[..path.len() - 1]), "{path}");
+            assert!(!paths.has(&format!("{path}0")) && !paths.has(&path.replace(question.name(), "x")), "{path}");
         }
         assert!(!paths.has(&format!("/evict/{}", paths.mutate)), "one webhook's segment opened another");
     }

@@ -30,7 +30,7 @@ use crate::shutdown::Stages;
 /// Whether the webhooks can be asked: true once there is a certificate.
 pub type Gate = watch::Receiver<bool>;
 
-/// Serves until all is drained. `ready` hears when the first certificate has come.
+/// Serves until all is drained. `ready` is called when the first certificate has come.
 ///
 /// # Errors
 /// The address cannot be listened at.
@@ -80,7 +80,7 @@ pub async fn run(
     }
 }
 
-/// Only what knows the path of a webhook gets further: of everything else neither the body is read, nor does it take a turn.
+/// Only a request with the path of a webhook gets further: of everything else neither the body is read, nor does it take a turn.
 fn guarded(routes: Router, paths: watch::Receiver<Option<Paths>>) -> Router {
     routes.route_layer(from_fn_with_state(paths, at_a_known_path))
 }

@@ -16,11 +16,11 @@ use super::listener::{Listener, Places};
 /// For what has to come: nothing here takes a second, beside other tests a few.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Serves `/read`, and `/hang`, which tells that it is judged, at an address.
+/// Serves `/read`, and `/hang`, which reports that it is called, at an address.
 pub(super) fn serve_telling(limits: Limits, places: Places) -> (SocketAddr, mpsc::UnboundedReceiver<()>) {
-    let (tell, told) = mpsc::unbounded_channel();
+    let (called, calls) = mpsc::unbounded_channel();
     let hang = async move || {
-        let _ = tell.send(());
+        let _ = called.send(());
         std::future::pending::<()>().await;
     };
     let routes = Router::new()
@@ -31,7 +31,7 @@ pub(super) fn serve_telling(limits: Limits, places: Places) -> (SocketAddr, mpsc
     let address = listener.local_addr().unwrap();
     let server = axum_server::from_tcp(listener).unwrap().acceptor(Listener::new(places));
     tokio::spawn(server.serve(bounded(routes, limits).into_make_service()));
-    (address, told)
+    (address, calls)
 }
 
 pub(super) fn serve(limits: Limits, places: Places) -> SocketAddr {

@@ -85,23 +85,23 @@ fn a_machine_is_known_to_its_guest_by_what_was_made_up_once() {
     let firmware = |vm: &Value| vm["spec"]["template"]["spec"]["domain"]["firmware"].clone();
     assert_eq!(firmware(&made)["uuid"], "00000000-0000-0000-0000-000000000007");
     assert_ne!(firmware(&made)["serial"], firmware(&made)["uuid"]);
-    // The manifest again, with something else changed: whoever replaces an object knows nothing of it.
+    // The manifest again, with something else changed: a client that replaces an object does not have it.
     let mut replaced = machine();
     replaced["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"cores": 2});
     assert_eq!(firmware(&patched("me", &replaced, Some(&made))), firmware(&made));
-    // One that was stored without stays without: its name says it.
+    // One that was stored without stays without: it follows from its name.
     let response = patched("me", &replaced, Some(&machine()));
     assert_eq!(firmware(&response), Value::Null);
 }
 
 #[test]
-fn an_instance_is_filled_in_whole_and_says_itself_how_it_is() {
+fn an_instance_is_filled_in_whole_and_its_status_is_not_the_clients() {
     let mut lying = instance();
     lying["status"] = json!({"phase": "Running", "nodeName": "node-1"});
     let after = filled(&lying);
     assert_eq!(after["status"]["phase"], "Pending");
     assert_eq!(after["status"].get("nodeName"), None);
-    // What an earlier instance decided is the controller's to say.
+    // What an earlier instance decided is the controller's to write.
     lying["status"] = json!({"storedMachine": {"machineType": "pc-q35-7.2"}});
     assert_eq!(filled(&lying)["status"].get("storedMachine"), None);
     let ours = filled_for("system:serviceaccount:garboard:garboard-controller", &lying);
@@ -112,7 +112,7 @@ fn an_instance_is_filled_in_whole_and_says_itself_how_it_is() {
 }
 
 #[test]
-fn every_mistake_is_told_with_its_path_and_what_to_write() {
+fn every_mistake_is_reported_with_its_path_and_what_to_write() {
     let mut bad = machine();
     bad["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"coers": 2});
     bad["spec"]["template"]["spec"]["evictionStrategy"] = json!("Migrate");
@@ -130,7 +130,7 @@ fn every_mistake_is_told_with_its_path_and_what_to_write() {
 }
 
 #[test]
-fn nobody_changes_what_a_guest_was_started_with() {
+fn what_a_guest_was_started_with_does_not_change() {
     let old = filled(&instance());
     let mut new = old.clone();
     new["spec"]["domain"]["memory"]["guest"] = json!("128Mi");
@@ -239,7 +239,7 @@ fn a_restored_machine_keeps_its_firmware_and_a_copy_of_the_manifest_has_its_own(
     assert_eq!(filled(&saved), saved);
     let mut bare = saved.clone();
     bare["spec"]["template"]["spec"]["domain"].as_object_mut().unwrap().remove("firmware");
-    assert_eq!(firmware(&filled(&bare)), firmware(&saved), "a manifest that never said it");
+    assert_eq!(firmware(&filled(&bare)), firmware(&saved), "a manifest that never had it");
     for (key, value) in [("name", "copy"), ("namespace", "elsewhere")] {
         let mut copy = saved.clone();
         copy["metadata"][key] = json!(value);
@@ -279,15 +279,15 @@ fn what_a_user_writes_into_the_kept_machine_is_judged() {
         ),
         (format!("{{\"x\":\"{}\"}}", "x".repeat(65 << 10)), at.to_owned(), "more than a stored machine has"),
     ];
-    for (bad, field, said) in rows {
+    for (bad, field, part) in rows {
         for old in [None, Some(saved())] {
             let response = ask(validate, ("me", &with(&bad), old.as_ref()));
             assert!(!response.allowed, "{bad}");
             let cause = response.result.details.unwrap().causes.remove(0);
             assert_eq!(cause.field, field);
-            assert!(cause.message.contains(said), "{}", cause.message);
+            assert!(cause.message.contains(part), "{}", cause.message);
         }
-        // What is there already keeps nobody from another change, and what Garboard writes it has judged.
+        // What is there already prevents no other change, and what Garboard writes it has judged.
         let mut labelled = with(&bad);
         labelled["metadata"]["labels"] = json!({"app": "x"});
         assert!(ask(validate, ("me", &labelled, Some(&with(&bad)))).allowed);

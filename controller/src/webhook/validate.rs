@@ -20,7 +20,7 @@ pub fn validate(request: &Request, context: &AdmissionContext<'_>) -> AdmissionR
         return match change::of_instance(old, object, is_ours) {
             Ok(()) => response,
             Err(change::Denial::Fault(fault)) => refuse(response, &[*fault]),
-            Err(change::Denial::Forbidden(sentence)) => forbid(response, sentence),
+            Err(change::Denial::Forbidden(message)) => forbid(response, message),
         };
     }
     if object.metadata.deletion_timestamp.is_some() {

@@ -6,7 +6,7 @@ fn vm(strategy: &str, requests: &[&str]) -> VirtualMachine {
     let requests: Vec<Value> = requests.iter().map(|action| json!({ "action": action })).collect();
     let spec = match strategy {
         "true" | "false" => json!({ "running": strategy == "true" }),
-        word => json!({ "runStrategy": word }),
+        name => json!({ "runStrategy": name }),
     };
     let status = json!({ "stateChangeRequests": requests });
     let metadata = json!({ "name": "a", "resourceVersion": "7" });
@@ -21,8 +21,8 @@ fn vmi(phase: &str) -> Option<VirtualMachineInstance> {
     (!phase.is_empty()).then(|| serde_json::from_value(value).unwrap())
 }
 
-/// What it comes to: the value that is written, `+N` for a pod that is deleted within N seconds, or code and sentence.
-fn said(outcome: Result<Change, Refusal>) -> String {
+/// What it comes to: the value that is written, `+N` for a pod that is deleted within N seconds, or code and message.
+fn outcome_of(outcome: Result<Change, Refusal>) -> String {
     let change = match outcome {
         Ok(change) => change,
         Err(refusal) => {
@@ -51,7 +51,7 @@ fn on(
     decide: impl Fn(&Machine<'_>) -> Result<Change, Refusal>,
 ) -> String {
     let (vm, vmi) = (vm(strategy, requests), vmi(phase));
-    said(decide(&Machine { vm: &vm, vmi: vmi.as_ref() }))
+    outcome_of(decide(&Machine { vm: &vm, vmi: vmi.as_ref() }))
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Finding what a manifest says of the fields of a table. Looks at a manifest as it was written, or as it is stored.
+//! Finding the fields of a table in a manifest. Looks at a manifest as it was written, or as it is stored.
 
 use serde_json::Value;
 
@@ -6,12 +6,12 @@ use super::{Annotation, Fate, INSTANCE, Line, Setting, Table, When};
 use crate::fault::{Fault, FaultCode, FieldPath};
 use crate::v1::VirtualMachineInstanceSpec;
 
-/// What a table says of a manifest.
+/// What a table finds in a manifest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
     /// What is refused.
     pub refused: Vec<Fault>,
-    /// What means less than it says.
+    /// What has less effect than its name promises.
     pub warned: Vec<Fault>,
 }
 
@@ -47,14 +47,14 @@ pub fn judge_annotations(list: &[Annotation], metadata: &Value, at: &FieldPath) 
 }
 
 impl Judgement {
-    /// Adds what a line says of a value.
+    /// Adds what a line of the table finds in a value.
     fn record(&mut self, fate: Fate, at: FieldPath, value: &Value) {
         let (when, message, instead, list) = match fate {
             Fate::Refused { when, why, instead } => (when, why, instead, &mut self.refused),
             Fate::Warned { when, what, instead } => (when, what, instead, &mut self.warned),
             Fate::Read(_) | Fate::Handed(_) | Fate::Name | Fate::NeverWritten => return,
         };
-        if speaks(when, value) {
+        if applies(when, value) {
             list.push(Fault::new(at, FaultCode::NotInThisVersion, message).instead(instead));
         }
     }
@@ -98,7 +98,7 @@ fn places<'a>(value: &'a Value, steps: &[&str], at: &FieldPath) -> Vec<(FieldPat
     }
 }
 
-fn speaks(when: When, value: &Value) -> bool {
+fn applies(when: When, value: &Value) -> bool {
     if value.is_null() || value.as_array().is_some_and(Vec::is_empty) {
         return false;
     }
@@ -109,8 +109,8 @@ fn speaks(when: When, value: &Value) -> bool {
         When::True => value == &Value::Bool(true),
         When::False => value == &Value::Bool(false),
         When::Enabled => value["enabled"] != Value::Bool(false),
-        When::Is(word) => text == Some(word),
-        When::OtherThan(word) => text.is_some_and(|text| text != word),
+        When::Is(known) => text == Some(known),
+        When::OtherThan(known) => text.is_some_and(|text| text != known),
         When::OtherKeys(known) => {
             value.as_object().is_some_and(|map| map.keys().any(|key| !known.contains(&key.as_str())))
         }

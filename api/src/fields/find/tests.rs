@@ -141,14 +141,14 @@ fn a_bare_host_fills_no_data_volume() {
     assert_eq!(judged(Setting::Cluster), Judgement::default());
 }
 
-/// A manifest in which a line of the table speaks.
+/// A manifest to which a line of the table applies.
 fn manifest(path: &str, when: When) -> Value {
     let written = match when {
         When::Written | When::Filled | When::OtherKeys(_) => json!({"some": "thing"}),
         When::True => json!(true),
         When::False => json!(false),
         When::Enabled => json!({}),
-        When::Is(word) => json!(word),
+        When::Is(value) => json!(value),
         When::OtherThan(_) => json!("other"),
     };
     path.split('.').rev().fold(written, |value, step| match step.strip_suffix("[]") {
@@ -158,18 +158,18 @@ fn manifest(path: &str, when: When) -> Value {
 }
 
 #[test]
-fn every_line_can_be_reached_and_says_what_to_do() {
+fn every_line_can_be_reached_and_names_a_remedy() {
     for table in TABLES {
         for line in table.all() {
             for setting in [Setting::Cluster, Setting::BareHost] {
                 let (Fate::Refused { when, .. } | Fate::Warned { when, .. }) = line.fate(setting) else { continue };
                 for path in line.paths() {
                     let found = judge(&table, &manifest(&path, when), &FieldPath::root(), setting);
-                    let told: Vec<&Fault> = found.refused.iter().chain(&found.warned).collect();
-                    assert_eq!(told.len(), 1, "{path}: {told:?}");
-                    assert!(told[0].instead.is_some());
-                    assert!(!told[0].message.ends_with('.'), "{}", told[0]);
-                    assert!(told[0].to_string().len() < 256, "the API server cuts a warning: {}", told[0]);
+                    let faults: Vec<&Fault> = found.refused.iter().chain(&found.warned).collect();
+                    assert_eq!(faults.len(), 1, "{path}: {faults:?}");
+                    assert!(faults[0].instead.is_some());
+                    assert!(!faults[0].message.ends_with('.'), "{}", faults[0]);
+                    assert!(faults[0].to_string().len() < 256, "the API server cuts a warning: {}", faults[0]);
                 }
             }
         }

@@ -63,19 +63,19 @@ pub struct Devices {
     /// Whether virtio network cards have a queue pair for each vCPU. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network_interface_multiqueue: Option<bool>,
-    /// Devices by which a guest says that its kernel panicked.
+    /// Devices by which a guest reports that its kernel panicked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub panic_devices: Vec<PanicDevice>,
     /// A source of random numbers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rng: Option<Present>,
-    /// A sound card, which plays to nobody.
+    /// A sound card; its output is discarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sound: Option<SoundDevice>,
     /// A TPM 2.0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tpm: Option<TPMDevice>,
-    /// Whether virtio devices speak the old protocol too, for old guests. Default: false.
+    /// Whether virtio devices support the old protocol too, for old guests. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_virtio_transitional: Option<bool>,
     /// The graphics card.

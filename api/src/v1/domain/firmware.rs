@@ -40,7 +40,7 @@ pub struct Bootloader {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BIOS {
-    /// Whether it speaks on the serial console. Default: false.
+    /// Whether it uses the serial console. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_serial: Option<bool>,
 }

@@ -21,7 +21,7 @@ pub struct Interface {
     /// On one Ethernet with the network; the guest takes over the pod's address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bridge: Option<Present>,
-    /// What our DHCP server tells the guest beside its address.
+    /// What the DHCP server sends to the guest beside its address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dhcp_options: Option<DHCPOptions>,
     /// Hardware address. Default: made at the first start, and kept.

@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DomainSpec {
-    /// What the firmware says about the case.
+    /// What the firmware reports about the case.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chassis: Option<Chassis>,
     /// The clock and the timers.

@@ -19,7 +19,7 @@ pub struct ChangedBlockTrackingStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceBackupStatus {
-    /// A sentence for people.
+    /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_msg: Option<String>,
     /// Name of the VirtualMachineBackup.

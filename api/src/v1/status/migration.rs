@@ -13,7 +13,7 @@ use crate::v1::VMIMConfigurationOptions;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceMigrationState {
-    /// Whether somebody wants it to end.
+    /// Whether its end was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_requested: Option<bool>,
     /// `Aborting`, `Succeeded` or `Failed`.

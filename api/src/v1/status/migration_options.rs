@@ -39,7 +39,7 @@ pub struct VMIMConfigurationOptions {
     /// The NetworkAttachmentDefinition it goes over. Default: the pod network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// The taint that says a node is being drained. Default: `kubevirt.io/drain`.
+    /// The taint of a node that is being drained. Default: `kubevirt.io/drain`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_drain_taint_key: Option<String>,
     /// Migrations at a time in the cluster. Default: 5.

@@ -54,7 +54,7 @@ pub struct VirtualMachineInstanceStatus {
     /// `frozen` while the guest's filesystems are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fs_freeze_status: Option<String>,
-    /// What the guest agent says about the guest.
+    /// What the guest agent reports about the guest.
     #[serde(rename = "guestOSInfo", skip_serializing_if = "Option::is_none")]
     pub guest_os_info: Option<VirtualMachineInstanceGuestOSInfo>,
     /// Network cards of the guest, with their addresses.
@@ -97,7 +97,7 @@ pub struct VirtualMachineInstanceStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["BestEffort", "Burstable", "Guaranteed"]))]
     pub qos_class: Option<String>,
-    /// One word for why it failed.
+    /// Why it failed, in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The user QEMU runs as; 107.
@@ -129,7 +129,7 @@ pub struct VirtualMachineInstanceStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SupervisorStatus {
-    /// When it was started; another time says that it was replaced.
+    /// When it was started; another time means that it was replaced.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<meta::Time>,
     /// Its version.
@@ -137,7 +137,7 @@ pub struct SupervisorStatus {
     pub version: Option<String>,
 }
 
-/// Any object: what is in it is somebody else's to know.
+/// Any object: its content belongs to another program.
 pub(super) fn free_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
     schemars::json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
@@ -152,10 +152,10 @@ pub struct VirtualMachineInstanceCondition {
     /// When `status` last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<meta::Time>,
-    /// A sentence for people.
+    /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// One word for programs.
+    /// For programs, in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// `True`, `False` or `Unknown`.
@@ -176,7 +176,7 @@ pub struct VirtualMachineInstancePhaseTransitionTimestamp {
     pub phase_transition_timestamp: Option<meta::Time>,
 }
 
-/// `status.guestOSInfo`: what the guest agent says.
+/// `status.guestOSInfo`: what the guest agent reports.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceGuestOSInfo {
@@ -210,7 +210,7 @@ pub struct VirtualMachineInstanceGuestOSInfo {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceNetworkInterface {
-    /// Who says so: `domain`, `guest-agent`, `multus-status`, separated by `, `.
+    /// The source of this: `domain`, `guest-agent`, `multus-status`, separated by `, `.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub info_source: Option<String>,
     /// Name in the guest (`enp1s0`).
@@ -228,7 +228,7 @@ pub struct VirtualMachineInstanceNetworkInterface {
     /// Hardware address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
-    /// Name in the specification; absent for cards only the guest knows.
+    /// Name in the specification; absent for cards that only the guest has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Name in the pod.

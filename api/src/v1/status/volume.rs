@@ -21,7 +21,7 @@ pub struct VolumeStatus {
     /// More about a memory dump.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_dump_volume: Option<DomainMemoryDumpInfo>,
-    /// A sentence for people.
+    /// For people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Name of the volume.
@@ -33,7 +33,7 @@ pub struct VolumeStatus {
     /// `MemoryDump…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// One word for programs.
+    /// For programs, in CamelCase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// Bytes the image has.

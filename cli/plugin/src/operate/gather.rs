@@ -101,9 +101,9 @@ fn is_established(definition: &Value) -> bool {
 /// The message of a roll-out of supervisors that has stopped.
 fn stopped(kubevirt: &Value) -> Option<String> {
     let conditions = kubevirt["status"]["conditions"].as_array()?;
-    let kind = KubeVirtConditionType::LaunchersUpdated.word();
+    let kind = KubeVirtConditionType::LaunchersUpdated.name();
     let stopped =
-        conditions.iter().find(|each| each["type"] == kind && each["reason"] == Reason::UpdateStopped.word())?;
+        conditions.iter().find(|each| each["type"] == kind && each["reason"] == Reason::UpdateStopped.name())?;
     stopped["message"].as_str().map(str::to_owned)
 }
 

@@ -301,9 +301,9 @@ fn offers(node: &Node, name: &str) -> bool {
 
 /// Whether a person has to look at a machine in this state: a printable status, or the phase of an instance that has none.
 fn needs_attention(state: &str) -> bool {
-    match PrintableStatus::of_word(state) {
+    match PrintableStatus::from_name(state) {
         Some(status) => status.needs_attention(),
-        None => state == Phase::Failed.word(),
+        None => state == Phase::Failed.name(),
     }
 }
 

@@ -173,7 +173,7 @@ fn stop_of(vmi: &VirtualMachineInstance) -> Value {
 fn run_strategy(vm: &VirtualMachine, strategy: RunStrategy) -> Value {
     match vm.spec.running {
         Some(_) => json!({ "running": strategy != RunStrategy::Halted }),
-        None => json!({ "runStrategy": strategy.word() }),
+        None => json!({ "runStrategy": strategy.name() }),
     }
 }
 

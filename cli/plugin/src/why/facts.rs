@@ -108,7 +108,7 @@ impl Facts {
     /// A condition of the instance.
     pub(crate) fn of_vmi(&self, kind: VmiConditionType) -> Option<Condition> {
         let conditions = &self.vmi.as_ref()?.status.as_ref()?.conditions;
-        let found = conditions.iter().find(|each| each.r#type == kind.word())?;
+        let found = conditions.iter().find(|each| each.r#type == kind.name())?;
         Some(Condition {
             status: found.status.clone(),
             reason: found.reason.clone().unwrap_or_default(),

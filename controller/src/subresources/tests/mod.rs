@@ -150,7 +150,7 @@ async fn a_start_is_a_review_and_a_patch() {
 }
 
 #[tokio::test]
-async fn nobody_is_believed_but_an_api_server() {
+async fn only_an_api_server_may_name_the_user() {
     let api = api(true, vm("Manual"), None);
     for (peer, user) in [(&[][..], Some("ada")), (&["kubernetes-admin"], Some("ada")), (&["front-proxy-client"], None)]
     {

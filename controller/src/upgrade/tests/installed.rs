@@ -39,12 +39,15 @@ fn deployment(container: Value, status: Value) -> Deployment {
 }
 
 #[test]
-fn the_deployment_says_whose_turn_it_is() {
-    let said = |container: Value| names(&deployment(container, json!({})), NEW);
-    assert!(said(json!({"name": "c", "args": ["--emulation", "--launcher-image=launcher:2"]})));
-    assert!(said(json!({"name": "c", "command": ["garboard-controller", "--launcher-image", "launcher:2"]})));
-    assert!(said(json!({"name": "c", "env": [{"name": "GARBOARD_LAUNCHER_IMAGE", "value": "launcher:2"}]})));
-    assert!(!said(json!({"name": "c", "args": ["--launcher-image=launcher:3"]})), "another version is being installed");
+fn the_deployment_has_whose_turn_it_is() {
+    let is_named = |container: Value| names(&deployment(container, json!({})), NEW);
+    assert!(is_named(json!({"name": "c", "args": ["--emulation", "--launcher-image=launcher:2"]})));
+    assert!(is_named(json!({"name": "c", "command": ["garboard-controller", "--launcher-image", "launcher:2"]})));
+    assert!(is_named(json!({"name": "c", "env": [{"name": "GARBOARD_LAUNCHER_IMAGE", "value": "launcher:2"}]})));
+    assert!(
+        !is_named(json!({"name": "c", "args": ["--launcher-image=launcher:3"]})),
+        "another version is being installed"
+    );
     let whole = json!({"observedGeneration": 3, "replicas": 2, "updatedReplicas": 2});
     let half = json!({"observedGeneration": 3, "replicas": 3, "updatedReplicas": 1});
     for hidden in [json!({"name": "c"}), json!({"name": "c", "args": ["--launcher-image=$(IMAGE)"]})] {
@@ -80,7 +83,7 @@ fn agents_are_asked_for_only_where_a_supervisor_may_be_replaced() {
 }
 
 #[test]
-fn a_pod_says_what_was_written_into_it() {
+fn a_pod_has_what_was_written_into_it() {
     let written =
         |pod: &mut Value| pod["metadata"]["annotations"] = json!({"garboard.dev/launcher-image": "launcher:2"});
     assert_eq!(read(pod(written)).unwrap().written_image.as_deref(), Some("launcher:2"));

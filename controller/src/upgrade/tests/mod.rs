@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::decide::{Decision, decide, may_begin};
 use super::names::*;
-use super::observe::{launcher, told, view};
+use super::observe::{launcher, reported, view};
 use super::world::{InstanceView, Launcher, Memory, Sidecar, Step, World};
 
 mod installed;
@@ -56,7 +56,7 @@ fn world(launchers: impl IntoIterator<Item = Launcher>) -> World {
         agents: launchers.values().map(|each| each.node.clone()).collect(),
         launchers,
         unreadable: BTreeSet::new(),
-        told: None,
+        reported: None,
         now: at(1000),
     }
 }
@@ -69,15 +69,15 @@ fn many(number: usize, nodes: usize) -> World {
 fn set(decision: &Decision) -> Vec<(String, String)> {
     let images = decision.steps.iter().filter_map(|step| match step {
         Step::SetImage { pod_uid, image } => Some((pod_uid.clone(), image.clone())),
-        Step::Mark { .. } | Step::Unmark { .. } | Step::Tell { .. } | Step::TellAll { .. } => None,
+        Step::Mark { .. } | Step::Unmark { .. } | Step::Event { .. } | Step::Report { .. } => None,
     });
     images.collect()
 }
 
 fn reason(decision: &Decision) -> Option<String> {
     decision.steps.iter().find_map(|step| match step {
-        Step::TellAll { told, .. } => told.as_ref().map(|told| told.reason.clone()),
-        Step::Mark { .. } | Step::Unmark { .. } | Step::SetImage { .. } | Step::Tell { .. } => None,
+        Step::Report { reported, .. } => reported.as_ref().map(|reported| reported.reason.clone()),
+        Step::Mark { .. } | Step::Unmark { .. } | Step::SetImage { .. } | Step::Event { .. } => None,
     })
 }
 
@@ -93,7 +93,7 @@ fn comes_up(world: &mut World, decision: &Decision) {
     }
 }
 
-/// Those that have come up run on for as long as it takes to believe it.
+/// Those that have come up run on for as long as it takes until they count as updated.
 fn settle(world: &mut World, memory: &Memory) -> Decision {
     let runs = decide(world, memory);
     world.now += SETTLED;
@@ -145,7 +145,7 @@ fn all_come_up_and_each_is_touched_once() {
 }
 
 #[test]
-fn one_that_says_nothing_of_itself_is_believed_when_it_has_settled() {
+fn one_without_a_report_counts_as_updated_when_it_has_settled() {
     let mut world = many(1, 1);
     world.instances.get_mut("0000").unwrap().supervisor = None;
     let first = decide(&world, &Memory::default());
@@ -190,10 +190,10 @@ fn one_that_fails_gets_its_image_back_and_stops_the_others() {
     let (mut world, decision) = failed();
     assert_eq!(set(&decision), [("0000".to_owned(), OLD.to_owned())]);
     assert_eq!(reason(&decision).as_deref(), Some(STOPPED));
-    let alarms = decision.steps.iter().filter(|step| matches!(step, Step::TellAll { is_alarm: true, .. }));
+    let alarms = decision.steps.iter().filter(|step| matches!(step, Step::Report { is_alarm: true, .. }));
     assert_eq!(alarms.count(), 1);
-    let sentence = decision.memory.stop.as_ref().unwrap().why.clone();
-    assert!(sentence.contains("ErrImagePull: not found") && sentence.contains("launcher:1 was put back"), "{sentence}");
+    let message = decision.memory.stop.as_ref().unwrap().why.clone();
+    assert!(message.contains("ErrImagePull: not found") && message.contains("launcher:1 was put back"), "{message}");
     // The watch shows the pod as it was, for a moment.
     let same = decide(&world, &decision.memory);
     assert_eq!((set(&same), same.memory.stop.unwrap().failures), (vec![], 1));
@@ -231,7 +231,7 @@ fn what_an_earlier_leader_began_is_brought_to_its_end() {
     world.now += SETTLED;
     let done = decide(&world, &first.memory);
     assert!(done.steps.contains(&Step::Unmark { pod_uid: "0000".into() }));
-    assert!(!done.memory.is_proven, "nobody here has seen how it was before");
+    assert!(!done.memory.is_proven, "this leader has not seen how it was before");
     // It may have failed; what `compute` runs is on the node.
     let launcher = world.launchers.get_mut("0000").unwrap();
     launcher.state = Sidecar::Waits { reason: "ImagePullBackOff".into(), message: String::new() };
@@ -255,24 +255,24 @@ fn nothing_is_touched_that_is_not_ready_for_it() {
 }
 
 #[test]
-fn instances_are_marked_once_and_the_number_is_told_now_and_then() {
+fn instances_are_marked_once_and_the_number_is_reported_now_and_then() {
     let mut world = many(3, 3);
     world.is_on = false;
     let marks = |decision: &Decision| decision.steps.iter().filter(|step| matches!(step, Step::Mark { .. })).count();
     let first = decide(&world, &Memory::default());
     assert_eq!(marks(&first), 3);
-    let Some(Step::TellAll { told, is_alarm: false }) = first.steps.last().cloned() else {
+    let Some(Step::Report { reported, is_alarm: false }) = first.steps.last().cloned() else {
         panic!("{:?}", first.steps)
     };
-    assert_eq!(told.as_ref().unwrap().outdated, 3);
-    world.told = told;
+    assert_eq!(reported.as_ref().unwrap().outdated, 3);
+    world.reported = reported;
     assert_eq!(decide(&world, &first.memory).steps, []);
     world.launchers.remove("0002");
     assert_eq!(decide(&world, &first.memory).steps, [], "not at once");
-    world.now += TOLD_EVERY;
+    world.now += REPORT_INTERVAL;
     assert_eq!(decide(&world, &first.memory).steps.len(), 1);
     world.launchers.clear();
-    assert_eq!(decide(&world, &first.memory).steps, [Step::TellAll { told: None, is_alarm: false }]);
+    assert_eq!(decide(&world, &first.memory).steps, [Step::Report { reported: None, is_alarm: false }]);
     // A leader that comes later finds them marked.
     let mut marked = many(1, 1);
     let Some(Step::Mark { message, .. }) = decide(&marked, &Memory::default()).steps.first().cloned() else { panic!() };
@@ -339,7 +339,7 @@ fn the_kubevirt_object_is_read_as_it_was_written() {
     let written = json!({"status": {"outdatedVirtualMachineInstanceWorkloads": 7,
         "conditions": [{"type": LAUNCHERS_UPDATED, "status": "False", "reason": IN_PROGRESS, "message": "m"}]}});
     let mut object = serde_json::from_value(written).unwrap();
-    let found = told(&object).unwrap();
+    let found = reported(&object).unwrap();
     assert_eq!((found.outdated, found.reason.as_str(), found.message.as_str()), (7, IN_PROGRESS, "m"));
     super::leave_out(&mut object);
     assert_eq!(object.status, Some(Default::default()), "the rest of the status is another's to write");
@@ -424,7 +424,7 @@ fn one_that_failed_and_cannot_be_tried_does_not_hold_the_others_back() {
 }
 
 #[test]
-fn what_has_nothing_to_go_back_to_is_told_of_once_and_followed_when_it_runs() {
+fn what_has_nothing_to_go_back_to_is_reported_once_and_followed_when_it_runs() {
     let mut one = old("0000", "node-1");
     (one.image, one.first_image) = ("launcher:3".into(), NEW.into());
     let mut world = world([one]);

@@ -1,4 +1,4 @@
-//! Which supervisor goes first, and when it is believed.
+//! Which supervisor goes first, and when it counts as updated.
 
 use super::*;
 
@@ -83,7 +83,7 @@ fn one_that_ends_again_and_again_is_replaced_after_those_that_run() {
     comes_up(&mut world, &first);
     let next = settle(&mut world, &first.memory);
     assert_eq!(set(&next), [("0002".to_owned(), NEW.to_owned()), ("0000".to_owned(), NEW.to_owned())]);
-    // Its kubelet may show for a while what it said of the one before.
+    // Its kubelet may show for a while its report of the one before.
     world.now += Duration::from_secs(2);
     let launcher = world.launchers.get_mut("0000").unwrap();
     launcher.image = NEW.into();
@@ -98,7 +98,7 @@ fn one_that_ends_again_and_again_is_replaced_after_those_that_run() {
 }
 
 #[test]
-fn one_that_does_not_run_with_either_image_says_nothing_of_the_image() {
+fn one_that_does_not_run_with_either_image_proves_nothing_about_the_image() {
     let mut world = many(2, 2);
     let launcher = world.launchers.get_mut("0000").unwrap();
     launcher.state = crashes();
@@ -151,7 +151,7 @@ fn an_instance_that_cannot_be_read_is_the_last_and_proves_nothing() {
     let launcher = alone.launchers.get_mut("0000").unwrap();
     (launcher.image, launcher.restarts) = (NEW.into(), launcher.restarts + 1);
     let runs = settle(&mut alone, &begun.memory);
-    assert!(runs.memory.underway.is_empty() && !runs.memory.is_proven, "the pod alone says that it runs");
+    assert!(runs.memory.underway.is_empty() && !runs.memory.is_proven, "only the pod shows that it runs");
 }
 
 #[test]

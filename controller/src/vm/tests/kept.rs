@@ -57,10 +57,10 @@ fn a_start_has_no_write_for_it_and_a_guest_that_has_run_for_a_while_has_one() {
     let value = kept(&due).unwrap();
     assert_eq!((&value["namespace"], &value["name"], &value["machine"]), (&json!("ns"), &json!("vm"), &stored()));
     assert_eq!(value["firmware"], json!({"uuid": "u", "serial": "s"}));
-    // What it says already, in whichever order, is not written again.
+    // What it has already, in whichever order, is not written again.
     annotated(&mut world, &serde_json::to_string_pretty(&value).unwrap());
     assert_eq!((steps(&decide(&world)), decide(&world).recheck), (vec![], None));
-    // Another one's, or what nobody can read, is replaced.
+    // Another one's, or what cannot be read, is replaced.
     for text in ["{", &value.to_string().replace("\"vm\"", "\"original\"")] {
         annotated(&mut world, text);
         assert_eq!(kept(&decide(&world)), Some(value.clone()), "{text}");
@@ -116,23 +116,23 @@ fn a_restored_machine_is_the_one_that_it_was_and_a_copy_is_another() {
 }
 
 #[test]
-fn an_annotation_that_is_of_no_use_keeps_the_machine_from_its_start_and_says_what_to_do() {
+fn an_annotation_that_is_of_no_use_keeps_the_machine_from_its_start_and_the_status_has_the_remedy() {
     let text = kept(&decide(&running_for(600))).unwrap().to_string();
     let rows = [
         ("{".to_owned(), "no stored machine"),
         (text.replace("\"version\":2", "\"version\":77"), "a newer Garboard"),
         (text.replace("02:00:00:00:00:01", "01:00:00:00:00:01"), "machine.macs[default]"),
     ];
-    for (text, said) in rows {
+    for (text, part) in rows {
         let mut world = restored(&text);
         let decision = decide(&world);
         assert_eq!(steps(&decision), [] as [&str; 0]);
         let failure = decision.status.conditions.iter().find(|each| each.r#type == "Failure").unwrap();
         let message = failure.message.clone().unwrap();
         assert!(message.starts_with("metadata.annotations[garboard.dev/stored-machine]: "), "{message}");
-        assert!(message.contains(said) && message.contains("remove the annotation"), "{message}");
+        assert!(message.contains(part) && message.contains("remove the annotation"), "{message}");
         world.vm.status = Some(decision.status.clone());
-        assert_eq!(decide(&world).status, decision.status, "it is said once");
+        assert_eq!(decide(&world).status, decision.status, "it is reported once");
         world.vm.metadata.annotations = None;
         assert_eq!(steps(&decide(&world)), ["create"]);
     }

@@ -43,7 +43,7 @@ fn world(strategy: &str) -> World {
 fn instance(world: &World, phase: Phase) -> VirtualMachineInstance {
     let mut vmi = garboard_api::vmi_of(&world.vm);
     vmi.metadata.uid = Some("vmi-uid".to_owned());
-    vmi.status = Some(VirtualMachineInstanceStatus { phase: Some(phase.word().to_owned()), ..Default::default() });
+    vmi.status = Some(VirtualMachineInstanceStatus { phase: Some(phase.name().to_owned()), ..Default::default() });
     vmi
 }
 
@@ -54,7 +54,7 @@ fn with(strategy: &str, phase: Phase) -> World {
 }
 
 fn steps(decision: &Decision) -> Vec<&'static str> {
-    let word = |step: &Step| match step {
+    let name = |step: &Step| match step {
         Step::CreateDataVolume { .. } => "bring",
         Step::CreateVmi(_) => "create",
         Step::DeleteVmi { .. } => "delete",
@@ -64,7 +64,7 @@ fn steps(decision: &Decision) -> Vec<&'static str> {
         Step::Keep { .. } => "keep",
         Step::RemoveFinalizer { .. } => "release",
     };
-    decision.steps.iter().map(word).collect()
+    decision.steps.iter().map(name).collect()
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn printed(world: &World) -> String {
 }
 
 #[test]
-fn the_status_in_words() {
+fn the_printable_status() {
     assert_eq!(printed(&world("RerunOnFailure")), "Starting");
     assert_eq!(printed(&world("Halted")), "Stopped");
     assert_eq!(printed(&with("Always", Phase::Scheduled)), "Starting");
@@ -209,13 +209,13 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
         ("Always", Done, &["create"], "Starting"),
         ("Halted", Done, &[], "Stopped"),
     ];
-    for (strategy, progress, wanted, word) in rows {
+    for (strategy, progress, wanted, expected) in rows {
         let world = bringing(strategy, progress.clone());
         let decision = decide(&world);
         assert_eq!(steps(&decision), wanted, "{strategy} {progress:?}");
         let printed = decision.status.printable_status.as_deref();
-        // A quick start is told of once.
-        assert_eq!(printed.unwrap_or("Starting"), word, "{strategy} {progress:?}");
+        // A quick start is reported once.
+        assert_eq!(printed.unwrap_or("Starting"), expected, "{strategy} {progress:?}");
         let is_wanted = ["Always", "Once"].contains(&strategy);
         let seconds = match &progress {
             Done => None,
@@ -226,14 +226,14 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
             assert_eq!(decision.recheck.map(|pause| pause.as_secs()), seconds, "{strategy} {progress:?}");
         }
     }
-    let said = decide(&bringing("Always", Failed("the server says 404".to_owned()))).status.conditions;
-    let failure = said.iter().find(|each| each.r#type == "Failure").unwrap();
-    assert!(failure.message.as_deref().unwrap().contains("root cannot be filled: the server says 404"));
-    // One that is somebody else's to make.
+    let conditions = decide(&bringing("Always", Failed("the server answers 404".to_owned()))).status.conditions;
+    let failure = conditions.iter().find(|each| each.r#type == "Failure").unwrap();
+    assert!(failure.message.as_deref().unwrap().contains("root cannot be filled: the server answers 404"));
+    // One that another program makes.
     let mut named = bringing("Always", Missing);
     named.vm.spec.data_volume_templates.clear();
     assert_eq!((steps(&decide(&named)), printed(&named).as_str()), (vec![], "ErrorPvcNotFound"));
-    // A machine that runs is not stopped by what becomes of its DataVolume.
+    // A machine that runs is not stopped by a change of its DataVolume.
     let mut running = bringing("Always", Missing);
     running.vmi = Some(instance(&running, Phase::Running));
     assert_eq!(steps(&decide(&running)), Vec::<&str>::new());
@@ -244,8 +244,8 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
 }
 
 #[test]
-fn what_keeps_an_instance_from_its_start_has_a_word() {
-    for (kind, reason, word) in [
+fn what_keeps_an_instance_from_its_start_has_its_printable_status() {
+    for (kind, reason, expected) in [
         ("Synchronized", "FailedPvcNotFound", "ErrorPvcNotFound"),
         ("Synchronized", "FailedDataVolumeImport", "DataVolumeError"),
         ("Synchronized", "ErrImagePull", "ErrImagePull"),
@@ -254,9 +254,9 @@ fn what_keeps_an_instance_from_its_start_has_a_word() {
         ("PodScheduled", "Unschedulable", "ErrorUnschedulable"),
     ] {
         let mut world = with("Always", Phase::Pending);
-        let said = json!([{"type": kind, "status": "False", "reason": reason}]);
-        world.vmi.as_mut().unwrap().status.as_mut().unwrap().conditions = serde_json::from_value(said).unwrap();
-        assert_eq!(printed(&world), word);
+        let conditions = json!([{"type": kind, "status": "False", "reason": reason}]);
+        world.vmi.as_mut().unwrap().status.as_mut().unwrap().conditions = serde_json::from_value(conditions).unwrap();
+        assert_eq!(printed(&world), expected);
     }
 }
 
@@ -314,7 +314,7 @@ proptest! {
         if is_deleted {
             world.vm.metadata.deletion_timestamp = Some(Time(world.now));
         }
-        // Adoption is followed by what the strategy wants.
+        // Adoption is followed by what the strategy requires.
         for _ in 0..3 {
             let decision = decide(&world);
             carry_out(&mut world, decision);
@@ -326,7 +326,7 @@ proptest! {
 }
 
 #[test]
-fn a_start_that_is_quick_is_told_once() {
+fn a_start_that_is_quick_is_reported_once() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let mut world = world("Always");
     world.now = at(100);
@@ -346,7 +346,7 @@ fn a_start_that_is_quick_is_told_once() {
     assert_eq!(waits(106), (Some("Starting".to_owned()), None), "it takes long");
     let running = decide(&World { vmi: Some(instance(&world, Phase::Running)), ..world.clone() });
     assert_eq!(running.status.printable_status.as_deref(), Some("Running"));
-    // What is wrong is told at once, and so is a start that has something to take back.
+    // What is wrong is reported at once, and so is a start that has something to take back.
     let unschedulable = json!([{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]);
     let mut stuck = world.clone();
     stuck.vmi.as_mut().unwrap().status.as_mut().unwrap().conditions = serde_json::from_value(unschedulable).unwrap();
@@ -374,14 +374,14 @@ fn a_changed_template_asks_for_a_restart_and_another_strategy_does_not() {
 }
 
 #[test]
-fn an_instance_that_is_refused_is_told_once_and_again_at_another_time_only_if_the_words_change() {
+fn a_refused_instance_is_reported_once_and_again_only_if_the_message_changes() {
     let mut world = world("Always");
     let at = |second| Timestamp::from_second(second).unwrap();
     world.now = at(1);
-    let said = because(&world, Reason::FailedCreate, "no quota");
-    assert_eq!((said.printable_status.as_deref(), said.created), (Some("Starting"), None));
-    assert!(said.conditions.iter().any(|each| each.reason.as_deref() == Some("VMINotExists")));
-    world.vm.status = Some(said);
+    let refused = because(&world, Reason::FailedCreate, "no quota");
+    assert_eq!((refused.printable_status.as_deref(), refused.created), (Some("Starting"), None));
+    assert!(refused.conditions.iter().any(|each| each.reason.as_deref() == Some("VMINotExists")));
+    world.vm.status = Some(refused);
     assert!(is_known(&world.vm, "no quota") && !is_known(&world.vm, "no right"));
     world.now = at(9);
     assert_eq!(Some(because(&world, Reason::FailedCreate, "no quota")), world.vm.status);
@@ -394,7 +394,7 @@ fn an_instance_that_is_refused_is_told_once_and_again_at_another_time_only_if_th
 }
 
 #[test]
-fn what_one_instance_decided_the_next_one_is_told() {
+fn what_one_instance_decided_is_given_to_the_next() {
     let stored = json!({"machineType": "pc-q35-7.2"});
     let mut world = with("Always", Phase::Running);
     world.vmi.as_mut().unwrap().status.as_mut().unwrap().stored_machine = Some(stored.clone());
@@ -440,7 +440,7 @@ fn a_start_may_be_asked_for_with_the_vcpus_stopped() {
     halted.vm.status = asked(request.clone());
     let decision = decide(&halted);
     assert_eq!((steps(&decision), decision.status.state_change_requests.len()), (vec!["unhalt"], 1));
-    // Somebody halts it again before it has started.
+    // A user halts it again before it has started.
     halted.vm.status = Some(decision.status);
     let again = decide(&halted);
     assert_eq!((steps(&again), again.status.state_change_requests), (vec![], vec![]));

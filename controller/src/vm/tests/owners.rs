@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use super::*;
 
 #[test]
-fn an_instance_of_somebody_else_is_left_alone() {
+fn an_instance_of_another_owner_is_left_alone() {
     let mut world = with("Halted", Phase::Running);
     let vmi = world.vmi.as_mut().unwrap();
     vmi.metadata.owner_references.as_mut().unwrap()[0].uid = "another".into();

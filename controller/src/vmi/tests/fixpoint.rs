@@ -6,7 +6,7 @@ use super::*;
 use crate::vmi::decide::{CLAIM_MAY_COME, makes_pod};
 use crate::vmi::history::Place;
 
-/// What a pod may say.
+/// What a pod may report.
 fn shown() -> Vec<Value> {
     let ended = json!({"exitCode": 0, "finishedAt": "1970-01-01T00:16:00Z"});
     let over = json!([{"name": "compute", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": ended}}]);
@@ -44,7 +44,7 @@ fn carry_out(world: &mut World, decision: Decision) {
                 world.history.missing = Some(world.now);
             }
             Step::RemoveFinalizer { rest } => world.vmi.metadata.finalizers = Some(rest),
-            Step::Complain { .. } => {}
+            Step::Warn { .. } => {}
         }
     }
 }
@@ -66,7 +66,7 @@ proptest! {
         let volumes = if claim { json!([{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]) } else { json!([]) };
         let mut world = world(volumes);
         world.now = Timestamp::from_second(second).unwrap();
-        world.vmi.status.as_mut().unwrap().phase = Some(phase.word().to_owned());
+        world.vmi.status.as_mut().unwrap().phase = Some(phase.name().to_owned());
         world.vmi.metadata.deletion_timestamp = is_deleted.then_some(Time(world.now));
         world.history.made = had_pod.then_some(Timestamp::UNIX_EPOCH);
         world.history.place = place.map(|uid| Place { pod_uid: uid.to_owned(), node: "node-1".to_owned() });

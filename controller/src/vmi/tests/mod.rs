@@ -80,8 +80,8 @@ fn a_new_instance_gets_one_pod() {
     let decision = decide(&world);
     let [Step::CreatePod(made)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
     assert_eq!(made.metadata.name.as_deref(), Some("virt-launcher-vm-01234567"));
-    assert_eq!((phase(&decision), decision.recheck), ("Pending", Some(QUICK)), "a quick start is told of once");
-    // It is gone before anybody told of it.
+    assert_eq!((phase(&decision), decision.recheck), ("Pending", Some(QUICK)), "a quick start is reported once");
+    // It is gone before it was reported.
     world.history =
         PodHistory { made: Some(world.now), placed: None, missing: Some(world.now), ..PodHistory::default() };
     let waiting = decide(&world);
@@ -109,7 +109,11 @@ fn a_pod_that_a_kubelet_would_not_have_is_made_again_when_nothing_of_it_can_run(
     world.pod.as_mut().unwrap().metadata.deletion_timestamp = Some(Time(world.now));
     assert_eq!(decide(&world).steps, []);
     (world.history.rejected, world.history.refusals) = (true, 1);
-    assert_eq!(condition(&decide(&world), "Synchronized"), Some(("False", "FailedCreate")), "in the kubelet's words");
+    assert_eq!(
+        condition(&decide(&world), "Synchronized"),
+        Some(("False", "FailedCreate")),
+        "with the kubelet's reason"
+    );
     (world.pod, world.history.missing) = (None, Some(world.now));
     assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(KILLED_BY_FORCE)), "it may have run");
     // Also one that an earlier leader had made.
@@ -121,7 +125,7 @@ fn a_pod_that_a_kubelet_would_not_have_is_made_again_when_nothing_of_it_can_run(
     world.history.refusals = 3;
     assert_eq!((decide(&world).steps, decide(&world).recheck), (vec![], Some(std::time::Duration::from_secs(32))));
     assert_ne!(phase(&decide(&world)), "Failed");
-    // A guest that was heard of has had its run.
+    // A guest that was observed has had its run.
     world.pod = Some(pod(refused));
     world.vmi.status.get_or_insert_default().phase = Some("Running".to_owned());
     assert!(!decide(&world).steps.iter().any(|step| matches!(step, Step::ReplaceRejectedPod { .. })));
@@ -141,7 +145,7 @@ fn a_new_leader_makes_no_pod_until_one_that_it_does_not_know_of_is_surely_gone()
 }
 
 #[test]
-fn an_instance_waits_for_a_data_volume_and_says_so() {
+fn an_instance_waits_for_a_data_volume_and_reports_it() {
     use crate::data_volumes::DataVolumeProgress;
     let mut world = world(json!([]));
     world.data_volumes.insert("root".to_owned(), DataVolumeProgress::UnderWay("ImportInProgress".to_owned()));
@@ -156,11 +160,11 @@ fn an_instance_waits_for_a_data_volume_and_says_so() {
     world.data_volumes.insert("root".to_owned(), DataVolumeProgress::Failed("404".to_owned()));
     let failed = decide(&world);
     assert_eq!(condition(&failed, "Synchronized"), Some(("False", "FailedDataVolumeImport")));
-    assert!(matches!(failed.steps.as_slice(), [Step::Complain { .. }]));
+    assert!(matches!(failed.steps.as_slice(), [Step::Warn { .. }]));
 }
 
 #[test]
-fn an_image_that_cannot_be_pulled_is_told_until_it_can() {
+fn an_image_that_cannot_be_pulled_is_reported_until_it_can() {
     let mut world = world(json!([]));
     world.history = PodHistory { made: Some(world.now), placed: Some(true), missing: None, ..PodHistory::default() };
     let waiting = |reason: &str| {
@@ -169,9 +173,13 @@ fn an_image_that_cannot_be_pulled_is_told_until_it_can() {
             "ready": false, "restartCount": 0, "state": state}]}))
     };
     world.pod = Some(waiting("ErrImagePull"));
-    let told = decide(&world);
-    assert_eq!(condition(&told, "Synchronized"), Some(("False", "ErrImagePull")), "at once, however young the pod is");
-    world.vmi.status = Some(told.status);
+    let decided = decide(&world);
+    assert_eq!(
+        condition(&decided, "Synchronized"),
+        Some(("False", "ErrImagePull")),
+        "at once, however young the pod is"
+    );
+    world.vmi.status = Some(decided.status);
     world.pod = Some(waiting("PodInitializing"));
     assert_eq!(condition(&decide(&world), "Synchronized"), None);
 }
@@ -208,7 +216,7 @@ fn what_firmware_keeps_has_a_claim_that_belongs_to_the_machine() {
     let waiting = decide(&another);
     assert_eq!(condition(&waiting, "Synchronized"), Some(("False", "BackendStorageNotReady")));
     assert!(waiting.recheck.is_some() && !waiting.steps.iter().any(|step| matches!(step, Step::CreatePod(_))));
-    // One that somebody made by hand is taken.
+    // One that a user made by hand is taken.
     let by_hand = another.claims.get_mut("persistent-state-for-vm").unwrap();
     by_hand.metadata.owner_references = None;
     assert!(matches!(decide(&another).steps.as_slice(), [Step::CreatePod(_)]));
@@ -219,7 +227,7 @@ fn condition_at(kind: &str, value: &str, second: i64, message: &str) -> Value {
     json!({"type": kind, "status": value, "message": message, "lastTransitionTime": time.to_string()})
 }
 
-/// A pod whose launcher says that its guest runs since second 1000; the kubelet has not looked since second 997.
+/// A pod whose launcher reports that its guest runs since second 1000; the kubelet has not looked since second 997.
 fn reporting() -> Value {
     let report = json!({
         "generation": 1, "namespace": "ns", "name": "vm", "uid": "0123-4567-89", "phase": "Running", "phaseSinceMs": 1_000_000,
@@ -235,16 +243,16 @@ fn reporting() -> Value {
 }
 
 #[test]
-fn a_start_that_is_told_late_was_pending_since_its_instance_was_made() {
+fn a_start_that_is_reported_late_was_pending_since_its_instance_was_made() {
     let mut world = world(json!([]));
     let at = |second| Time(Timestamp::from_second(second).unwrap());
     world.vmi.metadata.creation_timestamp = Some(at(990));
     world.history = PodHistory { made: Some(at(991).0), placed: Some(true), ..PodHistory::default() };
     world.pod = Some(pod(json!({"phase": "Pending", "conditions": []})));
     let transitions = decide(&world).status.phase_transition_timestamps;
-    let told: Vec<_> =
+    let phases: Vec<_> =
         transitions.into_iter().map(|each| (each.phase.unwrap(), each.phase_transition_timestamp.unwrap())).collect();
-    assert_eq!(told, [("Pending".to_owned(), at(990)), ("Scheduling".to_owned(), Time(world.now))]);
+    assert_eq!(phases, [("Pending".to_owned(), at(990)), ("Scheduling".to_owned(), Time(world.now))]);
 }
 
 #[test]
@@ -266,9 +274,9 @@ fn a_quick_start_becomes_running_in_one_write() {
     assert_eq!(decision.status.node_name.as_deref(), Some("node-1"));
     assert_eq!(decision.status.active_pods.get("pod-uid").map(String::as_str), Some("node-1"));
     assert!(condition(&decision, "SoftwareEmulation").is_some());
-    let told: Vec<_> =
+    let phases: Vec<_> =
         decision.status.phase_transition_timestamps.iter().filter_map(|each| each.phase.as_deref()).collect();
-    assert_eq!(told, ["Pending", "Scheduling", "Scheduled", "Running"]);
+    assert_eq!(phases, ["Pending", "Scheduling", "Scheduled", "Running"]);
     // Nothing is left to do.
     world.vmi.status = Some(decision.status.clone());
     let again = decide(&world);
@@ -296,7 +304,7 @@ fn an_end_that_came_through_the_pod_is_told_as_the_agent_tells_it() {
 }
 
 #[test]
-fn a_start_that_takes_long_is_told_step_by_step() {
+fn a_start_that_takes_long_is_reported_step_by_step() {
     let mut world = world(json!([]));
     world.history =
         PodHistory { made: Some(Timestamp::from_second(990).unwrap()), placed: Some(true), ..PodHistory::default() };
@@ -312,7 +320,7 @@ fn a_start_that_takes_long_is_told_step_by_step() {
 }
 
 #[test]
-fn readiness_is_the_kubelets_to_say_once_it_has_looked_or_where_there_is_a_probe() {
+fn readiness_is_the_kubelets_once_it_has_looked_or_where_there_is_a_probe() {
     let mut world = world(json!([]));
     let mut status = reporting();
     status["conditions"][2] = condition_at("Ready", "False", 1040, "its node is away");
@@ -345,9 +353,9 @@ fn a_pod_that_runs_on_a_node_is_scheduled_and_the_node_is_named() {
 }
 
 #[test]
-fn an_instance_says_why_it_cannot_be_moved_and_that_it_was_evicted() {
+fn an_instance_reports_why_it_cannot_be_moved_and_that_it_was_evicted() {
     let mut world = world(json!([]));
-    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.name().to_owned());
     world.pod = Some(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})));
     let decision = decide(&world);
     assert_eq!(condition(&decision, "LiveMigratable"), Some(("False", "NotMigratable")));
@@ -356,15 +364,15 @@ fn an_instance_says_why_it_cannot_be_moved_and_that_it_was_evicted() {
     spec.domain.devices.interfaces[0].masquerade = None;
     spec.domain.devices.interfaces[0].bridge = serde_json::from_value(json!({})).unwrap();
     assert_eq!(condition(&decide(&world), "LiveMigratable"), Some(("False", "InterfaceNotLiveMigratable")));
-    // What Kubernetes says of a pod that a drain evicts; a preempted one has another reason.
+    // Kubernetes' report of a pod that a drain evicts; a preempted one has another reason.
     let evicted = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"},
         {"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI", "message": "Eviction API: evicting"}]});
     world.pod = Some(pod(evicted));
     let decision = decide(&world);
     assert_eq!(condition(&decision, "EvictionRequested"), Some(("True", "EvictionByEvictionAPI")));
-    // The guest has ended in order and the pod is gone: it is still said.
+    // The guest has ended in order and the pod is gone: it is still reported.
     world.vmi.status = Some(decision.status);
-    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Succeeded.word().to_owned());
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Succeeded.name().to_owned());
     world.pod = None;
     assert_eq!(condition(&decide(&world), "EvictionRequested"), Some(("True", "EvictionByEvictionAPI")));
 }
@@ -372,7 +380,7 @@ fn an_instance_says_why_it_cannot_be_moved_and_that_it_was_evicted() {
 #[test]
 fn what_the_agent_wrote_is_not_taken_back() {
     let mut world = world(json!([]));
-    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.name().to_owned());
     world.pod = Some(pod(json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]})));
     let decision = decide(&world);
     assert_eq!((phase(&decision), condition(&decision, "Ready")), ("Running", Some(("True", ""))));
@@ -381,7 +389,7 @@ fn what_the_agent_wrote_is_not_taken_back() {
 #[test]
 fn a_pod_that_is_over_is_believed_after_a_moment() {
     let mut world = world(json!([]));
-    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.name().to_owned());
     let terminated = json!({"exitCode": 1, "message": "QEMU was killed\n", "finishedAt": "1970-01-01T00:16:38Z"});
     world.pod = Some(pod(json!({"phase": "Failed", "containerStatuses": [
         {"name": "compute", "image": "", "imageID": "", "ready": false, "restartCount": 0, "state": {"terminated": terminated}},
@@ -394,7 +402,7 @@ fn a_pod_that_is_over_is_believed_after_a_moment() {
 }
 
 #[test]
-fn out_of_memory_has_its_name_although_nobody_was_left_to_say_it() {
+fn out_of_memory_is_the_reason_although_no_process_was_left_to_report_it() {
     let mut world = world(json!([]));
     let terminated = json!({"exitCode": 137, "reason": "OOMKilled", "finishedAt": "1970-01-01T00:16:30Z"});
     let mut pod = pod(json!({"phase": "Failed", "containerStatuses": [
@@ -411,8 +419,8 @@ fn out_of_memory_has_its_name_although_nobody_was_left_to_say_it() {
         let decision = decide(&world);
         assert_eq!((self::phase(&decision), decision.status.reason.as_deref()), ("Failed", Some("OutOfMemory")));
         assert_eq!(condition(&decision, "garboard.dev/Ended"), Some(("True", "OutOfMemory")));
-        let told = decision.status.conditions.iter().find(|each| each.r#type == "garboard.dev/Ended").unwrap();
-        let message = told.message.as_deref().unwrap();
+        let ended = decision.status.conditions.iter().find(|each| each.r#type == "garboard.dev/Ended").unwrap();
+        let message = ended.message.as_deref().unwrap();
         assert!(
             message.contains("1048576") && message.contains("raise spec.domain.resources.limits.memory"),
             "{message}"
@@ -420,8 +428,8 @@ fn out_of_memory_has_its_name_although_nobody_was_left_to_say_it() {
         let happening = out_of_memory::happening(&world.vmi, &decision);
         assert_eq!(happening, Some((EventType::Warning, "OutOfMemory", message.to_owned())));
         world.vmi.status = Some(decision.status.clone());
-        assert_eq!(out_of_memory::happening(&world.vmi, &decide(&world)), None, "told once");
-        assert_eq!(decide(&world).status, decision.status, "said once");
+        assert_eq!(out_of_memory::happening(&world.vmi, &decide(&world)), None, "reported once");
+        assert_eq!(decide(&world).status, decision.status, "written once");
     }
     let stopped =
         json!([{"type": "garboard.dev/Ended", "status": "True", "reason": "ForceStopped", "message": "by force"}]);
@@ -434,9 +442,9 @@ fn out_of_memory_has_its_name_although_nobody_was_left_to_say_it() {
 }
 
 #[test]
-fn a_pod_that_does_not_say_when_it_ended_is_believed_some_time_after_it_was_seen() {
+fn a_pod_without_the_time_of_its_end_is_over_some_time_after_it_was_seen() {
     let mut world = world(json!([]));
-    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.word().to_owned());
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Running.name().to_owned());
     world.pod = Some(pod(json!({"phase": "Failed", "reason": "Evicted", "message": "the node was low on memory"})));
     world.history.over = Some(world.now);
     let waiting = decide(&world);
@@ -446,10 +454,10 @@ fn a_pod_that_does_not_say_when_it_ended_is_believed_some_time_after_it_was_seen
 }
 
 #[test]
-fn a_missing_claim_is_said_once_and_waited_for() {
+fn a_missing_claim_is_reported_once_and_waited_for() {
     let mut world = world(json!([{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]));
     let decision = decide(&world);
-    let [Step::Complain { reason, .. }] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    let [Step::Warn { reason, .. }] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
     assert_eq!(*reason, "FailedPvcNotFound");
     assert_eq!(condition(&decision, "Synchronized"), Some(("False", "FailedPvcNotFound")));
     assert!(decision.recheck.is_some());
@@ -462,7 +470,7 @@ fn a_missing_claim_is_said_once_and_waited_for() {
 }
 
 #[test]
-fn an_instance_that_nobody_filled_in_gets_a_whole_pod() {
+fn an_instance_without_defaults_gets_a_whole_pod() {
     let mut world = world(json!([{"name": "root", "containerDisk": {"image": "disk:1", "imagePullSecret": "key"}}]));
     world.vmi.spec.networks.clear();
     world.vmi.spec.domain.devices.interfaces.clear();
@@ -481,7 +489,7 @@ fn what_a_pod_would_not_honour_is_refused_by_its_path() {
         "source": {"secret": {"secretName": "s"}}, "propagationMethod": {"qemuGuestAgent": {}}}}]);
     world.vmi.spec.access_credentials = serde_json::from_value(password).unwrap();
     let decision = decide(&world);
-    let [Step::Complain { message, .. }] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    let [Step::Warn { message, .. }] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
     assert!(message.contains("spec.accessCredentials[0].userPassword"), "{message}");
 }
 
@@ -510,9 +518,9 @@ fn a_decision_is_stable() {
 }
 
 #[test]
-fn a_pod_that_is_ready_without_a_word_of_its_guest_makes_nothing_ready() {
+fn a_pod_that_is_ready_without_a_report_of_its_guest_makes_nothing_ready() {
     let mut world = world(json!([]));
-    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Scheduled.word().to_owned());
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Scheduled.name().to_owned());
     let sidecar = json!([{"name": "launcher", "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": {"running": {}}}]);
     let status = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "initContainerStatuses": sidecar});
     world.pod = Some(pod(status));
@@ -523,10 +531,10 @@ fn a_pod_that_is_ready_without_a_word_of_its_guest_makes_nothing_ready() {
 #[test]
 fn an_instance_in_a_phase_of_another_program_is_not_started() {
     let mut world = world(json!([]));
-    for word in ["Unknown", "WaitingForSync"] {
-        world.vmi.status.as_mut().unwrap().phase = Some(word.to_owned());
+    for unknown in ["Unknown", "WaitingForSync"] {
+        world.vmi.status.as_mut().unwrap().phase = Some(unknown.to_owned());
         let decision = decide(&world);
-        assert_eq!((decision.steps.as_slice(), phase(&decision)), (&[] as &[Step], word));
+        assert_eq!((decision.steps.as_slice(), phase(&decision)), (&[] as &[Step], unknown));
     }
     world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
     world.history.missing = Some(Timestamp::UNIX_EPOCH);
@@ -537,7 +545,7 @@ fn an_instance_in_a_phase_of_another_program_is_not_started() {
 fn the_node_of_an_instance_stays_on_it_when_its_pod_is_gone() {
     let mut world = world(json!([]));
     let status = world.vmi.status.as_mut().unwrap();
-    (status.phase, status.node_name) = (Some(Phase::Running.word().to_owned()), Some("node-1".to_owned()));
+    (status.phase, status.node_name) = (Some(Phase::Running.name().to_owned()), Some("node-1".to_owned()));
     world.vmi.metadata.labels.as_mut().unwrap().insert("kubevirt.io/nodeName".to_owned(), "node-1".to_owned());
     let decision = decide(&world);
     assert_eq!(condition(&decision, "Ready"), Some(("False", "PodNotExists")), "something is written");

@@ -9,7 +9,7 @@ fn a_pod_that_is_taken_away_by_force_is_waited_for() {
     let mut world = world(json!([]));
     let ready = json!([{"type": "Ready", "status": "True", "lastTransitionTime": "1970-01-01T00:00:10Z"}]);
     let status = world.vmi.status.as_mut().unwrap();
-    status.phase = Some(Phase::Running.word().to_owned());
+    status.phase = Some(Phase::Running.name().to_owned());
     status.conditions = serde_json::from_value(ready).unwrap();
     let waiting = decide(&world);
     assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(std::time::Duration::from_secs(8))));
@@ -23,26 +23,26 @@ fn a_pod_that_is_taken_away_by_force_is_waited_for() {
     world.now = Timestamp::from_second(1008).unwrap();
     assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]));
     world.vmi.metadata.deletion_timestamp = None;
-    assert_eq!(phase(&decide(&world)), "Failed", "nobody knows how it ended");
+    assert_eq!(phase(&decide(&world)), "Failed", "it is not known how it ended");
 }
 
-/// The status of an instance that a controller said was on a node.
+/// The status of an instance that a controller placed on a node.
 fn placed(world: &mut World, phase: Phase, active: Value) {
     let status = world.vmi.status.get_or_insert_default();
-    (status.phase, status.node_name) = (Some(phase.word().to_owned()), Some("node-1".to_owned()));
+    (status.phase, status.node_name) = (Some(phase.name().to_owned()), Some("node-1".to_owned()));
     status.active_pods = serde_json::from_value(active).unwrap();
 }
 
 #[test]
-fn the_agent_of_a_living_node_is_heard_before_anything_follows_a_pod_that_is_gone() {
+fn the_agent_of_a_living_node_answers_before_anything_follows_a_pod_that_is_gone() {
     let mut world = world(json!([]));
     placed(&mut world, Phase::Running, json!({"pod-uid": "node-1"}));
     (world.agent_lives, world.history.missing) = (true, Some(Timestamp::UNIX_EPOCH));
     let waiting = decide(&world);
     assert_eq!((phase(&waiting), waiting.recheck), ("Running", Some(ASK_AGAIN)), "however long ago");
     assert_eq!(condition(&waiting, "Ready"), Some(("False", "PodNotExists")));
-    let told = waiting.status.conditions.iter().find(|each| each.r#type == "Ready").unwrap();
-    assert!(told.message.as_deref().unwrap().contains("the agent of node node-1"), "{told:?}");
+    let ready = waiting.status.conditions.iter().find(|each| each.r#type == "Ready").unwrap();
+    assert!(ready.message.as_deref().unwrap().contains("the agent of node node-1"), "{ready:?}");
     world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
     assert_eq!(decide(&world).steps, [], "nor does its object go");
     // The answer.
@@ -51,7 +51,7 @@ fn the_agent_of_a_living_node_is_heard_before_anything_follows_a_pod_that_is_gon
     assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]), "at once");
     world.vmi.metadata.deletion_timestamp = None;
     assert_eq!(phase(&decide(&world)), "Failed");
-    // A node that is lost: who removed the pod is believed.
+    // A node that is lost: the removal of the pod counts.
     placed(&mut world, Phase::Running, json!({"pod-uid": "node-1"}));
     world.agent_lives = false;
     assert_eq!(decide(&world).recheck, Some(KILLED_BY_FORCE));
@@ -65,7 +65,7 @@ fn of_a_quick_start_the_node_is_written_so_that_its_agent_can_answer() {
     let place = Place { pod_uid: "pod-uid".to_owned(), node: "node-1".to_owned() };
     let made = PodHistory { made: Some(world.now), placed: Some(true), place: Some(place), ..PodHistory::default() };
     (world.history, world.agent_lives) = (PodHistory { missing: Some(world.now), ..made }, true);
-    // An answer about the pod before this one says nothing.
+    // An answer about the pod before this one does not count.
     placed(&mut world, Phase::Pending, json!({"pod-before": ""}));
     let asked = decide(&world);
     assert_eq!((phase(&asked), asked.recheck, asked.steps.as_slice()), ("Pending", Some(ASK_AGAIN), &[] as &[Step]));
@@ -128,7 +128,7 @@ fn a_new_leader_lets_no_instance_go_whose_pod_it_may_not_know_of() {
 }
 
 #[test]
-fn what_an_agent_has_said_of_a_pod_stays_although_the_watch_still_shows_the_pod() {
+fn what_an_agent_has_reported_of_a_pod_stays_although_the_watch_still_shows_the_pod() {
     let mut world = world(json!([]));
     placed(&mut world, Phase::Running, json!({"pod-uid": ""}));
     world.pod = Some(pod(json!({"phase": "Running"})));
@@ -151,13 +151,13 @@ fn a_node_lives_while_it_is_ready_and_its_agent_gives_signs() {
     assert!(!lives(&node("Unknown", none.clone(), sign), at(700)));
     assert!(!lives(&node("True", none, "now"), at(700)), "there is no agent");
     let off = json!([{"key": "node.kubernetes.io/out-of-service", "value": "nodeshutdown", "effect": "NoExecute"}]);
-    assert!(!lives(&node("True", off, sign), at(700)), "an operator says that it is off");
+    assert!(!lives(&node("True", off, sign), at(700)), "an operator declares that it is off");
 }
 
 #[test]
-fn the_agents_word_ends_the_waiting_for_a_pod_that_is_gone() {
+fn the_agents_report_ends_the_waiting_for_a_pod_that_is_gone() {
     let mut world = world(json!([]));
-    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Succeeded.word().to_owned());
+    world.vmi.status.as_mut().unwrap().phase = Some(Phase::Succeeded.name().to_owned());
     world.vmi.metadata.deletion_timestamp = Some(Time(world.now));
     assert!(matches!(decide(&world).steps.as_slice(), [Step::RemoveFinalizer { .. }]));
 }

@@ -145,7 +145,7 @@ fn histories() -> impl Strategy<Value = PodHistory> {
 
 /// Statuses that were written before, by this version or by another program.
 fn statuses() -> impl Strategy<Value = Value> {
-    let phases = Phase::ALL.iter().map(|phase| json!(phase.word())).chain([json!("WaitingForSync"), Value::Null]);
+    let phases = Phase::ALL.iter().map(|phase| json!(phase.name())).chain([json!("WaitingForSync"), Value::Null]);
     let conditions = list(vec![
         json!({"type": "example.com/Backup", "status": "Sometimes"}),
         json!({"type": "Ready", "status": "False", "reason": "PodNotExists", "lastTransitionTime": time(900)}),
@@ -278,7 +278,7 @@ proptest! {
                     prop_assert_eq!(rest, vec!["example.com/keep".to_owned(); usize::from(kept)]);
                 }
                 Step::DeletePod { .. } => prop_assert!(world.vmi.metadata.deletion_timestamp.is_some()),
-                Step::CreateClaim(_) | Step::CreatePod(_) | Step::ReplaceRejectedPod { .. } | Step::Complain { .. } => {
+                Step::CreateClaim(_) | Step::CreatePod(_) | Step::ReplaceRejectedPod { .. } | Step::Warn { .. } => {
                     prop_assert!(world.vmi.metadata.deletion_timestamp.is_none());
                 }
             }
@@ -316,7 +316,7 @@ proptest! {
         let mut again = world.clone();
         again.vmi.status = Some(first.status.clone());
         again.vmi.metadata.labels.get_or_insert_default().extend(first.labels.clone());
-        // Only what is made, and only if it was not made: the same steps, the same words.
+        // Only what is made, and only if it was not made: the same steps, the same texts.
         let second = decide(&again);
         if !first.is_reported && Phase::of_status(&first.status) == Phase::of(&world.vmi) && first.recheck == second.recheck {
             prop_assert_eq!(second.status, first.status);

@@ -18,8 +18,8 @@ pub enum Verdict {
     /// Not now; the client asks again.
     Refused {
         /// Why, for who drains the node.
-        sentence: String,
-        /// The node that the instance is to be asked to leave, unless it says so already.
+        message: String,
+        /// The node that the instance is to be asked to leave, unless it has it already.
         evacuate: Option<String>,
     },
 }
@@ -33,7 +33,7 @@ pub fn decide(pod: &Pod, vmi: Option<&VirtualMachineInstance>, usual: &str) -> V
     let named = format!("VMI \"{}/{}\"", namespace.unwrap_or_default(), name.unwrap_or_default());
     match non_empty(&vmi.spec.eviction_strategy).unwrap_or(usual) {
         "LiveMigrate" => Verdict::Refused {
-            sentence: format!(
+            message: format!(
                 "{named} has the evictionStrategy LiveMigrate and cannot be migrated; stop it, or change the strategy"
             ),
             evacuate: None,
@@ -41,10 +41,10 @@ pub fn decide(pod: &Pod, vmi: Option<&VirtualMachineInstance>, usual: &str) -> V
         "External" => {
             let marked = vmi.status.as_ref().and_then(|status| status.evacuation_node_name.as_deref());
             let is_marked = marked == Some(node);
-            // Descheduler and drain controllers look for these words.
+            // Descheduler and drain controllers look for this text.
             let triggered = format!("Eviction triggered evacuation of {named}");
             Verdict::Refused {
-                sentence: if is_marked { format!("Evacuation in progress: {triggered}") } else { triggered },
+                message: if is_marked { format!("Evacuation in progress: {triggered}") } else { triggered },
                 evacuate: (!is_marked).then(|| node.to_owned()),
             }
         }
@@ -89,7 +89,7 @@ mod tests {
 
     fn refused(verdict: Verdict) -> (String, Option<String>) {
         match verdict {
-            Verdict::Refused { sentence, evacuate } => (sentence, evacuate),
+            Verdict::Refused { message, evacuate } => (message, evacuate),
             Verdict::Allowed => panic!("it is allowed"),
         }
     }
@@ -100,16 +100,16 @@ mod tests {
         for strategy in [None, Some("None"), Some("LiveMigrateIfPossible")] {
             assert_eq!(asked(strategy, &running, "None"), Verdict::Allowed, "{strategy:?}");
         }
-        let (sentence, evacuate) = refused(asked(Some("LiveMigrate"), &running, "None"));
-        assert!(sentence.starts_with("VMI \"ns/vm\" has the evictionStrategy LiveMigrate"), "{sentence}");
+        let (message, evacuate) = refused(asked(Some("LiveMigrate"), &running, "None"));
+        assert!(message.starts_with("VMI \"ns/vm\" has the evictionStrategy LiveMigrate"), "{message}");
         assert_eq!(evacuate, None);
-        let (sentence, evacuate) = refused(asked(Some("External"), &running, "None"));
-        assert_eq!(sentence, "Eviction triggered evacuation of VMI \"ns/vm\"");
+        let (message, evacuate) = refused(asked(Some("External"), &running, "None"));
+        assert_eq!(message, "Eviction triggered evacuation of VMI \"ns/vm\"");
         assert_eq!(evacuate.as_deref(), Some("node-1"));
     }
 
     #[test]
-    fn the_clusters_strategy_counts_where_the_instance_says_none() {
+    fn the_clusters_strategy_counts_where_the_instance_has_none() {
         let running = json!({"phase": "Running"});
         assert!(matches!(asked(None, &running, "LiveMigrate"), Verdict::Refused { .. }));
         assert!(matches!(asked(Some(""), &running, "LiveMigrate"), Verdict::Refused { .. }));
@@ -120,8 +120,8 @@ mod tests {
     fn an_instance_is_marked_once_for_a_node() {
         let marked =
             |node: &str| asked(Some("External"), &json!({"phase": "Running", "evacuationNodeName": node}), "None");
-        let (sentence, evacuate) = refused(marked("node-1"));
-        assert!(sentence.starts_with("Evacuation in progress: Eviction triggered evacuation of VMI"), "{sentence}");
+        let (message, evacuate) = refused(marked("node-1"));
+        assert!(message.starts_with("Evacuation in progress: Eviction triggered evacuation of VMI"), "{message}");
         assert_eq!(evacuate, None);
         assert_eq!(refused(marked("node-0")).1.as_deref(), Some("node-1"));
     }

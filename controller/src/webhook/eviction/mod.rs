@@ -19,7 +19,7 @@ use super::{Request, answer};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 use crate::stores::{Instances, Kept};
 
-/// HTTP's word for "ask again later"; who drains a node does.
+/// HTTP's status for "ask again later"; clients that drain a node do.
 const TOO_MANY_REQUESTS: u16 = 429;
 
 /// How long an eviction may be judged. What answers later than the webhook's own deadline is an eviction that is allowed.
@@ -30,8 +30,8 @@ pub(super) async fn evict(context: &Context, request: &Request) -> AdmissionResp
     let response = AdmissionResponse::from(request);
     match in_time(judge(context, request)).await {
         Verdict::Allowed => response,
-        Verdict::Refused { sentence, .. } => {
-            let status = Status::failure(&sentence, "TooManyRequests").with_code(TOO_MANY_REQUESTS);
+        Verdict::Refused { message, .. } => {
+            let status = Status::failure(&message, "TooManyRequests").with_code(TOO_MANY_REQUESTS);
             answer::denied(response, status)
         }
     }
@@ -44,7 +44,7 @@ async fn in_time(judging: impl Future<Output = Result<Verdict, ReconcileError>>)
         Ok(Err(error)) => ErrorChain(&error).to_string(),
         Err(_) => "the API server does not answer in time".to_owned(),
     };
-    Verdict::Refused { sentence: format!("the eviction cannot be judged now: {why}"), evacuate: None }
+    Verdict::Refused { message: format!("the eviction cannot be judged now: {why}"), evacuate: None }
 }
 
 async fn judge(context: &Context, request: &Request) -> Result<Verdict, ReconcileError> {
@@ -62,8 +62,8 @@ async fn judge(context: &Context, request: &Request) -> Result<Verdict, Reconcil
         Ok(vmi) => vmi,
         // Whether its guest may be powered down is not known.
         Err(problem) => {
-            let sentence = format!("VMI \"{namespace}/{name}\": {problem}; correct the object, or delete it");
-            return Ok(Verdict::Refused { sentence, evacuate: None });
+            let message = format!("VMI \"{namespace}/{name}\": {problem}; correct the object, or delete it");
+            return Ok(Verdict::Refused { message, evacuate: None });
         }
     };
     let usual = context.settings.borrow().config.eviction_strategy.clone();
@@ -95,7 +95,7 @@ fn owner(pod: &Pod) -> Option<(String, String)> {
     Some((owner.name.clone(), owner.uid.clone()))
 }
 
-/// An eviction may say so in its own options as well.
+/// An eviction may have it in its own options as well.
 fn is_dry_run(request: &Request) -> bool {
     let options = request.object.as_ref().map(|eviction| &eviction.data["deleteOptions"]["dryRun"]);
     request.dry_run || options.and_then(|dry_run| dry_run.as_array()).is_some_and(|stages| !stages.is_empty())
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
     use crate::settings::{Defaults, Settings};
 
-    /// What the eviction of an instance's pod is answered, code and sentence, and how often the instance was written.
+    /// What the eviction of an instance's pod is answered, code and message, and how often the instance was written.
     async fn answer(vmi: Value) -> (bool, u16, String, usize) {
         let owner = json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachineInstance", "name": "vm", "uid": "u",
             "controller": true});
@@ -175,27 +175,27 @@ mod tests {
     async fn what_cannot_be_read_is_judged_by_its_strategy() {
         let (allowed, ..) = answer(unreadable(json!("None"))).await;
         assert!(allowed, "a drain does not wait for a field that it does not depend on");
-        let (allowed, code, sentence, written) = answer(unreadable(json!("LiveMigrate"))).await;
+        let (allowed, code, message, written) = answer(unreadable(json!("LiveMigrate"))).await;
         assert_eq!((allowed, code, written), (false, TOO_MANY_REQUESTS, 0));
-        assert!(sentence.starts_with("VMI \"ns/vm\" has the evictionStrategy LiveMigrate"), "{sentence}");
-        let (allowed, _, sentence, written) = answer(unreadable(json!("External"))).await;
-        assert_eq!((allowed, written), (false, 1), "{sentence}");
-        assert_eq!(sentence, "Eviction triggered evacuation of VMI \"ns/vm\"");
+        assert!(message.starts_with("VMI \"ns/vm\" has the evictionStrategy LiveMigrate"), "{message}");
+        let (allowed, _, message, written) = answer(unreadable(json!("External"))).await;
+        assert_eq!((allowed, written), (false, 1), "{message}");
+        assert_eq!(message, "Eviction triggered evacuation of VMI \"ns/vm\"");
     }
 
     #[tokio::test]
     async fn without_a_strategy_that_can_be_read_the_guest_is_kept() {
-        let (allowed, code, sentence, _) = answer(unreadable(json!(5))).await;
+        let (allowed, code, message, _) = answer(unreadable(json!(5))).await;
         assert_eq!((allowed, code), (false, TOO_MANY_REQUESTS));
-        assert!(sentence.starts_with("VMI \"ns/vm\": the VirtualMachineInstance cannot be read: spec."), "{sentence}");
-        assert!(sentence.ends_with("; correct the object, or delete it"), "{sentence}");
+        assert!(message.starts_with("VMI \"ns/vm\": the VirtualMachineInstance cannot be read: spec."), "{message}");
+        assert!(message.ends_with("; correct the object, or delete it"), "{message}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_eviction_waits_for_an_api_server_that_does_not_answer() {
-        let Verdict::Refused { sentence, evacuate: None } = in_time(std::future::pending()).await else {
+        let Verdict::Refused { message, evacuate: None } = in_time(std::future::pending()).await else {
             panic!("allowed");
         };
-        assert!(sentence.contains("does not answer in time"), "{sentence}");
+        assert!(message.contains("does not answer in time"), "{message}");
     }
 }

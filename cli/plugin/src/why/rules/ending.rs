@@ -133,7 +133,7 @@ pub(crate) fn over(facts: &Facts) -> Option<Finding> {
 /// The controller has started this strategy before: it notes that in the status.
 fn stayed_down(facts: &Facts) -> bool {
     let noted = facts.vm.as_ref().and_then(|vm| vm.status.as_ref()?.run_strategy.clone());
-    noted.as_deref() == facts.strategy().map(RunStrategy::word)
+    noted.as_deref() == facts.strategy().map(RunStrategy::name)
 }
 
 /// By the cause that the event names; by its severity where an earlier version named none.

@@ -135,7 +135,7 @@ pub(crate) fn halted(facts: &Facts) -> Option<Finding> {
         }
         RunStrategy::Once | RunStrategy::RerunOnFailure | RunStrategy::Always => return None,
     };
-    Some(finding.since(since).shown_by(seen(object, written, strategy.word(), None)))
+    Some(finding.since(since).shown_by(seen(object, written, strategy.name(), None)))
 }
 
 /// Nothing is wrong, and it does not run yet.

@@ -1,4 +1,4 @@
-//! How structural faults are worded.
+//! Messages of structural faults.
 
 use std::collections::BTreeMap;
 
@@ -81,7 +81,7 @@ pub(super) fn instead_of_wrong_type(shape: &Shape, value: &Value) -> String {
     }
 }
 
-/// What to write instead of a field that nobody knows.
+/// What to write instead of an unknown field.
 pub(super) fn instead_of_unknown(name: &str, fields: &BTreeMap<String, Field>) -> String {
     let known: Vec<&str> = fields.keys().map(String::as_str).collect();
     if let Some(same) = known.iter().find(|field| field.eq_ignore_ascii_case(name)) {
@@ -92,7 +92,7 @@ pub(super) fn instead_of_unknown(name: &str, fields: &BTreeMap<String, Field>) -
     }
     match closest(name, &known) {
         Some(field) => format!("did you mean `{field}`?"),
-        None if known.is_empty() => "remove it: nothing can be set here, `{}` says it all".to_owned(),
+        None if known.is_empty() => "remove it: nothing can be set here, write `{}`".to_owned(),
         None if known.len() <= LISTED_MAX => format!("remove it, or use {}", listed(&known)),
         None => "remove it".to_owned(),
     }
