@@ -19,7 +19,7 @@ use nix::unistd::Pid;
 /// Files beside /usr that a dynamically linked QEMU needs.
 const LOADER_FILES: [&str; 2] = ["/etc/ld.so.cache", "/etc/localtime"];
 
-/// What passt and QEMU's own network, which only a user needs, tell the guest of name servers.
+/// The name servers that passt and QEMU's own network, which only a user needs, give the guest.
 const RESOLVER: &str = "/etc/resolv.conf";
 
 /// Starts the supervisor; its log is appended to `log`. One of its own user has no network, and nothing of the host's System

@@ -52,7 +52,7 @@ impl Drop for Qemu {
     }
 }
 
-/// The QEMU to test with; says why there is none.
+/// The QEMU to test with; prints why there is none.
 pub(crate) fn qemu_binary() -> Option<PathBuf> {
     let binary = std::env::var_os("GARBOARD_TEST_QEMU").unwrap_or_else(|| "qemu-system-x86_64".into());
     match Command::new(&binary).arg("--version").stdout(Stdio::null()).status() {

@@ -2,13 +2,13 @@
 //! real QEMU can show is at the end.
 //!
 //! The QEMU is `qemu-system-x86_64` of the path, or what `GARBOARD_TEST_QEMU` names. It runs without KVM and, where the
-//! test does not say otherwise, without a guest ever executing an instruction (`-S`).
+//! test does not start it, without a guest ever executing an instruction (`-S`).
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stderr,
-    reason = "clippy knows tests, but not their helper functions"
+    reason = "clippy exempts tests, but not their helper functions"
 )]
 
 mod agent;
@@ -33,17 +33,17 @@ macro_rules! on_both {
 }
 
 on_both!(
-    greets_and_tells_its_state,
-    refuses_what_it_does_not_know,
+    greets_and_reports_its_state,
+    refuses_what_it_does_not_support,
     resumes_and_pauses_with_events,
     resets_with_an_event,
     takes_descriptors_by_name,
     takes_descriptors_into_sets,
     serves_a_vnc_client_by_descriptor,
-    unplugs_a_device_and_forgets_it,
+    unplugs_a_device_and_removes_it,
     waits_in_vain_for_a_guest_that_does_not_answer,
     follows_a_job_to_its_end,
-    tells_why_a_job_failed,
+    reports_why_a_job_failed,
     quits_with_a_reason,
     serves_one_supervisor_after_the_other,
     serves_broker_clients,
