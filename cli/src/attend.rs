@@ -146,7 +146,7 @@ fn follow(places: &Places, id: &MachineId, before: Option<&Path>, signals: &SigS
             Some(pause) => {
                 if printed != Some(pause.again_at_ms) {
                     printed = Some(pause.again_at_ms);
-                    note!("\r\ngarboard: {id}: {}\r", pause.sentence());
+                    note!("\r\ngarboard: {id}: {}\r", pause.summary());
                 }
             }
             None => match client::status_now(places, id) {

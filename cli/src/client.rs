@@ -25,7 +25,7 @@ pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStr
         return Err(exit_error(NOT_FOUND, format!("there is no running machine {id}; `garboard ps` lists them")));
     }
     if let Some(pending) = pending_restart::awaited(&places.machine(id)) {
-        return Err(exit_error(REFUSED, format!("{id} is between two runs: {}", pending.sentence())));
+        return Err(exit_error(REFUSED, format!("{id} is between two runs: {}", pending.summary())));
     }
     let directory = places.layout(id).supervisor();
     let stream = reach(&directory, &places.machine(id)).with_context(|| unanswered(places, id, &directory))?;

@@ -98,7 +98,7 @@ fn row(places: &Places, id: &MachineId) -> Row {
         ended: None,
     };
     if let Some(pending) = pending_restart::awaited(&places.machine(id)) {
-        return silent(waiting_state(&pending), pending.sentence(), start_failure(&pending));
+        return silent(waiting_state(&pending), pending.summary(), start_failure(&pending));
     }
     match client::status(places, id) {
         Ok(status) => Row {

@@ -52,7 +52,7 @@ fn look(places: &Places, id: &MachineId) -> Seen {
         machine: id.to_string(),
         is_there: machine.exists(),
         is_kept: lock::is_held(&machine),
-        between: pending_restart::read(&machine).map(|pending| (pending.failures, pending.sentence())),
+        between: pending_restart::read(&machine).map(|pending| (pending.failures, pending.summary())),
         last: past::last(places, id).map(|run| run.ended),
         ..Seen::default()
     };

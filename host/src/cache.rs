@@ -9,7 +9,7 @@
 //! as none, and the answer is found anew. Files are written beside their place and renamed, so two writers do not
 //! disturb each other.
 //!
-//! Whoever can write the directory could tell us what to believe about QEMU, so one that others can write to is not
+//! A writer of the directory could give us wrong answers about QEMU, so one that others can write to is not
 //! used.
 
 use std::fs;
@@ -132,7 +132,7 @@ fn read(directory: &Path, path: &Path) -> io::Result<Option<String>> {
     Ok(Some(text))
 }
 
-/// Refuses a directory that somebody else could have written to.
+/// Refuses a directory that another user could have written to.
 fn private(directory: &Path) -> io::Result<()> {
     let metadata = fs::metadata(directory)?;
     let ours = metadata.uid() == nix::unistd::geteuid().as_raw();
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn no_alteration_of_a_file_is_believed() {
+    fn no_alteration_of_a_file_is_accepted() {
         let (_directory, cache) = cache();
         let value = "a string in which a changed letter is still a string".to_owned();
         cache.put("x", "key", &value);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_others_can_write_to_is_not_believed() {
+    fn a_directory_others_can_write_to_is_not_used() {
         use std::os::unix::fs::PermissionsExt;
         let (_directory, cache) = cache();
         cache.put("x", "key", &1);

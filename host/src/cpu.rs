@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use crate::root::{HostRoot, ReadError};
 
-/// The host's processor. All processors of a host are taken to be alike: the first one speaks.
+/// The host's processor. All processors of a host are taken to be alike: the first one is read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// `GenuineIntel`, `AuthenticAMD`, …; empty if the kernel does not say.
+    /// `GenuineIntel`, `AuthenticAMD`, …; empty if the kernel does not report it.
     pub vendor: String,
-    /// Model name for people.
+    /// Model name for users.
     pub model_name: String,
     /// The kernel's names of the processor's abilities (`flags`).
     pub flags: BTreeSet<String>,
@@ -90,7 +90,7 @@ mod tests {
         hypervisor\n\nprocessor\t: 1\nvendor_id\t: AuthenticAMD\nmodel name\t: another\nflags\t\t: fpu\n";
 
     #[test]
-    fn the_first_processor_speaks_and_all_are_counted() {
+    fn the_first_processor_is_read_and_all_are_counted() {
         let (_directory, root) = host_of(&[("/proc/cpuinfo", TWO_OF_AMD)]);
         let cpu = Cpu::read(&root).unwrap();
         assert_eq!((cpu.vendor.as_str(), cpu.model_name.as_str()), ("AuthenticAMD", "AMD EPYC 7763"));

@@ -1,4 +1,4 @@
-//! Device nodes: who may open them, and whether we can.
+//! Device nodes: their permissions, and whether we can open them.
 
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ pub enum Access {
     Missing,
     /// We may not.
     NotPermitted,
-    /// It is there and we may, but its driver says no: the kernel's words.
+    /// It is there and we may, but its driver refuses: the kernel's error.
     Refused(String),
 }
 
@@ -82,7 +82,7 @@ mod tests {
     use crate::root::testing::host_of;
 
     #[test]
-    fn a_missing_node_is_told_from_a_closed_one() {
+    fn a_missing_node_is_distinguished_from_a_closed_one() {
         let (_directory, root) = host_of(&[("/dev/net/tun", "")]);
         assert_eq!(DeviceNode::probe(&root, VHOST_NET).access, Access::Missing);
         assert!(DeviceNode::probe(&root, TUN).opens());

@@ -1,6 +1,6 @@
 //! Installed UEFI builds (OVMF): a code image and the variables a machine starts from.
 //!
-//! Distributions describe theirs in JSON files; QEMU's `docs/interop/firmware.json` is the format, and says which of
+//! Distributions describe theirs in JSON files; QEMU's `docs/interop/firmware.json` is the format, and defines which of
 //! several files of one name counts. Where a distribution ships none, the places Debian, Fedora and Arch use are tried.
 //!
 //! A pair is taken if it is meant for q35 on x86-64, is flash in raw format and keeps variables: that is how the
@@ -17,7 +17,7 @@ use crate::root::HostRoot;
 /// Directories of descriptions, a later one overriding an earlier one's file of the same name.
 const DESCRIPTIONS: [&str; 2] = ["/usr/share/qemu/firmware", "/etc/qemu/firmware"];
 
-/// Where builds lie that nobody describes: code, variables, kind.
+/// Where builds without a description lie: code, variables, kind.
 const KNOWN: [(&str, &str, UefiKind); 8] = [
     ("/usr/share/OVMF/OVMF_CODE_4M.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd", UefiKind::Plain),
     ("/usr/share/OVMF/OVMF_CODE_4M.secboot.fd", "/usr/share/OVMF/OVMF_VARS_4M.fd", UefiKind::SecureBoot),

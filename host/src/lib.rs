@@ -4,7 +4,7 @@
 //! ```text
 //!  /proc /sys /dev  ─► cpu memory devices firmware cgroup … ─┐
 //!  /dev/kvm ─► kvm (a scratch VM, timed)                     ├─► Survey ─► facts()    what a plan needs
-//!  QEMU ─► qemu (asked over QMP)                             ┘         └─► diagnose   what to mend
+//!  QEMU ─► qemu (asked over QMP)                             ┘         └─► diagnose   what to repair
 //!                └── cache: answers per build, per boot
 //! ```
 //!
@@ -31,7 +31,7 @@ pub mod privileges;
 pub mod qemu;
 pub mod root;
 pub mod survey;
-#[allow(unsafe_code, reason = "the one place of this crate for it; every block says why it is sound")]
+#[allow(unsafe_code, reason = "the one place of this crate for it; every block states why it is sound")]
 mod sys;
 pub mod tools;
 

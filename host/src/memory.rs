@@ -5,11 +5,11 @@ use garboard_machine::facts::HugepagePool;
 use crate::root::{HostRoot, ReadError};
 
 const POOLS: &str = "/sys/kernel/mm/hugepages";
-/// Whether shared memory gets huge pages, one of several words in brackets (`admin-guide/mm/transhuge.rst`). It is for memfds, too, which
-/// lie on no mount of /dev/shm: neither its size nor its options say anything about them.
+/// Whether shared memory gets huge pages, the value in brackets (`admin-guide/mm/transhuge.rst`). It is for memfds, too, which
+/// lie on no mount of /dev/shm: neither its size nor its options matter for them.
 const SHARED_HUGE: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 const OVERCOMMIT: &str = "/proc/sys/vm/overcommit_memory";
-/// `vm.overcommit_memory` of a host that promises no more memory than it has.
+/// `vm.overcommit_memory` of a host that commits no more memory than it has.
 const STRICT: &str = "2";
 
 /// The host's memory.
@@ -21,13 +21,13 @@ pub struct Memory {
     pub available_bytes: u64,
     /// Huge pages, smallest first.
     pub hugepages: Vec<HugepagePool>,
-    /// The word of the kernel for huge pages of shared memory; `None` if it has none.
+    /// The kernel's mode of huge pages of shared memory; `None` if it has none.
     pub shared_huge: Option<String>,
-    /// Where no more memory is promised than there is (`vm.overcommit_memory=2`).
+    /// Where no more memory is committed than there is (`vm.overcommit_memory=2`).
     pub strict: Option<Commitment>,
 }
 
-/// What a host has promised that promises no more than it has.
+/// The committed memory of a host without overcommitment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Commitment {
     /// `CommitLimit`, bytes.
@@ -37,7 +37,7 @@ pub struct Commitment {
 }
 
 impl Memory {
-    /// Reads `/proc/meminfo` and what the kernel says of huge pages and of overcommitment.
+    /// Reads `/proc/meminfo` and what the kernel reports of huge pages and of overcommitment.
     ///
     /// # Errors
     /// `/proc/meminfo` cannot be read.
@@ -60,10 +60,10 @@ impl Memory {
     }
 }
 
-/// The word in brackets.
+/// The value in brackets.
 fn shared_huge(root: &HostRoot) -> Option<String> {
-    let words = root.read_trimmed(SHARED_HUGE)?;
-    words.split_whitespace().find_map(|word| Some(word.strip_prefix('[')?.strip_suffix(']')?.to_owned()))
+    let values = root.read_trimmed(SHARED_HUGE)?;
+    values.split_whitespace().find_map(|value| Some(value.strip_prefix('[')?.strip_suffix(']')?.to_owned()))
 }
 
 fn hugepages(root: &HostRoot) -> Vec<HugepagePool> {

@@ -1,6 +1,6 @@
 //! What a node offers to machines: what its labels are made of.
 //!
-//! As with a plan nothing is inferred. QEMU says which models it can give a guest on this processor, under the accelerator
+//! As with a plan nothing is inferred. QEMU reports which models it can give a guest on this processor, under the accelerator
 //! that guests get here: KVM where it runs guests, slowly or not, else QEMU's translator.
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ use crate::survey::{GatherError, GatherOptions, Survey};
 /// The planner switches it off in every model.
 const LEFT_OUT: &str = "mpx";
 
-/// Enlightenments of Hyper-V by the ability of KVM that says they are there.
+/// Enlightenments of Hyper-V by the ability of KVM that means they are there.
 const HYPERV: [(Cap, &str); 5] = [
     (Cap::Hyperv, "base"),
     (Cap::HypervVapic, "vapic"),
@@ -33,18 +33,18 @@ const HYPERV: [(Cap, &str); 5] = [
 pub struct NodeOffer {
     /// What runs guests here.
     pub accelerator: Accelerator,
-    /// What KVM is worth here; nothing in what an older build wrote.
+    /// The state of KVM here; `None` from an older build.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kvm: Option<KvmFacts>,
     /// Machine types, aliases among them.
     pub machines: BTreeSet<String>,
     /// CPU models of which a guest gets every feature.
     pub cpu_models: BTreeSet<String>,
-    /// CPU features a guest can have, by all names QEMU knows them by.
+    /// CPU features a guest can have, by all names QEMU has for them.
     pub cpu_features: BTreeSet<String>,
     /// `GenuineIntel`, `AuthenticAMD`, …
     pub cpu_vendor: String,
-    /// Enlightenments, of those that KVM tells one by one.
+    /// Enlightenments, of those that KVM reports one by one.
     pub hyperv: BTreeSet<String>,
     /// Frequency of the time stamp counter, Hz; `None` without KVM.
     pub tsc_hz: Option<u64>,

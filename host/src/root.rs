@@ -1,4 +1,4 @@
-//! Where the host's files are read from: `/`, or a directory that stands for it in a test.
+//! Where the host's files are read from: `/`, or a directory in its place in a test.
 //!
 //! Everything this crate reads goes through [`HostRoot`], so that every probe can be shown a host it does not run on.
 //! Not for writing.
@@ -49,7 +49,7 @@ impl HostRoot {
         self.0 == Path::new("/")
     }
 
-    /// Where `absolute` really lies.
+    /// The real path of `absolute`.
     pub fn path(&self, absolute: impl AsRef<Path>) -> PathBuf {
         let absolute = absolute.as_ref();
         self.0.join(absolute.strip_prefix("/").unwrap_or(absolute))

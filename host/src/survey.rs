@@ -23,7 +23,7 @@ use crate::qemu::{self, Freshness, ProbeKvm, QemuBinary, QemuError, QemuReport};
 use crate::root::{HostRoot, ReadError};
 use crate::tools::Tools;
 
-/// Where to look and what to believe.
+/// The places and caches that are used.
 #[derive(Clone, Debug)]
 pub struct GatherOptions {
     /// The host's files.

@@ -17,7 +17,7 @@ pub fn now() -> Now {
 }
 
 /// Milliseconds since the host was booted. Without that clock, which every kernel since 2.6.39 has, nothing would ever be
-/// due, so the time of day stands in.
+/// due, so the time of day is used.
 #[must_use]
 pub fn boot_ms() -> i64 {
     match clock_gettime(ClockId::CLOCK_BOOTTIME) {
@@ -33,7 +33,7 @@ pub fn now_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
-/// The boot this process runs in; empty where the kernel does not say.
+/// The boot this process runs in; empty where the kernel does not report it.
 #[must_use]
 pub fn boot_id() -> String {
     std::fs::read_to_string(BOOT_ID).map(|text| text.trim().to_owned()).unwrap_or_default()

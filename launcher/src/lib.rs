@@ -7,13 +7,13 @@
 //! - [`log`]: the form of a log line.
 //! - [`pod`]: what a supervisor finds in a launcher pod.
 //! - [`probe`]: a kubelet's question to the guest, put through the supervisor.
-//! - [`relay`]: the way of people's commands into a pod.
+//! - [`relay`]: the way of users' commands into a pod.
 //!
 //! Neither process links a Kubernetes client or TLS.
 
 pub mod clock;
 pub mod init;
-mod last_words;
+mod last_output;
 pub mod log;
 pub mod pod;
 pub mod probe;

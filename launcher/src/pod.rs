@@ -1,9 +1,9 @@
 //! What a shim does for its supervisor on a bare host, done by the supervisor's own container in a pod: the machine's
-//! directory is filled from the pod's order, from what is mounted, and from what the node agent says of its node.
+//! directory is filled from the pod's order, from what is mounted, and from what the node agent reports of its node.
 //!
 //! ```text
 //!   annotation (downward API) ─┐                      ┌─► vmi.json options.json volumes.json stored.json
-//!   garboard-facts (QEMU here) ┼─► furnish ───────────┼─► facts.json   (KVM and network as node.json says)
+//!   garboard-facts (QEMU here) ┼─► furnish ───────────┼─► facts.json   (KVM and network as in node.json)
 //!   node.json (node agent)    ─┘                      └─► agent.sock ─► the agent's socket
 //! ```
 //!
@@ -40,7 +40,7 @@ pub enum PodError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the file system said.
+        /// The file system's error.
         #[source]
         source: std::io::Error,
     },
@@ -53,7 +53,7 @@ pub enum PodError {
         #[source]
         source: DecoderError,
     },
-    /// The controller is of another time.
+    /// The controller is of another version.
     #[error(
         "the order has protocol version {theirs}, this launcher supports {PROTOCOL_VERSION}; use images of one release"
     )]
@@ -66,7 +66,7 @@ pub enum PodError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the file system said.
+        /// The file system's error.
         #[source]
         source: std::io::Error,
     },
@@ -76,7 +76,7 @@ pub enum PodError {
     /// QEMU of this image could not be probed.
     #[error("garboard-facts failed: {message}")]
     Facts {
-        /// Its complaint.
+        /// Its message.
         message: String,
     },
 }
@@ -96,7 +96,7 @@ pub struct PodPlaces {
     pub agent: PathBuf,
     /// The program that probes QEMU and prints [`HostFacts`].
     pub facts: PathBuf,
-    /// What the kernel says of the pod's link to the cluster's network: `address` and `mtu`.
+    /// What the kernel reports of the pod's link to the cluster's network: `address` and `mtu`.
     pub link: PathBuf,
 }
 
@@ -155,7 +155,7 @@ pub fn populate(places: &PodPlaces) -> Result<(), PodError> {
     write(places, paths::VMI, &order.vmi)
 }
 
-/// What layers and empty disks may take, bytes. A pod of an older controller has no such file, and a node that does not say
+/// What layers and empty disks may take, bytes. A pod of an older controller has no such file, and a node that does not report
 /// how large its disk is has 0 in it.
 fn scratch_limit(file: &Path) -> Option<u64> {
     let limit: u64 = std::fs::read_to_string(file).ok()?.trim().parse().ok()?;
@@ -168,18 +168,18 @@ fn interfaces(vmi: &serde_json::Value) -> impl Iterator<Item = String> {
     listed.filter_map(|interface| interface["name"].as_str().map(str::to_owned))
 }
 
-/// QEMU and firmware are this image's; devices are the node's, and its agent's word counts: this container has none of them.
+/// QEMU and firmware are this image's; devices are the node's, as its agent reports them: this container has none of them.
 fn facts(places: &PodPlaces, node: NodeFacts) -> Result<HostFacts, PodError> {
-    let complaint = |message: String| PodError::Facts { message };
-    let told = Command::new(&places.facts)
+    let facts_error = |message: String| PodError::Facts { message };
+    let output = Command::new(&places.facts)
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())
         .output()
-        .map_err(|error| complaint(format!("{} does not start: {error}", places.facts.display())))?;
-    if !told.status.success() {
-        return Err(complaint(format!("it ended with {}", told.status)));
+        .map_err(|error| facts_error(format!("{} does not start: {error}", places.facts.display())))?;
+    if !output.status.success() {
+        return Err(facts_error(format!("it ended with {}", output.status)));
     }
-    let mut facts: HostFacts = serde_json::from_slice(&told.stdout)
+    let mut facts: HostFacts = serde_json::from_slice(&output.stdout)
         .map_err(|error| PodError::Undecodable { path: places.facts.clone(), source: error.into() })?;
     // Each of them: a new one does not compile until something is done with it.
     let NodeFacts { version: _, tap, vhost_net, kvm } = node;
@@ -189,7 +189,7 @@ fn facts(places: &PodPlaces, node: NodeFacts) -> Result<HostFacts, PodError> {
     if let Some(kvm) = kvm {
         facts.kvm = kvm.state;
         facts.kvm_max_vcpus = kvm.max_vcpus;
-        // While agents are replaced theirs may be another QEMU: what it offers is not what this one understands.
+        // During an upgrade the agent's QEMU may be another: its features are not this one's.
         if kvm.qemu.as_ref() == Some(&facts.qemu.features.version) {
             facts.cpu.features.insert(Accelerator::Kvm, kvm.cpu_features);
         } else {
@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     /// Makes a program. Not with this process's own hands: while it is open for writing another test may fork, and as long as
-    /// its child has not executed anything nobody can execute the program (`ETXTBSY`).
+    /// its child has not executed anything the program cannot be executed (`ETXTBSY`).
     fn program(path: &Path, script: &str) {
         let make = "printf %s \"$1\" >\"$0\" && chmod 755 \"$0\"";
         assert!(Command::new("sh").args(["-c", make]).arg(path).arg(script).status().unwrap().success());
@@ -324,15 +324,16 @@ mod tests {
     fn layers_may_take_what_the_container_may_less_its_logs() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("limit");
-        for (said, expected) in [("150000000\n", Some(100_000_000)), ("1000", Some(0)), ("0", None), ("much", None)] {
-            std::fs::write(&file, said).unwrap();
-            assert_eq!(scratch_limit(&file), expected, "{said}");
+        for (content, expected) in [("150000000\n", Some(100_000_000)), ("1000", Some(0)), ("0", None), ("much", None)]
+        {
+            std::fs::write(&file, content).unwrap();
+            assert_eq!(scratch_limit(&file), expected, "{content}");
         }
     }
 
-    /// The sidecar has no `/dev/kvm`: facts gathered there always say that it is missing.
+    /// The sidecar has no `/dev/kvm`: facts gathered there always report it as missing.
     #[test]
-    fn kvm_is_what_the_node_says_and_not_what_the_sidecar_sees() {
+    fn kvm_is_as_the_node_reports_and_not_as_the_sidecar_sees() {
         let directory = tempfile::tempdir().unwrap();
         let places = pod(directory.path(), &PodOrder { emulation: false, ..order(directory.path()) });
         let here = HostFacts { kvm: KvmState::Missing, ..HostFacts::reference() };
@@ -349,13 +350,17 @@ mod tests {
         other.major += 1;
         let another = KvmFacts { qemu: Some(other), ..measured.clone() };
         let earlier = KvmFacts { qemu: None, ..measured.clone() };
-        for told in [&measured, &another, &earlier] {
-            let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: true, kvm: Some(told.clone()) };
+        for reported in [&measured, &another, &earlier] {
+            let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: true, kvm: Some(reported.clone()) };
             let offered = facts(&places, node).unwrap().cpu.features.get(&Accelerator::Kvm).cloned();
-            assert_eq!(offered, (told == &measured).then(|| features.clone()), "only the QEMU of this image counts");
+            assert_eq!(
+                offered,
+                (reported == &measured).then(|| features.clone()),
+                "only the QEMU of this image counts"
+            );
         }
-        for (told, state) in [(Some(measured), KvmState::Emulated), (None, KvmState::Native)] {
-            let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: true, kvm: told };
+        for (reported, state) in [(Some(measured), KvmState::Emulated), (None, KvmState::Native)] {
+            let node = NodeFacts { version: PROTOCOL_VERSION, tap: true, vhost_net: true, kvm: reported };
             let found = facts(&places, node).unwrap();
             assert_eq!(found.kvm, state);
             let accelerator = AcceleratorChoice::Kvm;

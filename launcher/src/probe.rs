@@ -5,7 +5,7 @@
 //!                       garboard-launcher --probe 1 exec -- CMD ARG…
 //! ```
 //!
-//! It ends with 0 if the guest is well, and says on standard error why it is not.
+//! It ends with 0 if the guest is well, else prints the reason to standard error.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -34,22 +34,22 @@ pub enum ProbeError {
     /// It is not well.
     #[error("{reason}")]
     Unwell {
-        /// The supervisor's sentence.
+        /// The supervisor's message.
         reason: String,
     },
-    /// The supervisor is of another time.
+    /// The supervisor is of another version.
     #[error("the supervisor's answer could not be parsed")]
     Nonsense,
 }
 
-/// The question of a command and how long its answer may take, seconds; without the command's first two words.
+/// The question of a command and how long its answer may take, seconds; without the command's first two arguments.
 ///
 /// # Errors
 /// [`ProbeError::Usage`].
 pub fn parse(arguments: &[String]) -> Result<(GuestQuestion, u32), ProbeError> {
-    let (seconds, words) = arguments.split_first().ok_or(ProbeError::Usage)?;
+    let (seconds, rest) = arguments.split_first().ok_or(ProbeError::Usage)?;
     let within_seconds = seconds.parse().map_err(|_| ProbeError::Usage)?;
-    let question = match words {
+    let question = match rest {
         [ping] if ping == "ping" => GuestQuestion::Ping,
         [exec, dashes, command @ ..] if exec == "exec" && dashes == "--" && !command.is_empty() => {
             GuestQuestion::Exec { command: command.to_vec() }
@@ -98,12 +98,12 @@ mod tests {
     fn a_command_is_read_as_it_was_written() {
         let exec = GuestQuestion::Exec { command: vec!["sh".into(), "-c".into(), "test -e /x".into(), "--".into()] };
         for question in [GuestQuestion::Ping, exec] {
-            let words = garboard_protocol::probe::command(&question, 3);
-            assert_eq!(parse(&words[2..]).unwrap(), (question, 3));
+            let arguments = garboard_protocol::probe::command(&question, 3);
+            assert_eq!(parse(&arguments[2..]).unwrap(), (question, 3));
         }
         for wrong in [&["ping"][..], &["1"], &["1", "exec", "--"], &["1", "exec", "true"], &["1", "ping", "x"]] {
-            let words: Vec<String> = wrong.iter().map(|word| (*word).to_owned()).collect();
-            assert!(matches!(parse(&words), Err(ProbeError::Usage)), "{wrong:?}");
+            let arguments: Vec<String> = wrong.iter().map(|argument| (*argument).to_owned()).collect();
+            assert!(matches!(parse(&arguments), Err(ProbeError::Usage)), "{wrong:?}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! How people's commands reach a supervisor in a pod: `kubectl exec POD -c launcher -- garboard-launcher --connect`.
+//! How users' commands reach a supervisor in a pod: `kubectl exec POD -c launcher -- garboard-launcher --connect`.
 //!
 //! The image has no shell and no `socat`, and the control socket is in a volume of the pod; so this program itself passes
 //! bytes between its standard input and output and the socket, and understands none of them. What may be done is decided
@@ -24,12 +24,12 @@ const CHUNK_BYTES: usize = 16 * 1024;
 /// Why the relay could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// Nobody listens.
+    /// The socket has no listener.
     #[error("the supervisor does not answer at {socket}")]
     Unreachable {
         /// The control socket.
         socket: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -52,7 +52,7 @@ pub enum RelayError {
     Stream {
         /// What was being attempted.
         action: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -122,7 +122,7 @@ fn send_typed(mut stream: &UnixStream) {
     // Either end may be gone; then the other direction notices as well.
     let _ = io::copy(&mut io::stdin().lock(), &mut stream);
     // A runtime closes our input when the client is gone, and keeps our output open: this is the only sign there is. A
-    // client that has nothing more to say therefore keeps its end open for as long as it listens.
+    // client that has nothing more to send therefore keeps its end open for as long as it listens.
     let _ = stream.shutdown(Shutdown::Both);
 }
 

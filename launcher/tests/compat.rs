@@ -28,7 +28,7 @@ fn reads<T: DeserializeOwned>(bytes: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<T>(bytes).map(|_| ())
 }
 
-/// Every file that outlives its writer, and every line that is said to a program of another age.
+/// Every file that outlives its writer, and every line that is sent to a program of another version.
 const KINDS: &[(&str, Check)] = &[
     ("exit.json", reads::<ExitReport>),
     ("facts.json", reads::<HostFacts>),
@@ -323,7 +323,7 @@ fn a_launch_of_an_earlier_build_keeps_its_devices_and_no_other_path() {
     let path = directory().join("8ee2679/said-to-init-launch.json");
     let mut stored: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     stored["writablePaths"].as_array_mut().unwrap().push(json!("/run/garboard/shared"));
-    let launch = |said: Value| match serde_json::from_value(said).unwrap() {
+    let launch = |sent: Value| match serde_json::from_value(sent).unwrap() {
         ToInit::Launch(launch) => *launch,
         other @ (ToInit::PoweringDown { .. } | ToInit::Kill | ToInit::Unknown) => panic!("{other:?}"),
     };
@@ -384,7 +384,7 @@ fn what_later_builds_add_is_ignored() {
     assert!(tried > 200, "{tried}");
 }
 
-/// Words in place of which a later one is an error, by file and key: what is asked of a program that must do it or refuse.
+/// Values in place of which a later one is an error, by file and key: what is asked of a program that must do it or refuse.
 const DEMANDS: &[(&str, &str)] = &[
     ("asked-stop.json", "ask"),
     ("asked-stop.json", "mode"),
@@ -413,8 +413,8 @@ const DEMANDS: &[(&str, &str)] = &[
     ("options.json", "emulation"),
 ];
 
-/// Every way to have another word in one place of a value, with the key of that place.
-fn with_another_word(value: &Value, key: &str, put_back: &dyn Fn(Value) -> Value, found: &mut Vec<(String, Value)>) {
+/// Every way to have another name in one place of a value, with the key of that place.
+fn with_another_name(value: &Value, key: &str, put_back: &dyn Fn(Value) -> Value, found: &mut Vec<(String, Value)>) {
     match value {
         Value::String(_) => found.push((key.to_owned(), put_back(json!("aWordOfALaterBuild")))),
         Value::Object(fields) => {
@@ -424,7 +424,7 @@ fn with_another_word(value: &Value, key: &str, put_back: &dyn Fn(Value) -> Value
                     fields.insert(name.clone(), changed);
                     put_back(Value::Object(fields))
                 };
-                with_another_word(inner, name, &put, found);
+                with_another_name(inner, name, &put, found);
             }
         }
         Value::Array(items) => {
@@ -434,7 +434,7 @@ fn with_another_word(value: &Value, key: &str, put_back: &dyn Fn(Value) -> Value
                     items[index] = changed;
                     put_back(Value::Array(items))
                 };
-                with_another_word(inner, key, &put, found);
+                with_another_name(inner, key, &put, found);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => {}
@@ -442,14 +442,14 @@ fn with_another_word(value: &Value, key: &str, put_back: &dyn Fn(Value) -> Value
 }
 
 #[test]
-fn a_word_of_a_later_build_is_not_the_end_of_a_document() {
+fn a_name_of_a_later_build_does_not_end_a_document() {
     let (mut tried, mut wrong) = (0, Vec::new());
     let golden = Case::load("many-disks").plan().unwrap();
     let more = ("plan.json", serde_json::to_value(&golden).unwrap());
     for (name, value) in written().into_iter().chain([more]) {
         let (_, check) = KINDS.iter().find(|(kind, _)| *kind == name).unwrap_or_else(|| panic!("{name}"));
         let mut found = Vec::new();
-        with_another_word(&value, "", &|whole| whole, &mut found);
+        with_another_name(&value, "", &|whole| whole, &mut found);
         for (key, other) in found.into_iter().filter(|(key, _)| !DEMANDS.contains(&(name, key.as_str()))) {
             tried += 1;
             if let Err(error) = check(other.to_string().as_bytes()) {
@@ -463,10 +463,10 @@ fn a_word_of_a_later_build_is_not_the_end_of_a_document() {
 }
 
 #[test]
-fn a_word_of_a_later_build_is_not_the_end_of_a_conversation() {
-    let word = br#"{"init":"somethingNew","supervisor":"somethingNew","with":7}"#;
-    assert_eq!(serde_json::from_slice::<FromInit>(word).unwrap(), FromInit::Unknown);
-    assert_eq!(serde_json::from_slice::<ToInit>(word).unwrap(), ToInit::Unknown);
+fn a_message_of_a_later_build_does_not_end_a_connection() {
+    let message = br#"{"init":"somethingNew","supervisor":"somethingNew","with":7}"#;
+    assert_eq!(serde_json::from_slice::<FromInit>(message).unwrap(), FromInit::Unknown);
+    assert_eq!(serde_json::from_slice::<ToInit>(message).unwrap(), ToInit::Unknown);
 }
 
 #[test]

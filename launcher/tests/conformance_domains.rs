@@ -1,6 +1,6 @@
 //! The machines we plan against those KubeVirt makes of the same manifests.
 //!
-//! `tests/conformance/corpus` has the manifests and KubeVirt's domains; every difference stands in
+//! `tests/conformance/corpus` has the manifests and KubeVirt's domains; every difference is in
 //! `tests/conformance/domain-differences.txt` with its reason. A difference that is not listed fails, and so does a
 //! line that is no longer needed.
 
@@ -30,7 +30,7 @@ use serde_json::Value;
 struct Difference {
     /// ID of the case, or `*` for every one.
     case: String,
-    /// `-fact` for what only KubeVirt has, `+fact` for what only we have. `*` at its end stands for anything.
+    /// `-fact` for what only KubeVirt has, `+fact` for what only we have. `*` at its end matches anything.
     fact: String,
 }
 

@@ -19,11 +19,11 @@ use support::{Case, cases};
 /// The argv with one argument a line, a flag and its value on one.
 fn argv_text(plan: &LaunchPlan) -> String {
     let mut lines: Vec<String> = Vec::new();
-    for word in &plan.argv {
+    for argument in &plan.argv {
         let follows_flag = lines.last().is_some_and(|line| line.starts_with('-') && !line.contains(' '));
         match lines.last_mut() {
-            Some(line) if follows_flag && !word.starts_with('-') => *line = format!("{line} {word}"),
-            Some(_) | None => lines.push(word.clone()),
+            Some(line) if follows_flag && !argument.starts_with('-') => *line = format!("{line} {argument}"),
+            Some(_) | None => lines.push(argument.clone()),
         }
     }
     lines.join("\n") + "\n"
@@ -87,7 +87,7 @@ fn a_second_start_is_the_first_again() {
 }
 
 #[test]
-fn emulation_is_told_once() {
+fn emulation_is_noted_once() {
     let case = Case::load("hello");
     let notes = case.plan().unwrap().notes;
     let about_tcg = |note: &&Note| note.text.contains("TCG");

@@ -1,5 +1,5 @@
-//! Every golden VM, started for real and stopped before its first instruction: what QEMU then says of itself must be
-//! what the plan says.
+//! Every golden VM, started for real and stopped before its first instruction: what QEMU then reports of itself must be
+//! what the plan contains.
 //!
 //! The test runs itself once more for each VM; that process opens everything the plan lists and becomes QEMU. It does so
 //! with every QEMU there is: the installed one, and version 10 if `scripts/fetch-qemu10` was run.
@@ -117,12 +117,12 @@ fn qemus() -> Vec<String> {
     found
 }
 
-/// QEMU's words about what this host's KVM lacks, if it gave up because of that and not because of the plan: Hyper-V's parts,
+/// QEMU's error about what this host's KVM lacks, if it gave up because of that and not because of the plan: Hyper-V's parts,
 /// or the model-specific registers of the processor that it shows (an emulated KVM, seen on this kind of host). The plans
 /// of these tests are for the reference host, whose KVM has them.
 fn lacking_in_kvm(error: &str) -> Option<&str> {
-    let says = |line: &&str| line.contains("kernel doesn't") || line.contains("failed to set MSR");
-    error.lines().find(says).map(|line| line.rsplit("qemu-system-x86_64: ").next().unwrap_or(line))
+    let is_error = |line: &&str| line.contains("kernel doesn't") || line.contains("failed to set MSR");
+    error.lines().find(is_error).map(|line| line.rsplit("qemu-system-x86_64: ").next().unwrap_or(line))
 }
 
 /// Why this host cannot start a plan of the reference host.
@@ -135,7 +135,7 @@ fn cannot_run(plan: &LaunchPlan, qemu: &str) -> Option<String> {
     if has_taps && !nix::unistd::geteuid().is_root() {
         return Some("a tap takes root".to_owned());
     }
-    if plan.argv.iter().any(|word| word.contains("hugetlb")) && free_hugepages() < 64 {
+    if plan.argv.iter().any(|argument| argument.contains("hugetlb")) && free_hugepages() < 64 {
         return Some("fewer than 64 huge pages are free".to_owned());
     }
     if let Some(device) = unknown_device(plan, qemu) {
@@ -156,16 +156,16 @@ fn free_hugepages() -> u64 {
 
 /// What a plan for a better QEMU than the reference uses and the one here lacks.
 fn unknown_device(plan: &LaunchPlan, qemu: &str) -> Option<&'static str> {
-    let says = |what: &str| {
+    let has_type = |what: &str| {
         let output = Command::new(qemu).args(["-device", what]).output().expect("QEMU runs").stdout;
         String::from_utf8_lossy(&output).into_owned()
     };
-    let uses = |text: &str| plan.argv.iter().any(|word| word.contains(text));
-    if uses("\"igb\"") && !says("help").contains("name \"igb\"") {
+    let uses = |text: &str| plan.argv.iter().any(|argument| argument.contains(text));
+    if uses("\"igb\"") && !has_type("help").contains("name \"igb\"") {
         return Some("igb");
     }
     let mapping = "iothread-vq-mapping";
-    (uses(mapping) && !says("virtio-blk-pci,help").contains(mapping)).then_some(mapping)
+    (uses(mapping) && !has_type("virtio-blk-pci,help").contains(mapping)).then_some(mapping)
 }
 
 /// A QEMU that was started from a plan; it ends with this value.
@@ -223,7 +223,7 @@ fn remove_loops(dir: &Path) {
     }
 }
 
-/// Everything QEMU says that the plan says too.
+/// Everything QEMU reports that the plan contains too.
 fn compare(plan: &LaunchPlan, running: &mut Running) -> Result<(), String> {
     let log = std::fs::read_to_string(running.dir.path().join("log")).unwrap_or_default();
     if let Some(line) = log.lines().find(|line| line.contains("warning:") && !is_known_warning(line)) {
@@ -281,7 +281,7 @@ fn live(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
     let closed = held.drives.into_iter().map(|(id, drive)| (id, Drive { is_open: false, ..drive }));
     let drives: BTreeMap<_, _> = removable.map(drive).collect();
     expect("drives", &drives, &closed.collect())?;
-    // What a supervisor asks instead says the same of nodes and media.
+    // What a supervisor asks instead reports the same of nodes and media.
     let nodes = qmp.call("query-blockstats", json!({"query-nodes": true}))?;
     let all = names(&qmp.call("query-named-block-nodes", json!({}))?, "node-name");
     expect("nodes with counters", names(&nodes, "node-name"), all)?;
@@ -309,7 +309,7 @@ fn settles_below_the_overhead(pid: u32, overhead: u64) -> Result<(), String> {
     }
 }
 
-/// What a sparse test machine makes QEMU say.
+/// QEMU's errors about a sparse test machine.
 fn is_known_warning(line: &str) -> bool {
     // The number of this host's CPUs, against which QEMU measures a guest.
     line.contains("exceeds the recommended cpus")
@@ -370,7 +370,7 @@ fn chardevs(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
     expect("chardevs", names(&qmp.call("query-chardev", json!({}))?, "label"), planned)
 }
 
-/// Every device is where the map says: the parent bus is the port, or the root complex with the right slot.
+/// Every device is where the map has it: the parent bus is the port, or the root complex with the right slot.
 fn places(plan: &LaunchPlan, qmp: &mut Qmp) -> Result<(), String> {
     for (id, place) in &plan.stored.pci.devices {
         let path = format!("/machine/peripheral/{id}");

@@ -1,8 +1,8 @@
-//! `-blockdev`: what lies under a disk.
+//! `-blockdev`: the block nodes of a disk.
 //!
 //! Each layer of a disk is two nodes: a *file* node, which opens a descriptor set, and an *image* node, which
 //! interprets the bytes. Both always exist, so that a job or a hot change finds the same shape whatever the format. Between
-//! them lies a third, a raw image of fixed size, where a layer may not grow to what its disk could take.
+//! them is a third, a raw image of fixed size, where a layer may not grow to what its disk could take.
 
 use crate::argv::{Arg, Argument, Properties, Property};
 use crate::id::NodeName;
@@ -18,7 +18,7 @@ pub enum Blockdev {
 }
 
 /// The `file` and `host_device` drivers. QEMU locks the image where the file system can, also one that several VMs
-/// share: their devices say so (`share-rw`), and whoever does not is kept away.
+/// share: their devices have `share-rw`; other users are refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileNode {
     /// Its name.
@@ -55,7 +55,7 @@ pub struct ImageNode {
     pub format: &'static str,
     /// The node with the bytes.
     pub file: NodeName,
-    /// Where a `raw` image ends although the file could grow, bytes: whoever writes beyond it is answered ENOSPC. The file
+    /// Where a `raw` image ends although the file could grow, bytes: a write beyond it fails with ENOSPC. The file
     /// must be as long already.
     pub size: Option<u64>,
     /// Opened without the right to write.
@@ -64,7 +64,7 @@ pub struct ImageNode {
     pub cache: Cache,
     /// The same as on the file node.
     pub discard: Discard,
-    /// What lies under it.
+    /// The node below.
     pub backing: Backing,
 }
 
@@ -76,10 +76,10 @@ const QCOW2: &str = "qcow2";
 /// docs/status.md.
 pub const L2_CACHE_BYTES: u64 = 4 << 20;
 
-/// What lies under an image.
+/// The node below an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Backing {
-    /// The format knows no backing file.
+    /// The format does not support a backing file.
     NotApplicable,
     /// Nothing, whatever the image's header names: we open no file that an image chose.
     Nothing,

@@ -23,7 +23,7 @@ pub struct Board {
     pub hpet: Option<Switch>,
     /// Programmable interval timer; `None`: QEMU's choice.
     pub pit: Option<Switch>,
-    /// `off`: firmware speaks on the serial port.
+    /// `off`: firmware uses the serial port.
     pub graphics: Option<Switch>,
 }
 
@@ -51,7 +51,7 @@ impl Arg for Board {
 /// `-accel`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accel {
-    /// Who runs the guest's instructions.
+    /// What runs the guest's instructions.
     pub accelerator: Accelerator,
 }
 

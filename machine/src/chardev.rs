@@ -1,4 +1,4 @@
-//! `-chardev` and `-mon`: character devices on sockets that somebody else has bound.
+//! `-chardev` and `-mon`: character devices on sockets that another process has bound.
 
 use crate::argv::{Arg, Argument, Options};
 use crate::id::DeviceId;
@@ -31,7 +31,7 @@ impl Arg for SocketChardev {
 /// `-mon`: a QMP monitor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitor {
-    /// The character device it speaks on.
+    /// The character device it uses.
     pub chardev: DeviceId,
 }
 

@@ -27,7 +27,7 @@ pub enum RtcBase {
 pub enum RtcClock {
     /// The host's clock: it goes on while the guest is paused.
     Host,
-    /// The guest's own time: it stands still while the guest is paused.
+    /// The guest's own time: it stops while the guest is paused.
     Vm,
 }
 

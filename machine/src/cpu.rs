@@ -1,33 +1,33 @@
 //! `-cpu` and `-smp`.
 //!
 //! `-cpu` is cut at commas by `strtok` (`x86_cpu_parse_featurestr`), so a comma cannot be written in any way:
-//! [`CpuWord`] refuses it.
+//! [`CpuToken`] refuses it.
 
 use std::fmt;
 
 use crate::argv::{Arg, Argument, Options};
 
-/// A model name, a property's name or its value in `-cpu`: printable, no comma, no space at all.
+/// A model name, a property's name or its value in `-cpu`: printable, without comma and space.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CpuWord(String);
+pub struct CpuToken(String);
 
 /// A text that `-cpu` cannot carry.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{text}` cannot be part of a CPU: letters, digits and punctuation without commas")]
-pub struct CpuWordError {
+pub struct CpuTokenError {
     /// The text.
     pub text: String,
 }
 
-impl CpuWord {
+impl CpuToken {
     /// Takes `text` as it is.
     ///
     /// # Errors
-    /// [`CpuWordError`].
-    pub fn new(text: impl Into<String>) -> Result<Self, CpuWordError> {
+    /// [`CpuTokenError`].
+    pub fn new(text: impl Into<String>) -> Result<Self, CpuTokenError> {
         let text = text.into();
         let is_fit = |byte: u8| byte.is_ascii_graphic() && byte != b',';
-        if !text.is_empty() && text.bytes().all(is_fit) { Ok(Self(text)) } else { Err(CpuWordError { text }) }
+        if !text.is_empty() && text.bytes().all(is_fit) { Ok(Self(text)) } else { Err(CpuTokenError { text }) }
     }
 
     /// As text.
@@ -41,29 +41,29 @@ impl CpuWord {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
     /// A name from `query-cpu-definitions`.
-    pub model: CpuWord,
+    pub model: CpuToken,
     /// In the order of the command line; a later one wins.
-    pub properties: Vec<(CpuWord, CpuWord)>,
+    pub properties: Vec<(CpuToken, CpuToken)>,
 }
 
 impl Cpu {
     /// A model without properties.
     ///
     /// # Errors
-    /// [`CpuWordError`] for a model that cannot be written.
-    pub fn new(model: &str) -> Result<Self, CpuWordError> {
-        Ok(Self { model: CpuWord::new(model)?, properties: Vec::new() })
+    /// [`CpuTokenError`] for a model that cannot be written.
+    pub fn new(model: &str) -> Result<Self, CpuTokenError> {
+        Ok(Self { model: CpuToken::new(model)?, properties: Vec::new() })
     }
 
-    /// Reads what [`Cpu`] writes: `MODEL,name=value,…`. A word without a value is a switch that is on.
+    /// Reads what [`Cpu`] writes: `MODEL,name=value,…`. A token without a value is a switch that is on.
     ///
     /// # Errors
-    /// [`CpuWordError`] for an empty word.
-    pub fn parse(text: &str) -> Result<Self, CpuWordError> {
-        let mut words = text.split(',');
-        let mut cpu = Self::new(words.next().unwrap_or_default())?;
-        for word in words {
-            let (name, value) = word.split_once('=').unwrap_or((word, "on"));
+    /// [`CpuTokenError`] for an empty token.
+    pub fn parse(text: &str) -> Result<Self, CpuTokenError> {
+        let mut tokens = text.split(',');
+        let mut cpu = Self::new(tokens.next().unwrap_or_default())?;
+        for token in tokens {
+            let (name, value) = token.split_once('=').unwrap_or((token, "on"));
             cpu.set(name, value)?;
         }
         Ok(cpu)
@@ -72,17 +72,17 @@ impl Cpu {
     /// Appends `name=value`.
     ///
     /// # Errors
-    /// [`CpuWordError`] if either cannot be written.
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), CpuWordError> {
-        self.properties.push((CpuWord::new(name)?, CpuWord::new(value)?));
+    /// [`CpuTokenError`] if either cannot be written.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), CpuTokenError> {
+        self.properties.push((CpuToken::new(name)?, CpuToken::new(value)?));
         Ok(())
     }
 
     /// Appends `name=on` or `name=off`.
     ///
     /// # Errors
-    /// [`CpuWordError`] if the name cannot be written.
-    pub fn switch(&mut self, name: &str, state: Switch) -> Result<(), CpuWordError> {
+    /// [`CpuTokenError`] if the name cannot be written.
+    pub fn switch(&mut self, name: &str, state: Switch) -> Result<(), CpuTokenError> {
         self.set(name, state.as_str())
     }
 
@@ -93,7 +93,7 @@ impl Cpu {
     }
 }
 
-/// Properties of a CPU that are no feature of a processor, so that nobody asks for them by name.
+/// Properties of a CPU that are no feature of a processor, and so not requested by name.
 const NO_FEATURES: [&str; 17] = [
     "check",
     "cpuid-0xb",
@@ -120,7 +120,7 @@ pub fn is_feature(name: &str) -> bool {
     !name.starts_with("x-") && !NO_FEATURES.contains(&name)
 }
 
-/// One of the names that QEMU knows a feature by, always the same one: `lahf-lm` of `lahf_lm`, `sse4-1` of `sse4.1`.
+/// One of QEMU's names of a feature, always the same one: `lahf-lm` of `lahf_lm`, `sse4-1` of `sse4.1`.
 #[must_use]
 pub fn canonical_feature(name: &str) -> String {
     name.replace(['_', '.'], "-")
@@ -136,7 +136,7 @@ pub enum Switch {
 }
 
 impl Switch {
-    /// QEMU's word.
+    /// QEMU's name.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -223,7 +223,7 @@ mod tests {
     #[test]
     fn what_qemu_would_take_apart_is_refused() {
         for bad in ["", "a,b", "a b", "a\n", "ä"] {
-            assert!(CpuWord::new(bad).is_err(), "{bad:?}");
+            assert!(CpuToken::new(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::features::{Accelerator, QemuFeatures, QemuVersion};
 use crate::tolerant;
 
-/// Everything the planner knows about a host.
+/// The planner's facts of a host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct HostFacts {
@@ -52,7 +52,7 @@ pub struct QemuFacts {
     pub module_dir: Option<String>,
 }
 
-/// What `/dev/kvm` is worth.
+/// The state of `/dev/kvm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum KvmState {
@@ -64,14 +64,14 @@ pub enum KvmState {
     Emulated,
     /// The processor runs guest code.
     Native,
-    /// It opens, but a scratch VM did not run to its end in it (old API, broken nesting): as good as missing. Also a word that only a
-    /// later build knows.
+    /// It opens, but a scratch VM did not run to its end in it (old API, broken nesting): treated as missing. Also a value that only a
+    /// later build has.
     #[serde(other)]
     Broken,
 }
 
 impl std::fmt::Display for KvmState {
-    /// Half a sentence for a person.
+    /// Part of a message for the user.
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         out.write_str(match self {
             Self::Missing => "this host has no /dev/kvm",
@@ -98,7 +98,7 @@ pub struct KvmFacts {
     /// The most vCPUs of one machine (`KVM_CAP_MAX_VCPUS`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_vcpus: Option<u32>,
-    /// Whether guests can run guests of their own (parameter `nested` of the kernel's module); nothing if no module says.
+    /// Whether guests can run guests of their own (parameter `nested` of the kernel's module); `None` if no module reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nested: Option<bool>,
 }
@@ -117,7 +117,7 @@ impl KvmState {
 pub struct CpuFacts {
     /// `GenuineIntel`, `AuthenticAMD`, …
     pub vendor: String,
-    /// Model name for people.
+    /// Model name for users.
     pub model_name: String,
     /// Logical processors this VM may be scheduled on.
     pub logical_cpus: u32,
@@ -159,7 +159,7 @@ pub enum UefiKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NetworkFacts {
-    /// Somebody (shim or node agent) can make taps for us: `/dev/net/tun` is there and so is the power to use it.
+    /// Another process (shim or node agent) can make taps for us: `/dev/net/tun` is there and so is the privilege to use it.
     pub tap: bool,
     /// `/dev/vhost-net` can be opened.
     pub vhost_net: bool,
@@ -176,7 +176,7 @@ pub enum CgroupVersion {
     V1,
     /// The unified hierarchy.
     V2,
-    /// No hierarchy we may write: limits cannot be set. Also a word that only a later build knows.
+    /// No hierarchy we may write: limits cannot be set. Also a value of a later build.
     #[serde(other)]
     Unavailable,
 }
@@ -189,6 +189,6 @@ pub struct HugepagePool {
     pub page_bytes: u64,
     /// Pages reserved.
     pub total: u64,
-    /// Pages nobody uses.
+    /// Unused pages.
     pub free: u64,
 }

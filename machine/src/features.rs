@@ -16,7 +16,7 @@ use crate::tolerant;
 pub struct QemuFeatures {
     /// As in the QMP greeting. For messages; decisions use the fields below.
     pub version: QemuVersion,
-    /// Accelerators that are built in and whose module is installed. KVM being here says nothing about `/dev/kvm`.
+    /// Accelerators that are built in and whose module is installed. KVM in this list does not mean that `/dev/kvm` works.
     #[serde(deserialize_with = "tolerant::each")]
     pub accelerators: BTreeSet<Accelerator>,
     /// Machine types as `query-machines` lists them.
@@ -55,7 +55,7 @@ impl fmt::Display for QemuVersion {
     }
 }
 
-/// Who runs the guest's instructions.
+/// What runs the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Accelerator {
@@ -92,11 +92,11 @@ pub struct MachineType {
     pub deprecated: bool,
 }
 
-/// An ability that a planner branches on. Each says how it is probed.
+/// An ability that a planner branches on. Each states how it is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Feature {
-    /// `-netdev` takes JSON: the schema's `netdev_add` knows type `stream` (both came with 7.2).
+    /// `-netdev` takes JSON: the schema's `netdev_add` contains type `stream` (both came with 7.2).
     NetdevJson,
     /// A device given to `-device` as JSON can be unplugged again: feature `json-cli-hotplug` on the schema's
     /// `device_add`.
@@ -115,7 +115,7 @@ impl QemuFeatures {
         self.options.contains(&feature)
     }
 
-    /// Whether `-device` knows `driver`.
+    /// Whether `-device` supports `driver`.
     #[must_use]
     pub fn has_device(&self, driver: &str) -> bool {
         self.devices.contains(driver)

@@ -45,7 +45,7 @@ impl Arg for Boot {
 pub enum Smbios {
     /// Type 1.
     System {
-        /// Who made the machine.
+        /// The machine's manufacturer.
         manufacturer: String,
         /// Its product name.
         product: String,
@@ -62,7 +62,7 @@ pub enum Smbios {
     },
     /// Type 3.
     Chassis {
-        /// Who made the case.
+        /// The case's manufacturer.
         manufacturer: Option<String>,
         /// Its version.
         version: Option<String>,

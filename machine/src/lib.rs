@@ -1,4 +1,4 @@
-//! The QEMU machine as a value: options in QEMU's words, rendered once. Pure.
+//! The QEMU machine as a value: options in QEMU's terms, rendered once. Pure.
 //!
 //! One struct for each option of the command line, named and spelt as QEMU does (dashes become underscores); what the
 //! guest sees ([`device`]) and what serves it ([`blockdev`], [`netdev`], [`chardev`]) are always two values.

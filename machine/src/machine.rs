@@ -15,7 +15,7 @@ use crate::netdev::Netdev;
 use crate::object::Object;
 use crate::process::{Action, AddFd, Name, Sandbox};
 
-/// Everything QEMU is told. What is not here, QEMU does not do: `-nodefaults` and `-no-user-config` are always given,
+/// All options of QEMU. What is not here, QEMU does not do: `-nodefaults` and `-no-user-config` are always given,
 /// and the machine always starts stopped (`-S`), so that it can be checked before the guest runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
@@ -53,7 +53,7 @@ pub struct Machine {
     pub kernel: Kernel,
     /// `-add-fd`
     pub add_fds: Vec<AddFd>,
-    /// `-blockdev`, each after those it stands on.
+    /// `-blockdev`, each after those it refers to.
     pub blockdevs: Vec<Blockdev>,
     /// `-chardev`
     pub chardevs: Vec<SocketChardev>,

@@ -3,8 +3,8 @@
 use crate::argv::{Arg, Argument, Options, Properties};
 use crate::id::DeviceId;
 
-/// What a guest's memory is rounded up to, bytes. QEMU wants 8 KiB (`vl.c`, `set_memory_options`) and every backend
-/// wants whole pages; MiB keep the numbers readable.
+/// What a guest's memory is rounded up to, bytes. QEMU requires 8 KiB (`vl.c`, `set_memory_options`) and every backend
+/// requires whole pages; MiB keep the numbers readable.
 pub const MEMORY_ALIGNMENT_BYTES: u64 = 1024 * 1024;
 
 /// What the kernel can map at once, bytes: memory that does not begin at a multiple of it has small pages only.

@@ -7,7 +7,7 @@ use crate::id::DeviceId;
 /// `-netdev`
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Netdev {
-    /// Queues of a tap, opened by somebody else.
+    /// Queues of a tap, opened by another process.
     Tap(TapNetdev),
     /// QEMU's own user-mode network.
     User(UserNetdev),

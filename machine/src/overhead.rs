@@ -1,7 +1,7 @@
 //! Memory a VM needs beside what its guest sees. One formula for `explain`, for limits and for pod requests; each term
 //! has a name and a reason.
 //!
-//! The terms are KubeVirt's where they speak of QEMU; their sizes are what we measured (docs/benchmarks.md, "Memory beside
+//! The terms are KubeVirt's where they are about QEMU; their sizes are what we measured (docs/benchmarks.md, "Memory beside
 //! the guest") and a margin: under KVM QEMU and the kernel's part are 18 MiB, 28 MiB with four viewers of a text screen. With
 //! UEFI's larger one they are 51 MiB under TCG, of which 14 MiB are about translated code: 37 MiB, for which 59 MiB are asked.
 //! What is kept of each page and the tables of qcow2 have an end that is known, so their terms are that and no more. A large guest has
@@ -57,7 +57,7 @@ pub struct OverheadInput {
     pub flash_bytes: u64,
     /// Interfaces served by a passt process.
     pub passt_count: u32,
-    /// Who runs the guest's instructions.
+    /// What runs the guest's instructions.
     pub accelerator: Accelerator,
     /// `memory.reservedOverhead.addedOverhead`, bytes.
     pub added_bytes: u64,
@@ -144,7 +144,7 @@ impl Overhead {
     }
 }
 
-/// What the cluster wants beside all that, if it wants anything.
+/// What the cluster adds to all that, if anything.
 fn margin(terms: &[OverheadTerm], permille: u32) -> Option<OverheadTerm> {
     let bytes = terms.iter().fold(0_u64, |sum, term| sum.saturating_add(term.bytes));
     let more = u128::from(bytes) * u128::from(permille.saturating_sub(1000)) / 1000;

@@ -11,7 +11,7 @@ pub struct Name {
 
 impl Arg for Name {
     fn argument(&self) -> Argument {
-        // Thread names cost nothing and tell vCPUs from I/O threads in `top` and in the kernel's log.
+        // Thread names cost nothing and distinguish vCPUs from I/O threads in `top` and in the kernel's log.
         Argument::options("-name", Options::new().set("guest", &self.guest).set("debug-threads", true))
     }
 }
@@ -30,11 +30,11 @@ impl Arg for Sandbox {
 
 /// `-action`: what QEMU does when the guest does something.
 ///
-/// `shutdown` is always `poweroff`: QEMU sends `SHUTDOWN` with its reason on every monitor and then exits. Who needs
-/// it to stay (a soft reboot) says so at run time with `set-action`.
+/// `shutdown` is always `poweroff`: QEMU sends `SHUTDOWN` with its reason on every monitor and then exits. A supervisor that needs
+/// it to stay (a soft reboot) sets it at run time with `set-action`.
 ///
 /// `panic` is always `pause`, and so is a watchdog that ends the run: a QEMU that leaves by itself would leave with the
-/// same exit code as after a power-off, and a supervisor that was away could not tell them apart.
+/// same exit code as after a power-off, and a supervisor that was away could not distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Action {
     /// The guest reboots.
@@ -90,7 +90,7 @@ pub struct AddFd {
     pub fd: i32,
     /// Number of the set.
     pub set: u32,
-    /// What it is, for people who look at `query-fdsets`.
+    /// What it is, for readers of `query-fdsets`.
     pub opaque: String,
 }
 

@@ -18,7 +18,7 @@ pub const FIRST_L1_CLUSTER: u64 = 3;
 /// The largest virtual disk accepted or created: 64 TiB, far beyond what a node stores and small enough that the tables
 /// of an empty image stay small.
 pub const MOST_VIRTUAL_BYTES: u64 = 64 << 40;
-/// Bytes of disk that one L1 entry stands for: a cluster of 8-byte L2 entries, each standing for a cluster.
+/// Bytes of disk that one L1 entry covers: a cluster of 8-byte L2 entries, each for a cluster.
 const COVERED_BY_L1_ENTRY: u64 = CLUSTER_BYTES / 8 * CLUSTER_BYTES;
 
 /// Entries of the L1 table of a disk of so many bytes.

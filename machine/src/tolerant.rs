@@ -1,4 +1,4 @@
-//! Reading documents of later builds: a word that this build does not know is as if it were not there. For fields whose reader can do
+//! Reading documents of later builds: a value that this build does not support is left out. For fields whose reader can do
 //! without; what must not be misread has a version beside it. Pure.
 
 use serde::de::DeserializeOwned;
@@ -53,7 +53,7 @@ mod tests {
 
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
     #[serde(rename_all = "lowercase")]
-    enum Word {
+    enum Kind {
         #[default]
         Known,
         Other,
@@ -62,15 +62,15 @@ mod tests {
     #[derive(Debug, PartialEq, Deserialize)]
     struct Document {
         #[serde(deserialize_with = "each")]
-        list: Vec<Word>,
+        list: Vec<Kind>,
         #[serde(deserialize_with = "each")]
-        set: BTreeSet<Word>,
+        set: BTreeSet<Kind>,
         #[serde(deserialize_with = "entries")]
-        map: BTreeMap<Word, u32>,
+        map: BTreeMap<Kind, u32>,
         #[serde(deserialize_with = "or_default")]
-        one: Word,
+        one: Kind,
         #[serde(default, deserialize_with = "or_default")]
-        none: Option<Word>,
+        none: Option<Kind>,
     }
 
     #[test]
@@ -79,10 +79,10 @@ mod tests {
             "map": {"later": 1, "other": 2, "known": "x"}, "one": "later", "none": "later"}"#;
         let read: Document = serde_json::from_str(text).unwrap();
         let expected = Document {
-            list: vec![Word::Other, Word::Known],
-            set: [Word::Other].into(),
-            map: [(Word::Other, 2)].into(),
-            one: Word::Known,
+            list: vec![Kind::Other, Kind::Known],
+            set: [Kind::Other].into(),
+            map: [(Kind::Other, 2)].into(),
+            one: Kind::Known,
             none: None,
         };
         assert_eq!(read, expected);

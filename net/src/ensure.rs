@@ -227,8 +227,8 @@ pub(crate) async fn ensure_setting<'a, N: Links>(
 
 /// Lets the namespace forward packets of both families.
 ///
-/// A kernel that forwards IPv6 no longer believes router advertisements, and a host or pod that has its
-/// routes from them would lose them: links that have such routes are told to go on believing.
+/// A kernel that forwards IPv6 no longer accepts router advertisements, and a host or pod that has its
+/// routes from them would lose them: links that have such routes are set to accept them further.
 pub(crate) async fn ensure_forwarding<'a, N: Links>(
     namespace: &'a N,
     seen: &Observed,

@@ -1,4 +1,4 @@
-//! What can go wrong while plumbing. Texts name the thing and say what to do where somebody can do something;
+//! What can go wrong while plumbing. Texts name the thing and, where the user can do something, what to do;
 //! the cause is the source and not repeated.
 
 use std::io;
@@ -80,7 +80,7 @@ pub enum NetError {
         /// The limit.
         after: Duration,
     },
-    /// A program answered something that is not what its manual says.
+    /// A program answered something that differs from its manual.
     #[error("the answer of `{program}` could not be read")]
     ToolAnswer {
         /// The program.
@@ -124,7 +124,7 @@ pub enum NetError {
         #[source]
         source: io::Error,
     },
-    /// A link of the name we want belongs to somebody else.
+    /// A link of the required name belongs to another owner.
     #[error("the link `{name}` is not Garboard's (its alias is {alias:?}, expected {expected:?}); remove or rename it")]
     LinkTaken {
         /// The link.

@@ -110,7 +110,7 @@ impl MacAddr {
     }
 
     /// A locally administered address made from `seed`: the same seed always gives the same address, so
-    /// that nobody has to store it.
+    /// that it need not be stored.
     pub fn derived(seed: &str) -> Self {
         let [_, _, _, b, c, d, e, f] = fingerprint(seed).to_be_bytes();
         Self([0x02, b, c, d, e, f])
@@ -173,7 +173,7 @@ impl VmNetId {
     }
 
     /// Name of the host's end of the veth pair: `gb` and 52 bits of a hash of the id. Two ids with the same
-    /// hash are told apart by [`VmNetId::alias`].
+    /// hash are distinguished by [`VmNetId::alias`].
     pub fn host_link(&self) -> LinkName {
         LinkName(format!("gb{:013x}", fingerprint(&self.0) >> 12))
     }

@@ -59,8 +59,8 @@ impl NetNs {
         Ok(self.identity == Self::current()?.identity)
     }
 
-    /// Whether it belongs to the users of this process: one made inside a user namespace of somebody else's does not, and
-    /// may hold whatever they put there.
+    /// Whether it belongs to the users of this process: one made inside another user's user namespace does not, and
+    /// may hold what that user put there.
     pub fn is_of_our_users(&self) -> Result<bool, NetError> {
         sys::is_owned_by_ours(self.as_fd()).map_err(failed("ask the kernel who owns the network namespace"))
     }
@@ -160,8 +160,8 @@ mod tests {
     }
 
     #[test]
-    fn a_namespace_of_other_users_is_told_apart() {
-        if !root_or_skip("a_namespace_of_other_users_is_told_apart") {
+    fn a_namespace_of_other_users_is_recognised() {
+        if !root_or_skip("a_namespace_of_other_users_is_recognised") {
             return;
         }
         assert!(NetNs::create().unwrap().is_of_our_users().unwrap());
@@ -174,7 +174,7 @@ mod tests {
                 .spawn()?;
             use std::io::{Read as _, Write as _};
             let (mut to, mut from) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-            // Its answer says that it is there.
+            // Its answer shows that it is there.
             to.write_all(b"x")?;
             from.read_exact(&mut [0])?;
             let opened = std::fs::File::open(format!("/proc/{}/ns/net", child.id()));

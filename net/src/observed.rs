@@ -1,5 +1,5 @@
 //! What is seen in a network namespace: links, addresses, routes. Plain data, equal for the real kernel and
-//! the fake of `testing`, with links named and not numbered, because names are what plans speak of.
+//! the fake of `testing`, with links named and not numbered, because plans use names.
 
 use std::net::IpAddr;
 
@@ -55,18 +55,18 @@ pub struct Route {
     pub via: Option<IpAddr>,
     /// Name of the link it leaves by. A route over several links is reported once for each.
     pub link: String,
-    /// Who made it.
+    /// Its origin.
     pub origin: Origin,
 }
 
-/// Who made a route.
+/// The origin of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
     /// The kernel, because of an address.
     Kernel,
     /// The kernel, because a router advertised it.
     Advertised,
-    /// Somebody.
+    /// A user or another program.
     Configured,
 }
 

@@ -39,7 +39,7 @@ pub struct PlumbedInterface {
     pub vhosts: Vec<OwnedFd>,
     /// For the half that serves the guest.
     pub sockets: Sockets,
-    /// What the guest is to be told.
+    /// What the guest receives.
     pub guest: GuestAddresses,
 }
 
@@ -88,7 +88,7 @@ async fn decide<'p, N: Namespace>(
     Ok((seen, wanted))
 }
 
-/// A bridge is one interface's: a tap of another name on it is somebody's who asks again for what they have.
+/// A bridge is one interface's: a tap of another name on it belongs to a caller that asks again for its own.
 fn refuse_second_tap(plan: &NetPlan, desired: &Desired, seen: &Observed) -> Result<(), PlanError> {
     let is_other = |link: &&Link| {
         let is_port = link.controller.as_deref() == Some(desired.bridge.as_str());
@@ -166,7 +166,7 @@ async fn settle_bridge<'a, N: Namespace>(
     undo: &mut UndoStack<'a, N>,
 ) -> Result<(), NetError> {
     let bridge = || desired.bridge.clone();
-    // IPv6 on the bridge is for guests that get theirs from us; what they advertise is not believed.
+    // IPv6 on the bridge is for guests that get theirs from us; what they advertise is ignored.
     let disabled = if desired.guest.ipv6.is_some() { "0" } else { "1" };
     let localnet = if desired.uplink == Uplink::Routed { "1" } else { "0" };
     let settings = [

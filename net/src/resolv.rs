@@ -12,7 +12,7 @@ const NAMESERVERS_MAX: usize = 8;
 /// Most search domains taken, as many as old glibc versions use.
 const SEARCHES_MAX: usize = 6;
 
-/// What a guest is told about name resolution.
+/// What a guest receives about name resolution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolver {
     /// Name servers the guest can reach, in order.
@@ -25,12 +25,12 @@ pub struct Resolver {
 pub fn parse(text: &str) -> Resolver {
     let mut resolver = Resolver::default();
     for line in text.lines() {
-        let mut words = line.split_whitespace();
-        match words.next() {
-            Some("nameserver") => resolver.nameservers.extend(words.next().and_then(reachable)),
+        let mut parts = line.split_whitespace();
+        match parts.next() {
+            Some("nameserver") => resolver.nameservers.extend(parts.next().and_then(reachable)),
             // The last of these lines wins.
-            Some("search") => resolver.searches = words.map(str::to_owned).collect(),
-            Some("domain") => resolver.searches = words.take(1).map(str::to_owned).collect(),
+            Some("search") => resolver.searches = parts.map(str::to_owned).collect(),
+            Some("domain") => resolver.searches = parts.take(1).map(str::to_owned).collect(),
             _ => {}
         }
     }

@@ -1,4 +1,4 @@
-//! Where this crate ends and the kernel begins: three small traits, all speaking of one network namespace.
+//! Where this crate ends and the kernel begins: three small traits, each for one network namespace.
 //!
 //! [`crate::kernel::Kernel`] is the real thing, `testing::FakeNamespace` (feature `testing`) keeps the same
 //! state in memory; both pass the same contract tests. Operations are single steps: what is safe to repeat
@@ -86,7 +86,7 @@ pub enum Sysctl {
     Ipv4Forwarding,
     /// Whether IPv6 packets are forwarded between links.
     Ipv6Forwarding,
-    /// Whether router advertisements are believed on a link: 0 no, 1 unless forwarding, 2 always.
+    /// Whether router advertisements are accepted on a link: 0 no, 1 unless forwarding, 2 always.
     AcceptRa(LinkName),
     /// Whether new IPv6 addresses of a link are first checked for duplicates.
     AcceptDad(LinkName),
@@ -126,7 +126,7 @@ pub trait Nft: Sync {
 /// Of each chain of a table in order, the comments of its rules; a rule without one is an empty text.
 pub type Outline = Vec<(String, Vec<String>)>;
 
-/// Descriptors that only somebody with power over the namespace can make.
+/// Descriptors that only a process with privileges in the namespace can make.
 pub trait Devices: Sync {
     /// Makes a tap, down, with `queues` queues and one descriptor for each. It vanishes with the last of
     /// them. A tap that exists is refused with [`NetError::TapHeld`].

@@ -1,6 +1,6 @@
 //! Taking back what a failed sequence of steps had done, last step first.
 //!
-//! The stack is data, not closures: each entry says in the kernel's words what restores the former state, so
+//! The stack is data, not closures: each entry describes in the kernel's terms what restores the former state, so
 //! it can be logged, and a fake can run it. Descriptors are not here: dropping them is enough.
 
 use std::fmt;
@@ -73,7 +73,7 @@ impl<'a, N: Links> UndoStack<'a, N> {
     }
 
     /// After success nothing is taken back; after a failure everything is. The error is the step's own, or
-    /// [`NetError::Undone`] if something could not be taken back. Whoever calls drops the descriptors it
+    /// [`NetError::Undone`] if something could not be taken back. The caller drops the descriptors it
     /// opened first.
     pub async fn settle<T>(self, outcome: Result<T, NetError>) -> Result<T, NetError> {
         let cause = match outcome {
@@ -94,7 +94,7 @@ impl<'a, N: Links> UndoStack<'a, N> {
     }
 }
 
-/// Whether the kernel says that there is nothing to take back: some steps are noted before they are done,
+/// Whether the kernel's answer means that there is nothing to take back: some steps are noted before they are done,
 /// and some take others back with them, as removing a link does with its addresses.
 fn already_so(error: &NetError) -> bool {
     let kind = if let NetError::Netlink { source, .. } | NetError::Sysctl { source, .. } = error {

@@ -1,8 +1,8 @@
 //! On a bare host: the veth pair that joins a VM's namespace to the host, the host's forwarding and its nft
 //! table for this VM, and the removal of all of it by the VM's id alone.
 //!
-//! Nothing is recorded anywhere but in the kernel: the link's name and alias say whose it is, its address
-//! says which network of the pool it has. Two shims that start at once settle it without a lock: an address
+//! Nothing is recorded anywhere but in the kernel: the link's name and alias name its owner, its address
+//! is that of its network of the pool. Two shims that start at once settle it without a lock: an address
 //! is put on the link first and looked for on other links afterwards, so of two that chose the same network
 //! at least one sees the other and moves on.
 //!
@@ -103,7 +103,7 @@ async fn remove_table<N: Namespace>(host: &N, id: &VmNetId) -> Result<Removed, N
     Ok(Removed::Removed)
 }
 
-/// A link of our name is ours if its alias says so, or if it is a veth without alias: a crash came between
+/// A link of our name is ours by its alias, or if it is a veth without alias: a crash came between
 /// making it and naming its owner.
 fn refuse_foreign(link: &Link, name: &LinkName, id: &VmNetId) -> Result<(), NetError> {
     let unfinished = link.alias.is_none() && link.kind.as_deref() == Some("veth");
@@ -202,7 +202,7 @@ impl<'a, N: Namespace> Joining<'a, '_, N> {
         Ok(outcome)
     }
 
-    /// Gives the host's end a network nobody else has.
+    /// Gives the host's end a network of its own.
     async fn ensure_network(
         &self,
         seen: &Observed,

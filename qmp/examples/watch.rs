@@ -20,7 +20,7 @@ async fn watch(socket: PathBuf) -> Result<(), Failure> {
             Notice::Event(event) => writeln!(out, "{} {}", event.name, event.data_text())?,
             Notice::Lagged(count) => writeln!(out, "{count} events were lost")?,
             Notice::Closed { reason: Some(reason) } => writeln!(out, "QEMU ended: {reason}")?,
-            Notice::Closed { reason: None } => writeln!(out, "QEMU ended without a word")?,
+            Notice::Closed { reason: None } => writeln!(out, "QEMU ended without a reason")?,
         }
     }
     Ok(())

@@ -3,11 +3,11 @@
 //! What we send is a generated type of `qapi-qmp`, so that a misspelt argument does not compile: [`Monitor::call`],
 //! [`Monitor::ask`], or [`Request::of`] where descriptors, a time limit or a requester go along. [`Request::new`] takes a
 //! command by name, for commands that are not ours: those of the broker's clients. One command of ours has arguments
-//! of its own, `qmp_capabilities` to a broker: its capabilities are no words of QEMU.
+//! of its own, `qmp_capabilities` to a broker: its capabilities are not QEMU's.
 //!
-//! **What we read is a small struct of our own** with the few fields that are used, and words of QEMU are read as text:
+//! **What we read is a small struct of our own** with the few fields that are used, and names of QEMU's enums are read as text:
 //! `monitor.ask::<Status>(&qmp::query_status {})`. The generated types are those of QEMU 9.1 (`qapi-qmp` 0.15). A reply
-//! of another version that lacks a field which they demand, or has a word which their enums do not know, ends in
+//! of another version that lacks a field which they demand, or has a name which their enums do not contain, ends in
 //! [`CallError::Undecodable`] although the command worked. So [`Monitor::call`], which reads the generated reply, is for
 //! commands whose reply is empty; `tests/contract/real.rs` also reads others with it, to see what decodes.
 
@@ -66,7 +66,7 @@ impl Request {
         self
     }
 
-    /// For somebody else, whom the transcript names.
+    /// For another client, which the transcript names.
     pub fn on_behalf_of(mut self, requester: String) -> Self {
         self.requester = Some(requester);
         self

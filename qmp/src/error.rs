@@ -1,4 +1,4 @@
-//! What can go wrong between us and QEMU, and why QEMU ended if it said so.
+//! What can go wrong between us and QEMU, and why QEMU ended if it reported that.
 
 use std::borrow::Cow;
 use std::io;
@@ -9,20 +9,20 @@ use serde::Deserialize;
 
 use crate::text::printable;
 
-/// Characters kept of a sentence of QEMU. Its longest (a device that lists its missing properties) has about 400.
-const SENTENCE_LIMIT: usize = 1_000;
+/// Characters kept of a message of QEMU. Its longest (a device that lists its missing properties) has about 400.
+const MESSAGE_LIMIT: usize = 1_000;
 
 /// Why a command did not give its reply.
 #[derive(Debug, thiserror::Error)]
 pub enum CallError {
-    /// QEMU read the command and said no. Nothing happened, apart from what the sentence says.
+    /// QEMU read the command and refused it. Nothing happened, apart from what the message reports.
     #[error("QEMU refused `{command}`: {desc}")]
     Refused {
         /// The command.
         command: Cow<'static, str>,
         /// `GenericError`, `CommandNotFound`, `DeviceNotFound`, …
         class: String,
-        /// QEMU's sentence, escaped and bounded.
+        /// QEMU's message, escaped and bounded.
         desc: String,
     },
     /// No reply in time. The connection lives on, and the command may still take effect.
@@ -38,7 +38,7 @@ pub enum CallError {
     Disconnected {
         /// The command.
         command: Cow<'static, str>,
-        /// Why QEMU ended, if it said so.
+        /// Why QEMU ended, if it reported that.
         reason: Option<ShutdownReason>,
     },
     /// The reply is not of the type the caller expects.
@@ -97,7 +97,7 @@ impl CallError {
     }
 
     pub(crate) fn refused(command: Cow<'static, str>, class: &str, desc: &str) -> Self {
-        Self::Refused { command, class: printable(class, 64), desc: printable(desc, SENTENCE_LIMIT) }
+        Self::Refused { command, class: printable(class, 64), desc: printable(desc, MESSAGE_LIMIT) }
     }
 }
 
@@ -113,7 +113,7 @@ pub enum ConnectError {
     Open {
         /// The socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -122,11 +122,11 @@ pub enum ConnectError {
     Prepare {
         /// The monitor's name.
         monitor: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// Connected, but nothing was said: QEMU is still starting, hangs, or serves another client of this monitor.
+    /// Connected, but nothing was sent: QEMU is still starting, hangs, or serves another client of this monitor.
     #[error("no QMP greeting from {monitor} within {after:?}; another client may hold the connection")]
     NoGreeting {
         /// The monitor's name.
@@ -145,11 +145,11 @@ pub enum ConnectError {
     Read {
         /// The monitor's name.
         monitor: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// The listener there does not speak QMP.
+    /// The listener there does not use QMP.
     #[error("{monitor} is not a QMP monitor: its first line is `{first_line}`")]
     NotQmp {
         /// The monitor's name.
@@ -182,9 +182,9 @@ pub struct ShutdownReason {
 pub enum ShutdownCause {
     /// `host-error`: QEMU met an error, for example of a vCPU.
     HostError,
-    /// `host-qmp-quit`: somebody sent `quit`.
+    /// `host-qmp-quit`: a client sent `quit`.
     HostQmpQuit,
-    /// `host-qmp-system-reset`: somebody sent `system_reset` where a reset means the end.
+    /// `host-qmp-system-reset`: a client sent `system_reset` where a reset means the end.
     HostQmpSystemReset,
     /// `host-signal`: SIGTERM, SIGINT or SIGHUP.
     HostSignal,
@@ -200,11 +200,11 @@ pub enum ShutdownCause {
     SubsystemReset,
     /// `snapshot-load`.
     SnapshotLoad,
-    /// QEMU gave none (older than 4.0), or one we do not know: its word, escaped and bounded.
+    /// QEMU gave none (older than 4.0), or an unknown one: its name, escaped and bounded.
     Other(String),
 }
 
-/// The words of QEMU for the causes.
+/// QEMU's names of the causes.
 const CAUSES: &[(&str, ShutdownCause)] = &[
     ("host-error", ShutdownCause::HostError),
     ("host-qmp-quit", ShutdownCause::HostQmpQuit),
@@ -229,24 +229,24 @@ impl ShutdownReason {
             reason: String,
         }
         let data: Data = serde_json::from_str(data).unwrap_or_default();
-        let known = CAUSES.iter().find(|(word, _)| *word == data.reason);
+        let known = CAUSES.iter().find(|(name, _)| *name == data.reason);
         let cause = known.map_or_else(|| ShutdownCause::Other(printable(&data.reason, 64)), |(_, cause)| cause.clone());
         Self { by_guest: data.guest, cause }
     }
 
-    /// QEMU's word for the cause.
-    pub fn word(&self) -> &str {
-        if let ShutdownCause::Other(word) = &self.cause {
-            return word;
+    /// QEMU's name of the cause.
+    pub fn name(&self) -> &str {
+        if let ShutdownCause::Other(name) = &self.cause {
+            return name;
         }
-        CAUSES.iter().find(|(_, cause)| *cause == self.cause).map_or("unknown", |(word, _)| word)
+        CAUSES.iter().find(|(_, cause)| *cause == self.cause).map_or("unknown", |(name, _)| name)
     }
 }
 
 impl std::fmt::Display for ShutdownReason {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let who = if self.by_guest { "guest" } else { "host" };
-        write!(formatter, "shutdown by the {who}: {}", self.word())
+        write!(formatter, "shutdown by the {who}: {}", self.name())
     }
 }
 
@@ -260,7 +260,7 @@ mod tests {
         assert_eq!(reason, ShutdownReason { by_guest: true, cause: ShutdownCause::GuestPanic });
         assert_eq!(reason.to_string(), "shutdown by the guest: guest-panic");
         let new = ShutdownReason::from_event_data(r#"{"guest": false, "reason": "cosmic-ray\n"}"#);
-        assert_eq!(new.word(), "cosmic-ray\\n");
+        assert_eq!(new.name(), "cosmic-ray\\n");
         assert!(matches!(ShutdownReason::from_event_data("[]").cause, ShutdownCause::Other(_)));
     }
 

@@ -1,4 +1,4 @@
-//! Events and who listens to them.
+//! Events and their subscriptions.
 //!
 //! ```text
 //!  reader ──publish──► EventHub ──► queue of subscription 1 ──next()──► its owner
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Invariants: publishing never waits. A subscription's queue is bounded in events and bytes; when it overflows the
-//! oldest go, and the owner is told how many, *before* it gets the next one: it must query what it wanted to know.
+//! oldest go, and the owner gets their number *before* the next one: it must query the state again.
 //! Every subscription sees [`Notice::Closed`] exactly once, as its last notice, also when it was made after the end.
 //!
 //! Subscribe first, then send the command that causes the event: nothing can then be missed.
@@ -29,7 +29,7 @@ const QUEUE_BYTES: usize = 256 << 10;
 /// Something that happened in QEMU.
 #[derive(Debug)]
 pub struct Event {
-    /// QEMU's name for it, perhaps one this program has never heard of. Bounded and printable.
+    /// QEMU's name for it, perhaps one unknown to this program. Bounded and printable.
     pub name: String,
     /// Its data as QEMU wrote it; `None` where it has none.
     pub data: Option<Box<RawValue>>,
@@ -53,7 +53,7 @@ impl Event {
     }
 }
 
-/// What a subscription tells its owner.
+/// What a subscription sends to its owner.
 #[derive(Debug, Clone)]
 pub enum Notice {
     /// An event.
@@ -62,12 +62,12 @@ pub enum Notice {
     Lagged(u64),
     /// The connection ended. This is the last notice.
     Closed {
-        /// Why QEMU ended, if it said so.
+        /// Why QEMU ended, if it reported that.
         reason: Option<ShutdownReason>,
     },
 }
 
-/// Which events a subscription wants.
+/// Which events a subscription asks for.
 #[derive(Debug, Clone, Copy)]
 pub enum Interest {
     /// Every one.
@@ -105,7 +105,7 @@ enum Ending {
     #[default]
     Open,
     Closed(Option<ShutdownReason>),
-    Told,
+    Reported,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -137,13 +137,13 @@ impl QueueState {
             self.bytes -= event.weight();
             return Some(Notice::Event(event));
         }
-        match std::mem::replace(&mut self.ending, Ending::Told) {
+        match std::mem::replace(&mut self.ending, Ending::Reported) {
             Ending::Open => {
                 self.ending = Ending::Open;
                 None
             }
             Ending::Closed(reason) => Some(Notice::Closed { reason }),
-            Ending::Told => None,
+            Ending::Reported => None,
         }
     }
 }
@@ -164,7 +164,7 @@ impl Subscription {
                 if let Some(notice) = state.take() {
                     return Some(notice);
                 }
-                if matches!(state.ending, Ending::Told) {
+                if matches!(state.ending, Ending::Reported) {
                     return None;
                 }
             }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slow_owner_is_told_how_many_were_lost_before_the_rest() {
+    async fn a_slow_owner_gets_the_number_of_lost_events_before_the_rest() {
         let hub = EventHub::default();
         let mut slow = hub.subscribe(Interest::All);
         for number in 0..QUEUE_EVENTS + 10 {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn closed_comes_once_and_last_also_to_those_who_come_late() {
+    async fn closed_comes_once_and_last_also_to_late_subscriptions() {
         let hub = EventHub::default();
         let mut early = hub.subscribe(Interest::Named(&["STOP"]));
         hub.publish(event("STOP", None));
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn dropped_subscriptions_are_forgotten() {
+    fn dropped_subscriptions_are_removed() {
         let hub = EventHub::default();
         for _ in 0..100 {
             drop(hub.subscribe(Interest::All));

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! getfd   name ◄─ fd     then a command that names it: add_client, migrate (fd:name), netdev_add
-//! add-fd  set  ◄─ fd     then /dev/fdset/SET anywhere QEMU wants a path; survives until the set is unused
+//! add-fd  set  ◄─ fd     then /dev/fdset/SET anywhere QEMU takes a path; survives until the set is unused
 //! ```
 
 use std::io::{self, IoSlice};
@@ -90,7 +90,7 @@ impl Monitor {
         self.send_decoding(Request::of(&command).with_descriptors(vec![descriptor])).await
     }
 
-    /// Makes a connected socket a client of QEMU's VNC server: no listening socket is needed then. Whoever holds the
+    /// Makes a connected socket a client of QEMU's VNC server: no listening socket is needed then. The holder of the
     /// other end is let in without a password, so hand it only to those who may see the screen.
     pub async fn add_vnc_client(&self, socket: OwnedFd) -> Result<(), CallError> {
         let name = format!("garboard-client-{}", NAMES.fetch_add(1, Ordering::Relaxed));

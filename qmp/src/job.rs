@@ -8,7 +8,7 @@
 //!
 //! Make the watch first, then send the command that starts the job. A job that was started with `auto-dismiss=false`
 //! stays listed when it is concluded, with its error, until it is dismissed: [`JobWatch::concluded`] does that. A block
-//! job that dismisses itself tells its error only in `BLOCK_JOB_COMPLETED`, which the watch hears too.
+//! job that dismisses itself reports its error only in `BLOCK_JOB_COMPLETED`, which the watch reads too.
 //!
 //! Sources followed: `qapi/job.json`, `qapi/block-core.json` of QEMU 7.2 and 10.0.
 
@@ -46,7 +46,7 @@ pub enum JobStatus {
     Aborting,
     /// Over, for better or worse, and still listed.
     Concluded,
-    /// Over and forgotten.
+    /// Ended and dismissed.
     Null,
     /// A status newer than this program.
     #[serde(other)]
@@ -61,7 +61,7 @@ pub enum JobError {
     Failed {
         /// The job's id.
         job: String,
-        /// QEMU's sentence. Escaped and bounded.
+        /// QEMU's message. Escaped and bounded.
         message: String,
     },
     /// QEMU ended meanwhile.
@@ -69,7 +69,7 @@ pub enum JobError {
     Disconnected {
         /// The job's id.
         job: String,
-        /// Why QEMU ended, if it said so.
+        /// Why QEMU ended, if it reported that.
         reason: Option<ShutdownReason>,
     },
     /// A command about the job failed.
@@ -89,7 +89,7 @@ pub struct JobWatch {
     monitor: Monitor,
     job: String,
     events: Subscription,
-    /// What a block job that dismisses itself said went wrong.
+    /// The error of a block job that dismisses itself.
     block_job_error: Option<String>,
     status: Option<JobStatus>,
 }
@@ -111,7 +111,7 @@ impl Monitor {
 }
 
 impl JobWatch {
-    /// Where the job was when last heard of; `None` before the first news.
+    /// The job's last reported status; `None` before the first news.
     pub fn status(&self) -> Option<JobStatus> {
         self.status
     }
@@ -130,7 +130,7 @@ impl JobWatch {
         }
     }
 
-    /// Waits until the job is over, dismisses it if it is still listed, and tells whether it did its work.
+    /// Waits until the job is over, dismisses it if it is still listed, and returns whether it did its work.
     pub async fn concluded(mut self) -> Result<(), JobError> {
         while !matches!(self.status, Some(JobStatus::Concluded | JobStatus::Null)) {
             self.step().await?;
@@ -147,7 +147,7 @@ impl JobWatch {
 
     async fn step(&mut self) -> Result<(), JobError> {
         match self.events.next().await {
-            Some(Notice::Event(event)) => self.hear(&event),
+            Some(Notice::Event(event)) => self.observe(&event),
             Some(Notice::Lagged(lost)) => {
                 debug!(job = self.job, lost, "events of a job were lost; its state is queried");
                 self.look().await?;
@@ -158,7 +158,7 @@ impl JobWatch {
         Ok(())
     }
 
-    fn hear(&mut self, event: &Event) {
+    fn observe(&mut self, event: &Event) {
         #[derive(Deserialize)]
         struct StatusChange {
             id: String,

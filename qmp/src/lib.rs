@@ -1,6 +1,6 @@
 //! QMP: one reader that survives everything; the guest agent; the debug broker's policy.
 //!
-//! For: talking to a QEMU that somebody else started, over sockets somebody else made. Not for: starting QEMU, deciding
+//! For: talking to a QEMU that another process started, over sockets that it made. Not for: starting QEMU, deciding
 //! what to do with a machine, or anything Kubernetes.
 //!
 //! ```text
@@ -21,7 +21,7 @@
 //! | [`transcript`](TranscriptSink), [`redact`] | what is written down |
 //! | [`agent`] | the guest agent, which may be hostile |
 //! | [`broker`] | other clients beside the supervisor |
-//! | [`schema`] | what this QEMU knows; only for interactive use and probing, it is large |
+//! | [`schema`] | what this QEMU offers; only for interactive use and probing, it is large |
 //! | `testing` | a scripted monitor and agent (feature `testing`) |
 //!
 //! Memory: a connected monitor costs about 20 KiB; replies are handed over as raw JSON and nothing is kept of them. The

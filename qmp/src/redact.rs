@@ -1,17 +1,17 @@
 //! What may be written down of a command, a reply or an event.
 //!
-//! Used by the transcript and by the audit of the debug broker; both are read by people who may not know the guest's
+//! Used by the transcript and by the audit of the debug broker; both are read by users who must not see the guest's
 //! secrets. Everything comes out as one line of ASCII JSON, whatever went in: secrets replaced, strings, lists and
 //! depth bounded, and what is too long to look at replaced by its length.
 //!
-//! What is secret is data, in the tables below: a rule by the name of a key, which catches what we never heard of, and
-//! a rule by command, for keys whose name does not tell.
+//! What is secret is data, in the tables below: a rule by the name of a key, which also catches unknown commands, and
+//! a rule by command, for keys whose name does not show it.
 
 use serde_json::{Map, Value};
 
 use crate::text::printable;
 
-/// Longest JSON text that is parsed to be written down, in bytes. Longer ones are replies nobody reads in a log
+/// Longest JSON text that is parsed to be written down, in bytes. Longer ones are replies too long to read in a log
 /// (schema, block graph), and a parsed copy costs several times this on the heap.
 const PARSE_LIMIT: usize = 16 << 10;
 
@@ -24,7 +24,7 @@ const ELEMENT_LIMIT: usize = 64;
 /// Levels kept.
 const DEPTH_LIMIT: usize = 12;
 
-/// What stands where a secret was.
+/// The replacement of a secret.
 const REDACTED: &str = "<redacted>";
 
 /// Parts of key names that mean a secret.
@@ -55,8 +55,8 @@ const SECRET_ARGUMENTS: &[(&str, &[&str])] = &[
 const SECRET_REPLIES: &[&str] =
     &["qom-get", "ringbuf-read", "guest-file-read", "guest-exec-status", "guest-ssh-get-authorized-keys"];
 
-/// Words that make a text suspicious: a monitor line, a pseudo file name.
-const SECRET_WORDS: &[&str] = &["password", "passwd", "secret", "sendkey", "userdata"];
+/// Parts that make a text suspicious: a monitor line, a pseudo file name.
+const SECRET_PARTS: &[&str] = &["password", "passwd", "secret", "sendkey", "userdata"];
 
 /// Whose JSON it is.
 #[derive(Debug, Clone, Copy)]
@@ -176,8 +176,8 @@ fn clean_string(text: String) -> Value {
 /// Text that may hold a secret, without it: `None` when there is no sign of one.
 fn without_credentials(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
-    let is_one_word = !text.contains([' ', '=', ',', ':']);
-    if !is_one_word && SECRET_WORDS.iter().any(|word| lower.contains(word)) {
+    let is_one_name = !text.contains([' ', '=', ',', ':']);
+    if !is_one_name && SECRET_PARTS.iter().any(|part| lower.contains(part)) {
         let first = text.split([' ', '=', ',', ':']).next().unwrap_or_default();
         return Some(format!("{first} {REDACTED}"));
     }
@@ -255,7 +255,7 @@ mod tests {
             ("blockdev-add", json!({"filename": format!("json:{{\"password\":\"{SECRET}\"}}")})),
             ("send-key", json!({"keys": [{"type": "qcode", "data": SECRET}]})),
             ("qom-set", json!({"path": "/objects/s0", "property": "data", "value": SECRET})),
-            ("unheard-of", json!({"a": [{"vncPassword": SECRET, "UserData": SECRET}]})),
+            ("no-such-command", json!({"a": [{"vncPassword": SECRET, "UserData": SECRET}]})),
             ("guest-set-user-password", json!({"username": "root", "password": SECRET, "crypted": false})),
             ("guest-exec", json!({"path": "/bin/sh", "arg": ["-c", SECRET]})),
         ];
@@ -314,7 +314,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_goes_in_one_line_of_ascii_json_comes_out(text in "\\PC{0,80}", key in "\\PC{0,20}", junk in ".{0,60}") {
+        fn any_input_becomes_one_line_of_ascii_json(text in "\\PC{0,80}", key in "\\PC{0,20}", junk in ".{0,60}") {
             let valid = json!({key: [text.clone(), {"k": text}]}).to_string();
             for json in [valid, junk] {
                 for subject in [Subject::Arguments("object-add"), Subject::Reply("qom-get"), Subject::EventData] {

@@ -1,4 +1,4 @@
-//! What this QEMU knows, from `query-qmp-schema`: the question. What is made of the answer is in `garboard-qmp-commands`.
+//! What this QEMU offers, from `query-qmp-schema`: the question. What is made of the answer is in `garboard-qmp-commands`.
 //!
 //! For: completion and documentation in `garboard qmp`, and for probing what a QEMU can do, once per QEMU build. Not
 //! for the supervisor: the reply of QEMU 7.2 has 207 009 bytes, and what is kept of it about twice that.

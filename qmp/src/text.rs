@@ -47,7 +47,7 @@ mod tests {
     }
 
     #[test]
-    fn long_text_is_cut_and_says_how_long_it_was() {
+    fn long_text_is_cut_and_shows_how_long_it_was() {
         assert_eq!(printable("abcdef", 3), "abc… (6 bytes)");
         assert_eq!(printable("abc", 3), "abc");
         assert_eq!(printable_bytes(b"ab\xff\x00cd", 5), "ab\\xff\\0c… (6 bytes)");

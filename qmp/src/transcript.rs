@@ -1,6 +1,6 @@
-//! The transcript of one VM: what was said on its monitor and agent channels, as JSON lines.
+//! The transcript of one VM: what was sent on its monitor and agent channels, as JSON lines.
 //!
-//! For: the person who asks at three in the morning what happened. Not for: replaying, or counting.
+//! For: an administrator who looks for what happened. Not for: replaying, or counting.
 //!
 //! ```text
 //! {"at":"2026-03-01T02:59:58.120391Z","kind":"command","name":"device_add","id":12,"by":"broker client 3","body":{…}}
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Invariants: no secret gets in (`redact.rs`), every line is printable ASCII and bounded, frequent questions whose
-//! answers nobody misses are left out unless they fail, and a sink that fails never disturbs the monitor.
+//! answers are not needed are left out unless they fail, and a sink that fails never disturbs the monitor.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
@@ -41,7 +41,7 @@ const POLLS: &[&str] = &[
     "guest-sync-delimited",
 ];
 
-/// Events a guest can cause as often as it likes and that say little.
+/// Events a guest can cause as often as it likes and that mean little.
 const NOISY_EVENTS: &[&str] =
     &["RTC_CHANGE", "BALLOON_CHANGE", "NIC_RX_FILTER_CHANGED", "MEMORY_DEVICE_SIZE_CHANGE", "HV_BALLOON_STATUS_REPORT"];
 
@@ -80,7 +80,7 @@ impl Transcript {
         Self { sink }
     }
 
-    /// A command is about to be sent, on behalf of somebody else if `by` says so.
+    /// A command is about to be sent, on behalf of `by`.
     pub(crate) fn command(&self, name: &str, id: u64, by: Option<&str>, arguments: &str) {
         if !POLLS.contains(&name) {
             let line = Line { id: Some(id), by, ..Line::of("command", name) };
@@ -313,8 +313,8 @@ mod tests {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("qmp.jsonl");
-        for word in ["one", "two"] {
-            FileTranscript::open(&path, 1_000).unwrap().record(word);
+        for line in ["one", "two"] {
+            FileTranscript::open(&path, 1_000).unwrap().record(line);
         }
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one\ntwo\n");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_cannot_write_disturbs_nobody() {
+    fn a_sink_that_cannot_write_disturbs_no_other() {
         let directory = tempfile::tempdir().unwrap();
         let file = FileTranscript::open(directory.path().join("qmp.jsonl"), 10).unwrap();
         drop(directory);

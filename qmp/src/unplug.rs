@@ -30,7 +30,7 @@ const PERIPHERALS: &str = "/machine/peripheral";
 /// How a device came to be gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unplugged {
-    /// The guest let go of it now.
+    /// The guest released it now.
     Removed,
     /// There was no such device.
     AlreadyGone,
@@ -39,12 +39,12 @@ pub enum Unplugged {
 /// Why a device is still there.
 #[derive(Debug, thiserror::Error)]
 pub enum UnplugError {
-    /// The guest said no.
+    /// The guest refused.
     #[error("the guest refused to release device `{device}`: {message}")]
     GuestRefused {
         /// The device's id.
         device: String,
-        /// QEMU's sentence, or a general one where there is none. Escaped and bounded.
+        /// QEMU's message, or a general one where there is none. Escaped and bounded.
         message: String,
     },
     /// The guest has not answered. It may still do so.
@@ -60,7 +60,7 @@ pub enum UnplugError {
     Disconnected {
         /// The device's id.
         device: String,
-        /// Why QEMU ended, if it said so.
+        /// Why QEMU ended, if it reported that.
         reason: Option<ShutdownReason>,
     },
     /// A command failed, for example because the device cannot be unplugged at all.

@@ -1,6 +1,6 @@
 //! The guest agent client against honest and hostile agents.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helper functions")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy exempts tests, but not their helper functions")]
 
 use std::time::Duration;
 
@@ -109,7 +109,7 @@ async fn floods_end_in_an_error_without_eating_memory() {
 }
 
 #[tokio::test]
-async fn a_guest_that_never_stops_answering_is_read_only_while_somebody_asks() {
+async fn a_guest_that_never_stops_answering_is_read_only_while_a_call_waits() {
     let (agent, fake) = channel(b"").await;
     fake.on("guest-ping", AgentBehaviour::Flood(b"{\"return\": {}}\n".repeat(100)));
     agent.ping().await.unwrap();

@@ -1,6 +1,6 @@
 //! The debug broker: many clients beside the supervisor, each within its access.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helper functions")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy exempts tests, but not their helper functions")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -114,7 +114,7 @@ async fn a_client_is_served_as_qemu_would() {
 async fn mistakes_of_a_client_are_answered_and_it_goes_on() {
     let fixture = Fixture::new().await;
     let mut client = fixture.open_client(Access::ReadOnly).await;
-    for (mistake, word) in [
+    for (mistake, expected) in [
         ("help\n", "JSON"),
         ("{\"execute\": 5}", "string"),
         ("{\"execute\": \"query-status\", \"bogus\": 1}", "bogus"),
@@ -123,16 +123,16 @@ async fn mistakes_of_a_client_are_answered_and_it_goes_on() {
     ] {
         client.write(mistake).await;
         let answer = client.next().await;
-        assert!(answer["error"]["desc"].as_str().unwrap().contains(word), "{mistake}: {answer}");
+        assert!(answer["error"]["desc"].as_str().unwrap().contains(expected), "{mistake}: {answer}");
     }
     assert_eq!(client.ask(json!({"execute": "query-status"})).await["return"]["running"], false);
 }
 
 #[tokio::test]
-async fn a_read_only_client_reads_and_is_told_how_to_get_more() {
+async fn a_read_only_client_reads_and_gets_the_way_to_more_rights() {
     let fixture = Fixture::new().await;
     let mut client = fixture.open_client(Access::ReadOnly).await;
-    for command in ["cont", "quit", "getfd", "never-heard-of"] {
+    for command in ["cont", "quit", "getfd", "no-such-command"] {
         let answer = client.ask(json!({"execute": command})).await;
         assert_eq!(answer["error"]["class"], "GenericError", "{command}");
     }
@@ -251,7 +251,7 @@ async fn clients_and_supervisor_do_not_see_each_others_replies() {
 }
 
 #[tokio::test]
-async fn a_client_that_does_not_read_holds_nobody_up_and_is_told_what_it_missed() {
+async fn a_client_that_does_not_read_delays_no_other_and_receives_the_number_it_missed() {
     let fixture = Fixture::new().await;
     let mut slow = fixture.open_client(Access::ReadOnly).await;
     let mut quick = fixture.open_client(Access::ReadOnly).await;
@@ -303,16 +303,16 @@ async fn a_client_that_only_shut_its_sending_side_down_gets_its_answers() {
 }
 
 #[tokio::test]
-async fn the_end_of_qemu_reaches_the_client_after_its_last_words() {
+async fn the_end_of_qemu_reaches_the_client_after_its_last_messages() {
     let fixture = Fixture::new().await;
     let mut client = fixture.open_client(Access::Dangerous).await;
     client.write("{\"execute\": \"quit\", \"id\": 9}").await;
-    let mut said = Vec::new();
+    let mut received = Vec::new();
     while let Some(message) = client.try_next().await {
-        said.push(message);
+        received.push(message);
     }
-    assert!(said.iter().any(|message| message["event"] == "SHUTDOWN"), "{said:?}");
-    assert!(said.iter().any(|message| message["id"] == 9), "{said:?}");
+    assert!(received.iter().any(|message| message["event"] == "SHUTDOWN"), "{received:?}");
+    assert!(received.iter().any(|message| message["id"] == 9), "{received:?}");
     assert!(fixture.audits()[0].tainted);
 }
 
@@ -365,7 +365,7 @@ async fn the_listener_admits_by_identity() {
 }
 
 #[tokio::test]
-async fn a_peer_that_is_not_admitted_is_told() {
+async fn a_peer_that_is_not_admitted_gets_an_error() {
     let fixture = Fixture::new().await;
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("qmp.sock");

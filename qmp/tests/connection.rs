@@ -1,6 +1,6 @@
-//! The monitor connection against the scripted monitor: what must survive, and what must be told.
+//! The monitor connection against the scripted monitor: what must survive, and what must be reported.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy knows tests, but not their helper functions")]
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy exempts tests, but not their helper functions")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -51,7 +51,7 @@ async fn typed_and_raw_calls_give_their_replies() {
 }
 
 #[tokio::test]
-async fn a_refusal_has_class_and_sentence() {
+async fn a_refusal_has_class_and_message() {
     let (monitor, _fake) = connected().await;
     let error = monitor.send(Request::new("bogus").arguments(&json!({"a": 1}))).await.unwrap_err();
     assert!(error.is_refusal_of_class("CommandNotFound"), "{error:?}");
@@ -88,12 +88,12 @@ async fn a_dropped_call_disturbs_no_other() {
 
 // The second trap of habit 5.
 #[tokio::test]
-async fn an_event_nobody_has_heard_of_is_passed_on_and_survived() {
+async fn an_unknown_event_is_passed_on_and_survived() {
     let (monitor, fake) = connected().await;
     let mut events = monitor.subscribe(Interest::All);
-    fake.emit("UNHEARD_OF_IN_ANY_SCHEMA", json!({"new": [1, {"deep": null}]}));
+    fake.emit("IN_NO_SCHEMA", json!({"new": [1, {"deep": null}]}));
     let (name, data) = next_event(&mut events).await;
-    assert_eq!((&*name, &data["new"][0]), ("UNHEARD_OF_IN_ANY_SCHEMA", &json!(1)));
+    assert_eq!((&*name, &data["new"][0]), ("IN_NO_SCHEMA", &json!(1)));
     monitor.call(&qmp::query_status {}).await.unwrap();
 }
 
@@ -111,7 +111,7 @@ async fn garbage_between_messages_is_survived() {
         b"{\"event\": \"HALF\n",
     ];
     for bytes in garbage {
-        fake.say(bytes);
+        fake.write(bytes);
         monitor.call(&qmp::query_status {}).await.unwrap();
     }
 }
@@ -222,7 +222,7 @@ async fn a_slow_subscriber_does_not_hold_the_reader() {
         fake.emit("RTC_CHANGE", json!({ "offset": number }));
     }
     monitor.call(&qmp::query_status {}).await.unwrap();
-    let Some(Notice::Lagged(lost)) = next(&mut slow).await else { panic!("not told") };
+    let Some(Notice::Lagged(lost)) = next(&mut slow).await else { panic!("not reported") };
     let (_, data) = next_event(&mut slow).await;
     assert_eq!(data["offset"], lost, "the oldest are those that go");
 }
@@ -312,7 +312,7 @@ async fn a_guest_may_refuse_to_unplug_or_never_answer() {
 }
 
 #[tokio::test]
-async fn an_unplug_is_told_when_qemu_ends() {
+async fn an_unplug_is_an_error_when_qemu_ends() {
     let (monitor, fake) = connected().await;
     monitor.send(Request::new("device_add").arguments(&json!({"driver": "x", "id": "nic"}))).await.unwrap();
     fake.machine(|machine| machine.guest_unplug = GuestUnplug::Ignores);
@@ -326,7 +326,7 @@ async fn an_unplug_is_told_when_qemu_ends() {
 }
 
 #[tokio::test]
-async fn a_block_job_that_dismisses_itself_tells_its_error() {
+async fn a_block_job_that_dismisses_itself_reports_its_error() {
     let (monitor, fake) = connected().await;
     let watch = monitor.watch_job("mirror0");
     for status in ["created", "running"] {
@@ -348,7 +348,7 @@ async fn a_block_job_that_dismisses_itself_tells_its_error() {
 async fn a_mirror_is_ready_before_it_is_concluded() {
     let (monitor, fake) = connected().await;
     let mut watch = monitor.watch_job("mirror0");
-    for status in ["created", "running", "never-heard-of", "ready"] {
+    for status in ["created", "running", "no-such-status", "ready"] {
         fake.emit("JOB_STATUS_CHANGE", json!({"id": "mirror0", "status": status}));
     }
     assert_eq!(watch.ready().await.unwrap(), JobStatus::Ready);
@@ -357,13 +357,13 @@ async fn a_mirror_is_ready_before_it_is_concluded() {
 }
 
 #[tokio::test]
-async fn what_does_not_speak_qmp_is_named() {
-    let says = [
+async fn what_does_not_use_qmp_is_named() {
+    let greetings = [
         (&b"RFB 003.008\n"[..], "RFB 003.008"),
         (b"HTTP/1.1 400 Bad Request\r\n", "HTTP/1.1"),
         (b"{\"QMP\": {}}\n", "QMP"),
     ];
-    for (bytes, shown) in says {
+    for (bytes, shown) in greetings {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         std::io::Write::write_all(&mut &theirs, bytes).unwrap();
         match Monitor::connect(ours, ConnectOptions::named("vm1")).await {
@@ -437,7 +437,7 @@ impl TranscriptSink for Lines {
 }
 
 #[tokio::test]
-async fn the_transcript_tells_what_happened() {
+async fn the_transcript_contains_what_happened() {
     let lines = Arc::new(Lines::default());
     let (fake, stream) = FakeMonitor::pair().unwrap();
     let options = ConnectOptions { transcript: Some(lines.clone()), ..ConnectOptions::default() };
@@ -446,7 +446,7 @@ async fn the_transcript_tells_what_happened() {
     let secret = json!({"qom-type": "secret", "id": "s", "data": "hunter2"});
     monitor.send(Request::new("object-add").arguments(&secret)).await.unwrap();
     monitor.call(&qmp::query_status {}).await.unwrap();
-    fake.say(b"garbage\x1b[31m\n");
+    fake.write(b"garbage\x1b[31m\n");
     monitor.call(&qmp::query_status {}).await.unwrap();
     monitor.call(&qmp::quit {}).await.unwrap();
     while next(&mut events).await.is_some() {}

@@ -90,7 +90,7 @@ impl BeneathPath {
         self.0.rsplit('/').next().unwrap_or(&self.0)
     }
 
-    /// Whether `other` is this path or lies beneath it.
+    /// Whether `other` is this path or is beneath it.
     pub fn holds(&self, other: &str) -> bool {
         other.strip_prefix(&self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }

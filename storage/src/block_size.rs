@@ -7,7 +7,7 @@ use nix::sys::stat::{SFlag, fstat, major, minor};
 
 use crate::open::{DiskKind, OpenedDisk};
 
-/// Sizes a guest can be told so that it works as the storage below does.
+/// Sizes to report to a guest so that it works as the storage below does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockSizes {
     /// The smallest unit that can be addressed, in bytes.

@@ -1,4 +1,4 @@
-//! Directories that are there with their permissions or not at all. Those that all machines of a host share are made by
+//! Directories that are created together with their permissions. Those that all machines of a host share are made by
 //! whichever command comes first, and that may be killed at any time: what it leaves half made would stay closed to the users of
 //! all machines.
 
@@ -15,7 +15,7 @@ use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
 /// meanwhile leaves at most an empty directory of another name, which begins with a dot.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn make(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
@@ -36,7 +36,7 @@ pub fn make(path: &Path, mode: u32) -> io::Result<()> {
 /// The same, with the directories above it.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn make_all(path: &Path, mode: u32) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());

@@ -3,7 +3,7 @@
 //! Everything a guest reads or writes is opened (or made) here and handed to QEMU as a descriptor; QEMU opens no path.
 //!
 //! ```text
-//!  manifest says          here                                     QEMU gets
+//!  manifest               here                                     QEMU gets
 //!  containerDisk   ──► oci (CLI only) ──► source::container_disk ──► base (read-only) + overlay
 //!  PVC, hostDisk   ──────────────────► source::{pvc,host_disk} ───► raw file or device
 //!  emptyDisk       ──────────────────► source::empty_disk ────────► qcow2, written by qcow2::create_empty
@@ -12,7 +12,7 @@
 //! ```
 //!
 //! What comes from outside is hostile: image headers, archives, registries, names in manifests, contents of volumes. Each
-//! module says what it bounds.
+//! module documents what it bounds.
 //!
 //! Functions block; the supervisor calls them before the guest runs, or on a blocking thread. Only pulling from a registry
 //! is asynchronous, and only there is TLS: feature `registry`, which the launcher leaves out.

@@ -1,7 +1,7 @@
-//! Looks before QEMU starts: is there room for what a guest may write, does another QEMU hold the disk.
+//! Checks before QEMU starts: is there room for what a guest may write, does another QEMU hold the disk.
 //!
 //! Neither is a guarantee (space and locks change afterwards, and QEMU takes the lock itself): they turn what would be a
-//! cryptic death of QEMU, or a guest paused at night, into a sentence at the start.
+//! cryptic death of QEMU, or a guest paused at night, into an error message at the start.
 
 use std::os::fd::AsFd;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub struct Space {
 pub enum FreeSpace {
     /// It does.
     Enough,
-    /// Not if the guest fills its disk: then it is paused or sees errors. Worth a warning.
+    /// Not if the guest fills its disk: then it is paused or sees errors. This is a warning.
     Overcommitted {
         /// Bytes the guest may come to write.
         wanted_bytes: u64,
@@ -55,12 +55,12 @@ pub enum PreflightError {
         /// Bytes needed.
         wanted_bytes: u64,
     },
-    /// The kernel would not tell.
+    /// The kernel's query failed.
     #[error("could not measure the free space of {directory}; see the cause")]
     Measure {
         /// Where.
         directory: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
@@ -70,12 +70,12 @@ pub enum PreflightError {
         /// The disk, as the caller names it.
         disk: String,
     },
-    /// The kernel would not tell.
+    /// The kernel's query failed.
     #[error("could not ask for the locks on {disk}; see the cause")]
     Ask {
         /// The disk, as the caller names it.
         disk: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
@@ -108,10 +108,10 @@ pub fn room_for(dir: &Dir, first_bytes: u64, most_bytes: u64) -> Result<FreeSpac
     Ok(FreeSpace::Enough)
 }
 
-/// Byte whose lock says "I write to this image", from QEMU's `block/file-posix.c` (`RAW_LOCK_PERM_BASE` + `WRITE`).
-const SOMEBODY_WRITES: i64 = 101;
-/// Byte whose lock says "nobody else may write" (`RAW_LOCK_SHARED_BASE` + `WRITE`).
-const NOBODY_MAY_WRITE: i64 = 201;
+/// Byte whose lock means "its holder writes to this image", from QEMU's `block/file-posix.c` (`RAW_LOCK_PERM_BASE` + `WRITE`).
+const HOLDER_WRITES: i64 = 101;
+/// Byte whose lock means "no other process may write" (`RAW_LOCK_SHARED_BASE` + `WRITE`).
+const NO_OTHER_WRITES: i64 = 201;
 
 /// Refuses a disk that another QEMU holds in a way that excludes ours. Not for shareable disks: [`unlocked_to_share`].
 ///
@@ -119,8 +119,8 @@ const NOBODY_MAY_WRITE: i64 = 201;
 /// [`PreflightError::Locked`], naming the disk as `shown`.
 pub fn unlocked(disk: impl AsFd, access: Access, shown: &str) -> Result<(), PreflightError> {
     let bytes: &[i64] = match access {
-        Access::ReadOnly => &[SOMEBODY_WRITES],
-        Access::ReadWrite => &[SOMEBODY_WRITES, NOBODY_MAY_WRITE],
+        Access::ReadOnly => &[HOLDER_WRITES],
+        Access::ReadWrite => &[HOLDER_WRITES, NO_OTHER_WRITES],
     };
     none_locked(disk, bytes, shown)
 }
@@ -132,7 +132,7 @@ pub fn unlocked(disk: impl AsFd, access: Access, shown: &str) -> Result<(), Pref
 pub fn unlocked_to_share(disk: impl AsFd, access: Access, shown: &str) -> Result<(), PreflightError> {
     match access {
         Access::ReadOnly => Ok(()),
-        Access::ReadWrite => none_locked(disk, &[NOBODY_MAY_WRITE], shown),
+        Access::ReadWrite => none_locked(disk, &[NO_OTHER_WRITES], shown),
     }
 }
 
@@ -141,7 +141,7 @@ fn none_locked(disk: impl AsFd, bytes: &[i64], shown: &str) -> Result<(), Prefli
         match locked(disk.as_fd(), *byte) {
             Ok(false) => {}
             Ok(true) => return Err(PreflightError::Locked { disk: shown.to_owned() }),
-            // Some network file systems know no such locks; QEMU then goes on without, and so do we.
+            // Some network file systems do not support such locks; QEMU then goes on without, and so do we.
             Err(Errno::EINVAL | Errno::ENOLCK | Errno::EOPNOTSUPP) => return Ok(()),
             Err(errno) => return Err(PreflightError::Ask { disk: shown.to_owned(), source: errno.into() }),
         }
@@ -217,10 +217,10 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_disk_is_refused_only_while_somebody_keeps_it_to_itself() {
+    fn a_shared_disk_is_refused_only_while_another_process_holds_it_exclusively() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let ours = std::fs::File::open(file.path()).unwrap();
-        for (byte, is_kept) in [(SOMEBODY_WRITES, false), (NOBODY_MAY_WRITE, true)] {
+        for (byte, is_kept) in [(HOLDER_WRITES, false), (NO_OTHER_WRITES, true)] {
             // Its own open file description, as another QEMU has.
             let theirs = std::fs::File::open(file.path()).unwrap();
             let lock = libc::flock {

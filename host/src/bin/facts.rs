@@ -2,7 +2,7 @@
 //! a pod, which must stay small itself.
 //!
 //! `garboard-facts --node FILE` writes there what a node offers to machines, for its agent, which has no QEMU. It succeeds
-//! in any case: an agent that knows nothing of QEMU is better than none, and finds no file.
+//! in any case: an agent without facts of QEMU is better than none, and finds no file.
 
 use std::ffi::OsStr;
 use std::io::Write;
@@ -18,14 +18,14 @@ const CACHE: &str = "/var/cache/garboard";
 
 fn main() -> ExitCode {
     let options = GatherOptions::new(ProbeCache::at(CACHE), std::env::var_os("PATH"));
-    let mut words = std::env::args_os().skip(1);
-    match (words.next(), words.next(), words.next()) {
+    let mut arguments = std::env::args_os().skip(1);
+    match (arguments.next(), arguments.next(), arguments.next()) {
         (None, ..) => print_facts(&options),
-        (Some(word), None, None) if word == OsStr::new("--version") => {
+        (Some(flag), None, None) if flag == OsStr::new("--version") => {
             let version = garboard_protocol::version!();
             ExitCode::from(u8::from(writeln!(std::io::stdout(), "garboard-facts {version}").is_err()))
         }
-        (Some(word), Some(file), None) if word == OsStr::new("--node") => write_offer(&options, file.as_ref()),
+        (Some(flag), Some(file), None) if flag == OsStr::new("--node") => write_offer(&options, file.as_ref()),
         _ => {
             let _ = writeln!(std::io::stderr(), "usage: garboard-facts [--node FILE | --version]");
             ExitCode::from(64)
@@ -36,11 +36,11 @@ fn main() -> ExitCode {
 fn print_facts(options: &GatherOptions) -> ExitCode {
     match gather(options) {
         Ok(facts) => {
-            let told = serde_json::to_writer(std::io::stdout(), &facts);
-            if told.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+            let written = serde_json::to_writer(std::io::stdout(), &facts);
+            if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {
-            complain(&error);
+            print_error(&error);
             ExitCode::FAILURE
         }
     }
@@ -53,15 +53,15 @@ fn write_offer(options: &GatherOptions, file: &Path) -> ExitCode {
         Ok(offer) => {
             let written = serde_json::to_vec(&offer).map_err(std::io::Error::from);
             if let Err(error) = written.and_then(|text| std::fs::write(file, text)) {
-                complain(&error);
+                print_error(&error);
             }
         }
-        Err(error) => complain(&error),
+        Err(error) => print_error(&error),
     }
     ExitCode::SUCCESS
 }
 
 /// The error with its causes.
-fn complain(error: &dyn std::error::Error) {
+fn print_error(error: &dyn std::error::Error) {
     let _ = writeln!(std::io::stderr(), "garboard-facts: {}", ErrorChain(error));
 }

@@ -56,9 +56,9 @@ fn the_same_tests_pass_in_a_guest_with_version_2() {
         .args(["-append", "console=ttyS0 loglevel=1 cryptomgr.notests panic=-1"])
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("== end =="), "the guest did not come to its end: {said}");
-    let (_, runs) = said.split_once("== root ==").unwrap();
+    let printed = String::from_utf8_lossy(&output.stdout);
+    assert!(printed.contains("== end =="), "the guest did not come to its end: {printed}");
+    let (_, runs) = printed.split_once("== root ==").unwrap();
     let (root, user) = runs.split_once("== user ==").unwrap();
     for (who, run) in [("root", root), ("user", user)] {
         assert!(run.contains(EXPECTED), "as {who}: {run}");
@@ -75,7 +75,7 @@ fn pack(directory: &Path) -> PathBuf {
     let program = std::env::current_exe().unwrap();
     let linked = Command::new("ldd").arg(&program).output().unwrap();
     let libraries = String::from_utf8(linked.stdout).unwrap();
-    for library in libraries.split_whitespace().filter(|word| word.starts_with('/')) {
+    for library in libraries.split_whitespace().filter(|path| path.starts_with('/')) {
         let into = tree.join(&library[1..]);
         std::fs::create_dir_all(into.parent().unwrap()).unwrap();
         std::fs::copy(library, into).unwrap();

@@ -23,7 +23,7 @@ use nix::unistd::AccessFlags;
 
 use crate::root::HostRoot;
 
-/// The directory systemd and everybody else mounts the unified hierarchy at.
+/// The usual directory of the unified hierarchy, systemd's too.
 const UNIFIED: &str = "/sys/fs/cgroup";
 
 /// A controller we set limits with.
@@ -65,7 +65,7 @@ pub struct CgroupHierarchy {
     pub controllers: BTreeSet<Controller>,
     /// The group below which ours go, relative to the root of the hierarchy; empty for the root itself.
     pub parent: PathBuf,
-    /// What stands in the way, if something does.
+    /// The obstacle, if there is one.
     pub obstacle: Option<Obstacle>,
 }
 
@@ -112,7 +112,7 @@ impl CgroupHierarchy {
     }
 }
 
-/// What `/proc/self/mountinfo` says.
+/// From `/proc/self/mountinfo`.
 struct Mounts {
     /// `/sys/fs/cgroup` itself is version 2.
     unified: bool,
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_mounted_is_said() {
+    fn nothing_mounted_is_reported() {
         let (_directory, _root, found) = probe(&[("/proc/self/mountinfo".into(), "")]);
         assert_eq!((found.version, found.obstacle), (CgroupVersion::Unavailable, Some(Obstacle::NotMounted)));
     }
@@ -287,13 +287,13 @@ mod tests {
         with_group(&mut files, &format!("{manager}/app.slice"), "memory pids", "memory pids");
         with_group(&mut files, manager, "memory pids", "memory pids");
         let (_directory, _root, found) = probe(&files);
-        // The root and user.slice have no control files here, which is as good as not being allowed to write them.
+        // The root and user.slice have no control files here, which has the same effect as missing permission.
         assert_eq!(found.parent, Path::new("user.slice/user@1000.service"));
         assert_eq!(found.missing(), [Controller::Cpu]);
     }
 
     #[test]
-    fn nothing_delegated_is_said() {
+    fn nothing_delegated_is_reported() {
         let (_directory, _root, found) = probe(&[
             ("/proc/self/mountinfo".into(), UNIFIED_ONLY),
             ("/proc/self/cgroup".into(), "0::/user.slice/session-1.scope\n"),

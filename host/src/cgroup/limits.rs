@@ -7,7 +7,7 @@ pub struct Limits {
     pub memory_bytes: Option<u64>,
     /// CPU time.
     pub cpu_quota: Option<CpuQuota>,
-    /// Share of the CPU when others want it too, 2 to 262144, in version 1's measure: 1024 is what a group has by
+    /// Share of the CPU when others use it too, 2 to 262144, in version 1's measure: 1024 is what a group has by
     /// default, and what Kubernetes gives for one CPU requested.
     pub cpu_shares: Option<u64>,
     /// Processes and threads.
@@ -25,7 +25,7 @@ pub struct CpuQuota {
 }
 
 impl CpuQuota {
-    /// The period everybody uses.
+    /// The usual period.
     pub const PERIOD_US: u64 = 100_000;
 
     /// A quota in thousandths of a CPU, as Kubernetes counts. Less than ten of them cannot be expressed and become ten.

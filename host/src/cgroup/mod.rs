@@ -7,11 +7,11 @@
 //! version 1   /sys/fs/cgroup/{cpu,memory,pids}/garboard/<name>
 //! ```
 //!
-//! A group is found again by its name after a crash of whoever made it. Creating one that exists sets its limits anew;
+//! A group is found again by its name after a crash of its creator. Creating one that exists sets its limits anew;
 //! removing one that does not exist is fine.
 //!
 //! What cgroups-rs does not do for us: its `Resources` drop errors of the memory controller on the floor, so limits are
-//! set one by one; it does not count kills in version 2, so the counters are read here; it knows nothing of processes
+//! set one by one; it does not count kills in version 2, so the counters are read here; it has no function for processes
 //! left behind.
 
 mod hierarchy;
@@ -41,7 +41,7 @@ const OURS: &str = "garboard";
 /// How long leftovers have to end: one that was killed still needs a processor to end on, and gives its memory back first.
 const END_LIMIT: Duration = Duration::from_secs(20);
 
-/// Times making a group is tried: whoever removes the last group of ours also removes the one that holds them all,
+/// Times making a group is tried: the removal of our last group also removes the one that holds them all,
 /// maybe just now.
 const ATTEMPTS: u32 = 3;
 
@@ -51,7 +51,7 @@ pub enum CgroupError {
     /// Nothing to make groups in.
     #[error("control groups cannot be used here ({obstacle:?}); `garboard doctor` names the remedy")]
     Unavailable {
-        /// What stands in the way.
+        /// The obstacle.
         obstacle: Option<Obstacle>,
     },
     /// A name that could leave our directory or that the kernel reserves.
@@ -122,7 +122,7 @@ impl Cgroup {
         }
     }
 
-    /// The group `name` if it exists: after a crash of whoever made it.
+    /// The group `name` if it exists: after a crash of its creator.
     ///
     /// # Errors
     /// A bad name. A host without control groups has no group, which is not an error.
@@ -242,7 +242,7 @@ impl Cgroup {
         self.group.add_task_by_tgid(CgroupPid::from(u64::from(pid))).map_err(self.failed("move a process into"))
     }
 
-    /// Processes in the group, sorted. One that has ended is no longer there, even if nobody waited for it.
+    /// Processes in the group, sorted. One that has ended is no longer there, even if no process waited for it.
     #[must_use]
     pub fn processes(&self) -> Vec<u32> {
         self.group.procs().into_iter().filter_map(|process| u32::try_from(process.pid).ok()).collect()
@@ -259,7 +259,7 @@ impl Cgroup {
             .map_err(|error| CgroupError::Read { path: error.path, source: error.source })
     }
 
-    /// The directory of a controller: for whoever must write into a file of the group while it still has the power to.
+    /// The directory of a controller: for a process that must write into a file of the group while it still has the right to.
     #[must_use]
     pub fn directory(&self, controller: Controller) -> Option<PathBuf> {
         match controller {

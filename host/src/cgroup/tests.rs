@@ -6,12 +6,12 @@ use std::process::{Child, Command, Stdio};
 
 use super::*;
 
-/// A name nobody else uses; the test's own, so that tests run side by side.
+/// An unused name; the test's own, so that tests run side by side.
 fn name(test: &str) -> String {
     format!("test-{test}-{}", std::process::id())
 }
 
-/// Says aloud why a test cannot run here.
+/// Prints why a test cannot run here.
 fn usable() -> bool {
     let hierarchy = CgroupHierarchy::probe(&HostRoot::real());
     if hierarchy.missing().is_empty() {
@@ -21,7 +21,7 @@ fn usable() -> bool {
     false
 }
 
-/// A shell that does `then` when told to, by then in the group; tells `ready` first.
+/// A shell that does `then` when it reads a line, by then in the group; prints `ready` first.
 fn waiting_shell(then: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut child = Command::new("sh")
         .args(["-c", &format!("echo ready; read line; {then}")])

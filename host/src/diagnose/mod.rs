@@ -1,10 +1,10 @@
-//! What this host can do for machines, in words, and the remedy for what it cannot.
+//! What this host can do for machines, as text, and the remedy for what it cannot.
 //!
 //! ```text
 //! Survey + Surroundings ──(pure)──► Vec<Check> ──► the command's table or JSON
 //! ```
 //!
-//! Every check that is not fine says what that costs and what to do. Commands are Debian's; elsewhere the name of the
+//! Every check that is not fine states what that costs and what to do. Commands are Debian's; elsewhere the name of the
 //! thing is enough to look for.
 
 mod compute;
@@ -28,7 +28,7 @@ use crate::survey::{GatherOptions, Survey};
 pub struct Check {
     /// Stable name for programs, for example `kvm-speed`. `room` is there once for each directory, all others once.
     pub id: &'static str,
-    /// What was looked at, for people.
+    /// What was looked at, for users.
     pub title: &'static str,
     /// The answer.
     pub verdict: Verdict,
@@ -142,7 +142,7 @@ pub fn can_run(checks: &[Check]) -> bool {
     !checks.iter().any(|check| check.weight == Weight::Essential && check.verdict == Verdict::Missing)
 }
 
-/// Bytes for people: `23.5 GiB`.
+/// Bytes for users: `23.5 GiB`.
 fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut unit = 0;

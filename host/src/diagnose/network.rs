@@ -53,12 +53,12 @@ fn nft(survey: &Survey) -> Check {
 }
 
 fn forwarding([v4, v6]: [Option<bool>; 2]) -> Check {
-    let word = |on: Option<bool>| match on {
+    let state = |on: Option<bool>| match on {
         Some(true) => "on",
         Some(false) => "off",
         None => "absent",
     };
-    let detail = format!("IPv4 {}, IPv6 {}", word(v4), word(v6));
+    let detail = format!("IPv4 {}, IPv6 {}", state(v4), state(v6));
     let check = Check::new("forwarding", "Forwarding", detail.clone());
     match (v4, v6) {
         (None, _) => check.missing("this kernel has no IPv4 forwarding; masquerade needs it"),
@@ -82,7 +82,7 @@ fn passt(survey: &Survey) -> Check {
         }
         (Some(_), Err(errno), false) => {
             check(format!("passt may not make the user namespace it needs ({}): {instead}", errno.desc()))
-                .degraded("allow user namespaces as the line about namespaces says")
+                .degraded("allow user namespaces as in the line about namespaces")
         }
         (None, _, true) => check("no passt; not needed with taps".to_owned()),
         (None, _, false) => check(format!("no passt: {instead}")).degraded("apt install passt"),

@@ -64,7 +64,7 @@ fn found(report: &QemuReport) -> Check {
 fn accelerator(report: &QemuReport, kvm: KvmState) -> Check {
     let has = |accelerator| report.facts.features.accelerators.contains(&accelerator);
     let check = |detail: String| Check::new("accelerator", "Machines run under", detail).essential();
-    let refusal = report.kvm_refusal.as_ref().map(|said| format!(" (KVM: {said})")).unwrap_or_default();
+    let refusal = report.kvm_refusal.as_ref().map(|error| format!(" (KVM: {error})")).unwrap_or_default();
     match (kvm, has(Accelerator::Kvm), has(Accelerator::Tcg)) {
         (KvmState::Native, true, _) if report.kvm_refusal.is_none() => check("KVM".into()),
         (KvmState::Emulated, true, false) => {

@@ -43,15 +43,15 @@ fn hugepages(pools: &[HugepagePool]) -> Check {
 }
 
 /// A guest's memory is a memfd, and QEMU asks for huge pages for it (madvise(2)).
-fn shared_pages(word: Option<&str>) -> Check {
+fn shared_pages(mode: Option<&str>) -> Check {
     let check = |detail: String| Check::new("shared-huge-pages", "Large guest pages", detail);
     let small = "guest memory is in pages of 4 KiB, which costs a guest under KVM time and the host page tables";
-    match word {
+    match mode {
         None => check(format!("this kernel has none for shared memory: {small}"))
             .degraded("use a kernel with CONFIG_TRANSPARENT_HUGEPAGE"),
-        Some(word @ ("never" | "deny")) => check(format!("shmem_enabled is {word}: {small}"))
+        Some(mode @ ("never" | "deny")) => check(format!("shmem_enabled is {mode}: {small}"))
             .degraded("echo advise > /sys/kernel/mm/transparent_hugepage/shmem_enabled, before machines are started"),
-        Some(word) => check(format!("shmem_enabled is {word}: guest memory gets huge pages where there are some")),
+        Some(mode) => check(format!("shmem_enabled is {mode}: guest memory gets huge pages where there are some")),
     }
 }
 

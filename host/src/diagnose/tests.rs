@@ -302,14 +302,14 @@ fn each_defect_is_named_alone_and_decides_whether_machines_run() {
 fn the_accelerator_of_the_advice_is_the_one_of_the_facts() {
     let (mut survey, surroundings) = good();
     assert_eq!(survey.kvm.state(), KvmState::Native);
-    let told = |survey: &Survey| {
+    let accelerator = |survey: &Survey| {
         let checks = judge(survey, &surroundings);
         checks.into_iter().find(|check| check.id == "accelerator").unwrap().detail
     };
-    assert_eq!(told(&survey), "KVM");
+    assert_eq!(accelerator(&survey), "KVM");
     execution(&mut survey, Execution::Failed { reason: "x".into() });
     assert_eq!(survey.kvm.state(), KvmState::Broken);
-    assert!(told(&survey).starts_with("TCG"));
+    assert!(accelerator(&survey).starts_with("TCG"));
 }
 
 #[test]
@@ -342,7 +342,7 @@ fn each_check_is_broken_by_a_case() {
 }
 
 #[test]
-fn bytes_are_written_for_people() {
+fn bytes_are_written_for_users() {
     let written = [0, 1023, 1024, 1536, 25_000_000_000, u64::MAX].map(human_bytes);
     assert_eq!(written, ["0 B", "1023 B", "1 KiB", "1.5 KiB", "23.2 GiB", "1677721.5 TiB"]);
 }

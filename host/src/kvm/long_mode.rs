@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! guest address   0x0000  page tables: level 4 ─► 0x1000 level 3 ─► 0x2000 level 2 ─► one 2 MiB page at 0
-//!                 0x3000  the loop, ending in OUT to a port nobody serves
+//!                 0x3000  the loop, ending in OUT to an unused port
 //! ```
 //!
 //! An emulated KVM (a KVM inside a virtual machine without nested virtualisation) opens, answers its version and
 //! creates machines like any other. What gives it away is time: supervisor code goes through the kernel's instruction
 //! emulator. So the loop runs in ring 0, and its result is checked: only 64-bit mode computes it. The same loop in ring 3
-//! is measured too: some emulated KVMs run user code on the processor, which is worth telling apart.
+//! is measured too: some emulated KVMs run user code on the processor, which is reported separately.
 //!
 //! The run has a thread of its own and a time limit: a broken nested KVM has been seen to enter a guest and never leave.
 //!
@@ -39,7 +39,7 @@ pub(super) struct Patience {
 }
 
 impl Patience {
-    /// Somebody waits for the answer.
+    /// The caller waits for the answer.
     pub(super) const USUAL: Self = Self { finish: Duration::from_millis(800), leave: Duration::from_millis(200) };
 }
 
@@ -60,7 +60,7 @@ const EFER_LONG_MODE_ACTIVE: u64 = 1 << 10;
 /// The bit of RFLAGS that is always set, and I/O privilege level 3 so that ring 3 may use OUT.
 const RFLAGS: u64 = 1 << 1 | 3 << 12;
 
-/// Who the guest's code is.
+/// The guest's privilege level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ring {
     /// Ring 0: what a kernel is.
@@ -100,14 +100,14 @@ pub(super) fn measure(kvm: &Kvm, ring: Ring, patience: Patience) -> Result<Slowd
     let vm = prepare(kvm, ring)?;
     let abandoned = Arc::new(AtomicBool::new(false));
     let mut guest = GuestLoop { vm, abandoned: Arc::clone(&abandoned), limit: patience.finish };
-    let (tell, told) = mpsc::channel();
+    let (result, finished) = mpsc::channel();
     let thread = std::thread::Builder::new()
         .name("kvm-measure".into())
         .spawn(move || {
-            let _ = tell.send(slowdown(&mut guest, &mut NativeLoop));
+            let _ = result.send(slowdown(&mut guest, &mut NativeLoop));
         })
         .map_err(LongModeError::Thread)?;
-    let outcome = wait(&told, &thread, &abandoned, patience);
+    let outcome = wait(&finished, &thread, &abandoned, patience);
     if !matches!(outcome, Err(LongModeError::Stuck { .. })) {
         // It has sent its last message, so this does not block. A stuck one is left to the end of the process.
         let _ = thread.join();
@@ -118,23 +118,23 @@ pub(super) fn measure(kvm: &Kvm, ring: Ring, patience: Patience) -> Result<Slowd
 type Outcome = Result<Slowdown, LongModeError>;
 
 fn wait(
-    told: &mpsc::Receiver<Outcome>,
+    finished: &mpsc::Receiver<Outcome>,
     thread: &JoinHandle<()>,
     abandoned: &AtomicBool,
     patience: Patience,
 ) -> Outcome {
     let stuck = LongModeError::Stuck { limit: patience.finish };
-    if let Ok(result) = told.recv_timeout(patience.finish) {
+    if let Ok(result) = finished.recv_timeout(patience.finish) {
         return result;
     }
     abandoned.store(true, Ordering::Relaxed);
     let Some(kick) = Kick::arm() else { return Err(stuck) };
     let give_up = Instant::now() + patience.leave;
-    // Again and again: one that arrives before the system call starts would be lost. Once at least, however late it is: nobody
-    // else ends the guest.
+    // Again and again: one that arrives before the system call starts would be lost. Once at least, however late it is: no other
+    // thread ends the guest.
     loop {
         kick.thread(thread);
-        if told.recv_timeout(Duration::from_millis(5)).is_ok() || Instant::now() >= give_up {
+        if finished.recv_timeout(Duration::from_millis(5)).is_ok() || Instant::now() >= give_up {
             return Err(stuck);
         }
     }
@@ -153,7 +153,7 @@ fn prepare(kvm: &Kvm, ring: Ring) -> Result<ScratchVm, LongModeError> {
     if let Ok(cpuid) = kvm.get_supported_cpuid(CPUID_ENTRIES) {
         vcpu.set_cpuid2(&cpuid).map_err(refused("its CPUID leaves"))?;
     }
-    let mut sregs = vcpu.get_sregs().map_err(refused("to tell its system registers"))?;
+    let mut sregs = vcpu.get_sregs().map_err(refused("to return its system registers"))?;
     enter_long_mode(&mut sregs, ring);
     vcpu.set_sregs(&sregs).map_err(refused("long mode"))?;
     Ok(vm)
@@ -188,7 +188,7 @@ fn enter_long_mode(sregs: &mut kvm_sregs, ring: Ring) {
 struct GuestLoop {
     vm: ScratchVm,
     abandoned: Arc<AtomicBool>,
-    /// What is said of one that was abandoned.
+    /// The error of one that was abandoned.
     limit: Duration,
 }
 
@@ -213,7 +213,7 @@ impl TimedLoop for GuestLoop {
             }
         }
         let time = begin.elapsed();
-        let regs = vcpu.get_regs().map_err(|source| LongModeError::Set { what: "to tell its registers", source })?;
+        let regs = vcpu.get_regs().map_err(|source| LongModeError::Set { what: "to return its registers", source })?;
         let expected = rounds * (rounds + 1) / 2;
         if regs.rax == expected { Ok(time) } else { Err(LongModeError::WrongResult { expected, got: regs.rax }) }
     }
@@ -263,7 +263,7 @@ mod tests {
         let mut vm = prepare(&kvm, Ring::Supervisor).unwrap();
         // With a count of 0 the loop goes round 2^64 times.
         let abandoned = Arc::new(AtomicBool::new(false));
-        let (tell, told) = mpsc::channel();
+        let (result, finished) = mpsc::channel();
         let flag = Arc::clone(&abandoned);
         let thread = std::thread::spawn(move || {
             let start = kvm_regs { rip: LOOP_ADDRESS, rflags: RFLAGS, ..kvm_regs::default() };
@@ -271,10 +271,10 @@ mod tests {
             while !flag.load(Ordering::Relaxed) {
                 let _ = vm.vcpu().run();
             }
-            tell.send(Ok(Slowdown::of_ratio(0.0))).unwrap();
+            result.send(Ok(Slowdown::of_ratio(0.0))).unwrap();
         });
         let begin = Instant::now();
-        let outcome = wait(&told, &thread, &abandoned, Patience { finish: Patience::USUAL.finish, ..PATIENCE });
+        let outcome = wait(&finished, &thread, &abandoned, Patience { finish: Patience::USUAL.finish, ..PATIENCE });
         assert!(matches!(outcome, Err(LongModeError::Stuck { .. })), "{outcome:?}");
         assert!(begin.elapsed() < BUSY_HOST, "it does not leave its guest: {:?}", begin.elapsed());
         thread.join().unwrap();

@@ -15,7 +15,7 @@ const FIRST_ROUNDS: u64 = 16;
 /// Factor between tries.
 const GROWTH: u64 = 4;
 
-/// Rounds at which a try is long enough whatever the clock says: about half a millisecond on a real processor, against
+/// Rounds at which a try is long enough whatever the clock shows: about half a millisecond on a real processor, against
 /// which entering and leaving the guest (2–50 µs, subtracted) is small.
 const MOST_ROUNDS: u64 = 1 << 20;
 
@@ -62,7 +62,7 @@ pub(super) trait TimedLoop {
     /// Why a run did not end as it should.
     type Error;
 
-    /// Runs `rounds` rounds and says how long that took.
+    /// Runs `rounds` rounds and returns how long that took.
     fn run(&mut self, rounds: u64) -> Result<Duration, Self::Error>;
 }
 
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slowdown_is_written_for_people() {
+    fn a_slowdown_is_written_for_users() {
         let written = [1.0, 1.034, 99.99, 17_455.4, f64::NAN, -3.0].map(|ratio| Slowdown::of_ratio(ratio).to_string());
         assert_eq!(written, ["1.00", "1.03", "99.99", "17455", "0.00", "0.00"]);
     }

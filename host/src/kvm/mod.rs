@@ -1,6 +1,6 @@
 //! KVM: whether it is there, may be used, and really runs guests.
 //!
-//! Three questions that answers to ioctls do not tell apart: a KVM inside a virtual machine may open and answer like any
+//! Three questions that answers to ioctls do not distinguish: a KVM inside a virtual machine may open and answer like any
 //! other and interpret every instruction of a guest's kernel, a thousand times slower than the processor and many times
 //! slower than QEMU's own translator. See [`Execution`].
 
@@ -46,7 +46,7 @@ const USEFUL: [(Cap, &str); 4] = [
     (Cap::ImmediateExit, "immediate-exit"),
 ];
 
-/// What KVM is worth.
+/// The state of KVM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvmReport {
     /// `/dev/kvm` itself.
@@ -112,7 +112,7 @@ impl KvmReport {
         }
     }
 
-    /// The planner's word for it. What this process may open, its machines may: a user's run as that user, root's get
+    /// The planner's value for it. What this process may open, its machines may: a user's run as that user, root's get
     /// a node of their own, whatever the host's permissions are.
     #[must_use]
     pub fn state(&self) -> KvmState {
@@ -133,7 +133,7 @@ impl KvmReport {
 }
 
 impl KvmReport {
-    /// What the planner has to know of it beside [`KvmReport::state`]: the most vCPUs of one machine.
+    /// What the planner needs of it beside [`KvmReport::state`]: the most vCPUs of one machine.
     #[must_use]
     pub fn max_vcpus(&self) -> Option<u32> {
         self.interface.as_ref().and_then(|interface| u32::try_from(interface.max_vcpus).ok())
@@ -195,7 +195,7 @@ fn measure_execution(kvm: &Kvm) -> Execution {
     }
 }
 
-/// Whether guests may run guests of their own: the parameter `nested` of the module in use. `None` if no module says.
+/// Whether guests may run guests of their own: the parameter `nested` of the module in use. `None` if no module reports it.
 #[must_use]
 pub fn nested(root: &HostRoot) -> Option<bool> {
     ["kvm_intel", "kvm_amd"].iter().find_map(|module| {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_without_the_node_is_told_so() {
+    fn a_host_without_the_node_is_reported() {
         let (_directory, root) = host_of(&[]);
         let report = KvmReport::probe(&root, &ProbeCache::none(), &BootId::read(&root), Freshness::Fresh);
         assert_eq!(report.state(), KvmState::Missing);

@@ -16,7 +16,7 @@ pub(super) fn refused(kvm: &Kvm) -> Vec<&'static str> {
     REGISTERS.into_iter().filter(|(register, _)| refuses(*register)).map(|(_, feature)| feature).collect()
 }
 
-/// Whether a vCPU takes the value that KVM itself says the register has; nothing if KVM does not know the register.
+/// Whether a vCPU takes the value that KVM itself reports for the register; `None` if KVM does not support the register.
 fn takes_its_own_value(kvm: &Kvm, register: u32) -> Option<bool> {
     let entry = kvm_msr_entry { index: register, ..kvm_msr_entry::default() };
     let mut registers = Msrs::from_entries(&[entry]).ok()?;
@@ -33,7 +33,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_register_that_is_none_says_nothing() {
+    fn a_missing_register_has_no_answer() {
         let Ok(kvm) = Kvm::new() else {
             eprintln!("skipped: /dev/kvm is not there or may not be opened");
             return;

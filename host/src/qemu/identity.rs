@@ -1,7 +1,7 @@
 //! Which build a QEMU binary is: what stored answers are filed under.
 //!
-//! Path, size and time of change tell two states of one file apart; the build ID of its ELF header (a hash made by the
-//! linker) tells two builds apart that a package manager gave the same size and time; the directory of modules counts
+//! Path, size and time of change distinguish two states of one file; the build ID of its ELF header (a hash made by the
+//! linker) distinguishes two builds to which a package manager gave the same size and time; the directory of modules counts
 //! too, since TCG itself may be a module that is installed or removed on its own.
 
 use std::fmt::Write;
@@ -97,9 +97,9 @@ fn build_id(file: &File) -> Option<Vec<u8>> {
 
 fn build_id_note(mut notes: &[u8]) -> Option<Vec<u8>> {
     while notes.len() >= 12 {
-        let word = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
-        let (name_size, content_size) = (usize::try_from(word(0)?).ok()?, usize::try_from(word(4)?).ok()?);
-        let kind = word(8)?;
+        let number = |at: usize| Some(u32::from_le_bytes(notes.get(at..at + 4)?.try_into().ok()?));
+        let (name_size, content_size) = (usize::try_from(number(0)?).ok()?, usize::try_from(number(4)?).ok()?);
+        let kind = number(8)?;
         let content_at = name_size.checked_next_multiple_of(4)?.checked_add(12)?;
         let content = notes.get(content_at..content_at.checked_add(content_size)?)?;
         if kind == NT_GNU_BUILD_ID && notes.get(12..12 + name_size) == Some(b"GNU\0") {

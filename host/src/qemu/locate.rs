@@ -1,4 +1,4 @@
-//! Finds QEMU: where the caller said, in `PATH`, or where distributions put it.
+//! Finds QEMU: where the caller named it, in `PATH`, or where distributions put it.
 //!
 //! A QEMU may also lie in a tree of its own, unpacked beside the installed one:
 //!
@@ -87,7 +87,7 @@ fn is_executable(path: &Path) -> bool {
     path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// `<tree>` if the binary really lies in `<tree>/usr/bin` and the tree is not `/`.
+/// `<tree>` if the binary really is in `<tree>/usr/bin` and the tree is not `/`.
 fn tree_of(binary: &Path) -> Option<PathBuf> {
     let real = binary.canonicalize().ok()?;
     let directory = real.parent()?;
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_said_and_a_named_one_is_never_replaced() {
+    fn none_is_reported_and_a_named_one_is_never_replaced() {
         let (_directory, root) = host_of(&[("/usr/bin/qemu-kvm", "")]);
         assert!(matches!(QemuBinary::locate(&root, None, None), Err(LocateError::NotFound { .. })));
         executable(&root, "/usr/bin/qemu-kvm");

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! QEMU is asked over QMP, started once without a machine; under KVM a second time for the CPU features that only KVM
-//! can tell. Answers are stored per build, those of KVM per build and boot of the host.
+//! can report. Answers are stored per build, those of KVM per build and boot of the host.
 
 mod identity;
 mod locate;
@@ -54,7 +54,7 @@ pub struct QemuReport {
     pub facts: QemuFacts,
     /// CPU features a guest can have, by accelerator.
     pub cpu_features: BTreeMap<Accelerator, BTreeSet<String>>,
-    /// Why KVM could not be asked although `/dev/kvm` opens: QEMU's words.
+    /// Why KVM could not be asked although `/dev/kvm` opens: QEMU's error.
     pub kvm_refusal: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! Asks a QEMU what it can do.
 //!
 //! Only questions whose answers are facts: which types exist, which properties they have, what the schema lists. Never
-//! the version number, which says nothing about what a distribution removed, added or put into a package of its own.
+//! the version number, which does not show what a distribution removed, added or put into a package of its own.
 
 use std::collections::{BTreeMap, BTreeSet};
 

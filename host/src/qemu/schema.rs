@@ -14,7 +14,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-/// What the schema says about plugging devices and networks.
+/// What the schema contains about plugging devices and networks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SchemaAnswers {
     /// Values of `type` that `netdev_add` takes.

@@ -25,7 +25,7 @@ use super::locate::QemuBinary;
 pub(super) const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Bytes kept of what QEMU writes to standard error.
-const LAST_WORDS: usize = 2048;
+const LAST_OUTPUT_BYTES: usize = 2048;
 
 /// QEMU did not answer.
 #[derive(Debug, thiserror::Error)]
@@ -40,12 +40,12 @@ pub enum SessionError {
         source: io::Error,
     },
     /// It ended before it had answered.
-    #[error("QEMU ended before it answered `{command}`; it said: {last_words}")]
+    #[error("QEMU ended before it answered `{command}`; its last output: {last_output}")]
     Ended {
         /// The question.
         command: &'static str,
         /// The end of its standard error.
-        last_words: String,
+        last_output: String,
     },
     /// It did not answer in time.
     #[error("QEMU did not answer `{command}` within {limit:?}")]
@@ -60,7 +60,7 @@ pub enum SessionError {
     Refused {
         /// The question.
         command: &'static str,
-        /// QEMU's sentence.
+        /// QEMU's message.
         desc: String,
     },
     /// Its answer was not of the expected form.
@@ -85,7 +85,7 @@ pub(super) struct Session {
     /// Does not block; `None` once it is closed.
     stderr: Option<ChildStderr>,
     lines: LineSplitter,
-    last_words: Vec<u8>,
+    last_output: Vec<u8>,
     limit: Duration,
     deadline: Instant,
     next_id: u64,
@@ -121,7 +121,7 @@ impl Session {
             stdout,
             stderr: flags.is_ok().then_some(stderr),
             lines: LineSplitter::new(MONITOR_LINE_LIMIT),
-            last_words: Vec::new(),
+            last_output: Vec::new(),
             limit,
             deadline: Instant::now() + limit,
             next_id: 0,
@@ -135,7 +135,7 @@ impl Session {
         self.ask_raw(question, |answer| serde_json::from_str(answer.get()))
     }
 
-    /// Puts a question and lets `read` make what it wants of the answer's text, which is not kept.
+    /// Puts a question and lets `read` convert the answer's text, which is not kept.
     pub(super) fn ask_raw<C: QmpCommand, T>(
         &mut self,
         question: &C,
@@ -147,7 +147,7 @@ impl Session {
         let question = Question { execute: command, arguments: question, id };
         let mut line = serde_json::to_vec(&question).map_err(undecodable)?;
         line.push(b'\n');
-        // A QEMU that is gone already is reported below, with what it said.
+        // A QEMU that is gone already is reported below, with its output.
         let _ = self.stdin.write_all(&line);
         loop {
             while let Some(line) = self.lines.next_line() {
@@ -182,9 +182,9 @@ impl Session {
         }
         // A closed pipe counts as ready, and reading it gives nothing.
         let ready = |at: usize| wait.get(at).and_then(PollFd::any).unwrap_or(false);
-        let (answered, complained) = (ready(0), ready(1));
-        if complained {
-            self.hear_complaints();
+        let (answered, has_output) = (ready(0), ready(1));
+        if has_output {
+            self.read_stderr();
         }
         if answered { self.read_answer(command) } else { Ok(()) }
     }
@@ -196,30 +196,30 @@ impl Session {
             self.lines.push(&buffer[..count]);
             return Ok(());
         }
-        // It has closed its side, so it is ending; what it has to say is in the pipe once it is gone.
+        // It has closed its side, so it is ending; its output is in the pipe once it is gone.
         self.end();
-        self.hear_complaints();
-        let said = String::from_utf8_lossy(&self.last_words).trim().escape_debug().to_string();
-        Err(SessionError::Ended { command, last_words: if said.is_empty() { "nothing".into() } else { said } })
+        self.read_stderr();
+        let printed = String::from_utf8_lossy(&self.last_output).trim().escape_debug().to_string();
+        Err(SessionError::Ended { command, last_output: if printed.is_empty() { "nothing".into() } else { printed } })
     }
 
     /// Takes what is in the pipe of standard error, without waiting for more.
-    fn hear_complaints(&mut self) {
+    fn read_stderr(&mut self) {
         let mut buffer = [0_u8; 4 << 10];
         while let Some(stderr) = &mut self.stderr {
             match stderr.read(&mut buffer) {
                 Ok(0) => self.stderr = None,
-                Ok(count) => self.keep_last_words(&buffer[..count]),
+                Ok(count) => self.keep_last_output(&buffer[..count]),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(_) => return,
             }
         }
     }
 
-    fn keep_last_words(&mut self, bytes: &[u8]) {
-        self.last_words.extend_from_slice(bytes);
-        let excess = self.last_words.len().saturating_sub(LAST_WORDS);
-        self.last_words.drain(..excess);
+    fn keep_last_output(&mut self, bytes: &[u8]) {
+        self.last_output.extend_from_slice(bytes);
+        let excess = self.last_output.len().saturating_sub(LAST_OUTPUT_BYTES);
+        self.last_output.drain(..excess);
     }
 }
 

@@ -112,7 +112,7 @@ fn stored_answers_are_the_same_and_start_no_qemu() {
     assert!(asking > 1, "QEMU was asked");
     assert_eq!(examine(&binary, &cache, &boot(), ProbeKvm::No, Freshness::Stored).unwrap(), asked);
     assert_eq!(starts(), asking, "QEMU was asked again");
-    // A torn file is as good as none.
+    // A torn file is treated as missing.
     for entry in std::fs::read_dir(directory.path().join("probe")).unwrap() {
         std::fs::write(entry.unwrap().path(), "{").unwrap();
     }
@@ -153,15 +153,15 @@ fn failure(script: &str) -> SessionError {
 #[test]
 fn a_program_that_ends_is_quoted() {
     let error = failure("echo 'could not load PC BIOS' >&2; exit 1");
-    let SessionError::Ended { command: "qmp_capabilities", last_words } = &error else { panic!("{error:?}") };
-    assert_eq!(last_words, "could not load PC BIOS");
+    let SessionError::Ended { command: "qmp_capabilities", last_output } = &error else { panic!("{error:?}") };
+    assert_eq!(last_output, "could not load PC BIOS");
 }
 
 #[test]
 fn a_program_that_writes_without_end_to_standard_error_is_bounded() {
-    let error = failure("i=0; while [ $i -lt 30000 ]; do echo 'the same complaint once again' >&2; i=$((i+1)); done");
-    let SessionError::Ended { last_words, .. } = &error else { panic!("{error:?}") };
-    assert!(last_words.len() <= 4096 && last_words.contains("the same complaint"), "{last_words}");
+    let error = failure("i=0; while [ $i -lt 30000 ]; do echo 'the same error once again' >&2; i=$((i+1)); done");
+    let SessionError::Ended { last_output, .. } = &error else { panic!("{error:?}") };
+    assert!(last_output.len() <= 4096 && last_output.contains("the same error"), "{last_output}");
 }
 
 #[test]
@@ -176,8 +176,8 @@ fn garbage_is_passed_over_and_a_refusal_is_quoted() {
 #[test]
 fn a_silent_program_is_given_up_and_ended_with_its_children() {
     let directory = tempfile::tempdir().unwrap();
-    let told = directory.path().join("pid");
-    let script = format!("exec 2>&-; sleep 1000 & echo $! > {}; wait", told.display());
+    let pid_file = directory.path().join("pid");
+    let script = format!("exec 2>&-; sleep 1000 & echo $! > {}; wait", pid_file.display());
     // On a busy machine its time may be over before it has a child.
     let mut limit = Duration::from_millis(500);
     let child = loop {
@@ -185,7 +185,7 @@ fn a_silent_program_is_given_up_and_ended_with_its_children() {
         let error = failure_within(limit, &script);
         assert!(matches!(error, SessionError::TimedOut { .. }), "{error:?}");
         assert!(begin.elapsed() >= limit, "{:?}", begin.elapsed());
-        match std::fs::read_to_string(&told) {
+        match std::fs::read_to_string(&pid_file) {
             Ok(child) if child.ends_with('\n') => break child,
             other => assert!(limit < Duration::from_secs(30), "it never had a child: {other:?}"),
         }

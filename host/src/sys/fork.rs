@@ -45,7 +45,7 @@ mod tests {
 
     #[test]
     fn the_kernels_refusal_comes_back_as_its_error_number() {
-        // unshare(2) does not know this flag.
+        // unshare(2) does not support this flag.
         assert_eq!(try_unshare(CloneFlags::CLONE_IO), Err(Errno::EINVAL));
     }
 }

@@ -41,7 +41,7 @@ impl Kick {
 
     /// Interrupts a thread. One that has ended already is not disturbed.
     pub(crate) fn thread<T>(&self, thread: &JoinHandle<T>) {
-        // SAFETY: its handle is borrowed, so that it was neither joined nor let go, and its identifier is valid even if it has
+        // SAFETY: its handle is borrowed, so that it was neither joined nor detached, and its identifier is valid even if it has
         // ended; the action of the signal is `nothing` as long as `self` lives.
         unsafe { libc::pthread_kill(thread.as_pthread_t(), signal_number()) };
     }

@@ -1,4 +1,4 @@
-//! A descriptor of a process: signals reach this very process or nobody, and its end can be waited for.
+//! A descriptor of a process: signals reach this very process or none, and its end can be waited for.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -18,7 +18,7 @@ impl Pidfd {
         // SAFETY: takes two integers and returns a new descriptor or an error.
         let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let descriptor = libc::c_int::try_from(Errno::result(answer)?).map_err(|_| Errno::EBADF)?;
-        // SAFETY: the kernel has just made this descriptor and nobody else knows it.
+        // SAFETY: the kernel has just made this descriptor, and no other owner has it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
 

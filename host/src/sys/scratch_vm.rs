@@ -59,7 +59,7 @@ pub(crate) struct ScratchVm {
     _pages: Pages,
 }
 
-/// Why a scratch machine could not be made: the step, and what the kernel said.
+/// Why a scratch machine could not be made: the step, and the kernel's error.
 #[derive(Debug, thiserror::Error)]
 #[error("could not {step} of a scratch VM")]
 pub(crate) struct ScratchVmError {

@@ -26,17 +26,17 @@ pub enum AgentError {
     Absent {
         /// The socket.
         path: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
     /// The conversation broke.
     #[error("the connection to the shim (or node agent) broke")]
     Conversation(#[from] LineError),
-    /// It said no.
+    /// The agent refused.
     #[error("{reason}")]
     Refused {
-        /// Its sentence.
+        /// Its message.
         reason: String,
     },
     /// It answered something else.
@@ -107,7 +107,7 @@ impl AgentClient {
         }
     }
 
-    /// Tells how the machine is.
+    /// Reports the machine's status.
     pub async fn report(&mut self, status: &Status) -> Result<(), AgentError> {
         match self.ask(&AgentRequest::Report { status: Box::new(status.clone()) }, None).await? {
             AgentReply::Noted => Ok(()),
@@ -169,7 +169,7 @@ impl AgentClient {
 
     fn collect(&mut self, mut interface: PlumbedInterface<GuestAddresses>) -> Result<Plumbed, AgentError> {
         if self.place == NetworkPlace::Ours {
-            // A node agent opens no file of a pod, so it does not know the pod's name servers. They are in ours.
+            // A node agent opens no file of a pod, so it cannot read the pod's name servers. They are in our own.
             let resolver = garboard_net::resolv::of_host().unwrap_or_default();
             interface.nameservers = resolver.nameservers.iter().map(ToString::to_string).collect();
             interface.searches = resolver.searches;
@@ -260,7 +260,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("agent.sock");
         let agent = async {
-            // Nobody is there, then somebody who hangs up, then one who reads and dies, then one who answers.
+            // The socket has no listener; then a peer hangs up; then one reads and ends; then one answers.
             tokio::task::yield_now().await;
             let listener = UnixListener::bind(&path).unwrap();
             drop(listener.accept().await.unwrap());

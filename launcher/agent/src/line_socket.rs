@@ -44,7 +44,7 @@ pub enum LineError {
     /// The peer hung up.
     #[error("the peer closed the connection")]
     Closed,
-    /// The peer does not speak our protocol.
+    /// The peer does not use our protocol.
     #[error("the peer's message could not be parsed")]
     Wire(#[from] WireError),
     /// More descriptors came than were requested.
@@ -56,7 +56,7 @@ pub enum LineError {
     /// Fewer descriptors came than the line announced.
     #[error("the peer announced {announced} descriptors and sent {arrived}")]
     MissingDescriptors {
-        /// What the line said.
+        /// The content of the line.
         announced: usize,
         /// What came.
         arrived: usize,
@@ -138,7 +138,7 @@ impl LineSocket {
             if read == 0 {
                 return Err(LineError::Closed);
             }
-            self.descriptors.iter().for_each(let_go_at_once);
+            self.descriptors.iter().for_each(close_at_once);
             if self.descriptors.len() > self.most {
                 return Err(LineError::TooManyDescriptors { most: self.most });
             }
@@ -158,14 +158,14 @@ impl LineSocket {
 
     /// Hangs up on a peer that is not trusted, without being kept waiting by what it sent.
     ///
-    /// Whoever closes the last descriptor of a TCP socket with `SO_LINGER` waits as long as that says (socket(7)), and what
+    /// Closing the last descriptor of a TCP socket with `SO_LINGER` may wait as long as that option allows (socket(7)), and what
     /// lies unread in a socket is closed with it: so nothing more is let in, and what is there is taken out first.
     pub fn put_away(mut self) {
         // Fails only if the peer is gone, and then nothing more comes either.
         let _ = nix::sys::socket::shutdown(self.stream.as_raw_fd(), nix::sys::socket::Shutdown::Both);
         loop {
             // First those that came with what was read already, and was refused.
-            self.descriptors.iter().for_each(let_go_at_once);
+            self.descriptors.iter().for_each(close_at_once);
             self.descriptors.clear();
             self.bytes.clear();
             let Ok(1..) = scm::receive(self.stream.as_fd(), &mut self.bytes, &mut self.descriptors) else { return };
@@ -174,7 +174,7 @@ impl LineSocket {
 }
 
 /// A peer's descriptor that is a socket is to be closed without waiting. Others have no such setting.
-fn let_go_at_once(descriptor: &OwnedFd) {
+fn close_at_once(descriptor: &OwnedFd) {
     let at_once = nix::libc::linger { l_onoff: 0, l_linger: 0 };
     let _ = nix::sys::socket::setsockopt(descriptor, nix::sys::socket::sockopt::Linger, &at_once);
 }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_came_with_a_request_that_was_refused_keeps_nobody_waiting() {
+    async fn what_came_with_a_request_that_was_refused_does_not_delay_the_close() {
         let (here, there) = UnixStream::pair().unwrap();
         let (stuck, _peer) = stuck_socket();
         scm::send_all(here.as_fd(), b"7\n", &[stuck.as_fd()]).unwrap();

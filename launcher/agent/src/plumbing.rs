@@ -49,14 +49,14 @@ pub struct TapBinding {
 /// Why interfaces were not made.
 #[derive(Debug, thiserror::Error)]
 pub enum PlumbingError {
-    /// A word of the request is not what it should be.
+    /// A value of the request is invalid.
     #[error("interface {interface}: `{value}` is not a {what}")]
     Malformed {
         /// Name of the interface.
         interface: String,
-        /// What the word should be.
+        /// What the value should be.
         what: &'static str,
-        /// The word.
+        /// The value.
         value: String,
         /// What is wrong with it.
         #[source]
@@ -81,7 +81,7 @@ pub enum PlumbingError {
 pub fn tapped(binding: &BindingPlan) -> Option<TapBinding> {
     match binding {
         BindingPlan::Masquerade { tap, ipv4, ipv6, ports, .. } => {
-            let ports = ports.iter().map(|plan| (word_of(plan.protocol).to_owned(), plan.port)).collect();
+            let ports = ports.iter().map(|plan| (protocol_name(plan.protocol).to_owned(), plan.port)).collect();
             let binding = BindingRequest::Masquerade { ipv4: ipv4.clone(), ipv6: ipv6.clone(), ports };
             Some(TapBinding { tap: tap.clone(), binding })
         }
@@ -90,7 +90,7 @@ pub fn tapped(binding: &BindingPlan) -> Option<TapBinding> {
     }
 }
 
-fn word_of(protocol: PlannedProtocol) -> &'static str {
+fn protocol_name(protocol: PlannedProtocol) -> &'static str {
     match protocol {
         PlannedProtocol::Tcp => "TCP",
         PlannedProtocol::Udp => "UDP",
@@ -190,8 +190,8 @@ fn net_plan(request: &InterfaceRequest) -> Result<NetPlan, PlumbingError> {
     let binding = match &request.binding {
         BindingRequest::Bridge => Binding::Bridge,
         BindingRequest::Masquerade { ipv4, ipv6, ports } => Binding::Masquerade(Masquerade {
-            ipv4: word(request, "IPv4 range", ipv4)?,
-            ipv6: word(request, "IPv6 range", ipv6)?,
+            ipv4: parse(request, "IPv4 range", ipv4)?,
+            ipv6: parse(request, "IPv6 range", ipv6)?,
             ports: ports.iter().map(|(protocol, number)| port(request, protocol, *number)).collect::<Result<_, _>>()?,
             reserved_tcp: Vec::new(),
         }),
@@ -200,10 +200,10 @@ fn net_plan(request: &InterfaceRequest) -> Result<NetPlan, PlumbingError> {
         .map_err(|source| malformed(request, "number of queues", request.queues, source.into()))?;
     Ok(NetPlan {
         interface: request.name.clone(),
-        uplink: word(request, "name of a link", UPLINK)?,
-        bridge: word(request, "name of a link", BRIDGE)?,
-        tap: word(request, "name of a link", &request.tap)?,
-        mac: word(request, "MAC address", &request.mac)?,
+        uplink: parse(request, "name of a link", UPLINK)?,
+        bridge: parse(request, "name of a link", BRIDGE)?,
+        tap: parse(request, "name of a link", &request.tap)?,
+        mac: parse(request, "MAC address", &request.mac)?,
         mtu: None,
         queues,
         binding,
@@ -223,7 +223,7 @@ fn port(request: &InterfaceRequest, protocol: &str, number: u16) -> Result<Port,
     Ok(Port { protocol, port })
 }
 
-fn word<T>(request: &InterfaceRequest, what: &'static str, text: &str) -> Result<T, PlumbingError>
+fn parse<T>(request: &InterfaceRequest, what: &'static str, text: &str) -> Result<T, PlumbingError>
 where
     T: FromStr,
     T::Err: Error + Send + Sync + 'static,

@@ -16,7 +16,7 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 /// Reads a regular file of at most so many bytes; `None` if it is not there.
 ///
 /// # Errors
-/// [`OpenError`]: what stands there is no such file.
+/// [`OpenError`]: what is there is no such file.
 pub fn read(directory: &Path, name: &str, most_bytes: u64) -> Result<Option<Vec<u8>>, OpenError> {
     let Some(name) = BeneathPath::parse(name).ok() else { return Ok(None) };
     there(Dir::open(directory).and_then(|directory| directory.read_file(&name, Links::Refused, most_bytes)))
@@ -25,7 +25,7 @@ pub fn read(directory: &Path, name: &str, most_bytes: u64) -> Result<Option<Vec<
 /// Opens a regular file for reading; `None` if it is not there.
 ///
 /// # Errors
-/// [`OpenError`]: what stands there is no regular file.
+/// [`OpenError`]: what is there is no regular file.
 pub fn open_file(directory: &Path, name: &str) -> Result<Option<File>, OpenError> {
     let Some(name) = BeneathPath::parse(name).ok() else { return Ok(None) };
     there(Dir::open(directory).and_then(|directory| directory.open_file(&name, Links::Refused)))
@@ -41,7 +41,7 @@ fn there<T>(found: Result<T, OpenError>) -> Result<Option<T>, OpenError> {
 /// Connects to a socket that the owner of the directory made there.
 ///
 /// # Errors
-/// What the kernel says; `InvalidInput` for a link, another kind of file, or the socket of another user.
+/// The kernel's error; `InvalidInput` for a link, another kind of file, or the socket of another user.
 pub fn connect(directory: &Path, name: &str) -> io::Result<UnixStream> {
     let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let directory = open(directory, flags | OFlag::O_DIRECTORY, Mode::empty())?;

@@ -59,7 +59,7 @@ pub fn read(shared: &Path) -> Result<Option<Journal>, JournalError> {
 /// Replaces a file of the shared directory as a whole.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn replace(shared: &Path, name: &str, bytes: &[u8]) -> std::io::Result<()> {
     let fresh = shared.join(format!("{name}.new"));
     let mut file = std::fs::File::create(&fresh)?;
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_or_newer_journal_is_not_guessed_at() {
+    fn a_broken_or_newer_journal_is_an_error() {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join(paths::JOURNAL), b"{").unwrap();
         assert!(matches!(read(directory.path()), Err(JournalError::Unreadable { .. })));

@@ -45,7 +45,7 @@ impl MemoryWitness {
     /// The group's limit, bytes.
     #[must_use]
     pub fn limit_bytes(&self) -> Option<u64> {
-        // v1 says "no limit" with a number near 2^63, v2 with the word `max`.
+        // v1 writes "no limit" as a number near 2^63, v2 as `max`.
         read_again(self.limit.as_ref()?)?.trim().parse::<u64>().ok().filter(|bytes| *bytes < 1 << 60)
     }
 

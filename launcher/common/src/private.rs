@@ -1,4 +1,4 @@
-//! Who may look at what this program writes: launch requests and records hold what Secrets hold, and a guest's console.
+//! Permissions of what this program writes: launch requests and records hold what Secrets hold, and a guest's console.
 //!
 //! A machine's processes are another user's when the shim is root, and must get to their own files: directories on the
 //! way there may be passed through and not listed (0711), everything else is its owner's alone.
@@ -17,7 +17,7 @@ const PASSAGE: u32 = 0o711;
 /// How often a directory is made that others remove.
 const MOST_TRIES: u32 = 100;
 
-/// From here on nothing that this process and its children make can be read by others, unless it says so itself.
+/// From here on no other user can read what this process and its children make, unless they allow it themselves.
 pub fn by_default() {
     umask(PRIVATE);
 }
@@ -26,7 +26,7 @@ pub fn by_default() {
 /// from the moment that it is there. What is there stays as it is.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn make_passage(path: &Path) -> io::Result<()> {
     directory::make_all(path, PASSAGE)
 }
@@ -35,7 +35,7 @@ pub fn make_passage(path: &Path) -> io::Result<()> {
 /// made again.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn beneath_passage<T>(path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
     let mut tries = 0;
     loop {
@@ -50,7 +50,7 @@ pub fn beneath_passage<T>(path: &Path, make: impl Fn() -> io::Result<T>) -> io::
 /// Replaces a file of a directory that only we write to, as a whole.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn replace(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let fresh = directory.join(format!("{name}.new"));
     match std::fs::remove_file(&fresh) {

@@ -22,8 +22,8 @@ use serve::{Offer, serve};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let outcome = match words.as_slice() {
+    let arguments_text: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let outcome = match arguments_text.as_slice() {
         ["--install", directory] => {
             install(Path::new(directory)).map_err(|error| format!("could not install: {error}"))
         }
@@ -36,14 +36,14 @@ fn main() -> ExitCode {
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(sentence) => {
-            let _ = writeln!(std::io::stderr(), "garboard-container-disk: {sentence}");
+        Err(message) => {
+            let _ = writeln!(std::io::stderr(), "garboard-container-disk: {message}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Appears whole or not at all, and again if the container is started again.
+/// Created as a whole, and again if the container is started again.
 fn install(directory: &Path) -> std::io::Result<()> {
     let fresh = directory.join(".fresh");
     fs::copy("/proc/self/exe", &fresh)?;

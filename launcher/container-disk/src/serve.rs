@@ -31,7 +31,7 @@ pub(crate) enum ServeError {
     System {
         /// What was attempted.
         attempt: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -49,7 +49,7 @@ pub(crate) struct Offer {
 }
 
 impl Offer {
-    /// Of two words of the command line.
+    /// Of two arguments of the command line.
     pub(crate) fn parse(socket: &str, file: &str) -> Result<Self, ServeError> {
         let wrong = |error: &dyn std::fmt::Display| ServeError::Path { path: file.to_owned(), why: error.to_string() };
         let file = (!file.is_empty()).then(|| BeneathPath::parse(file)).transpose().map_err(|error| wrong(&error))?;
@@ -57,7 +57,7 @@ impl Offer {
     }
 }
 
-/// Hands out files below `root` to whoever connects, until SIGTERM or SIGINT: as the first process of a container it would
+/// Hands out files below `root` to each client that connects, until SIGTERM or SIGINT: as the first process of a container it would
 /// not be ended by them.
 pub(crate) fn serve(root: &Path, offers: &[Offer]) -> Result<(), ServeError> {
     let mut ends = SigSet::empty();
@@ -78,7 +78,7 @@ pub(crate) fn serve(root: &Path, offers: &[Offer]) -> Result<(), ServeError> {
             return Ok(());
         }
         for ((listener, offer), _) in listeners.iter().zip(offers).zip(&ready[1..]).filter(|(_, ready)| **ready) {
-            // Whoever hung up meanwhile comes again.
+            // A client that hung up meanwhile connects again.
             let _ = listener.accept().and_then(|(stream, _)| answer(&stream, &open(root, offer)));
         }
     }

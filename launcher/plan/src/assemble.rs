@@ -39,7 +39,7 @@ pub(super) fn machine(draft: &mut Draft<'_>, parts: &Parts, pci: &PciMap) -> Mac
         let value = "0".to_owned();
         draft.globals.push(Global { driver: "q35-pcihost", property: "pci-hole64-size", value });
     }
-    // A guest that sleeps is one that nobody can wake: there is no such verb. virt-install leaves both out as well.
+    // A guest that sleeps cannot be woken: there is no such request. virt-install leaves both out as well.
     for property in ["disable_s3", "disable_s4"] {
         draft.globals.push(Global { driver: "ICH9-LPC", property, value: "1".to_owned() });
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use garboard_machine::cpu::{Cpu, Switch, canonical_feature, is_feature};
 
-use super::cpu::word_error;
+use super::cpu::token_error;
 use super::draft::Draft;
 use super::error::PlanError;
 
@@ -41,13 +41,13 @@ pub(super) fn pin(
     let had: BTreeSet<String> = had.chain(kept.released.intersection(&offered).cloned()).collect();
     let is_open = |name: &&String| !named.contains(*name);
     for feature in offered.difference(&had).filter(is_open) {
-        cpu.switch(feature, Switch::Off).map_err(word_error(field))?;
+        cpu.switch(feature, Switch::Off).map_err(token_error(field))?;
     }
     let lacking: Vec<&str> = had.difference(&offered).filter(is_open).map(String::as_str).collect();
     if !lacking.is_empty() {
         let (count, names) = (lacking.len(), lacking[..lacking.len().min(MOST_NAMES)].join(", "));
         let more = if count > MOST_NAMES { " and others" } else { "" };
-        let text = format!("the guest's CPU had {count} features that cannot be had here: {names}{more}");
+        let text = format!("the guest's CPU had {count} features that are not available here: {names}{more}");
         draft.note(Some(field), text);
     }
     Ok(Some(had.into_iter().collect::<Vec<_>>().join(" ")))

@@ -3,7 +3,7 @@
 use garboard_machine::chardev::{Monitor, SocketChardev};
 use garboard_machine::device::{IsaSerial, VirtSerialPort, VirtioSerialPci};
 use garboard_machine::id::DeviceId;
-use garboard_machine::pci::Want;
+use garboard_machine::pci::Placement;
 
 use super::draft::Draft;
 use super::error::PlanError;
@@ -29,7 +29,7 @@ pub(super) fn monitors(draft: &mut Draft<'_>) {
 /// The guest agent's channel; it is always there.
 pub(super) fn agent(draft: &mut Draft<'_>) -> Result<(), PlanError> {
     let controller = DeviceId::constant("virtio-serial0");
-    let at = draft.place_virtio(&controller, Want::Port, "spec.domain.devices")?;
+    let at = draft.place_virtio(&controller, Placement::Port, "spec.domain.devices")?;
     let revision = draft.input.virtio_revision();
     draft.buses.push(VirtioSerialPci { id: controller.clone(), revision, at }.into());
     let id = DeviceId::constant("agent");

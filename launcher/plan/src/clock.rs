@@ -53,7 +53,7 @@ fn zone(clock: &Clock) -> Result<Option<String>, PlanError> {
         let field = format!("{FIELD}.utc.offsetSeconds");
         return Err(invalid(field, format!("{offset} seconds are more than a day"), "write less than 90000"));
     }
-    // In `TZ` what lies east of Greenwich is negative.
+    // In `TZ` offsets east of Greenwich are negative.
     let sign = if offset < 0 { '+' } else { '-' };
     let text = || format!("UTC{sign}{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
     Ok((offset != 0).then(text))

@@ -22,7 +22,7 @@ const MAX_APIC_ID: u32 = 254;
 /// QEMU takes pages with no more threads than this (`MAX_MEM_PREALLOC_THREAD_COUNT`).
 const MOST_PREALLOC_THREADS: u32 = 16;
 
-/// What executes the guest's instructions: what the instance asks for, else what the installation or the host says.
+/// What executes the guest's instructions: what the instance asks for, else the installation's or the host's choice.
 pub(super) fn accelerator(
     asked: Option<Asked>,
     facts: &HostFacts,
@@ -51,7 +51,7 @@ pub(super) fn is_interpreted_by_kvm(accelerator: Accelerator, facts: &HostFacts)
     accelerator == Accelerator::Kvm && facts.kvm == KvmState::Emulated
 }
 
-/// Says why a guest is slow, once, where the user can see it.
+/// Reports to the user, once, why a guest is slow.
 pub(super) fn note_emulation(draft: &mut Draft<'_>) {
     let (facts, options) = (draft.input.facts, draft.input.options);
     if is_interpreted_by_kvm(draft.accelerator, facts) {
@@ -219,7 +219,11 @@ fn guest_bytes(input: Input<'_>) -> Result<u64, PlanError> {
     match asked.or(hugepage_bytes(input)?) {
         Some(bytes) if bytes > 0 => Ok(bytes),
         Some(_) => Err(invalid(MEMORY_FIELD, "a guest without memory cannot start", "write for example `1Gi`")),
-        None => Err(invalid(MEMORY_FIELD, "nothing says how much memory the guest has", "write for example `1Gi`")),
+        None => Err(invalid(
+            MEMORY_FIELD,
+            "the manifest does not contain the guest's memory size",
+            "write for example `1Gi`",
+        )),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use garboard_api::v1::CPUFeature;
-use garboard_machine::cpu::{Cpu, CpuWordError, Switch, canonical_feature};
+use garboard_machine::cpu::{Cpu, CpuTokenError, Switch, canonical_feature};
 use garboard_machine::features::Accelerator;
 use garboard_machine::id::fnv1a_64;
 use garboard_machine::memory::Memory;
@@ -25,8 +25,8 @@ const MODEL_FIELD: &str = "spec.domain.cpu.model";
 /// Features that QEMU takes for the host's own although KVM cannot give them there, and then aborts.
 const ABORTING: [&str; 1] = ["arch-capabilities"];
 
-/// The CPU a guest sees: the one it had, while its manifest says the same of it as then. Where the manifest says something else, but
-/// names the same model, only what it says else is another.
+/// The CPU a guest sees: the one it had, while its manifest states the same of it. Where the manifest states something else, but
+/// names the same model, only the other values change.
 pub(super) fn cpu(draft: &mut Draft<'_>, memory: Memory) -> Result<CpuPlan, PlanError> {
     let asked = asked(draft, memory);
     let exact =
@@ -46,7 +46,7 @@ pub(super) fn cpu(draft: &mut Draft<'_>, memory: Memory) -> Result<CpuPlan, Plan
         None
     };
     name_max(draft, &mut cpu)?;
-    Ok(CpuPlan { cpu, decided, features, asked, lacked: had.lacked_words() })
+    Ok(CpuPlan { cpu, decided, features, asked, lacked: had.lacked_features() })
 }
 
 /// Family, model and stepping of TCG's `max` are QEMU's own, and QEMU 10 has others than the versions before it (both asked). A guest has
@@ -65,7 +65,7 @@ fn name_max(draft: &Draft<'_>, cpu: &mut Cpu) -> Result<(), PlanError> {
     }
     let values = if is_older { ["15", "107", "1"] } else { ["6", "6", "3"] };
     for (name, value) in ["family", "model", "stepping"].into_iter().zip(values) {
-        cpu.set(name, value).map_err(word_error(MODEL_FIELD))?;
+        cpu.set(name, value).map_err(token_error(MODEL_FIELD))?;
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ fn name_max(draft: &Draft<'_>, cpu: &mut Cpu) -> Result<(), PlanError> {
 /// The CPU of earlier starts, as far as it is that of this one.
 struct Had {
     kept: Option<StoredCpu>,
-    /// Whether the manifest says the same as then.
+    /// Whether the manifest has the same values as then.
     is_exact: bool,
     /// Optional features that this guest has not, whatever its host has.
     lacked: BTreeSet<String>,
@@ -116,9 +116,9 @@ impl Had {
         Some(Baseline { features: kept.cpu_features.clone()?, released: released.collect() })
     }
 
-    fn lacked_words(&self) -> Option<String> {
-        let words: Vec<&str> = self.lacked.iter().map(String::as_str).collect();
-        Some(words.join(" ")).filter(|words| !words.is_empty())
+    fn lacked_features(&self) -> Option<String> {
+        let features: Vec<&str> = self.lacked.iter().map(String::as_str).collect();
+        Some(features.join(" ")).filter(|features| !features.is_empty())
     }
 }
 
@@ -149,13 +149,13 @@ fn stored(draft: &Draft<'_>, kept: &StoredCpu) -> Option<Cpu> {
     is_there.then_some(cpu)
 }
 
-/// Everything that a CPU is decided from, as one short text: the manifest's words and who runs them.
+/// Everything that a CPU is decided from, as one short text: the manifest's values and the accelerator.
 fn asked(draft: &Draft<'_>, memory: Memory) -> String {
     let domain = draft.input.domain();
     let cpu = domain.cpu.as_ref().map(|cpu| (&cpu.model, &cpu.features));
     let timer = domain.clock.as_ref().and_then(|clock| clock.timer.as_ref());
-    let said = serde_json::json!([draft.accelerator.as_str(), cpu, domain.features, timer, is_far(memory)]);
-    format!("{:016x}", fnv1a_64(said.to_string().as_bytes()))
+    let inputs = serde_json::json!([draft.accelerator.as_str(), cpu, domain.features, timer, is_far(memory)]);
+    format!("{:016x}", fnv1a_64(inputs.to_string().as_bytes()))
 }
 
 /// Whether memory reaches beyond what the 40 address bits of a named model can name.
@@ -168,9 +168,9 @@ fn decide(draft: &mut Draft<'_>, memory: Memory, had: &mut Had) -> Result<Cpu, P
     let mut cpu = model(draft, spec.and_then(|cpu| text(&cpu.model)).unwrap_or("host-model"))?;
     had.find(draft, &cpu);
     if is_far(memory) && cpu.get("enforce").is_some() {
-        cpu.switch("host-phys-bits", Switch::On).map_err(word_error(MODEL_FIELD))?;
+        cpu.switch("host-phys-bits", Switch::On).map_err(token_error(MODEL_FIELD))?;
     }
-    paravirtual(draft, &mut cpu).map_err(word_error("spec.domain.features"))?;
+    paravirtual(draft, &mut cpu).map_err(token_error("spec.domain.features"))?;
     hyperv::set(draft, &mut cpu)?;
     for (index, feature) in spec.iter().flat_map(|cpu| &cpu.features).enumerate() {
         set_feature(draft, &mut cpu, had, feature, &format!("spec.domain.cpu.features[{index}]"))?;
@@ -178,13 +178,13 @@ fn decide(draft: &mut Draft<'_>, memory: Memory, had: &mut Had) -> Result<Cpu, P
     Ok(cpu)
 }
 
-pub(super) fn word_error(field: &str) -> impl Fn(CpuWordError) -> PlanError {
+pub(super) fn token_error(field: &str) -> impl Fn(CpuTokenError) -> PlanError {
     let field = field.to_owned();
-    move |source| PlanError::CpuWord { field: field.clone(), source }
+    move |source| PlanError::CpuToken { field: field.clone(), source }
 }
 
 fn model(draft: &mut Draft<'_>, name: &str) -> Result<Cpu, PlanError> {
-    let error = word_error(MODEL_FIELD);
+    let error = token_error(MODEL_FIELD);
     match (name, draft.accelerator) {
         // KVM: until there is a baseline of several hosts, `host-model` is the host's own CPU; migratable leaves out
         // what no other host could take over.
@@ -213,7 +213,7 @@ fn model(draft: &mut Draft<'_>, name: &str) -> Result<Cpu, PlanError> {
             // Gone from processors and kernels, but still part of old models.
             cpu.switch("mpx", Switch::Off).map_err(&error)?;
             match draft.accelerator {
-                // QEMU would leave out what the host lacks and say so in its log: two machines of one model would differ, and
+                // QEMU would leave out what the host lacks and report that in its log only: two machines of one model would differ, and
                 // one machine from start to start.
                 Accelerator::Kvm => cpu.switch("enforce", Switch::On).map_err(&error)?,
                 Accelerator::Tcg => note_incomplete(draft, name),
@@ -223,7 +223,7 @@ fn model(draft: &mut Draft<'_>, name: &str) -> Result<Cpu, PlanError> {
     }
 }
 
-/// TCG has hardly any model completely, and who asks for it wants to see the machine run.
+/// TCG has hardly any model completely, and a user who asks for it requires a machine that runs.
 fn note_incomplete(draft: &mut Draft<'_>, model: &str) {
     draft.note(Some(MODEL_FIELD), format!("under TCG a `{model}` lacks the features that QEMU cannot translate"));
 }
@@ -254,7 +254,7 @@ fn set_feature(
     };
     match (policy, offered) {
         ("require", Some(false)) => {
-            let message = format!("CPU feature `{name}` cannot be had with {} here", draft.accelerator.as_str());
+            let message = format!("CPU feature `{name}` is not available with {} here", draft.accelerator.as_str());
             return refuse(message, "write `policy: optional`, or use another host");
         }
         // Under TCG no guest sees the host's processor.
@@ -262,18 +262,18 @@ fn set_feature(
             let message = format!("CPU feature `{name}` is forbidden and this host has it");
             return refuse(message, "write `policy: disable` to hide it from the guest, or use another host");
         }
-        // Decided once. Under `enforce` QEMU would not start for want of what may be missing.
+        // Decided once. Under `enforce` QEMU would not start without a feature that may be missing.
         ("optional", offered) if !had.has(name).unwrap_or(offered != Some(false)) => {
             had.lacked.insert(canonical_feature(name));
             return Ok(());
         }
         _ => {}
     }
-    cpu.switch(name, state).map_err(word_error(&format!("{field}.name")))
+    cpu.switch(name, state).map_err(token_error(&format!("{field}.name")))
 }
 
 /// What KVM offers its guests.
-fn paravirtual(draft: &Draft<'_>, cpu: &mut Cpu) -> Result<(), CpuWordError> {
+fn paravirtual(draft: &Draft<'_>, cpu: &mut Cpu) -> Result<(), CpuTokenError> {
     let domain = draft.input.domain();
     let features = domain.features.as_ref();
     let timer = domain.clock.as_ref().and_then(|clock| clock.timer.as_ref());

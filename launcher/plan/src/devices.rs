@@ -6,7 +6,7 @@ use garboard_machine::device::{
 };
 use garboard_machine::id::DeviceId;
 use garboard_machine::object::Object;
-use garboard_machine::pci::Want;
+use garboard_machine::pci::Placement;
 use garboard_machine::process::WatchdogAction;
 
 use super::draft::{Draft, invalid, text};
@@ -18,7 +18,7 @@ pub(super) fn rng(draft: &mut Draft<'_>) -> Result<(), PlanError> {
         return Ok(());
     }
     let (id, rng) = (DeviceId::constant("rng0"), DeviceId::constant("rng-source0"));
-    let at = draft.place_virtio(&id, Want::Port, "spec.domain.devices.rng")?;
+    let at = draft.place_virtio(&id, Placement::Port, "spec.domain.devices.rng")?;
     draft.objects.push(Object::RngBuiltin { id: rng.clone() });
     draft.devices.push(VirtioRngPci { id, revision: draft.input.virtio_revision(), at, rng }.into());
     Ok(())
@@ -31,7 +31,7 @@ pub(super) fn balloon(draft: &mut Draft<'_>, has_hugepages: bool) -> Result<(), 
         return Ok(());
     }
     let id = DeviceId::constant("balloon0");
-    let at = draft.place_virtio(&id, Want::Port, "spec.domain.devices.autoattachMemBalloon")?;
+    let at = draft.place_virtio(&id, Placement::Port, "spec.domain.devices.autoattachMemBalloon")?;
     let balloon = VirtioBalloonPci {
         id,
         revision: input.virtio_revision(),
@@ -59,12 +59,12 @@ pub(super) fn watchdog(draft: &mut Draft<'_>) -> Result<WatchdogAction, PlanErro
         }
     };
     let id = DeviceId::constant("watchdog0");
-    let at = draft.place(&id, Want::RootComplex, field)?;
+    let at = draft.place(&id, Placement::RootComplex, field)?;
     draft.devices.push(I6300Esb { id, at }.into());
     Ok(action)
 }
 
-/// Devices a guest tells its panic to. Hyper-V's is a CPU feature and no device.
+/// Devices to which a guest reports its panic. Hyper-V's is a CPU feature and no device.
 pub(super) fn panic_devices(draft: &mut Draft<'_>) -> Result<(), PlanError> {
     for (index, device) in draft.input.devices().panic_devices.iter().enumerate() {
         let field = format!("spec.domain.devices.panicDevices[{index}].model");
@@ -73,7 +73,7 @@ pub(super) fn panic_devices(draft: &mut Draft<'_>) -> Result<(), PlanError> {
             "isa" => draft.devices.push(Pvpanic { id: DeviceId::constant("panic0") }.into()),
             "pvpanic" => {
                 let id = DeviceId::constant("panic-pci0");
-                let at = draft.place(&id, Want::RootComplex, &field)?;
+                let at = draft.place(&id, Placement::RootComplex, &field)?;
                 draft.devices.push(PvpanicPci { id, at }.into());
             }
             other => {
@@ -92,13 +92,13 @@ pub(super) fn sound(draft: &mut Draft<'_>) -> Result<(), PlanError> {
     let (id, audiodev) = (DeviceId::constant("sound0"), DeviceId::constant("audio0"));
     match text(&sound.model).unwrap_or("ich9") {
         "ich9" => {
-            let at = draft.place(&id, Want::RootComplex, field)?;
+            let at = draft.place(&id, Placement::RootComplex, field)?;
             draft.buses.push(Ich9IntelHda { id: id.clone(), at }.into());
             let codec = DeviceId::constant("sound0-codec");
             draft.devices.push(HdaDuplex { id: codec, controller: id, audiodev: audiodev.clone() }.into());
         }
         "ac97" => {
-            let at = draft.place(&id, Want::RootComplex, field)?;
+            let at = draft.place(&id, Placement::RootComplex, field)?;
             draft.devices.push(Ac97 { id, at, audiodev: audiodev.clone() }.into());
         }
         other => {

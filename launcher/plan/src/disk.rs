@@ -1,4 +1,4 @@
-//! The disks of a plan: where each comes from, what lies on it, what the guest sees.
+//! The disks of a plan: where each comes from, its layers, what the guest sees.
 
 use serde::{Deserialize, Serialize};
 

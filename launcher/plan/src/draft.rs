@@ -14,7 +14,7 @@ use garboard_machine::features::Accelerator;
 use garboard_machine::id::{DeviceId, NodeName};
 use garboard_machine::netdev::Netdev;
 use garboard_machine::object::Object;
-use garboard_machine::pci::{PciAddress, PciAllocator, PciPlace, Want};
+use garboard_machine::pci::{PciAddress, PciAllocator, PciPlace, Placement};
 use garboard_machine::process::AddFd;
 
 use super::error::PlanError;
@@ -61,7 +61,7 @@ impl<'a> Input<'a> {
         annotations.and_then(|all| all.get(annotation)).is_some_and(|value| value == "true")
     }
 
-    /// The revision of virtio every device of this VM speaks.
+    /// The revision of virtio every device of this VM uses.
     pub(super) fn virtio_revision(self) -> VirtioRevision {
         match self.devices().use_virtio_transitional {
             Some(true) => VirtioRevision::Transitional,
@@ -148,31 +148,49 @@ impl<'a> Draft<'a> {
     }
 
     /// A place on PCI for `device`.
-    pub(super) fn place(&mut self, device: &DeviceId, want: Want, field: &str) -> Result<PciPlace, PlanError> {
-        let want = match want {
-            // Nothing on a root port can be a conventional device, and the user may want no ports at all.
-            Want::Port | Want::InterfacePort if self.is_on_root_complex() => Want::RootComplex,
-            Want::Port | Want::InterfacePort | Want::RootComplex | Want::Graphics | Want::Exactly(_) => want,
+    pub(super) fn place(
+        &mut self,
+        device: &DeviceId,
+        placement: Placement,
+        field: &str,
+    ) -> Result<PciPlace, PlanError> {
+        let placement = match placement {
+            // Nothing on a root port can be a conventional device, and the user may have asked for no ports.
+            Placement::Port | Placement::InterfacePort if self.is_on_root_complex() => Placement::RootComplex,
+            Placement::Port
+            | Placement::InterfacePort
+            | Placement::RootComplex
+            | Placement::Graphics
+            | Placement::Exactly(_) => placement,
         };
-        self.pci.place(device, want).map_err(|source| PlanError::Pci { field: field.to_owned(), source })
+        self.pci.place(device, placement).map_err(|source| PlanError::Pci { field: field.to_owned(), source })
     }
 
     /// A place on PCI for a virtio device. Transitional ones are conventional PCI devices: they need I/O ports, which
     /// root ports do not hand out.
-    pub(super) fn place_virtio(&mut self, device: &DeviceId, want: Want, field: &str) -> Result<PciPlace, PlanError> {
+    pub(super) fn place_virtio(
+        &mut self,
+        device: &DeviceId,
+        placement: Placement,
+        field: &str,
+    ) -> Result<PciPlace, PlanError> {
         match self.input.virtio_revision() {
-            VirtioRevision::NonTransitional => self.place(device, want, field),
-            VirtioRevision::Transitional => self.place(device, Want::RootComplex, field),
+            VirtioRevision::NonTransitional => self.place(device, placement, field),
+            VirtioRevision::Transitional => self.place(device, Placement::RootComplex, field),
         }
     }
 
     /// What a manifest's `pciAddress` asks for, else `otherwise`.
-    pub(super) fn want_address(address: Option<&str>, field: &str, otherwise: Want) -> Result<Want, PlanError> {
+    pub(super) fn placement_at(
+        address: Option<&str>,
+        field: &str,
+        otherwise: Placement,
+    ) -> Result<Placement, PlanError> {
         match address {
             None => Ok(otherwise),
             Some(address) => address
                 .parse::<PciAddress>()
-                .map(Want::Exactly)
+                .map(Placement::Exactly)
                 .map_err(|source| PlanError::Pci { field: field.to_owned(), source }),
         }
     }

@@ -1,16 +1,16 @@
 //! Why there is no plan.
 
-use garboard_machine::cpu::CpuWordError;
+use garboard_machine::cpu::CpuTokenError;
 use garboard_machine::facts::{KvmState, UefiKind};
 use garboard_machine::id::IdError;
 use garboard_machine::pci::PciError;
 
 use super::lint::Finding;
 
-/// Why there is no plan. Whatever speaks of the manifest names the field and what to write instead.
+/// Why there is no plan. An error in the manifest names the field and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
-    /// A field Garboard knows and cannot honour yet.
+    /// A field of the API that Garboard does not support yet.
     #[error("{field}: {why}; {instead}")]
     NotInThisVersion {
         /// Path of the field.
@@ -41,15 +41,15 @@ pub enum PlanError {
     },
     /// A CPU model or feature that `-cpu` cannot carry.
     #[error("{field}: the value cannot be used")]
-    CpuWord {
+    CpuToken {
         /// Path of the field.
         field: String,
         /// QEMU's rule.
         #[source]
-        source: CpuWordError,
+        source: CpuTokenError,
     },
-    /// A device finds no place.
-    #[error("{field}: the device finds no place")]
+    /// A device has no free place.
+    #[error("{field}: the device has no place on its bus")]
     Pci {
         /// Path of the field, or of the list it comes from.
         field: String,
@@ -62,7 +62,7 @@ pub enum PlanError {
         "{state}, and the guest is to run under KVM; use another host, or set the annotation `garboard.dev/accelerator: tcg` for QEMU's slower translator"
     )]
     NoKvm {
-        /// What `/dev/kvm` is worth.
+        /// The state of `/dev/kvm`.
         state: KvmState,
     },
     /// The QEMU of this host lacks something.
@@ -97,7 +97,7 @@ pub enum PlanError {
     },
     /// A newer Garboard stored the machine.
     #[error(
-        "a newer Garboard has stored what this machine must keep (version {found} of a stored machine, this one knows {known}); \
+        "a newer Garboard has stored what this machine must keep (version {found} of a stored machine, this one supports {known}); \
          start it with that version or a later one"
     )]
     StoredVersion {
@@ -114,7 +114,7 @@ pub enum PlanError {
     },
 }
 
-/// Who can correct it.
+/// Where it can be corrected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The author of the manifest.
@@ -126,14 +126,14 @@ pub enum Fault {
 }
 
 impl PlanError {
-    /// Who can correct it. Trying again without a change never helps: a plan is a function of its input.
+    /// Where it can be corrected. Trying again without a change never helps: a plan is a function of its input.
     #[must_use]
     pub const fn fault(&self) -> Fault {
         match self {
             Self::NotInThisVersion { .. }
             | Self::Invalid { .. }
             | Self::Name { .. }
-            | Self::CpuWord { .. }
+            | Self::CpuToken { .. }
             | Self::Pci { .. } => Fault::Manifest,
             Self::NoKvm { .. }
             | Self::QemuLacks { .. }
@@ -151,7 +151,7 @@ impl PlanError {
             Self::NotInThisVersion { field, .. }
             | Self::Invalid { field, .. }
             | Self::Name { field, .. }
-            | Self::CpuWord { field, .. }
+            | Self::CpuToken { field, .. }
             | Self::Pci { field, .. }
             | Self::QemuLacks { field, .. }
             | Self::NoUefi { field, .. }

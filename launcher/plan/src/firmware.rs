@@ -14,7 +14,7 @@ use super::stored::StoredFirmware;
 
 const FIELD: &str = "spec.domain.firmware";
 
-/// How long the firmware offers its menu to somebody who started the VM paused, milliseconds.
+/// How long the firmware offers its menu when the VM was started paused, milliseconds.
 const MENU_MILLISECONDS: u32 = 10_000;
 
 /// Everything about firmware.
@@ -46,14 +46,14 @@ pub(super) fn firmware(draft: &mut Draft<'_>) -> Result<Firmware, PlanError> {
     let features = draft.input.domain().features.as_ref();
     let asked_smm = features.and_then(|features| features.smm.as_ref()).map(|smm| smm.enabled.unwrap_or(true));
     let Some(efi) = loader.and_then(|loader| loader.efi.as_ref()) else {
-        let speaks_serial =
+        let uses_serial =
             loader.and_then(|loader| loader.bios.as_ref()).is_some_and(|bios| bios.use_serial == Some(true));
         return Ok(Firmware {
             plan: FirmwarePlan::Bios { kernel_boot },
             kernel,
             pflash: None,
             smm: asked_smm.map(Switch::from),
-            graphics: speaks_serial.then_some(Switch::Off),
+            graphics: uses_serial.then_some(Switch::Off),
             flash_bytes: 0,
             stored: None,
         });
@@ -105,7 +105,7 @@ fn to_store(kept: Option<&StoredFirmware>, pair: &UefiPair, is_persistent: bool)
 }
 
 /// The build that the guest has always booted by, else the one that is most like it, else the best for what is asked for. The
-/// variables that a guest left are of no use to a build that wants them larger or smaller.
+/// variables that a guest left are of no use to a build that requires another size.
 fn uefi_pair(input: Input<'_>, is_secure: bool, is_persistent: bool) -> Result<&UefiPair, PlanError> {
     let kinds = kinds(is_secure);
     let field = format!("{FIELD}.bootloader.efi");
@@ -183,7 +183,7 @@ fn plan_kernel(draft: &mut Draft<'_>, boot: &KernelBoot) -> (Kernel, Option<Kern
     (Kernel { kernel, initrd, append }, Some(plan))
 }
 
-/// `-boot`: somebody who starts a VM paused wants to reach the firmware's menu.
+/// `-boot`: a user who starts a VM paused may need the firmware's menu.
 pub(super) fn boot(input: Input<'_>) -> Boot {
     let is_paused = text(&input.spec().start_strategy) == Some("Paused");
     Boot { menu_milliseconds: is_paused.then_some(MENU_MILLISECONDS) }

@@ -1,10 +1,10 @@
 //! Hyper-V enlightenments: what makes Windows a good guest (QEMU's `docs/system/i386/hyperv.rst`).
 
 use garboard_api::v1::{FeatureHyperv, FeatureState};
-use garboard_machine::cpu::{Cpu, CpuWordError, Switch};
+use garboard_machine::cpu::{Cpu, CpuTokenError, Switch};
 use garboard_machine::features::Accelerator;
 
-use super::cpu::word_error;
+use super::cpu::token_error;
 use super::draft::{Draft, invalid, text};
 use super::error::PlanError;
 
@@ -16,12 +16,12 @@ const SPINLOCK_RETRIES: u32 = 4096;
 /// Sets the enlightenments a VMI asks for. Without KVM there are none: QEMU accepts most of their names then, and does
 /// nothing.
 pub(super) fn set(draft: &mut Draft<'_>, cpu: &mut Cpu) -> Result<(), PlanError> {
-    let mut asked = Cpu::new("none").map_err(word_error(FIELD))?;
+    let mut asked = Cpu::new("none").map_err(token_error(FIELD))?;
     collect(draft, &mut asked)?;
     match draft.accelerator {
         Accelerator::Kvm => cpu.properties.append(&mut asked.properties),
         Accelerator::Tcg if asked.properties.is_empty() => {}
-        Accelerator::Tcg => draft.note(Some(FIELD), "without KVM the guest finds no Hyper-V enlightenments"),
+        Accelerator::Tcg => draft.note(Some(FIELD), "without KVM the guest has no Hyper-V enlightenments"),
     }
     Ok(())
 }
@@ -30,18 +30,18 @@ fn collect(draft: &Draft<'_>, cpu: &mut Cpu) -> Result<(), PlanError> {
     let domain = draft.input.domain();
     let timer = domain.clock.as_ref().and_then(|clock| clock.timer.as_ref());
     if let Some(present) = timer.and_then(|timer| timer.hyperv.as_ref()).map(|hyperv| hyperv.present.unwrap_or(true)) {
-        cpu.switch("hv-time", present.into()).map_err(word_error("spec.domain.clock.timer.hyperv"))?;
+        cpu.switch("hv-time", present.into()).map_err(token_error("spec.domain.clock.timer.hyperv"))?;
     }
-    if wants_crash_msr(draft) {
-        cpu.switch("hv-crash", Switch::On).map_err(word_error("spec.domain.devices.panicDevices"))?;
+    if has_hyperv_panic(draft) {
+        cpu.switch("hv-crash", Switch::On).map_err(token_error("spec.domain.devices.panicDevices"))?;
     }
     let features = domain.features.as_ref();
     let passthrough = features.and_then(|features| features.hyperv_passthrough.as_ref());
     if passthrough.is_some_and(|passthrough| passthrough.enabled != Some(false)) {
-        cpu.switch("hv-passthrough", Switch::On).map_err(word_error("spec.domain.features.hypervPassthrough"))?;
+        cpu.switch("hv-passthrough", Switch::On).map_err(token_error("spec.domain.features.hypervPassthrough"))?;
     }
     let Some(hyperv) = features.and_then(|features| features.hyperv.as_ref()) else { return Ok(()) };
-    switches(hyperv, cpu).map_err(word_error(FIELD))?;
+    switches(hyperv, cpu).map_err(token_error(FIELD))?;
     values(hyperv, cpu)
 }
 
@@ -49,7 +49,7 @@ fn is_on(state: Option<&FeatureState>) -> Option<bool> {
     state.map(|state| state.enabled.unwrap_or(true))
 }
 
-fn switches(hyperv: &FeatureHyperv, cpu: &mut Cpu) -> Result<(), CpuWordError> {
+fn switches(hyperv: &FeatureHyperv, cpu: &mut Cpu) -> Result<(), CpuTokenError> {
     let stimer = hyperv.synictimer.as_ref();
     let tlbflush = hyperv.tlbflush.as_ref();
     let table = [
@@ -80,12 +80,12 @@ fn switches(hyperv: &FeatureHyperv, cpu: &mut Cpu) -> Result<(), CpuWordError> {
 fn values(hyperv: &FeatureHyperv, cpu: &mut Cpu) -> Result<(), PlanError> {
     if let Some(spinlocks) = hyperv.spinlocks.as_ref().filter(|spinlocks| spinlocks.enabled != Some(false)) {
         let retries = spinlocks.spinlocks.unwrap_or(SPINLOCK_RETRIES);
-        cpu.set("hv-spinlocks", &format!("{retries:#x}")).map_err(word_error(FIELD))?;
+        cpu.set("hv-spinlocks", &format!("{retries:#x}")).map_err(token_error(FIELD))?;
     }
     if let Some(vendor) = hyperv.vendorid.as_ref().filter(|vendor| vendor.enabled != Some(false)) {
         let field = format!("{FIELD}.vendorid.vendorid");
         match text(&vendor.vendorid) {
-            Some(id) if id.len() <= 12 => cpu.set("hv-vendor-id", id).map_err(word_error(&field))?,
+            Some(id) if id.len() <= 12 => cpu.set("hv-vendor-id", id).map_err(token_error(&field))?,
             Some(id) => return Err(invalid(field, format!("`{id}` has more than 12 bytes"), "write fewer")),
             None => return Err(invalid(field, "there is no vendor", "write one, at most 12 bytes")),
         }
@@ -93,6 +93,6 @@ fn values(hyperv: &FeatureHyperv, cpu: &mut Cpu) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn wants_crash_msr(draft: &Draft<'_>) -> bool {
+fn has_hyperv_panic(draft: &Draft<'_>) -> bool {
     draft.input.devices().panic_devices.iter().any(|device| text(&device.model) == Some("hyperv"))
 }

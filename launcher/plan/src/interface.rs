@@ -25,11 +25,11 @@ pub struct InterfacePlan {
     pub queues: u32,
     /// How it is joined to a network.
     pub binding: BindingPlan,
-    /// What our DHCP server says beside addresses.
+    /// What our DHCP server sends beside addresses.
     pub dhcp: DhcpPlan,
     /// Cable in or out.
     pub link: LinkState,
-    /// The largest packet of its network, bytes, as the guest's device tells it; `None` where it tells nothing.
+    /// The largest packet of its network, bytes, as the guest's device reports it; `None` where it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u16>,
     /// Position among what is tried at boot.
@@ -120,7 +120,7 @@ pub enum BindingPlan {
         /// IPv4 range of the guest, as in [`BindingPlan::Masquerade`]; `None`: the guest has the host's own address.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ipv4: Option<String>,
-        /// The ports that the manifest lists. passt lets in what `forwards` says, whatever is listed here.
+        /// The ports that the manifest lists. passt lets in the ports of `forwards`, not this list.
         ports: Vec<PortPlan>,
         /// Ports of the host that lead to the guest.
         forwards: Vec<Forward>,
@@ -155,14 +155,14 @@ pub struct Forward {
 /// Transport protocols.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
-#[allow(missing_docs, reason = "the names say it")]
+#[allow(missing_docs, reason = "the names are enough")]
 pub enum Protocol {
     Tcp,
     Udp,
     Sctp,
 }
 
-/// What our DHCP server says beside addresses.
+/// What our DHCP server sends beside addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DhcpPlan {

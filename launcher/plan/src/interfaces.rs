@@ -3,7 +3,7 @@
 use garboard_api::v1::{Devices, Interface, Network};
 use garboard_machine::device::{EmulatedNic, EmulatedNicModel, VirtioNetPci};
 use garboard_machine::netdev::{Netdev, StreamNetdev, TapNetdev};
-use garboard_machine::pci::Want;
+use garboard_machine::pci::Placement;
 
 use super::boot::BootOrder;
 use super::draft::{Draft, device_id, invalid, text};
@@ -121,14 +121,14 @@ fn plan_interface(
 /// Least and most that virtio-net takes as `host_mtu` (`ETH_MIN_MTU`, and what an IPv4 packet can be).
 const MTU_RANGE: std::ops::RangeInclusive<u16> = 68..=65535;
 
-/// What a virtio device tells of its network: the MTU of its first start, less if the link carries less now. DHCP tells it
-/// too, but not every guest listens (Windows), nor does every guest ask (static addresses).
+/// What a virtio device reports of its network: the MTU of its first start, less if the link carries less now. DHCP sends it
+/// too, but some guests ignore it (Windows), and some do not use DHCP (static addresses).
 fn mtu(draft: &mut Draft<'_>, asked: Asked<'_>, model: NicModel, binding: &BindingPlan) -> Option<u16> {
     let name = asked.interface.name.as_str();
     let has_tap = matches!(binding, BindingPlan::Masquerade { .. } | BindingPlan::Bridge { .. });
-    let is_told = |mtu: &u16| has_tap && model == NicModel::Virtio && MTU_RANGE.contains(mtu);
-    let found = draft.input.options.interfaces.get(name).and_then(|facts| facts.mtu).filter(is_told);
-    let kept = draft.input.stored.and_then(|stored| stored.mtus.get(name).copied()).filter(is_told);
+    let is_reported = |mtu: &u16| has_tap && model == NicModel::Virtio && MTU_RANGE.contains(mtu);
+    let found = draft.input.options.interfaces.get(name).and_then(|facts| facts.mtu).filter(is_reported);
+    let kept = draft.input.stored.and_then(|stored| stored.mtus.get(name).copied()).filter(is_reported);
     if let (Some(found), Some(kept)) = (found, kept)
         && found != kept
     {
@@ -199,7 +199,7 @@ fn passt_binding(draft: &Draft<'_>, plan: BindingPlan, field: &str) -> Result<Bi
     Err(PlanError::HostLacks {
         field: format!("{field}.passtBinding"),
         message: message.to_owned(),
-        instead: "install package passt (`garboard doctor` says what else it needs), or write `masquerade: {}`"
+        instead: "install package passt (`garboard doctor` lists what else it needs), or write `masquerade: {}`"
             .to_owned(),
     })
 }
@@ -241,7 +241,7 @@ fn ports(interface: &Interface, field: &str) -> Result<Vec<PortPlan>, PlanError>
     Ok(ports)
 }
 
-/// The first tap is `tap0`, as people expect to find it; others are named after their interface, so that their names
+/// The first tap is `tap0`, as users expect; others are named after their interface, so that their names
 /// do not depend on which interfaces came before. At most 15 bytes (`IFNAMSIZ`).
 fn tap_name(interface: &str, index: usize) -> String {
     if index == 0 {
@@ -319,11 +319,11 @@ fn frontend(draft: &mut Draft<'_>, plan: &InterfacePlan, interface: &Interface, 
     };
     let (mac, bootindex) = (plan.mac.clone(), plan.boot_order);
     let Some(model) = model else {
-        let want = Draft::want_address(address, &address_field, Want::InterfacePort)?;
-        let at = match want {
-            Want::Exactly(_) => draft.place(&id, want, &address_field)?,
-            Want::Port | Want::InterfacePort | Want::RootComplex | Want::Graphics => {
-                draft.place_virtio(&id, want, field)?
+        let placement = Draft::placement_at(address, &address_field, Placement::InterfacePort)?;
+        let at = match placement {
+            Placement::Exactly(_) => draft.place(&id, placement, &address_field)?,
+            Placement::Port | Placement::InterfacePort | Placement::RootComplex | Placement::Graphics => {
+                draft.place_virtio(&id, placement, field)?
             }
         };
         let revision = draft.input.virtio_revision();
@@ -333,9 +333,9 @@ fn frontend(draft: &mut Draft<'_>, plan: &InterfacePlan, interface: &Interface, 
         return Ok(());
     };
     draft.input.require_device(model.driver(), &format!("{field}.model"))?;
-    let otherwise = if model.is_express() { Want::InterfacePort } else { Want::RootComplex };
-    let want = Draft::want_address(address, &address_field, otherwise)?;
-    let at = draft.place(&id, want, field)?;
+    let otherwise = if model.is_express() { Placement::InterfacePort } else { Placement::RootComplex };
+    let placement = Draft::placement_at(address, &address_field, otherwise)?;
+    let at = draft.place(&id, placement, field)?;
     draft.devices.push(EmulatedNic { id, model, at, netdev, mac, bootindex, acpi_index }.into());
     Ok(())
 }

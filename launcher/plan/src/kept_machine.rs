@@ -31,7 +31,7 @@ pub struct KeptMachine {
     pub machine: Value,
 }
 
-/// By what a guest knows its machine (`spec.domain.firmware`).
+/// By what a guest identifies its machine (`spec.domain.firmware`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FirmwareIdentity {
@@ -107,7 +107,7 @@ impl KeptMachine {
         let pci = &self.machine["pci"];
         let written = [pci["ports"].as_array().map(Vec::len), pci["devices"].as_object().map(serde_json::Map::len)];
         let is_whole = written == [machine.pci.ports.len(), machine.pci.devices.len()].map(Some);
-        (!is_whole).then(|| (FieldPath::from("machine.pci"), "it has a place that is none".to_owned()))
+        (!is_whole).then(|| (FieldPath::from("machine.pci"), "it has a place that does not exist".to_owned()))
     }
 }
 
@@ -228,9 +228,9 @@ mod tests {
             (|it| it["pci"]["ports"][0]["number"] = json!(2), "machine.pci.ports[0]: "),
             (|it| it["pci"] = json!("here"), "no stored machine"),
         ];
-        for (change, said) in rows {
+        for (change, expected) in rows {
             let error = kept(change).judge().unwrap_err().to_string();
-            assert!(error.contains(said), "{error} for {said}");
+            assert!(error.contains(expected), "{error} for {expected}");
         }
     }
 

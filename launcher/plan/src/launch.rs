@@ -1,5 +1,5 @@
-//! The launch plan: everything about one start of a virtual machine, decided. Whoever executes it opens, makes and
-//! passes exactly what stands here; there is nothing left to choose.
+//! The launch plan: everything about one start of a virtual machine, decided. The supervisor and PID 1 open, make and
+//! pass exactly what is listed here; no decision is left to them.
 
 #[cfg(doc)]
 use garboard_machine::facts::KvmState;
@@ -13,7 +13,7 @@ use super::interface::InterfacePlan;
 use super::stored::StoredMachine;
 
 /// Version of [`LaunchPlan`]. A plan of another version is not executed but made anew. The plan of a later build is read for its
-/// guest, which runs already: what this build does not know of it is left out.
+/// guest, which runs already: what this build does not support of it is left out.
 pub const PLAN_VERSION: u32 = 1;
 
 /// The first descriptor number a plan gives away. Below it are the standard streams and what PID 1 may need itself.
@@ -27,7 +27,7 @@ pub struct LaunchPlan {
     pub version: u32,
     /// Whose plan it is.
     pub identity: Identity,
-    /// Who runs the guest's instructions.
+    /// What runs the guest's instructions.
     #[serde(deserialize_with = "accelerator")]
     pub accelerator: Accelerator,
     /// KVM of this host interprets guest code instead of having the processor run it ([`KvmState::Emulated`]).
@@ -66,12 +66,12 @@ pub struct LaunchPlan {
     pub resources: Resources,
     /// What a restart must find again.
     pub stored: StoredMachine,
-    /// What the user should know although nothing is wrong, in order of weight.
+    /// Notes for the user that are no errors, in order of weight.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "tolerant::each")]
     pub notes: Vec<Note>,
 }
 
-/// One that only a later build knows is the hardware's, as KVM is.
+/// A value of a later build is read as the hardware's, as KVM is.
 fn accelerator<'de, D: Deserializer<'de>>(input: D) -> Result<Accelerator, D::Error> {
     let known: Option<Accelerator> = tolerant::or_default(input)?;
     Ok(known.unwrap_or(Accelerator::Kvm))
@@ -133,7 +133,7 @@ pub struct HelperPlan {
     pub descriptor: i32,
 }
 
-/// What a descriptor is. Whoever opens them matches without a wildcard, so a new kind cannot be forgotten.
+/// What a descriptor is. The code that opens them matches without a wildcard, so a new kind cannot be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind", rename_all_fields = "camelCase")]
 pub enum DescriptorPurpose {
@@ -192,7 +192,7 @@ pub enum DescriptorPurpose {
     Kernel,
     /// The initrd of `kernelBoot`, as [`DescriptorPurpose::Kernel`].
     Initrd,
-    /// What only a later version knows. A plan with it can be attached to, but not executed.
+    /// A kind of a later version. A plan with it can be attached to, but not executed.
     #[serde(other)]
     Unknown,
 }
@@ -203,7 +203,7 @@ pub enum DescriptorPurpose {
 pub enum Layer {
     /// What the guest writes to: the image itself, or the overlay over it.
     Top,
-    /// What lies under an overlay.
+    /// The base of an overlay.
     Base,
 }
 
@@ -279,7 +279,7 @@ pub struct SerialPlan {
 pub enum Display {
     /// A VNC server that accepts only clients handed over with `add_client`.
     Vnc,
-    /// No graphics device, or none that this build knows.
+    /// No graphics device, or none that this build supports.
     #[serde(other)]
     Absent,
 }
@@ -304,7 +304,7 @@ pub struct Lifecycle {
 pub enum StartState {
     /// `startStrategy: Paused`: it is resumed on request.
     Paused,
-    /// vCPUs run. Also a word that only a later build knows.
+    /// vCPUs run. Also a value of a later build.
     #[serde(other)]
     Running,
 }
@@ -315,7 +315,7 @@ pub enum StartState {
 pub enum RebootPolicy {
     /// QEMU ends; `SHUTDOWN` comes with reason `guest-reset`.
     Terminate,
-    /// The same QEMU starts over. Also a word that only a later build knows.
+    /// The same QEMU starts over. Also a value of a later build.
     #[serde(other)]
     Reboot,
 }
@@ -350,13 +350,13 @@ pub struct Resources {
     pub memlock_bytes: Option<u64>,
 }
 
-/// Something the user should know although nothing is wrong.
+/// A note for the user that is no error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Note {
     /// Field of the manifest it is about, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub field: Option<String>,
-    /// One sentence.
+    /// The text.
     pub text: String,
 }

@@ -26,7 +26,7 @@ pub enum Finding {
         what: &'static str,
         /// Its name.
         name: String,
-        /// Who names it.
+        /// What names it.
         by: String,
     },
     /// A descriptor is opened and never used, or used and never opened.
@@ -167,7 +167,7 @@ fn numbers(findings: &mut Vec<Finding>, machine: &Machine, descriptors: &[Descri
             findings.push(Finding::Descriptor { number, why: "is used twice, or never opened" });
         }
     }
-    findings.extend(opened.into_iter().map(|number| Finding::Descriptor { number, why: "is given to nobody" }));
+    findings.extend(opened.into_iter().map(|number| Finding::Descriptor { number, why: "has no user" }));
     let sets: BTreeSet<String> = machine.add_fds.iter().map(|set| set.path()).collect();
     for node in &machine.blockdevs {
         if let Some(path) = node.properties().text("filename").filter(|&path| !sets.contains(path)) {
@@ -228,7 +228,7 @@ mod tests {
         let no_bus = findings(|_, machine| machine.devices.retain(|device| device.id().as_str() != "port1"));
         assert!(no_bus.contains("names bus `port1`"), "{no_bus}");
         let unused = findings(|_, machine| machine.chardevs.retain(|chardev| chardev.id.as_str() != "agent"));
-        assert!(unused.contains("is given to nobody"), "{unused}");
+        assert!(unused.contains("has no user"), "{unused}");
         let closed = findings(|plan, _| drop(plan.descriptors.pop()));
         assert!(closed.contains("never opened"), "{closed}");
         let moved = findings(|plan, _| plan.descriptors.reverse());

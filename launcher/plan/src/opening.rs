@@ -1,9 +1,9 @@
-//! How the bytes under a disk are opened. Whoever opens them does so before there is a plan, and the planner decides
+//! How the bytes under a disk are opened. The supervisor opens them before there is a plan, and the planner decides
 //! how QEMU uses them: both ask here, because QEMU takes a descriptor only in exactly the mode that its node has.
 
 use garboard_api::v1::{Disk, VirtualMachineInstanceSpec, Volume, VolumeSource};
 
-/// Whether a claim, a DataVolume or a host disk is opened without the right to write: its claim says so, an overlay
+/// Whether a claim, a DataVolume or a host disk is opened without the right to write: its claim is read-only, an overlay
 /// takes the writes, or its disk cannot be written.
 #[must_use]
 pub fn is_opened_read_only(spec: &VirtualMachineInstanceSpec, volume: &Volume) -> bool {
@@ -56,7 +56,7 @@ impl Base {
     }
 }
 
-/// Whether the manifest makes this disk read-only. No cdrom drive of QEMU can write, whatever its `readonly` says.
+/// Whether the manifest makes this disk read-only. No cdrom drive of QEMU can write, also with `readonly: false`.
 pub(super) fn is_read_only(disk: &Disk) -> bool {
     let lun = disk.lun.as_ref().is_some_and(|lun| lun.readonly == Some(true));
     let plain = disk.disk.as_ref().is_some_and(|disk| disk.readonly == Some(true));

@@ -1,4 +1,4 @@
-//! What a plan needs beside the manifest and the host: the user's wishes on the command line and what was found out
+//! What a plan needs beside the manifest and the host: the user's options on the command line and what was found out
 //! about the volumes.
 
 use std::collections::BTreeMap;
@@ -12,17 +12,17 @@ use super::interface::Forward;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PlanOptions {
-    /// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` says. Versions up to 8ee2679
+    /// What executes the guest's instructions, unless its annotation `garboard.dev/accelerator` sets it. Versions up to 8ee2679
     /// wrote `emulation`: `allow` or `forbid`.
     #[serde(alias = "emulation")]
     pub accelerator: AcceleratorChoice,
     /// What was found out about volumes, by name. A volume that is not here is assumed to be as
-    /// [`VolumeFacts::assumed`] says.
+    /// [`VolumeFacts::assumed`].
     pub volumes: BTreeMap<String, VolumeFacts>,
     /// Ports of the host that lead to the guest, for its first interface.
     pub forwards: Vec<Forward>,
     /// The MAC address that a cluster's network gave the pod: a guest that takes the pod's place on it has this one, unless
-    /// its manifest says another. Nothing outside of a pod.
+    /// its manifest has another. Nothing outside of a pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_mac: Option<String>,
     /// What was found out about the networks of interfaces, by the interface's name.
@@ -32,7 +32,7 @@ pub struct PlanOptions {
     /// container has a limit or its node an end; `limits.ephemeral-storage` of the manifest counts as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scratch_limit_bytes: Option<u64>,
-    /// What a machine asks for that does not say. Only the controller, which makes its pod, needs another than the usual.
+    /// What a machine requests without a value of its own. Only the controller, which makes its pod, needs another than the usual.
     #[serde(skip_serializing_if = "Shares::is_usual")]
     pub shares: Shares,
 }
@@ -74,12 +74,12 @@ impl Shares {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum AcceleratorChoice {
-    /// KVM, also where it interprets guest code; without it there is no plan. What a cluster says.
+    /// KVM, also where it interprets guest code; without it there is no plan. A cluster's default.
     #[serde(alias = "forbid")]
     Kvm,
-    /// TCG. What a cluster with `useEmulation` says.
+    /// TCG. The default of a cluster with `useEmulation`.
     Tcg,
-    /// KVM where the processor runs guest code, else TCG. What a bare host says.
+    /// KVM where the processor runs guest code, else TCG. A bare host's default.
     #[default]
     #[serde(alias = "allow")]
     Auto,
@@ -112,7 +112,7 @@ pub struct VolumeFacts {
 pub enum DirectIo {
     /// It does.
     Works,
-    /// The file system refuses it. Also a word that only a later build knows.
+    /// The file system refuses it. Also a value of a later build.
     #[serde(other)]
     Refused,
 }
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_forbade_emulation_in_an_earlier_version_gets_none() {
+    fn emulation_forbidden_in_an_earlier_version_stays_forbidden() {
         for (stored, accelerator) in [("forbid", AcceleratorChoice::Kvm), ("allow", AcceleratorChoice::Auto)] {
             let options: PlanOptions = serde_json::from_value(serde_json::json!({"emulation": stored})).unwrap();
             assert_eq!(options.accelerator, accelerator);

@@ -18,7 +18,7 @@ pub struct OrderedInterface {
     pub name: String,
     /// Queues, as in the plan.
     pub queues: u32,
-    /// The address of the guest's NIC, where the VMI says it; else it depends on the pod, or on earlier runs.
+    /// The address of the guest's NIC, where the VMI contains it; else it depends on the pod, or on earlier runs.
     pub mac: Option<String>,
     /// How it is joined.
     pub binding: BindingPlan,
@@ -49,7 +49,7 @@ mod tests {
         serde_json::from_value(serde_json::json!({"metadata": {"name": "vm"}, "spec": spec})).unwrap()
     }
 
-    /// The plan's words, whatever else the plan decides.
+    /// As in the plan, whatever else the plan decides.
     #[test]
     fn it_is_what_the_plan_has() {
         let address = "02:00:00:AA:BB:01";

@@ -20,15 +20,15 @@ pub(super) fn helper(interface: &InterfacePlan, facts: &HostFacts) -> Option<Hel
 fn own_addresses(range: &str) -> Vec<String> {
     let Some([gateway, guest, _]) = addresses(range) else { return Vec::new() };
     let bits = range.split_once('/').map_or("24", |(_, bits)| bits);
-    let words = ["--address", &guest.to_string(), "--netmask", bits, "--gateway", &gateway.to_string()];
-    words.map(str::to_owned).to_vec()
+    let arguments = ["--address", &guest.to_string(), "--netmask", bits, "--gateway", &gateway.to_string()];
+    arguments.map(str::to_owned).to_vec()
 }
 
 fn forward(forward: &Forward) -> Vec<String> {
     let option = match forward.protocol {
         Protocol::Tcp => "--tcp-ports",
         Protocol::Udp => "--udp-ports",
-        // `-p` knows no SCTP.
+        // `-p` does not support SCTP.
         Protocol::Sctp => return Vec::new(),
     };
     let address = forward.host_address.as_ref().map(|address| format!("{address}/")).unwrap_or_default();
@@ -51,7 +51,7 @@ mod tests {
 
     #[test]
     fn the_guest_has_the_addresses_of_masquerade() {
-        let words = own_addresses("10.0.2.0/24").join(" ");
-        assert_eq!(words, "--address 10.0.2.2 --netmask 24 --gateway 10.0.2.1");
+        let arguments = own_addresses("10.0.2.0/24").join(" ");
+        assert_eq!(arguments, "--address 10.0.2.2 --netmask 24 --gateway 10.0.2.1");
     }
 }

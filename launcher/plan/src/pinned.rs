@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use garboard_api::v1::{Disk, Interface};
-use garboard_machine::pci::Want;
+use garboard_machine::pci::Placement;
 
 use super::draft::{Draft, device_id, text};
 use super::error::PlanError;
@@ -59,9 +59,9 @@ fn place(
     address: Option<&str>,
     field: &str,
 ) -> Result<(), PlanError> {
-    let want = Draft::want_address(address, field, Want::Port)?;
-    if let Want::Exactly(_) = want {
-        draft.place(&device_id(prefix, name, field)?, want, field)?;
+    let placement = Draft::placement_at(address, field, Placement::Port)?;
+    if let Placement::Exactly(_) = placement {
+        draft.place(&device_id(prefix, name, field)?, placement, field)?;
     }
     Ok(())
 }

@@ -70,14 +70,14 @@ pub(super) fn resources(draft: &Draft<'_>, used: &Use<'_>) -> Resources {
     }
 }
 
-/// What a machine asks for that does not say, thousandths of a CPU; never nothing.
+/// What a machine without requests asks for, thousandths of a CPU; never nothing.
 fn usual_cpu_millis(input: Input<'_>, vcpus: u32) -> u64 {
     let threads = u64::from(vcpus).saturating_add(supplemental_threads(input));
     let ratio = u64::from(input.options.shares.cpu_allocation_ratio.max(1));
     (threads.saturating_mul(WHOLE_CPU_MILLIS) / ratio).max(1)
 }
 
-/// What is asked for the memory of a guest whose manifest says only how large it is, bytes.
+/// What is asked for the memory of a guest whose manifest contains only its size, bytes.
 fn usual_memory(input: Input<'_>, guest: u64) -> u64 {
     let percent = u128::from(input.options.shares.memory_overcommit_percent.max(1));
     u64::try_from(u128::from(guest) * 100 / percent).unwrap_or(u64::MAX)
@@ -90,7 +90,7 @@ fn supplemental_threads(input: Input<'_>) -> u64 {
     threads.filter(|_| is_used).map_or(0, u64::from)
 }
 
-/// Images of a disk that have tables: an overlay always does, what it lies on may.
+/// Images of a disk that have tables: an overlay always does, its base may.
 fn qcow2_images(disk: &DiskPlan) -> u32 {
     let own = u32::from(disk.format == ImageFormat::Qcow2 && !matches!(disk.source, DiskSource::EmptyDrive));
     own + u32::from(disk.overlay)

@@ -6,7 +6,7 @@
 //!           or of the pod's container (LimitRange)    ─┘
 //! ```
 //!
-//! A layer with less room than it needs has an end that QEMU knows: a guest that writes for ever meets "no space left" on its
+//! A layer with less room than it needs has an end that QEMU enforces: a guest that writes for ever gets "no space left" on its
 //! own disk, before the kubelet counts more than the pod may have and evicts it.
 
 use std::collections::BTreeMap;
@@ -18,8 +18,8 @@ use garboard_machine::qcow2::{CLUSTER_BYTES, MOST_VIRTUAL_BYTES, host_bytes_of_e
 use super::draft::Input;
 use super::opening;
 
-/// What a layer in a pod may grow to if the manifest says nothing, bytes. An image says itself how large its disk is, and may
-/// say 64 TiB.
+/// What a layer in a pod may grow to without a limit in the manifest, bytes. An image itself states how large its disk is, and may
+/// state 64 TiB.
 const USUAL_LAYER_BYTES: u64 = 128 << 30;
 
 /// The resource that bounds what a container keeps on its node's disk.
@@ -91,7 +91,7 @@ fn written(input: Input<'_>) -> Option<u64> {
     input.domain().resources.as_ref()?.limits.get(EPHEMERAL_STORAGE).and_then(Quantity::to_bytes)
 }
 
-/// What all layers together may take, bytes; `None`: nothing says.
+/// What all layers together may take, bytes; `None`: no limit.
 fn budget(input: Input<'_>) -> Option<u64> {
     let of_pod = input.options.scratch_limit_bytes;
     written(input).into_iter().chain(of_pod).min()
@@ -119,7 +119,7 @@ fn sizes(input: Input<'_>, volume: &Volume) -> Option<(u64, u64)> {
     }
     let known = input.options.volumes.get(&volume.name).and_then(|facts| facts.virtual_bytes);
     let is_written = written(input).is_some();
-    // Who makes the pod has not seen the image: with a limit it may be of any size, without it is taken for a usual one.
+    // The pod's creator has not seen the image: with a limit it may be of any size, without it is taken for a usual one.
     let unseen = if is_written { MOST_VIRTUAL_BYTES } else { USUAL_LAYER_BYTES };
     let whole = with_tables(known.unwrap_or(unseen));
     let is_usual = input.options.scratch_limit_bytes.is_some() && !is_written;

@@ -3,7 +3,7 @@
 use garboard_api::metadata::annotation;
 use garboard_machine::device::{Display as DisplayDevice, DisplayModel, UsbTablet, VirtioInput, VirtioInputModel};
 use garboard_machine::id::DeviceId;
-use garboard_machine::pci::Want;
+use garboard_machine::pci::Placement;
 
 use super::draft::{Draft, device_id, invalid, text};
 use super::error::PlanError;
@@ -27,7 +27,7 @@ pub(super) fn display(draft: &mut Draft<'_>) -> Result<Display, PlanError> {
     let model = if model == "ramfb" {
         DisplayModel::Ramfb
     } else {
-        let at = draft.place(&id, Want::Graphics, VIDEO_FIELD)?;
+        let at = draft.place(&id, Placement::Graphics, VIDEO_FIELD)?;
         match model {
             "vga" => DisplayModel::Vga { at },
             "bochs" => DisplayModel::Bochs { at },
@@ -45,7 +45,7 @@ pub(super) fn display(draft: &mut Draft<'_>) -> Result<Display, PlanError> {
     Ok(Display::Vnc)
 }
 
-/// Pointers the manifest lists, or the one it asks for without saying which.
+/// Pointers the manifest lists, or the one it asks for without a type.
 pub(super) fn inputs(draft: &mut Draft<'_>, usb: &mut UsbPorts) -> Result<(), PlanError> {
     let devices = draft.input.devices();
     for (index, input) in devices.inputs.iter().enumerate() {
@@ -54,7 +54,7 @@ pub(super) fn inputs(draft: &mut Draft<'_>, usb: &mut UsbPorts) -> Result<(), Pl
             let message = format!("there is no input device `{}`", input.r#type);
             return Err(invalid(format!("{field}.type"), message, "write `tablet`"));
         }
-        // A name is not required; the position then tells two of them apart.
+        // A name is not required; the position then distinguishes two of them.
         let id = if input.name.is_empty() {
             DeviceId::numbered("input", u32::try_from(index).unwrap_or(u32::MAX))
         } else {
@@ -76,7 +76,7 @@ fn tablet(draft: &mut Draft<'_>, usb: &mut UsbPorts, id: DeviceId, bus: &str, fi
             draft.devices.push(UsbTablet { id, at }.into());
         }
         "virtio" => {
-            let at = draft.place(&id, Want::Port, field)?;
+            let at = draft.place(&id, Placement::Port, field)?;
             draft.devices.push(VirtioInput { id, model: VirtioInputModel::Tablet, at }.into());
         }
         other => {

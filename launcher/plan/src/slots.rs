@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_cannot_be_ours_is_not_believed() {
+    fn a_number_that_cannot_be_ours_is_not_accepted() {
         let wrong = [("a".to_owned(), 5), ("b".to_owned(), 5), ("c".to_owned(), u32::MAX)].into();
         let now = given(&wrong, &["a", "b", "c"]);
         assert_eq!(now.values().collect::<BTreeSet<_>>().len(), 3);

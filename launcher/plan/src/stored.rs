@@ -21,7 +21,7 @@ use super::options::BlockSizes;
 ///
 /// | version | what it has not | what that means |
 /// | --- | --- | --- |
-/// | 1 | `rules`, `cpuFeatures`, `accelerator`, `disks`, `firmware`, `ram` | decided at the next start, and kept from then on; disks have as many queues as QEMU says |
+/// | 1 | `rules`, `cpuFeatures`, `accelerator`, `disks`, `firmware`, `ram` | decided at the next start, and kept from then on; disks have QEMU's number of queues |
 pub const STORED_VERSION: u32 = 2;
 
 /// What is decided once and kept: reported at the first start, given back at every later one.
@@ -30,19 +30,19 @@ pub const STORED_VERSION: u32 = 2;
 pub struct StoredMachine {
     /// [`STORED_VERSION`] of the planner that wrote it.
     pub version: u32,
-    /// [`STORED_VERSION`] of the planner that made the first plan: by its rules the machine is made for ever, where nothing else
-    /// here says how.
+    /// [`STORED_VERSION`] of the planner that made the first plan: by its rules the machine is made for ever, where no field
+    /// here decides it.
     #[serde(default = "first_rules")]
     pub rules: u32,
     /// Versioned machine type, for example `pc-q35-7.2`.
     pub machine_type: String,
-    /// Who ran the guest's instructions when [`StoredMachine::cpu`] was decided.
+    /// What ran the guest's instructions when [`StoredMachine::cpu`] was decided.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "tolerant::or_default")]
     pub accelerator: Option<Accelerator>,
     /// Value of `-cpu`, for example `max` or `Haswell,vmx=on`, without what is switched off for the sake of
     /// [`StoredMachine::cpu_features`].
     pub cpu: String,
-    /// What the manifest said of the CPU when [`StoredMachine::cpu`] was decided: while it says the same, the guest gets
+    /// The manifest's CPU when [`StoredMachine::cpu`] was decided: while it is the same, the guest gets
     /// the same CPU. A hash.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_asked: Option<String>,
@@ -62,7 +62,7 @@ pub struct StoredMachine {
     pub places: BusPlaces,
     /// MAC address of each interface. A guest in the place of its pod gets that of each new pod instead.
     pub macs: BTreeMap<String, String>,
-    /// MTU of each interface that tells one, bytes. A link that carries less tells less.
+    /// MTU of each interface that reports one, bytes. A link that carries less reports less.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub mtus: BTreeMap<String, u16>,
     /// Serial number of each disk that has one.
@@ -97,7 +97,7 @@ impl StoredMachine {
         [last].into_iter().chain(self.other_cpu.clone())
     }
 
-    /// Refuses what a newer planner stored: it may say what this one would ignore.
+    /// Refuses what a newer planner stored: it may contain what this one would ignore.
     ///
     /// # Errors
     /// [`PlanError::StoredVersion`].
@@ -129,7 +129,7 @@ pub struct StoredCpu {
     pub cpu_lacked: Option<String>,
 }
 
-/// What was decided of a disk because its manifest did not say it.
+/// What was decided of a disk because its manifest did not contain it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StoredDisk {
@@ -144,7 +144,7 @@ pub struct StoredDisk {
     pub block_sizes_of: Option<u32>,
 }
 
-/// Which UEFI build a guest boots by. Its variables are as large as this build wants them.
+/// Which UEFI build a guest boots by. Its variables are as large as this build requires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct StoredFirmware {
@@ -156,7 +156,7 @@ pub struct StoredFirmware {
     pub code_bytes: u64,
     /// Size of the variable store, bytes.
     pub vars_bytes: u64,
-    /// Whether its guest has variables that stay, of this size; nothing from a build that did not say it, for whose guests they are
+    /// Whether its guest has variables that stay, of this size; `None` from a build that did not store it, for whose guests they are
     /// taken to be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub persistent: Option<bool>,
@@ -170,7 +170,7 @@ pub enum RamKind {
     Memfd,
     /// A memfd of huge pages.
     MemfdHugepages,
-    /// A kind that a later build knows.
+    /// A kind of a later build.
     #[serde(other)]
     Unknown,
 }

@@ -1,5 +1,5 @@
 //! What a network without a tap of ours does not give its guest. passt and QEMU's user-mode network answer DHCP themselves
-//! and take a host name from us, nothing else; a note in the plan says what is left out.
+//! and take a host name from us, nothing else; a note in the plan lists what is left out.
 
 use garboard_api::v1::Interface;
 

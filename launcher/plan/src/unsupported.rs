@@ -1,4 +1,4 @@
-//! What Garboard knows and cannot honour: the table of fields says. Admission refuses it first; here it is refused again,
+//! Fields that Garboard does not support: see the table of fields. Admission refuses it first; here it is refused again,
 //! because nothing that a manifest asks for may be dropped on the way to QEMU, and some clusters run without their webhooks.
 
 use garboard_api::fields::{self, Setting};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use garboard_machine::device::{QemuXhci, UsbPort};
 use garboard_machine::id::DeviceId;
-use garboard_machine::pci::Want;
+use garboard_machine::pci::Placement;
 
 use super::draft::Draft;
 use super::error::PlanError;
@@ -29,7 +29,7 @@ impl UsbPorts {
         let number = slot / QemuXhci::PORTS;
         let controller = DeviceId::numbered("usb", number);
         if self.controllers.insert(number) {
-            let at = draft.place(&controller, Want::Port, field)?;
+            let at = draft.place(&controller, Placement::Port, field)?;
             draft.buses.push(QemuXhci { id: controller.clone(), at }.into());
         }
         Ok(UsbPort { controller, port: slot % QemuXhci::PORTS + 1 })

@@ -1,5 +1,5 @@
 //! What a node agent does on a cluster: opens volumes, plumbs interfaces, and hands descriptors to the one
-//! supervisor that may ask. Who asks is the connection: only root and the machine's own user are served.
+//! supervisor that may ask. The connection identifies the caller: only root and the machine's own user are served.
 
 use std::collections::BTreeMap;
 use std::fs::Permissions;

@@ -22,7 +22,7 @@ pub(crate) fn set_aside(machine: &Path) -> PathBuf {
     if std::fs::rename(machine, &aside).is_ok() { aside } else { machine.to_owned() }
 }
 
-/// Removes what is aside in all namespaces and whose process is gone; says so in the log.
+/// Removes what is aside in all namespaces and whose process is gone; logs it.
 pub(crate) fn collect(runtime: &Path) {
     for namespace in directories(runtime) {
         for directory in directories(&namespace) {
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     /// A number that no process has: the kernel gives none above 2^22.
-    const NOBODY: i32 = i32::MAX;
+    const NO_PROCESS: i32 = i32::MAX;
 
     #[test]
     fn a_name_is_taken_apart_and_others_are_not_touched() {
@@ -88,10 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_removes_any_more_is_removed_and_machines_stay() {
+    fn what_ended_processes_left_is_removed_and_machines_stay() {
         let room = tempfile::tempdir().unwrap();
         let machine = room.path().join("default/vm");
-        let (left, own) = (room.path().join(format!("default/.vm-{NOBODY}")), room.path().join("default/.vm-keep"));
+        let (left, own) = (room.path().join(format!("default/.vm-{NO_PROCESS}")), room.path().join("default/.vm-keep"));
         for directory in [&machine, &left.join("supervisor"), &own] {
             std::fs::create_dir_all(directory).unwrap();
         }

@@ -62,7 +62,7 @@ fn start_init_apart(
     Ok(child)
 }
 
-/// A process that waits for its standard input to be closed would go on if it were only forgotten.
+/// A process that waits for its standard input to be closed would continue if it were only dropped.
 fn ended_unless(outcome: anyhow::Result<()>, mut child: Child) -> anyhow::Result<Child> {
     let Err(error) = outcome else { return Ok(child) };
     child.kill().and_then(|()| child.wait()).context("end PID 1, which has no limits")?;
@@ -98,7 +98,7 @@ fn is_end_written(layout: &Layout) -> bool {
     matches!(run_journal::read(layout), Ok(Some(journal)) if journal.ended.is_some())
 }
 
-/// Tells the command, once, that both processes run: it reads until the end of the pipe.
+/// Reports to the command, once, that both processes run: it reads until the end of the pipe.
 pub(crate) fn report_started() {
     let mut out = std::io::stdout();
     let _ = writeln!(out, "{}", calls::STARTED);

@@ -7,7 +7,7 @@
 //!
 //! KubeVirt's rules (inventory of its VM controller): a start that ended before the guest ran counts as failed and is
 //! paid for with a growing pause; the count begins again once a guest has run. Two are a bare host's own: a machine
-//! that never ran is not tried again, because the person who started it waits for the answer, and starts lie a moment
+//! that never ran is not tried again, because the user who started it waits for the answer, and starts lie a moment
 //! apart, because no scheduler slows them down here.
 
 use std::time::Duration;
@@ -19,7 +19,7 @@ use garboard_protocol::exit::ExitCause;
 /// The least time from one start to the next.
 const BETWEEN_STARTS: Duration = Duration::from_secs(1);
 
-fn wants_another(strategy: RunStrategy, cause: &ExitCause) -> bool {
+fn restarts_after(strategy: RunStrategy, cause: &ExitCause) -> bool {
     match strategy {
         RunStrategy::Always => true,
         RunStrategy::RerunOnFailure => !cause.is_success(),
@@ -49,7 +49,7 @@ pub(crate) enum Reached {
     NotRunning,
 }
 
-/// Whether a person wants a machine to stay down whose run is over.
+/// Whether a user stopped a machine whose run is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StopRequest {
     /// No: the strategy decides.
@@ -82,14 +82,14 @@ impl History {
         self.failures
     }
 
-    /// Takes a run's end in and says what follows. `chance` is any number: it spreads the pauses of machines that fail
+    /// Records a run's end and returns what follows. `chance` is any number: it spreads the pauses of machines that fail
     /// together.
     pub(crate) fn follow(&mut self, strategy: RunStrategy, end: &RunEnd, chance: u64) -> Next {
         match end.reached {
             Reached::Running => *self = Self { has_run: true, failures: 0 },
             Reached::NotRunning => self.failures = self.failures.saturating_add(1),
         }
-        if end.stop == StopRequest::Requested || !self.has_run || !wants_another(strategy, &end.cause) {
+        if end.stop == StopRequest::Requested || !self.has_run || !restarts_after(strategy, &end.cause) {
             return Next::Leave;
         }
         Next::Again(backoff(self.failures, chance).max(BETWEEN_STARTS.saturating_sub(end.lasted)))

@@ -18,8 +18,8 @@ use crate::run_journal::{self, MemoryPressure};
 /// Longest plan that is read, bytes; one of a hundred disks has 200 KiB.
 const MAX_PLAN_BYTES: u64 = 8 << 20;
 
-/// Reads the end of the run of `request` from its journal, which is completed first: what the record of the run will say is
-/// what the next start is decided on. `outcome` and `pressure` are what the shim itself knows.
+/// Reads the end of the run of `request` from its journal, which is completed first: the next start is decided on what
+/// the record of the run will contain. `outcome` and `pressure` are the shim's own observations.
 pub(crate) fn of(
     request: &LaunchRequest,
     outcome: &anyhow::Result<()>,
@@ -29,7 +29,7 @@ pub(crate) fn of(
     let journal = completed(&request.layout(), outcome, pressure);
     let (cause, report) = match journal.ended {
         Some(ended) => (ended.cause, ended.report),
-        None => (ExitCause::NotStarted { message: complaint(outcome) }, None),
+        None => (ExitCause::NotStarted { message: failure_message(outcome) }, None),
     };
     let asked_by_init = report.is_some_and(|report| report.asked_by_init);
     let stopped = journal.hints.stop_requested || journal.hints.force_requested || asked_by_init;
@@ -50,13 +50,13 @@ fn completed(layout: &Layout, outcome: &anyhow::Result<()>, pressure: MemoryPres
     let before = read();
     let has_account = layout.init().join(paths::EXIT).exists();
     if outcome.is_err() && !before.launched && before.ended.is_none() && !has_account {
-        run_journal::never_started(layout, complaint(outcome));
+        run_journal::never_started(layout, failure_message(outcome));
     }
     run_journal::complete(layout, pressure);
     read()
 }
 
-fn complaint(outcome: &anyhow::Result<()>) -> String {
+fn failure_message(outcome: &anyhow::Result<()>) -> String {
     outcome.as_ref().err().map_or("its end was not recorded".to_owned(), |error| format!("{error:#}"))
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn stored(request: &LaunchRequest) -> Option<StoredMachine> {
     plan(request).map(|plan| plan.stored).or_else(|| request.stored.clone())
 }
 
-/// Keeps what the run of `request` decided for another `run`, once the guest has seen it. Says whether that is done, or
+/// Keeps what the run of `request` decided for another `run`, once the guest has seen it. Returns whether that is done, or
 /// nothing is to be kept.
 pub(crate) fn store_machine(request: &LaunchRequest) -> anyhow::Result<bool> {
     let Some(file) = &request.kept else { return Ok(true) };
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_whose_pid_1_was_killed_ends_as_its_record_says() {
+    fn a_run_whose_pid_1_was_killed_ends_as_in_its_record() {
         let (_room, layout) = run_journal::testing::machine();
         journal::write(&layout.supervisor(), &Journal { launched: true, ..Journal::default() });
         let ended = completed(&layout, &Ok(()), MemoryPressure::default()).ended.unwrap();
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_could_not_begin_says_what_the_shim_says() {
+    fn a_run_that_could_not_begin_has_the_message_of_the_shim() {
         let (_room, layout) = run_journal::testing::machine();
         let ended = completed(&layout, &Err(anyhow::anyhow!("no room")), MemoryPressure::default()).ended.unwrap();
         assert_eq!(ended.cause, ExitCause::NotStarted { message: "no room".into() });

@@ -118,7 +118,7 @@ mod tests {
             .collect();
         assert_eq!(messages.first().unwrap(), "\"line 0\"");
         assert_eq!(messages[messages.len() - 2..], ["\"line 14999\"", "\"the next\""]);
-        assert!(messages.iter().any(|message| message.contains("were removed")), "and says what is missing");
+        assert!(messages.iter().any(|message| message.contains("were removed")), "and the log reports what is missing");
     }
 
     #[test]

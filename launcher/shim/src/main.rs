@@ -9,26 +9,26 @@ use garboard_shim_client::calls::{DELETE, FORCED, RUN, Reason};
 fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     let outcome = match arguments.as_slice() {
-        [word, machine] if word == RUN => garboard_shim::serve(Path::new(machine)),
-        [word, machine] if word == DELETE => garboard_shim::delete(Path::new(machine), Reason::Left),
-        [word, machine, forced] if word == DELETE && forced == FORCED => {
+        [command, machine] if command == RUN => garboard_shim::serve(Path::new(machine)),
+        [command, machine] if command == DELETE => garboard_shim::delete(Path::new(machine), Reason::Left),
+        [command, machine, forced] if command == DELETE && forced == FORCED => {
             garboard_shim::delete(Path::new(machine), Reason::Forced)
         }
         _ => {
-            complain("usage: garboard-shim run MACHINE_DIRECTORY | delete MACHINE_DIRECTORY [--forced]");
+            print_error("usage: garboard-shim run MACHINE_DIRECTORY | delete MACHINE_DIRECTORY [--forced]");
             return ExitCode::from(64);
         }
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&format!("{error:#}"));
+            print_error(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-fn complain(text: &str) {
+fn print_error(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "garboard-shim: {text}");
 }

@@ -7,7 +7,7 @@ use garboard_shim_client::pending_restart::is_stop_requested;
 
 use crate::decide::StopRequest;
 
-/// How often a waiting shim looks whether a command wants the machine down; a person does not notice it.
+/// How often a waiting shim looks whether a command stops the machine; a user does not notice the delay.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// What the commands have asked for.

@@ -55,7 +55,7 @@ pub(crate) fn make_own(path: &Path, owner: Option<u32>) -> std::io::Result<()> {
     owner.map_or(Ok(()), |owner| fchown(&directory, Some(owner), Some(owner)))
 }
 
-/// By descriptor: another user who may write to a directory could exchange what stands at a name in it.
+/// By descriptor: another user who may write to a directory could exchange what is at a name in it.
 fn share(file: &File, group: Option<u32>, mode: u32) -> std::io::Result<()> {
     let Some(group) = group else { return Ok(()) };
     fchown(file, None, Some(group))?;

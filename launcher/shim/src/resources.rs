@@ -1,6 +1,6 @@
 //! What a machine needs on the host before its processes can start: its directory, a network namespace, two
 //! control groups, which stay from run to run, and the directories of its processes, which each run creates again. Everything has
-//! a name made from the machine's own, so that it can be removed by a process that knows nothing else.
+//! a name made from the machine's own, so that it can be removed by a process that has nothing else.
 
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
@@ -132,7 +132,7 @@ impl HostResources {
         let namespace = self.namespace.as_ref().map(duplicate).transpose()?;
         let id = self.id.clone().context("the machine's UID is not a valid network name")?;
         // With a namespace of our own the shim serves published ports, as a user passt or QEMU does: then they are only
-        // asked for here, because we say more clearly which one is taken, and let go at once.
+        // asked for here, because our message is clearer about which one is taken, and closed at once.
         let listeners = publish::take(&request.options.forwards)?.filter(|_| namespace.is_some());
         Ok(AgentServer::new(request, id, namespace, listeners))
     }
@@ -263,7 +263,7 @@ fn supervisor_limits() -> Limits {
     Limits { memory_bytes: Some(SUPERVISOR_MEMORY_BYTES), pids: Some(SUPERVISOR_THREADS), ..Limits::default() }
 }
 
-/// Limits are worth having and not worth refusing a start for: `doctor` says what is missing.
+/// Missing limits do not prevent a start: `doctor` lists what is missing.
 fn make_cgroup(name: &str, limits: &Limits) -> Option<Cgroup> {
     match Cgroup::create(name, limits) {
         Ok(cgroup) => Some(cgroup),

@@ -15,7 +15,7 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// How long to wait after one that lived this long; one that could not be started lived not at all.
+    /// How long to wait after one that lived this long; one that could not be started lived 0 s.
     pub(crate) fn pause(&mut self, lived: Duration) -> Duration {
         self.at_once = if lived < USUAL { self.at_once.saturating_add(1) } else { 0 };
         let doublings = self.at_once.saturating_sub(1).min(16);

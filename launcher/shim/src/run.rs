@@ -81,7 +81,7 @@ pub(crate) async fn run_machine(
     }
 }
 
-/// Whether the journal says that QEMU was executed, or may have been.
+/// Whether QEMU was executed, or may have been, according to the journal.
 fn is_launched(layout: &Layout) -> bool {
     matches!(run_journal::read(layout), Ok(Some(journal)) if journal.launched)
 }

@@ -25,7 +25,7 @@ pub(crate) fn read(layout: &Layout) -> Result<Option<Journal>, JournalError> {
         return Ok(ours);
     }
     let theirs = match journal::read(&layout.supervisor()) {
-        // The machine's user put something else there: what we wrote stands.
+        // The machine's user put something else there: our own record is kept.
         Err(_) if ours.is_some() => return Ok(ours),
         other => other?,
     };
@@ -59,7 +59,7 @@ fn believed(layout: &Layout) -> Journal {
     })
 }
 
-/// Notes that a person ends the run by force, before its processes are killed.
+/// Notes that a user ends the run by force, before its processes are killed.
 pub(crate) fn note_force(layout: &Layout) {
     let mut journal = believed(layout);
     journal.version = PROTOCOL_VERSION;
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_supervisor_said_stands() {
+    fn the_end_that_a_supervisor_recorded_stays() {
         let (_room, layout) = testing::machine();
         never_started(&layout, "no disk".into());
         complete(&layout, MemoryPressure::default());

@@ -17,7 +17,7 @@ use crate::run::run_machine;
 use crate::run_journal::MemoryPressure;
 use crate::{ending, pause, record};
 
-/// Starts the machine of a directory as its launch request has it, and stays until it is gone for good. Standard output says
+/// Starts the machine of a directory as its launch request has it, and stays until it is gone for good. Standard output reports
 /// that both processes run, or why they do not; standard error leads to the shim's log.
 ///
 /// # Errors
@@ -52,7 +52,7 @@ async fn run_all(request: &LaunchRequest) -> anyhow::Result<()> {
     removed
 }
 
-/// Runs the machine as often as its strategy wants.
+/// Runs the machine as often as its strategy requires.
 async fn repeat(
     mut request: LaunchRequest,
     resources: &mut HostResources,
@@ -114,7 +114,7 @@ pub(crate) fn keep_record(request: &LaunchRequest) -> anyhow::Result<()> {
     kept.map(|_| ())
 }
 
-/// While the guest runs already, because the host may lose its power. Says whether there is nothing left to do.
+/// While the guest runs already, because the host may lose its power. Returns whether there is nothing left to do.
 pub(crate) fn store_machine(request: &LaunchRequest) -> bool {
     ending::store_machine(request).unwrap_or_else(|error| {
         tracing::error!(error = format!("{error:#}"), "the stored machine could not be written");

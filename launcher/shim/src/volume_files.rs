@@ -29,7 +29,7 @@ pub(crate) fn open(source: &VolumeSource, vmi: &Value, name: &str) -> anyhow::Re
     }
 }
 
-/// A disk is its machine's alone unless it says that it is shared.
+/// A disk is its machine's alone unless it is marked as shared.
 fn sharing(vmi: &Value, name: &str) -> Sharing {
     let disks = vmi["spec"]["domain"]["devices"]["disks"].as_array().into_iter().flatten();
     let is_shared = disks.into_iter().any(|disk| disk["name"] == name && disk["shareable"] == true);

@@ -25,19 +25,19 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|first| first == ARGUMENT) {
         return ask_guest(arguments);
     }
-    let words: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
-    if words.as_slice() == ["--version"] {
+    let texts: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
+    if texts.as_slice() == ["--version"] {
         use std::io::Write;
         return ExitCode::from(u8::from(writeln!(std::io::stdout(), "garboard-launcher {VERSION}").is_err()));
     }
-    if let ["--connect"] | ["--show", _] = words.as_slice() {
-        return relay(words.get(1).copied());
+    if let ["--connect"] | ["--show", _] = texts.as_slice() {
+        return relay(texts.get(1).copied());
     }
     let (layout, environment) = match arguments.as_slice() {
-        [word] if word == "--pod" => (Layout::new(RUN_DIRECTORY), Environment::Pod),
+        [flag] if flag == "--pod" => (Layout::new(RUN_DIRECTORY), Environment::Pod),
         [machine] => (Layout::new(machine), Environment::Host),
         _ => {
-            complain(
+            print_error(
                 "usage: garboard-launcher MACHINE_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT | --version",
             );
             return ExitCode::from(64);
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            complain(&format!("could not start: {error}"));
+            print_error(&format!("could not start: {error}"));
             return ExitCode::FAILURE;
         }
     };
@@ -81,12 +81,12 @@ fn main() -> ExitCode {
 
 /// A kubelet's probe: over before anything is set up.
 fn ask_guest(arguments: Vec<OsString>) -> ExitCode {
-    let words: Result<Vec<String>, _> = arguments.into_iter().skip(1).map(OsString::into_string).collect();
-    let outcome = words.map_err(|_| ProbeError::Usage).and_then(|words| probe::run(Path::new(INIT_DIRECTORY), &words));
+    let texts: Result<Vec<String>, _> = arguments.into_iter().skip(1).map(OsString::into_string).collect();
+    let outcome = texts.map_err(|_| ProbeError::Usage).and_then(|texts| probe::run(Path::new(INIT_DIRECTORY), &texts));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&ErrorChain(&error).to_string());
+            print_error(&ErrorChain(&error).to_string());
             ExitCode::FAILURE
         }
     }
@@ -110,13 +110,13 @@ fn relay(file: Option<&str>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            complain(&ErrorChain(&error).to_string());
+            print_error(&ErrorChain(&error).to_string());
             ExitCode::FAILURE
         }
     }
 }
 
-fn complain(text: &str) {
+fn print_error(text: &str) {
     use std::io::Write;
     let _ = writeln!(std::io::stderr(), "garboard-launcher: {text}");
 }

@@ -1,4 +1,4 @@
-//! The account of QEMU's end: how, how much memory, last words; kept for the supervisor and for Kubernetes.
+//! The account of QEMU's end: how, how much memory, last output; kept for the supervisor and for Kubernetes.
 
 use std::fs;
 use std::io::Write;
@@ -12,11 +12,11 @@ use garboard_protocol::paths;
 use super::own::OwnDirectory;
 
 /// The end of QEMU's log.
-pub(super) fn last_words(log: &Path) -> String {
-    fs::File::open(log).map(crate::last_words::of).unwrap_or_default()
+pub(super) fn last_output(log: &Path) -> String {
+    fs::File::open(log).map(crate::last_output::of).unwrap_or_default()
 }
 
-/// Where Kubernetes wants the last words: opened before anything is given up, for afterwards no path leads to it. QEMU
+/// Kubernetes' termination log, for the last output: opened before anything is given up, for afterwards no path leads to it. QEMU
 /// never has it.
 #[derive(Clone)]
 pub(super) struct TerminationLog(Option<Arc<fs::File>>);
@@ -28,7 +28,7 @@ impl TerminationLog {
             let opened = fs::OpenOptions::new().write(true).open(path);
             opened
                 .map(Arc::new)
-                .inspect_err(|error| complain(&format!("could not open {}: {error}", path.display())))
+                .inspect_err(|error| print_error(&format!("could not open {}: {error}", path.display())))
                 .ok()
         }))
     }
@@ -36,7 +36,7 @@ impl TerminationLog {
     fn write_text(&self, text: &str) {
         let Some(file) = &self.0 else { return };
         if let Err(error) = file.write_all_at(text.as_bytes(), 0) {
-            complain(&format!("could not write the termination log: {error}"));
+            print_error(&format!("could not write the termination log: {error}"));
         }
     }
 }
@@ -45,7 +45,7 @@ impl TerminationLog {
 /// exiting, so failures are only reported on standard error.
 pub(super) fn write(own: &OwnDirectory, log: &TerminationLog, report: &ExitReport) {
     if let Err(error) = write_report(own, report) {
-        complain(&format!("could not write {}: {error}", paths::EXIT));
+        print_error(&format!("could not write {}: {error}", paths::EXIT));
     }
     let cause = explain(report, EndHints::default());
     let account = Account { reason: cause.reason(), message: &cause.message() }.to_string();
@@ -59,7 +59,7 @@ fn write_report(own: &OwnDirectory, report: &ExitReport) -> std::io::Result<()> 
 }
 
 /// One line on standard error, the only log PID 1 has.
-pub(super) fn complain(text: &str) {
+pub(super) fn print_error(text: &str) {
     let _ = writeln!(std::io::stderr(), "garboard-init: {text}");
 }
 
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_words_reach_a_log_whose_path_is_gone() {
+    fn the_last_output_reaches_a_log_whose_path_is_gone() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("log");
         fs::write(&path, "").unwrap();

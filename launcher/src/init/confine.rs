@@ -24,7 +24,7 @@ use super::InitError;
 use super::own::OwnDirectory;
 use crate::sys::capabilities;
 
-/// The newest Landlock interface whose rights we know; older kernels enforce what they have.
+/// The newest Landlock interface whose rights we support; older kernels enforce what they have.
 const LANDLOCK_ABI: ABI = ABI::V6;
 
 /// Limits, identity, no_new_privs, Landlock: in this order, since each step needs what the next gives up.
@@ -38,7 +38,7 @@ pub(super) fn confine(launch: &Launch, descriptors: &[OwnedFd], own: &OwnDirecto
             .map_err(|errno| InitError::system(format!("limit locked memory to {bytes} bytes"), errno))?;
     }
     match &launch.identity {
-        // An ordinary user's PID 1 and that of a pod are who they shall be, and may not choose their groups.
+        // An ordinary user's PID 1 and that of a pod have the right user already, and may not choose their groups.
         Some(identity) if Uid::current().as_raw() != identity.uid => become_user(identity)?,
         Some(_) => capabilities::drop_all().map_err(|error| InitError::system("give up capabilities", error))?,
         None => {}

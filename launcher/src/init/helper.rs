@@ -16,7 +16,7 @@ use garboard_protocol::launch::{Helper, Launch};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::InitError;
-use super::account::complain;
+use super::account::print_error;
 use crate::sys::{descriptors, signals};
 
 /// How long a helper may take until it is ready.
@@ -29,7 +29,7 @@ const NOISE: &str = "Failed to send ";
 /// Starts every helper and waits until it is ready.
 ///
 /// # Errors
-/// The helper that cannot be started, with its own last words.
+/// The helper that cannot be started, with its own last output.
 pub(super) fn start_all(launch: &Launch, sockets: Vec<OwnedFd>) -> Result<(), InitError> {
     if launch.helpers.is_empty() {
         return Ok(());
@@ -40,7 +40,7 @@ pub(super) fn start_all(launch: &Launch, sockets: Vec<OwnedFd>) -> Result<(), In
     launch.helpers.iter().zip(sockets).try_for_each(|(helper, socket)| start(launch, helper, socket))
 }
 
-/// The programs of a launch's helpers, for people.
+/// The programs of a launch's helpers, for users.
 pub(super) fn names(launch: &Launch) -> String {
     let name = |helper: &Helper| helper.argv.first().and_then(|path| path.rsplit('/').next()).unwrap_or("").to_owned();
     let names: std::collections::BTreeSet<String> = launch.helpers.iter().map(name).collect();
@@ -53,14 +53,14 @@ fn start(launch: &Launch, helper: &Helper, socket: OwnedFd) -> Result<(), InitEr
     let placed = descriptors::place(vec![socket], &[helper.descriptor]).map_err(failed)?;
     let mut child = command(launch, helper).spawn().map_err(failed)?;
     drop(placed);
-    let words = listen(&mut child).map_err(failed)?;
-    for line in words.lines() {
-        complain(line);
+    let output = listen(&mut child).map_err(failed)?;
+    for line in output.lines() {
+        print_error(line);
     }
     match child.wait().map_err(failed)? {
         status if status.success() => Ok(()),
         status => {
-            let last = words.lines().next_back().map_or_else(|| status.to_string(), str::to_owned);
+            let last = output.lines().next_back().map_or_else(|| status.to_string(), str::to_owned);
             Err(failed(std::io::Error::other(last)))
         }
     }
@@ -77,7 +77,7 @@ fn command(launch: &Launch, helper: &Helper) -> Command {
     command
 }
 
-/// What it says until it lets go of its standard error, which the process in the background does: escaped, without noise.
+/// What it prints until it closes its standard error, which the process in the background does: escaped, without noise.
 fn listen(child: &mut Child) -> std::io::Result<String> {
     let Some(mut stderr) = child.stderr.take() else { return Ok(String::new()) };
     let deadline = Instant::now() + READY_LIMIT;
@@ -128,7 +128,7 @@ mod tests {
             has_monitor: false,
             memlock_bytes: None,
             grace_seconds: 0,
-            helpers: vec![Helper { argv: argv.iter().map(|word| (*word).to_owned()).collect(), descriptor }],
+            helpers: vec![Helper { argv: argv.iter().map(|argument| (*argument).to_owned()).collect(), descriptor }],
         }
     }
 
@@ -140,7 +140,7 @@ mod tests {
         found
     }
 
-    /// An ARP question, with the length passt wants in front, from a guest nobody has told its address.
+    /// An ARP question, with the length passt requires in front, from a guest that has no address yet.
     fn arp_frame() -> Vec<u8> {
         let mac = [2, 0, 0, 0, 0, 1];
         let mut frame = [&[0xff; 6][..], &mac, &[8, 6, 0, 1, 8, 0, 6, 4, 0, 1], &mac, &[192, 0, 2, 200]].concat();
@@ -173,7 +173,7 @@ mod tests {
         ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok()).unwrap()
     }
 
-    /// passt lets go of its standard error before it filters its system calls, and ends after its socket does.
+    /// passt closes its standard error before it filters its system calls, and ends after its socket does.
     fn until(what: &str, mut holds: impl FnMut() -> bool) {
         let deadline = Instant::now() + READY_LIMIT * 6;
         while !holds() {
@@ -182,11 +182,12 @@ mod tests {
         }
     }
 
-    /// What the kernel says of the process with a word in its command line.
-    fn status_of(word: &str) -> String {
+    /// The kernel's status of the process with an argument in its command line.
+    fn status_of(argument: &str) -> String {
         let processes = std::fs::read_dir("/proc").unwrap().flatten().map(|entry| entry.path());
         let mut found = processes.filter(|process| {
-            std::fs::read_to_string(process.join("cmdline")).is_ok_and(|line| line.split('\0').any(|each| each == word))
+            std::fs::read_to_string(process.join("cmdline"))
+                .is_ok_and(|line| line.split('\0').any(|each| each == argument))
         });
         std::fs::read_to_string(found.next().unwrap().join("status")).unwrap()
     }

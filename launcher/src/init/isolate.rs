@@ -105,7 +105,7 @@ fn make_device(device: &Path, root: &Path, owner: u32) -> Result<(), InitError> 
     make_directory(target.parent().unwrap_or(root))?;
     match mknod(&target, SFlag::S_IFCHR, DEVICE_MODE, host.rdev()) {
         Ok(()) => {}
-        // Root of a container may not make nodes; the host's own is then as good as it gets.
+        // Root of a container may not make nodes; the host's own is used then.
         Err(Errno::EPERM) => return bind(device, root, Kind::Device),
         Err(errno) => return Err(InitError::system(format!("make {}", target.display()), errno)),
     }

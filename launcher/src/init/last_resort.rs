@@ -1,10 +1,10 @@
 //! Power-down without a supervisor: PID 1's own monitor, one command, blocking and bounded.
 //!
-//! The connection was made by the supervisor before QEMU ran, so PID 1 needs no path to it. Until its client has said
+//! The connection was made by the supervisor before QEMU ran, so PID 1 needs no path to it. Until its client has sent
 //! `qmp_capabilities` QEMU sends nothing on it but its greeting.
 //!
 //! Follows QEMU's `docs/interop/qmp-spec.rst`: greeting, `qmp_capabilities`, then the command. Replies are
-//! read only to keep the order; what they say does not change what PID 1 does next (the grace period runs).
+//! read only to keep the order; their content does not change what PID 1 does next (the grace period runs).
 //!
 //! Three commands without arguments are text here: generated types would add serde's JSON to what PID 1 runs at its end, and
 //! there is no argument to misspell.
@@ -77,12 +77,12 @@ mod tests {
         let thread = std::thread::spawn(move || {
             let (stream, _) = listener.accept().unwrap();
             (&stream).write_all(b"{\"QMP\":{}}\n").unwrap();
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for (line, reply) in BufReader::new(&stream).lines().zip(replies) {
-                heard.push(line.unwrap());
+                received.push(line.unwrap());
                 (&stream).write_all(reply.as_bytes()).unwrap();
             }
-            heard
+            received
         });
         (directory, thread)
     }
@@ -92,8 +92,8 @@ mod tests {
         let (directory, thread) =
             monitor(&["{\"return\":{}}\n", "{\"return\":{}}\n", "{\"event\":\"X\"}\n{\"return\":{}}\n"]);
         power_down(&UnixStream::connect(directory.path().join("m")).unwrap()).unwrap();
-        let heard = thread.join().unwrap();
-        assert_eq!(heard.last().unwrap(), "{\"execute\":\"system_powerdown\"}");
+        let received = thread.join().unwrap();
+        assert_eq!(received.last().unwrap(), "{\"execute\":\"system_powerdown\"}");
     }
 
     #[test]

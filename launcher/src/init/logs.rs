@@ -1,4 +1,4 @@
-//! Files that QEMU appends to while no supervisor is there to cut them: what a guest prints, and what QEMU says. In a pod
+//! Files that QEMU appends to while no supervisor is there to cut them: what a guest prints, and what QEMU prints. In a pod
 //! they lie in memory that is charged to the machine.
 
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use garboard_protocol::launch::Launch;
 
-use super::account::complain;
+use super::account::print_error;
 use crate::sys::descriptors;
 
 /// How often they are looked at.
@@ -33,7 +33,7 @@ impl Logs {
         let numbered = launch.descriptors.iter().zip(arrived.iter().skip(1));
         let logs = numbered.filter(|(number, _)| launch.logs.contains(number)).map(|(_, file)| file);
         let files = arrived.first().into_iter().chain(logs).filter_map(|file| {
-            open_again(file).inspect_err(|error| complain(&format!("a log cannot be kept short: {error}"))).ok()
+            open_again(file).inspect_err(|error| print_error(&format!("a log cannot be kept short: {error}"))).ok()
         });
         Self { files: files.collect(), looked: None }
     }
@@ -46,7 +46,7 @@ impl Logs {
         self.looked = Some(Instant::now());
         for file in &self.files {
             if let Err(error) = cut(file) {
-                complain(&format!("could not cut a log: {error}"));
+                print_error(&format!("could not cut a log: {error}"));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! PID 1 of the machine: receive a launch, confine, execute QEMU, reap, report.
 //!
 //! It is small and synchronous: one thread, one `poll(2)` loop, no async runtime. It is not the supervisor:
-//! it knows nothing of disks, networks or QMP beyond the single `system_powerdown` it sends when SIGTERM
+//! it handles nothing of disks, networks or QMP beyond the single `system_powerdown` it sends when SIGTERM
 //! comes without an answer.
 //!
 //! ```text
@@ -34,7 +34,7 @@ pub use watch::run;
 pub struct InitOptions {
     /// The directory shared with the supervisor ([`garboard_protocol::paths::INIT_DIRECTORY`]).
     pub directory: PathBuf,
-    /// Where Kubernetes wants the last words (`terminationMessagePath`).
+    /// Where Kubernetes reads the last output (`terminationMessagePath`).
     pub termination_log: Option<PathBuf>,
     /// On a bare host: build a root file system of its own before anything else.
     pub isolation: Isolation,
@@ -47,19 +47,19 @@ pub enum Isolation {
     Inherited,
     /// Only these host paths are visible, read-only.
     OwnRoot {
-        /// Who makes the namespaces this takes.
+        /// Which process makes these namespaces.
         by: NamespacesBy,
         /// Host directories and files QEMU needs.
         readable: Vec<PathBuf>,
         /// Devices QEMU may open, for example `/dev/kvm`.
         devices: Vec<PathBuf>,
         /// Whose these devices are inside: they are created for this user and group ID, as a container runtime
-        /// does, whoever may open the host's. `None`: the host's own nodes, with their permissions.
+        /// does, whatever the permissions of the host's are. `None`: the host's own nodes, with their permissions.
         device_owner: Option<u32>,
     },
 }
 
-/// Who makes the namespaces of PID 1.
+/// Which process makes the namespaces of PID 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamespacesBy {
     /// The shim is root and has made them.
@@ -77,11 +77,11 @@ pub enum InitError {
     System {
         /// What was being attempted.
         action: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
-    /// The supervisor speaks another protocol.
+    /// The supervisor uses another protocol.
     #[error("the supervisor's message could not be parsed")]
     Protocol {
         /// What was wrong with it.
@@ -107,7 +107,7 @@ impl InitOptions {
     /// [--device PATH]… [--device-owner UID]`.
     ///
     /// # Errors
-    /// A sentence naming the argument that is wrong.
+    /// A message that names the wrong argument.
     pub fn from_args(arguments: impl Iterator<Item = String>) -> Result<Self, String> {
         let mut arguments = arguments;
         let mut directory = None;

@@ -21,7 +21,7 @@ impl OwnDirectory {
     /// Opens it, before the root is exchanged and at a number that QEMU's descriptors do not take.
     ///
     /// # Errors
-    /// What the file system says.
+    /// The file system's error.
     pub(super) fn open(path: &Path) -> Result<Self, InitError> {
         let failed = |error: std::io::Error| InitError::system(format!("open {}", path.display()), error);
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

@@ -51,7 +51,7 @@ pub(super) fn spawn(launch: &Launch, mut arrived: Vec<OwnedFd>, rules: RulesetCr
         .ok_or_else(|| InitError::system("read the launch", std::io::Error::other("it names no program")))?;
     let mut command = Command::new(program);
     signals::unblock(&mut command);
-    // Where this process has no PID namespace, the kernel does not end QEMU with it; one that nobody waits for would keep its
+    // Where this process has no PID namespace, the kernel does not end QEMU with it; one without a waiting parent would keep its
     // disks while the machine is started again.
     signals::die_with_parent(&mut command);
     landlock::restrict(&mut command, rules);

@@ -17,7 +17,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
-use super::account::{self, TerminationLog, complain};
+use super::account::{self, TerminationLog, print_error};
 use super::link::{Link, Received};
 use super::logs::Logs;
 use super::own::OwnDirectory;
@@ -28,20 +28,20 @@ use crate::supervisor::REQUEST_PATIENCE;
 use crate::sys::descriptors;
 use crate::vm::QUIT_PATIENCE;
 
-/// How soon a lost supervisor is looked for, and how rarely at last. A new one knows nothing of QEMU until we have connected,
+/// How soon a lost supervisor is looked for, and how rarely at last. A new one has no state of QEMU until we have connected,
 /// and holds requests meanwhile.
 const FIRST_RECONNECT: Duration = Duration::from_millis(10);
 const RAREST_RECONNECT: Duration = Duration::from_millis(250);
 const _: () =
     assert!(RAREST_RECONNECT.as_millis() * 4 <= REQUEST_PATIENCE.as_millis(), "found before requests are refused");
-/// How long a connected supervisor may take to say that it powers the guest down.
+/// How long a connected supervisor may take to report that it powers the guest down.
 const SUPERVISOR_PATIENCE: Duration = Duration::from_secs(2);
-/// How much longer than it promised the supervisor gets before PID 1 kills QEMU itself. Longer than the supervisor lets
-/// QEMU flush its disks after the promised time (`vm/step.rs`), and within what a pod has beyond the guest's grace.
+/// How much longer than announced the supervisor may take before PID 1 kills QEMU itself. Longer than the supervisor lets
+/// QEMU flush its disks after the announced time (`vm/step.rs`), and within what a pod has beyond the guest's grace.
 const MARGIN: Duration = Duration::from_secs(5).saturating_add(QUIT_PATIENCE);
-/// The longest that a supervisor may promise to take.
+/// The longest time that a supervisor may announce.
 const LONGEST_PROMISE: Duration = Duration::from_secs(366 * 24 * 3600);
-/// Random bytes that a supervisor knows us by.
+/// Random bytes by which a supervisor identifies us.
 const SECRET_BYTES: usize = 16;
 
 /// QEMU's own process and what was agreed about its end.
@@ -88,7 +88,7 @@ pub fn run(options: InitOptions) -> u8 {
     let mut init = match OwnDirectory::open(&options.directory).and_then(|own| Init::new(own, log)) {
         Ok(init) => init,
         Err(error) => {
-            complain(&error.chain());
+            print_error(&error.chain());
             return account::exit_code(ProcessEnd::NeverStarted);
         }
     };
@@ -101,10 +101,10 @@ pub fn run(options: InitOptions) -> u8 {
                 memory_limit_bytes: None,
                 asked_by_init: false,
                 killed_by_init: false,
-                last_output: account::last_words(&init.own.file(paths::QEMU_LOG)),
+                last_output: account::last_output(&init.own.file(paths::QEMU_LOG)),
                 failure: Some(error.chain()),
             };
-            complain(&error.chain());
+            print_error(&error.chain());
             account::write(&init.own, &init.log, &report);
             account::exit_code(report.end)
         }
@@ -260,11 +260,11 @@ impl Init {
             }
             helpers.push(end);
         }
-        // Those that end with QEMU are not worth a word, nor are children that others left where the launch has no helper:
+        // Those that end with QEMU are not logged, nor are children that others left where the launch has no helper:
         // a shell of `kubectl debug` may have.
         helpers.retain(|_| !self.helpers.is_empty());
         for end in helpers {
-            complain(&format!("a helper of QEMU ended ({end:?}); the guest's network is gone until its next start"));
+            print_error(&format!("a helper of QEMU ended ({end:?}); the guest's network is gone until its next start"));
             self.ended_helpers = Some(self.helpers.clone());
             self.report_helpers();
         }
@@ -287,7 +287,7 @@ impl Init {
             memory_limit_bytes: witness.and_then(MemoryWitness::limit_bytes),
             asked_by_init: machine.as_ref().is_some_and(|machine| machine.asked_by_init),
             killed_by_init: machine.as_ref().is_some_and(|machine| machine.killed_by_init),
-            last_output: account::last_words(&self.own.file(paths::QEMU_LOG)),
+            last_output: account::last_output(&self.own.file(paths::QEMU_LOG)),
             failure,
         };
         account::write(&self.own, &self.log, &report);
@@ -301,9 +301,9 @@ impl Init {
     fn take_messages(&mut self) -> Result<(), InitError> {
         while let Some(link) = &mut self.link {
             let received = match link.receive() {
-                // A supervisor of another build may say what we do not know; QEMU must not die of that.
+                // A supervisor of another build may send what this build does not support; that must not end QEMU.
                 Err(error) if self.machine.is_some() => {
-                    complain(&error.chain());
+                    print_error(&error.chain());
                     Received::Closed
                 }
                 other => other?,
@@ -322,7 +322,7 @@ impl Init {
                     self.deadline = Deadline::Kill(Instant::now() + promised + MARGIN);
                 }
                 Received::Message(ToInit::Kill) => self.kill_machine(),
-                Received::Message(ToInit::Unknown) => complain("unknown message of the supervisor; ignored"),
+                Received::Message(ToInit::Unknown) => print_error("unknown message of the supervisor; ignored"),
             }
         }
         Ok(())
@@ -332,7 +332,7 @@ impl Init {
         let Some(link) = &mut self.link else { return Ok(()) };
         let arrived = link.take_descriptors();
         let Some(witness) = self.witness.take() else {
-            complain("a second launch request was ignored");
+            print_error("a second launch request was ignored");
             return Ok(());
         };
         // Our own descriptors must not sit where QEMU's will be.
@@ -381,10 +381,10 @@ impl Init {
         machine.asked_by_init = true;
         self.deadline = Deadline::Kill(Instant::now() + machine.grace);
         let Some(monitor) = &machine.monitor else {
-            return complain("the guest cannot be asked to power down: the supervisor left no monitor");
+            return print_error("the guest cannot be asked to power down: the supervisor left no monitor");
         };
         if let Err(error) = last_resort::power_down(monitor) {
-            complain(&format!("could not ask the guest to power down: {error}"));
+            print_error(&format!("could not ask the guest to power down: {error}"));
         }
     }
 
@@ -405,13 +405,13 @@ impl Init {
         if let Some(machine) = &mut self.machine {
             machine.killed_by_init = true;
             if let Err(errno) = kill(machine.pid, Signal::SIGKILL) {
-                complain(&format!("could not kill QEMU: {errno}"));
+                print_error(&format!("could not kill QEMU: {errno}"));
             }
         }
     }
 }
 
-/// What no other process knows or can find out: QEMU's process cannot look into this one.
+/// What no other process can find out: QEMU's process cannot look into this one.
 fn new_secret() -> Result<String, InitError> {
     let mut bytes = [0; SECRET_BYTES];
     std::fs::File::open("/dev/urandom")

@@ -32,7 +32,7 @@ use super::{broker, guest_agent, monitor, network, qemu_log};
 /// Bytes of QMP transcript kept, and as much again of the part before.
 const TRANSCRIPT_BYTES: u64 = 2 * 1024 * 1024;
 /// The most lines of it that are logged in ten seconds, in a pod.
-const LINES_TOLD: u32 = 200;
+const LOGGED_LINES: u32 = 200;
 /// QEMU's listening sockets exist before QEMU; this is only for a machine under heavy load.
 const SERIAL_PATIENCE: Duration = Duration::from_secs(30);
 
@@ -44,7 +44,7 @@ pub(crate) struct ControlReceivers {
     agent: watch::Sender<Option<Agent>>,
 }
 
-/// Makes the senders and what stands behind them.
+/// Makes the senders and their receivers.
 pub(crate) fn open_channels(
     requests: mpsc::Sender<Offer>,
     status: watch::Receiver<Status>,
@@ -57,7 +57,7 @@ pub(crate) fn open_channels(
     (senders, ControlReceivers { console: console_station, vnc: vnc_station, qmp: qmp_station, agent: agent_up })
 }
 
-/// The two sockets that speak a foreign protocol at once: standard QMP (read-only) and RFB.
+/// The two sockets that use a foreign protocol at once: standard QMP (read-only) and RFB.
 pub(crate) fn serve_public_sockets(directory: &Path, senders: &ControlSenders) -> Result<(), SocketError> {
     let qmp = listen_async(directory, paths::QMP_USER_SOCKET)?;
     let vnc = listen_async(directory, paths::VNC_SOCKET)?;
@@ -140,13 +140,13 @@ pub(super) struct LoggedTranscript {
 impl LoggedTranscript {
     /// In the log, beside a file if there is one.
     pub(super) fn beside(file: Option<FileTranscript>) -> Self {
-        Self { file, flood: Mutex::new(Flood::new(LINES_TOLD)) }
+        Self { file, flood: Mutex::new(Flood::new(LOGGED_LINES)) }
     }
 }
 
 impl TranscriptSink for LoggedTranscript {
     fn record(&self, line: &str) {
-        // The file is bounded; the node's log is everybody's.
+        // The file is bounded; the node's log is shared.
         let judged = self.flood.lock().unwrap_or_else(PoisonError::into_inner).judge(Instant::now());
         if let Line::Write { left_out } = judged {
             if left_out > 0 {

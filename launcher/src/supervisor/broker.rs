@@ -1,4 +1,4 @@
-//! People's QMP clients: the debug broker of the QMP crate, with our log as its audit trail.
+//! Users' QMP clients: the debug broker of the QMP crate, with our log as its audit trail.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -47,13 +47,13 @@ fn access(asked: QmpAccess) -> Access {
     }
 }
 
-/// Commands that taint, and with which nothing comes or goes: a person who types is no reason to write files.
+/// Commands that taint, and change no device: input of a user is no reason to write files.
 const HOLD_NOTHING: [&str; 5] =
     ["announce-self", "chardev-send-break", "input-send-event", "ringbuf-write", "send-key"];
 
 /// One log line a call; a mutation also marks the machine, and is in `live.json` before and after.
 struct LogSink {
-    /// Who the client says it works for.
+    /// For whom the client works, by its own claim.
     claimed: Option<String>,
     happened: mpsc::Sender<Input>,
     live: Live,
@@ -88,7 +88,7 @@ impl AuditSink for LogSink {
             "qmp audit"
         );
         if let Some(change) = self.begun().take() {
-            // What may have been done counts as done, until QEMU says what it holds.
+            // What may have been done counts as done, until QEMU reports what it holds.
             let outcome = if audit.tainted { Outcome::Done } else { Outcome::Refused };
             self.live.settle(&change, outcome);
         }

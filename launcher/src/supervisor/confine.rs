@@ -1,5 +1,5 @@
-//! What a supervisor on a bare host may open: what it was ordered to, and its own directories. In a pod its container says
-//! that; here it runs among the host's files, and a guest's bytes reach it by many ways.
+//! What a supervisor on a bare host may open: the files of its order, and its own directories. In a pod its container limits
+//! this; here it runs among the host's files, and a guest's bytes reach it by many ways.
 //!
 //! Set before the first thread is made, because Landlock holds for a thread and those that it makes. What it needs power
 //! for comes as a descriptor from the shim, which no rule concerns.
@@ -16,9 +16,9 @@ use landlock::{
 
 use super::prepare::Order;
 
-/// The newest Landlock interface whose rights we know; older kernels enforce what they have.
+/// The newest Landlock interface whose rights we support; older kernels enforce what they have.
 const LANDLOCK_ABI: ABI = ABI::V6;
-/// Libraries, what the host says of itself, sources of random numbers.
+/// Libraries, what the host reports of itself, sources of random numbers.
 const SYSTEM: [&str; 9] =
     ["/usr", "/lib", "/lib64", "/etc", "/proc", "/sys", "/dev/null", "/dev/urandom", "/dev/random"];
 

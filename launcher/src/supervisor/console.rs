@@ -2,7 +2,7 @@
 //!
 //! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the ring
 //! and from then on every byte, in order, without loss or repetition; one that cannot keep up gets a notice
-//! and let go, because a slow terminal must not slow the guest down.
+//! and is disconnected, because a slow terminal must not slow the guest down.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use super::serial_log::SerialLog;
 
 /// Bytes of scroll-back kept in memory.
 const RING_BYTES: usize = 32 * 1024;
-/// Chunks a viewer may be behind before it is let go.
+/// Chunks a viewer may be behind before it is disconnected.
 const VIEWER_BACKLOG: usize = 128;
 /// Keystrokes waiting for the guest, in chunks.
 const KEYBOARD_BACKLOG: usize = 64;
@@ -25,7 +25,7 @@ const CHUNK_BYTES: usize = 4096;
 /// More viewers than this are refused.
 const MAX_VIEWERS: usize = 32;
 
-/// A viewer that wants in.
+/// A new viewer.
 pub(crate) struct Attach {
     /// What it may do.
     pub(crate) access: ConsoleAccess,
@@ -123,8 +123,8 @@ impl Console {
         if self.viewers.len() >= MAX_VIEWERS {
             return Err(format!("{MAX_VIEWERS} viewers are attached already; close one"));
         }
-        let someone_types = self.writer.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
-        if access == ConsoleAccess::Write && someone_types {
+        let has_writer = self.writer.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
+        if access == ConsoleAccess::Write && has_writer {
             return Err(
                 "another client writes to this console; watch with --view or replace it with --take-over".into()
             );
@@ -180,14 +180,14 @@ mod tests {
         let second = attach(&console, ConsoleAccess::TakeOver).await.unwrap();
         let typed = |viewer: &Attached, bytes: &[u8]| Keys { viewer: viewer.id, bytes: bytes.to_vec() };
         first.keyboard.as_ref().unwrap().send(typed(&first, b"lost")).await.ok();
-        second.keyboard.as_ref().unwrap().send(typed(&second, b"heard")).await.ok();
-        let mut heard = [0; 5];
-        guest.read_exact(&mut heard).await.unwrap();
-        assert_eq!(&heard, b"heard");
+        second.keyboard.as_ref().unwrap().send(typed(&second, b"typed")).await.ok();
+        let mut received = [0; 5];
+        guest.read_exact(&mut received).await.unwrap();
+        assert_eq!(&received, b"typed");
     }
 
     #[tokio::test]
-    async fn a_guest_that_does_not_read_what_is_typed_is_heard() {
+    async fn the_output_of_a_guest_that_does_not_read_its_input_arrives() {
         let (mut guest, console, _directory) = start();
         let mut viewer = attach(&console, ConsoleAccess::Write).await.unwrap();
         let (keyboard, id) = (viewer.keyboard.clone().unwrap(), viewer.id);
@@ -195,12 +195,12 @@ mod tests {
         let typing = async { while keyboard.send(Keys { viewer: id, bytes: vec![b'x'; 4096] }).await.is_ok() {} };
         assert!(tokio::time::timeout(std::time::Duration::from_millis(300), typing).await.is_err());
         guest.write_all(b"booting").await.unwrap();
-        let heard = tokio::time::timeout(std::time::Duration::from_secs(60), viewer.output.recv()).await;
-        assert_eq!(heard.unwrap().unwrap(), b"booting");
+        let received = tokio::time::timeout(std::time::Duration::from_secs(60), viewer.output.recv()).await;
+        assert_eq!(received.unwrap().unwrap(), b"booting");
     }
 
     #[tokio::test]
-    async fn whoever_stops_typing_lets_the_next_one() {
+    async fn a_writer_that_stops_typing_makes_room_for_the_next() {
         let (_guest, console, _directory) = start();
         let first = attach(&console, ConsoleAccess::Write).await.unwrap();
         first.keyboard.as_ref().unwrap().send(Keys { viewer: first.id, bytes: Vec::new() }).await.ok();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_viewer_that_does_not_read_is_let_go() {
+    async fn a_viewer_that_does_not_read_is_disconnected() {
         let (mut guest, console, _directory) = start();
         let mut slow = attach(&console, ConsoleAccess::View).await.unwrap();
         let mut fast = attach(&console, ConsoleAccess::View).await.unwrap();

@@ -1,4 +1,4 @@
-//! The control socket: people's commands. Thin: it reads one request, posts it to the task that owns its subject,
+//! The control socket: users' commands. Thin: it reads one request, posts it to the task that owns its subject,
 //! and writes the answer.
 
 use std::io;
@@ -25,20 +25,20 @@ use super::guest_probe;
 use super::trace::Cause;
 use crate::vm::{Request, Verdict};
 
-/// A request line of a person is short; a probe's command may be a script.
+/// A request line of a user is short; a probe's command may be a script.
 const MAX_REQUEST_BYTES: usize = 64 * 1024;
-/// How long it may take to arrive; a client that says nothing holds a descriptor.
+/// How long it may take to arrive; a silent client holds a descriptor.
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
-/// The same of a probe, which says everything at once.
+/// The same of a probe, which sends everything at once.
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 /// Probes that are answered at the same time.
 const MAX_PROBES: usize = 4;
-/// The longest name of a person that is logged, in characters.
+/// The longest name of a user that is logged, in characters.
 const MAX_NAME: usize = 128;
 /// Bytes typed at once.
 const KEYS_BYTES: usize = 1024;
 
-/// Who is at the other end of a control connection.
+/// The peer of a control connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Caller {
     /// User ID, from `SO_PEERCRED`.
@@ -132,19 +132,19 @@ async fn serve_client(mut stream: UnixStream, senders: ControlSenders) -> io::Re
     };
     let claimed = asked.claimed_user.as_deref().map(|name| printable(name, MAX_NAME));
     let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed };
-    let cause = Cause::request(word(&asked.request), &caller);
+    let cause = Cause::request(request_name(&asked.request), &caller);
     let span = cause.span();
     serve_request(stream, senders, asked.request, Asker { caller, cause }).instrument(span).await
 }
 
-/// Who asks, and where what is done for it belongs.
+/// The caller, and the cause of what is done for it.
 struct Asker {
     caller: Caller,
     cause: Cause,
 }
 
-/// A request by its word on the wire.
-fn word(request: &ControlRequest) -> &'static str {
+/// A request's name on the wire.
+fn request_name(request: &ControlRequest) -> &'static str {
     match request {
         ControlRequest::Status => "status",
         ControlRequest::Watch => "watch",
@@ -216,7 +216,7 @@ async fn ask(stream: &mut UnixStream, senders: &ControlSenders, request: Request
     let reply = match verdict {
         Some(Verdict::Queued) => ControlReply::Queued,
         Some(Verdict::AlreadySo) => ControlReply::AlreadySo,
-        Some(Verdict::Denied(denial)) => denied(denial.sentence()),
+        Some(Verdict::Denied(denial)) => denied(denial.message()),
         None => denied("the supervisor is shutting down"),
     };
     answer(stream, &reply).await
@@ -261,7 +261,7 @@ async fn relay_console(stream: UnixStream, mut attached: Attached) -> io::Result
                 None => return Ok(()),
             },
             read = from_viewer.read(&mut typed), if listens => match read? {
-                // Input from a pipe ended; the viewer still wants to see what it caused. Or he is gone altogether, which
+                // Input from a pipe ended; the viewer still reads the output. Or the viewer is gone, which
                 // only the next output would show: either way another client may write now.
                 0 => {
                     listens = false;

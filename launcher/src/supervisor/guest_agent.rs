@@ -1,4 +1,4 @@
-//! The guest agent: asked now and then, believed only as far as its answers are bounded. Everything it says
+//! The guest agent: asked now and then, and trusted only within bounds. Everything it reports
 //! is guest-controlled text, escaped and cut by the agent client.
 
 use std::future::Future;
@@ -23,7 +23,7 @@ use super::run::Context;
 const PORT: &str = "org.qemu.guest_agent.0";
 /// How often a connected agent is asked what changed.
 const POLL: Duration = Duration::from_secs(10);
-/// How often a silent agent is tried again: the event that says that it opened its port may have been missed.
+/// How often a silent agent is tried again: the event of its opened port may have been missed.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Follows the agent for as long as QEMU runs.
@@ -50,7 +50,7 @@ pub(crate) async fn run(
 
 async fn connect(context: &Context) -> Option<Agent> {
     let socket = context.layout.supervisor().join(paths::GUEST_AGENT_SOCKET);
-    // The channel opens whether or not an agent listens in the guest; only an answer tells.
+    // The channel opens whether or not an agent listens in the guest; only an answer shows that.
     let agent = Agent::connect(socket, AgentOptions::default()).await;
     let answered = match agent {
         Ok(agent) => agent.ping().await.map(|()| agent),
@@ -65,7 +65,7 @@ async fn connect(context: &Context) -> Option<Agent> {
     }
 }
 
-/// Tells what the agent says until it stops answering.
+/// Forwards what the agent reports until it stops answering.
 async fn follow(context: &Context, agent: Arc<Agent>, port: &mut Subscription) {
     tracing::info!("the guest agent is connected");
     let power_down: Arc<dyn PowerDown> = Arc::new(AgentPowerDown { agent: Arc::clone(&agent) });
@@ -94,7 +94,7 @@ async fn follow(context: &Context, agent: Arc<Agent>, port: &mut Subscription) {
 
 async fn ask(agent: &Agent) -> Result<(GuestStatus, Option<Vec<InterfaceStatus>>), String> {
     agent.ping().await.map_err(|error| ErrorChain(&error).to_string())?;
-    // Each answer is worth having without the others: an agent may have commands switched off.
+    // Each answer is used without the others: an agent may have commands switched off.
     let info = agent.info().await.ok();
     let os = agent.os_info().await.unwrap_or_default();
     let guest = GuestStatus {
@@ -109,7 +109,7 @@ async fn ask(agent: &Agent) -> Result<(GuestStatus, Option<Vec<InterfaceStatus>>
     Ok((guest, interfaces))
 }
 
-/// The operating system, in words that are escaped and bounded.
+/// The operating system, as escaped and bounded text.
 fn system(os: &OsInfo) -> GuestSystem {
     GuestSystem {
         id: shown(os.id.as_ref()),

@@ -7,7 +7,7 @@ use garboard_qmp::{ShutdownCause, ShutdownReason};
 
 use crate::vm::{Event, IoError, RunState, ShutdownKind};
 
-/// The most characters of a word of QEMU's in a status.
+/// The most characters of a name of QEMU's in a status.
 const LONGEST: usize = 120;
 
 /// What the data of an event means for the machine.
@@ -42,7 +42,7 @@ pub(crate) fn translate(name: &str, data: &str) -> Option<Event> {
     MEANINGS.iter().find(|(known, _)| *known == name).and_then(|(_, meaning)| meaning(data))
 }
 
-/// Who caused that QEMU leaves.
+/// What caused QEMU's end.
 pub(crate) fn shutdown_kind(reason: &ShutdownReason) -> ShutdownKind {
     match reason.cause {
         ShutdownCause::GuestReset => ShutdownKind::GuestReset,
@@ -92,10 +92,10 @@ fn io_error(data: &str) -> Option<Event> {
     (data.action == "stop").then_some(Event::StoppedByIoError(error))
 }
 
-/// QEMU's `RunState` word (`qapi/run-state.json`).
+/// QEMU's `RunState`, from its name (`qapi/run-state.json`).
 #[must_use]
-pub(crate) fn run_state(word: &str) -> RunState {
-    match word {
+pub(crate) fn run_state(name: &str) -> RunState {
+    match name {
         "running" => RunState::Running,
         "prelaunch" | "preconfig" => RunState::Prelaunch,
         "paused" | "postmigrate" => RunState::Paused,
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn events_mean_what_qemu_says() {
+    fn events_mean_what_qemu_documents() {
         let table = [
             (
                 "SHUTDOWN",
@@ -161,10 +161,10 @@ mod tests {
             ("inmigrate", RunState::Other),
             ("finish-migrate", RunState::Other),
             ("save-vm", RunState::Other),
-            ("a word of QEMU 12", RunState::Other),
+            ("a name of QEMU 12", RunState::Other),
         ];
-        for (word, expected) in table {
-            assert_eq!(run_state(word), expected, "{word}");
+        for (name, expected) in table {
+            assert_eq!(run_state(name), expected, "{name}");
         }
     }
 }

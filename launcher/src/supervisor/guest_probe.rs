@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 /// How often a command is looked after.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Asks; the error is a sentence.
+/// Asks; the error is a message.
 pub(crate) async fn ask(
     question: GuestQuestion,
     within: Duration,
@@ -36,11 +36,11 @@ pub(crate) async fn ask(
 
 /// Runs a command in the guest; well is an end with 0.
 async fn execute(agent: &Agent, command: &[String]) -> Result<(), String> {
-    let sentence = |error: AgentError| ErrorChain(&error).to_string();
+    let message = |error: AgentError| ErrorChain(&error).to_string();
     let (program, arguments) = command.split_first().ok_or("the probe names no command")?;
-    let process = agent.execute(program, arguments).await.map_err(sentence)?;
+    let process = agent.execute(program, arguments).await.map_err(message)?;
     loop {
-        let seen = agent.look_after(process).await.map_err(sentence)?;
+        let seen = agent.look_after(process).await.map_err(message)?;
         match (seen.exited, seen.code) {
             (false, _) => sleep(LOOK).await,
             (true, Some(0)) => return Ok(()),

@@ -24,9 +24,9 @@ use super::run::{Context, Environment};
 const FIRST_CHECK: Duration = Duration::from_millis(50);
 const RAREST_CHECK: Duration = Duration::from_secs(1);
 
-/// Longest line of PID 1, and its longest account, bytes: 4 KiB of QEMU's last words, escaped, are most of it.
+/// Longest line of PID 1, and its longest account, bytes: 4 KiB of QEMU's last output, escaped, are most of it.
 const LONGEST_LINE: usize = 64 * 1024;
-/// How long a connection may be silent; PID 1 speaks at once.
+/// How long a connection may be silent; PID 1 sends at once.
 const INTRODUCTION: Duration = Duration::from_secs(2);
 /// So many may be silent at a time; then the one that has been for longest goes.
 const NEWCOMERS: usize = 16;
@@ -39,18 +39,18 @@ pub(crate) struct ReadyLaunch {
     pub(crate) descriptors: Vec<OwnedFd>,
 }
 
-/// What PID 1 said when it connected first.
+/// PID 1's first message.
 pub(crate) struct Handshake {
     socket: LineSocket,
     /// Whether QEMU runs already.
     pub(crate) state: InitState,
 }
 
-/// The launch socket and what is to be said on it.
+/// The launch socket and the messages to send on it.
 pub(crate) struct InitChannel {
     /// Where PID 1 connects.
     pub(crate) socket: UnixListener,
-    /// What the driver wants said.
+    /// The driver's messages.
     pub(crate) outbox: mpsc::Receiver<ToInit>,
 }
 
@@ -74,7 +74,7 @@ pub(crate) async fn wait(socket: &UnixListener, context: &Context) -> Option<Han
     }
 }
 
-/// How a machine ended whose PID 1 has been away for so long. On a bare host its shim sees PID 1 go, and says so.
+/// How a machine ended whose PID 1 has been away for so long. On a bare host its shim sees PID 1 end, and reports it.
 async fn end(context: &Context, away: Duration) -> Option<Input> {
     match context.environment {
         Environment::Pod if away >= lost::PATIENCE => lost::end(&context.layout).await,
@@ -84,8 +84,8 @@ async fn end(context: &Context, away: Duration) -> Option<Input> {
     }
 }
 
-/// Whether it is the PID 1 that was here first. Before the first one is known there is no QEMU that could pass for it, so it
-/// is believed, and its secret kept. A machine that was launched by a build without secrets has a PID 1 that says none.
+/// Whether it is the PID 1 that was here first. Before the first one has connected there is no QEMU that could imitate it, so it
+/// is trusted, and its secret kept. A machine that was launched by a build without secrets has a PID 1 without a secret.
 fn is_known(context: &Context, secret: &str) -> bool {
     let directory = context.layout.supervisor();
     let found = std::fs::read(directory.join(paths::LAUNCH_SECRET));
@@ -110,7 +110,7 @@ fn was_launched(journal: Option<Journal>) -> bool {
     journal.is_some_and(|journal| journal.launched)
 }
 
-/// Hears those who connect, a few at the same time, so that none keeps PID 1 waiting.
+/// Reads new connections, a few at the same time, so that none keeps PID 1 waiting.
 async fn greet(socket: &UnixListener, context: &Context) -> Handshake {
     let mut introductions = JoinSet::new();
     let mut oldest = VecDeque::new();
@@ -133,7 +133,7 @@ async fn greet(socket: &UnixListener, context: &Context) -> Handshake {
     }
 }
 
-/// The first line of who connected. PID 1 sends no descriptors, and short lines; so who is not PID 1 cannot fill our tables or
+/// The first line of a new peer. PID 1 sends no descriptors, and short lines; so another process cannot fill our tables or
 /// our memory.
 async fn introduction(stream: UnixStream) -> Option<(LineSocket, FromInit)> {
     let mut socket = LineSocket::limited(stream, 0).with_longest_line(LONGEST_LINE);
@@ -145,13 +145,13 @@ async fn introduction(stream: UnixStream) -> Option<(LineSocket, FromInit)> {
     None
 }
 
-/// PID 1, if that is who said this.
+/// PID 1, if it sent this.
 fn admitted(socket: LineSocket, hello: FromInit, context: &Context) -> Option<Handshake> {
     let FromInit::Hello { version, oldest, state, secret } = hello else {
         tracing::error!(?hello, "PID 1 did not send its greeting");
         return None;
     };
-    // Builds that named no oldest version spoke one.
+    // Builds that named no oldest version support one.
     let oldest = if oldest == 0 { version } else { oldest };
     if common_version(oldest, version).is_none() {
         tracing::error!(
@@ -201,15 +201,15 @@ async fn serve_connection(
             let descriptors: Vec<_> = ready.descriptors.iter().map(AsFd::as_fd).collect();
             socket.send(&ToInit::Launch(ready.launch), &descriptors).await?;
         } else {
-            // What the journal does not say, the next supervisor would do a second time.
-            let sentence = "the journal could not be written".to_owned();
-            let _ = happened.send(Input::PreparationFailed(sentence)).await;
+            // The next supervisor would repeat what is not in the journal.
+            let message = "the journal could not be written".to_owned();
+            let _ = happened.send(Input::PreparationFailed(message)).await;
         }
     }
     loop {
         tokio::select! {
-            heard = socket.receive::<FromInit>() => {
-                if happened.send(Input::Init(heard?)).await.is_err() {
+            message = socket.receive::<FromInit>() => {
+                if happened.send(Input::Init(message?)).await.is_err() {
                     return Ok(());
                 }
             }
@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_does_not_know_the_first_secret_is_not_pid_1() {
+    async fn a_peer_without_the_first_secret_is_not_pid_1() {
         let (_room, context, socket, _inbox) = room();
         let layout = &context.layout;
         let first = hello(layout, "first").await;
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn those_who_say_nothing_do_not_keep_pid_1_waiting() {
+    async fn silent_peers_do_not_keep_pid_1_waiting() {
         let (_room, context, socket, _inbox) = room();
         let path = context.layout.init().join(paths::LAUNCH_SOCKET);
         let silent = async {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn nobody_is_believed_at_first_sight_once_qemu_was_executed() {
+    async fn no_new_peer_is_trusted_once_qemu_was_executed() {
         let (_room, context, _socket, _inbox) = room();
         let directory = context.layout.supervisor();
         let written = Journal { version: PROTOCOL_VERSION, launched: true, ..Journal::default() };

@@ -15,7 +15,7 @@ use tokio::net::UnixStream;
 
 use super::driver::Input;
 use super::journal;
-use crate::last_words;
+use crate::last_output;
 
 /// How long PID 1 may be away before it is asked whether QEMU is still there: it connects again within a second.
 pub(super) const PATIENCE: Duration = Duration::from_secs(3);
@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// The most bytes of PID 1's last account.
 const ACCOUNT_BYTES: u64 = 1 << 20;
 
-/// The end of a machine whose PID 1 does not speak: its last account, or that there can be none.
+/// The end of a machine whose PID 1 is silent: its last account, or that there can be none.
 pub(super) async fn end(layout: &Layout) -> Option<Input> {
     match account(layout) {
         Some(report) => Some(Input::Init(FromInit::Ended { report })),
@@ -41,11 +41,11 @@ pub(super) fn account(layout: &Layout) -> Option<ExitReport> {
     serde_json::from_slice(&directory.read_file(&name, Links::Refused, ACCOUNT_BYTES).ok()?).ok()
 }
 
-/// Ends when QEMU has said in its log that it leaves for a signal.
+/// Ends when QEMU's log reports an end by a signal.
 pub(super) async fn leaves_for_a_signal(layout: &Layout) {
     loop {
         let log = foreign::open_file(&layout.directory_of(paths::QEMU_LOG), paths::QEMU_LOG).ok().flatten();
-        if log.map(last_words::of).is_some_and(|words| handled_signal(&words).is_some()) {
+        if log.map(last_output::of).is_some_and(|output| handled_signal(&output).is_some()) {
             return;
         }
         tokio::time::sleep(LOOK).await;
@@ -83,7 +83,7 @@ mod tests {
         std::fs::create_dir(&own).unwrap();
         let journal = Journal { launched: true, ..Journal::default() };
         assert!(journal::write(&own, &journal));
-        assert!(end(&layout).await.is_none(), "no socket says nothing");
+        assert!(end(&layout).await.is_none(), "no socket is no sign");
         let listener = UnixListener::bind(own.join(paths::MONITOR_SOCKET)).unwrap();
         assert!(end(&layout).await.is_none(), "it lives");
         drop(listener);
@@ -107,7 +107,7 @@ mod tests {
             failure: None,
         };
         std::fs::write(layout.init().join(paths::EXIT), serde_json::to_vec(&report).unwrap()).unwrap();
-        let Some(Input::Init(FromInit::Ended { report: said })) = end(&layout).await else { panic!("no end") };
-        assert_eq!(said, report);
+        let Some(Input::Init(FromInit::Ended { report: sent })) = end(&layout).await else { panic!("no end") };
+        assert_eq!(sent, report);
     }
 }

@@ -36,6 +36,6 @@ pub use trace::span;
 
 /// Something that can ask the guest to power down: the guest agent.
 pub trait PowerDown: Send + Sync {
-    /// Asks; the error is a sentence.
+    /// Asks; the error is a message.
     fn power_down(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
 }

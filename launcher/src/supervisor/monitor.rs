@@ -21,10 +21,10 @@ use super::lost;
 use super::run::Context;
 use crate::vm::{Event, RunState, ShutdownKind};
 
-/// How long PID 1 may take to tell that QEMU is gone, before its monitor alone is blamed.
-const LAST_WORDS: Duration = Duration::from_secs(1);
+/// How long PID 1 may take to report that QEMU is gone, before the monitor is reported as failed.
+const LAST_REPORT: Duration = Duration::from_secs(1);
 /// The same where QEMU is gone: PID 1 may have been killed with it, which takes [`lost::PATIENCE`] and a second to find out.
-const WORD_OF_THE_GONE: Duration = lost::PATIENCE.saturating_add(Duration::from_secs(3));
+const LAST_REPORT_OF_LOST: Duration = lost::PATIENCE.saturating_add(Duration::from_secs(3));
 /// How long to wait before a QEMU that is known to run is tried again.
 const RETRY: Duration = Duration::from_secs(5);
 /// How much longer than usual QEMU may take to greet, for each GiB of the guest: huge pages are all taken before.
@@ -62,12 +62,12 @@ pub(crate) enum MonitorError {
     /// It leaves, and may never answer again.
     #[error("QEMU was terminating before its devices had been queried")]
     Leaving {
-        /// Who caused it.
+        /// Its cause.
         kind: ShutdownKind,
     },
 }
 
-/// Who has a part in a connection that is up.
+/// The participants of a connection.
 pub(crate) struct MonitorUsers {
     /// Everything that sends commands.
     pub(crate) monitor: watch::Sender<Option<Monitor>>,
@@ -75,7 +75,7 @@ pub(crate) struct MonitorUsers {
     pub(crate) live: Live,
 }
 
-/// A monitor that answered, its events, and what QEMU said of itself.
+/// A monitor that answered, its events, and what QEMU reported of itself.
 type Reached = (Monitor, Subscription, RunState);
 
 /// Connects, verifies, then forwards events until QEMU closes the connection.
@@ -115,7 +115,7 @@ pub(crate) async fn run(
     let _ = happened.send(Input::MonitorGone).await;
 }
 
-/// Asks QEMU now and then whether it answers, and tells when that changes.
+/// Asks QEMU now and then whether it answers, and reports when that changes.
 async fn beat(monitor: Monitor, happened: mpsc::Sender<Input>, often: Duration) {
     let mut last = Heartbeat::Answers;
     loop {
@@ -148,11 +148,11 @@ fn greeting_limit(guest_memory_bytes: u64) -> Duration {
 /// Brings the connection up. Where there is none, the driver has an event of it, or QEMU is gone.
 async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, retry: RetryPolicy) -> Option<Reached> {
     let socket = context.layout.supervisor().join(paths::MONITOR_SOCKET);
-    let mut was_told = false;
+    let mut was_logged = false;
     loop {
         let attempt = tokio::select! {
             attempt = bring_up(socket.clone(), plan, options.clone()) => attempt,
-            // The monitor says nothing of it until it has taken its first command.
+            // The monitor sends nothing of it until it has taken its first command.
             () = lost::leaves_for_a_signal(&context.layout) => Err(MonitorError::Leaving { kind: ShutdownKind::Host }),
         };
         let error = match attempt {
@@ -168,9 +168,9 @@ async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, re
             give_up(context, &error).await;
             return None;
         }
-        if !was_told {
+        if !was_logged {
             tracing::error!(error = %ErrorChain(&error), "QEMU does not answer; tried again until it answers or ends");
-            was_told = true;
+            was_logged = true;
         }
         // The driver ends when PID 1 has reported QEMU's end.
         if tokio::time::timeout(RETRY, context.happened.closed()).await.is_ok() {
@@ -186,12 +186,12 @@ fn is_passing(error: &MonitorError) -> bool {
 }
 
 async fn give_up(context: &Context, error: &MonitorError) {
-    let sentence = ErrorChain(error).to_string();
-    tracing::error!(error = sentence, "control of the machine failed");
-    // If QEMU is dying, PID 1 says why, and better; this is for the case that it is not. The driver goes when it knows.
-    let wait = if lost::is_gone(&context.layout).await { WORD_OF_THE_GONE } else { LAST_WORDS };
+    let message = ErrorChain(error).to_string();
+    tracing::error!(error = message, "control of the machine failed");
+    // If QEMU is dying, PID 1 reports the reason, and better; this is for the case that it is not. The driver ends once it has it.
+    let wait = if lost::is_gone(&context.layout).await { LAST_REPORT_OF_LOST } else { LAST_REPORT };
     if tokio::time::timeout(wait, context.happened.closed()).await.is_err() {
-        let _ = context.happened.send(Input::MonitorFailed(sentence)).await;
+        let _ = context.happened.send(Input::MonitorFailed(message)).await;
     }
 }
 
@@ -206,7 +206,7 @@ async fn bring_up(socket: PathBuf, plan: &LaunchPlan, options: ConnectOptions) -
     Ok((monitor, events, state))
 }
 
-/// Ends when QEMU has said that it leaves. What it has been asked then is not always answered.
+/// Ends when QEMU has reported that it ends. What it has been asked then is not always answered.
 async fn shutdown(monitor: &Monitor) -> ShutdownKind {
     let mut events = monitor.subscribe(Interest::Named(&["SHUTDOWN"]));
     loop {
@@ -214,7 +214,7 @@ async fn shutdown(monitor: &Monitor) -> ShutdownKind {
             return shutdown_kind(&reason);
         }
         if events.next().await.is_none() {
-            // Questions fail as well then, and say why.
+            // Questions fail as well then, with the reason.
             std::future::pending::<()>().await;
         }
     }
@@ -231,7 +231,7 @@ async fn look(monitor: &Monitor, plan: &LaunchPlan) -> Result<RunState, MonitorE
     Ok(state)
 }
 
-/// Before the guest executes anything: it must be the machine that was planned, and gets what no argument says.
+/// Before the guest executes anything: it must be the machine that was planned, and gets the settings that no argument sets.
 async fn make_ready(monitor: &Monitor, plan: &LaunchPlan) -> Result<(), MonitorError> {
     verify(monitor, plan).await?;
     for interface in plan.interfaces.iter().filter(|interface| interface.link == LinkState::Down) {
@@ -254,7 +254,7 @@ fn open_tray(device: &str) -> qmp::blockdev_open_tray {
     qmp::blockdev_open_tray { id: Some(device.to_owned()), force: None, device: None }
 }
 
-/// What QEMU says of itself.
+/// What QEMU reports of itself.
 pub(crate) async fn query_state(monitor: &Monitor) -> Result<RunState, CallError> {
     #[derive(Deserialize)]
     struct Reply {
@@ -290,7 +290,7 @@ async fn forward(notice: Notice, monitor: &Monitor, happened: &mpsc::Sender<Inpu
     let event = match notice {
         Notice::Event(event) => {
             match translate(&event.name, event.data_text()) {
-                // KVM giving up on the guest says nothing but this.
+                // KVM giving up on the guest reports nothing but this.
                 Some(Event::VcpusStopped { .. }) => {
                     let run_state = query_state(monitor).await.unwrap_or(RunState::Paused);
                     Some(Event::VcpusStopped { run_state })
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_qemu_that_does_not_answer_is_told_of_once_and_so_is_one_that_does_again() {
+    async fn a_qemu_that_does_not_answer_is_reported_once_and_so_is_one_that_does_again() {
         let (fake, stream) = FakeMonitor::pair().unwrap();
         let (monitor, _) = Monitor::connect(stream, ConnectOptions::named("vm")).await.unwrap();
         fake.script("query-status", Behaviour::Silence);
@@ -353,7 +353,7 @@ mod tests {
         assert!(inbox.recv().await.is_none());
     }
 
-    /// How long it takes until the driver hears that there is no monitor.
+    /// How long it takes until the driver receives that there is no monitor.
     async fn given_up_after(is_gone: bool) -> Duration {
         let room = tempfile::tempdir().unwrap();
         let layout = Layout::new(room.path());
@@ -401,7 +401,7 @@ mod tests {
         }
     }
 
-    /// What the driver is told of a QEMU that never answers a command because it leaves, and after how long.
+    /// What the driver receives of a QEMU that never answers a command because it leaves, and after how long.
     async fn of_a_qemu_that_leaves(
         silent_on: &str,
         leave: impl AsyncFnOnce(&FakeMonitor, &Layout),
@@ -445,8 +445,8 @@ mod tests {
         assert_eq!(event, Event::Shutdown { kind: ShutdownKind::Guest });
         // Before its first command it sends no events.
         let prints = async |_: &FakeMonitor, layout: &Layout| {
-            let words = "qemu-system-x86_64: terminating on signal 15 from pid 7 (kill)\n";
-            std::fs::write(layout.init().join(paths::QEMU_LOG), words).unwrap();
+            let output = "qemu-system-x86_64: terminating on signal 15 from pid 7 (kill)\n";
+            std::fs::write(layout.init().join(paths::QEMU_LOG), output).unwrap();
         };
         let (event, after) = of_a_qemu_that_leaves("qmp_capabilities", prints).await;
         assert!(event == by_host && after < Duration::from_secs(10), "{event:?} after {after:?}");

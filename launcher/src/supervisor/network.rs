@@ -1,5 +1,5 @@
-//! The services a guest needs from its link: DHCP and router advertisements, from sockets that somebody
-//! with power bound for us.
+//! The services a guest needs from its link: DHCP and router advertisements, from sockets that a process
+//! with the privilege to do so bound for us.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! What QEMU and its libraries print: a file that QEMU appends to and no other process empties. Some of it a guest can
-//! provoke, and in a pod it lies in memory; so it is looked at now and then and cut to its end, which is what tells why
+//! provoke, and in a pod it lies in memory; so it is looked at now and then and cut to its end, which shows why
 //! QEMU left.
 
 use std::fs::OpenOptions;
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_secs(5);
 const MAX_BYTES: u64 = 1024 * 1024;
 /// What is kept of it then.
 const KEPT_BYTES: u64 = 64 * 1024;
-/// Stands where something is missing.
+/// Marks removed lines.
 const NOTE: &[u8] = b"garboard: earlier lines were removed\n";
 
 /// Keeps the log short until the driver has gone.
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_talkative_qemu_keeps_its_last_words_and_no_more() {
+    fn a_log_that_grows_is_cut_to_its_last_output() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(paths::QEMU_LOG);
         let mut qemu = OpenOptions::new().create(true).append(true).open(&path).unwrap();

@@ -1,4 +1,4 @@
-//! Telling the node agent how the machine is: the newest status, whenever it changes, for as long as there is a
+//! Reports to the node agent: the newest status, whenever it changes, for as long as there is a
 //! supervisor. An agent that is away is dialled again. Each gets the newest status: the one before may have ended between
 //! taking a report and writing it.
 
@@ -35,8 +35,8 @@ impl Reporter {
     /// Waits until the agent has the last status, for a moment.
     pub(crate) async fn finish(mut self) {
         let last = self.status.borrow().generation;
-        let told = self.noted.wait_for(|noted| *noted >= last);
-        if tokio::time::timeout(FAREWELL, told).await.is_err() {
+        let noted = self.noted.wait_for(|noted| *noted >= last);
+        if tokio::time::timeout(FAREWELL, noted).await.is_err() {
             tracing::warn!(
                 "the node agent did not accept the last report; the pod's termination message has the cause"
             );
@@ -70,7 +70,7 @@ async fn send_reports(
     pause: &mut Duration,
 ) -> Result<(), AgentError> {
     loop {
-        // A supervisor that was started again does not know yet whether its guest is paused, and must not say no.
+        // A supervisor that was started again has not observed yet whether its guest is paused, and must not report `false`.
         let Ok(newest) = status.wait_for(|status| status.observed).await.map(|newest| newest.clone()) else {
             return Ok(());
         };
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_agent_that_comes_after_another_is_told_what_that_one_was() {
+    async fn an_agent_that_comes_after_another_receives_the_same_status() {
         let directory = tempfile::tempdir().unwrap();
         let agent = tokio::net::UnixListener::bind(directory.path().join(paths::AGENT_SOCKET)).unwrap();
         let (_publish, published) = watch::channel(status(1, true, None));

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   prepared before? ── no, or PID 1 waits ──► prepare ──► launch ─┐
-//!            ── PID 1 runs QEMU ────► plan.json ──────────────────┴─► drive ──► told how it ended
+//!            ── PID 1 runs QEMU ────► plan.json ──────────────────┴─► drive ──► the end reported
 //!            ── exit.json is there ─────────────────────────────────► explain ──┘
 //! ```
 
@@ -33,7 +33,7 @@ use super::{control, journal, network, report, served};
 const INIT_BACKLOG: usize = 8;
 /// Events that may wait for the driver.
 const EVENT_BACKLOG: usize = 64;
-/// How long the driver may take to note an end that was found when the supervisor was told to go.
+/// How long the driver may take to note an end that was found when the supervisor got its signal to end.
 const LAST_STEPS: Duration = Duration::from_secs(3);
 
 /// Why a supervisor could not even begin.
@@ -162,7 +162,7 @@ enum Start {
 
 /// Gets the machine from wherever it is to being driven, then talks to PID 1 until the end.
 async fn bring_up(context: Context, journal: Journal, channel: InitChannel, receivers: ControlReceivers) {
-    // Where an earlier supervisor has prepared, PID 1 is asked first: it knows better than a journal whether QEMU runs, and
+    // Where an earlier supervisor has prepared, PID 1 is asked first: its answer is more current than a journal, and
     // preparing takes QEMU's sockets away.
     let was_prepared = journal.launched || context.layout.supervisor().join(paths::MONITOR_SOCKET).exists();
     let start = if was_prepared { resume(&context, &channel).await } else { begin(&context, &channel).await };
@@ -187,22 +187,22 @@ async fn bring_up(context: Context, journal: Journal, channel: InitChannel, rece
 
 /// First start: prepare while PID 1 may still be on its way.
 async fn begin(context: &Context, channel: &InitChannel) -> Option<Start> {
-    let prepared = prepare_or_tell(context).await;
+    let prepared = prepare_or_report(context).await;
     let handshake = init_link::wait(&channel.socket, context).await?;
     Some(launch_or_refuse(prepared, handshake))
 }
 
 /// Prepares; a failure is reported to the driver, which publishes it.
-async fn prepare_or_tell(context: &Context) -> Option<Box<Prepared>> {
-    let sentence = match prepare::Order::read(&context.layout.order()) {
+async fn prepare_or_report(context: &Context) -> Option<Box<Prepared>> {
+    let message = match prepare::Order::read(&context.layout.order()) {
         Ok(order) => match prepare::prepare(context, order).await {
             Ok(prepared) => return Some(Box::new(prepared)),
             Err(error) => ErrorChain(&error).to_string(),
         },
         Err(error) => ErrorChain(&error).to_string(),
     };
-    tracing::error!(error = sentence, "the machine cannot be started");
-    let _ = context.happened.send(Input::PreparationFailed(sentence)).await;
+    tracing::error!(error = message, "the machine cannot be started");
+    let _ = context.happened.send(Input::PreparationFailed(message)).await;
     None
 }
 
@@ -213,7 +213,7 @@ fn launch_or_refuse(prepared: Option<Box<Prepared>>, handshake: Handshake) -> St
     }
 }
 
-/// An earlier supervisor launched QEMU, or prepared to: PID 1 knows which.
+/// An earlier supervisor launched QEMU, or prepared to: PID 1 reports which.
 async fn resume(context: &Context, channel: &InitChannel) -> Option<Start> {
     let handshake = init_link::wait(&channel.socket, context).await?;
     match handshake.state {
@@ -224,6 +224,6 @@ async fn resume(context: &Context, channel: &InitChannel) -> Option<Start> {
                 Some(Start::Refuse { handshake })
             }
         },
-        InitState::Waiting => Some(launch_or_refuse(prepare_or_tell(context).await, handshake)),
+        InitState::Waiting => Some(launch_or_refuse(prepare_or_report(context).await, handshake)),
     }
 }

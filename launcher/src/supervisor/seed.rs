@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn generations_go_on_from_the_journal_whatever_the_clock_says() {
+    fn generations_go_on_from_the_journal_whatever_the_clock_shows() {
         let before = Journal { generation: 1_700_000_000_500, ..Journal::default() };
         for wall_ms in [0, 1_600_000_000_000, 1_900_000_000_000] {
             assert_eq!(first_generation(&before, wall_ms), 1_700_000_000_501);

@@ -1,5 +1,5 @@
 //! Giving up capabilities (`capabilities(7)`). In a user namespace of its own PID 1 has them all while it builds its
-//! root, whoever its user is.
+//! root, whatever its user is.
 
 use std::io;
 
@@ -27,7 +27,7 @@ struct Data {
 /// Drops every capability of the calling thread, which must be the only one. Ambient ones go with the permitted.
 ///
 /// # Errors
-/// What `capset(2)` says; giving up is always allowed.
+/// The error of `capset(2)`; giving up is always allowed.
 pub(crate) fn drop_all() -> io::Result<()> {
     let header = Header { version: VERSION_3, pid: 0 };
     let none = [Data { effective: 0, permitted: 0, inheritable: 0 }; 2];

@@ -13,7 +13,7 @@ const PARKING: RawFd = 1000;
 /// The returned owners close the numbers again when they are dropped.
 ///
 /// # Errors
-/// `InvalidInput` if the lists differ in length or a number is below 3, else what `fcntl(2)` or `dup3(2)` say.
+/// `InvalidInput` if the lists differ in length or a number is below 3, else the error of `fcntl(2)` or `dup3(2)`.
 pub(crate) fn place(descriptors: Vec<OwnedFd>, numbers: &[RawFd]) -> io::Result<Vec<OwnedFd>> {
     if descriptors.len() != numbers.len() {
         let text = format!("{} descriptors arrived for {} numbers", descriptors.len(), numbers.len());
@@ -41,7 +41,7 @@ fn duplicate_to(descriptor: &OwnedFd, number: RawFd) -> io::Result<OwnedFd> {
 /// Moves one of our own descriptors out of the way of the numbers that [`place`] will use.
 ///
 /// # Errors
-/// What `fcntl(2)` says.
+/// The error of `fcntl(2)`.
 pub(crate) fn keep_clear(descriptor: OwnedFd) -> io::Result<OwnedFd> {
     park(&descriptor)
 }

@@ -7,7 +7,7 @@ use nix::unistd::{ForkResult, fork};
 /// Forks this process, which must have only one thread: then the child is a whole copy and may do anything.
 ///
 /// # Errors
-/// More than one thread, or what `fork(2)` says.
+/// More than one thread, or the error of `fork(2)`.
 pub(crate) fn fork_single_threaded() -> io::Result<ForkResult> {
     let threads = std::fs::read_dir("/proc/self/task")?.count();
     if threads != 1 {

@@ -11,7 +11,7 @@ use nix::libc;
 /// What is forbidden already stays so.
 ///
 /// # Errors
-/// What the kernel says; `Unsupported` before Linux 5.12.
+/// The kernel's error; `Unsupported` before Linux 5.12.
 pub(crate) fn make_read_only(target: &Path) -> io::Result<()> {
     let path = CString::new(target.as_os_str().as_bytes())?;
     let attributes = libc::mount_attr {

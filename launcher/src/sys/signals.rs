@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_hears_what_its_parent_has_blocked() {
+    fn a_child_receives_what_its_parent_has_blocked() {
         let mut mask = SigSet::empty();
         mask.add(Signal::SIGTERM);
         let before = SigSet::thread_get_mask().unwrap();

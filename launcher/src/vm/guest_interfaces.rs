@@ -1,19 +1,19 @@
-//! What the guest agent says of the guest's network, beside what was planned. Pure.
+//! What the guest agent reports of the guest's network, beside what was planned. Pure.
 //!
 //! Made again from every answer: what the guest has given up goes, and no guest can make a status grow.
 
 use garboard_protocol::control::InterfaceStatus;
 
-/// The most interfaces that only the guest knows, addresses that it adds to one, and letters of its name for one. In a
+/// The most interfaces that only the guest reports, addresses that it adds to one, and letters of its name for one. In a
 /// status all of them together stay below 64 KiB; a node agent takes no report of more than 256.
 const UNPLANNED: usize = 32;
 const ADDRESSES: usize = 16;
 const NAME: usize = 128;
 
-/// The planned interfaces with what the guest says of them, then those that only the guest knows.
-pub(crate) fn beside(planned: &[InterfaceStatus], said: Vec<InterfaceStatus>) -> Vec<InterfaceStatus> {
+/// The planned interfaces with what the guest reports of them, then those that only the guest reports.
+pub(crate) fn beside(planned: &[InterfaceStatus], reported: Vec<InterfaceStatus>) -> Vec<InterfaceStatus> {
     let mut all = planned.to_vec();
-    for mut seen in said {
+    for mut seen in reported {
         seen.interface_name = seen.interface_name.map(|name| name.chars().take(NAME).collect());
         match planned.iter().position(|known| known.mac == seen.mac) {
             Some(index) => {

@@ -1,7 +1,7 @@
-//! When a guest that an I/O error paused is let run again. Pure.
+//! When a guest that an I/O error paused is resumed. Pure.
 //!
-//! Storage comes back by itself more often than a person comes to look: the guest is let run after a while, and after a
-//! longer one if the error is still there. What is full is filled by others and emptied by people, so that takes longer.
+//! Storage often recovers by itself: the guest is resumed after a while, and after a
+//! longer one if the error is still there. A full storage is emptied by an administrator, which takes longer.
 
 /// The first pause of a guest, and the longest it grows to, milliseconds.
 const FIRST_MS: i64 = 10_000;
@@ -12,10 +12,10 @@ const LONGEST_WHEN_FULL_MS: i64 = 600_000;
 /// A guest that ran for so long begins with the first pause again, milliseconds.
 const CALM_MS: i64 = 60_000;
 
-/// What QEMU said of an I/O error (`BLOCK_IO_ERROR`, `qapi/block-core.json`).
+/// QEMU's report of an I/O error (`BLOCK_IO_ERROR`, `qapi/block-core.json`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IoError {
-    /// What failed, in a few words: operation, block node and the host's reason.
+    /// What failed, in short: operation, block node and the host's reason.
     pub what: String,
     /// The storage has no space left (`nospace`).
     pub is_full: bool,
@@ -31,20 +31,20 @@ pub struct IoRetry {
 }
 
 impl IoRetry {
-    /// When the guest is to be let run next; nothing while no error holds it.
+    /// When the guest is to be resumed next; `None` while no error holds it.
     #[must_use]
     pub fn at_ms(&self) -> Option<i64> {
         self.at_ms
     }
 
-    /// What failed last, and how long the guest waits for it; nothing if QEMU has not said.
+    /// What failed last, and how long the guest waits for it; `None` if QEMU has not reported it.
     #[must_use]
-    pub fn sentence(&self) -> Option<String> {
+    pub fn message(&self) -> Option<String> {
         let IoError { what, .. } = &self.error;
         (!what.is_empty()).then(|| format!("{what}; the guest is resumed until it works"))
     }
 
-    /// An error stopped the guest. QEMU says so once for each request that failed; only the first begins a pause.
+    /// An error stopped the guest. QEMU reports it once for each request that failed; only the first begins a pause.
     pub fn stopped(&mut self, error: Option<IoError>, now_ms: i64) {
         let was_full = self.at_ms.is_some() && self.error.is_full;
         if let Some(error) = error {
@@ -75,12 +75,12 @@ impl IoRetry {
         self.resumed_at_ms = Some(now_ms);
     }
 
-    /// It is not to be let run by itself any more.
+    /// It is not to be resumed automatically any more.
     pub fn give_up(&mut self) {
         self.at_ms = None;
     }
 
-    /// Whether the guest is to be let run now. Should QEMU not do it, the next time is as far away.
+    /// Whether the guest is to be resumed now. Should QEMU not do it, the next time is as far away.
     pub fn is_due(&mut self, now_ms: i64) -> bool {
         let is_due = self.at_ms.is_some_and(|at_ms| at_ms <= now_ms);
         if is_due {
@@ -139,7 +139,7 @@ mod tests {
             retry.stopped(None, now_ms);
         }
         assert_eq!(retry.at_ms(), Some(10_000));
-        assert_eq!(retry.sentence().as_deref(), Some("write; the guest is resumed until it works"));
+        assert_eq!(retry.message().as_deref(), Some("write; the guest is resumed until it works"));
         retry.stopped(error(true), 9);
         retry.stopped(error(false), 9);
         assert_eq!(retry.at_ms(), Some(60_009), "no space left takes longer, whatever else failed");

@@ -9,7 +9,7 @@
 //!         │                     └────────────┐   ┌───────────┘             │
 //!         │                                  ▼   ▼          grace over     ▼
 //!         │                             ┌──────────┐  or force       ┌────────┐
-//!         │                             │ Stopping ├────────────────►│ Ending │ QEMU leaves: it was told to quit, or says so
+//!         │                             │ Stopping ├────────────────►│ Ending │ QEMU ends: after `quit`, or as it reported
 //!         │                             └────┬─────┘                 └───┬────┘
 //!         │           PID 1: QEMU is gone    │                           │
 //!         └─────────────────────────────────►▼◄──────────────────────────┘
@@ -19,8 +19,8 @@
 //! ```
 //!
 //! [`step()`] is the only function that moves a [`State`]; its match has no wildcard. The driver ([`crate::supervisor`])
-//! executes the [`Effect`]s in order and feeds what comes of them back as events. When time itself is the next event, [`Life::wake_at_ms`]
-//! says, from the state alone: no deadline can be forgotten. Deadlines are on the clock that starts at the host's boot.
+//! executes the [`Effect`]s in order and feeds their results back as events. When time itself is the next event, [`Life::wake_at_ms`]
+//! is that time, from the state alone: no deadline can be missed. Deadlines are on the clock that starts at the host's boot.
 
 pub(crate) mod guest_interfaces;
 mod io_retry;
@@ -93,9 +93,9 @@ pub enum Event {
     Spawned,
     /// QEMU's monitor answered and what it holds was verified.
     MonitorReady {
-        /// What QEMU said of itself.
+        /// What QEMU reported of itself.
         run_state: RunState,
-        /// Whether the guest is to be let run now (not for `startStrategy: Paused`, not on re-attach).
+        /// Whether the guest is to be resumed now (not for `startStrategy: Paused`, not on re-attach).
         on_ready: OnReady,
     },
     /// QEMU reported `SHUTDOWN`: it leaves.
@@ -107,7 +107,7 @@ pub enum Event {
     WasReset,
     /// QEMU holds the vCPUs: it reported `STOP`, or refused `cont`.
     VcpusStopped {
-        /// What QEMU says of itself. The event alone tells no reason.
+        /// What QEMU reports of itself. The event alone has no reason.
         run_state: RunState,
     },
     /// QEMU reported `RESUME`.
@@ -118,15 +118,15 @@ pub enum Event {
     Panicked,
     /// QEMU reported `WATCHDOG` with an action that stops the machine.
     WatchdogFired,
-    /// A person's request, accepted by the queue.
+    /// A user's request, accepted by the queue.
     Requested(Request),
     /// A deadline passed.
     TimePassed,
-    /// PID 1 says that QEMU is gone.
+    /// PID 1 reports that QEMU is gone.
     QemuGone(Box<ExitReport>),
-    /// QEMU and PID 1 are gone together, without a word.
+    /// QEMU and PID 1 are gone together, without a report.
     Lost,
-    /// Preparation failed, with the sentence for the user.
+    /// Preparation failed, with the message for the user.
     PreparationFailed(String),
 }
 
@@ -148,8 +148,8 @@ pub enum RunState {
     Prelaunch,
     /// `paused`, or `postmigrate`: a command holds the guest.
     Paused,
-    /// `suspended` (the guest sleeps), the states that a migration or a snapshot passes through, and words of a later QEMU:
-    /// nothing that a person's pause would explain or that is for us to end.
+    /// `suspended` (the guest sleeps), the states that a migration or a snapshot passes through, and states of a later QEMU:
+    /// no pause of a user and none that we may end.
     Other,
     /// `io-error`.
     IoError,
@@ -163,7 +163,7 @@ pub enum RunState {
     InternalError,
 }
 
-/// QEMU's `ShutdownCause` (`qapi/run-state.json`), grouped by who caused it.
+/// QEMU's `ShutdownCause` (`qapi/run-state.json`), grouped by its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownKind {
     /// `guest-shutdown`.
@@ -191,12 +191,12 @@ pub enum Effect {
     Quit,
     /// Have PID 1 send SIGKILL.
     Kill,
-    /// Tell PID 1 by when it will be over.
+    /// Send PID 1 the time by which it will be over.
     TellInit {
         /// Milliseconds since boot.
         by_ms: i64,
     },
-    /// Tell everybody how it ended and go.
+    /// Report how it ended, to all, and end.
     Finish,
 }
 
@@ -220,7 +220,7 @@ pub struct Memory {
     pub has_run: bool,
     /// QEMU does not answer its monitor.
     pub is_silent: bool,
-    /// A person paused the guest, as far as an earlier supervisor knew.
+    /// A user paused the guest, as recorded by an earlier supervisor.
     pub paused_by_user: bool,
     /// The pauses that I/O errors cause.
     pub io: IoRetry,

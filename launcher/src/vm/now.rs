@@ -1,5 +1,5 @@
-//! One moment, as a value, and what a deadline of the journal comes to on its clocks. Deadlines count on the clock that nobody
-//! can set and that goes on while the host sleeps; what people read is the time of day.
+//! One moment, as a value, and what a deadline of the journal is on its clocks. Deadlines count on the clock that no process
+//! can set and that goes on while the host sleeps; users read the time of day.
 
 use garboard_protocol::journal::Deadline;
 
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_the_time_of_day_tells_is_at_most_the_longest_away() {
+    fn a_deadline_from_the_time_of_day_alone_is_at_most_the_longest_away() {
         let cases =
             [(Some(90_003_000), Some(4_000)), (Some(5), Some(1_000)), (Some(i64::MAX), Some(31_000)), (None, None)];
         for (wall_ms, expected) in cases {

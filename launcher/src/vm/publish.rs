@@ -1,4 +1,4 @@
-//! The machine's state as everybody else sees it. One total function; nothing else writes these fields.
+//! The machine's state as all others see it. One total function; nothing else writes these fields.
 
 use garboard_protocol::control::{PauseReason, Phase, Status};
 
@@ -15,7 +15,7 @@ pub(crate) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_m
     let before = life.memory.paused_by_user && matches!(life.state, State::Launched);
     status.paused = paused(&life.state).or(before.then_some(PauseReason::PausedByUser));
     let waits = status.paused == Some(PauseReason::PausedIOError);
-    status.pause_message = life.memory.io.sentence().filter(|_| waits);
+    status.pause_message = life.memory.io.message().filter(|_| waits);
     status.observed = !matches!(life.state, State::Launched);
     status.stopping = matches!(life.state, State::Stopping { .. } | State::Ending { .. });
     status.unresponsive = life.memory.is_silent && !matches!(life.state, State::Ended(_));

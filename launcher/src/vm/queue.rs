@@ -9,7 +9,7 @@ use garboard_protocol::control::{PauseReason, StopMode};
 
 use super::{State, Vcpus};
 
-/// What a person may ask.
+/// Requests of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// End the run.
@@ -38,16 +38,16 @@ pub enum Verdict {
 pub enum Denial {
     /// QEMU does not run yet.
     NotStarted,
-    /// The machine is on its way out.
+    /// The machine is being stopped.
     Stopping,
     /// The run is over.
     Ended,
 }
 
 impl Denial {
-    /// One sentence that says what to do.
+    /// A message with what to do.
     #[must_use]
-    pub fn sentence(self) -> &'static str {
+    pub fn message(self) -> &'static str {
         match self {
             Self::NotStarted => "the machine is still being started; try again when it is Running",
             Self::Stopping => "the machine is being stopped",
@@ -63,9 +63,9 @@ pub enum View {
     Starting,
     /// The guest executes.
     Running,
-    /// The guest is held, and stays so until a person lets it run.
+    /// The guest is held, and stays so until a user resumes it.
     Paused,
-    /// An I/O error holds the guest; it is let run again when that may have passed.
+    /// An I/O error holds the guest; it is resumed when that may have passed.
     Waiting,
     /// A graceful stop runs.
     Stopping,
@@ -185,14 +185,14 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_that_did_not_hear_is_asked_again() {
+    fn a_guest_that_did_not_react_is_asked_again() {
         let mut queue = RequestQueue::default();
         assert_eq!(queue.offer(GRACEFUL, View::Stopping), Verdict::Queued);
         assert_eq!(queue.offer(GRACEFUL, View::Stopping), Verdict::AlreadySo);
     }
 
     #[test]
-    fn a_person_may_pause_what_an_io_error_holds() {
+    fn a_user_may_pause_what_an_io_error_holds() {
         let mut queue = RequestQueue::default();
         assert_eq!(queue.offer(Request::Pause, View::Waiting), Verdict::Queued);
         assert_eq!(queue.offer(Request::Pause, View::Waiting), Verdict::AlreadySo);

@@ -81,7 +81,7 @@ fn domain_device(device: Node<'_, '_>, index: usize) -> Vec<String> {
     }
 }
 
-/// The part of a model's name that says which virtio it speaks.
+/// The part of a model's name with its revision of virtio.
 fn virtio_name(model: &str) -> &str {
     model.strip_prefix("virtio-").unwrap_or(model)
 }
@@ -349,7 +349,7 @@ fn disk_facts(disk: &DiskPlan, machine: &Machine) -> Vec<String> {
     facts
 }
 
-/// Cache and I/O mode in the manifest's words, from what the block node and the device are told.
+/// Cache and I/O mode in the manifest's terms, from the options of block node and device.
 fn cache_facts(disk: &DiskPlan, device: &Properties, machine: &Machine) -> Vec<String> {
     let Some(file) = &disk.nodes.file else { return Vec::new() };
     let node = machine.blockdevs.iter().find(|node| node.node_name().as_str() == file).expect("a planned node");

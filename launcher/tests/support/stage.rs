@@ -26,9 +26,9 @@ const DISK_BYTES: u64 = 1 << 20;
 /// More than any plan gives away.
 const FILLERS: usize = 400;
 
-/// Becomes QEMU as `plan` says. Returns only if that fails.
+/// Becomes QEMU as in `plan`. Returns only if that fails.
 pub(crate) fn become_qemu(plan: &LaunchPlan, dir: &Path) -> String {
-    // Whoever ran the tests may have left descriptors open; this process needs none but the standard ones.
+    // The test runner may have left descriptors open; this process needs none but the standard ones.
     for inherited in 3..i32::try_from(FILLERS).unwrap_or(i32::MAX) {
         let _ = nix::unistd::close(inherited);
     }
@@ -97,7 +97,7 @@ fn open_one(plan: &LaunchPlan, purpose: &DescriptorPurpose, dir: &Path) -> std::
         DescriptorPurpose::VhostNet { .. } => OpenOptions::new().read(true).write(true).open("/dev/vhost-net")?.into(),
         DescriptorPurpose::UserNetSocket { .. } => {
             let (ours, theirs) = UnixStream::pair()?;
-            // The other end stays open as long as QEMU: it is inherited, and nobody reads it.
+            // The other end stays open as long as QEMU: it is inherited, and no process reads it.
             fcntl(theirs.as_fd(), FcntlArg::F_DUPFD(600))?;
             ours.into()
         }

@@ -2,7 +2,7 @@
 //!
 //! QEMU has two syntaxes. Values of `-device`, `-object`, `-blockdev` and `-netdev` may be JSON: nothing needs
 //! escaping, and `device_add` and its kin take the same object over QMP. Everything else is `key=value,…`
-//! (`util/qemu-option.c`), where a comma inside a value is written twice. [`Argument::render`] knows both, and
+//! (`util/qemu-option.c`), where a comma inside a value is written twice. [`Argument::render`] writes both, and
 //! [`Options::parse`] reads the second back, so that a test can hold that nothing is lost.
 
 mod options;
@@ -66,7 +66,7 @@ impl Argument {
         Self { flag, value: Value::Json(properties) }
     }
 
-    /// Appends the words of this option to `argv`, in the syntax that this QEMU wants.
+    /// Appends the arguments of this option to `argv`, in the syntax of this QEMU.
     pub fn render(&self, features: &QemuFeatures, argv: &mut Vec<String>) {
         argv.push(self.flag.to_owned());
         match &self.value {

@@ -13,7 +13,7 @@ pub struct Properties(Vec<(String, Property)>);
 /// A value in JSON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Property {
-    /// `null`: for `backing`, «there is none, whatever the image says».
+    /// `null`: for `backing`, «there is none, also where the image names one».
     Null,
     /// `true` or `false`.
     Bool(bool),

@@ -40,7 +40,7 @@ pub enum BlockErrors {
     Stop,
     /// The guest sees it.
     Report,
-    /// Nobody sees it.
+    /// It is not visible.
     Ignore,
     /// A full file system pauses the guest, everything else is reported.
     Enospc,

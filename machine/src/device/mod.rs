@@ -1,4 +1,4 @@
-//! `-device`: what the guest sees. One struct for each device type, in QEMU's words; the JSON it renders to is also
+//! `-device`: what the guest sees. One struct for each device type, in QEMU's terms; the JSON it renders to is also
 //! the argument of `device_add`.
 
 mod balloon;
@@ -39,7 +39,7 @@ use crate::argv::{Arg, Argument, Properties};
 use crate::id::DeviceId;
 use crate::pci::PciPlace;
 
-/// Which revisions of virtio a device speaks; the end of its type's name.
+/// Which revisions of virtio a device uses; the end of its type's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VirtioRevision {
     /// 1.0 and later only.

@@ -1,11 +1,11 @@
-//! Where a guest tells its panic.
+//! Where a guest reports its panic.
 
 use super::pci_device;
 use crate::argv::Properties;
 use crate::id::DeviceId;
 use crate::pci::PciPlace;
 
-/// `pvpanic`: the guest tells its panic at an ISA port.
+/// `pvpanic`: the guest reports its panic at an ISA port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pvpanic {
     /// Its ID.

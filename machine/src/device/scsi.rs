@@ -25,7 +25,7 @@ impl ScsiAddress {
     }
 
     /// A device with the name the guest finds in the device identification page (`/dev/disk/by-id`): its serial number,
-    /// else its ID. The name is made anew at each start; who takes or changes a serial number renames the disk.
+    /// else its ID. The name is made anew at each start; a changed serial number renames the disk.
     fn named(&self, driver: &str, id: &DeviceId, block: &BlockFrontend) -> Properties {
         let name = block.serial.clone().unwrap_or_else(|| id.to_string());
         self.device(driver, id).set("device_id", name)

@@ -1,4 +1,4 @@
-//! Sound. Nobody hears it: the backend is `none`, but guests that insist on a card find one.
+//! Sound. It is not played: the backend is `none`, but guests that require a card find one.
 
 use super::pci_device;
 use crate::argv::Properties;

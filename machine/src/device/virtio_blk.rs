@@ -16,13 +16,13 @@ pub struct VirtioBlkPci {
     pub at: PciPlace,
     /// What all disks have.
     pub block: BlockFrontend,
-    /// Who does its I/O.
+    /// The threads of its I/O.
     pub iothread: IothreadUse,
     /// Request queues; `None`: QEMU's choice, one for each vCPU.
     pub num_queues: Option<u32>,
 }
 
-/// Who does a disk's I/O.
+/// The threads of a disk's I/O.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IothreadUse {
     /// QEMU's main loop.

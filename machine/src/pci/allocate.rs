@@ -1,13 +1,13 @@
-//! Who gets which place.
+//! The allocation of places.
 
 use std::collections::BTreeMap;
 
 use super::{PciAddress, PciError, PciFunction, PciMap, PciPlace, PciSlot, PortNumber, RootPort};
 use crate::id::DeviceId;
 
-/// What a device wants.
+/// Which place a device requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Want {
+pub enum Placement {
     /// A root port of its own.
     Port,
     /// A root port among those of the network interfaces.
@@ -68,15 +68,18 @@ impl PciAllocator {
     /// The place of `device`: the one it had, else a free one.
     ///
     /// # Errors
-    /// [`PciError`] if the place it wants is taken or there is none left.
-    pub fn place(&mut self, device: &DeviceId, want: Want) -> Result<PciPlace, PciError> {
-        let place = match (want, self.stored.get(device)) {
-            (Want::Exactly(address), _) => self.exact_place(device, address)?,
-            (Want::Port | Want::InterfacePort | Want::RootComplex | Want::Graphics, Some(&place)) => place,
-            (Want::Port, None) => PciPlace::Port(self.free_port(device, false)?),
-            (Want::InterfacePort, None) => PciPlace::Port(self.free_port(device, true)?),
-            (Want::RootComplex, None) => PciPlace::Root(self.free_slot(device)?),
-            (Want::Graphics, None) => PciPlace::Root(PciFunction { slot: PciSlot(GRAPHICS_SLOT), function: 0 }),
+    /// [`PciError`] if the place it requests is taken or there is none left.
+    pub fn place(&mut self, device: &DeviceId, placement: Placement) -> Result<PciPlace, PciError> {
+        let place = match (placement, self.stored.get(device)) {
+            (Placement::Exactly(address), _) => self.exact_place(device, address)?,
+            (
+                Placement::Port | Placement::InterfacePort | Placement::RootComplex | Placement::Graphics,
+                Some(&place),
+            ) => place,
+            (Placement::Port, None) => PciPlace::Port(self.free_port(device, false)?),
+            (Placement::InterfacePort, None) => PciPlace::Port(self.free_port(device, true)?),
+            (Placement::RootComplex, None) => PciPlace::Root(self.free_slot(device)?),
+            (Placement::Graphics, None) => PciPlace::Root(PciFunction { slot: PciSlot(GRAPHICS_SLOT), function: 0 }),
         };
         if let Some(owner) = self.owner(place, device) {
             return Err(PciError::Taken { device: device.clone(), place, owner: owner.clone() });

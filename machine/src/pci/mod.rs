@@ -2,9 +2,9 @@
 //!
 //! ```text
 //!  pcie.0 ┬ 00.0 host bridge            (QEMU's)
-//!         ├ 01.0 graphics               Want::Graphics
-//!         ├ 02.0 … root ports 1, 2, 3 … eight to a slot, each with one device (Want::Port, Want::InterfacePort)
-//!         ├ … 1e.0 conventional devices, from the top down (Want::RootComplex)
+//!         ├ 01.0 graphics               Placement::Graphics
+//!         ├ 02.0 … root ports 1, 2, 3 … eight to a slot, each with one device (Placement::Port, Placement::InterfacePort)
+//!         ├ … 1e.0 conventional devices, from the top down (Placement::RootComplex)
 //!         └ 1f.x ISA bridge, SATA, SMBus (QEMU's)
 //! ```
 //!
@@ -17,7 +17,7 @@ mod place;
 #[cfg(test)]
 mod tests;
 
-pub use allocate::{MAX_PORTS, PciAllocator, Want, spare_ports};
+pub use allocate::{MAX_PORTS, PciAllocator, Placement, spare_ports};
 pub use place::{PciAddress, PciFunction, PciPlace, PciSlot, PortNumber};
 
 use std::collections::BTreeMap;
@@ -70,19 +70,19 @@ pub enum PciError {
         why: &'static str,
     },
     /// Two devices at one place.
-    #[error("`{device}` wants {place}, which belongs to `{owner}`")]
+    #[error("`{device}` requests {place}, which belongs to `{owner}`")]
     Taken {
-        /// Who wants it.
+        /// The device that requests it.
         device: DeviceId,
         /// What.
         place: PciPlace,
-        /// Who has it.
+        /// The device that has it.
         owner: DeviceId,
     },
     /// No place is left.
-    #[error("`{device}` finds no free place: the machine has its {MAX_PORTS} PCIe ports and all slots in use")]
+    #[error("`{device}` has no free place: the machine has its {MAX_PORTS} PCIe ports and all slots in use")]
     Full {
-        /// Who wants one.
+        /// The device that requests one.
         device: DeviceId,
     },
 }

@@ -89,7 +89,7 @@ impl PciFunction {
         }
     }
 
-    /// Whether QEMU must be told that more functions follow in this slot.
+    /// Whether QEMU needs the option for further functions in this slot.
     #[must_use]
     pub const fn is_first(self) -> bool {
         self.function == 0

@@ -1,4 +1,4 @@
-//! The half that serves the guest: DHCPv4, router advertisements, DHCPv6, from sockets somebody with power
+//! The half that serves the guest: DHCPv4, router advertisements, DHCPv6, from sockets that a privileged process
 //! has bound. Needs no privilege, little memory, and a tokio runtime of one thread.
 //!
 //! ```text

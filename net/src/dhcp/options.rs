@@ -1,4 +1,4 @@
-//! What a guest is told beside its addresses.
+//! What a guest receives beside its addresses.
 
 use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
@@ -161,7 +161,7 @@ mod tests {
         let option = |code, value: &str| PrivateOption { code, value: value.to_owned() };
         let written = DhcpOptions {
             hostname: Some("vm".to_owned()),
-            // What `search .` in a resolv.conf comes to.
+            // The result of `search .` in a resolv.conf.
             searches: vec![".".to_owned(), "example.com".to_owned()],
             boot_file_name: Some("x".repeat(256)),
             tftp_server_name: Some("10.0.0.1".to_owned()),

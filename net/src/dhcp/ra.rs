@@ -1,12 +1,12 @@
-//! Router advertisements: who the gateway is, that addresses come by DHCPv6 (managed), what is on the link,
-//! how long packets may be, who resolves names. Sources followed: RFC 4861, RFC 8106, RFC 8319.
+//! Router advertisements: the gateway, that addresses come by DHCPv6 (managed), what is on the link,
+//! how long packets may be, the name servers. Sources followed: RFC 4861, RFC 8106, RFC 8319.
 
 use super::v6::Config6;
 
-/// How often the guest is told without asking, seconds (RFC 4861: 4 to 1800).
+/// How often advertisements are sent unasked, seconds (RFC 4861: 4 to 1800).
 pub const INTERVAL_S: u64 = 300;
-/// How long the guest keeps us as its gateway after the last word, seconds: the most the field holds
-/// (RFC 8319), so that a guest nobody serves for hours stays connected.
+/// How long the guest keeps us as its gateway after the last advertisement, seconds: the most the field holds
+/// (RFC 8319), so that a guest without a server for hours stays connected.
 const ROUTER_LIFETIME_S: u16 = u16::MAX;
 /// Without end.
 const INFINITE: [u8; 4] = [0xff; 4];
@@ -29,7 +29,7 @@ pub fn is_solicitation(message: &[u8]) -> bool {
 pub fn advertisement(config: &Config6) -> Vec<u8> {
     let [high, low] = ROUTER_LIFETIME_S.to_be_bytes();
     let mut message = vec![ADVERTISEMENT, 0, 0, 0, HOP_LIMIT, MANAGED_AND_OTHER, high, low];
-    // Reachable time and retransmission timer: not ours to say.
+    // Reachable time and retransmission timer: left to the guest.
     message.extend([0; 8]);
     let network = config.lease.network;
     message.extend([3, 4, network.prefix_len(), ON_LINK].into_iter().chain(INFINITE).chain(INFINITE).chain([0; 4]));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guest_is_told_to_use_dhcp_and_this_gateway() {
+    fn the_advertisement_announces_dhcp_and_this_gateway() {
         let message = advertisement(&config(&DhcpOptions::default()));
         assert_eq!(message[..8], [134, 0, 0, 0, 64, 0xc0, 0xff, 0xff]);
         let options = options(&message);
@@ -105,12 +105,12 @@ mod tests {
 
     #[test]
     fn name_servers_and_domains_are_padded_to_whole_units() {
-        let told = DhcpOptions {
+        let announced = DhcpOptions {
             nameservers: vec!["fd00::53".parse().unwrap(), "fd00::54".parse().unwrap(), "10.0.0.1".parse().unwrap()],
             searches: vec!["cluster.local".to_owned(), "a.b.".to_owned()],
             ..Default::default()
         };
-        let message = advertisement(&config(&told));
+        let message = advertisement(&config(&announced));
         assert_eq!(message.len() % 8, 0);
         let options = options(&message);
         assert_eq!((options[2].0, options[2].1), (25, 5));

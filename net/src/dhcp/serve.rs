@@ -54,7 +54,7 @@ pub enum ServeError {
     },
 }
 
-/// One guest and what it is to be told.
+/// One guest and what it receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestService {
     /// The guest's Ethernet address.
@@ -194,7 +194,7 @@ async fn serve6(socket: OwnedFd, config: &Config6) -> Result<Infallible, ServeEr
     loop {
         let (packet, from) = served.receive().await?;
         let SocketAddr::V6(from) = from else { continue };
-        // A client speaks from its link-local address; anything else would make us send elsewhere.
+        // A client sends from its link-local address; anything else would make us send elsewhere.
         if !from.ip().is_unicast_link_local() {
             continue;
         }
@@ -205,12 +205,12 @@ async fn serve6(socket: OwnedFd, config: &Config6) -> Result<Infallible, ServeEr
     }
 }
 
-/// Answers solicitations, and speaks unasked now and then. The first word is repeated until it could be
+/// Answers solicitations, and advertises unasked now and then. The first advertisement is repeated until it could be
 /// sent: the link may still be coming up.
 async fn serve_advertisements(socket: OwnedFd, config: &Config6) -> Result<Infallible, ServeError> {
     let mut served = Served::new("router advertisement", socket)?;
     let message = ra::advertisement(config);
-    let everybody = SocketAddr::from(SocketAddrV6::new(ALL_NODES, 0, 0, 0));
+    let all_nodes = SocketAddr::from(SocketAddrV6::new(ALL_NODES, 0, 0, 0));
     let mut next = Instant::now();
     loop {
         let asked = {
@@ -224,7 +224,7 @@ async fn serve_advertisements(socket: OwnedFd, config: &Config6) -> Result<Infal
         if !asked {
             continue;
         }
-        match served.socket.send_to(&message, everybody).await {
+        match served.socket.send_to(&message, all_nodes).await {
             Ok(_) => next = Instant::now() + Duration::from_secs(ra::INTERVAL_S),
             Err(error) if passes(&error) => next = Instant::now() + PAUSE,
             Err(source) => return Err(ServeError::Socket { service: served.name, source }),

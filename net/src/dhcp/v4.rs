@@ -1,6 +1,6 @@
 //! The DHCPv4 server, as a function from a packet to an answer. It has one client, known by its MAC address,
-//! and one address to give, for ever: a lease that never ends needs nobody to renew it, so a guest keeps its
-//! address while nobody serves it.
+//! and one address to give, for ever: a lease that never ends needs no renewal, so a guest keeps its
+//! address while no server runs.
 //!
 //! Sources followed: RFC 2131, RFC 2132, RFC 3397 (search), RFC 3442 (classless routes), RFC 6842 (client identifier).
 
@@ -19,7 +19,7 @@ use crate::plan::guest::GuestIpv4;
 pub const PACKET_MAX: usize = 1500;
 /// Answers are filled up to this, the least a BOOTP packet may have, bytes (RFC 1542).
 const ANSWER_MIN: usize = 300;
-/// What a client takes that does not say otherwise: 576 bytes less the IP and UDP headers (RFC 2131).
+/// What a client accepts unless it states otherwise: 576 bytes less the IP and UDP headers (RFC 2131).
 const ANSWER_DEFAULT_MAX: usize = 576 - 28;
 /// Bytes of the fixed fields and the magic cookie.
 const FIXED: usize = 240;
@@ -28,7 +28,7 @@ const INFINITE: u32 = u32::MAX;
 /// Length of the `file` field with its closing NUL.
 const FILE_MAX: usize = 127;
 
-/// Everything the server knows, ready to send.
+/// All the server's settings, ready to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config4 {
     client: MacAddr,
@@ -43,7 +43,7 @@ pub struct Config4 {
 /// An answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What it says.
+    /// Its content.
     pub kind: MessageKind,
     /// The packet.
     pub bytes: Vec<u8>,
@@ -53,7 +53,7 @@ pub struct Answer {
     pub left_out: Vec<u8>,
 }
 
-/// What an answer says.
+/// An answer's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageKind {
     /// The address is there to be asked for.
@@ -75,13 +75,13 @@ impl Config4 {
             server: lease.server,
             boot_server,
             boot_file: options.boot_file_name.clone().filter(|name| name.len() <= FILE_MAX),
-            options: told(lease, mtu, options),
+            options: guest_options(lease, mtu, options),
         })
     }
 }
 
-fn told(lease: &GuestIpv4, mtu: u16, options: &DhcpOptions) -> Vec<DhcpOption> {
-    // All of them: an option that is not told is an error here.
+fn guest_options(lease: &GuestIpv4, mtu: u16, options: &DhcpOptions) -> Vec<DhcpOption> {
+    // All of them: an option that is not sent is an error here.
     let DhcpOptions {
         hostname,
         domain,
@@ -92,30 +92,30 @@ fn told(lease: &GuestIpv4, mtu: u16, options: &DhcpOptions) -> Vec<DhcpOption> {
         ntp_servers,
         private,
     } = options;
-    let mut told = vec![DhcpOption::SubnetMask(lease.address.netmask())];
-    told.extend(lease.gateway.map(|gateway| DhcpOption::Router(vec![gateway])));
+    let mut options_sent = vec![DhcpOption::SubnetMask(lease.address.netmask())];
+    options_sent.extend(lease.gateway.map(|gateway| DhcpOption::Router(vec![gateway])));
     if let Some(routes) = classless(lease) {
-        told.push(routes);
+        options_sent.push(routes);
     }
     let ipv4 = |address: &IpAddr| if let IpAddr::V4(address) = address { Some(*address) } else { None };
     let nameservers: Vec<Ipv4Addr> = nameservers.iter().filter_map(ipv4).collect();
     if !nameservers.is_empty() {
-        told.push(DhcpOption::DomainNameServer(nameservers));
+        options_sent.push(DhcpOption::DomainNameServer(nameservers));
     }
-    told.push(DhcpOption::InterfaceMtu(mtu));
-    told.extend(hostname.clone().map(DhcpOption::Hostname));
-    told.extend(domain.clone().map(DhcpOption::DomainName));
-    told.extend(tftp_server_name.clone().map(|name| DhcpOption::TFTPServerName(name.into_bytes())));
-    told.extend(boot_file_name.clone().map(|name| DhcpOption::BootfileName(name.into_bytes())));
+    options_sent.push(DhcpOption::InterfaceMtu(mtu));
+    options_sent.extend(hostname.clone().map(DhcpOption::Hostname));
+    options_sent.extend(domain.clone().map(DhcpOption::DomainName));
+    options_sent.extend(tftp_server_name.clone().map(|name| DhcpOption::TFTPServerName(name.into_bytes())));
+    options_sent.extend(boot_file_name.clone().map(|name| DhcpOption::BootfileName(name.into_bytes())));
     if !ntp_servers.is_empty() {
-        told.push(DhcpOption::NtpServers(ntp_servers.clone()));
+        options_sent.push(DhcpOption::NtpServers(ntp_servers.clone()));
     }
     let searches = options.search_names();
     if !searches.is_empty() {
-        told.push(DhcpOption::DomainSearch(searches));
+        options_sent.push(DhcpOption::DomainSearch(searches));
     }
-    told.extend(private.iter().map(|option| unknown(option.code, option.value.clone().into_bytes())));
-    told
+    options_sent.extend(private.iter().map(|option| unknown(option.code, option.value.clone().into_bytes())));
+    options_sent
 }
 
 fn unknown(code: u8, value: Vec<u8>) -> DhcpOption {
@@ -207,7 +207,7 @@ pub fn respond(config: &Config4, packet: &[u8]) -> Option<Answer> {
     Answer::build(config, &request, kind)
 }
 
-/// RFC 2131, section 4.3.2: which of the client's states sent this request, and may it have what it wants.
+/// RFC 2131, section 4.3.2: which of the client's states sent this request, and may it have what it requests.
 fn judge(config: &Config4, request: &Request<'_>) -> Option<MessageKind> {
     if request.server.is_some_and(|server| server != config.server) {
         return None;
@@ -232,7 +232,7 @@ impl Answer {
         let options = message.opts_mut();
         options.insert(DhcpOption::MessageType(kind.into()));
         options.insert(DhcpOption::ServerIdentifier(config.server));
-        // A client that names itself may drop an answer that does not say whom it is for, also a refusal.
+        // A client that names itself may drop an answer that does not state for whom it is, also a refusal.
         request.identifier.clone().map(|identifier| options.insert(DhcpOption::ClientIdentifier(identifier)));
         let mut left_out = Vec::new();
         let bytes = if kind == MessageKind::Nak {
@@ -245,7 +245,7 @@ impl Answer {
             config.boot_file.as_ref().map(|file| message.set_fname_str(file));
             fill(&mut message, &config.options, request.answer_max, &mut left_out)?
         };
-        // A client that has the address can be reached there; any other hears only broadcasts.
+        // A client that has the address can be reached there; any other receives only broadcasts.
         let bound = request.packet.ciaddr() == config.address.addr() && kind != MessageKind::Nak;
         let to = if bound { config.address.addr() } else { Ipv4Addr::BROADCAST };
         Some(Self { kind, bytes, to, left_out })

@@ -51,14 +51,14 @@ fn decoded(answer: &Answer) -> Message {
 }
 
 #[test]
-fn a_discover_is_offered_the_address_with_everything_the_guest_is_told() {
+fn a_discover_is_offered_the_address_with_all_options_of_the_guest() {
     let answer = ask(&request(MessageType::Discover)).unwrap();
     assert_eq!((answer.kind, answer.to, answer.left_out.len()), (MessageKind::Offer, Ipv4Addr::BROADCAST, 0));
     let offer = decoded(&answer);
     assert_eq!((offer.yiaddr(), offer.xid(), offer.opts().msg_type()), (GUEST, 0x1234_5678, Some(MessageType::Offer)));
     assert_eq!(offer.siaddr(), Ipv4Addr::new(192, 0, 2, 69));
     assert_eq!(offer.fname_str().unwrap().unwrap().trim_end_matches('\0'), "pxelinux.0");
-    let told: Vec<DhcpOption> = offer.opts().iter().map(|(_, option)| option.clone()).collect();
+    let sent: Vec<DhcpOption> = offer.opts().iter().map(|(_, option)| option.clone()).collect();
     for expected in [
         DhcpOption::SubnetMask(Ipv4Addr::new(255, 255, 255, 0)),
         DhcpOption::Router(vec![SERVER]),
@@ -73,7 +73,7 @@ fn a_discover_is_offered_the_address_with_everything_the_guest_is_told() {
         DhcpOption::BootfileName(b"pxelinux.0".to_vec()),
         unknown(240, b"private".to_vec()),
     ] {
-        assert!(told.contains(&expected), "{expected:?} not in {told:?}");
+        assert!(sent.contains(&expected), "{expected:?} not in {sent:?}");
     }
     let Some(DhcpOption::DomainSearch(names)) = offer.opts().get(OptionCode::DomainSearch) else { panic!() };
     assert_eq!(names.len(), 2);
@@ -113,7 +113,7 @@ fn a_renewal_is_answered_where_the_guest_is() {
 }
 
 #[test]
-fn an_inform_is_told_everything_but_an_address() {
+fn an_inform_gets_everything_but_an_address() {
     let answer = decoded(&ask(&request(MessageType::Inform)).unwrap());
     assert!(answer.yiaddr().is_unspecified());
     assert!(answer.opts().get(OptionCode::AddressLeaseTime).is_none());
@@ -143,7 +143,7 @@ fn what_is_not_for_us_is_not_answered() {
 }
 
 #[test]
-fn a_length_byte_that_lies_harms_nobody() {
+fn a_length_byte_that_is_wrong_is_harmless() {
     let mut bytes = request(MessageType::Discover).to_vec().unwrap();
     bytes[2] = 255;
     assert_eq!(respond(&config(), &bytes), None);
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn a_damaged_request_harms_nobody(at in 0usize..300, value in any::<u8>()) {
+    fn a_damaged_request_is_harmless(at in 0usize..300, value in any::<u8>()) {
         let message = with(request(MessageType::Request), DhcpOption::RequestedIpAddress(GUEST));
         let mut bytes = with(message, DhcpOption::MaxMessageSize(1400)).to_vec().unwrap();
         if let Some(byte) = bytes.get_mut(at) {

@@ -1,5 +1,5 @@
-//! The stateful DHCPv6 server, as a function from a packet to an answer. One address, one client: whoever is
-//! on this link, since only the guest is. Its identity is answered as it says it (a firmware and the system
+//! The stateful DHCPv6 server, as a function from a packet to an answer. One address, one client: the guest, the only other
+//! host on this link. Its identity is returned as sent (a firmware and the system
 //! it boots present different ones), so nothing is remembered between packets.
 //!
 //! Packets are read by a small reader of our own and not by dhcproto: that one subtracts from length fields
@@ -34,7 +34,7 @@ const IA_NA: u16 = 3;
 const IA_ADDR: u16 = 5;
 const RAPID_COMMIT: u16 = 14;
 
-/// Everything the server knows.
+/// All the server's settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config6 {
     pub(super) lease: GuestIpv6,
@@ -120,7 +120,7 @@ impl Association {
     fn read(value: &[u8]) -> Option<Self> {
         let (id, rest) = value.split_first_chunk::<4>()?;
         let address = |(_, value): Raw<'_>| value.first_chunk::<16>().map(|bytes| Ipv6Addr::from(*bytes));
-        // Two times follow the id; what a client wishes for them is not granted.
+        // Two times follow the id; the client's values for them are ignored.
         let inside = options(rest.get(8..)?).filter(|(code, _)| *code == IA_ADDR);
         let addresses = inside.filter_map(address).take(ADDRESSES_MAX).collect();
         Some(Self { id: u32::from_be_bytes(*id), addresses })
@@ -141,33 +141,33 @@ pub fn respond(config: &Config6, packet: &[u8]) -> Option<Vec<u8>> {
         options.insert(DhcpOption::RapidCommit);
     }
     if kind == MessageType::Advertise {
-        // Nobody else is worth waiting for.
+        // There is no other server to wait for.
         options.insert(DhcpOption::Preference(255));
     }
-    told(config).into_iter().chain(body).for_each(|option| options.insert(option));
+    guest_options(config).into_iter().chain(body).for_each(|option| options.insert(option));
     let mut bytes = Vec::with_capacity(256);
     message.encode(&mut Encoder::new(&mut bytes)).ok()?;
     Some(bytes)
 }
 
 /// RFC 8415, section 18.3: kind and body of the answer. Some messages must name this server, others must name
-/// none; only a question for information may come from nobody.
+/// none; only a question for information may come without a client.
 fn judge(config: &Config6, request: &Request<'_>) -> Option<(MessageType, Vec<DhcpOption>)> {
     use MessageType::{
         Advertise, Confirm, Decline, InformationRequest, Rebind, Release, Renew, Reply, Request, Solicit,
     };
     let ours = request.server == Some(config.identity.as_slice());
-    let anybody = request.server.is_none();
+    let is_to_all = request.server.is_none();
     let asked = |kinds: &[MessageType]| kinds.contains(&request.kind);
-    if asked(&[InformationRequest]) && (anybody || ours) {
+    if asked(&[InformationRequest]) && (is_to_all || ours) {
         return Some((Reply, Vec::new()));
     }
     request.client?;
-    if asked(&[Solicit]) && anybody {
+    if asked(&[Solicit]) && is_to_all {
         Some((if request.rapid { Reply } else { Advertise }, leases(config, request)))
-    } else if (asked(&[Request, Renew]) && ours) || (asked(&[Rebind]) && anybody) {
+    } else if (asked(&[Request, Renew]) && ours) || (asked(&[Rebind]) && is_to_all) {
         Some((Reply, leases(config, request)))
-    } else if asked(&[Confirm]) && anybody {
+    } else if asked(&[Confirm]) && is_to_all {
         Some((Reply, confirm(config, request)?))
     } else if asked(&[Release, Decline]) && ours {
         Some((Reply, vec![status(Status::Success)]))
@@ -176,16 +176,16 @@ fn judge(config: &Config6, request: &Request<'_>) -> Option<(MessageType, Vec<Dh
     }
 }
 
-fn told(config: &Config6) -> Vec<DhcpOption> {
-    let mut told = Vec::new();
+fn guest_options(config: &Config6) -> Vec<DhcpOption> {
+    let mut sent = Vec::new();
     if !config.nameservers.is_empty() {
-        told.push(DhcpOption::DomainNameServers(config.nameservers.clone()));
+        sent.push(DhcpOption::DomainNameServers(config.nameservers.clone()));
     }
     let searches = config.options.search_names();
     if !searches.is_empty() {
-        told.push(DhcpOption::DomainSearchList(searches));
+        sent.push(DhcpOption::DomainSearchList(searches));
     }
-    told
+    sent
 }
 
 /// The association that names the address already gets it, else the first; others get none. Addresses that
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_granted_only_to_who_asks_this_server() {
+    fn a_request_is_granted_only_by_the_server_it_names() {
         let request = |server| ask(&message(MessageType::Request, [association(7, &["fd10:0:2::2"]), server]));
         let granted = request(server()).unwrap();
         assert_eq!(addresses(&granted), [(7, "fd10:0:2::2".to_owned(), INFINITE)]);

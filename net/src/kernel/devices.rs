@@ -21,7 +21,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 impl Kernel<'_> {
     /// Waits until there is no such link. Attaching to a tap with several queues would succeed, and steal
-    /// frames from whoever holds it.
+    /// frames from the process that holds it.
     async fn wait_until_free(&self, name: &LinkName) -> Result<(), NetError> {
         let started = Instant::now();
         while self.links().await?.iter().any(|link| link.name == name.as_str()) {
@@ -61,7 +61,7 @@ impl Devices for Kernel<'_> {
         let started = Instant::now();
         loop {
             match self.namespace.run(|| open_socket(kind, bridge))? {
-                // As with a tap: whoever held the port may just be going.
+                // As with a tap: the process that held the port may just be ending.
                 Err(error) if error.kind() == io::ErrorKind::AddrInUse && started.elapsed() < GRACE => {
                     tokio::time::sleep(LOOK_AGAIN).await;
                 }
@@ -100,7 +100,7 @@ mod tests {
         if !root_or_skip("vhost_net_is_opened_once_per_queue_where_it_exists") {
             return;
         }
-        // Any device that can be opened stands in: what QEMU does with it is not ours.
+        // Any device that can be opened serves the test: what QEMU does with it is not ours.
         assert_eq!(vhosts("/dev/null".as_ref()).await.unwrap(), 3);
     }
 

@@ -204,7 +204,7 @@ fn failed(doing: &str, error: rtnetlink::Error) -> NetError {
     NetError::Netlink { doing: doing.to_owned(), source }
 }
 
-/// rtnetlink says "no such device" where others say "not found".
+/// rtnetlink answers "no such device" where others answer "not found".
 fn not_found(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(nix::libc::ENODEV) { io::Error::new(io::ErrorKind::NotFound, error) } else { error }
 }

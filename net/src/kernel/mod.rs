@@ -1,7 +1,7 @@
 //! The real kernel behind the traits of [`crate::seam`]: rtnetlink for links, the `nft` program for rules,
 //! `/dev/net/tun` for taps.
 //!
-//! Not for decisions: each call is one step and says what it attempted when it fails.
+//! Not for decisions: each call is one step and its error names what it attempted.
 
 mod devices;
 mod links;

@@ -1,6 +1,6 @@
 //! nftables by the `nft` program: scripts go in as text, listings come out as JSON.
 //!
-//! A program and not a library, because libnftables is C and its netlink messages are nobody's stable
+//! A program and not a library, because libnftables is C and its netlink messages are no stable
 //! interface, while the command is, for scripts and for JSON (libnftables-json(5)).
 
 use serde::Deserialize;

@@ -83,7 +83,7 @@ async fn converse(mut child: Child, input: String) -> std::io::Result<Output> {
     let stdin = child.stdin.take();
     let feed = async move {
         if let Some(mut stdin) = stdin {
-            // A program that stops reading early says why on stderr.
+            // A program that stops reading early prints the reason to stderr.
             let _ = stdin.write_all(input.as_bytes()).await;
         }
     };
@@ -113,7 +113,7 @@ mod tests {
     use crate::testing::root_or_skip;
 
     fn tool<'a>(arguments: &'a [&'a str], limit: Duration) -> Tool<'a> {
-        Tool { program: "sh", package: "dash", arguments, doing: "speak", limit }
+        Tool { program: "sh", package: "dash", arguments, doing: "print", limit }
     }
 
     const SOON: Duration = Duration::from_secs(60);
@@ -136,7 +136,7 @@ mod tests {
         let here = NetNs::current().unwrap();
         let script = "printf 'no\\033[31m'; printf 'bad\\033[31m' >&2; exit 3";
         let failed = tool(&["-c", script], SOON).run(&here, String::new()).await.unwrap_err();
-        assert_eq!(failed.to_string(), r"`sh` failed to speak: bad\u{1b}[31m");
+        assert_eq!(failed.to_string(), r"`sh` failed to print: bad\u{1b}[31m");
     }
 
     #[tokio::test]

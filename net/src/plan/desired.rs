@@ -9,7 +9,7 @@
 //! ```
 //!
 //! With bridge binding the uplink's own address is what the guest will lease. Once it is taken off the
-//! uplink the kernel no longer knows it, so it is first written to the bridge's alias ([`Record`]): a second
+//! uplink the kernel no longer has it, so it is first written to the bridge's alias ([`Record`]): a second
 //! run, also after a crash at any point, reads it there. It lives and dies with the namespace.
 
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,7 +26,7 @@ use crate::observed::{Link, Observed, Origin};
 pub const BRIDGE_SERVER: Ipv4Addr = Ipv4Addr::new(169, 254, 75, 10);
 
 /// Address of every masquerade bridge. It is the same in each namespace, so that a guest that migrates finds
-/// its gateway where its neighbour cache says.
+/// its gateway where its neighbour cache has it.
 pub const GATEWAY_MAC: &str = "02:67:62:00:00:01";
 
 /// Longest alias a link can carry, bytes (`IFALIASZ` without its NUL).
@@ -49,7 +49,7 @@ pub struct Desired {
     pub queues: u16,
     /// What becomes of the uplink.
     pub uplink: Uplink,
-    /// What the guest is told. Its MTU is also that of bridge and tap.
+    /// What the guest receives. Its MTU is also that of bridge and tap.
     pub guest: GuestAddresses,
 }
 
@@ -167,8 +167,8 @@ fn enslaved(plan: &NetPlan, uplink: &Link, seen: &Observed) -> Result<Desired, P
     })
 }
 
-/// What the kernel forgets when the uplink loses its address: address, default gateway, other routes.
-/// Written as words: `garboard 10.244.1.7/24 via 10.244.1.1 10.96.0.0/12@10.244.1.1 169.254.1.1/32@-`.
+/// What the kernel removes when the uplink loses its address: address, default gateway, other routes.
+/// Written as `garboard 10.244.1.7/24 via 10.244.1.1 10.96.0.0/12@10.244.1.1 169.254.1.1/32@-`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
     address: Ipv4Net,
@@ -196,14 +196,14 @@ impl Record {
     }
 
     fn parse(text: &str) -> Option<Self> {
-        let mut words = text.split(' ');
-        let address = (words.next() == Some("garboard")).then(|| words.next())??.parse().ok()?;
-        let mut words = words.peekable();
-        let gateway = match words.next_if_eq(&"via") {
-            Some(_) => Some(words.next()?.parse().ok()?),
+        let mut parts = text.split(' ');
+        let address = (parts.next() == Some("garboard")).then(|| parts.next())??.parse().ok()?;
+        let mut parts = parts.peekable();
+        let gateway = match parts.next_if_eq(&"via") {
+            Some(_) => Some(parts.next()?.parse().ok()?),
             None => None,
         };
-        let routes = words.map(parse_route).collect::<Option<Vec<_>>>()?;
+        let routes = parts.map(parse_route).collect::<Option<Vec<_>>>()?;
         Some(Self { address, gateway, routes })
     }
 
@@ -212,8 +212,8 @@ impl Record {
     }
 }
 
-fn parse_route(word: &str) -> Option<GuestRoute> {
-    let (to, via) = word.split_once('@')?;
+fn parse_route(route: &str) -> Option<GuestRoute> {
+    let (to, via) = route.split_once('@')?;
     let via = if via == "-" { None } else { Some(via.parse().ok()?) };
     Some(GuestRoute { to: to.parse().ok()?, via })
 }

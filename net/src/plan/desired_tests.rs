@@ -109,12 +109,12 @@ fn what_the_bridge_remembers_counts_more_than_what_is_left_of_the_uplink() {
         desired(&plan(Binding::Bridge), &seen).unwrap().guest.ipv4.unwrap().address.to_string(),
         "10.244.1.7/24"
     );
-    seen.links[1] = Link { alias: Some("somebody else's".to_owned()), ..bridge };
+    seen.links[1] = Link { alias: Some("of another owner".to_owned()), ..bridge };
     assert!(matches!(desired(&plan(Binding::Bridge), &seen), Err(PlanError::Record { .. })));
 }
 
 #[test]
-fn bridge_without_an_address_serves_nobody() {
+fn bridge_without_an_address_serves_no_guest() {
     let wanted = desired(&plan(Binding::Bridge), &pod(&["fd00::7/64"])).unwrap();
     assert_eq!((wanted.guest.ipv4, wanted.guest.ipv6, wanted.record), (None, None, None));
     assert!(wanted.bridge_addresses.is_empty());

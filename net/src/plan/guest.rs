@@ -1,4 +1,4 @@
-//! What a guest is to be told about its network: the result of plumbing, and what the DHCP server and the
+//! What a guest receives about its network: the result of plumbing, and what the DHCP server and the
 //! router advertisements announce. Pure data, serialisable, so that the privileged half can send it to the
 //! half that serves.
 
@@ -44,7 +44,7 @@ pub struct GuestRoute {
     pub via: Option<Ipv4Addr>,
 }
 
-/// The IPv6 lease. The gateway is whoever sends the router advertisement.
+/// The IPv6 lease. The gateway is the sender of the router advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GuestIpv6 {

@@ -1,8 +1,8 @@
 //! The nft table inside a VM's namespace: what the guest sends leaves with the uplink's address, what arrives
 //! for the uplink goes to the guest. One table for all masquerade interfaces, replaced as a whole.
 //!
-//! The chain names are KubeVirt's where it has one, because people look for them. Beyond its rules these
-//! close two doors: the guest may only use its own address, and it reaches nothing that listens in the
+//! The chain names are KubeVirt's where it has one, because administrators look for them. Beyond its rules these
+//! add two limits: the guest may only use its own address, and it reaches nothing that listens in the
 //! namespace except the services meant for it (DHCP, router discovery, ping).
 
 use std::fmt::Write as _;

@@ -1,7 +1,7 @@
 //! What is wanted for each interface of a VM, and (in the files below) what must therefore exist in its
 //! network namespace. Pure: sees no namespace, no clock, no file.
 //!
-//! Whoever calls this crate maps its own words (a VMI, a message of the agent's protocol) to [`NetPlan`].
+//! The caller of this crate maps its own types (a VMI, a message of the agent's protocol) to [`NetPlan`].
 //! Whether the guest sees the link up or down (`state` of an interface) is QEMU's `set_link`, not ours.
 
 pub mod desired;
@@ -51,7 +51,7 @@ pub enum PlanError {
         /// Longest prefix that is accepted.
         longest: u8,
     },
-    /// Two interfaces want the same name or the same link.
+    /// Two interfaces have the same name or the same link.
     #[error("interface `{interface}`: {what} `{name}` is used by interface `{other}` too; give each its own")]
     Clash {
         /// The later interface.
@@ -71,7 +71,7 @@ pub enum PlanError {
         /// The link that is missing.
         uplink: LinkName,
     },
-    /// The guest's range and the uplink's overlap: routing could not tell them apart.
+    /// The guest's range and the uplink's overlap: routing could not distinguish them.
     #[error(
         "interface `{interface}`: the guest's range {range} overlaps {taken} of the uplink; choose another `vmNetworkCIDR`"
     )]

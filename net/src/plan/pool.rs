@@ -2,8 +2,8 @@
 //! chosen by one number.
 //!
 //! IPv4 comes from link-local space (169.254/16, RFC 3927): nothing beyond the host routes it, so it can
-//! hide no network the guest wants to reach. The other candidates are in use where VMs run: 100.64/10 by
-//! carriers and by Tailscale, which drops forwarded packets from it; RFC 1918 by everybody. The parts of
+//! hide no network the guest needs to reach. The other candidates are in use where VMs run: 100.64/10 by
+//! carriers and by Tailscale, which drops forwarded packets from it; RFC 1918 almost everywhere. The parts of
 //! 169.254/16 that have a meaning somewhere are left out. IPv6 comes from one /48 of RFC 4193 space.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ends_lie_in_one_network() {
+    fn both_ends_are_in_one_network() {
         let network = LinkNetwork(0x0203);
         assert_eq!(network.host4().to_string(), "169.254.8.13/30");
         assert_eq!(network.guest4().to_string(), "169.254.8.14/30");
@@ -135,7 +135,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_host_end_tells_the_network(number in 0..NETWORKS) {
+        fn the_host_end_identifies_the_network(number in 0..NETWORKS) {
             let network = LinkNetwork(number);
             let expected = network.usable().then_some(network);
             prop_assert_eq!(LinkNetwork::of_host(network.host4()), expected);

@@ -1,7 +1,7 @@
 //! An nft table as a value and its one rendering as a script for `nft -f -`.
 //!
-//! Text and not nft's JSON, because the text is what `nft list table` shows to whoever debugs. Every rule
-//! carries a comment with its purpose and a hash of its text: the comments that a listing shows say whether
+//! Text and not nft's JSON, because the text is what `nft list table` shows to an administrator. Every rule
+//! carries a comment with its purpose and a hash of its text: the comments in a listing show whether
 //! the table in the kernel is still the one that was planned, without comparing nft's own spelling of the
 //! rules, which differs between its versions. Source followed: nft(8) of nftables 1.0.6.
 
@@ -14,7 +14,7 @@ use crate::names::fingerprint;
 pub struct Ruleset {
     /// Its name; only this project's prefixes are used.
     pub table: String,
-    /// In the order in which they are written. A chain that is jumped to comes before who jumps.
+    /// In the order in which they are written. A chain that is jumped to comes before the chains that jump.
     pub chains: Vec<Chain>,
 }
 
@@ -59,14 +59,14 @@ impl Hook {
 /// One rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// Matches and verdict, in nft's words.
+    /// Matches and verdict, in nft's syntax.
     pub text: String,
-    /// What for, a few words without quotes.
+    /// The purpose, a short text without quotes.
     pub purpose: &'static str,
 }
 
 impl Rule {
-    /// A rule that says `text` because of `purpose`.
+    /// A rule with this text and purpose.
     pub fn new(purpose: &'static str, text: String) -> Self {
         Self { text, purpose }
     }

@@ -144,7 +144,7 @@ pub enum Obstacle {
 }
 
 impl Obstacle {
-    /// One sentence: what it is and the command that lets VMs pass, by the host's way out and not to its other networks.
+    /// What it is and the command that lets VMs pass, by the host's way out and not to its other networks.
     /// Nothing of ours changes another program's tables: their owner rewrites them, and we could not remove our rules
     /// again for sure.
     pub fn remedy(&self, default_link: &str) -> String {
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_forward_policies_are_named_with_what_mends_them() {
+    fn foreign_forward_policies_are_named_with_their_remedy() {
         let listing = r#"{"nftables": [{"metainfo": {"version": "1.0.6"}},
             {"chain": {"family": "ip", "table": "filter", "name": "FORWARD", "handle": 1, "type": "filter", "hook": "forward", "prio": 0, "policy": "drop"}},
             {"chain": {"family": "ip", "table": "filter", "name": "DOCKER-USER", "handle": 2}},

@@ -59,7 +59,7 @@ pub enum PublishError {
         /// What was written.
         text: String,
     },
-    /// Somebody listens there already.
+    /// Another process listens there already.
     #[error("port {publish} is in use on this host; choose another host port")]
     InUse {
         /// What was to be published.
@@ -78,7 +78,7 @@ pub enum PublishError {
         source: io::Error,
     },
     /// The binding lets only listed ports through, and this is none of them.
-    #[error("port {publish} would lead nowhere: the interface lists its ports and {}/{} is not among them; add it there", publish.guest, publish.protocol)]
+    #[error("port {publish} has no target: the interface lists its ports and {}/{} is not among them; add it there", publish.guest, publish.protocol)]
     NotListed {
         /// What was to be published.
         publish: Publish,

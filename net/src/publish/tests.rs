@@ -32,7 +32,7 @@ fn a_port_the_binding_keeps_out_is_refused_before_it_leads_nowhere() {
 }
 
 #[test]
-fn a_port_in_use_is_said_to_be_and_the_others_are_let_go() {
+fn a_port_in_use_is_reported_and_the_others_are_released() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken_port = taken.local_addr().unwrap().port();
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
@@ -71,7 +71,7 @@ async fn bytes_pass_both_ways_and_a_half_closed_connection_stays_half_open() {
         let (mut guest, _) = server.accept().await.unwrap();
         let mut asked = String::new();
         guest.read_to_string(&mut asked).await.unwrap();
-        guest.write_all(format!("you said {asked}").as_bytes()).await.unwrap();
+        guest.write_all(format!("you sent {asked}").as_bytes()).await.unwrap();
     };
     let client = async {
         let mut client = tokio::net::TcpStream::connect(address).await.unwrap();
@@ -84,7 +84,7 @@ async fn bytes_pass_both_ways_and_a_half_closed_connection_stays_half_open() {
     let work = std::pin::pin!(async { futures::join!(serve, client).1 });
     let relay = std::pin::pin!(relay(listeners, GUEST));
     let futures::future::Either::Left((answer, _)) = futures::future::select(work, relay).await else { panic!() };
-    assert_eq!(answer, "you said hello");
+    assert_eq!(answer, "you sent hello");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
 //! UDP: each client that sends gets a socket to the guest of its own, by which the answers find back to it.
-//! A client that is silent for a while is forgotten.
+//! A silent client is removed after a while.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

@@ -39,7 +39,7 @@ pub(crate) fn is_owned_by_ours(namespace: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: the request takes no argument and the descriptor is open for the whole call; that it is a namespace's was
     // found out when the value it comes from was made.
     let owner = match unsafe { ns_get_userns(namespace.as_raw_fd()) } {
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows its number.
+        // SAFETY: the kernel has just made this descriptor for us, and no other owner has its number.
         Ok(number) => unsafe { OwnedFd::from_raw_fd(number) },
         Err(Errno::EPERM) => return Ok(false),
         Err(error) => return Err(error.into()),

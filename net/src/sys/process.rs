@@ -15,6 +15,6 @@ pub(crate) fn keep(command: &mut Command, descriptor: &OwnedFd) {
         let done = unsafe { nix::libc::fcntl(number, nix::libc::F_SETFD, 0) };
         if done == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
     };
-    // SAFETY: the closure does what the comment in it says and nothing else.
+    // SAFETY: the closure does what the comment in it states and nothing else.
     unsafe { command.pre_exec(clear) };
 }

@@ -17,7 +17,7 @@ nix::ioctl_write_ptr_bad!(
 );
 
 /// One queue of the tap `name`, in the namespace of the calling thread; makes the tap if it is not there.
-/// Frames carry a virtio-net header (`IFF_VNET_HDR`), nothing else before them (`IFF_NO_PI`), as QEMU wants.
+/// Frames carry a virtio-net header (`IFF_VNET_HDR`), nothing else before them (`IFF_NO_PI`), as QEMU requires.
 pub(crate) fn open_queue(device: &Path, name: &LinkName, queues: Queues) -> io::Result<OwnedFd> {
     let file = OpenOptions::new().read(true).write(true).open(device)?;
     nonblocking(&file)?;
@@ -62,7 +62,7 @@ nix::ioctl_write_int_bad!(
     nix::request_code_write!(b'T', 208, size_of::<libc::c_uint>())
 );
 
-/// Has the kernel leave checksums to whoever reads the tap, as QEMU does for a virtio NIC.
+/// Has the kernel leave checksums to the reader of the tap, as QEMU does for a virtio NIC.
 #[cfg(test)]
 pub(crate) fn offload_checksums(tap: &OwnedFd) -> io::Result<()> {
     // SAFETY: the request takes a number and no pointer; the descriptor is borrowed and therefore open.

@@ -1,4 +1,4 @@
-//! Stand-ins for the kernel: a namespace kept in memory, and a namespace of any kind that fails where told.
+//! Stand-ins for the kernel: a namespace kept in memory, and a namespace of any kind that fails at a chosen step.
 //!
 //! The contract tests of this crate run the fake and the real kernel through the same steps, so code tested
 //! against the fake may rely on it for what those cover.
@@ -13,7 +13,7 @@ use std::path::Path;
 pub use fake::{FakeHost, FakeNamespace};
 pub use faulty::Faulty;
 
-/// Whether this process may make namespaces. If not, says so on stderr: the test that asks is skipped.
+/// Whether this process may make namespaces. If not, reports that on stderr: the test that asks is skipped.
 pub fn root_or_skip(test: &str) -> bool {
     let root = nix::unistd::geteuid().is_root();
     if !root {
@@ -22,7 +22,7 @@ pub fn root_or_skip(test: &str) -> bool {
     root
 }
 
-/// Whether all these programs are there. If not, says so on stderr: the test that asks is skipped.
+/// Whether all these programs are there. If not, reports that on stderr: the test that asks is skipped.
 pub fn programs_or_skip(test: &str, programs: &[&str]) -> bool {
     let directories = ["/usr/sbin", "/usr/bin", "/sbin", "/bin"].map(Path::new);
     let missing = |program: &&&str| !directories.iter().any(|directory| directory.join(program).exists());

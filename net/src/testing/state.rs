@@ -270,7 +270,7 @@ fn link_of(setting: &Sysctl) -> Option<&crate::LinkName> {
     }
 }
 
-/// Whether nobody holds the other end of a socket pair any more.
+/// Whether the other end of a socket pair has no holder any more.
 fn far_end_closed(queue: &OwnedFd) -> bool {
     use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
     let mut polled = [PollFd::new(queue.as_fd(), PollFlags::empty())];

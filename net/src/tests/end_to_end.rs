@@ -43,7 +43,7 @@ fn options() -> DhcpOptions {
 }
 
 /// Answers each connection with the address it came from.
-fn say_who(namespace: &NetNs, address: &str) {
+fn serve_peer_address(namespace: &NetNs, address: &str) {
     let listener = namespace.run(|| TcpListener::bind(address).unwrap()).unwrap();
     std::thread::spawn(move || {
         for connection in listener.incoming() {
@@ -54,13 +54,13 @@ fn say_who(namespace: &NetNs, address: &str) {
     });
 }
 
-/// What the other side says; none if it does not answer, however busy the machine is.
+/// What the other side sends; none if it does not answer, however busy the machine is.
 fn ask(namespace: &NetNs, address: &str) -> Option<String> {
     answer_within(Duration::from_secs(60), namespace, address)
 }
 
 /// The same of one that is not to answer, and is not waited for as long.
-fn ask_in_vain(namespace: &NetNs, address: &str) -> Option<String> {
+fn expect_no_answer(namespace: &NetNs, address: &str) -> Option<String> {
     answer_within(Duration::from_secs(4), namespace, address)
 }
 
@@ -117,7 +117,7 @@ async fn a_masqueraded_guest_leases_reaches_the_world_and_is_reached() {
     }
     let directory = tempfile::tempdir().unwrap();
     let running = Running::new(Binding::Masquerade(Masquerade::default())).await;
-    let said = running.client(directory.path(), DHCLIENT).await;
+    let printed = running.client(directory.path(), DHCLIENT).await;
     for expected in [
         "new_ip_address=10.0.2.2\n",
         "new_subnet_mask=255.255.255.0\n",
@@ -130,40 +130,44 @@ async fn a_masqueraded_guest_leases_reaches_the_world_and_is_reached() {
         "new_ntp_servers=198.51.100.123\n",
         "new_dhcp_lease_time=4294967295\n",
     ] {
-        assert!(said.contains(expected), "{expected:?} not in {said}");
+        assert!(printed.contains(expected), "{expected:?} not in {printed}");
     }
     let guest4 = running.started.uplink.guest4.addr().to_string();
     running
         .on(move |lab| {
-            say_who(&lab.world, "0.0.0.0:80");
-            say_who(&lab.guest, "0.0.0.0:22");
+            serve_peer_address(&lab.world, "0.0.0.0:80");
+            serve_peer_address(&lab.guest, "0.0.0.0:22");
             ping(&lab.guest, "ping", WORLD);
             assert_eq!(ask(&lab.guest, &format!("{WORLD}:80")).as_deref(), Some(HOST), "the world sees the host");
             assert!(ask(&lab.host, &format!("{guest4}:22")).is_some(), "the host reaches the guest");
-            say_who(&lab.host, "0.0.0.0:8080");
+            serve_peer_address(&lab.host, "0.0.0.0:8080");
             assert!(ask(&lab.world, &format!("{HOST}:8080")).is_some(), "the host serves others");
             assert_eq!(
-                ask_in_vain(&lab.guest, &format!("{HOST}:8080")),
+                expect_no_answer(&lab.guest, &format!("{HOST}:8080")),
                 None,
                 "a guest reaches no service of its host"
             );
             shell(&lab.world, "ip address add 169.254.169.254/32 dev lo");
             shell(&lab.host, &format!("ip route add 169.254.169.254/32 via {WORLD}"));
             assert!(ask(&lab.host, "169.254.169.254:80").is_some(), "the host has metadata");
-            assert_eq!(ask_in_vain(&lab.guest, "169.254.169.254:80"), None, "a guest reaches no metadata of its host");
-            say_who(&lab.world, "169.254.169.254:53");
+            assert_eq!(
+                expect_no_answer(&lab.guest, "169.254.169.254:80"),
+                None,
+                "a guest reaches no metadata of its host"
+            );
+            serve_peer_address(&lab.world, "169.254.169.254:53");
             assert!(ask(&lab.guest, "169.254.169.254:53").is_some(), "where a cloud has its name service too");
             shell(&lab.world, "ip address add 168.63.129.16/32 dev lo");
             shell(&lab.host, &format!("ip route add 168.63.129.16/32 via {WORLD}"));
             assert!(ask(&lab.host, "168.63.129.16:80").is_some(), "the host has another cloud's");
-            assert_eq!(ask_in_vain(&lab.guest, "168.63.129.16:80"), None, "a guest does not");
+            assert_eq!(expect_no_answer(&lab.guest, "168.63.129.16:80"), None, "a guest does not");
             let published = format!(
                 "nft -f - <<'END'\ntable ip published {{ chain prerouting {{ type nat hook prerouting priority dstnat; \
                  ip daddr {HOST} tcp dport 5432 counter dnat to {WORLD}:80; }}; }}\nEND"
             );
             shell(&lab.host, &published);
             assert_eq!(
-                ask_in_vain(&lab.guest, &format!("{HOST}:5432")),
+                expect_no_answer(&lab.guest, &format!("{HOST}:5432")),
                 None,
                 "what its host passes on is a service of its host"
             );
@@ -175,7 +179,7 @@ async fn a_masqueraded_guest_leases_reaches_the_world_and_is_reached() {
             assert_eq!(ask(&lab.vm, "127.0.0.1:22").as_deref(), Some("10.0.2.1"), "localhost leads to the guest");
             shell(&lab.world, &format!("ip route add {guest4} via {HOST}"));
             assert_eq!(
-                ask_in_vain(&lab.world, &format!("{guest4}:22")),
+                expect_no_answer(&lab.world, &format!("{guest4}:22")),
                 None,
                 "the world reaches only what is published"
             );
@@ -191,9 +195,9 @@ async fn a_client_that_reads_raw_packets_is_served_too() {
     }
     let directory = tempfile::tempdir().unwrap();
     let running = Running::new(Binding::Masquerade(Masquerade::default())).await;
-    let said = running.client(directory.path(), UDHCPC).await;
+    let printed = running.client(directory.path(), UDHCPC).await;
     for expected in ["ip=10.0.2.2\n", "router=10.0.2.1\n", "hostname=lab-guest\n", "ntpsrv=198.51.100.123\n"] {
-        assert!(said.contains(expected), "{expected:?} not in {said}");
+        assert!(printed.contains(expected), "{expected:?} not in {printed}");
     }
     running.on(|lab| ping(&lab.guest, "ping", WORLD)).await;
     running.started.stop().await;
@@ -207,16 +211,16 @@ async fn an_ipv6_guest_learns_its_gateway_and_leases_its_address() {
     let directory = tempfile::tempdir().unwrap();
     let running = Running::new(Binding::Masquerade(Masquerade::default())).await;
     running.on(|lab| shell(&lab.guest, UNTIL_LINK_LOCAL)).await;
-    let said = running.client(directory.path(), DHCLIENT6).await;
+    let printed = running.client(directory.path(), DHCLIENT6).await;
     for expected in
         ["new_ip6_address=fd10:0:2::2\n", "new_dhcp6_name_servers=2001:db8:1::53\n", "new_max_life=4294967295\n"]
     {
-        assert!(said.contains(expected), "{expected:?} not in {said}");
+        assert!(printed.contains(expected), "{expected:?} not in {printed}");
     }
     running
         .on(|lab| {
-            say_who(&lab.world, "[::]:80");
-            say_who(&lab.guest, "[::]:22");
+            serve_peer_address(&lab.world, "[::]:80");
+            serve_peer_address(&lab.guest, "[::]:22");
             let until_route = "for i in $(seq 3000); do ip -6 route show default | grep -q 'via fe80' && break; busybox usleep 20000; done; ip -6 route show default";
             let routes = shell(&lab.guest, until_route);
             assert!(routes.contains("proto ra"), "{routes}");
@@ -241,7 +245,7 @@ async fn a_published_port_is_reached_from_the_world_and_from_both_localhosts() {
     running.client(directory.path(), DHCLIENT).await;
     let guest4 = running.started.uplink.guest4.addr();
     let lab = running.lab.clone();
-    // The relay is a process of the host: a thread with a runtime of its own stands for it.
+    // The relay is a process of the host: a thread with a runtime of its own takes its place.
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let (ready, is_ready) = std::sync::mpsc::channel();
     let relay = std::thread::spawn(move || {
@@ -261,8 +265,8 @@ async fn a_published_port_is_reached_from_the_world_and_from_both_localhosts() {
     running
         .on(move |lab| {
             is_ready.recv().unwrap();
-            say_who(&lab.guest, "0.0.0.0:22");
-            say_who(&lab.guest, "0.0.0.0:23");
+            serve_peer_address(&lab.guest, "0.0.0.0:22");
+            serve_peer_address(&lab.guest, "0.0.0.0:23");
             for (from, address) in [
                 (&lab.world, format!("{HOST}:2222")),
                 (&lab.world, format!("[{HOST6}]:2222")),
@@ -271,7 +275,7 @@ async fn a_published_port_is_reached_from_the_world_and_from_both_localhosts() {
             ] {
                 assert!(ask(from, &address).is_some(), "{address}");
             }
-            assert_eq!(ask_in_vain(&lab.host, "127.0.0.1:2223"), None, "port 23 is not listed by the interface");
+            assert_eq!(expect_no_answer(&lab.host, "127.0.0.1:2223"), None, "port 23 is not listed by the interface");
         })
         .await;
     let _ = stop.send(());
@@ -280,8 +284,8 @@ async fn a_published_port_is_reached_from_the_world_and_from_both_localhosts() {
 }
 
 #[tokio::test]
-async fn a_guest_reaches_nothing_of_its_namespace_and_speaks_for_nobody_else() {
-    if !runnable("a_guest_reaches_nothing_of_its_namespace_and_speaks_for_nobody_else") {
+async fn a_guest_reaches_nothing_of_its_namespace_and_uses_no_other_address() {
+    if !runnable("a_guest_reaches_nothing_of_its_namespace_and_uses_no_other_address") {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -290,9 +294,9 @@ async fn a_guest_reaches_nothing_of_its_namespace_and_speaks_for_nobody_else() {
     let guest4 = running.started.uplink.guest4.addr().to_string();
     running
         .on(move |lab| {
-            say_who(&lab.vm, "0.0.0.0:8080");
+            serve_peer_address(&lab.vm, "0.0.0.0:8080");
             for address in ["10.0.2.1:8080", &format!("{guest4}:8080")] {
-                assert_eq!(ask_in_vain(&lab.guest, address), None, "{address}");
+                assert_eq!(expect_no_answer(&lab.guest, address), None, "{address}");
             }
             ping(&lab.guest, "ping", "10.0.2.1");
             shell(&lab.guest, "ip addr add 10.0.2.77/24 dev eth0");
@@ -310,15 +314,15 @@ async fn a_bridged_guest_leases_the_namespaces_own_address() {
     }
     let directory = tempfile::tempdir().unwrap();
     let running = Running::new(Binding::Bridge).await;
-    let said = running.client(directory.path(), DHCLIENT).await;
+    let printed = running.client(directory.path(), DHCLIENT).await;
     let (guest4, host4) = (running.started.uplink.guest4, running.started.uplink.host4);
-    assert!(said.contains(&format!("new_ip_address={}\n", guest4.addr())), "{said}");
-    assert!(said.contains(&format!("new_routers={}\n", host4.addr())), "{said}");
+    assert!(printed.contains(&format!("new_ip_address={}\n", guest4.addr())), "{printed}");
+    assert!(printed.contains(&format!("new_routers={}\n", host4.addr())), "{printed}");
     assert!(running.started.interface.guest.ipv6.is_none());
     running
         .on(move |lab| {
-            say_who(&lab.world, "0.0.0.0:80");
-            say_who(&lab.guest, "0.0.0.0:22");
+            serve_peer_address(&lab.world, "0.0.0.0:80");
+            serve_peer_address(&lab.guest, "0.0.0.0:22");
             assert_eq!(ask(&lab.guest, &format!("{WORLD}:80")).as_deref(), Some(HOST));
             let from_host = ask(&lab.host, &format!("{}:22", guest4.addr()));
             assert_eq!(from_host, Some(host4.addr().to_string()), "no translation in between");
@@ -338,13 +342,13 @@ fn boot_from_network(tap: &std::os::fd::OwnedFd) -> std::process::Child {
     qemu.spawn().unwrap()
 }
 
-/// Reads until all of `expected` was said; panics with what was said instead at the end.
+/// Reads until all of `expected` was printed; panics with the output if it ends first.
 fn expect(mut output: impl Read, expected: &[&str]) {
-    let (mut said, mut chunk) = (String::new(), [0; 4096]);
-    while !expected.iter().all(|text| said.contains(text)) {
+    let (mut printed, mut chunk) = (String::new(), [0; 4096]);
+    while !expected.iter().all(|text| printed.contains(text)) {
         let length = output.read(&mut chunk).unwrap();
-        assert!(length > 0, "{expected:?} not in {said}");
-        said.push_str(&String::from_utf8_lossy(&chunk[..length]));
+        assert!(length > 0, "{expected:?} not in {printed}");
+        printed.push_str(&String::from_utf8_lossy(&chunk[..length]));
     }
 }
 
@@ -364,8 +368,8 @@ async fn a_firmware_in_qemu_leases_and_learns_what_to_boot() {
     let mut started = lab.plumb(Binding::Masquerade(Masquerade::default()), boot).await;
     let mut qemu = boot_from_network(&started.interface.taps.pop().unwrap());
     let output = qemu.stdout.take().unwrap();
-    let said = beside(move || expect(output, &["10.0.2.2/255.255.255.0 gw 10.0.2.1", "garboard.pxe"]));
-    let outcome = tokio::time::timeout(Duration::from_secs(300), said).await;
+    let printed = beside(move || expect(output, &["10.0.2.2/255.255.255.0 gw 10.0.2.1", "garboard.pxe"]));
+    let outcome = tokio::time::timeout(Duration::from_secs(300), printed).await;
     qemu.kill().unwrap();
     qemu.wait().unwrap();
     outcome.unwrap();

@@ -31,7 +31,7 @@ pub(super) const HOST: &str = "198.51.100.2";
 pub(super) const WORLD6: &str = "2001:db8:1::1";
 pub(super) const HOST6: &str = "2001:db8:1::2";
 
-/// Until the kernel has given eth0 an address of its own and is sure that nobody else has it.
+/// Until the kernel has given eth0 an address of its own and is sure that no other host has it.
 pub(super) const UNTIL_LINK_LOCAL: &str = "for i in $(seq 3000); do case $(ip -6 addr show dev eth0 scope link) in \
     *tentative*) ;; *fe80*) exit 0 ;; esac; busybox usleep 20000; done; exit 1";
 
@@ -43,9 +43,9 @@ pub(super) struct Lab {
     pub(super) guest: NetNs,
 }
 
-/// A shell in a namespace; its output. Panics with what it said if it fails.
+/// A shell in a namespace; its output. Panics with its output if it fails.
 pub(super) fn shell(namespace: &NetNs, script: &str) -> String {
-    try_shell(namespace, script).unwrap_or_else(|said| panic!("`{script}`: {said}"))
+    try_shell(namespace, script).unwrap_or_else(|output| panic!("`{script}`: {output}"))
 }
 
 /// The same, for what may fail.
@@ -93,7 +93,7 @@ impl Lab {
         started
     }
 
-    /// Joins the VM's namespace to the host, plumbs it and serves whoever has the tap.
+    /// Joins the VM's namespace to the host, plumbs it and serves the holder of the tap.
     pub(super) async fn plumb(&self, binding: Binding, options: DhcpOptions) -> Started {
         let host = Kernel::enter(&self.host, Paths::default()).unwrap();
         let vm = Kernel::enter(&self.vm, Paths::default()).unwrap();
@@ -177,7 +177,7 @@ fn carry(from: &OwnedFd, to: &OwnedFd) {
     }
 }
 
-/// Runs a DHCP client in the guest. Its script notes everything the server said and configures the NIC.
+/// Runs a DHCP client in the guest. Its script notes everything the server sent and configures the NIC.
 pub(super) fn dhcp_client(guest: &NetNs, directory: &Path, command: &str) -> String {
     let script = directory.join("script");
     let notes = directory.join("notes");
@@ -193,7 +193,7 @@ exit 0
         notes = notes.display()
     );
     // Not with this process's own hands: while it is open for writing another test may fork, and as long as its child has not
-    // executed anything nobody can execute the script (`ETXTBSY`).
+    // executed anything the script cannot be executed (`ETXTBSY`).
     let script_text = configure.replace('\'', "'\\''");
     shell(guest, &format!("printf %s '{script_text}' > {0}; chmod +x {0}; : > {1}", script.display(), notes.display()));
     let command =

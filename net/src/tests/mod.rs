@@ -1,5 +1,5 @@
 //! Tests of whole paths: the same steps on the fake and on the real kernel, and real guests' clients on real
-//! taps. Everything real happens in throw-away namespaces, also the "host"; what needs root says so when it
+//! taps. Everything real happens in throw-away namespaces, also the "host"; what needs root reports it when it
 //! is skipped.
 
 mod contract;
@@ -24,7 +24,7 @@ fn real() -> Kernel<'static> {
     Kernel::enter(Box::leak(Box::new(NetNs::create().unwrap())), Paths::default()).unwrap()
 }
 
-/// What is done once nobody has the taps and ports any more that were let go. Another test of this program may have started a
+/// What is done once the released taps and ports have no holder any more. Another test of this program may have started a
 /// process meanwhile; until its child has executed something, the child has them, too.
 async fn once_free<T>(mut attempt: impl AsyncFnMut() -> Result<T, NetError>) -> T {
     let is_held = |error: &NetError| {

@@ -1,4 +1,4 @@
-//! Plumbing and the uplink, step by step, on the fake and on the real kernel: twice is as good as once, a
+//! Plumbing and the uplink, step by step, on the fake and on the real kernel: a second run changes nothing, a
 //! failure anywhere leaves what was there before.
 
 use std::io::ErrorKind;
@@ -95,8 +95,8 @@ async fn drop_sockets_and_open_them_again<N: Namespace>(vm: &N, plans: &[NetPlan
     let guest = plumbed.interfaces[0].guest.clone();
     drop(std::mem::take(&mut plumbed.interfaces[0].sockets));
     let again = once_free(async || sockets_in(vm, plans).await).await;
-    let (sockets, told) = &again[0];
-    assert_eq!(told, &guest);
+    let (sockets, received) = &again[0];
+    assert_eq!(received, &guest);
     assert_eq!((sockets.dhcp4.is_some(), sockets.dhcp6.is_some()), (guest.ipv4.is_some(), guest.ipv6.is_some()));
     assert_eq!(sockets.router_advertisement.is_some(), guest.ipv6.is_some());
 }
@@ -229,8 +229,8 @@ fn crowded() -> Vec<ipnet::IpNet> {
 }
 
 #[tokio::test]
-async fn vms_that_start_at_once_settle_who_has_which_network() {
-    if !root_or_skip("vms_that_start_at_once_settle_who_has_which_network") {
+async fn vms_that_start_at_once_get_different_networks() {
+    if !root_or_skip("vms_that_start_at_once_get_different_networks") {
         return;
     }
     let (host, world) = (real(), real());
@@ -247,7 +247,7 @@ async fn vms_that_start_at_once_settle_who_has_which_network() {
 }
 
 #[tokio::test]
-async fn a_pool_without_a_free_network_is_said_to_be_empty() {
+async fn a_pool_without_a_free_network_is_reported_as_empty() {
     let (host, vm, world) = fakes();
     furnish(&host, &world).await;
     let before = snapshot(&host, &[]).await;
@@ -287,7 +287,7 @@ async fn a_lost_namespace_is_joined_anew() {
 }
 
 #[tokio::test]
-async fn somebody_elses_link_is_neither_used_nor_removed() {
+async fn another_owners_link_is_neither_used_nor_removed() {
     let host = FakeHost::new();
     let (outside, vm) = (host.namespace(), host.namespace());
     let id: VmNetId = "vm-1".parse().unwrap();
@@ -312,7 +312,7 @@ async fn a_link_that_goes_with_its_namespace_while_it_is_removed_is_gone() {
 }
 
 #[tokio::test]
-async fn a_table_somebody_changed_is_put_right() {
+async fn a_changed_table_is_restored() {
     let host = FakeHost::new();
     let (outside, vm, world) = (host.namespace(), host.namespace(), host.namespace());
     furnish(&outside, &world).await;

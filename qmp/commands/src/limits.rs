@@ -1,8 +1,8 @@
-//! How long a command may take: one table, for the supervisor's monitor. Three others that speak QMP have a limit of their own: PID 1's
+//! How long a command may take: one table, for the supervisor's monitor. Three other clients of QMP have a limit of their own: PID 1's
 //! last resort (`launcher/src/init/last_resort.rs`), a QEMU that is asked what it offers (`host/src/qemu/session.rs`), and the greeting
 //! (`qmp/src/connection/mod.rs`).
 //!
-//! A limit protects whoever waits, not QEMU: a command that ran out of time may still take effect, and its late reply
+//! A limit protects the caller, not QEMU: a command that ran out of time may still take effect, and its late reply
 //! is dropped. The classes are generous because QEMU answers nothing while its main loop is busy, for instance with a
 //! slow file server or on an overloaded machine; an idle QEMU 7.2 answers in 0.2 to 0.5 ms.
 
@@ -111,6 +111,6 @@ mod tests {
     fn unknown_commands_are_quick_and_slow_ones_get_more_time() {
         assert_eq!(CommandClass::of("query-status"), CommandClass::Quick);
         assert!(CommandClass::of("device_add").limit() > CommandClass::of("blockdev-add").limit());
-        assert!(CommandClass::of("blockdev-add").limit() > CommandClass::of("never-heard-of").limit());
+        assert!(CommandClass::of("blockdev-add").limit() > CommandClass::of("no-such-command").limit());
     }
 }

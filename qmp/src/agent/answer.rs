@@ -1,4 +1,4 @@
-//! What a guest agent answers, as far as it is wanted. Everything here is the guest's word.
+//! What a guest agent answers, as far as it is used. All of it is the guest's claim.
 //!
 //! These types are ours and not the generated ones, because those fail as a whole when a foreign agent leaves a field
 //! out or invents a value, and bound nothing.
@@ -153,7 +153,7 @@ pub struct Filesystem {
     /// Bytes it has for unprivileged users.
     #[serde(rename = "total-bytes", default)]
     pub total_bytes: Option<u64>,
-    /// The disks it lies on.
+    /// The disks below it.
     #[serde(rename = "disk", default)]
     pub disks: GuestList<FilesystemDisk, 32>,
 }
@@ -172,7 +172,7 @@ pub struct FilesystemDisk {
     pub device: Option<GuestText>,
 }
 
-/// Somebody logged in (`guest-get-users`).
+/// A user who is logged in (`guest-get-users`).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct GuestUser {
     /// The account's name.
@@ -238,11 +238,11 @@ mod tests {
             {"name": "guest-exec", "enabled": false, "success-response": true},
             {"name": "guest-ping", "enabled": true, "success-response": true}]}"#;
         let info: AgentInfo = serde_json::from_str(text).unwrap();
-        assert!(info.allows("guest-ping") && !info.allows("guest-exec") && !info.allows("guest-unheard-of"));
+        assert!(info.allows("guest-ping") && !info.allows("guest-exec") && !info.allows("guest-no-such-command"));
     }
 
     #[test]
-    fn an_agent_that_says_little_is_understood() {
+    fn an_agent_with_few_fields_is_understood() {
         assert_eq!(serde_json::from_str::<OsInfo>("{}").unwrap(), OsInfo::default());
         let filesystem: Filesystem = serde_json::from_str(r#"{"name": "sda1", "mountpoint": "/"}"#).unwrap();
         assert!(filesystem.disks.items().is_empty() && filesystem.total_bytes.is_none());

@@ -1,7 +1,7 @@
 //! The guest agent, seen from a host that does not trust it.
 //!
 //! For: asking qemu-guest-agent (or a Windows, BSD or home-made one) about the guest, over the virtio-serial channel
-//! `org.qemu.guest_agent.0`. Not for: deciding anything that matters to others by what it says.
+//! `org.qemu.guest_agent.0`. Not for: deciding anything that matters to others by its answers.
 //!
 //! ```text
 //!            0xFF {"execute":"guest-sync-delimited","arguments":{"id":N}}
@@ -11,13 +11,13 @@
 //!        ◄─── {"return":{…}} ─────────────────────────────────────────────
 //! ```
 //!
-//! Anybody who is root in the guest can write anything here. So: one command in flight; nothing is read while nobody
-//! asks (a flood then blocks the guest's writer, not us); lines, nesting, bytes per exchange, list lengths and string
+//! Root in the guest can write anything here. So: one command in flight; nothing is read without a
+//! call (a flood then blocks the guest's writer, not us); lines, nesting, bytes per exchange, list lengths and string
 //! lengths are bounded; strings are escaped; every call has a time limit; after anything odd the next call starts with
 //! a new handshake, which skips stale replies. The fuzz target `agent_replies` holds this.
 //!
 //! An agent that is not running is not an error of the channel: the request stays in the channel and the call runs out
-//! of time. Ask when `VSERPORT_CHANGE` says that the guest has opened its end, or rarely.
+//! of time. Ask when `VSERPORT_CHANGE` reports that the guest has opened its end, or rarely.
 //!
 //! Sources followed: `qga/qapi-schema.json`, `docs/interop/qemu-ga.rst` of QEMU 7.2 and 10.0.
 
@@ -55,14 +55,14 @@ pub enum AgentError {
     Open {
         /// The socket.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// The given stream cannot be used with the runtime.
     #[error("could not prepare the guest agent stream")]
     Prepare {
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -80,14 +80,14 @@ pub enum AgentError {
         /// The command.
         command: &'static str,
     },
-    /// The agent said no.
+    /// The agent refused.
     #[error("the guest agent refused `{command}`: {desc}")]
     Refused {
         /// The command.
         command: &'static str,
         /// `GenericError`, `CommandNotFound`, … Escaped and bounded.
         class: String,
-        /// The agent's sentence. Escaped and bounded.
+        /// The agent's message. Escaped and bounded.
         desc: String,
     },
     /// The guest sent far more than an answer has.
@@ -120,7 +120,7 @@ pub enum AgentError {
 }
 
 impl AgentError {
-    /// Whether the agent answered, and says that it does not know or does not allow the command.
+    /// Whether the agent answered, with an unknown or disabled command.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Refused { class, .. } if class == "CommandNotFound")
     }
@@ -163,9 +163,9 @@ pub enum ShutdownMode {
 /// How the agent took a shutdown request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ShutdownAnswer {
-    /// It said so.
+    /// It confirmed it.
     Acknowledged,
-    /// It said nothing, which is what a working agent does: the guest may be on its way down.
+    /// No answer, which is what a working agent does: the guest may be on its way down.
     Silent,
 }
 
@@ -177,7 +177,7 @@ pub struct Agent {
 }
 
 impl Agent {
-    /// Opens the channel. Nothing is said yet, so this succeeds although no agent may be running.
+    /// Opens the channel. Nothing is sent yet, so this succeeds although no agent may be running.
     pub async fn connect(endpoint: impl Into<Endpoint>, options: AgentOptions) -> Result<Self, AgentError> {
         let stream = match endpoint.into() {
             Endpoint::Path(path) => {
@@ -254,8 +254,8 @@ impl Agent {
         }
     }
 
-    /// Starts a program in the guest, whose output nobody keeps. Its end is seen by [`Self::look_after`]; an agent keeps
-    /// the account of one that nobody asked for.
+    /// Starts a program in the guest, whose output is not kept. Its end is seen by [`Self::look_after`]; an agent keeps
+    /// the account of one without a question for it.
     pub async fn execute(&self, program: &str, arguments: &[String]) -> Result<GuestProcess, AgentError> {
         let command = qapi_qga::guest_exec {
             path: program.to_owned(),

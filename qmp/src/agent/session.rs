@@ -122,7 +122,7 @@ impl Session {
         }
     }
 
-    /// Whether the guest has said something nobody asked for.
+    /// Whether the guest has sent something unasked.
     fn has_unread_bytes(&mut self) -> bool {
         let mut byte = [0];
         match self.stream.try_read(&mut byte) {
@@ -164,14 +164,14 @@ fn is_handshake(text: &[u8], id: u64) -> bool {
     matches!(Message::parse(text), Ok(Message::Reply { returned, .. }) if returned.get().parse() == Ok(id))
 }
 
-/// The agent said no. Escaped and bounded.
+/// The agent refused. Escaped and bounded.
 #[derive(Debug)]
 pub(super) struct Refusal {
     class: String,
     desc: String,
 }
 
-/// Reads one answer. The outer result is whether it makes sense, the inner one what the agent said.
+/// Reads one answer. The outer result is whether it makes sense, the inner one the agent's answer.
 pub(super) fn read_reply(command: &'static str, line: &[u8]) -> Result<Result<Box<RawValue>, Refusal>, AgentError> {
     let nonsense = |why: String| AgentError::Nonsense { command, why };
     if depth_of(line) > DEPTH_LIMIT {
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_and_refusals_are_told_apart() {
+    fn answers_and_refusals_are_distinguished() {
         let read = |line: &str| read_reply("guest-ping", line.as_bytes());
         assert!(matches!(read(r#"{"return": {}}"#), Ok(Ok(_))));
         assert!(matches!(read(r#"{"error": {"class": "G", "desc": "d"}}"#), Ok(Err(Refusal { .. }))));

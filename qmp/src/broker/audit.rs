@@ -1,4 +1,4 @@
-//! Who sent what through the broker, and what became of it.
+//! The commands through the broker, their clients and their outcomes.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -20,12 +20,12 @@ pub enum AuditOutcome {
         /// What was at stake.
         why: String,
     },
-    /// QEMU said no; nothing was changed.
+    /// QEMU refused; nothing was changed.
     Refused {
-        /// QEMU's sentence, escaped and bounded.
+        /// QEMU's message, escaped and bounded.
         desc: String,
     },
-    /// Nobody knows: no usable reply.
+    /// Unknown: no usable reply.
     Unknown {
         /// Why not.
         why: String,
@@ -37,9 +37,9 @@ pub enum AuditOutcome {
 pub struct Audit {
     /// When it was decided or answered.
     pub at: SystemTime,
-    /// The user who connected, by the kernel's word.
+    /// The user who connected, as reported by the kernel.
     pub uid: u32,
-    /// The process that connected, by the kernel's word, where it gave one.
+    /// The process that connected, as reported by the kernel, where it gave one.
     pub pid: Option<i32>,
     /// Number of the connection, counted from 1 per broker.
     pub client: u64,
@@ -92,7 +92,7 @@ pub(super) struct OpenAudit {
 }
 
 impl OpenAudit {
-    /// `audit` as it is to be recorded if nobody closes it.
+    /// `audit` as it is to be recorded if it is not closed.
     pub(super) fn new(audit: Audit, sink: Arc<dyn AuditSink>) -> Self {
         Self { audit: Some(audit), sink }
     }

@@ -28,7 +28,7 @@ use crate::wire::{CLIENT_MESSAGE_LIMIT, ObjectSplitter};
 /// A client that takes nothing for this long is cut off.
 const STALL_LIMIT: Duration = Duration::from_secs(30);
 
-/// Events told before an answer that is ready.
+/// Events sent before an answer that is ready.
 const EVENT_BURST: u32 = 64;
 
 /// Why a client is no longer served.
@@ -184,7 +184,7 @@ impl Client {
         };
         let audit = OpenAudit::new(audit, Arc::clone(&self.sink));
         if let Verdict::Denied { why, how } = &verdict {
-            let desc = format!("Garboard does not let `{}` through: {why}; {how}", printable(name, 64));
+            let desc = format!("Garboard rejected `{}`: {why}; {how}", printable(name, 64));
             return message::failure("GenericError", &desc, id);
         }
         if verdict == (Verdict::Allowed { taints: true }) {
@@ -200,7 +200,7 @@ impl Client {
         }
     }
 
-    /// QEMU's reply, and what the client is answered in its place where the broker has more to say.
+    /// QEMU's reply, and what the client is answered in its place where the broker adds something.
     async fn run(&self, name: &str, arguments: Value) -> (Result<Box<RawValue>, CallError>, Option<Value>) {
         let file = match ResultFile::offer(&self.monitor, self.results.as_deref(), name, &arguments).await {
             Ok(file) => file,
@@ -242,7 +242,7 @@ async fn write_all(stream: &UnixStream, mut answers: mpsc::Receiver<Outgoing>) -
             }
         };
         let line = tokio::select! {
-            // What happened before an answer is told before it, but a stream of events must not hold an answer back.
+            // What happened before an answer is sent before it, but a stream of events must not hold an answer back.
             biased;
             notice = next_event, if burst < EVENT_BURST || answers.is_empty() => match notice {
                 Some(Notice::Event(event)) => {

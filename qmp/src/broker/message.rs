@@ -20,7 +20,7 @@ pub(super) struct ClientCommand {
     pub(super) id: Option<Box<RawValue>>,
 }
 
-/// Why an object is no command, in QEMU's words, and the id to answer with.
+/// Why an object is no command, in QEMU's terms, and the id to answer with.
 #[derive(Debug)]
 pub(super) struct NotACommand {
     pub(super) desc: String,
@@ -110,7 +110,7 @@ pub(super) fn event(event: &Event) -> Vec<u8> {
     line(&Message { timestamp: timestamp(event.at), event: &event.name, data: event.data.as_deref() })
 }
 
-/// Tells a client that it was too slow and this many events are gone.
+/// Reports to a client that it was too slow and this many events are gone.
 pub(super) fn events_lost(count: u64) -> Vec<u8> {
     let data = json!({ "count": count });
     line(&json!({"timestamp": timestamp(SystemTime::now()), "event": super::EVENTS_LOST, "data": data}))

@@ -11,10 +11,10 @@
 //! ```
 //!
 //! Each client greets, negotiates and numbers its commands as with QEMU; ids are private to it. It is read-only unless
-//! its [`Grant`] says more, and may then still have to ask: the greeting offers the levels as capabilities.
+//! its [`Grant`] allows more, and may then still have to ask: the greeting offers the levels as capabilities.
 //!
 //! Invariants: a client has one command in flight; whatever it does or leaves undone, the monitor and the other clients
-//! do not wait for it: events it does not read in time are dropped, and it is told how many
+//! do not wait for it: events it does not read in time are dropped, and it receives their number
 //! (`__dev.garboard_EVENTS_LOST`); one that takes nothing for half a minute is cut off. Descriptors sent by a client are
 //! never received. Files that a command writes are named and opened by the broker.
 
@@ -40,13 +40,13 @@ use crate::connection::Monitor;
 pub use audit::{Audit, AuditOutcome, AuditSink};
 pub use policy::{Access, CommandRisk, Policy, Rule, Verdict};
 
-/// Clients served at once. The next one is told so and cut off.
+/// Clients served at once. The next one gets an error and is cut off.
 const CLIENT_LIMIT: usize = 16;
 
 /// Pause after a failed accept.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Name of the event that tells a slow client about dropped events.
+/// Name of the event that reports dropped events to a slow client.
 pub const EVENTS_LOST: &str = "__dev.garboard_EVENTS_LOST";
 
 /// How much a connection may do.
@@ -65,7 +65,7 @@ impl From<Access> for Grant {
     }
 }
 
-/// Who is at the other end, by the kernel's word and not the client's.
+/// The peer, as reported by the kernel and not by the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerIdentity {
     /// The user.
@@ -82,7 +82,7 @@ impl PeerIdentity {
     }
 }
 
-/// Serves clients of one machine. Holds a clone of its monitor: drop the broker when the supervisor lets go of QEMU.
+/// Serves clients of one machine. Holds a clone of its monitor: drop the broker when the supervisor disconnects from QEMU.
 pub struct Broker {
     monitor: Monitor,
     sink: Arc<dyn AuditSink>,
@@ -120,7 +120,7 @@ impl Broker {
         self.serve_client_for(stream, grant, peer, Arc::clone(&self.sink)).await;
     }
 
-    /// The same for a client whose calls are told to a sink of its own.
+    /// The same for a client whose calls are reported to a sink of its own.
     pub async fn serve_client_for(
         &self,
         stream: UnixStream,
@@ -140,7 +140,7 @@ impl Broker {
         serving.instrument(info_span!("qmp_client", client = number)).await;
     }
 
-    /// Accepts clients for ever. `admit` says what a peer may do; `None` turns it away. Dropping the future cuts all
+    /// Accepts clients for ever. `admit` returns what a peer may do; `None` refuses it. Dropping the future cuts all
     /// clients off.
     pub async fn listen(
         self: Arc<Self>,
@@ -191,7 +191,7 @@ impl Broker {
     }
 }
 
-/// Everything the broker does with the bytes of a client before QEMU hears of it. For the fuzz target.
+/// Everything the broker does with the bytes of a client before it reaches QEMU. For the fuzz target.
 #[cfg(feature = "testing")]
 pub fn read_client_bytes(chunks: &[&[u8]]) {
     let mut splitter = crate::wire::ObjectSplitter::new(4 << 10);

@@ -2,7 +2,7 @@
 //!
 //! A command's class follows from what it can reach, not from what it is meant for: one that makes QEMU open a file, a
 //! socket or a device by name, or adds an object, a device or a backend whose properties are such names, is dangerous.
-//! `tests/contract` asks the QEMU at hand which arguments its commands take and fails where the table says less. A file
+//! `tests/contract` asks the QEMU at hand which arguments its commands take and fails where the table lists less. A file
 //! that a command writes is named by the broker, at every level; commands whose file it cannot name are forbidden.
 //!
 //! The dangerous level is everything QEMU can do (`human-monitor-command` alone is). Only the two below are a boundary.
@@ -87,7 +87,7 @@ pub struct Rule {
     pub when: Option<(&'static str, &'static [&'static str])>,
     /// What it can do.
     pub risk: CommandRisk,
-    /// What is at stake, as the end of a sentence that begins with the command.
+    /// What is at stake, as the end of a message that begins with the command.
     pub stake: &'static str,
 }
 
@@ -100,7 +100,7 @@ impl Rule {
     }
 }
 
-/// For commands nobody has looked at.
+/// For commands without a review.
 const UNKNOWN: Rule = Rule {
     command: "",
     when: None,
@@ -143,7 +143,7 @@ impl Policy {
         Self { rules }
     }
 
-    /// The rows, for those who show them.
+    /// The rows, for display.
     pub const fn rules(&self) -> &'static [Rule] {
         self.rules
     }
@@ -158,7 +158,7 @@ impl Policy {
         let rule = self.rule_for(command, arguments);
         if rule.risk <= access.reaches() {
             if let Some(argument) = result_file::argument_of(command).filter(|name| arguments.get(name).is_some()) {
-                let how = format!("leave `{argument}` out, and the answer says where the file is");
+                let how = format!("leave `{argument}` out, and the answer contains the file's path");
                 return Verdict::Denied { why: format!("`{argument}` would name a file that QEMU writes"), how };
             }
             return Verdict::Allowed { taints: rule.risk > CommandRisk::HarmlessMutation };
@@ -204,8 +204,8 @@ mod tests {
             ("device_del", [false, false, true]),
             ("human-monitor-command", [false, false, true]),
             ("system_reset", [false, false, true]),
-            ("never-heard-of", [false, false, true]),
-            ("query-never-heard-of", [false, false, true]),
+            ("no-such-command", [false, false, true]),
+            ("query-no-such-command", [false, false, true]),
             ("getfd", [false, false, false]),
             ("chardev-remove", [false, false, false]),
             ("watchdog-set-action", [false, false, false]),
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_says_why_and_what_to_do() {
+    fn a_denial_contains_the_reason_and_what_to_do() {
         let Verdict::Denied { why, how } = Policy::default().judge(Access::ReadOnly, "set_link", &Value::Null) else {
             panic!("allowed");
         };

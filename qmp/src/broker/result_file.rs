@@ -5,7 +5,7 @@
 //! `{"filename": "…/screendump.png"}`. A later call of the same kind replaces the file: there is never more than one
 //! of each name, however often a client asks.
 //!
-//! Sources followed: `ui/console.c` (`qmp_screendump` opens with `qemu_open`, which knows `/dev/fdset`) and
+//! Sources followed: `ui/console.c` (`qmp_screendump` opens with `qemu_open`, which supports `/dev/fdset`) and
 //! `monitor/fds.c` of QEMU 7.2 and 10.0.
 
 use std::fs::{File, OpenOptions};
@@ -40,7 +40,7 @@ pub(super) enum ResultFileError {
 /// How results are called in `query-fdsets`.
 const LABEL: &str = "result of a QMP client's command";
 
-/// Results QEMU may hold at once. QEMU 7.2 closes a descriptor that it was told to give back only while the guest runs
+/// Results QEMU may hold at once. QEMU 7.2 closes a descriptor that it was asked to release only while the guest runs
 /// (`monitor_fdset_cleanup`), so a client of a paused guest could otherwise use up all of QEMU's descriptors.
 const HELD_LIMIT: usize = 8;
 

@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::text::printable;
 
-/// The version QEMU gives of itself. For people and for choosing a cache; what QEMU can do is probed, not guessed from
+/// The version QEMU gives of itself. For users and for choosing a cache; what QEMU can do is probed, not guessed from
 /// this.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QemuVersion {
@@ -15,7 +15,7 @@ pub struct QemuVersion {
     pub minor: u32,
     /// The `22` of 7.2.22.
     pub micro: u32,
-    /// The packager's words, for example `Debian 1:7.2+dfsg-7+deb12u18+b3`; may be empty. Bounded and printable.
+    /// The packager's text, for example `Debian 1:7.2+dfsg-7+deb12u18+b3`; may be empty. Bounded and printable.
     pub package: String,
 }
 
@@ -27,7 +27,7 @@ impl std::fmt::Display for QemuVersion {
     }
 }
 
-/// What QEMU says when somebody connects.
+/// What QEMU sends to a new client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Greeting {
     /// Which QEMU.

@@ -8,10 +8,10 @@
 //! ```
 //!
 //! One task holds both ends of the socket: a reader half and a writer half that take turns. It ends when the stream
-//! ends or when the last [`Monitor`] is dropped, and in both cases whatever waits is told.
+//! ends or when the last [`Monitor`] is dropped, and in both cases every waiting caller is notified.
 //!
 //! Invariants:
-//! - nothing QEMU says ends the connection, only the end of the stream does;
+//! - no message of QEMU ends the connection, only the end of the stream does;
 //! - a caller that gives up (time limit, dropped future) leaves the connection usable, and its late reply goes nowhere;
 //! - a command whose caller gave up before it was written is never written;
 //! - a disconnect fails every waiting call and gives every subscription exactly one `Closed`.
@@ -49,7 +49,7 @@ pub(crate) use pending::Outcome;
 pub(crate) use router::Router;
 pub(crate) use stream::{Outgoing, read_some};
 
-/// Commands that may wait for the writer. QEMU takes one at a time anyway; who comes later waits in the queue's own
+/// Commands that may wait for the writer. QEMU takes one at a time anyway; later callers wait in the queue's own
 /// line.
 const OUTGOING_QUEUE: usize = 16;
 
@@ -93,7 +93,7 @@ pub struct ConnectOptions {
     /// How long to wait for the greeting, that is for QEMU to start; 30 s by default. QEMU 7.2 needs 25 to 50 ms on an
     /// idle machine.
     pub greeting_limit: Duration,
-    /// What to ask for where the other end is the debug broker; reading only by default. QEMU itself knows no levels
+    /// What to ask for where the other end is the debug broker; reading only by default. QEMU itself has no levels
     /// and refuses higher ones.
     pub access: Access,
 }
@@ -168,7 +168,7 @@ impl Monitor {
         Ok((monitor, greeting))
     }
 
-    /// What QEMU said first.
+    /// QEMU's greeting.
     pub fn greeting(&self) -> &Greeting {
         &self.link.greeting
     }
@@ -178,7 +178,7 @@ impl Monitor {
         self.link.router.hub.subscribe(interest)
     }
 
-    /// Why QEMU is about to end or has ended, if it said so.
+    /// Why QEMU is about to end or has ended, if it reported that.
     pub fn shutdown_reason(&self) -> Option<ShutdownReason> {
         self.link.router.shutdown_reason()
     }

@@ -22,7 +22,7 @@ use tracing::{Span, info_span};
 /// Sent commands remembered at most. Only a QEMU that has stopped answering can get there.
 const SENT_LIMIT: usize = 1_024;
 
-/// How a command ended, as far as QEMU said.
+/// How a command ended, as far as QEMU reported.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Returned(Box<RawValue>),
@@ -42,7 +42,7 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
-    /// Hands the outcome to the caller; false when nobody waits any more.
+    /// Hands the outcome to the caller; false when no caller waits any more.
     pub(crate) fn finish(self, outcome: Outcome) -> bool {
         self.waiting.is_some_and(|waiting| waiting.send(outcome).is_ok())
     }
@@ -59,7 +59,7 @@ pub(crate) struct Pending {
 }
 
 impl Pending {
-    /// `session` tells this connection from earlier ones to the same QEMU; its lowest 20 bits count.
+    /// `session` distinguishes this connection from earlier ones to the same QEMU; its lowest 20 bits count.
     pub(crate) fn new(session: u64) -> Self {
         Self { unsent: Vec::new(), sent: VecDeque::new(), next_id: (session & 0xf_ffff) << 32, open: true }
     }
@@ -103,12 +103,12 @@ impl Pending {
         self.sent.remove(position)
     }
 
-    /// A reply came that does not say to what: it can only be the oldest, because QEMU answers in order.
+    /// A reply came without the id of a command: it can only be the oldest, because QEMU answers in order.
     pub(crate) fn oldest(&mut self) -> Option<Entry> {
         self.sent.pop_front()
     }
 
-    /// The connection ended: every caller is told by its sender being dropped.
+    /// The connection ended: every caller is notified because its sender is dropped.
     pub(crate) fn close(&mut self) {
         self.open = false;
         self.unsent.clear();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_reply_finds_its_abandoned_command_and_nobody_else() {
+    fn a_late_reply_finds_its_abandoned_command_and_no_other() {
         let mut pending = Pending::new(1);
         let (late, receiver) = pending.begin("query-block".into()).unwrap();
         assert!(pending.mark_sent(late).is_some());

@@ -1,7 +1,7 @@
 //! Where a line of QEMU goes: to the caller that waits for it, to the subscribers, or nowhere.
 //!
-//! No sockets here: the reader task feeds it, the fuzz target does as well. Nothing QEMU (or whoever took its place)
-//! says can end the reader; only the end of the stream can.
+//! No sockets here: the reader task feeds it, the fuzz target does as well. No message of QEMU (or of a process in its place)
+//! can end the reader; only the end of the stream can.
 
 use std::borrow::Cow;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -60,18 +60,18 @@ impl Router {
         lock(&self.pending).abandon(id);
     }
 
-    /// Why QEMU is about to end, if it said so and nothing since has shown that it goes on.
+    /// Why QEMU is about to end, if it reported that and nothing since has shown that it goes on.
     pub(crate) fn shutdown_reason(&self) -> Option<ShutdownReason> {
         lock(&self.last_shutdown).clone()
     }
 
-    /// The connection ended: fails what waits and tells the subscribers. Only the first call counts.
+    /// The connection ended: fails what waits and notifies the subscribers. Only the first call counts.
     pub(crate) fn close(&self) {
         lock(&self.pending).close();
         self.hub.close(self.shutdown_reason());
     }
 
-    /// One line, or what stands for it.
+    /// One line, or its replacement.
     pub(crate) fn accept(&self, line: Result<&[u8], Overlong>) {
         let line = match line {
             Ok(line) => line,

@@ -27,7 +27,7 @@ pub(crate) struct Outgoing {
     pub(crate) arguments: Option<Box<RawValue>>,
 }
 
-/// Closes the router however the task ends: end of stream, error, or abort because nobody holds the monitor any more.
+/// Closes the router however the task ends: end of stream, error, or abort because the monitor was dropped.
 struct CloseAtEnd(Arc<Router>);
 
 impl Drop for CloseAtEnd {
@@ -44,7 +44,7 @@ pub(super) async fn drive(
     router: Arc<Router>,
 ) {
     let closing = CloseAtEnd(Arc::clone(&router));
-    // A write that fails does not end the task: what QEMU said last (its SHUTDOWN event) is still to be read.
+    // A write that fails does not end the task: QEMU's last output (its SHUTDOWN event) is still to be read.
     let ended = tokio::select! {
         ended = read_all(&stream, splitter, &router) => ended,
         () = async { write_all(&stream, queue, &router).await; std::future::pending().await } => Ok(()),

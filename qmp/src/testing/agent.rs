@@ -17,9 +17,9 @@ use crate::wire::LineSplitter;
 pub enum AgentBehaviour {
     /// Answers with this.
     Reply(Value),
-    /// Refuses with this class and sentence.
+    /// Refuses with this class and message.
     Refuse(&'static str, &'static str),
-    /// Says nothing.
+    /// Sends nothing.
     Silence,
     /// Writes these bytes.
     Raw(Vec<u8>),
@@ -49,8 +49,8 @@ impl Drop for FakeAgent {
 }
 
 impl FakeAgent {
-    /// An agent that knows `guest-ping` and the handshake, and the host's end of its channel. Must be called inside a
-    /// tokio runtime. `first_bytes` are waiting in the channel before anybody asks.
+    /// An agent that supports `guest-ping` and the handshake, and the host's end of its channel. Must be called inside a
+    /// tokio runtime. `first_bytes` are waiting in the channel before the first call.
     pub fn pair(first_bytes: &[u8]) -> io::Result<(Self, std::os::unix::net::UnixStream)> {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair()?;
         ours.set_nonblocking(true)?;

@@ -14,7 +14,7 @@ use super::monitor::Shared;
 use crate::fd::{DESCRIPTOR_LIMIT, write_with_descriptors};
 use crate::wire::ObjectSplitter;
 
-/// What the monitor says.
+/// What the monitor sends.
 #[derive(Debug)]
 pub(super) enum Outgoing {
     Bytes(Vec<u8>),
@@ -27,12 +27,12 @@ pub(super) async fn serve(stream: UnixStream, shared: Arc<Shared>) {
     let _ = sender.send(Outgoing::Bytes(Shared::greeting()));
     tokio::select! {
         _ = listen(&stream, &shared, sender) => {}
-        _ = speak(&stream, receiver) => {}
+        _ = write(&stream, receiver) => {}
     }
     shared.disconnected();
 }
 
-async fn speak(stream: &UnixStream, mut queue: mpsc::UnboundedReceiver<Outgoing>) -> io::Result<()> {
+async fn write(stream: &UnixStream, mut queue: mpsc::UnboundedReceiver<Outgoing>) -> io::Result<()> {
     while let Some(Outgoing::Bytes(bytes)) = queue.recv().await {
         write_with_descriptors(stream, &bytes, &[]).await?;
     }

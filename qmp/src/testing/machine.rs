@@ -325,7 +325,7 @@ impl FakeMachine {
         let Some(descriptor) = self.named_descriptors.remove(name) else {
             return Effect::refuse("GenericError", format!("File descriptor named '{name}' has not been found"));
         };
-        // What a VNC server says first.
+        // A VNC server's first message.
         let _ = nix::sys::socket::send(descriptor.0, b"RFB 003.008\n", nix::sys::socket::MsgFlags::MSG_NOSIGNAL);
         Effect::done()
     }

@@ -1,12 +1,12 @@
-//! A QEMU monitor and a guest agent for tests: they keep state, speak real bytes over real sockets, and can be told to
+//! A QEMU monitor and a guest agent for tests: they keep state, use real bytes over real sockets, and can be made to
 //! misbehave.
 //!
-//! For: tests of this crate and of those who drive a monitor. Not for: checking what QEMU does in a corner nobody has
-//! looked at; the fake answers as QEMU 7.2 does where `tests/contract` runs the same suite on both, and refuses what it
-//! does not know with `CommandNotFound`.
+//! For: tests of this crate and of users of a monitor. Not for: checking what QEMU does in a case without a contract test.
+//! The fake answers as QEMU 7.2 does where `tests/contract` runs the same suite on both, and refuses what it
+//! does not support with `CommandNotFound`.
 //!
 //! ```text
-//! test ──script, emit, say, hang_up──► FakeMonitor ──► FakeMachine (state: devices, nodes, descriptors, jobs)
+//! test ──script, emit, write, hang_up► FakeMonitor ──► FakeMachine (state: devices, nodes, descriptors, jobs)
 //! code under test ══════ socket ═════════► │ ◄────────────┘
 //! ```
 
@@ -47,5 +47,5 @@ pub fn route_bytes(chunks: &[&[u8]]) {
     while let Some(notice) = listener.try_next() {
         closed += u32::from(matches!(notice, crate::Notice::Closed { .. }));
     }
-    assert_eq!(closed, 1, "every subscription is told of the end exactly once");
+    assert_eq!(closed, 1, "every subscription receives the end exactly once");
 }

@@ -18,7 +18,7 @@ use super::machine::{FakeMachine, HeldDescriptor, version};
 pub enum Behaviour {
     /// Replies with this.
     Reply(Value),
-    /// Refuses with this class and sentence.
+    /// Refuses with this class and message.
     Refuse(&'static str, &'static str),
     /// Never answers.
     Silence,
@@ -244,13 +244,13 @@ impl FakeMonitor {
         }
     }
 
-    /// Something happens. Nobody hears it before the client has negotiated, as with QEMU.
+    /// Something happens. No client receives it before it has negotiated, as with QEMU.
     pub fn emit(&self, name: &str, data: Value) {
         self.shared.lock().send(event(name, &data));
     }
 
     /// Writes these bytes, whatever they are.
-    pub fn say(&self, bytes: &[u8]) {
+    pub fn write(&self, bytes: &[u8]) {
         self.shared.lock().send(Outgoing::Bytes(bytes.to_vec()));
     }
 
@@ -267,7 +267,7 @@ impl FakeMonitor {
         }
     }
 
-    /// Looks at the machine, or changes it behind everyone's back.
+    /// Looks at the machine, or changes it without a command.
     pub fn machine<T>(&self, look: impl FnOnce(&mut FakeMachine) -> T) -> T {
         look(&mut self.shared.lock().machine)
     }

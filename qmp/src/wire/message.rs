@@ -1,4 +1,4 @@
-//! One line of QEMU to one message. Bodies stay raw JSON: whoever asked decodes them.
+//! One line of QEMU to one message. Bodies stay raw JSON: the caller decodes them.
 
 use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// What QEMU may say.
+/// What QEMU may send.
 #[derive(Debug)]
 pub enum Message<'a> {
     /// The first thing on a connection: the value of `QMP`.
@@ -24,12 +24,12 @@ pub enum Message<'a> {
         id: Option<u64>,
         /// `GenericError`, `CommandNotFound`, …
         class: Cow<'a, str>,
-        /// QEMU's sentence.
+        /// QEMU's message.
         desc: Cow<'a, str>,
     },
     /// Something happened.
     Event {
-        /// `SHUTDOWN`, `DEVICE_DELETED`, … or a name no schema knows.
+        /// `SHUTDOWN`, `DEVICE_DELETED`, … or a name that is in no schema.
         name: Cow<'a, str>,
         /// The value of `data`; absent for events that have none.
         data: Option<&'a RawValue>,

@@ -9,7 +9,7 @@
 //! ```
 //!
 //! QEMU ends every message with a line feed and never puts one inside, so a line is a message and the next line feed is
-//! where sense begins again after garbage. Clients are less tidy (older `qmp-shell` sends no line feed at all), so
+//! where messages begin again after garbage. Clients are less tidy (older `qmp-shell` sends no line feed at all), so
 //! their bytes are cut where a JSON object ends.
 //!
 //! Invariants: nothing here panics whatever the bytes are, nothing keeps more than the given limit plus one chunk, and

@@ -1,6 +1,6 @@
 //! Bytes of a client to JSON objects, where no line feed needs to follow one.
 //!
-//! Nothing is parsed here: strings and brackets are followed just far enough to know where an object ends. What is
+//! Nothing is parsed here: strings and brackets are followed just far enough to find where an object ends. What is
 //! between may still be no JSON.
 
 /// Deepest nesting taken from a client. The deepest argument of QEMU 7.2 (a `blockdev-add` with nested filters) needs
@@ -22,7 +22,7 @@ pub enum ObjectError {
     /// Brackets in brackets beyond the limit.
     #[error("the object is nested deeper than {DEPTH_LIMIT} levels")]
     TooDeep,
-    /// A control character inside a string, which JSON wants escaped: mostly a forgotten closing quote.
+    /// A control character inside a string, which JSON requires escaped: mostly a forgotten closing quote.
     #[error("a string is not closed before the end of its line")]
     OpenString,
     /// A closing bracket that was never opened, or of the other kind.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use garboard_qmp::agent::{Agent, AgentError, AgentOptions, ShutdownMode};
 use tempfile::TempDir;
 
-/// What must never run on the machine of whoever tests.
+/// What must never run on the machine that runs the tests.
 const BLOCKED: &str = "guest-shutdown,guest-suspend-disk,guest-suspend-ram,guest-suspend-hybrid,guest-exec,guest-set-time,\
     guest-set-vcpus,guest-set-memory-blocks,guest-set-user-password,guest-file-open,guest-fsfreeze-freeze,\
     guest-fsfreeze-freeze-list,guest-fstrim,guest-ssh-add-authorized-keys,guest-ssh-remove-authorized-keys";

@@ -61,7 +61,7 @@ pub(crate) enum Which {
     OfImages,
 }
 
-/// Its program; says why there is none.
+/// Its program; prints why there is none.
 fn qemu_binary(which: Which) -> Option<PathBuf> {
     let binary = match which {
         Which::Installed => std::env::var_os("GARBOARD_TEST_QEMU").unwrap_or_else(|| "qemu-system-x86_64".into()),

@@ -3,13 +3,13 @@
 //!
 //! The QEMUs are `qemu-system-x86_64` of the path, or what `GARBOARD_TEST_QEMU` names, and that of the images, if
 //! `scripts/fetch-qemu10` was run. They run without KVM and, where the
-//! test does not say otherwise, without a guest ever executing an instruction (`-S`).
+//! test does not start it, without a guest ever executing an instruction (`-S`).
 
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stderr,
-    reason = "clippy knows tests, but not their helper functions"
+    reason = "clippy exempts tests, but not their helper functions"
 )]
 
 mod agent;
@@ -43,17 +43,17 @@ macro_rules! on_both {
 }
 
 on_both!(
-    greets_and_tells_its_state,
-    refuses_what_it_does_not_know,
+    greets_and_reports_its_state,
+    refuses_what_it_does_not_support,
     resumes_and_pauses_with_events,
     resets_with_an_event,
     takes_descriptors_by_name,
     takes_descriptors_into_sets,
     serves_a_vnc_client_by_descriptor,
-    unplugs_a_device_and_forgets_it,
+    unplugs_a_device_and_removes_it,
     waits_in_vain_for_a_guest_that_does_not_answer,
     follows_a_job_to_its_end,
-    tells_why_a_job_failed,
+    reports_why_a_job_failed,
     quits_with_a_reason,
     serves_one_supervisor_after_the_other,
     serves_broker_clients,
@@ -74,9 +74,9 @@ macro_rules! on_each_qemu {
 on_each_qemu!(
     every_command_of_this_qemu_is_classed,
     what_reaches_files_and_sockets_by_name_is_dangerous,
-    a_picture_of_the_screen_is_written_where_the_broker_says,
+    a_picture_of_the_screen_is_written_where_the_broker_names,
     a_qemu_that_hangs_for_a_while_costs_one_call_and_no_connection,
-    a_terminated_qemu_says_so_and_a_killed_one_does_not,
+    a_terminated_qemu_reports_it_and_a_killed_one_does_not,
     typed_replies_decode,
     the_schema_answers_what_a_planner_asks,
     a_broken_command_of_another_writer_fails_no_call_of_ours,

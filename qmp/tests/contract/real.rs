@@ -51,7 +51,7 @@ const OPENS_NOTHING: &[&str] = &[
     "x-query-virtio-queue-status",
     "x-query-virtio-status",
     "x-query-virtio-vhost-queue-status",
-    // A kind of display; what travels is told to the display's client.
+    // A kind of display; the change is reported to the display's client.
     "client_migrate_info",
     "expire_password",
     "set_password",
@@ -84,7 +84,7 @@ impl AuditSink for NoAudit {
     fn record(&self, _: &Audit) {}
 }
 
-pub(crate) async fn a_picture_of_the_screen_is_written_where_the_broker_says(which: Which) {
+pub(crate) async fn a_picture_of_the_screen_is_written_where_the_broker_names(which: Which) {
     let Some(backend) = Backend::qemu_with(which, &["-device", "VGA"]).await else { return };
     let results = tempfile::tempdir().unwrap();
     let broker = Broker::new(backend.monitor.clone(), Arc::new(NoAudit)).with_results_in(results.path().to_owned());
@@ -137,7 +137,7 @@ async fn how_it_ended(monitor: &Monitor, end: impl FnOnce()) -> Option<ShutdownC
     }
 }
 
-pub(crate) async fn a_terminated_qemu_says_so_and_a_killed_one_does_not(which: Which) {
+pub(crate) async fn a_terminated_qemu_reports_it_and_a_killed_one_does_not(which: Which) {
     let Some(backend) = Backend::qemu(which).await else { return };
     let cause = how_it_ended(&backend.monitor, || backend.signal(Signal::SIGTERM)).await;
     assert_eq!(cause, Some(ShutdownCause::HostSignal));

@@ -1,4 +1,4 @@
-//! Sessions recorded from real QEMUs, replayed byte for byte: what QEMU really says, also where none is installed.
+//! Sessions recorded from real QEMUs, replayed byte for byte: what QEMU really sends, also where none is installed.
 //!
 //! `tests/recordings/*.jsonl` has one object per line: `{"client": {…}}` is a command, `{"qemu": "…"}` a line QEMU
 //! wrote. Made by `GARBOARD_TEST_RECORD=FILE cargo test -p garboard-qmp --test contract record`.
@@ -24,30 +24,30 @@ fn read(path: &Path) -> Vec<Line> {
     let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
     lines
         .map(|line| match line["qemu"].as_str() {
-            Some(said) => Line::Qemu(said.to_owned()),
+            Some(sent) => Line::Qemu(sent.to_owned()),
             None => Line::Client(line["client"].clone()),
         })
         .collect()
 }
 
-/// Plays QEMU: says what it said, after hearing what it heard.
+/// Plays QEMU: sends the recorded lines after the recorded commands.
 fn play(stream: UnixStream, lines: Vec<Line>) -> JoinHandle<()> {
     std::thread::spawn(move || {
-        let mut heard = BufReader::new(stream.try_clone().unwrap()).lines();
+        let mut commands = BufReader::new(stream.try_clone().unwrap()).lines();
         let mut ids: Vec<(Value, Value)> = Vec::new();
         for line in lines {
             match line {
                 Line::Client(expected) => {
-                    let command: Value = serde_json::from_str(&heard.next().unwrap().unwrap()).unwrap();
+                    let command: Value = serde_json::from_str(&commands.next().unwrap().unwrap()).unwrap();
                     assert_eq!(command["execute"], expected["execute"]);
                     ids.push((expected["id"].clone(), command["id"].clone()));
                 }
-                Line::Qemu(said) => {
-                    let mut said = said;
+                Line::Qemu(recorded) => {
+                    let mut line = recorded;
                     if let Some((recorded, actual)) = ids.last() {
-                        said = said.replace(&format!("\"id\": {recorded}"), &format!("\"id\": {actual}"));
+                        line = line.replace(&format!("\"id\": {recorded}"), &format!("\"id\": {actual}"));
                     }
-                    (&stream).write_all(format!("{said}\r\n").as_bytes()).unwrap();
+                    (&stream).write_all(format!("{line}\r\n").as_bytes()).unwrap();
                 }
             }
         }
@@ -67,22 +67,22 @@ async fn replay(path: &Path) {
     let mut count = 0;
     for command in commands {
         let name = command["execute"].as_str().unwrap();
-        let said = lines.iter().find_map(|line| match line {
-            Line::Qemu(said) => {
-                let said: Value = serde_json::from_str(said).unwrap();
-                (said["id"] == command["id"]).then_some(said)
+        let answer = lines.iter().find_map(|line| match line {
+            Line::Qemu(line) => {
+                let message: Value = serde_json::from_str(line).unwrap();
+                (message["id"] == command["id"]).then_some(message)
             }
             Line::Client(_) => None,
         });
-        let said = said.expect("every recorded command has its answer");
+        let answer = answer.expect("every recorded command has its answer");
         let mut request = Request::new(name.to_owned());
         if let Some(arguments) = command.get("arguments") {
             request = request.arguments(arguments);
         }
         match monitor.send(request).await {
-            Ok(reply) => assert_eq!(serde_json::from_str::<Value>(reply.get()).unwrap(), said["return"], "{name}"),
+            Ok(reply) => assert_eq!(serde_json::from_str::<Value>(reply.get()).unwrap(), answer["return"], "{name}"),
             Err(error) => {
-                assert!(error.is_refusal_of_class(said["error"]["class"].as_str().unwrap()), "{name}: {error:?}")
+                assert!(error.is_refusal_of_class(answer["error"]["class"].as_str().unwrap()), "{name}: {error:?}")
             }
         }
         count += 1;
@@ -96,14 +96,14 @@ async fn replay(path: &Path) {
             other => panic!("{other:?}"),
         }
     };
-    let said: Vec<_> = lines
+    let sent: Vec<_> = lines
         .iter()
         .filter_map(|line| match line {
-            Line::Qemu(said) => serde_json::from_str::<Value>(said).unwrap()["event"].as_str().map(ToOwned::to_owned),
+            Line::Qemu(line) => serde_json::from_str::<Value>(line).unwrap()["event"].as_str().map(ToOwned::to_owned),
             Line::Client(_) => None,
         })
         .collect();
-    assert_eq!(names, said);
+    assert_eq!(names, sent);
     assert_eq!(reason.unwrap().cause, ShutdownCause::HostQmpQuit);
     qemu.join().unwrap();
 }
@@ -119,7 +119,7 @@ async fn recorded_sessions_are_understood() {
     assert!(count >= 1, "no recordings");
 }
 
-/// The session that is recorded: what a supervisor says in the life of a machine.
+/// The session that is recorded: what a supervisor sends in the life of a machine.
 fn session() -> Vec<(&'static str, Value)> {
     let node = json!({"driver": "null-co", "node-name": "disk0", "size": 1 << 30});
     let disk = json!({"driver": "usb-storage", "id": "stick0", "bus": "usb.0", "drive": "disk0"});
@@ -150,7 +150,7 @@ fn session() -> Vec<(&'static str, Value)> {
         ("device_del", json!({"id": "stick0"})),
         ("device_del", json!({"id": "stick0"})),
         ("blockdev-del", json!({"node-name": "disk0"})),
-        ("never-heard-of", Value::Null),
+        ("never-commands-of", Value::Null),
         ("stop", Value::Null),
         ("system_reset", Value::Null),
         ("query-jobs", Value::Null),
@@ -166,14 +166,14 @@ fn record() {
     let socket = directory.path().join("qmp.sock");
     let Some(_qemu) = start_qemu(Which::Installed, &socket, &[]) else { return };
     let stream = UnixStream::connect(&socket).unwrap();
-    let mut said = BufReader::new(stream.try_clone().unwrap()).lines();
+    let mut lines = BufReader::new(stream.try_clone().unwrap()).lines();
     let mut out = std::fs::File::create(target).unwrap();
-    let mut hear = |out: &mut std::fs::File| {
-        let line = said.next()?.unwrap();
+    let mut read_message = |out: &mut std::fs::File| {
+        let line = lines.next()?.unwrap();
         writeln!(out, "{}", json!({ "qemu": line })).unwrap();
         Some(serde_json::from_str::<Value>(&line).unwrap())
     };
-    hear(&mut out).expect("a greeting");
+    read_message(&mut out).expect("a greeting");
     let commands = std::iter::once(("qmp_capabilities", Value::Null)).chain(session());
     for (number, (name, arguments)) in commands.enumerate() {
         let mut command = json!({"execute": name, "id": number});
@@ -182,11 +182,11 @@ fn record() {
         }
         writeln!(out, "{}", json!({ "client": command })).unwrap();
         (&stream).write_all(format!("{command}\n").as_bytes()).unwrap();
-        while let Some(message) = hear(&mut out) {
+        while let Some(message) = read_message(&mut out) {
             if message["id"] == number {
                 break;
             }
         }
     }
-    while hear(&mut out).is_some() {}
+    while read_message(&mut out).is_some() {}
 }

@@ -41,7 +41,7 @@ fn file() -> (std::os::fd::OwnedFd, DescriptorIdentity) {
     (file.into(), DescriptorIdentity { device: metadata.dev(), inode: metadata.ino() })
 }
 
-pub(crate) async fn greets_and_tells_its_state(backend: Backend) {
+pub(crate) async fn greets_and_reports_its_state(backend: Backend) {
     assert!(backend.monitor.greeting().version.major >= 7);
     assert!(backend.monitor.greeting().capabilities.contains(&"oob".to_owned()));
     let status = backend.monitor.call(&qmp::query_status {}).await.unwrap();
@@ -51,8 +51,8 @@ pub(crate) async fn greets_and_tells_its_state(backend: Backend) {
     assert_eq!(version.qemu.major, i64::from(backend.monitor.greeting().version.major));
 }
 
-pub(crate) async fn refuses_what_it_does_not_know(backend: Backend) {
-    let error = ask(&backend.monitor, "never-heard-of", json!({})).await.unwrap_err();
+pub(crate) async fn refuses_what_it_does_not_support(backend: Backend) {
+    let error = ask(&backend.monitor, "no-such-command", json!({})).await.unwrap_err();
     assert!(error.is_refusal_of_class("CommandNotFound"), "{error:?}");
     let error = ask(&backend.monitor, "query-balloon", json!({})).await.unwrap_err();
     assert!(error.is_refusal_of_class("DeviceNotActive"), "{error:?}");
@@ -119,7 +119,7 @@ pub(crate) async fn serves_a_vnc_client_by_descriptor(backend: Backend) {
     assert_eq!(&hello.await.unwrap().unwrap(), b"RFB 003.008\n");
 }
 
-pub(crate) async fn unplugs_a_device_and_forgets_it(backend: Backend) {
+pub(crate) async fn unplugs_a_device_and_removes_it(backend: Backend) {
     let tablet = json!({"driver": "usb-tablet", "id": "tablet0", "bus": "usb.0"});
     ask(&backend.monitor, "device_add", tablet.clone()).await.unwrap();
     let error = ask(&backend.monitor, "device_add", tablet).await.unwrap_err();
@@ -135,7 +135,7 @@ pub(crate) async fn waits_in_vain_for_a_guest_that_does_not_answer(backend: Back
     let rng = json!({"driver": "virtio-rng-pci", "id": "rng0", "bus": "port0"});
     ask(&backend.monitor, "object-add", json!({"qom-type": "rng-builtin", "id": "entropy0"})).await.unwrap();
     ask(&backend.monitor, "device_add", rng).await.unwrap();
-    // The second time QEMU says that a request is open already.
+    // The second time QEMU reports that a request is open already.
     for _ in 0..2 {
         let error = backend.monitor.unplug("rng0", Duration::from_millis(100)).await.unwrap_err();
         assert!(matches!(error, UnplugError::NoAnswer { .. }), "{error:?}");
@@ -152,7 +152,7 @@ pub(crate) async fn follows_a_job_to_its_end(backend: Backend) {
     assert_eq!(ask(&backend.monitor, "query-jobs", json!({})).await.unwrap(), json!([]), "the job was dismissed");
 }
 
-pub(crate) async fn tells_why_a_job_failed(backend: Backend) {
+pub(crate) async fn reports_why_a_job_failed(backend: Backend) {
     let path = backend.directory.path().join("missing").join("disk.raw");
     let watch = backend.monitor.watch_job("create1");
     let options = json!({"driver": "file", "filename": path, "size": 1 << 20});

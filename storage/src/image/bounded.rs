@@ -55,7 +55,7 @@ pub enum RunError {
     Start {
         /// The program.
         program: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -67,14 +67,14 @@ pub enum RunError {
         /// The limit.
         after: Duration,
     },
-    /// Killed by the kernel or by somebody.
+    /// Killed by the kernel or by another process.
     #[error("{program} was killed by signal {signal}, probably by its limits of memory or processor time: {stderr}")]
     Killed {
         /// The program.
         program: String,
         /// The signal.
         signal: i32,
-        /// What it said, escaped and cut.
+        /// Its output, escaped and cut.
         stderr: String,
     },
     /// Ended by itself with a failure.
@@ -84,10 +84,10 @@ pub enum RunError {
         program: String,
         /// Its exit code.
         code: i32,
-        /// What it said, escaped and cut.
+        /// Its output, escaped and cut.
         stderr: String,
     },
-    /// Said more than allowed.
+    /// More output than allowed.
     #[error("{program} wrote more than {most_bytes} bytes; the image is not trusted")]
     TooMuchOutput {
         /// The program.
@@ -100,7 +100,7 @@ pub enum RunError {
     Wait {
         /// The program.
         program: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -124,16 +124,16 @@ pub(super) struct Finished {
     pub(super) stderr: String,
 }
 
-/// Runs the job; an exit code other than zero is returned, not an error: `qemu-img check` speaks by codes.
+/// Runs the job; an exit code other than zero is returned, not an error: `qemu-img check` reports by codes.
 pub(super) fn run(job: Job, limits: Limits) -> Result<Finished, RunError> {
     let program = job.program.clone();
     let mut child = start(job, limits)?;
     let stdout = child.stdout.take().map(|pipe| collect(pipe, limits.output_bytes));
     let stderr = child.stderr.take().map(|pipe| collect(pipe, STDERR_BYTES));
     let status = wait(child, &program, limits.wall_time)?;
-    let (said, _) = stderr.map_or_else(Default::default, |reader| reader.join().unwrap_or_default());
+    let (errors, _) = stderr.map_or_else(Default::default, |reader| reader.join().unwrap_or_default());
     let (stdout, cut) = stdout.map_or_else(Default::default, |reader| reader.join().unwrap_or_default());
-    let stderr = shown(String::from_utf8_lossy(&said).trim());
+    let stderr = shown(String::from_utf8_lossy(&errors).trim());
     if cut {
         return Err(RunError::TooMuchOutput { program, most_bytes: limits.output_bytes });
     }
@@ -161,7 +161,7 @@ fn start(job: Job, limits: Limits) -> Result<Child, RunError> {
     command.spawn().map_err(|source| RunError::Start { program: job.program, source })
 }
 
-/// Reads up to `most` bytes, and the rest for nothing, so that the child never blocks on us. Says whether it cut.
+/// Reads up to `most` bytes, and the rest for nothing, so that the child never blocks on us. Returns whether it cut.
 fn collect(mut pipe: impl Read + Send + 'static, most: usize) -> std::thread::JoinHandle<(Vec<u8>, bool)> {
     std::thread::spawn(move || {
         let mut kept = Vec::new();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_talks_too_much_is_refused_and_its_errors_are_cut_and_escaped() {
+    fn one_that_prints_too_much_is_refused_and_its_errors_are_cut_and_escaped() {
         let limits = Limits { output_bytes: 1000, ..Limits::LOOK };
         assert!(matches!(shell("head -c 100000 /dev/zero", limits), Err(RunError::TooMuchOutput { .. })));
         let done = shell("printf 'a\\033[2Jb' >&2; head -c 1000000 /dev/zero >&2", Limits::LOOK).unwrap();
@@ -238,7 +238,7 @@ mod tests {
     #[test]
     fn a_missing_program_is_named() {
         let job = Job { program: "garboard-no-such".into(), arguments: vec![], stdin: Stdio::null(), stdout: None };
-        // prlimit itself is there, and says so in its own way.
+        // prlimit itself is there, and reports it in its own way.
         assert_eq!(run(job, Limits::LOOK).unwrap().code, 127);
     }
 }

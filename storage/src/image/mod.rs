@@ -4,7 +4,7 @@
 //! `qemu-img` is left with converting, resizing and checking, because these walk tables that only QEMU's own code
 //! should interpret.
 //!
-//! Rules of the seam: images travel as open descriptors, never as names; the format is always said, never guessed; a
+//! Rules of the seam: images travel as open descriptors, never as names; the format is always given, never guessed; a
 //! qcow2 is judged by our own header reader first, so that the tool never sees an image that names another file.
 
 mod bounded;
@@ -59,7 +59,7 @@ pub enum ImageError {
     /// Reading or writing a descriptor failed.
     #[error("could not use the image's descriptor; see the cause")]
     Descriptor {
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -79,7 +79,7 @@ pub struct Image<'a> {
 pub enum Consistency {
     /// No errors.
     Sound,
-    /// Clusters are marked used that nobody uses: space is lost, no content.
+    /// Clusters are marked used and are not: space is lost, no content.
     Leaks,
     /// Content may be lost.
     Damaged,

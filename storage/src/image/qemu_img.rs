@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_and_failure_are_told_apart() {
+    fn damage_and_failure_are_distinguished() {
         if !installed() {
             return;
         }
@@ -191,8 +191,8 @@ mod tests {
         let missing = QemuImg::new("/nonexistent/qemu-img", Limits::LOOK, Limits::COPY);
         file.set_len(0).unwrap();
         create_empty(&file, 1 << 30).unwrap();
-        let said = missing.facts(image).unwrap_err();
-        assert!(matches!(said, ImageError::Tool { source: RunError::Failed { code: 127, .. }, .. }), "{said:?}");
+        let error = missing.facts(image).unwrap_err();
+        assert!(matches!(error, ImageError::Tool { source: RunError::Failed { code: 127, .. }, .. }), "{error:?}");
     }
 
     #[test]

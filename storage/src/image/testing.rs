@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use super::{Consistency, Image, ImageError, Images, reasonable};
 use crate::qcow2::{Format, HeaderError, ImageFacts, ProbeError};
 
-/// Images in memory, told apart by the file (device and inode) they are in, as long as it exists; the file itself is never
+/// Images in memory, distinguished by the file (device and inode) they are in, as long as it exists; the file itself is never
 /// written.
 #[derive(Debug, Default)]
 pub struct FakeImages {
@@ -33,7 +33,7 @@ impl Images for FakeImages {
         let known = self.locked(|known| known.get(&key).copied());
         match known {
             Some(facts) if facts.format == image.format => Ok(facts),
-            // A qcow2 read as raw is a file of some length; nobody asks the fake for that.
+            // A qcow2 read as raw is a file of some length; the fake is not asked for that.
             _ if image.format == Format::Qcow2 => {
                 Err(ImageError::Unacceptable(ProbeError::Qcow2(HeaderError::NotQcow2)))
             }

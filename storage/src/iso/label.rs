@@ -2,7 +2,7 @@
 
 /// A label: 1 to 32 printable ASCII characters.
 ///
-/// ISO 9660 proper allows capitals and digits only, but everybody writes `cidata` as it is, and guests compare it so. The
+/// ISO 9660 proper allows capitals and digits only, but all tools write `cidata` as it is, and guests compare it so. The
 /// Joliet tree has room for 16 characters and carries the beginning.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VolumeLabel(String);

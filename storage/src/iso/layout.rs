@@ -1,4 +1,4 @@
-//! Lays a tree out: which directory and which content lies in which sector; then writes it all.
+//! Lays a tree out: the sectors of each directory and content; then writes it all.
 //!
 //! Lengths of directories do not depend on where anything lies, so directories are written twice: once to learn their
 //! lengths, once for good.
@@ -73,7 +73,7 @@ struct Hierarchy {
     directories: Vec<Directory>,
 }
 
-/// Where everything of one view lies.
+/// The places of one view.
 #[derive(Debug, Default)]
 struct Places {
     directories: Vec<Extent>,
@@ -347,7 +347,7 @@ impl Disc {
     }
 }
 
-/// FNV-1a: tells discs apart, protects nothing.
+/// FNV-1a: distinguishes discs, protects nothing.
 struct Seed(u64);
 
 impl Seed {

@@ -3,7 +3,7 @@
 use super::SECTOR_BYTES;
 use super::tree::Readers;
 
-/// A moment between 2000 and 2019, which stands in every date field of a disc.
+/// A moment between 2000 and 2019, which is in every date field of a disc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Moment {
     year: u16,
@@ -63,7 +63,7 @@ pub(super) fn both_u16(value: u16) -> [u8; 4] {
     [little[0], little[1], big[0], big[1]]
 }
 
-/// Where something lies.
+/// The place of something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Extent {
     /// First sector.
@@ -124,7 +124,7 @@ pub(super) fn continuation(sector: u32, offset: usize, bytes: usize) -> Vec<u8> 
     entry
 }
 
-/// `SP` and `ER`: this is Rock Ridge. The first stands in the root's own record, the second behind its `CE`.
+/// `SP` and `ER`: this is Rock Ridge. The first is in the root's own record, the second behind its `CE`.
 pub(super) fn announcement() -> (Vec<u8>, Vec<u8>) {
     const ID: &[u8] = b"RRIP_1991A";
     const TEXT: &[u8] = b"THE ROCK RIDGE INTERCHANGE PROTOCOL PROVIDES SUPPORT FOR POSIX FILE SYSTEM SEMANTICS";
@@ -145,9 +145,9 @@ pub(super) fn announcement() -> (Vec<u8>, Vec<u8>) {
 /// `PX` and `TF`: mode, links and time. Owner is root.
 pub(super) fn attributes(directory: bool, links: u32, readers: Readers, moment: Moment) -> Vec<u8> {
     let mode = match (directory, readers) {
-        (true, Readers::Everyone) => 0o040_555,
+        (true, Readers::All) => 0o040_555,
         (true, Readers::Root) => 0o040_500,
-        (false, Readers::Everyone) => 0o100_444,
+        (false, Readers::All) => 0o100_444,
         (false, Readers::Root) => 0o100_400,
     };
     let mut bytes = entry(*b"PX", 36);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn records_are_even_and_say_their_length() {
+    fn records_are_even_and_contain_their_length() {
         for id in [&b"\0"[..], b"AB", b"ABC.;1"] {
             let record = directory_record(id, Extent::default(), false, Moment::from_seed(0), &[1; 7]);
             assert_eq!(usize::from(record[0]), record.len());

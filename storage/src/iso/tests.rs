@@ -7,7 +7,7 @@ use std::process::Command;
 use super::*;
 
 fn tree(files: &[(&str, &[u8])]) -> DiscTree {
-    let mut tree = DiscTree::new(Readers::Everyone);
+    let mut tree = DiscTree::new(Readers::All);
     for (path, content) in files {
         tree.add(path, content.to_vec()).unwrap();
     }
@@ -39,7 +39,7 @@ fn typical() -> DiscTree {
 }
 
 fn many() -> DiscTree {
-    let mut tree = DiscTree::new(Readers::Everyone);
+    let mut tree = DiscTree::new(Readers::All);
     for number in 0..600 {
         let name = format!("a-key-that-makes-records-long-enough-to-fill-sectors-{number:03}");
         tree.add(&format!("dir/{name}"), name.clone().into_bytes()).unwrap();
@@ -50,7 +50,7 @@ fn many() -> DiscTree {
     tree
 }
 
-/// All files that xorriso extracts when it reads the disc in the given way; `None`, said aloud, without xorriso.
+/// All files that xorriso extracts when it reads the disc in the given way; `None`, with a message, without xorriso.
 fn extract(image: &[u8], how: &[&str]) -> Option<BTreeMap<String, Vec<u8>>> {
     let room = tempfile::tempdir().unwrap();
     let disc = room.path().join("disc.iso");
@@ -132,7 +132,7 @@ fn plain_iso_9660_has_all_contents() {
 }
 
 #[test]
-fn the_label_is_found_by_those_who_look_for_it() {
+fn blkid_finds_the_label() {
     let room = tempfile::tempdir().unwrap();
     for label in [
         VolumeLabel::nocloud(),

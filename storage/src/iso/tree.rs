@@ -10,13 +10,13 @@ const MOST_LEVELS: usize = 8;
 /// The longest name: what Linux takes from Rock Ridge (`fs/isofs/rock.c` has room for 254 bytes).
 const LONGEST_NAME: usize = 253;
 
-/// Who may read the files inside the guest, once root has mounted the disc.
+/// The readers of the files inside the guest, once root has mounted the disc.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readers {
     /// Root alone: user data carries passwords.
     Root,
-    /// Everybody.
-    Everyone,
+    /// All users.
+    All,
 }
 
 /// The files of a disc: paths and contents. Directories come from the paths.
@@ -103,13 +103,13 @@ impl DiscTree {
         self.files.iter().map(|(path, content)| (path, content.as_slice()))
     }
 
-    /// Who may read.
+    /// The readers.
     pub fn readers(&self) -> Readers {
         self.readers
     }
 }
 
-/// The directories a path lies in: `a` and `a/b` for `a/b/c`.
+/// The directories of a path: `a` and `a/b` for `a/b/c`.
 fn directories_of(path: &str) -> Vec<&str> {
     path.match_indices('/').filter_map(|(at, _)| path.get(..at)).collect()
 }
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     fn tree() -> DiscTree {
-        DiscTree::new(Readers::Everyone)
+        DiscTree::new(Readers::All)
     }
 
     #[test]

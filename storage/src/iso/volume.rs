@@ -10,7 +10,7 @@ pub(super) const TERMINATOR: [u8; 7] = [0xff, b'C', b'D', b'0', b'0', b'1', 1];
 /// `%/E`: UCS-2 level 3, Joliet's mark.
 const JOLIET_ESCAPE: [u8; 3] = [0x25, 0x2f, 0x45];
 
-/// What a descriptor says.
+/// A descriptor's content.
 pub(super) struct VolumeFacts<'a> {
     pub(super) view: View,
     pub(super) label: &'a VolumeLabel,
@@ -57,7 +57,7 @@ pub(super) fn descriptor(facts: &VolumeFacts<'_>) -> Vec<u8> {
     out.extend(facts.moment.long()); // created
     out.extend(facts.moment.long()); // modified: udev makes the UUID of it
     for _ in 0..2 {
-        out.extend(b"0000000000000000\0"); // expires, effective: not said
+        out.extend(b"0000000000000000\0"); // expires, effective: not set
     }
     out.push(1); // version of this structure
     out.resize(SECTOR_BYTES, 0);

@@ -1,7 +1,7 @@
 //! The image cache: files addressed by content, shared by all VMs of a host.
 //!
 //! ```text
-//! CACHE/lock                       shared by whoever fetches, exclusive for whoever prunes
+//! CACHE/lock                       shared by downloads, exclusive for pruning
 //! CACHE/locks/<digest>             one fetches an image or layer, the others wait for it
 //! CACHE/blobs/sha256/<hex>[.part]  layers on their way: .part grows and is resumed; gone once unpacked
 //! CACHE/files/sha256/<hex>         disks and kernels, mode 0644, named by their content
@@ -67,7 +67,7 @@ pub enum CacheError {
         attempt: &'static str,
         /// On what.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -130,12 +130,12 @@ impl Cache {
         self.join("blobs").join(format!("{}.part", digest.place()))
     }
 
-    /// Keeps pruning away; [`CacheError::Busy`] while somebody prunes.
+    /// Keeps pruning away; [`CacheError::Busy`] while another process prunes.
     pub(super) fn hold(&self) -> Result<Held, CacheError> {
         self.lock(&self.join("lock"), FlockArg::LockSharedNonblock)
     }
 
-    /// Keeps everybody away; [`CacheError::Busy`] while somebody is here.
+    /// Excludes all others; [`CacheError::Busy`] while another process is here.
     pub(super) fn hold_alone(&self) -> Result<Held, CacheError> {
         self.lock(&self.join("lock"), FlockArg::LockExclusiveNonblock)
     }
@@ -145,7 +145,7 @@ impl Cache {
         self.lock(&self.join("locks").join(digest.file_name()), FlockArg::LockExclusiveNonblock)
     }
 
-    /// Removes what killed processes left half-written. Only when nobody else is here, as they may be writing.
+    /// Removes what killed processes left half-written. Only when no other process is here, as it may be writing.
     fn tidy(&self) {
         let Ok(_alone) = self.hold_alone() else { return };
         let Ok(entries) = fs::read_dir(self.join("unfinished")) else { return };
@@ -189,7 +189,7 @@ impl Cache {
         CacheError::Io { attempt, path: path.to_path_buf(), source }
     }
 
-    /// A name nobody else uses.
+    /// An unused name.
     fn unfinished(&self) -> PathBuf {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -204,7 +204,7 @@ impl Cache {
         Ok(NewFile { cache: self.clone(), file, path, hasher: Hasher::sha256(), bytes: 0 })
     }
 
-    /// Writes a small file as a whole or not at all.
+    /// Writes a small file atomically.
     pub(super) fn write_whole(&self, place: &Path, content: &[u8]) -> Result<(), CacheError> {
         let unfinished = self.unfinished();
         let written = fs::write(&unfinished, content)
@@ -303,14 +303,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_left_is_removed_unless_somebody_works() {
+    fn what_a_killed_process_left_is_removed_unless_another_works() {
         let (_room, cache) = cache();
         fs::write(cache.join("unfinished/4711-0"), "half").unwrap();
         let working = when_free(|| cache.hold());
         Cache::open(cache.root()).unwrap();
         assert_eq!(fs::read_dir(cache.join("unfinished")).unwrap().count(), 1);
         drop(working);
-        // As for `when_free`: somebody may seem to work a moment longer.
+        // As for `when_free`: another process may seem to work a moment longer.
         let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
         loop {
             Cache::open(cache.root()).unwrap();

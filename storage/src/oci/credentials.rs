@@ -1,7 +1,7 @@
 //! Credentials for registries, from the file that `docker login` and `podman login` write, or an `imagePullSecret`.
 //!
-//! Only what stands in the file itself is used. A `credHelpers` or `credsStore` entry would mean running a program that
-//! the file names; where one is responsible for the registry at hand, that is said instead.
+//! Only the file's own entries are used. A `credHelpers` or `credsStore` entry would mean running a program that
+//! the file names; where one is responsible for the registry at hand, the error names it instead.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,7 +25,7 @@ pub enum CredentialsError {
     Read {
         /// The file.
         path: std::path::PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
@@ -59,7 +59,7 @@ pub enum CredentialsError {
     },
 }
 
-/// What a registry is told.
+/// What is sent to a registry.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credential {
     /// Nothing.
@@ -166,7 +166,7 @@ impl Credentials {
         self.store = other.store.or(self.store.take());
     }
 
-    /// What to tell a registry about a repository: the entry for the longest matching path, else for the registry.
+    /// The credential for a repository of a registry: the entry for the longest matching path, else for the registry.
     ///
     /// # Errors
     /// [`CredentialsError`] when there is an entry that cannot be used.
@@ -184,7 +184,7 @@ impl Credentials {
                 None => break,
             }
         }
-        // An empty entry beside a store says: the store has it. Without an entry nobody has logged in.
+        // An empty entry beside a store means that the store has it. Without an entry there was no login.
         let stored = self.store.as_ref().filter(|_| self.entries.contains_key(registry));
         match self.helpers.get(registry).or(stored) {
             Some(helper) => Err(CredentialsError::Helper { registry: shown(registry), helper: shown(helper) }),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_said_without_being_shown() {
+    fn what_cannot_be_used_is_reported_without_being_shown() {
         let known = credentials(
             r#"{"auths": {"a": {"auth": "***"}, "b": {"identitytoken": "secret"}, "c": {"auth": "bm9jb2xvbg=="}}}"#,
         );
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_file_means_nobody_logged_in() {
+    fn a_missing_file_means_no_login() {
         let known = Credentials::load(Path::new("/nonexistent/config.json")).unwrap();
         assert_eq!(known.find("quay.io", "x").unwrap(), Credential::Anonymous);
         assert!(matches!(Credentials::load(Path::new("/")), Err(CredentialsError::Read { .. })));

@@ -127,7 +127,7 @@ impl<R: std::io::Read> HashingReader<R> {
         Self { source, hasher, bytes: 0 }
     }
 
-    /// Reads what is left, and says what all of it hashes to and how many bytes it is.
+    /// Reads what is left, and returns the hash and the size of all of it.
     pub(super) fn finish(mut self) -> std::io::Result<(Digest, u64)> {
         std::io::copy(&mut self, &mut std::io::sink())?;
         Ok((self.hasher.finish(), self.bytes))

@@ -1,8 +1,8 @@
 //! Copies the wanted files out of the layers of an image, topmost layer first.
 //!
 //! An image is what results when its layers are laid over each other: a file may be replaced or removed (by a *whiteout*,
-//! `.wh.NAME`) by a layer above. Going downwards, whatever a layer has or removes hides what lies below, so each file is
-//! written once and nothing that is hidden is written at all. Follows the OCI image specification 1.1, `layer.md`.
+//! `.wh.NAME`) by a layer above. Going downwards, whatever a layer has or removes hides what is below, so each file is
+//! written once and no hidden file is written. Follows the OCI image specification 1.1, `layer.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufRead, Read};
@@ -86,7 +86,7 @@ pub enum ExtractError {
     /// Keeping it.
     #[error(transparent)]
     Cache(#[from] CacheError),
-    /// Nobody waits for it any more.
+    /// The caller does not wait any more.
     #[error("taking files out of the image was stopped; try again")]
     Stopped,
 }
@@ -106,11 +106,11 @@ pub(super) struct Extraction {
     cache: Cache,
     wanted: Wanted,
     limits: Limits,
-    /// Set from outside when nobody waits any more.
+    /// Set from outside when the caller does not wait any more.
     stop: Arc<AtomicBool>,
     hidden: Shadows,
     found: BTreeMap<String, Found>,
-    /// The present layer, until it is known to be what was promised.
+    /// The present layer, until its digest was checked.
     pending: Pending,
 }
 
@@ -206,7 +206,7 @@ impl Extraction {
         Ok(())
     }
 
-    /// Takes what the last layer brought: its content was found to be what its digest says.
+    /// Takes what the last layer brought: its content was found to match its digest.
     pub(super) fn accept(&mut self) -> Result<(), ExtractError> {
         let Pending { shadows, files, unusable } = std::mem::take(&mut self.pending);
         for (path, file) in files {
@@ -294,7 +294,7 @@ impl Extraction {
     }
 }
 
-/// The error inside an [`io::Error`] when somebody set the flag.
+/// The error inside an [`io::Error`] when the flag was set.
 #[derive(Debug, thiserror::Error)]
 #[error("stopped")]
 struct Stop;

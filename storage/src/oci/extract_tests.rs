@@ -64,7 +64,7 @@ fn upper_layers_replace_and_remove() {
     let found = disks(&[bottom.clone(), replace.clone(), remove.clone()]);
     assert_eq!(found["disk/a"], Ok(b"new".to_vec()));
     assert_eq!(names(found), ["disk/a", "disk/c"]);
-    // A whiteout says nothing of its own layer, and a layer above may bring the file back.
+    // A whiteout does not apply to its own layer, and a layer above may bring the file back.
     let again = tar_of(&[TarEntry::file("disk/.wh.a", b""), TarEntry::file("disk/a", b"again")]);
     assert_eq!(disks(&[bottom.clone(), again])["disk/a"], Ok(b"again".to_vec()));
     assert_eq!(
@@ -178,7 +178,7 @@ fn the_last_of_two_entries_with_one_name_counts() {
 }
 
 #[test]
-fn it_stops_when_told() {
+fn it_stops_when_the_flag_is_set() {
     let room = room();
     let stop = Arc::new(AtomicBool::new(true));
     let wanted = Wanted::folder(at("disk"));

@@ -1,4 +1,4 @@
-//! Brings the files of an image into the cache and says where they are: the one entry for all sources.
+//! Brings the files of an image into the cache and returns where they are: the one entry for all sources.
 
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ pub enum PullPolicy {
     Always,
     /// Only when the cache does not have the image.
     IfNotPresent,
-    /// Not at all.
+    /// Never.
     Never,
 }
 
@@ -53,7 +53,7 @@ pub struct Request<'a> {
     pub policy: PullPolicy,
     /// The guest's architecture as Go names it: `amd64`, `arm64`, `s390x`.
     pub architecture: &'a str,
-    /// What to tell registries.
+    /// The credentials for registries.
     pub credentials: &'a Credentials,
     /// Registries (`host:port`) asked without TLS; those on loopback are anyway.
     pub plain_http: &'a [String],
@@ -61,11 +61,11 @@ pub struct Request<'a> {
     pub limits: Limits,
     /// How cut downloads are taken up again.
     pub retry: Retry,
-    /// Told what happens. Called often, from several threads; must not block.
+    /// Receives progress. Called often, from several threads; must not block.
     pub progress: OnProgress,
 }
 
-/// Hears of progress.
+/// Receives progress.
 pub type OnProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
 /// How often a download is taken up again before it is given up; what is there stays for the next run.
@@ -138,7 +138,7 @@ pub enum FetchError {
     /// The operator's file or directory, and which disk is meant.
     #[error(transparent)]
     Volume(#[from] VolumeError),
-    /// Not there, and nobody may be asked.
+    /// Not there, and no registry may be asked.
     #[error("the image {reference} is not in the cache and imagePullPolicy is Never; pull it, or use IfNotPresent")]
     NotCached {
         /// The image.
@@ -400,13 +400,13 @@ async fn when_free(
     request: &Request<'_>,
     lock: impl Fn() -> Result<super::cache::Held, CacheError>,
 ) -> Result<super::cache::Held, FetchError> {
-    let mut told = false;
+    let mut is_reported = false;
     loop {
         match lock() {
             Err(CacheError::Busy { .. }) => {
-                if !told {
+                if !is_reported {
                     (request.progress)(Progress::Waiting);
-                    told = true;
+                    is_reported = true;
                 }
                 tokio::time::sleep(LOCK_PAUSE).await;
             }
@@ -415,7 +415,7 @@ async fn when_free(
     }
 }
 
-/// Tells a thread that works for a future that the future was dropped.
+/// Signals a thread that works for a future that the future was dropped.
 #[derive(Default)]
 struct SetOnDrop(Arc<AtomicBool>);
 

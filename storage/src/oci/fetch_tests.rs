@@ -1,4 +1,4 @@
-//! Against the reference implementation of a registry on loopback, through a proxy that cuts, and against liars.
+//! Against the reference implementation of a registry on loopback, through a proxy that cuts, and against registries with wrong answers.
 
 use std::collections::BTreeMap;
 use std::io::BufRead;
@@ -26,10 +26,10 @@ struct TestRegistry {
 }
 
 impl TestRegistry {
-    /// `None`, said aloud, where it cannot be built.
+    /// `None`, with a message, where it cannot be built.
     fn start(auth: &str) -> Option<Self> {
         let built = Self::built()?;
-        // Somebody else may be given its port before it has it.
+        // Another process may get its port before it has it.
         Some((0..10).find_map(|_| Self::listening(&built, auth)).expect("a registry that listens"))
     }
 
@@ -116,11 +116,11 @@ async fn push(address: &str, name: &str, layers: &[Vec<u8>], auth: &RegistryAuth
     manifest
 }
 
-/// A cache, and all progress that was told.
+/// A cache, and all progress that was reported.
 struct Room {
     room: tempfile::TempDir,
     cache: Cache,
-    told: Arc<Mutex<Vec<Progress>>>,
+    reported: Arc<Mutex<Vec<Progress>>>,
     credentials: Credentials,
 }
 
@@ -128,11 +128,11 @@ impl Room {
     fn new() -> Self {
         let room = tempfile::tempdir().unwrap();
         let cache = Cache::open(&room.path().join("images")).unwrap();
-        Self { room, cache, told: Arc::default(), credentials: Credentials::none() }
+        Self { room, cache, reported: Arc::default(), credentials: Credentials::none() }
     }
 
     fn request(&self, policy: PullPolicy) -> Request<'_> {
-        let told = Arc::clone(&self.told);
+        let reported = Arc::clone(&self.reported);
         Request {
             policy,
             architecture: "amd64",
@@ -140,7 +140,7 @@ impl Room {
             plain_http: &[],
             limits: Limits::default(),
             retry: Retry { attempts: 3, first_pause: Duration::from_millis(1) },
-            progress: Arc::new(move |progress| told.lock().unwrap().push(progress)),
+            progress: Arc::new(move |progress| reported.lock().unwrap().push(progress)),
         }
     }
 
@@ -153,16 +153,16 @@ impl Room {
         Ok(std::fs::read(&fetched.paths[0]).unwrap())
     }
 
-    /// How often downloading was told since the last question.
+    /// How often downloading was reported since the last call.
     fn downloads(&self) -> usize {
-        let told = std::mem::take(&mut *self.told.lock().unwrap());
-        told.iter().filter(|progress| matches!(progress, Progress::Downloading { .. })).count()
+        let reported = std::mem::take(&mut *self.reported.lock().unwrap());
+        reported.iter().filter(|progress| matches!(progress, Progress::Downloading { .. })).count()
     }
 
-    /// How much was told since the last question, but waiting: see [`when_free`].
-    fn told_of_work(&self) -> usize {
-        let told = std::mem::take(&mut *self.told.lock().unwrap());
-        told.iter().filter(|progress| **progress != Progress::Waiting).count()
+    /// How much was reported since the last call, but waiting: see [`when_free`].
+    fn work_reports(&self) -> usize {
+        let reported = std::mem::take(&mut *self.reported.lock().unwrap());
+        reported.iter().filter(|progress| **progress != Progress::Waiting).count()
     }
 
     /// Files anywhere below, but locks.
@@ -248,7 +248,7 @@ fn kernels_come_from_any_path_and_layer() {
 }
 
 #[test]
-fn what_is_not_there_or_not_allowed_is_said_so() {
+fn what_is_missing_or_forbidden_has_its_own_error() {
     let auth = "auth: {htpasswd: {realm: test, path: ROOM/htpasswd}}\n";
     let (Some(open), Some(closed)) = (TestRegistry::open(), TestRegistry::start(auth)) else { return };
     runtime().block_on(async {
@@ -317,7 +317,7 @@ fn the_image_for_this_machine_is_taken_from_an_index() {
     });
 }
 
-/// A proxy that ends connections after some bytes of answers, as long as it is told to.
+/// A proxy that ends connections after some bytes of answers, as long as it is set to.
 struct Cutter {
     address: String,
     cutting: Arc<AtomicBool>,
@@ -420,7 +420,7 @@ fn a_later_run_goes_on_where_an_earlier_one_gave_up() {
 }
 
 #[test]
-fn a_spoiled_half_of_an_earlier_run_is_thrown_away() {
+fn a_spoiled_half_of_an_earlier_run_is_removed() {
     let Some(registry) = TestRegistry::open() else { return };
     runtime().block_on(async {
         let content = noise(200_000);
@@ -485,8 +485,8 @@ fn two_at_once_download_once() {
         let room = Room::new();
         let (one, two) = tokio::join!(room.disk(&image, PullPolicy::Always), room.disk(&image, PullPolicy::Always));
         assert!(one.unwrap() == content && two.unwrap() == content);
-        let told = std::mem::take(&mut *room.told.lock().unwrap());
-        let unpacked = told.iter().filter(|progress| matches!(progress, Progress::Unpacking { .. })).count();
+        let reported = std::mem::take(&mut *room.reported.lock().unwrap());
+        let unpacked = reported.iter().filter(|progress| matches!(progress, Progress::Unpacking { .. })).count();
         assert_eq!(unpacked, 1);
     });
 }
@@ -530,7 +530,7 @@ impl Liar {
         self.answers.lock().unwrap().insert(path.to_owned(), (status, body.to_vec()));
     }
 
-    /// An image whose manifest promises `layer`; returns where the layer is asked for, and the manifest's digest.
+    /// An image whose manifest lists `layer`; returns where the layer is asked for, and the manifest's digest.
     fn image(&self, layer: &[u8]) -> (String, Digest) {
         let promised = Digest::of(layer);
         let manifest = serde_json::json!({
@@ -549,7 +549,7 @@ impl Liar {
 }
 
 #[test]
-fn a_registry_that_lies_about_a_digest_is_told_so_and_nothing_is_kept() {
+fn a_wrong_digest_of_a_registry_is_an_error_and_nothing_is_kept() {
     runtime().block_on(async {
         let liar = Liar::new().await;
         let honest = disk_layer(&noise(50_000));
@@ -567,7 +567,7 @@ fn a_registry_that_lies_about_a_digest_is_told_so_and_nothing_is_kept() {
         let refused = room.disk(&image, PullPolicy::Always).await.unwrap_err();
         assert!(matches!(refused, FetchError::Pull(PullError::TooLong { .. })), "{refused:?}");
 
-        // Always a little less than promised, and never more.
+        // Always a little less than announced, and never more.
         liar.answer(&layer, 200, &honest[..1000]);
         let refused = room.disk(&image, PullPolicy::Always).await.unwrap_err();
         assert!(matches!(refused, FetchError::Pull(PullError::Cut { .. })), "{refused:?}");
@@ -589,7 +589,7 @@ fn a_registry_that_lies_about_a_digest_is_told_so_and_nothing_is_kept() {
 }
 
 #[test]
-fn garbage_from_a_registry_is_refused_in_one_sentence() {
+fn garbage_from_a_registry_is_refused_with_one_message() {
     runtime().block_on(async {
         let liar = Liar::new().await;
         let room = Room::new();
@@ -602,11 +602,11 @@ fn garbage_from_a_registry_is_refused_in_one_sentence() {
             (404, b"no", "has no image"),
             (429, b"slow down", "limits requests"),
         ];
-        for (status, body, words) in cases {
+        for (status, body, message) in cases {
             liar.answer("/v2/disk/manifests/1", status, body);
-            let said = room.disk(&image, PullPolicy::Always).await.unwrap_err();
-            let chain = format!("{said}: {:?}", std::error::Error::source(&said).map(ToString::to_string));
-            assert!(said.to_string().contains(words), "{status}: {chain}");
+            let error = room.disk(&image, PullPolicy::Always).await.unwrap_err();
+            let chain = format!("{error}: {:?}", std::error::Error::source(&error).map(ToString::to_string));
+            assert!(error.to_string().contains(message), "{status}: {chain}");
             assert!(!chain.contains('\u{1b}'), "{chain:?}");
         }
     });
@@ -624,10 +624,10 @@ fn layouts_and_the_operators_own_files_need_no_registry() {
             room.disk(&source, PullPolicy::Never).await.unwrap() == content,
             "a layout is local whatever the policy"
         );
-        assert_eq!(room.told_of_work(), 1);
+        assert_eq!(room.work_reports(), 1);
         // The second time nothing is unpacked.
         assert!(room.disk(&source, PullPolicy::IfNotPresent).await.unwrap() == content);
-        assert_eq!(room.told_of_work(), 0);
+        assert_eq!(room.work_reports(), 0);
         assert!(room.disk(&format!("oci:{}:other", layout.display()), PullPolicy::Never).await.is_err());
 
         let unpacked = room.room.path().join("unpacked");

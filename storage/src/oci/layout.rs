@@ -53,7 +53,7 @@ pub enum LayoutError {
     /// Its manifests.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// Content that is not what its name says.
+    /// Content that does not match its name.
     #[error("the layout's blob {promised} has the digest {actual}; copy the image again")]
     Digest {
         /// The name.
@@ -61,7 +61,7 @@ pub enum LayoutError {
         /// The content.
         actual: String,
     },
-    /// Content that is longer or shorter than its description says.
+    /// Content that is longer or shorter than in its description.
     #[error("the layout's blob {digest} has {actual_bytes} bytes and not {promised_bytes}; copy the image again")]
     Size {
         /// The blob.
@@ -79,7 +79,7 @@ pub enum LayoutError {
     Read {
         /// The directory or archive.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -173,7 +173,7 @@ impl Layout {
         }
         let (actual, bytes) =
             reader.finish().map_err(|source| LayoutError::Read { path: self.path.clone(), source })?;
-        // First the digest: an archive that is not the promised one need not be explained.
+        // First the digest: an archive with another digest needs no other error.
         checked(&layer.digest, actual)?;
         if bytes != layer.bytes {
             let (digest, promised_bytes) = (layer.digest.to_string(), layer.bytes);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blob_that_is_not_what_its_name_says_is_refused() {
+    fn a_blob_that_does_not_match_its_name_is_refused() {
         let room = tempfile::tempdir().unwrap();
         let good = layers();
         layout_of(room.path(), "demo:1", &good);
@@ -287,7 +287,7 @@ mod tests {
         std::fs::write(room.path().join("blobs").join(layer.place()), other).unwrap();
         let refused = extracted(&Layout::of_directory(room.path()).unwrap()).unwrap_err();
         assert!(matches!(refused, LayoutError::Digest { .. }), "{refused}");
-        // Also where it is no archive at all: first comes what was promised.
+        // Also where it is no archive at all: the digest is checked first.
         std::fs::write(room.path().join("blobs").join(layer.place()), "garbage").unwrap();
         let refused = extracted(&Layout::of_directory(room.path()).unwrap()).unwrap_err();
         assert!(matches!(refused, LayoutError::Digest { .. }), "{refused}");

@@ -25,7 +25,7 @@ pub enum ManifestError {
         /// What there is.
         offered: String,
     },
-    /// Several images, and no name says which.
+    /// Several images, and no name selects one.
     #[error("there are several images ({names}); name one, as oci:DIRECTORY:NAME")]
     Ambiguous {
         /// Their names, cut after a few.
@@ -103,7 +103,7 @@ pub(super) enum Document {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Choice {
     pub(super) part: Part,
-    /// `linux/amd64`, if it says.
+    /// `linux/amd64`, if it states one.
     platform: Option<(Os, Arch)>,
     name: Option<String>,
 }
@@ -157,7 +157,7 @@ fn choice(entry: &Descriptor) -> Result<Choice, ManifestError> {
     Ok(Choice { part: part(entry)?, platform, name })
 }
 
-/// The image for linux on an architecture; the only one, if it says nothing of platforms.
+/// The image for linux on an architecture; the only one, if it states no platforms.
 pub(super) fn for_platform(choices: &[Choice], architecture: &str) -> Result<Part, ManifestError> {
     let fits = |choice: &&Choice| {
         choice.platform.as_ref().is_some_and(|(os, arch)| *os == Os::Linux && arch.to_string() == architecture)
@@ -193,7 +193,7 @@ pub(super) fn by_name(choices: &[Choice], name: Option<&str>, architecture: &str
     match (named.as_slice(), name) {
         ([], Some(name)) => Err(ManifestError::NoSuchName { name: crate::beneath::shown(name), names: names() }),
         ([], None) => Err(ManifestError::NoSuchName { name: String::new(), names: names() }),
-        // Only one: whatever it says of platforms is for its own manifest to say, as tools often say nothing here.
+        // Only one: its own manifest states its platform, as tools often state none here.
         ([only], _) if only.platform.is_none() => Ok(only.part.clone()),
         (several, _)
             if several.iter().all(|choice| choice.name == several.first().and_then(|first| first.name.clone())) =>

@@ -43,7 +43,7 @@ pub use record::{FileRecord, ImageSummary, Pruned};
 pub use source::{ImageSource, SourceError};
 pub use tar::TarError;
 
-/// What an image may cost. The defaults suit operating system images; a caller who knows better says so.
+/// What an image may cost. The defaults suit operating system images; a caller may set others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a manifest or index: 4 MiB, as registries themselves limit them.

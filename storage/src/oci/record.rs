@@ -1,4 +1,4 @@
-//! What the cache knows of images: records, listing, pruning.
+//! The images of the cache: records, listing, pruning.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -80,7 +80,7 @@ pub struct ImageSummary {
 /// What pruning did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Pruned {
-    /// References forgotten.
+    /// References removed.
     pub images: usize,
     /// Files removed, unfinished downloads included.
     pub files: usize,
@@ -152,7 +152,7 @@ impl Cache {
         Ok(images)
     }
 
-    /// One image of the cache, without asking anybody.
+    /// One image of the cache, without a registry.
     ///
     /// # Errors
     /// [`CacheError::Io`].
@@ -177,11 +177,11 @@ impl Cache {
         }
     }
 
-    /// Forgets references not fetched for `unused_for` (zero: all), and removes every file that no remaining reference
+    /// Removes references not fetched for `unused_for` (zero: all), and removes every file that no remaining reference
     /// leads to, unfinished downloads included. VMs that run keep what they have open.
     ///
     /// # Errors
-    /// [`CacheError::Busy`] while somebody fetches, and [`CacheError::Io`].
+    /// [`CacheError::Busy`] while another process fetches, and [`CacheError::Io`].
     pub fn prune(&self, unused_for: Duration) -> Result<Pruned, CacheError> {
         let _alone = self.hold_alone()?;
         let mut pruned = Pruned::default();
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn pruning_removes_what_nothing_leads_to() {
+    fn pruning_removes_unreferenced_files() {
         let (_room, cache) = cache();
         add(&cache, "a", b"disk a");
         fs::write(cache.part(&Digest::of(b"x")), "half a download").unwrap();

@@ -1,4 +1,4 @@
-//! Where an image comes from: a registry unless the operator says otherwise.
+//! Where an image comes from: a registry unless the operator names another source.
 
 use std::path::{Path, PathBuf};
 
@@ -40,9 +40,9 @@ pub enum ImageSource {
         /// Which of its images; not needed when there is one.
         name: Option<String>,
     },
-    /// A disk file or device that stands for the image.
+    /// A disk file or device in place of the image.
     File(PathBuf),
-    /// A directory that stands for the unpacked image.
+    /// A directory in place of the unpacked image.
     Unpacked(PathBuf),
 }
 

@@ -102,7 +102,7 @@ pub(super) struct Tar<S> {
     padding: u64,
 }
 
-/// What headers before an entry say about it.
+/// The content of the headers before an entry.
 #[derive(Default)]
 struct Ahead {
     path: Option<Vec<u8>>,

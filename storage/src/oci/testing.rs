@@ -6,7 +6,7 @@ use std::path::Path;
 use super::Digest;
 use super::cache::CacheError;
 
-/// What is done once nobody holds the cache any more. Another test of this program may have started a process while a lock
+/// What is done once the cache has no holder any more. Another test of this program may have started a process while a lock
 /// was held; until its child has executed something, the child holds the lock, too.
 pub(crate) fn when_free<T>(mut attempt: impl FnMut() -> Result<T, CacheError>) -> T {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -24,7 +24,7 @@ pub(crate) struct TarEntry<'a> {
     pub(crate) path: &'a str,
     pub(crate) flag: u8,
     pub(crate) content: &'a [u8],
-    /// What the header says, when it lies.
+    /// The header's length, where it is wrong.
     pub(crate) claimed_bytes: Option<u64>,
 }
 

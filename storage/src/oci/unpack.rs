@@ -1,4 +1,4 @@
-//! Unpacks a layer as a stream: plain tar, gzip or zstd, told apart by their first bytes, never more than allowed.
+//! Unpacks a layer as a stream: plain tar, gzip or zstd, distinguished by their first bytes, never more than allowed.
 
 use std::io::{self, BufRead, Read};
 

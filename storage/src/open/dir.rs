@@ -13,7 +13,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use super::error::refusal;
-use super::{Access, OpenError, OpenedDisk, Opening, Place, kind_word, open_at};
+use super::{Access, OpenError, OpenedDisk, Opening, Place, kind_name, open_at};
 use crate::beneath::BeneathPath;
 use crate::direct;
 
@@ -145,13 +145,13 @@ impl Dir {
         Ok(names)
     }
 
-    /// What stands at `name` without following a link: `None` when nothing does.
+    /// What is at `name` without following a link: `None` when nothing does.
     ///
     /// # Errors
     /// [`OpenError::Io`].
     pub fn look_at(&self, name: &BeneathPath) -> Result<Option<&'static str>, OpenError> {
         match nix::sys::stat::fstatat(&self.fd, name.as_path(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-            Ok(stat) => Ok(Some(kind_word(&stat))),
+            Ok(stat) => Ok(Some(kind_name(&stat))),
             Err(Errno::ENOENT) => Ok(None),
             Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), Access::ReadOnly, "look at")),
         }
@@ -167,7 +167,7 @@ impl Dir {
         place.open(flags, Mode::from_bits_truncate(0o600), Access::ReadWrite).map(File::from)
     }
 
-    /// Creates a regular file of a length, all of it a hole; `false` if something stands at `name` already. It gets its
+    /// Creates a regular file of a length, all of it a hole; `false` if something is at `name` already. It gets its
     /// name when it is whole: one that cannot be that long, or whose maker dies, is never taken for a disk.
     ///
     /// # Errors
@@ -220,7 +220,7 @@ impl Dir {
             .map_err(|errno| refusal(errno, &self.path, Access::ReadWrite, "create a file without a name in"))
     }
 
-    /// Gives a file from [`Dir::create_nameless`] a name; that somebody else was faster is fine.
+    /// Gives a file from [`Dir::create_nameless`] a name; a name that another process made first is fine.
     ///
     /// # Errors
     /// [`OpenError::Io`].
@@ -260,7 +260,7 @@ impl Dir {
     }
 }
 
-/// A name that nothing has: the standard library seeds its hash tables with a number nobody can foresee.
+/// A name that nothing has: the standard library seeds its hash tables with an unpredictable number.
 fn fresh_name() -> PathBuf {
     let number = RandomState::new().build_hasher().finish();
     PathBuf::from(format!(".garboard-{number:016x}"))

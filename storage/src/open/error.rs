@@ -1,4 +1,4 @@
-//! Why a disk could not be opened, in words that help.
+//! Why a disk could not be opened.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,7 @@ pub enum OpenError {
         path: PathBuf,
         /// Reading, or reading and writing.
         purpose: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -61,7 +61,7 @@ pub enum OpenError {
         /// The path asked for.
         path: PathBuf,
     },
-    /// A block device that somebody else writes.
+    /// A block device that another process writes.
     #[error(
         "{path} is in use by another running VM of this host, or by the host itself (mounted, RAID, LVM); stop that VM, or \
          release it there first"
@@ -109,7 +109,7 @@ pub enum OpenError {
         path: PathBuf,
         /// What was attempted.
         attempt: &'static str,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

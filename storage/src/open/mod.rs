@@ -1,6 +1,6 @@
 //! Opens disks so that QEMU gets exactly what was asked for, as a descriptor, and never a path of a tenant.
 //!
-//! Two kinds of path exist, and the caller must know which it has:
+//! Two kinds of path exist, and the caller must distinguish them:
 //!
 //! - one the *operator* chose (a block device, `--image REF=PATH`): [`open_disk`], symbolic links followed, because
 //!   `/dev/disk/by-id/…` is made of them;
@@ -61,14 +61,14 @@ pub enum Expected {
     FileOrBlock,
 }
 
-/// Who else may write a block device meanwhile. A file is guarded by the locks that QEMU takes; those are per inode, and
+/// Which other processes may write a block device meanwhile. A file is guarded by the locks that QEMU takes; those are per inode, and
 /// two containers have different inodes for one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Anybody: a shareable disk, or a base that is only read. Keeps nobody away who asks for it alone later: the
+    /// Any process: a shareable disk, or a base that is only read. A later process may still claim it exclusively: the
     /// kernel has no shared claim on a device, and locks of the descriptor (`flock`, QEMU's own) are per inode.
     Shared,
-    /// Nobody on this kernel who asks for the same, nor a mount, swap area, RAID or LVM, until the descriptor and all its
+    /// No other process on this kernel that asks for the same, nor a mount, swap area, RAID or LVM, until the descriptor and all its
     /// copies are closed: `O_EXCL` without `O_CREAT` (open(2)).
     Exclusive,
 }
@@ -82,7 +82,7 @@ pub struct Opening {
     pub direct: Direct,
     /// What may be found.
     pub expected: Expected,
-    /// Who else may write it, if it is a block device and is written.
+    /// Which other processes may write it, if it is a block device and is written.
     pub sharing: Sharing,
 }
 
@@ -122,7 +122,7 @@ pub struct OpenedDisk {
 }
 
 impl OpenedDisk {
-    /// Takes a regular file that somebody else opened for reading. `shown` is what they call it, for messages.
+    /// Takes a regular file that another process opened for reading. `shown` is its name in messages.
     ///
     /// # Errors
     /// [`OpenError::WrongKind`] for anything but a regular file, [`OpenError::Io`] if it cannot be looked at.
@@ -167,7 +167,7 @@ impl AsFd for OpenedDisk {
 
 /// Opens a disk at a path that the *operator* chose; symbolic links are followed.
 ///
-/// A block device opened for writing is refused while the host uses it itself (mounted, swap, RAID, LVM), or somebody
+/// A block device opened for writing is refused while the host uses it itself (mounted, swap, RAID, LVM), or another process
 /// has it with [`Sharing::Exclusive`].
 ///
 /// # Errors
@@ -188,7 +188,7 @@ struct Place<'a> {
 impl Place<'_> {
     fn open(&self, flags: OFlag, mode: Mode, access: Access) -> Result<OwnedFd, OpenError> {
         let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(self.resolve);
-        // RESOLVE_BENEATH answers EAGAIN when something is renamed meanwhile: openat2(2) says to try again.
+        // RESOLVE_BENEATH answers EAGAIN when something is renamed meanwhile: openat2(2) recommends another try.
         for _ in 0..64 {
             match openat2(self.dir, self.name, how) {
                 Ok(fd) => return Ok(fd),
@@ -245,7 +245,7 @@ fn device_bytes(fd: &OwnedFd) -> Result<u64, Errno> {
 
 fn accepted_kind(stat: &FileStat, expected: Expected, shown: &Path) -> Result<DiskKind, OpenError> {
     let format = SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT;
-    let wrong = |wanted| OpenError::WrongKind { path: shown.to_path_buf(), found: kind_word(stat), expected: wanted };
+    let wrong = |wanted| OpenError::WrongKind { path: shown.to_path_buf(), found: kind_name(stat), expected: wanted };
     let device =
         DiskKind::Block { major: nix::sys::stat::major(stat.st_rdev), minor: nix::sys::stat::minor(stat.st_rdev) };
     match (expected, format) {
@@ -257,7 +257,7 @@ fn accepted_kind(stat: &FileStat, expected: Expected, shown: &Path) -> Result<Di
     }
 }
 
-fn kind_word(stat: &FileStat) -> &'static str {
+fn kind_name(stat: &FileStat) -> &'static str {
     match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
         SFlag::S_IFREG => "regular file",
         SFlag::S_IFBLK => "block device",
@@ -270,7 +270,7 @@ fn kind_word(stat: &FileStat) -> &'static str {
     }
 }
 
-/// Opens with flags of which `O_EXCL` may be one: on a block device the kernel grants it only while nobody else holds it (a
+/// Opens with flags of which `O_EXCL` may be one: on a block device the kernel grants it only while no other user holds it (a
 /// mount, a swap area, md, LVM, another QEMU).
 fn claimed(place: &Place<'_>, flags: OFlag, access: Access) -> Result<OwnedFd, OpenError> {
     match place.open(flags, Mode::empty(), access) {

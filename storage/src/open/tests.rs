@@ -39,7 +39,7 @@ fn a_file_is_opened_with_exactly_the_access_asked_for() {
 }
 
 #[test]
-fn a_symbolic_link_inside_a_volume_is_refused_wherever_it_stands() {
+fn a_symbolic_link_inside_a_volume_is_refused_wherever_it_is() {
     let (room, dir) = room();
     let outside = tempfile::NamedTempFile::new().unwrap();
     symlink(outside.path(), room.path().join("disk.img")).unwrap();
@@ -78,9 +78,9 @@ fn only_the_expected_kind_is_opened_and_nothing_blocks() {
     nix::unistd::mkfifo(&room.path().join("fifo"), Mode::S_IRWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(room.path().join("socket")).unwrap();
     fs::create_dir(room.path().join("directory")).unwrap();
-    for (name, word) in [("fifo", "FIFO"), ("socket", "socket"), ("directory", "directory")] {
+    for (name, kind) in [("fifo", "FIFO"), ("socket", "socket"), ("directory", "directory")] {
         match dir.open_disk(&at(name), FILE).unwrap_err() {
-            OpenError::WrongKind { found, .. } => assert_eq!(found, word),
+            OpenError::WrongKind { found, .. } => assert_eq!(found, kind),
             other => panic!("{name}: {other}"),
         }
     }
@@ -89,7 +89,7 @@ fn only_the_expected_kind_is_opened_and_nothing_blocks() {
 }
 
 #[test]
-fn what_is_missing_or_forbidden_is_said_so() {
+fn what_is_missing_or_forbidden_has_its_own_error() {
     let (room, dir) = room();
     assert!(matches!(dir.open_disk(&at("none"), FILE), Err(OpenError::Missing { .. })));
     assert!(matches!(Dir::open(&room.path().join("none")), Err(OpenError::Missing { .. })));
@@ -104,7 +104,7 @@ fn what_is_missing_or_forbidden_is_said_so() {
 }
 
 #[test]
-fn what_somebody_else_opened_is_looked_at() {
+fn what_another_process_opened_is_checked() {
     let (room, _) = room();
     let path = room.path().join("disk");
     fs::write(&path, "0123").unwrap();
@@ -196,7 +196,7 @@ fn a_file_system_without_direct_io_is_named() {
     assert!(!disk.direct && !flags_of(&disk).contains(OFlag::O_DIRECT));
 }
 
-/// A loop device for the time of a test; `None`, said aloud, where there are none.
+/// A loop device for the time of a test; `None`, with a message, where there are none.
 fn loop_device(backing: &Path) -> Option<PathBuf> {
     let out = std::process::Command::new("losetup").args(["--find", "--show"]).arg(backing).output();
     match out {
@@ -212,7 +212,7 @@ fn loop_device(backing: &Path) -> Option<PathBuf> {
     }
 }
 
-/// Whether a device can be opened, now or when nobody has it any more. Another test of this program may have started a
+/// Whether a device can be opened, now or when it has no user any more. Another test of this program may have started a
 /// process while it was open; until its child has executed something, the child has it open, too.
 fn free(device: &Path, opening: Opening) -> bool {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);

@@ -1,7 +1,7 @@
 //! Writes an empty qcow2 image: version 3, clusters of 64 KiB, 16-bit refcounts, no backing file stored.
 //!
 //! An overlay needs no name of its base inside: QEMU gets the base as an explicit `backing` node, so a name would only be
-//! something that can be wrong, or followed by somebody's tool later. The layout of an empty image is in
+//! something that can be wrong, or followed by another tool later. The layout of an empty image is in
 //! [`garboard_machine::qcow2`].
 
 use std::fs::File;
@@ -33,7 +33,7 @@ pub enum CreateError {
     /// Writing failed.
     #[error("could not write the new image; see the cause")]
     Write {
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },

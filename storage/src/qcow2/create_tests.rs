@@ -23,7 +23,7 @@ fn the_file_takes_next_to_no_space() {
 }
 
 #[test]
-fn nothing_of_an_earlier_life_remains() {
+fn nothing_of_an_earlier_run_remains() {
     let file = tempfile::tempfile().unwrap();
     file.write_all_at(&vec![0xff; 1 << 20], 0).unwrap();
     create_empty(&file, GIB).unwrap();
@@ -32,7 +32,7 @@ fn nothing_of_an_earlier_life_remains() {
     assert_eq!(l1, [0; 16]);
 }
 
-/// Runs a tool of QEMU; `None`, said aloud, where it is missing.
+/// Runs a tool of QEMU; `None`, with a message, where it is missing.
 fn qemu(tool: &str, arguments: &[&str]) -> Option<(bool, String)> {
     match Command::new(tool).args(arguments).output() {
         Ok(out) => {
@@ -106,7 +106,7 @@ fn fastest(times: usize, mut work: impl FnMut(usize)) -> std::time::Duration {
     timed.min().unwrap()
 }
 
-/// The reason why images are written here, printed for whoever wants to know.
+/// The reason why images are written here, printed.
 #[test]
 fn writing_is_far_cheaper_than_a_process() {
     if qemu("qemu-img", &["--version"]).is_none() {

@@ -28,7 +28,7 @@ const EXTENDED_L2: u64 = 1 << 4;
 const EXTENSION_END: u32 = 0;
 const EXTENSION_DATA_FILE: u32 = 0x4441_5441;
 
-/// What a sound header says.
+/// A valid header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// 2 or 3.
@@ -46,7 +46,7 @@ pub struct Header {
 /// Why an image with qcow2's magic is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// No magic at all.
+    /// No magic.
     #[error(
         "this is not a qcow2 image; use `format: raw` rules for it, or convert it with `qemu-img convert -O qcow2`"
     )]
@@ -85,10 +85,10 @@ pub enum HeaderError {
     /// Marked corrupt by QEMU.
     #[error("the image is marked corrupt; repair it with `qemu-img check -r all`, or build it again")]
     Corrupt,
-    /// Needs something neither we nor QEMU 7.2 know.
+    /// Needs a feature that neither we nor QEMU 7.2 support.
     #[error("the image needs unknown qcow2 features ({bits:#x}); write it with a released QEMU")]
     UnknownFeatures {
-        /// The incompatible feature bits nobody knows.
+        /// The incompatible feature bits that are unknown.
         bits: u64,
     },
     /// A number that cannot be.
@@ -150,7 +150,7 @@ struct Numbers {
 /// file. `file_bytes` is the length of the whole file, which every table must lie in.
 ///
 /// # Errors
-/// [`HeaderError`]: see its variants; each says what to do.
+/// [`HeaderError`]: see its variants; each states what to do.
 pub fn parse_header(head: &[u8], file_bytes: u64) -> Result<Header, HeaderError> {
     let fields = Fields(head);
     if !head.starts_with(&MAGIC) {

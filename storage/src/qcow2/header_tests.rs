@@ -58,7 +58,7 @@ fn an_external_data_file_is_refused_by_bit_and_by_name() {
 }
 
 #[test]
-fn each_lie_is_named() {
+fn each_wrong_field_has_its_error() {
     let cases: [(usize, &[u8], fn(&HeaderError) -> bool); 16] = [
         (0, b"QFI\xfa", |e| *e == HeaderError::NotQcow2),
         (4, &1_u32.to_be_bytes(), |e| *e == HeaderError::Version { version: 1 }),

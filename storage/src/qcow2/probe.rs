@@ -63,7 +63,7 @@ pub enum ProbeError {
     /// Reading failed.
     #[error("could not read the image; see the cause")]
     Read {
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
@@ -84,7 +84,7 @@ const FOREIGN: [(&[u8], &str, &str); 9] = [
 /// VirtualBox puts its mark behind a text of 64 bytes.
 const VDI: (usize, [u8; 4]) = (0x40, [0x7f, 0x10, 0xda, 0xbe]);
 
-/// Tells raw from qcow2 and judges the latter's header. `file_bytes` is the length of the file.
+/// Distinguishes raw from qcow2 and checks the latter's header. `file_bytes` is the length of the file.
 ///
 /// # Errors
 /// [`ProbeError`]: unreadable, empty, of a foreign format, or a qcow2 that is not acceptable.
@@ -122,7 +122,7 @@ pub fn raw_facts(file_bytes: u64) -> Result<ImageFacts, ProbeError> {
     }
 }
 
-/// Whether a disk that is raw by rule begins like a qcow2 image: worth a warning, because its owner probably meant to
+/// Whether a disk that is raw by rule begins like a qcow2 image: this is a warning, because its owner probably meant to
 /// convert it, and never a reason to treat it otherwise, because the guest may have written it.
 pub fn looks_like_qcow2(image: impl AsFd) -> bool {
     head(image.as_fd(), 4).is_ok_and(|start| start == MAGIC)
@@ -137,12 +137,12 @@ enum Failure {
     Probe(ProbeError),
 }
 
-/// Reads the first cluster, whose size stands in the header itself, and judges it.
+/// Reads the first cluster, whose size is in the header itself, and judges it.
 fn qcow2_header(image: impl AsFd, start: &[u8], file_bytes: u64) -> Result<Header, Failure> {
     let bits = start.get(20..24).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
     let cluster_bytes = match bits {
         Some(bits @ 9..=21) => 1_usize << bits,
-        // Not sound, and the parser says so in its own words.
+        // Not sound, and the parser has its own error.
         _ => start.len(),
     };
     let cluster = head(image, cluster_bytes).map_err(Failure::Probe)?;

@@ -11,7 +11,7 @@ fn holding(bytes: &[u8]) -> (File, u64) {
 }
 
 #[test]
-fn qcow2_and_raw_are_told_apart() {
+fn qcow2_and_raw_are_distinguished() {
     let file = tempfile::tempfile().unwrap();
     create_empty(&file, 1 << 30).unwrap();
     let facts = inspect(&file, file.metadata().unwrap().len()).unwrap();
@@ -26,10 +26,10 @@ fn qcow2_and_raw_are_told_apart() {
 fn foreign_formats_are_named_with_a_remedy() {
     let mut vdi = vec![0; 512];
     vdi[0x40..0x44].copy_from_slice(&VDI.1);
-    for (bytes, word) in [(b"KDMV".to_vec(), "VMDK"), (b"\x1f\x8b\x08".to_vec(), "gzip"), (vdi, "VDI")] {
+    for (bytes, name) in [(b"KDMV".to_vec(), "VMDK"), (b"\x1f\x8b\x08".to_vec(), "gzip"), (vdi, "VDI")] {
         let (file, length) = holding(&bytes);
-        let said = inspect(&file, length).unwrap_err().to_string();
-        assert!(said.contains(word) && said.contains('`'), "{said}");
+        let error = inspect(&file, length).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains('`'), "{error}");
     }
 }
 
@@ -80,10 +80,10 @@ fn qemu_img_agrees_about_its_own_images() {
         (vec!["-u", "-F", "raw", "-b", "/etc/shadow"], "/etc/shadow"),
         (vec!["-o", "data_file=/dev/shm/garboard-nowhere,data_file_raw=on"], "external"),
     ];
-    for (number, (options, word)) in refused.iter().enumerate() {
+    for (number, (options, name)) in refused.iter().enumerate() {
         let Some(file) = make(&format!("refused{number}"), options) else { return };
         match inspect(&file, file.metadata().unwrap().len()) {
-            Err(ProbeError::Qcow2(cause)) => assert!(cause.to_string().contains(word), "{cause}"),
+            Err(ProbeError::Qcow2(cause)) => assert!(cause.to_string().contains(name), "{cause}"),
             other => panic!("{options:?}: {other:?}"),
         }
     }

@@ -12,7 +12,7 @@ pub enum SeedError {
     /// Neither user data nor network data.
     #[error("the cloud-init volume is empty; give it userData, userDataBase64, a secretRef, or network data")]
     Nothing,
-    /// Metadata that is no JSON cannot happen with the types here; said rather than hidden.
+    /// Metadata that is no JSON cannot happen with the types here; reported rather than hidden.
     #[error("the metadata could not be written as JSON; please report this")]
     Metadata(#[source] serde_json::Error),
     /// Too large for a disc.
@@ -58,7 +58,7 @@ impl NoCloud {
     /// The files of the drive.
     ///
     /// # Errors
-    /// [`SeedError`]: nothing to say, or too much.
+    /// [`SeedError`]: no content, or too much.
     pub fn tree(&self) -> Result<DiscTree, SeedError> {
         if self.user_data.is_empty() && self.network_data.is_empty() {
             return Err(SeedError::Nothing);
@@ -98,7 +98,7 @@ pub struct ConfigDrive {
     pub devices: Vec<DeviceTag>,
 }
 
-/// A device with a tag, told to the guest so that it can find it.
+/// A device with a tag, listed for the guest so that it can find it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DeviceTag {
     /// What it is and where: `nic`, `hostdev`, `disk`.
@@ -113,7 +113,7 @@ pub struct DeviceTag {
     /// Serial of a disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serial: Option<String>,
-    /// NUMA node of the guest; 0 is not said, as with KubeVirt.
+    /// NUMA node of the guest; 0 is left out, as with KubeVirt.
     #[serde(rename = "numaNode", skip_serializing_if = "is_zero")]
     pub numa_node: u32,
     /// vCPUs near the device.
@@ -160,7 +160,7 @@ impl ConfigDrive {
     /// The files of the drive.
     ///
     /// # Errors
-    /// [`SeedError`]: nothing to say, or too much.
+    /// [`SeedError`]: no content, or too much.
     pub fn tree(&self) -> Result<DiscTree, SeedError> {
         if self.user_data.is_empty() && self.network_data.is_empty() {
             return Err(SeedError::Nothing);
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn nocloud_says_who_the_guest_is() {
+    fn nocloud_contains_the_identity_of_the_guest() {
         let seed = NoCloud {
             instance_id: "5a9f".into(),
             local_hostname: Some("quay".into()),

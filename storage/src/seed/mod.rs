@@ -11,7 +11,7 @@
 //! | network | `network-config` | `openstack/latest/network_data.json` |
 //! | SSH keys | `public-keys` in the metadata | `public_keys` in the metadata |
 //!
-//! Contents arrive decoded: base64 and secrets are resolved by whoever has the manifest. See cloud-init's documentation of
+//! Contents arrive decoded: base64 and secrets are resolved by the caller. See cloud-init's documentation of
 //! `DataSourceNoCloud` and `DataSourceConfigDrive`.
 
 mod cloud_init;

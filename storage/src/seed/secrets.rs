@@ -78,7 +78,7 @@ fn path(dir: &Dir, name: &str) -> Result<BeneathPath, OpenError> {
 /// # Errors
 /// [`crate::iso::TreeError`].
 pub(crate) fn files_disc(files: &BTreeMap<String, Vec<u8>>) -> Result<DiscTree, crate::iso::TreeError> {
-    let mut tree = DiscTree::new(Readers::Everyone);
+    let mut tree = DiscTree::new(Readers::All);
     for (name, content) in files {
         tree.add(name, content.clone())?;
     }

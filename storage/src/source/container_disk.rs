@@ -1,4 +1,4 @@
-//! `containerDisk`: the disk inside a container image, from an unpacked image or from a file that stands for it.
+//! `containerDisk`: the disk inside a container image, from an unpacked image or from a file in its place.
 //!
 //! The image comes from a stranger: no link is followed, and what is found is probed and judged (see [`crate::qcow2`]),
 //! because here, unlike in a volume, no guest ever writes to it.
@@ -11,7 +11,7 @@ use crate::beneath::BeneathPath;
 use crate::open::{Access, Dir, Direct, Expected, OpenError, OpenedDisk, Opening, Sharing, open_disk};
 use crate::qcow2::inspect;
 
-/// Where a container disk keeps its disk unless `path` says otherwise.
+/// Where a container disk keeps its disk unless `path` is set.
 const FOLDER: &str = "disk";
 /// Entries looked at there.
 const MOST_ENTRIES: usize = 64;
@@ -59,7 +59,7 @@ pub fn open(root: &Dir, path: Option<&BeneathPath>, direct: Direct) -> Result<Di
     judged(opened, &root.path().join(path.as_path()), direct)
 }
 
-/// Opens a file that stands for a container disk, read-only: from the image cache, or named by the operator (then a
+/// Opens a file in place of a container disk, read-only: from the image cache, or named by the operator (then a
 /// block device is fine too).
 ///
 /// # Errors
@@ -74,7 +74,7 @@ pub fn open_file(path: &Path, direct: Direct) -> Result<Disk, SourceError> {
     judged(open_disk(path, opening)?, path, direct)
 }
 
-/// Takes the disk of an image from somebody else, who opened it read-only.
+/// Takes the disk of an image from another process, which opened it read-only.
 ///
 /// # Errors
 /// [`SourceError`]: not a file, or not acceptable.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn none_and_several_are_told_apart() {
+    fn none_and_several_are_distinguished() {
         let (_room, dir) = image(&[("etc/passwd", b"x")]);
         assert!(matches!(open(&dir, None, Direct::Off), Err(SourceError::NoDisk)));
         let (room, dir) = image(&[("disk/a", b"1"), ("disk/b\u{1b}[2J", b"2")]);
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_the_operator_may_stand_for_an_image() {
+    fn a_file_of_the_operator_may_replace_an_image() {
         let room = tempfile::tempdir().unwrap();
         fs::write(room.path().join("disk.raw"), vec![9; 4096]).unwrap();
         symlink("disk.raw", room.path().join("current")).unwrap();

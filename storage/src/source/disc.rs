@@ -18,7 +18,7 @@ use crate::open::{Access, DiskKind, OpenedDisk};
 use crate::qcow2::{Format, ImageFacts};
 
 /// Nothing, behind the file system: some readers look ahead and fail at the end of a small disc (busybox asks for 68 KiB
-/// before it tells a label), so tools that make discs leave 150 sectors too. It takes no memory.
+/// before it prints a label), so tools that make discs leave 150 sectors too. It takes no memory.
 const PADDING_BYTES: u64 = 150 * 2048;
 
 /// Makes the disc of a tree: cloud-init's drives, answer files, anything of [`crate::seed`]. `access` is the guest's.
@@ -60,7 +60,7 @@ fn sealed(bytes: &[u8], access: Access) -> std::io::Result<OpenedDisk> {
     Ok(OpenedDisk { fd, size_bytes, kind: DiskKind::File, access, direct: false })
 }
 
-/// Our own descriptor of an unlinked memory file: nobody can exchange what this name means.
+/// Our own descriptor of an unlinked memory file: no other process can exchange what this name means.
 fn open_for_reading(file: &File) -> nix::Result<OwnedFd> {
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     nix::fcntl::open(path.as_str(), OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty())
@@ -87,7 +87,7 @@ mod tests {
         assert_eq!(&mark, b"CD001");
         assert!(file.write_at(b"x", 0).is_err());
         let again = std::fs::OpenOptions::new().write(true).open(format!("/proc/self/fd/{}", file.as_raw_fd()));
-        assert!(again.and_then(|file| file.write_at(b"x", 0)).is_err(), "the seal holds for everybody");
+        assert!(again.and_then(|file| file.write_at(b"x", 0)).is_err(), "the seal holds for every process");
     }
 
     #[test]
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn files_of_a_config_map_are_readable_by_all() {
         let tree = files(&BTreeMap::from([("app.conf".to_owned(), b"a=1\n".to_vec())])).unwrap();
-        assert_eq!(tree.readers(), Readers::Everyone);
+        assert_eq!(tree.readers(), Readers::All);
         assert!(of_tree(&tree, &VolumeLabel::files(), Access::ReadOnly).is_ok());
     }
 }

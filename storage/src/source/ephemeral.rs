@@ -6,7 +6,7 @@ use crate::open::{Access, Direct};
 /// Puts a fresh overlay over an image.
 ///
 /// # Errors
-/// [`SourceError`]: no space. A base open for writing is refused, because nobody may write below an overlay.
+/// [`SourceError`]: no space. A base open for writing is refused, because no process may write below an overlay.
 pub fn over(base: Disk, placement: Placement<'_>, direct: Direct) -> Result<Layered, SourceError> {
     if base.opened.access == Access::ReadWrite {
         let source = std::io::Error::from_raw_os_error(nix::libc::EBADF);

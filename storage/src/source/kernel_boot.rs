@@ -23,7 +23,7 @@ pub fn open_file(path: &Path) -> Result<OpenedDisk, SourceError> {
     filled(open_disk(path, Opening::BASE)?, path)
 }
 
-/// One that somebody else opened, read-only.
+/// One that another process opened, read-only.
 ///
 /// # Errors
 /// As [`open`].

@@ -1,7 +1,7 @@
 //! From a volume to disks that QEMU can be given: one file per kind of volume.
 //!
 //! Each function opens or makes what it needs and returns [`Disk`]s: an open descriptor, its format and size, and what is
-//! worth a warning. Names in manifests are resolved beneath directories only; nothing that exists is changed.
+//! worth a warning. Names in manifests are resolved beneath directories only; existing files are not changed.
 
 pub mod container_disk;
 pub mod disc;
@@ -28,7 +28,7 @@ pub struct Disk {
     pub opened: OpenedDisk,
     /// Format and size.
     pub facts: ImageFacts,
-    /// What somebody should be told.
+    /// Warnings for the user.
     pub warnings: Vec<Warning>,
 }
 
@@ -123,7 +123,7 @@ pub enum SourceError {
     /// Variables that this firmware did not write.
     #[error(
         "{path} has {bytes} bytes, and the variables of this firmware have {wanted_bytes}: it is of another firmware; move it \
-         away to begin afresh"
+         away to start with new variables"
     )]
     OtherFirmware {
         /// The file.
@@ -179,7 +179,7 @@ pub enum Placement<'a> {
         /// Its name there.
         name: &'a BeneathPath,
     },
-    /// Without a name: gone with QEMU, even if everybody is killed.
+    /// Without a name: gone with QEMU, even if all processes are killed.
     Nameless {
         /// The directory whose file system is used.
         dir: &'a Dir,

@@ -1,6 +1,6 @@
 //! `persistentVolumeClaim` and `dataVolume`: a file `disk.img` in the claim's directory, or the claim's block device.
 //!
-//! Always raw, never probed: the guest writes to it, so nothing in it may be believed (see [`crate::qcow2`]).
+//! Always raw, never probed: the guest writes to it, so its content is not trusted (see [`crate::qcow2`]).
 
 use super::{Disk, SourceError, Warning, raw};
 use crate::beneath::BeneathPath;
@@ -11,7 +11,7 @@ use crate::qcow2::looks_like_qcow2;
 /// The name of the disk in a claim with a file system.
 pub const FILE_NAME: &str = "disk.img";
 
-/// How much smaller than asked for a new file may be: provisioners give a little less than they say.
+/// How much smaller than asked for a new file may be: provisioners give a little less than they state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tolerance {
     /// Per cent of the size that may be missing.
@@ -88,7 +88,7 @@ pub(super) fn create_sparse(
         return Err(SourceError::TooSmall { disk, wanted_bytes, available_bytes });
     };
     if !dir.create_sized(name, made_bytes, 0o600)? {
-        // Somebody else was faster; his is as good as ours.
+        // Another process was faster; its file is as good as ours.
         return Ok(None);
     }
     tracing::info!(path = %dir.path().display(), name = %name, made_bytes, "sparse disk created");

@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::seed::NoCloud;
 
-/// Starts QEMU without a machine, gives it the disks as fd sets and the nodes over QMP, and returns what it says of them.
-/// `None`, said aloud, without QEMU.
+/// Starts QEMU without a machine, gives it the disks as fd sets and the nodes over QMP, and returns what it reports of them.
+/// `None`, with a message, without QEMU.
 fn nodes(disks: &[&Disk], nodes: &[Value], then: &[Value]) -> Option<Value> {
     let mut command = Command::new("qemu-system-x86_64");
     command.args(["-nodefaults", "-no-user-config", "-machine", "none", "-display", "none", "-qmp", "stdio"]);
@@ -39,7 +39,7 @@ fn nodes(disks: &[&Disk], nodes: &[Value], then: &[Value]) -> Option<Value> {
         loop {
             let line = answers.next()?.ok()?;
             let Ok(answer) = serde_json::from_str::<Value>(&line) else {
-                // `qemu-io` inside QEMU speaks to standard output.
+                // `qemu-io` inside QEMU writes to standard output.
                 assert!(!line.contains("failed") && !line.contains("rror"), "{line}");
                 continue;
             };
@@ -55,9 +55,9 @@ fn nodes(disks: &[&Disk], nodes: &[Value], then: &[Value]) -> Option<Value> {
     }
     ask(&json!({ "execute": "quit" }));
     let out = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(out.status.success(), "{said}");
-    Some(last.unwrap_or_else(|| panic!("{said}"))["return"].take())
+    let errors = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(out.status.success(), "{errors}");
+    Some(last.unwrap_or_else(|| panic!("{errors}"))["return"].take())
 }
 
 fn file_node(name: &str, set: usize, disk: &Disk) -> Value {

@@ -17,7 +17,7 @@ const WRITE_PATIENCE_MS: u16 = 5000;
 /// [`MAX_DESCRIPTORS_PER_MESSAGE`] are spread over several messages, each with a part of the bytes.
 ///
 /// # Errors
-/// Whatever `sendmsg(2)` says; `InvalidInput` if there are more messages needed than bytes to carry them.
+/// The error of `sendmsg(2)`; `InvalidInput` if there are more messages needed than bytes to carry them.
 pub fn send_all(socket: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
     let mut outgoing = Outgoing::new(bytes, descriptors);
     loop {
@@ -43,7 +43,7 @@ impl<'a> Outgoing<'a> {
     /// Sends what is left.
     ///
     /// # Errors
-    /// Whatever `sendmsg(2)` says. `WouldBlock`: the socket is full, and this can be called again.
+    /// The error of `sendmsg(2)`. `WouldBlock`: the socket is full, and this can be called again.
     pub fn send_rest(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
         while !self.bytes.is_empty() {
             let count = self.descriptors.len().min(MAX_DESCRIPTORS_PER_MESSAGE);
@@ -81,7 +81,7 @@ fn wait_writable(socket: BorrowedFd<'_>) -> io::Result<()> {
 /// Reads what is there, once. Appends bytes and descriptors (close-on-exec) to the two buffers.
 ///
 /// # Errors
-/// Whatever `recvmsg(2)` says, `WouldBlock` included.
+/// The error of `recvmsg(2)`, `WouldBlock` included.
 pub fn receive(socket: BorrowedFd<'_>, bytes: &mut Vec<u8>, descriptors: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut chunk = [0_u8; CHUNK_BYTES];
     let mut control = nix::cmsg_space!([i32; MAX_DESCRIPTORS_PER_MESSAGE]);
@@ -90,7 +90,7 @@ pub fn receive(socket: BorrowedFd<'_>, bytes: &mut Vec<u8>, descriptors: &mut Ve
     for part in message.cmsgs()? {
         if let ControlMessageOwned::ScmRights(numbers) = part {
             // SAFETY: the kernel has just installed these descriptors for this process and no other
-            // knows their numbers, so each is owned exactly once.
+            // has their numbers, so each is owned exactly once.
             descriptors.extend(numbers.into_iter().map(|number| unsafe { OwnedFd::from_raw_fd(number) }));
         }
     }

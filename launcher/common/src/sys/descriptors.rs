@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_many_files_may_be_open_as_the_hard_limit_says() {
+    fn as_many_files_may_be_open_as_the_hard_limit_allows() {
         raise_descriptor_limit();
         let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         assert_eq!(soft, hard);

@@ -1,4 +1,4 @@
-//! A descriptor of a process: signals reach this very process or nobody, whoever has its number afterwards.
+//! A descriptor of a process: signals reach this very process or none, also when another process has its number.
 
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
@@ -21,7 +21,7 @@ impl Pidfd {
         // SAFETY: takes two integers and returns a new descriptor or an error.
         let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, process.as_raw(), 0) };
         let descriptor = libc::c_int::try_from(Errno::result(answer)?).map_err(|_| Errno::EBADF)?;
-        // SAFETY: the kernel has just made this descriptor and nobody else knows it.
+        // SAFETY: the kernel has just made this descriptor, and no other owner has it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(descriptor) }))
     }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_reach_the_process_and_nobody_once_it_is_gone() {
+    fn signals_reach_the_process_and_none_once_it_is_gone() {
         let mut child = Command::new("sleep").arg("1000").spawn().unwrap();
         let process = Pidfd::open(Pid::from_raw(i32::try_from(child.id()).unwrap())).unwrap();
         assert!(!process.has_ended());

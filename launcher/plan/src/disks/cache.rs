@@ -19,14 +19,14 @@ pub(super) struct CachePlan {
     pub(super) aio: Aio,
     /// What the guest sees.
     pub(super) guest: WriteCache,
-    /// Whether the guest sees a write cache, for the next start; nothing where the manifest says it.
+    /// Whether the guest sees a write cache, for the next start; `None` where the manifest contains it.
     pub(super) kept: Option<bool>,
 }
 
 impl CachePlan {
-    /// What the manifest says, else: around the page cache where that works. Where it does not, what must survive is
+    /// The manifest's mode, else: around the page cache where that works. Where it does not, what must survive is
     /// written through, and what is dropped at the stop need not be. A guest that has seen a write cache, or none, at its
-    /// first start sees the same at every other one: with one it says itself when data must be safe.
+    /// first start sees the same at every other one: with one the guest itself flushes data that must be safe.
     pub(super) fn of(asked: Asked<'_>, source: &Source, read_only: bool) -> Result<Self, PlanError> {
         let works = source.facts.direct_io == DirectIo::Works;
         let field = format!("{}.cache", asked.field);
@@ -75,7 +75,7 @@ impl CachePlan {
         Ok(Self { host, aio: aio(asked, source, host)?, guest, kept: kept.filter(|_| is_open) })
     }
 
-    /// For what lies under an overlay.
+    /// For the base of an overlay.
     pub(super) const fn shared_base() -> Self {
         Self { host: Cache::Page, aio: Aio::Threads, guest: WriteCache::Auto, kept: None }
     }

@@ -8,7 +8,7 @@ use garboard_machine::device::{
     UsbBot, UsbStorage, VirtioBlkPci,
 };
 use garboard_machine::id::{DeviceId, NodeName};
-use garboard_machine::pci::Want;
+use garboard_machine::pci::Placement;
 
 use super::cache::CachePlan;
 use super::iothreads::IothreadPool;
@@ -150,7 +150,7 @@ pub(super) fn block(
             ));
         }
     };
-    // A disk keeps the name it has under /dev/disk/by-id also when its manifest says nothing of it any more.
+    // A disk keeps the name it has under /dev/disk/by-id also when its manifest does not contain it any more.
     let serials = draft.input.stored.map(|stored| &stored.disk_serials);
     let stored_serial = serials.and_then(|serials| serials.get(&asked.disk.name)).map(String::as_str);
     Ok(BlockFrontend {
@@ -182,7 +182,7 @@ fn sizes(asked: Asked<'_>, source: &Source) -> Result<BlockSizes, PlanError> {
         return Ok(BlockSizes { logical, physical, discard_granularity: custom.discard_granularity });
     }
     Ok(matched_sizes(asked, source).map_or_else(BlockSizes::default, |found| BlockSizes {
-        // QEMU's ATA drives have sectors of 512 bytes and no others; it reads what lies around them itself.
+        // QEMU's ATA drives have sectors of 512 bytes and no others; it reads the rest of larger sectors itself.
         logical: (bus(asked.disk) != "sata").then_some(found.logical),
         physical: Some(found.physical),
         discard_granularity: found.discard_granularity,
@@ -305,10 +305,10 @@ impl<'a> Frontends<'a> {
         block: BlockFrontend,
     ) -> Result<Device, PlanError> {
         let field = format!("{}.disk.pciAddress", asked.field);
-        let at = match Draft::want_address(pci_address(asked.disk), &field, Want::Port)? {
-            want @ Want::Exactly(_) => draft.place(&id, want, &field)?,
-            want @ (Want::Port | Want::InterfacePort | Want::RootComplex | Want::Graphics) => {
-                draft.place_virtio(&id, want, asked.field)?
+        let at = match Draft::placement_at(pci_address(asked.disk), &field, Placement::Port)? {
+            placement @ Placement::Exactly(_) => draft.place(&id, placement, &field)?,
+            placement @ (Placement::Port | Placement::InterfacePort | Placement::RootComplex | Placement::Graphics) => {
+                draft.place_virtio(&id, placement, asked.field)?
             }
         };
         let num_queues = self.queues(draft.input);
@@ -343,7 +343,7 @@ impl<'a> Frontends<'a> {
         }
         let id = DeviceId::numbered("ahci", controller);
         if self.sata_controllers.insert(controller) {
-            let at = draft.place(&id, Want::RootComplex, field)?;
+            let at = draft.place(&id, Placement::RootComplex, field)?;
             draft.buses.push(Ich9Ahci { id: id.clone(), at }.into());
         }
         Ok(format!("{id}.{port}"))

@@ -11,7 +11,7 @@ use garboard_api::v1::Disk;
 use garboard_machine::blockdev::{Backing, Blockdev, Discard, FileDriver, FileNode, ImageNode};
 use garboard_machine::device::VirtioScsiPci;
 use garboard_machine::id::{DeviceId, NodeName};
-use garboard_machine::pci::Want;
+use garboard_machine::pci::Placement;
 
 use self::cache::CachePlan;
 use self::frontend::{Drive, FrontendKind, Frontends, NewDevice};
@@ -74,7 +74,7 @@ fn scsi_controller(draft: &mut Draft<'_>, frontends: &mut Frontends<'_>) -> Resu
         return Ok(());
     }
     let id = DeviceId::constant(frontend::SCSI_CONTROLLER);
-    let at = draft.place_virtio(&id, Want::Port, LIST)?;
+    let at = draft.place_virtio(&id, Placement::Port, LIST)?;
     let revision = draft.input.virtio_revision();
     let num_queues = frontends.queues(draft.input);
     let iothread = frontends.scsi_iothread(&devices.disks);
@@ -115,12 +115,15 @@ fn plan_disk(
     let target = frontends.add(draft, asked, NewDevice { kind, id: id.clone() }, block)?;
     let tag = text(&disk.tag).map(str::to_owned);
     if tag.is_some() && kind != FrontendKind::Virtio {
-        draft.note(Some(&format!("{field}.tag")), "the guest is not told this tag: only a virtio disk is a PCI device");
+        draft.note(
+            Some(&format!("{field}.tag")),
+            "the guest does not receive this tag: only a virtio disk is a PCI device",
+        );
     }
     if let Some(bytes) = draft.rooms.of_disk(&disk.name) {
         let text = format!(
             "what the guest writes to it may take {bytes} bytes of its node; after that its writes fail for lack of space. \
-             `spec.domain.resources.limits.ephemeral-storage` says how much it may be"
+             `spec.domain.resources.limits.ephemeral-storage` sets this limit"
         );
         draft.note(Some(field), text);
     }
@@ -196,7 +199,7 @@ fn layers(
     Ok((nodes, sets))
 }
 
-/// An image without an overlay stands on nothing, whatever its header says.
+/// An image without an overlay has no backing file, also when its header names one.
 fn own_backing(format: ImageFormat) -> Backing {
     match format {
         ImageFormat::Raw => Backing::NotApplicable,

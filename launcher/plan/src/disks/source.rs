@@ -26,7 +26,7 @@ pub(super) struct Source {
     pub(super) is_ephemeral: bool,
     /// We made it, and it is small.
     pub(super) is_seed: bool,
-    /// Tells it from other volumes of the same name: a hash.
+    /// Distinguishes it from other volumes of the same name: a hash.
     pub(super) identity: u32,
 }
 
@@ -46,7 +46,7 @@ pub(super) fn of(draft: &Draft<'_>, asked: Asked<'_>) -> Result<Source, PlanErro
     source.identity = identity(volume);
     source.has_overlay = opening::has_overlay(draft.input.spec(), volume);
     if let Some(facts) = draft.input.options.volumes.get(&volume.name) {
-        // Whoever can write an image must not choose how it is read: only what is never written has its own format.
+        // A writer of an image must not choose how it is read: only what is never written has its own format.
         let is_never_written = source.has_overlay || source.is_image();
         let format = if is_never_written { facts.format } else { source.facts.format };
         source.facts = VolumeFacts { format, ..facts.clone() };

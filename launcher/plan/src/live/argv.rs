@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::Held;
 
-/// What QEMU holds after these arguments; without drives, which the plan says better.
+/// What QEMU holds after these arguments; without drives, which the plan describes better.
 pub(super) fn held_by(argv: &[String]) -> Held {
     let mut held = Held::default();
     for pair in argv.windows(2) {

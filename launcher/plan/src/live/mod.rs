@@ -1,8 +1,8 @@
 //! What QEMU holds now. Pure.
 //!
-//! A [`LaunchPlan`] says what was executed first, and stays as it is. A [`LivePlan`] begins as what that plan made QEMU hold
+//! A [`LaunchPlan`] is what was executed first, and stays as it is. A [`LivePlan`] begins as what that plan made QEMU hold
 //! ([`LivePlan::of`]) and follows every change: a change by command is noted before it is sent ([`LivePlan::intend`]) and
-//! when its outcome is known ([`LivePlan::settle`]), and what QEMU itself says of what it holds is taken over
+//! when its outcome is known ([`LivePlan::settle`]), and what QEMU itself reports is taken over
 //! ([`LivePlan::observe`]).
 //!
 //! QEMU is not asked for network backends, which no query lists: those follow from commands alone.
@@ -26,7 +26,7 @@ pub const LIVE_VERSION: u32 = 1;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LivePlan {
-    /// [`LIVE_VERSION`] of who wrote it.
+    /// [`LIVE_VERSION`] of its writer.
     pub version: u32,
     /// What it holds.
     pub held: Held,
@@ -129,7 +129,7 @@ impl LivePlan {
         }
     }
 
-    /// Takes over what QEMU says it holds, and tells what is new in it. Network backends stay.
+    /// Takes over what QEMU reports, and returns what is new in it. Network backends stay.
     pub fn observe(&mut self, observed: Held) -> Difference {
         let held = Held { netdevs: self.held.netdevs.clone(), ..observed };
         let difference = self.held.until(&held);
@@ -168,9 +168,9 @@ impl Change {
     }
 }
 
-/// Words of a client: QEMU's names are much shorter.
-fn bounded(word: &str) -> String {
-    word.chars().take(128).collect()
+/// Names from a client: QEMU's names are much shorter.
+fn bounded(name: &str) -> String {
+    name.chars().take(128).collect()
 }
 
 impl fmt::Display for Change {

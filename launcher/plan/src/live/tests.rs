@@ -6,13 +6,13 @@ fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|&word| word.to_owned()).collect()
+fn owned(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|&argument| argument.to_owned()).collect()
 }
 
 #[test]
 fn an_argv_is_read_in_both_of_its_forms() {
-    let argv = words(&[
+    let argv = owned(&[
         "/usr/bin/qemu",
         "-S",
         "-blockdev",
@@ -42,7 +42,7 @@ fn an_argv_is_read_in_both_of_its_forms() {
 }
 
 #[test]
-fn what_qemu_says_is_taken_over_and_what_is_new_in_it_is_told() {
+fn what_qemu_reports_is_taken_over_and_what_is_new_is_returned() {
     let drive = |is_open, medium: Option<&str>| {
         [("cd".to_owned(), Drive { is_open, medium: medium.map(str::to_owned) })].into_iter().collect()
     };
@@ -93,7 +93,7 @@ fn a_change_keeps_names_and_no_other_argument() {
 }
 
 #[test]
-fn a_document_of_a_later_build_is_read_as_far_as_it_is_known() {
+fn a_document_of_a_later_build_is_read_as_far_as_it_is_supported() {
     let later = json!({"version": 9, "held": {"devices": ["nic"], "jobs": ["backup"]}, "pending": [
         {"command": "device_add", "subject": "d", "since": 7}], "more": true});
     let live: LivePlan = serde_json::from_value(later).unwrap();

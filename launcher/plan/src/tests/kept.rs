@@ -36,7 +36,7 @@ fn a_disk_keeps_its_place_and_its_serial_when_another_leaves() {
 }
 
 #[test]
-fn the_cpu_of_the_first_start_is_kept_while_its_manifest_says_the_same() {
+fn the_cpu_of_the_first_start_is_kept_while_its_manifest_is_the_same() {
     let with = |model: &str| vmi(&json!({ "cpu": { "model": model } }), &json!({}), &json!({}));
     let (first, _) = planned(&with("Haswell"));
     assert_eq!(first.stored.cpu, "Haswell,mpx=off,enforce=on");
@@ -80,8 +80,8 @@ fn a_forbidden_cpu_feature_must_not_be_there() {
 }
 
 #[test]
-fn a_virtio_device_tells_the_mtu_of_its_network() {
-    let told = |interface: Value, found: Option<u16>, stored: Option<&StoredMachine>| {
+fn a_virtio_device_reports_the_mtu_of_its_network() {
+    let mtu_of = |interface: Value, found: Option<u16>, stored: Option<&StoredMachine>| {
         let vmi = vmi(&json!({}), &json!({ "interfaces": [interface] }), &json!({}));
         let interfaces = [("a".to_owned(), InterfaceFacts { mtu: found })].into();
         let options = PlanOptions { interfaces, ..PlanOptions::default() };
@@ -91,16 +91,16 @@ fn a_virtio_device_tells_the_mtu_of_its_network() {
         (plan.interfaces[0].mtu, plan.stored)
     };
     let bridge = || json!({ "name": "a", "bridge": {} });
-    let (mtu, stored) = told(bridge(), Some(1450), None);
+    let (mtu, stored) = mtu_of(bridge(), Some(1450), None);
     assert_eq!(mtu, Some(1450));
-    assert_eq!(told(bridge(), None, Some(&stored)).0, Some(1450), "as at the last start");
-    let wider = told(bridge(), Some(9000), Some(&stored));
-    assert_eq!((wider.0, wider.1.mtus["a"]), (Some(1450), 1450), "what the guest was told first");
-    let narrower = told(bridge(), Some(1400), Some(&stored));
-    assert_eq!((narrower.0, narrower.1.mtus["a"]), (Some(1400), 1450), "a link is not made wider by a wish");
-    assert_eq!(told(bridge(), None, None).0, None);
-    assert_eq!(told(json!({ "name": "a", "masquerade": {}, "model": "e1000e" }), Some(1450), None).0, None);
-    assert_eq!(told(json!({ "name": "a", "passtBinding": {} }), Some(1450), None).0, None);
+    assert_eq!(mtu_of(bridge(), None, Some(&stored)).0, Some(1450), "as at the last start");
+    let wider = mtu_of(bridge(), Some(9000), Some(&stored));
+    assert_eq!((wider.0, wider.1.mtus["a"]), (Some(1450), 1450), "the guest's first MTU");
+    let narrower = mtu_of(bridge(), Some(1400), Some(&stored));
+    assert_eq!((narrower.0, narrower.1.mtus["a"]), (Some(1400), 1450), "a link is not made wider by the stored MTU");
+    assert_eq!(mtu_of(bridge(), None, None).0, None);
+    assert_eq!(mtu_of(json!({ "name": "a", "masquerade": {}, "model": "e1000e" }), Some(1450), None).0, None);
+    assert_eq!(mtu_of(json!({ "name": "a", "passtBinding": {} }), Some(1450), None).0, None);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_cpu_that_is_the_hosts_keeps_its_features_on_another_one() {
     assert_eq!(machine.cpu.to_string(), "host,migratable=on,amx-tile=off");
     assert_eq!(second.stored, first.stored, "the weaker host is not remembered");
     assert!(
-        second.notes.iter().any(|note| note.text.contains("1 features that cannot be had here: avx2")),
+        second.notes.iter().any(|note| note.text.contains("1 features that are not available here: avx2")),
         "{:?}",
         second.notes
     );
@@ -229,11 +229,11 @@ fn a_cpu_that_is_the_hosts_keeps_its_features_on_another_one() {
     let (second, machine) = again(&with("host-passthrough"), &new, &PlanOptions::default(), &first.stored);
     assert_eq!(machine.cpu.to_string(), "host,migratable=on");
     assert_eq!(second.stored.cpu_features.as_deref(), Some("amx-tile arch-capabilities lahf-lm sse2"));
-    // A manifest that says another thing gets another CPU.
+    // A manifest that has other CPU values gets another CPU.
     let asked = vmi(&json!({ "cpu": { "features": [{ "name": "amx-tile" }] } }), &json!({}), &json!({}));
     let (_, machine) = again(&asked, &new, &PlanOptions::default(), &second.stored);
     assert_eq!(machine.cpu.to_string(), "host,migratable=on,amx-tile=on");
-    // What else it says of the guest is nothing to the CPU.
+    // Its other fields do not affect the CPU.
     let domain = json!({ "cpu": { "model": "host-model" }, "features": { "smm": {}, "acpi": {} } });
     let (third, machine) = again(&vmi(&domain, &json!({}), &json!({})), &new, &PlanOptions::default(), &first.stored);
     assert_eq!(machine.cpu.to_string(), "host,migratable=on,amx-tile=off");
@@ -259,7 +259,7 @@ fn a_cpu_that_is_the_hosts_keeps_its_features_on_another_one() {
 }
 
 #[test]
-fn an_optional_feature_is_decided_once_whatever_else_the_manifest_says() {
+fn an_optional_feature_is_decided_once_whatever_else_the_manifest_contains() {
     let offering = |names: &[&str]| {
         let mut facts = HostFacts::reference();
         let names = names.iter().map(|name| (*name).to_owned()).collect();
@@ -387,7 +387,7 @@ fn a_guest_keeps_its_uefi_build() {
     assert_eq!(code(&start(false, &[&large]).unwrap()), "4m", "without variables of its own");
     let elsewhere = start(true, &[&large, &other]).unwrap();
     assert_eq!(elsewhere.stored.firmware, first.stored.firmware, "the one that stood in is not remembered");
-    // A build before this one did not say whether its guest has variables that stay.
+    // A build before this one did not store whether its guest has variables that stay.
     let mut of_old = first.stored.clone();
     of_old.firmware.as_mut().unwrap().persistent = None;
     assert!(plan(&with(true), &on(&[&large]), &PlanOptions::default(), Some(&of_old)).is_err());
@@ -407,16 +407,16 @@ fn a_guest_keeps_its_uefi_build() {
 }
 
 #[test]
-fn queues_are_said_and_stay_what_they_were() {
+fn queues_are_explicit_and_stay_the_same() {
     let (devices, rest) = disk(&json!({ "disk": { "bus": "virtio" } }));
     let with = |cores: u32| vmi(&json!({ "cpu": { "cores": cores } }), &devices, &rest);
     let queues =
         |machine: &Machine| [property(machine, "disk-root", "num-queues"), property(machine, "scsi0", "num_queues")];
-    let said = |count: u32| Some(garboard_machine::argv::Property::from(count));
+    let count = |count: u32| Some(garboard_machine::argv::Property::from(count));
     let (first, machine) = planned(&with(2));
-    assert_eq!(queues(&machine), [said(2), said(2)]);
+    assert_eq!(queues(&machine), [count(2), count(2)]);
     let (_, machine) = again(&with(4), &HostFacts::reference(), &PlanOptions::default(), &first.stored);
-    assert_eq!(queues(&machine), [said(4), said(4)], "the manifest wins");
+    assert_eq!(queues(&machine), [count(4), count(4)], "the manifest wins");
     // A machine of the first rules has as many as QEMU's machine type gives it.
     let of_old = StoredMachine { version: 1, rules: 1, ..first.stored };
     let (second, machine) = again(&with(2), &HostFacts::reference(), &PlanOptions::default(), &of_old);
@@ -438,7 +438,7 @@ fn memory_is_shared_also_where_it_was_not() {
 }
 
 #[test]
-fn a_word_of_a_later_build_is_not_the_end_of_a_stored_machine() {
+fn a_value_of_a_later_build_does_not_end_a_stored_machine() {
     let (first, _) = planned(&vmi(&json!({}), &json!({}), &json!({})));
     let mut stored = serde_json::to_value(&first.stored).unwrap();
     stored["accelerator"] = json!("quantum");

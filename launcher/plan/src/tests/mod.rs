@@ -1,4 +1,4 @@
-//! The planner's refusals and promises, on small manifests.
+//! The planner's errors and guarantees, on small manifests.
 
 use garboard_api::metadata::annotation::ACCELERATOR;
 use garboard_machine::argv::{Options, Value as ArgumentValue};
@@ -213,10 +213,11 @@ fn an_instance_chooses_its_accelerator_before_cluster_and_host() {
         (Some("tcg"), AcceleratorChoice::Kvm, &fast, Accelerator::Tcg),
         (Some("kvm"), AcceleratorChoice::Tcg, &slow, Accelerator::Kvm),
     ];
-    for (word, accelerator, facts, found) in cases {
-        vmi.metadata.annotations = word.map(|word| [(ACCELERATOR.to_owned(), word.to_owned())].into());
+    for (annotation, accelerator, facts, found) in cases {
+        vmi.metadata.annotations =
+            annotation.map(|annotation| [(ACCELERATOR.to_owned(), annotation.to_owned())].into());
         let options = PlanOptions { accelerator, ..PlanOptions::default() };
-        assert_eq!(plan(&vmi, facts, &options, None).unwrap().accelerator, found, "{word:?} {accelerator:?}");
+        assert_eq!(plan(&vmi, facts, &options, None).unwrap().accelerator, found, "{annotation:?} {accelerator:?}");
     }
 }
 
@@ -252,7 +253,7 @@ fn a_required_cpu_feature_must_be_there() {
     assert_eq!(error.field(), Some("spec.domain.cpu.features[0]"), "{error}");
     let domain = json!({ "cpu": { "features": [{ "name": "avx512f", "policy": "optional" }] } });
     let (_, machine) = try_plan(&vmi(&domain, &json!({}), &json!({})), &facts).unwrap();
-    assert_eq!(machine.cpu.get("avx512f"), None, "it cannot be had, and nobody insists");
+    assert_eq!(machine.cpu.get("avx512f"), None, "it is missing and not required");
 }
 
 #[test]
@@ -361,7 +362,7 @@ fn a_pinned_address_is_free_when_its_device_has_left() {
     // One that is pinned elsewhere has left its place too.
     let third = again(json!([pinned("kept", "0000:07:00.0"), pinned("new", "0000:08:00.0")]), &second).unwrap();
     assert_eq!(place(&third, "disk-kept").as_deref(), Some("port7"));
-    // A device that is still there keeps its place, whoever asks for it.
+    // A device that is still there keeps its place, also when another asks for it.
     let error = again(json!([pinned("more", "0000:07:00.0"), free("kept")]), &third).unwrap_err();
     assert!(matches!(error, PlanError::Pci { .. }), "{error}");
 }
@@ -475,14 +476,14 @@ proptest! {
         if let Ok((_, machine)) = try_plan(&vmi, &HostFacts::reference()) {
             let features = HostFacts::reference().qemu.features;
             for argument in machine.arguments(&features) {
-                let mut words = Vec::new();
-                argument.render(&features, &mut words);
+                let mut rendered = Vec::new();
+                argument.render(&features, &mut rendered);
                 match &argument.value {
-                    ArgumentValue::Switch => prop_assert_eq!(words.len(), 1),
-                    ArgumentValue::Text(text) => prop_assert_eq!(&words[1], text),
-                    ArgumentValue::Options(options) => prop_assert_eq!(&Options::parse(&words[1]).unwrap(), options),
+                    ArgumentValue::Switch => prop_assert_eq!(rendered.len(), 1),
+                    ArgumentValue::Text(text) => prop_assert_eq!(&rendered[1], text),
+                    ArgumentValue::Options(options) => prop_assert_eq!(&Options::parse(&rendered[1]).unwrap(), options),
                     ArgumentValue::Json(properties) => {
-                        let read: Value = serde_json::from_str(&words[1]).unwrap();
+                        let read: Value = serde_json::from_str(&rendered[1]).unwrap();
                         prop_assert_eq!(read, serde_json::to_value(properties).unwrap());
                     }
                 }
@@ -492,7 +493,7 @@ proptest! {
 }
 
 #[test]
-fn what_is_asked_for_a_machine_that_does_not_say_is_the_clusters_choice() {
+fn a_machine_without_requests_gets_the_requests_of_the_cluster() {
     let silent = vmi(&json!({ "cpu": { "cores": 2 }, "memory": { "guest": "150Mi" } }), &json!({}), &json!({}));
     let asked = |shares| {
         let options = PlanOptions { shares, ..PlanOptions::default() };
@@ -504,13 +505,13 @@ fn what_is_asked_for_a_machine_that_does_not_say_is_the_clusters_choice() {
         asked(Shares { cpu_allocation_ratio: 4, memory_overcommit_percent: 150, overhead_permille: 1000 }),
         (500, 100 << 20)
     );
-    let says = json!({ "resources": { "requests": { "cpu": "1", "memory": "64Mi" } } });
-    let says = vmi(&says, &json!({}), &json!({}));
+    let explicit = json!({ "resources": { "requests": { "cpu": "1", "memory": "64Mi" } } });
+    let explicit = vmi(&explicit, &json!({}), &json!({}));
     let options = PlanOptions {
         shares: Shares { cpu_allocation_ratio: 4, memory_overcommit_percent: 150, overhead_permille: 1000 },
         ..PlanOptions::default()
     };
-    let resources = plan(&says, &HostFacts::reference(), &options, None).unwrap().resources;
+    let resources = plan(&explicit, &HostFacts::reference(), &options, None).unwrap().resources;
     assert_eq!(resources.cpu_request_millis, 1000);
     assert_eq!(resources.memory_request_bytes - resources.overhead.total_bytes, 64 << 20);
 }

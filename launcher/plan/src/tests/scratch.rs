@@ -64,7 +64,7 @@ fn an_image_that_claims_a_huge_disk_has_the_room_of_a_usual_one_in_a_pod() {
     let (plan, _) = rooms(None, Some(100_000 * GIB), Some(64 << 40));
     let [Some(root), None, None] = given(&plan) else { panic!("{:?}", given(&plan)) };
     assert!((128 * GIB..129 * GIB).contains(&root), "{root}");
-    // Who makes the pod does not see the image, and must allow what the supervisor will.
+    // The pod's creator does not see the image, and must allow what the supervisor will.
     let (unseen, _) = rooms(None, None, None);
     assert!(unseen.resources.scratch_bytes >= plan.resources.scratch_bytes);
     let (unseen, _) = rooms(Some("500Gi"), None, None);
@@ -82,7 +82,7 @@ fn the_end_of_a_layer_lies_between_its_file_and_its_image() {
     assert_eq!(node("image-root").text("file"), Some("room-root"));
     assert_eq!((node("room-root").text("driver"), node("room-root").text("file")), (Some("raw"), Some("file-root")));
     assert_eq!(plan.disks[0].nodes.room.as_deref(), Some("room-root"), "a supervisor asks QEMU for it");
-    let sized = plan.argv.iter().filter(|word| word.contains(r#""size":536870912"#)).count();
+    let sized = plan.argv.iter().filter(|argument| argument.contains(r#""size":536870912"#)).count();
     assert_eq!(sized, 2);
 }
 

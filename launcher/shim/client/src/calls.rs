@@ -19,7 +19,7 @@ pub const STARTED: &str = "started";
 pub const RUN: &str = "run";
 /// First argument of a shim that clears away what another has left of a machine; the second is the machine's directory.
 pub const DELETE: &str = "delete";
-/// Third argument after [`DELETE`]: the end of the run was forced by a person.
+/// Third argument after [`DELETE`]: the end of the run was forced by a user.
 pub const FORCED: &str = "--forced";
 
 /// How long the rest of a machine's directory may outlive its lock.
@@ -28,7 +28,7 @@ const LAST_FILES: Duration = Duration::from_secs(2);
 /// Why a machine without a shim is cleared away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// A person ends its run by force.
+    /// A user ends its run by force.
     Forced,
     /// Anything else; the record has how the run ended, as far as it left that.
     Left,
@@ -37,7 +37,7 @@ pub enum Reason {
 /// Starts a shim in the background; returns once both processes of the machine run.
 ///
 /// # Errors
-/// [`ShimError`]; when the shim itself gives up, with its own sentence.
+/// [`ShimError`]; when the shim itself gives up, with its own message.
 pub fn start(request: &LaunchRequest) -> Result<(), ShimError> {
     request.write()?;
     let log = request.machine.join(logs::SHIM_LOG);
@@ -58,12 +58,12 @@ pub fn start(request: &LaunchRequest) -> Result<(), ShimError> {
         return Ok(());
     }
     let ended = shim.wait().map_err(|source| ShimError::Execute { program: path, source })?;
-    // One that gives up says why, and has cleared away what it had made.
-    let said = if answer.trim().is_empty() { std::fs::read_to_string(&log).unwrap_or_default() } else { answer };
-    if ended.signal().is_some() || said.trim().is_empty() {
+    // A shim that gives up prints why, and has cleared away what it had made.
+    let printed = if answer.trim().is_empty() { std::fs::read_to_string(&log).unwrap_or_default() } else { answer };
+    if ended.signal().is_some() || printed.trim().is_empty() {
         Err(ShimError::Died { ended })
     } else {
-        Err(ShimError::Shim(sentence(&said)))
+        Err(ShimError::Shim(message(&printed)))
     }
 }
 
@@ -72,13 +72,13 @@ fn answer_of(shim: &mut Child) -> String {
     let mut answer = String::new();
     let read = shim.stdout.take().map_or(Ok(0), |mut out| out.read_to_string(&mut answer));
     if read.is_err() {
-        // Nobody would hear what it says next.
+        // Its further output would have no reader.
         let _ = shim.kill();
     }
     answer
 }
 
-fn sentence(text: &str) -> String {
+fn message(text: &str) -> String {
     let text = text.trim();
     text.strip_prefix("garboard-shim: ").unwrap_or(text).to_owned()
 }
@@ -86,7 +86,7 @@ fn sentence(text: &str) -> String {
 /// Has everything of a machine removed whose shim is dead: processes, network by name, files. Its record is kept.
 ///
 /// # Errors
-/// [`ShimError`], with the shim's own sentence if something is left.
+/// [`ShimError`], with the shim's own message if something is left.
 pub fn delete(machine: &Path, reason: Reason) -> Result<(), ShimError> {
     let path = program::find(program::SHIM)?;
     let mut command = Command::new(&path);
@@ -101,7 +101,7 @@ pub fn delete(machine: &Path, reason: Reason) -> Result<(), ShimError> {
         return Ok(());
     }
     let why = String::from_utf8_lossy(&ended.stderr);
-    let why = if why.trim().is_empty() { format!("garboard-shim ended with {}", ended.status) } else { sentence(&why) };
+    let why = if why.trim().is_empty() { format!("garboard-shim ended with {}", ended.status) } else { message(&why) };
     Err(ShimError::Shim(why))
 }
 
@@ -194,10 +194,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_sentence_of_a_shim_is_told_without_its_name() {
-        assert_eq!(sentence("garboard-shim: no room\n"), "no room");
+    fn the_message_of_a_shim_is_shown_without_its_name() {
+        assert_eq!(message("garboard-shim: no room\n"), "no room");
         assert_eq!(
-            sentence("another holds /run/garboard/default/vm/lock\n"),
+            message("another holds /run/garboard/default/vm/lock\n"),
             "another holds /run/garboard/default/vm/lock"
         );
     }

@@ -1,5 +1,5 @@
 //! The directory of a machine from the moment `run` makes it until the machine's shim holds its lock. The process that
-//! makes it starts the machine; all others are too late. Who clears away what is left of an earlier run has the same right:
+//! makes it starts the machine; all others are too late. The process that removes an earlier run has the same right:
 //! to this very directory, and to none that is made at its place later.
 
 use std::fs::{DirBuilder, File, Permissions};
@@ -41,7 +41,7 @@ impl Right {
 /// Makes the directory of a machine; `None` if it is there already.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn make(machine: &Path) -> std::io::Result<Option<Right>> {
     // The end of another machine takes the namespace's directory with it if it was the last one there.
     match private::beneath_passage(machine, || DirBuilder::new().mode(0o700).create(machine)) {

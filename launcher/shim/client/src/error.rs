@@ -16,7 +16,7 @@ pub enum ShimError {
         doing: &'static str,
         /// The file or directory.
         path: PathBuf,
-        /// What the file system says.
+        /// The file system's error.
         #[source]
         source: io::Error,
     },
@@ -51,11 +51,11 @@ pub enum ShimError {
     Execute {
         /// Its path.
         program: PathBuf,
-        /// What the kernel says.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
-    /// The shim ended and said nothing.
+    /// The shim ended without a message.
     #[error("its garboard-shim ended with {ended} before the machine's processes ran")]
     Died {
         /// How it ended.
@@ -72,7 +72,7 @@ pub enum ShimError {
         /// Its processes.
         running: Vec<Pid>,
     },
-    /// The shim's own sentence.
+    /// The shim's own message.
     #[error("{0}")]
     Shim(String),
 }

@@ -1,6 +1,6 @@
-//! What a command knows of machines on a bare host, and how it starts them: the client's side of `garboard-shim`.
+//! How a command finds and starts machines on a bare host: the client's side of `garboard-shim`.
 //!
-//! - [`places`]: where everything is. [`directory`]: who may start a machine there, or clear it away. [`lock`]: whether its shim lives.
+//! - [`places`]: where everything is. [`directory`]: the right to start a machine there, or to remove it. [`lock`]: whether its shim lives.
 //! - [`request`]: the launch request, which a command writes and the shim carries out; [`volume_source`]: a part of it.
 //! - [`pending_restart`]: what shim and commands write while there is no supervisor.
 //! - [`calls`]: starting a shim, and having one clear away what another has left.

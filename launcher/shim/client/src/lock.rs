@@ -26,7 +26,7 @@ pub struct Held {
 /// Takes the lock of a machine. Nothing that a dead shim had started is between fork and exec then.
 ///
 /// # Errors
-/// `WouldBlock` if another shim holds it, `NotFound` if the directory was removed meanwhile, else what the file system says.
+/// `WouldBlock` if another shim holds it, `NotFound` if the directory was removed meanwhile, else the file system's error.
 pub fn hold(machine: &Path) -> io::Result<Held> {
     let path = machine.join(LOCK);
     let mut file = File::create(&path)?;

@@ -1,4 +1,4 @@
-//! The two logs in a machine's own directory. All who write to them append.
+//! The two logs in a machine's own directory. All writers append.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -21,7 +21,7 @@ pub fn append() -> OpenOptions {
 /// Opens a log, empty.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn create(path: &Path) -> io::Result<File> {
     let file = append().create(true).open(path)?;
     file.set_len(0)?;

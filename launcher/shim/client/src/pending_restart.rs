@@ -20,7 +20,7 @@ const STAY_DOWN: &str = "stay-down";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingRestart {
-    /// How the last run ended, as a sentence.
+    /// How the last run ended, as a message.
     pub ended: String,
     /// Starts that failed since the guest last ran.
     pub failures: u32,
@@ -35,9 +35,9 @@ impl PendingRestart {
         (self.again_at_ms - jiff::Timestamp::now().as_millisecond() + 999).max(0) / 1000
     }
 
-    /// One line for a person.
+    /// One line for a user.
     #[must_use]
-    pub fn sentence(&self) -> String {
+    pub fn summary(&self) -> String {
         let Self { ended, failures, .. } = self;
         match (failures, self.seconds_left()) {
             (0, 0) => format!("{ended}; it is started again"),
@@ -63,7 +63,7 @@ pub fn awaited(machine: &Path) -> Option<PendingRestart> {
 /// The machine is between two runs from now on.
 ///
 /// # Errors
-/// [`ShimError`]: what the file system says.
+/// [`ShimError`]: the file system's error.
 pub fn announce(machine: &Path, pending: &PendingRestart) -> Result<(), ShimError> {
     let path = machine.join(PENDING);
     let bytes = serde_json::to_vec(pending).map_err(|source| ShimError::Document { path: path.clone(), source })?;
@@ -79,7 +79,7 @@ pub fn withdraw(machine: &Path) {
 /// matter whether the run ends first.
 ///
 /// # Errors
-/// [`ShimError`]: what the file system says.
+/// [`ShimError`]: the file system's error.
 pub fn request_stop(machine: &Path) -> Result<(), ShimError> {
     let path = machine.join(STAY_DOWN);
     match std::fs::write(&path, b"") {
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_awaited_of_a_shim_that_is_dead() {
+    fn a_dead_shim_is_not_waited_for() {
         let directory = tempfile::tempdir().unwrap();
         announce(directory.path(), &pending(2, 5)).unwrap();
         assert_eq!(awaited(directory.path()), None);
@@ -124,11 +124,11 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_says_what_was_and_what_will_be() {
+    fn the_summary_contains_the_end_and_the_next_start() {
         let soon = jiff::Timestamp::now().as_millisecond() + 60_000;
-        assert!(pending(0, 0).sentence().ends_with("; it is started again"));
-        assert!(pending(0, soon).sentence().ends_with("again in 60 s"), "{}", pending(0, soon).sentence());
-        assert!(pending(3, soon).sentence().ends_with("3 starts failed, the next try is in 60 s"));
+        assert!(pending(0, 0).summary().ends_with("; it is started again"));
+        assert!(pending(0, soon).summary().ends_with("again in 60 s"), "{}", pending(0, soon).summary());
+        assert!(pending(3, soon).summary().ends_with("3 starts failed, the next try is in 60 s"));
     }
 
     #[test]

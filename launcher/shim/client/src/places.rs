@@ -146,7 +146,7 @@ fn from_environment(name: &str) -> Option<PathBuf> {
 /// Namespace and name of a machine.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct MachineId {
-    /// Its namespace, `default` unless the manifest says otherwise.
+    /// Its namespace, `default` unless the manifest has another.
     pub namespace: String,
     /// Its name.
     pub name: String,
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_somebody_else_made_is_refused() {
+    fn a_directory_of_another_user_is_refused() {
         let room = tempfile::tempdir().unwrap();
         let (own, link) = (room.path().join("own"), room.path().join("link"));
         let user = nix::unistd::geteuid();
@@ -199,7 +199,7 @@ mod tests {
         symlink(&own, &link).unwrap();
         assert!(ours_or_missing(link, user).is_err(), "a link");
         set_permissions(&own, Permissions::from_mode(0o777)).unwrap();
-        assert!(ours_or_missing(own, user).is_err(), "everybody writes");
+        assert!(ours_or_missing(own, user).is_err(), "writable by all");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The processes of a machine, found by what they were started with: for machines whose shim is dead, and for a
 //! supervisor that does not answer.
 //!
-//! Anybody may give a process any command line, so that alone is not believed. All user IDs of the process must be the machine's
+//! Any user may give a process any command line, so that alone is not trusted. All user IDs of the process must be the machine's
 //! user or ours, which no other user can bring about, and it must execute the program that it is called after, as far as the
 //! kernel shows that. It is held by a descriptor from before it is looked at, so a signal reaches no other process that has its
 //! number later.
@@ -38,7 +38,7 @@ pub enum Part {
     Deleter,
 }
 
-/// A process that plays a part, held so that nobody else is meant by it.
+/// A process that plays a part, held by a descriptor so that a signal reaches no other process.
 #[derive(Debug)]
 pub struct Process {
     pid: Pid,
@@ -59,9 +59,9 @@ struct Start {
     arguments: Vec<OsString>,
 }
 
-/// What the kernel tells of a process.
+/// What the kernel reports of a process.
 #[derive(Clone, Debug, Default)]
-struct Told {
+struct ProcessInfo {
     /// Its command line.
     line: Vec<u8>,
     /// Its user IDs.
@@ -87,7 +87,7 @@ impl Part {
         }
     }
 
-    /// Who it may run as: we, and the machine's user, to whom the shim has given the directories that these write to.
+    /// The users it may run as: ours, and the machine's, to whom the shim has given the directories that these write to.
     fn users(self, machine: &Path) -> Vec<u32> {
         let layout = Layout::new(machine);
         let given = match self {
@@ -123,20 +123,20 @@ fn playing(pid: Pid, starts: &[Start], users: &[u32]) -> Option<Process> {
     let line = command_line(pid);
     starts.iter().find(|start| begins(&line, start))?;
     let held = Pidfd::open(pid).ok()?;
-    let told = told(pid)?;
+    let info = read_info(pid)?;
     // As long as it lives, what was read under its number was its own.
-    (plays(&told, starts, users) && !held.has_ended()).then_some(Process { pid, held })
+    (plays(&info, starts, users) && !held.has_ended()).then_some(Process { pid, held })
 }
 
-fn told(pid: Pid) -> Option<Told> {
+fn read_info(pid: Pid) -> Option<ProcessInfo> {
     let program = match std::fs::read_link(format!("/proc/{pid}/exe")) {
         Ok(path) => path.file_name().map(OsStr::to_owned),
-        // PID 1 lets nobody look inside it, not its own user either.
+        // No process can look inside PID 1, not even one of its own user.
         Err(error) if error.kind() == ErrorKind::PermissionDenied => None,
         Err(_) => return None,
     };
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    Some(Told { line: command_line(pid), users: user_ids(&status), program })
+    Some(ProcessInfo { line: command_line(pid), users: user_ids(&status), program })
 }
 
 fn command_line(pid: Pid) -> Vec<u8> {
@@ -150,12 +150,12 @@ fn user_ids(status: &str) -> Vec<u32> {
 }
 
 /// Whether a process is one of those that begin so and run as one of these users.
-fn plays(told: &Told, starts: &[Start], users: &[u32]) -> bool {
-    let Some(first) = told.users.first() else { return false };
-    // A program that another user starts with more power than he has, and any command line, keeps his own number among them.
-    let is_one = told.users.len() == USER_IDS && told.users.iter().all(|user| user == first);
-    let runs = |start: &Start| told.program.as_ref().is_none_or(|program| is_named(program, start.program));
-    is_one && users.contains(first) && starts.iter().any(|start| begins(&told.line, start) && runs(start))
+fn plays(info: &ProcessInfo, starts: &[Start], users: &[u32]) -> bool {
+    let Some(first) = info.users.first() else { return false };
+    // A set-user-ID program that another user starts, with any command line, keeps that user's ID among them.
+    let is_one = info.users.len() == USER_IDS && info.users.iter().all(|user| user == first);
+    let runs = |start: &Start| info.program.as_ref().is_none_or(|program| is_named(program, start.program));
+    is_one && users.contains(first) && starts.iter().any(|start| begins(&info.line, start) && runs(start))
 }
 
 fn is_named(program: &OsStr, name: &str) -> bool {
@@ -165,9 +165,9 @@ fn is_named(program: &OsStr, name: &str) -> bool {
 
 /// Whether a command line (`proc_pid_cmdline(5)`) begins so.
 fn begins(line: &[u8], start: &Start) -> bool {
-    let mut words = line.split(|byte| *byte == 0).map(OsStr::from_bytes);
-    let is_program = words.next().is_some_and(|first| Path::new(first).file_name() == Some(start.program.as_ref()));
-    is_program && start.arguments.iter().all(|argument| words.next() == Some(argument))
+    let mut arguments = line.split(|byte| *byte == 0).map(OsStr::from_bytes);
+    let is_program = arguments.next().is_some_and(|first| Path::new(first).file_name() == Some(start.program.as_ref()));
+    is_program && start.arguments.iter().all(|argument| arguments.next() == Some(argument))
 }
 
 /// Sends a signal to each; those that are gone meanwhile are fine.
@@ -199,8 +199,8 @@ mod tests {
 
     const MACHINE: &str = "/run/garboard/default/vm";
 
-    fn line(words: &[&str]) -> Vec<u8> {
-        words.join("\0").into_bytes()
+    fn line(arguments: &[&str]) -> Vec<u8> {
+        arguments.join("\0").into_bytes()
     }
 
     #[test]
@@ -217,33 +217,33 @@ mod tests {
             (Part::Shim, &["/usr/bin/garboard", "logs", "/run/garboard/default/vm/order.json"], false),
             (Part::Shim, &["vi", "run", "/run/garboard/default/vm"], false),
         ];
-        for (part, words, wanted) in table {
-            let found = part.starts(machine).iter().any(|start| begins(&line(words), start));
-            assert_eq!(found, wanted, "{part:?}: {words:?}");
+        for (part, arguments, wanted) in table {
+            let found = part.starts(machine).iter().any(|start| begins(&line(arguments), start));
+            assert_eq!(found, wanted, "{part:?}: {arguments:?}");
         }
     }
 
     #[test]
-    fn a_command_line_that_another_user_or_program_has_is_not_believed() {
+    fn a_command_line_of_another_user_or_program_is_not_trusted() {
         let starts = Part::Init.starts(Path::new(MACHINE));
         let users = [0, 2_000_000_007];
-        let told = |ids: &[u32], program: Option<&str>| Told {
+        let with_ids = |ids: &[u32], program: Option<&str>| ProcessInfo {
             line: line(&["garboard-init", "/run/garboard/default/vm/init", "--own-root"]),
             users: ids.to_vec(),
             program: program.map(OsString::from),
         };
-        let table: [(&str, Told, bool); 8] = [
-            ("ours", told(&[0; 4], Some("garboard-init")), true),
-            ("of the machine's user", told(&[2_000_000_007; 4], Some("garboard-init")), true),
-            ("of an earlier version", told(&[0; 4], Some("garboard-init (deleted)")), true),
-            ("a program that is not to be seen", told(&[0; 4], None), true),
-            ("of another user", told(&[1000; 4], Some("garboard-init")), false),
-            ("of another user, set-user-ID", told(&[1000, 0, 0, 0], None), false),
-            ("another program", told(&[0; 4], Some("sudo")), false),
-            ("nothing is known of it", told(&[], None), false),
+        let table: [(&str, ProcessInfo, bool); 8] = [
+            ("ours", with_ids(&[0; 4], Some("garboard-init")), true),
+            ("of the machine's user", with_ids(&[2_000_000_007; 4], Some("garboard-init")), true),
+            ("of an earlier version", with_ids(&[0; 4], Some("garboard-init (deleted)")), true),
+            ("a program that is not to be seen", with_ids(&[0; 4], None), true),
+            ("of another user", with_ids(&[1000; 4], Some("garboard-init")), false),
+            ("of another user, set-user-ID", with_ids(&[1000, 0, 0, 0], None), false),
+            ("another program", with_ids(&[0; 4], Some("sudo")), false),
+            ("nothing is known of it", with_ids(&[], None), false),
         ];
-        for (name, told, wanted) in table {
-            assert_eq!(plays(&told, &starts, &users), wanted, "{name}");
+        for (name, info, wanted) in table {
+            assert_eq!(plays(&info, &starts, &users), wanted, "{name}");
         }
     }
 
@@ -254,12 +254,12 @@ mod tests {
     }
 
     /// A shell under another name, which waits for its standard input: its script is called as the first argument.
-    fn playing_process(room: &Path, program: &str, words: [&OsStr; 2], called: &str) -> Child {
+    fn playing_process(room: &Path, program: &str, arguments: [&OsStr; 2], called: &str) -> Child {
         let shell = room.join(program);
         std::fs::copy("/bin/sh", &shell).unwrap();
-        std::fs::write(room.join(words[0]), "read line").unwrap();
+        std::fs::write(room.join(arguments[0]), "read line").unwrap();
         let mut command = Command::new(shell);
-        command.arg0(called).args(words).current_dir(room).stdin(Stdio::piped());
+        command.arg0(called).args(arguments).current_dir(room).stdin(Stdio::piped());
         loop {
             match command.spawn() {
                 // A child of another test holds the new file open until it executes something.
@@ -297,8 +297,8 @@ mod tests {
     fn another_program_that_is_called_as_ours_is_not_found() {
         let room = tempfile::tempdir().unwrap();
         let machine = room.path().join("vm");
-        let words = ["run".as_ref(), machine.as_os_str()];
-        let mut child = playing_process(room.path(), "stranger", words, program::SHIM);
+        let arguments = ["run".as_ref(), machine.as_os_str()];
+        let mut child = playing_process(room.path(), "stranger", arguments, program::SHIM);
         let number = Pid::from_raw(i32::try_from(child.id()).unwrap());
         let deadline = Instant::now() + Duration::from_secs(60);
         while !Part::Shim.starts(&machine).iter().any(|start| begins(&command_line(number), start)) {

@@ -11,7 +11,7 @@ pub const SUPERVISOR: &str = "garboard-launcher";
 /// PID 1.
 pub const INIT: &str = "garboard-init";
 
-/// Where a package puts what people do not call.
+/// The directory of a package's internal programs.
 const LIBEXEC: &str = "/usr/libexec/garboard";
 
 /// Finds one of our programs.

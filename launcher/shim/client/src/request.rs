@@ -91,7 +91,7 @@ impl LaunchRequest {
     /// Writes it into the machine's directory, in the place of the one before.
     ///
     /// # Errors
-    /// [`ShimError`]: what the file system says.
+    /// [`ShimError`]: the file system's error.
     pub fn write(&self) -> Result<(), ShimError> {
         let path = self.machine.join(REQUEST);
         let bytes = serde_json::to_vec_pretty(self);

@@ -9,7 +9,7 @@ use garboard_plan::StoredMachine;
 /// What is stored in a file, if it is there.
 ///
 /// # Errors
-/// What the file system says; `InvalidData` if it is no stored machine.
+/// The file system's error; `InvalidData` if it is no stored machine.
 pub fn read(file: &Path) -> io::Result<Option<StoredMachine>> {
     match std::fs::read(file) {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
@@ -18,10 +18,10 @@ pub fn read(file: &Path) -> io::Result<Option<StoredMachine>> {
     }
 }
 
-/// Stores a machine, whole or not at all, also when the host loses its power.
+/// Stores a machine atomically, also when the host loses its power.
 ///
 /// # Errors
-/// What the file system says.
+/// The file system's error.
 pub fn write(file: &Path, machine: &StoredMachine) -> io::Result<()> {
     if let Some(directory) = file.parent() {
         std::fs::create_dir_all(directory)?;

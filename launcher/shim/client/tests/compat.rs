@@ -45,7 +45,7 @@ fn the_order_of_an_earlier_build_is_a_launch_request() {
 }
 
 #[test]
-fn a_launch_request_that_is_written_anew_stands_before_the_earlier_one() {
+fn a_new_launch_request_precedes_the_earlier_one() {
     let machine = machine_of_an_earlier_build();
     let mut request = LaunchRequest::read(machine.path()).unwrap();
     request.machine = machine.path().to_owned();
@@ -70,7 +70,7 @@ fn the_pause_of_an_earlier_build_is_understood() {
     let machine = machine_of_an_earlier_build();
     let pending = pending_restart::read(machine.path()).unwrap();
     assert_eq!((pending.failures, pending.again_at_ms), (2, 1_790_000_000_000));
-    assert!(pending.sentence().starts_with("something outside killed QEMU with signal 9"), "{}", pending.sentence());
+    assert!(pending.summary().starts_with("something outside killed QEMU with signal 9"), "{}", pending.summary());
 }
 
 /// The places of all objects below a value that have fields.

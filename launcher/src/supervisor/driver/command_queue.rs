@@ -1,5 +1,5 @@
 //! The driver's queue of commands to QEMU, one after the other, beside the driver, so that a QEMU that is slow to answer
-//! keeps nobody else waiting. What a command came to is told as an event if it is not what the state says.
+//! delays nothing else. The outcome of a command becomes an event if it contradicts the state.
 
 use garboard_protocol::causes::ErrorChain;
 use garboard_qmp::{CallError, Monitor, qmp};
@@ -34,7 +34,7 @@ impl Command {
     }
 }
 
-/// One of them, and whom it is done for.
+/// One of them, and its cause.
 struct Task {
     monitor: Monitor,
     command: Command,
@@ -48,17 +48,17 @@ impl CommandQueue {
     /// The queue, and the receiver of what contradicts the state.
     pub(super) fn new() -> (Self, mpsc::Receiver<Event>) {
         let (todo, mut commands) = mpsc::channel::<Task>(BACKLOG);
-        let (tell, told) = mpsc::channel(BACKLOG);
+        let (report, contradictions) = mpsc::channel(BACKLOG);
         tokio::spawn(async move {
             while let Some(task) = commands.recv().await {
                 let span = task.cause.span();
                 let Some(contradiction) = perform(&task).instrument(span).await else { continue };
-                if tell.send(contradiction).await.is_err() {
+                if report.send(contradiction).await.is_err() {
                     return;
                 }
             }
         });
-        (Self(todo), told)
+        (Self(todo), contradictions)
     }
 
     /// Has a command done.
@@ -72,7 +72,7 @@ impl CommandQueue {
     }
 }
 
-/// Tells QEMU to leave, without waiting for what is being done: it may never be done.
+/// Sends `quit` to QEMU, without waiting for what is being done: it may never be done.
 pub(super) fn quit(monitor: &Monitor, cause: &Cause) {
     let (monitor, cause) = (monitor.clone(), cause.clone());
     let span = cause.span();
@@ -88,7 +88,7 @@ pub(super) fn quit(monitor: &Monitor, cause: &Cause) {
     tokio::spawn(quitting.instrument(span));
 }
 
-/// The state says already that the command was followed. Where it was not, QEMU's own word is what the state goes back to.
+/// The state already assumes that the command succeeded. Where it failed, the state returns to what QEMU reports.
 async fn perform(Task { monitor, command, cause }: &Task) -> Option<Event> {
     let sent = match command {
         Command::LetRun => cause.command(&qmp::cont {}),
@@ -105,7 +105,7 @@ async fn perform(Task { monitor, command, cause }: &Task) -> Option<Event> {
         (Command::Reset, _) => None,
         (Command::LetRun | Command::StopVcpus, Some(RunState::Running)) => Some(Event::VcpusResumed),
         (Command::LetRun | Command::StopVcpus, Some(run_state)) => Some(Event::VcpusStopped { run_state }),
-        // What may have taken effect is told by events; what was refused has not.
+        // Events report what may have taken effect; a refused command has no effect.
         (Command::LetRun, None) if !error.may_have_taken_effect() => {
             Some(Event::VcpusStopped { run_state: RunState::Paused })
         }

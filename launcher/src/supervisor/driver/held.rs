@@ -1,4 +1,4 @@
-//! Requests that reach a supervisor before it knows the machine that an earlier one launched. That takes
+//! Requests that reach a supervisor before it has the state of a machine that an earlier one launched. That takes
 //! milliseconds, as PID 1 connects and QEMU's monitor answers; so they are held for a while instead of refused.
 
 use std::time::Duration;
@@ -23,8 +23,8 @@ pub(super) struct Held {
 impl Held {
     /// For a supervisor that starts in this state.
     pub(super) fn new(state: &State) -> Self {
-        let is_unheard = matches!(state, State::Launched);
-        Self { until: is_unheard.then(|| Instant::now() + REQUEST_PATIENCE), offers: Vec::new() }
+        let is_unobserved = matches!(state, State::Launched);
+        Self { until: is_unobserved.then(|| Instant::now() + REQUEST_PATIENCE), offers: Vec::new() }
     }
 
     /// Holds a request, or gives it back to be answered now. A stop needs nothing of the machine but its process.
@@ -73,7 +73,7 @@ mod tests {
     /// Well below the patience. Time passes only while nothing else is left to do, however busy the machine.
     const SOON: Duration = Duration::from_millis(500);
 
-    /// A supervisor that found the journal of a guest that a person had paused.
+    /// A supervisor that found the journal of a guest that a user had paused.
     struct Anew {
         _room: tempfile::TempDir,
         happened: mpsc::Sender<Input>,
@@ -112,12 +112,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_waits_until_the_machine_has_been_heard_and_is_done_then() {
+    async fn a_request_waits_until_the_machine_was_observed_and_is_done_then() {
         let mut anew = Anew::start();
         let mut verdict = anew.ask(Request::Unpause).await;
         assert!(timeout(SOON, &mut verdict).await.is_err(), "neither refused nor done");
         let paused = anew.status.wait_for(|status| status.paused == Some(PauseReason::PausedByUser));
-        assert!(timeout(SOON, paused).await.is_ok(), "what the last supervisor wrote down is said meanwhile");
+        assert!(timeout(SOON, paused).await.is_ok(), "what the last supervisor wrote down is reported meanwhile");
         let (fake, stream) = FakeMonitor::pair().unwrap();
         fake.script("cont", Behaviour::Silence);
         let (monitor, _) = Monitor::connect(stream, ConnectOptions::named("vm")).await.unwrap();

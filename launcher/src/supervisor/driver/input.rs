@@ -13,7 +13,7 @@ use super::PowerDown;
 use crate::supervisor::trace::Cause;
 use crate::vm::{Event, Life, OnReady, Request, RunState, Verdict};
 
-/// What a plan says about the machine, for its status.
+/// A plan's facts about the machine, for its status.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
     /// Whether vCPUs are interpreted.
@@ -36,30 +36,30 @@ pub(crate) struct Planned {
     pub(crate) interfaces: Vec<InterfaceStatus>,
 }
 
-/// What reaches the driver beside people's requests.
+/// What reaches the driver beside users' requests.
 pub(crate) enum Input {
     /// The machine was planned, or the plan of an earlier supervisor was found.
     Planned(Box<Planned>),
-    /// A launch is about to be sent to PID 1; answered with whether the journal says so.
+    /// A launch is about to be sent to PID 1; answered with whether it is in the journal.
     Launching(oneshot::Sender<bool>),
-    /// PID 1 said something.
+    /// A message of PID 1.
     Init(FromInit),
     /// PID 1 runs a QEMU that an earlier supervisor launched.
     Found,
     /// QEMU stopped answering its monitor, or answers again.
     Heartbeat(Heartbeat),
-    /// PID 1 and QEMU are gone, and neither has said why.
+    /// PID 1 and QEMU are gone, and neither has reported why.
     Lost,
     /// QEMU's monitor answered and the machine is as planned.
     MonitorUp {
         /// The connection.
         monitor: Monitor,
-        /// What QEMU said of itself.
+        /// What QEMU reported of itself.
         run_state: RunState,
     },
     /// QEMU closed its monitor; all its events have been delivered.
     MonitorGone,
-    /// QEMU said something that matters.
+    /// An event of QEMU that matters.
     Guest(Event),
     /// The guest agent came or went.
     AgentUp(Option<Arc<dyn PowerDown>>),
@@ -67,18 +67,18 @@ pub(crate) enum Input {
     AgentSaid {
         /// Names and versions.
         guest: GuestStatus,
-        /// Addresses by MAC; nothing if it does not say (file systems are frozen, it is busy), which takes nothing back.
+        /// Addresses by MAC; nothing if it does not report any (file systems are frozen, it is busy), which takes nothing back.
         interfaces: Option<Vec<InterfaceStatus>>,
     },
-    /// Somebody changed the machine by a QMP command of their own.
+    /// Another client changed the machine by a QMP command.
     Tainted(String),
-    /// Preparation failed, with the sentence for the user.
+    /// Preparation failed, with the message for the user.
     PreparationFailed(String),
-    /// QEMU cannot be driven, with the sentence for the user.
+    /// QEMU cannot be driven, with the message for the user.
     MonitorFailed(String),
 }
 
-/// What asking QEMU now and then came to.
+/// The result of asking QEMU periodically.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Heartbeat {
     /// It answers.
@@ -91,11 +91,11 @@ pub(crate) enum Heartbeat {
 pub(crate) struct Inputs {
     /// What happened.
     pub(crate) happened: mpsc::Receiver<Input>,
-    /// What people ask.
+    /// Requests of users.
     pub(crate) requests: mpsc::Receiver<Offer>,
 }
 
-/// A request of a person.
+/// A request of a user.
 pub(crate) struct Offer {
     /// What is asked for.
     pub(crate) request: Request,

@@ -1,5 +1,5 @@
 //! The one task that owns the machine. It alone moves [`Life`](crate::vm::Life), issues state-changing QMP commands and
-//! publishes; everybody else posts to one of two inboxes. What the guest did goes before what people ask.
+//! publishes; all others post to one of two inboxes. Events of the guest go before requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(super) struct Driver {
     seed: DriverSeed,
     /// What the file holds.
     written: Journal,
-    /// The interfaces without what the guest says of them.
+    /// The interfaces without what the guest reports of them.
     planned: Vec<InterfaceStatus>,
     pending_end: Option<PendingEnd>,
     queue: RequestQueue,
@@ -64,14 +64,14 @@ pub(super) struct Driver {
     /// What the command queue found to contradict the state.
     contradictions: mpsc::Receiver<Event>,
     boot_id: String,
-    /// Whom the driver works for just now.
+    /// The cause of the driver's present work.
     cause: Cause,
-    /// Whom a stop that is under way is done for: its deadline is part of it.
+    /// The cause of a stop in progress: its deadline is part of it.
     stop: Cause,
 }
 
 impl Driver {
-    /// A driver that tells PID 1 through `init` and everybody else through `publish`. To be called inside a tokio runtime.
+    /// A driver that sends to PID 1 through `init` and to all others through `publish`. To be called inside a tokio runtime.
     #[must_use]
     pub(super) fn new(seed: DriverSeed, init: mpsc::Sender<ToInit>, publish: watch::Sender<Status>) -> Self {
         let (queue, written) = (RequestQueue::default(), seed.journal.clone());
@@ -212,7 +212,7 @@ impl Driver {
             }
             Input::Tainted(what) => self.note_taint(what),
             Input::PreparationFailed(message) => self.apply(Event::PreparationFailed(message)).await,
-            // A guest that runs is worth more than our view of it; one that never ran is nothing but a process that waits.
+            // A guest that runs is kept although our state lacks it; one that never ran is only a process that waits.
             Input::MonitorFailed(message) if !self.seed.journal.started => {
                 self.apply(Event::PreparationFailed(message)).await;
             }
@@ -220,7 +220,7 @@ impl Driver {
         }
     }
 
-    /// What PID 1 says.
+    /// Messages of PID 1.
     async fn take_from_init(&mut self, message: FromInit) {
         match message {
             FromInit::Spawned { pid } => {
@@ -277,7 +277,7 @@ impl Driver {
         let name = event_name(&event);
         let effects = step(&mut self.seed.life, event, clock::now());
         tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
-        // What must not be forgotten is written before anything irreversible is done.
+        // The journal is written before anything irreversible is done.
         self.write_journal();
         for effect in effects {
             self.execute(effect);

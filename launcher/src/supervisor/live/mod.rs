@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Every command that taints is taken for a change: the broker's table has judged each command, and a second list would
-//! miss some. What QEMU says is what counts; a difference is logged and taken over, and never ends a guest.
+//! miss some. QEMU's own report decides; a difference is logged and taken over, and never ends a guest.
 
 mod observe;
 #[cfg(test)]
@@ -37,7 +37,7 @@ const MAX_BYTES: u64 = 4 << 20;
 const PACE: Duration = Duration::from_secs(1);
 /// The same where nothing but events asks for it: a guest may move its trays as often as it likes.
 const EVENT_PACE: Duration = Duration::from_secs(10);
-/// What tells that QEMU may hold something else now.
+/// Signs that QEMU may hold something else now.
 const EVENTS: Interest = Interest::Named(&[
     "DEVICE_DELETED",
     "DEVICE_TRAY_MOVED",
@@ -122,8 +122,8 @@ impl Live {
         }
     }
 
-    /// Waits until QEMU is to be asked again; breaks off when its connection has ended. Trays that moved meanwhile are noted: no
-    /// query says how they are without asking storage.
+    /// Waits until QEMU is to be asked again; stops when its connection has ended. Trays that moved meanwhile are noted: no
+    /// query reports them without asking storage.
     async fn due(&self, events: &mut Subscription, trays: &mut BTreeMap<String, bool>) -> ControlFlow<()> {
         let mut rest = std::pin::pin!(tokio::time::sleep(EVENT_PACE));
         let mut has_changed = false;
@@ -143,7 +143,7 @@ impl Live {
         }
     }
 
-    /// Takes over what QEMU says.
+    /// Takes over what QEMU reports.
     async fn look(&self, monitor: &Monitor, trays: &mut BTreeMap<String, bool>) -> Result<(), CallError> {
         let drives = self.lock().plan.held.drives.clone();
         let mut held = observe::held(monitor, &drives).await?;

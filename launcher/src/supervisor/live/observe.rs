@@ -9,10 +9,10 @@ use serde::Deserialize;
 /// Where QEMU keeps the devices that have an ID.
 const PERIPHERALS: &str = "/machine/peripheral";
 
-/// Kinds of devices whose medium can be changed. Only `query-block` says it of a device, and that is not asked.
+/// Kinds of devices whose medium can be changed. Only `query-block` reports it of a device, and that is not asked.
 const DRIVES: [&str; 2] = ["child<ide-cd>", "child<scsi-cd>"];
 
-/// What QEMU says. Network backends are in no query; of a drive that is not among the `drives` known so far, the tray is taken to be
+/// What QEMU reports. Network backends are in no query; of a drive that is not among the `drives` known so far, the tray is taken to be
 /// closed.
 pub(super) async fn held(monitor: &Monitor, drives: &BTreeMap<String, Drive>) -> Result<Held, CallError> {
     let block_nodes = block_nodes(monitor).await?;

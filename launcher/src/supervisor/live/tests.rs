@@ -77,7 +77,7 @@ fn device(id: &str) -> Request {
 }
 
 #[tokio::test]
-async fn what_a_launch_makes_qemu_hold_is_written_before_it_and_then_what_qemu_says() {
+async fn what_a_launch_makes_qemu_hold_is_written_before_it_and_then_what_qemu_reports() {
     let room = Room::new();
     let live = Live::begin(room.0.path(), &plan());
     let begun = room.written();
@@ -168,7 +168,7 @@ async fn no_storage_has_to_answer_and_trays_follow_their_events() {
 }
 
 #[tokio::test]
-async fn who_types_at_a_guest_writes_no_file() {
+async fn input_to_a_guest_writes_no_file() {
     let room = Room::new();
     let live = Live::begin(room.0.path(), &plan());
     let (fake, monitor) = connected().await;

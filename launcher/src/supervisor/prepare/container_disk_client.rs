@@ -19,19 +19,19 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// Why there is no file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ContainerDiskError {
-    /// Nobody listens.
+    /// The socket has no listener.
     #[error("no process serves it at {socket}; check that the container of its image runs")]
     Silent {
         /// The socket.
         socket: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
     /// It cannot be opened.
     #[error("the container of its image refused: {reason}")]
     Refused {
-        /// Its sentence.
+        /// Its message.
         reason: String,
     },
     /// What came is no answer.

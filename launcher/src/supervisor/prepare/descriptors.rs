@@ -42,7 +42,7 @@ pub(crate) struct OpenedDescriptors {
 pub(crate) enum LayerKey {
     /// What the guest writes to.
     Top,
-    /// What lies below.
+    /// The layer below.
     Base,
 }
 

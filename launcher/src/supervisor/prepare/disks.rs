@@ -74,7 +74,7 @@ fn layers(
     }
 }
 
-/// A disk that another QEMU holds would be the end of ours, in words that only some understand.
+/// QEMU would end on a disk that another QEMU holds, with a message that few users understand.
 fn refuse_locked(disk: &DiskPlan, descriptor: &OwnedFd) -> Result<(), VolumeError> {
     let access = if disk.overlay || disk.read_only { Access::ReadOnly } else { Access::ReadWrite };
     let looked = if disk.shareable {

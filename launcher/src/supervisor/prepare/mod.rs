@@ -38,13 +38,13 @@ use garboard_storage::open::OpenError;
 use garboard_storage::qcow2::{CreateError, ProbeError};
 use sockets::SocketError;
 
-/// The user QEMU runs as when the supervisor may choose, that is never: PID 1 is told to become whoever the
-/// supervisor is. In no other group: the machine's /dev/kvm is its user's own.
+/// The user QEMU runs as when the supervisor may choose, that is never: PID 1 is configured to become the
+/// supervisor's user. In no other group: the machine's /dev/kvm is its user's own.
 fn own_identity() -> ProcessIdentity {
     ProcessIdentity { uid: nix::unistd::getuid().as_raw(), gid: nix::unistd::getgid().as_raw(), groups: Vec::new() }
 }
 
-/// Why a machine cannot be started. Each variant reads as one sentence with its causes.
+/// Why a machine cannot be started. Each variant reads as one message with its causes.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PrepareError {
     /// No plan.
@@ -55,7 +55,7 @@ pub(crate) enum PrepareError {
     GuestMemory {
         /// Its size.
         bytes: u64,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: nix::Error,
     },
@@ -79,7 +79,7 @@ pub(crate) enum PrepareError {
     Open {
         /// The file.
         path: PathBuf,
-        /// What the file system said.
+        /// The file system's error.
         #[source]
         source: std::io::Error,
     },
@@ -88,7 +88,7 @@ pub(crate) enum PrepareError {
     HelperSocket {
         /// The interface it serves.
         interface: String,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: std::io::Error,
     },
@@ -106,7 +106,7 @@ pub(crate) enum PrepareError {
 /// What can be wrong with a volume.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum VolumeError {
-    /// Nobody said where it is.
+    /// Its place is not in the order.
     #[error("the volume table has no entry for it; the pod or the shim should have written one")]
     Nowhere,
     /// It cannot be opened.
@@ -121,7 +121,7 @@ pub(crate) enum VolumeError {
     /// The shim or node agent did not open it.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// Nobody in its own container opened it.
+    /// No process of its own container opened it.
     #[error(transparent)]
     ContainerDisk(#[from] container_disk_client::ContainerDiskError),
     /// A file of ours failed.
@@ -129,7 +129,7 @@ pub(crate) enum VolumeError {
     Io {
         /// What was being attempted.
         action: String,
-        /// What the file system said.
+        /// The file system's error.
         #[source]
         source: std::io::Error,
     },
@@ -193,7 +193,7 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
     opened.extend(for_helpers);
     let monitor = plan.descriptors.iter().any(|one| one.purpose == DescriptorPurpose::LastResortMonitorListener);
     if monitor {
-        opened.push(sockets::connect_and_forget(&own, paths::LAST_RESORT_MONITOR_SOCKET)?);
+        opened.push(sockets::connect_and_drop(&own, paths::LAST_RESORT_MONITOR_SOCKET)?);
     }
     let launch = Launch { has_monitor: monitor, ..launch(&plan, &order) };
     tracing::info!(argv = ?plan.argv, "the machine is prepared");
@@ -227,7 +227,7 @@ fn keep(directory: &Path, plan: &LaunchPlan, options: &PlanOptions) -> Result<()
     write(paths::OPTIONS, serde_json::to_vec(options))
 }
 
-/// `-kernel` and `-initrd` know no descriptor sets.
+/// `-kernel` and `-initrd` do not support descriptor sets.
 fn is_reopened(purpose: &DescriptorPurpose) -> bool {
     matches!(purpose, DescriptorPurpose::Kernel | DescriptorPurpose::Initrd)
 }

@@ -18,7 +18,7 @@ pub enum OrderError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the file system said.
+        /// The file system's error.
         #[source]
         source: std::io::Error,
     },

@@ -23,7 +23,7 @@ pub enum SocketError {
     Bind {
         /// The path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -32,7 +32,7 @@ pub enum SocketError {
     Connect {
         /// The path.
         path: PathBuf,
-        /// What the kernel said.
+        /// The kernel's error.
         #[source]
         source: io::Error,
     },
@@ -59,7 +59,7 @@ fn bind(path: &Path) -> io::Result<UnixListener> {
 }
 
 /// A connection to a socket that QEMU will serve, which from then on has no name: no other process can connect.
-pub(crate) fn connect_and_forget(directory: &Path, name: &str) -> Result<OwnedFd, SocketError> {
+pub(crate) fn connect_and_drop(directory: &Path, name: &str) -> Result<OwnedFd, SocketError> {
     let path = directory.join(name);
     let connected = UnixStream::connect(&path).and_then(|stream| fs::remove_file(&path).map(|()| stream.into()));
     connected.map_err(|source| SocketError::Connect { path, source })
@@ -91,7 +91,7 @@ mod tests {
     fn a_socket_that_was_connected_to_has_no_name_left() {
         let directory = tempfile::tempdir().unwrap();
         let listener = listen(directory.path(), "m.sock").unwrap();
-        let ours = UnixStream::from(connect_and_forget(directory.path(), "m.sock").unwrap());
+        let ours = UnixStream::from(connect_and_drop(directory.path(), "m.sock").unwrap());
         assert!(!directory.path().join("m.sock").exists());
         // What serves it finds the connection all the same.
         drop(listener.accept().unwrap());

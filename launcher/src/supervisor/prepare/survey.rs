@@ -29,7 +29,7 @@ pub(super) struct Opened {
     pub(super) descriptor: OwnedFd,
     /// Size of the disk the guest will see, bytes.
     pub(super) virtual_bytes: u64,
-    /// What the plan has to know.
+    /// The facts that the plan needs.
     pub(super) facts: VolumeFacts,
 }
 
@@ -119,7 +119,7 @@ fn file_name(volume: &Volume) -> &str {
     on_host.unwrap_or(DISK_IMAGE)
 }
 
-/// What is written is its machine's alone, unless its disk says that it is shared; what is read may be read by many.
+/// What is written is its machine's alone, unless its disk is marked as shared; what is read may be read by many.
 fn opening(order: &Order, volume: &Volume) -> Opening {
     let is_read = is_opened_read_only(&order.vmi.spec, volume);
     let disk = order.vmi.spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
@@ -157,7 +157,7 @@ fn invalid(error: impl std::error::Error + Send + Sync + 'static) -> std::io::Er
     std::io::Error::new(std::io::ErrorKind::InvalidInput, error)
 }
 
-/// Under an overlay, the disk that was opened is only read: what the overlay lies on counts.
+/// Under an overlay, the disk that was opened is only read: the file system of the overlay counts.
 fn settled(order: &Order, volume: &Volume, opened: Opened) -> Result<Opened, VolumeError> {
     let Opened { descriptor, virtual_bytes, facts } = opened;
     let facts = if has_overlay(&order.vmi.spec, volume) {
@@ -176,7 +176,7 @@ fn settled(order: &Order, volume: &Volume, opened: Opened) -> Result<Opened, Vol
 fn scratch_facts(order: &Order, volume: &Volume, format: ImageFormat) -> Result<VolumeFacts, VolumeError> {
     let assumed = VolumeFacts::assumed(format);
     let Ok(file) = super::disks::scratch_file(order) else {
-        // Making the image itself will fail, and say why.
+        // Making the image itself will fail, with the reason.
         return Ok(VolumeFacts { direct_io: DirectIo::Refused, ..assumed });
     };
     let block_sizes = matched_sizes(order, volume, &file)?;
@@ -196,7 +196,7 @@ fn matched_sizes(order: &Order, volume: &Volume, disk: impl AsFd) -> Result<Opti
 /// Length of the file on which direct I/O is tried.
 const SCRATCH_PROBE_BYTES: u64 = 4096;
 
-/// Guests read no disk with larger blocks than their pages. A network file system says what is good to write at once, which
+/// Guests read no disk with larger blocks than their pages. A network file system reports its preferred size of a write, which
 /// may be a MiB.
 const LARGEST_LOGICAL: u32 = 4096;
 
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_told_only_what_a_device_of_qemu_takes() {
+    fn a_guest_gets_only_what_a_device_of_qemu_supports() {
         let found = |discard_bytes| block_size::BlockSizes { logical_bytes: 4096, physical_bytes: 4096, discard_bytes };
         for (discard, expected) in [(4096, Some(4096)), (1 << 20, Some(1 << 20)), (0, Some(0)), (512, None)] {
             let expected = BlockSizes { logical: 4096, physical: 4096, discard_granularity: expected };

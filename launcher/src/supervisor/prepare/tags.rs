@@ -1,9 +1,9 @@
-//! What a config drive tells a guest of its tagged devices: where it finds them on its PCI bus.
+//! What a config drive contains of tagged devices: their addresses on the guest's PCI bus.
 
 use garboard_plan::LaunchPlan;
 use garboard_storage::seed::{DeviceAddress, DeviceTag};
 
-/// The tagged interfaces and disks of a plan. A disk on another bus has no address that the plan knows; the planner
+/// The tagged interfaces and disks of a plan. A disk on another bus has no address in the plan; the planner
 /// made a note of it.
 pub(super) fn tagged(plan: &LaunchPlan) -> Vec<DeviceTag> {
     let interfaces = plan.interfaces.iter().filter_map(|one| {
@@ -39,7 +39,7 @@ mod tests {
     use garboard_plan::{PlanOptions, plan};
 
     #[test]
-    fn tagged_devices_are_told_by_their_address() {
+    fn tagged_devices_are_listed_by_their_address() {
         let disk = |name: &str, bus: &str| json!({ "name": name, "disk": { "bus": bus }, "serial": "SN", "tag": name });
         let volume = |name: &str| json!({ "name": name, "emptyDisk": { "capacity": "1Mi" } });
         let vmi = json!({
@@ -56,13 +56,13 @@ mod tests {
         });
         let vmi = serde_json::from_value(vmi).unwrap();
         let plan = plan(&vmi, &HostFacts::reference(), &PlanOptions::default(), None).unwrap();
-        let told: Vec<_> = tagged(&plan).into_iter().map(|one| (one.kind, one.address.address, one.tags)).collect();
+        let listed: Vec<_> = tagged(&plan).into_iter().map(|one| (one.kind, one.address.address, one.tags)).collect();
         let expected =
             |kind: &str, address: &str, tag: &str| (kind.to_owned(), address.to_owned(), vec![tag.to_owned()]);
         let bus = plan.stored.pci.devices.iter().find(|(id, _)| id.as_str() == "disk-data").unwrap().1.bus();
         let number: u8 = bus.trim_start_matches("port").parse().unwrap();
         let at = format!("0000:{number:02x}:00.0");
-        assert_eq!(told, [expected("nic", "0000:01:00.0", "lan"), expected("disk", &at, "data")]);
+        assert_eq!(listed, [expected("nic", "0000:01:00.0", "lan"), expected("disk", &at, "data")]);
         let fields: Vec<_> = plan.notes.iter().filter_map(|note| note.field.as_deref()).collect();
         assert!(fields.contains(&"spec.domain.devices.disks[1].tag"), "{fields:?}");
     }

@@ -30,7 +30,7 @@ pub fn span(layout: &Layout) -> Result<Span, SupervisorError> {
 /// The requests of one supervisor.
 static REQUESTS: AtomicU64 = AtomicU64::new(0);
 
-/// Who has something done: a request, or the supervisor itself.
+/// The cause of an action: a request, or the supervisor itself.
 #[derive(Clone, Debug)]
 pub(crate) struct Cause {
     span: Span,

@@ -69,7 +69,7 @@ fn launched(room: &Path) -> Layout {
     layout
 }
 
-/// A driver whose guest runs in a QEMU that is played, and its control socket.
+/// A driver whose guest runs in a simulated QEMU, and its control socket.
 async fn driven(layout: &Layout) -> (FakeMonitor, ControlReceivers, mpsc::Sender<Input>) {
     let (happened, inbox) = mpsc::channel(4);
     let (requests, request_inbox) = mpsc::channel(4);

@@ -15,7 +15,7 @@ const QUIT_PATIENCE_MS: i64 = QUIT_PATIENCE.as_secs() as i64 * 1000;
 /// operating system that is still booting.
 const ASK_AGAIN_MS: i64 = 10_000;
 
-/// Moves the machine by one event at the time `now` and says what is to be done.
+/// Moves the machine by one event at the time `now` and returns what is to be done.
 #[must_use]
 pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
     let state = std::mem::replace(&mut life.state, State::Preparing);
@@ -127,7 +127,7 @@ fn asked(now: Now) -> Asked {
     Asked::Yes { again_at_ms: now.boot_ms.saturating_add(ASK_AGAIN_MS) }
 }
 
-/// QEMU holds the vCPUs. Where no command can let them run again, the run is over.
+/// QEMU holds the vCPUs. Where no command can resume them, the run is over.
 fn held(life: &mut Life, state: State, run: RunState, now: Now) -> (State, Vec<Effect>) {
     match run {
         RunState::GuestPanicked => {
@@ -143,7 +143,7 @@ fn held(life: &mut Life, state: State, run: RunState, now: Now) -> (State, Vec<E
             quit(state, now)
         }
         RunState::Shutdown => match state {
-            // It said that it leaves, and a client has told it to stay (`set-action`).
+            // It reported its end, and a client makes it stay (`set-action`).
             State::Ending { .. } => (state, vec![Effect::Quit]),
             State::Preparing | State::Launched | State::Running { .. } | State::Stopping { .. } | State::Ended(_) => {
                 quit(state, now)
@@ -156,12 +156,12 @@ fn held(life: &mut Life, state: State, run: RunState, now: Now) -> (State, Vec<E
             life.memory.paused_by_user |= state == stopped(PauseReason::PausedByUser);
             (state, Vec::new())
         }
-        // Running: they ran again before it could be asked; `RESUME` says so, in its order.
+        // Running: they ran again before it could be asked; `RESUME` reports it, in its order.
         RunState::Running | RunState::Other => (state, Vec::new()),
     }
 }
 
-/// Storage comes back: the guest is let run again after a while. A person's pause stands above that.
+/// Storage may recover: the guest is resumed after a while. A user's pause takes precedence.
 fn held_by_io_error(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) {
     if !is_retried(life, &state) {
         return (state, Vec::new());
@@ -172,7 +172,7 @@ fn held_by_io_error(life: &mut Life, state: State, now: Now) -> (State, Vec<Effe
     (with_vcpus(state, Vcpus::Stopped(PauseReason::PausedIOError), Overwrite::Yes), Vec::new())
 }
 
-/// Whether a guest that an I/O error stops is to be let run again.
+/// Whether a guest that an I/O error stops is to be resumed.
 fn is_retried(life: &Life, state: &State) -> bool {
     match state {
         State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) } => !life.memory.paused_by_user,
@@ -199,7 +199,7 @@ enum Overwrite {
     No,
 }
 
-/// QEMU says `STOP` also when an I/O error stopped it: the better reason stays.
+/// QEMU sends `STOP` also when an I/O error stopped it: the better reason stays.
 fn with_vcpus(state: State, now: Vcpus, overwrite: Overwrite) -> State {
     match state {
         State::Running { vcpus: Vcpus::Running } => State::Running { vcpus: now },

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 
 const NOW: i64 = 1_000_000;
 
-/// A moment on the boot's clock. The time of day stands somewhere else, and nothing may depend on it.
+/// A moment on the boot's clock. The time of day differs, and nothing may depend on it.
 fn at(boot_ms: i64) -> Now {
     Now { boot_ms, wall_ms: 7 }
 }
@@ -236,7 +236,7 @@ fn an_io_error_is_tried_again_also_during_a_stop() {
 }
 
 #[test]
-fn what_a_person_paused_is_not_let_run_when_storage_comes_back() {
+fn a_users_pause_is_kept_when_storage_recovers() {
     let mut machine = life(running());
     let _ = step(&mut machine, io_error(), at(NOW));
     assert_eq!(step(&mut machine, Event::Requested(Request::Pause), at(NOW)), vec![Effect::StopVcpus]);
@@ -255,7 +255,7 @@ fn what_a_person_paused_is_not_let_run_when_storage_comes_back() {
 }
 
 #[test]
-fn a_pause_stands_above_a_retry_that_was_told_already() {
+fn a_pause_precedes_a_retry_that_was_reported_already() {
     let mut machine = life(running());
     let _ = step(&mut machine, io_error(), at(NOW));
     let again = machine.wake_at_ms().unwrap();
@@ -268,7 +268,7 @@ fn a_pause_stands_above_a_retry_that_was_told_already() {
 }
 
 #[test]
-fn states_of_migrations_and_words_of_a_later_qemu_are_not_a_pause() {
+fn states_of_migrations_and_of_a_later_qemu_are_not_a_pause() {
     let mut machine = life(running());
     assert_eq!(step(&mut machine, Event::VcpusStopped { run_state: RunState::Other }, at(NOW)), Vec::new());
     assert_eq!(machine.state, running());
@@ -278,7 +278,7 @@ fn states_of_migrations_and_words_of_a_later_qemu_are_not_a_pause() {
 }
 
 #[test]
-fn an_end_that_nobody_saw_has_a_cause_of_its_own() {
+fn an_end_without_a_report_has_a_cause_of_its_own() {
     let forced = EndHints { force_requested: true, ..EndHints::default() };
     for (hints, expected) in [(EndHints::default(), ExitCause::MachineKilled), (forced, ExitCause::ForceStopped)] {
         let mut machine = life(running());
@@ -302,13 +302,13 @@ fn a_qemu_that_does_not_answer_is_killed_at_once_when_forced() {
 }
 
 #[test]
-fn a_qemu_that_hangs_on_its_way_out_is_killed_and_the_first_cause_is_told() {
+fn a_qemu_that_hangs_on_its_way_out_is_killed_and_the_first_cause_is_reported() {
     let last_output = "qemu-system-x86_64: terminating on signal 15 from pid 7 (kill)";
     let killed = ExitReport { killed_by_init: true, ..*report(ProcessEnd::Signalled { signal: 9 }) };
-    let told = ExitReport { last_output: last_output.to_owned(), ..killed.clone() };
+    let reported = ExitReport { last_output: last_output.to_owned(), ..killed.clone() };
     let table = [
-        (State::Launched, ShutdownKind::Host, told.clone(), ExitCause::QemuKilled { signal: 15 }),
-        (running(), ShutdownKind::Host, told, ExitCause::QemuKilled { signal: 15 }),
+        (State::Launched, ShutdownKind::Host, reported.clone(), ExitCause::QemuKilled { signal: 15 }),
+        (running(), ShutdownKind::Host, reported, ExitCause::QemuKilled { signal: 15 }),
         (running(), ShutdownKind::Guest, killed.clone(), ExitCause::GuestShutdown),
         (running(), ShutdownKind::GuestReset, killed, ExitCause::GuestReboot),
     ];
@@ -325,7 +325,7 @@ fn a_qemu_that_hangs_on_its_way_out_is_killed_and_the_first_cause_is_told() {
 }
 
 #[test]
-fn a_qemu_that_a_client_told_to_stay_is_told_to_quit() {
+fn a_qemu_that_a_client_made_stay_gets_quit() {
     let mut machine = life(running());
     let _ = step(&mut machine, Event::Shutdown { kind: ShutdownKind::Guest }, at(NOW));
     let stays = Event::VcpusStopped { run_state: RunState::Shutdown };
@@ -368,7 +368,7 @@ proptest! {
         }
     }
 
-    /// With nothing but its own wake-ups, some of them early, a graceful stop comes to `quit` at its deadline and to
+    /// With nothing but its own wake-ups, some of them early, a graceful stop sends `quit` at its deadline and
     /// SIGKILL ten seconds later.
     #[test]
     fn a_stop_ends_by_its_own_wakes(grace in 0_u64..4000, early in prop::collection::vec(0_i64..2000, 0..50)) {

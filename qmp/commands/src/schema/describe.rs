@@ -1,4 +1,4 @@
-//! The schema as text for people.
+//! The schema as text for users.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use super::{DEPTH_LIMIT, Kind, Member, Schema};
 const SHOWN_CHOICES: usize = 8;
 
 impl Schema {
-    /// What there is to know about a command or event: its arguments with their types, what chooses further arguments,
+    /// The description of a command or event: its arguments with their types, what chooses further arguments,
     /// what it returns, and warnings. `None` if QEMU does not have it.
     pub fn describe(&self, name: &str) -> Option<String> {
         let (heading, returns) = match self.kind(name)? {
@@ -159,7 +159,7 @@ mod tests {
         };
         assert_eq!(names(Value::Null), ["driver", "read-only"]);
         assert_eq!(names(json!({"driver": "file"})), ["driver", "read-only", "filename", "aio", "backing"]);
-        assert_eq!(names(json!({"driver": "unheard-of"})), ["driver", "read-only"]);
+        assert_eq!(names(json!({"driver": "no-such-driver"})), ["driver", "read-only"]);
         assert_eq!(schema().arguments("blockdev-add", &Value::Null)[1].choices, ["false", "true"]);
     }
 

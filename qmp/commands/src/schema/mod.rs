@@ -1,4 +1,4 @@
-//! What this QEMU knows: its commands, events and types, from `query-qmp-schema`.
+//! What this QEMU offers: its commands, events and types, from `query-qmp-schema`.
 //!
 //! For: completion and documentation in `garboard qmp`, and for probing what a QEMU can do, once per QEMU build. Not
 //! for the supervisor: the reply of QEMU 7.2 has 207 009 bytes, and what is kept of it here about twice that.
@@ -64,7 +64,7 @@ struct RawMember {
 pub struct Member {
     /// Its name.
     pub name: String,
-    /// Its type, for people: `string`, `int`, `[string]`, `on|off|auto`, `{…}`.
+    /// Its type, for users: `string`, `int`, `[string]`, `on|off|auto`, `{…}`.
     pub type_text: String,
     /// Whether it must be given.
     pub is_required: bool,
@@ -114,7 +114,7 @@ impl Schema {
         self.members(type_name, given)
     }
 
-    /// Whether a command knows something in its arguments. `path` goes down through members with dots, and chooses by
+    /// Whether a command accepts something in its arguments. `path` goes down through members with dots, and chooses by
     /// value with an equals sign: `accepts("blockdev-add", "driver=file.aio=io_uring")`,
     /// `accepts("object-add", "qom-type=memory-backend-memfd.hugetlb")`, `accepts("device_add", "id")`.
     pub fn accepts(&self, command: &str, path: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Why an image could not be fetched, in words that help.
+//! Why an image could not be fetched.
 
 use oci_client::errors::{DigestError as ClientDigestError, OciDistributionError, OciErrorCode};
 
@@ -50,7 +50,7 @@ pub enum PullError {
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// Content that is not what was promised.
+    /// Content with another digest.
     #[error(
         "the registry {registry} sent {actual} for {promised}; nothing of it is kept, report it to the registry's administrator"
     )]
@@ -62,7 +62,7 @@ pub enum PullError {
         /// The digest of what came.
         actual: String,
     },
-    /// More than was promised.
+    /// More than was announced.
     #[error(
         "the registry {registry} sends more than the {promised_bytes} bytes that {digest} has; nothing of it is kept"
     )]
@@ -105,8 +105,8 @@ pub enum PullError {
     Client(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// The client's error in words that help.
-#[expect(clippy::wildcard_enum_match_arm, reason = "what has no remedy of its own is told as it is")]
+/// The client's error as ours.
+#[expect(clippy::wildcard_enum_match_arm, reason = "what has no remedy of its own is passed on")]
 pub(super) fn refusal(error: OciDistributionError, registry: &str, reference: &str) -> PullError {
     let (registry, reference) = (registry.to_owned(), reference.to_owned());
     match error {
@@ -118,12 +118,12 @@ pub(super) fn refusal(error: OciDistributionError, registry: &str, reference: &s
         }
         OciDistributionError::ServerError { code: 429, .. } => PullError::TooManyRequests { registry },
         OciDistributionError::RegistryError { envelope, url } => {
-            let says = |codes: &[OciErrorCode]| envelope.errors.iter().any(|error| codes.contains(&error.code));
-            if says(&[OciErrorCode::Unauthorized, OciErrorCode::Denied]) {
+            let has_code = |codes: &[OciErrorCode]| envelope.errors.iter().any(|error| codes.contains(&error.code));
+            if has_code(&[OciErrorCode::Unauthorized, OciErrorCode::Denied]) {
                 PullError::Unauthorized { registry, reference }
-            } else if says(&[OciErrorCode::Toomanyrequests]) {
+            } else if has_code(&[OciErrorCode::Toomanyrequests]) {
                 PullError::TooManyRequests { registry }
-            } else if says(&NOT_THERE) {
+            } else if has_code(&NOT_THERE) {
                 PullError::NotFound { reference }
             } else {
                 let source = cause(OciDistributionError::RegistryError { envelope, url });
@@ -138,7 +138,7 @@ pub(super) fn refusal(error: OciDistributionError, registry: &str, reference: &s
     }
 }
 
-/// What a registry says when it does not have something.
+/// A registry's codes for what it does not have.
 const NOT_THERE: [OciErrorCode; 4] =
     [OciErrorCode::ManifestUnknown, OciErrorCode::NameUnknown, OciErrorCode::NotFound, OciErrorCode::BlobUnknown];
 

@@ -1,6 +1,6 @@
 //! Fetches manifests and layers from a registry; layers into the cache, resumed where they were cut.
 //!
-//! Trust: nothing. A manifest is hashed here, whatever the registry's header says; a layer becomes a blob of the cache
+//! Trust: nothing. A manifest is hashed here, and the registry's header is ignored; a layer becomes a blob of the cache
 //! only after its digest was checked. Credentials go to the registry alone: the client drops them on redirects.
 //!
 //! One gap, of oci-client 0.18: it reads a manifest as a whole before we see its length, so a registry could make us
@@ -33,8 +33,8 @@ const MANIFEST_TIME: Duration = Duration::from_secs(60);
 /// How long a connection may take, and how long it may be silent.
 const CONNECT_TIME: Duration = Duration::from_secs(15);
 const SILENCE: Duration = Duration::from_secs(30);
-/// Progress is told after this many bytes.
-const TELL_BYTES: u64 = 1 << 20;
+/// Progress is reported after this many bytes.
+const REPORT_BYTES: u64 = 1 << 20;
 /// Manifests understood: images and indexes, OCI's and Docker's.
 const KINDS: [&str; 4] = [
     "application/vnd.oci.image.manifest.v1+json",
@@ -184,14 +184,14 @@ impl Registry {
         let asked = self.client.pull_blob_stream_partial(&self.reference, digest.as_str(), part.bytes, None);
         let mut stream = match asked.await {
             Ok(BlobResponse::Partial(stream)) => stream,
-            // A registry that knows no ranges sends everything again.
+            // A registry that does not support ranges sends everything again.
             Ok(BlobResponse::Full(stream)) => {
                 part.restart().await?;
                 stream
             }
             Err(error) => return Err(self.interruption(error, part.bytes)),
         };
-        let mut told = 0;
+        let mut reported = 0;
         while part.bytes < layer.bytes {
             let Some(piece) = stream.next().await else { return Ok(()) };
             let piece = piece.map_err(|error| Interruption::Again(broken_off(error)))?;
@@ -201,8 +201,8 @@ impl Registry {
                 return Err(Interruption::Final(PullError::TooLong { registry, digest, promised_bytes }));
             }
             part.append(&piece).await?;
-            if part.bytes - told >= TELL_BYTES || part.bytes == layer.bytes {
-                told = part.bytes;
+            if part.bytes - reported >= REPORT_BYTES || part.bytes == layer.bytes {
+                reported = part.bytes;
                 (request.progress)(Progress::Downloading {
                     layer: digest.clone(),
                     have_bytes: part.bytes,
@@ -234,7 +234,7 @@ impl Registry {
         PullError::Digest { registry: self.name(), promised: promised.to_string(), actual: actual.to_string() }
     }
 
-    /// The client's error in words that help.
+    /// The client's error as ours.
     fn refusal(&self, error: OciDistributionError) -> PullError {
         error::refusal(error, &self.name(), &self.reference.to_string())
     }
@@ -263,7 +263,7 @@ fn ensure_tls() {
     }
 }
 
-/// Registries on this machine are asked without TLS, as everybody does.
+/// Registries on this machine are asked without TLS, as other clients do.
 fn is_loopback(registry: &str) -> bool {
     let host = match registry.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),

@@ -3,16 +3,16 @@
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 
-const LAST_WORDS_BYTES: u64 = 4096;
+const LAST_OUTPUT_BYTES: u64 = 4096;
 
 /// The end of QEMU's log: control characters escaped, bounded. Nothing where it cannot be read.
 pub(crate) fn of(mut log: File) -> String {
     let length = log.metadata().map(|metadata| metadata.len()).unwrap_or(0);
-    if log.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS_BYTES))).is_err() {
+    if log.seek(SeekFrom::Start(length.saturating_sub(LAST_OUTPUT_BYTES))).is_err() {
         return String::new();
     }
     let mut bytes = Vec::new();
-    if log.take(LAST_WORDS_BYTES).read_to_end(&mut bytes).is_err() {
+    if log.take(LAST_OUTPUT_BYTES).read_to_end(&mut bytes).is_err() {
         return String::new();
     }
     let text = String::from_utf8_lossy(&bytes);
@@ -30,10 +30,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_words_are_bounded_and_printable() {
+    fn the_last_output_is_bounded_and_printable() {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [b"x".repeat(10_000), b"\x1b[31mred\n".to_vec()].concat()).unwrap();
-        let words = of(file.reopen().unwrap());
-        assert!(words.len() < 5000 && words.ends_with("\\u{1b}[31mred"), "{words}");
+        let output = of(file.reopen().unwrap());
+        assert!(output.len() < 5000 && output.ends_with("\\u{1b}[31mred"), "{output}");
     }
 }
