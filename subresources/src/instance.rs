@@ -18,7 +18,7 @@ fn is_running(vmi: &VirtualMachineInstance) -> bool {
 /// Whether the condition is there, whatever its status.
 fn is_paused(vmi: &VirtualMachineInstance) -> bool {
     let mut conditions = vmi.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.r#type == VmiConditionType::Paused.word())
+    conditions.any(|condition| condition.r#type == VmiConditionType::Paused.name())
 }
 
 fn conflict(message: &str) -> Refusal {
@@ -78,7 +78,7 @@ fn reset(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
     if is_running(vmi) {
         return Ok(());
     }
-    let phase = Phase::of(vmi).word();
+    let phase = Phase::of(vmi).name();
     Err(Refusal::Internal(format!("Failed to reset non-running VMI with phase {phase}: {VMI_NOT_RUNNING}")))
 }
 

@@ -80,9 +80,9 @@ fn the_documentation_names_every_type() {
         words.into_iter().filter(|word| !part.contains(&format!("`{word}`"))).collect::<Vec<_>>()
     };
     let missing = [
-        missing(VmiConditionType::ALL.iter().map(|each| each.word()).collect(), of_instances),
-        missing(VmConditionType::ALL.iter().map(|each| each.word()).collect(), of_machines),
-        missing(KubeVirtConditionType::ALL.iter().map(|each| each.word()).collect(), of_settings),
+        missing(VmiConditionType::ALL.iter().map(|each| each.name()).collect(), of_instances),
+        missing(VmConditionType::ALL.iter().map(|each| each.name()).collect(), of_machines),
+        missing(KubeVirtConditionType::ALL.iter().map(|each| each.name()).collect(), of_settings),
     ];
     assert!(missing.iter().all(Vec::is_empty), "docs/monitoring.md does not name {missing:?}");
 }
@@ -116,5 +116,5 @@ fn the_documents_name_every_reason_of_an_event() {
     // How a run ended is a reason as well, of the event of an end that the pod alone explains.
     let named: BTreeSet<&str> = named.into_iter().filter(|name| *name != "OutOfMemory").collect();
     let events = Reason::ALL.iter().filter(|reason| reason.is_of_event());
-    assert_eq!(named, events.map(|reason| reason.word()).collect());
+    assert_eq!(named, events.map(|reason| reason.name()).collect());
 }

@@ -96,7 +96,7 @@ impl Facts {
     /// A condition of the machine.
     pub(crate) fn of_vm(&self, kind: VmConditionType) -> Option<Condition> {
         let conditions = &self.vm.as_ref()?.status.as_ref()?.conditions;
-        let found = conditions.iter().find(|each| each.r#type == kind.word())?;
+        let found = conditions.iter().find(|each| each.r#type == kind.name())?;
         Some(Condition {
             status: found.status.clone(),
             reason: found.reason.clone().unwrap_or_default(),
@@ -190,7 +190,7 @@ pub(crate) fn when(event: &Event) -> Option<Timestamp> {
 
 /// A condition of a pod.
 pub(crate) fn of_pod(pod: &Pod, kind: PodConditionType) -> Option<Condition> {
-    let found = pod.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind.word())?;
+    let found = pod.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind.name())?;
     Some(Condition {
         status: found.status.clone(),
         reason: found.reason.clone().unwrap_or_default(),
@@ -201,7 +201,7 @@ pub(crate) fn of_pod(pod: &Pod, kind: PodConditionType) -> Option<Condition> {
 
 /// A condition of a node.
 pub(crate) fn of_node(node: &Node, kind: NodeConditionType) -> Option<Condition> {
-    let found = node.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind.word())?;
+    let found = node.status.as_ref()?.conditions.as_ref()?.iter().find(|each| each.type_ == kind.name())?;
     Some(Condition {
         status: found.status.clone(),
         reason: found.reason.clone().unwrap_or_default(),

@@ -299,7 +299,7 @@ fn an_end_that_came_through_the_pod_is_told_as_the_agent_tells_it() {
         status["conditions"][0]["message"] = json!(reported.to_string());
         world.pod = Some(pod(status));
         let (kind, reason, note) = report::ended_event(end, &message);
-        assert_eq!(happenings(&decide(&world)), [(kind, reason.word(), note)], "{end}");
+        assert_eq!(happenings(&decide(&world)), [(kind, reason.name(), note)], "{end}");
     }
 }
 

@@ -8,10 +8,10 @@ use crate::why::diagnosis::{Finding, Verdict, seen};
 use crate::why::facts::{Facts, containers, when};
 
 const PULL: [&str; 6] = [
-    Reason::ErrImagePull.word(),
-    Reason::ImagePullBackOff.word(),
+    Reason::ErrImagePull.name(),
+    Reason::ImagePullBackOff.name(),
     "InvalidImageName",
-    Reason::ErrImageNeverPull.word(),
+    Reason::ErrImageNeverPull.name(),
     "RegistryUnavailable",
     "ImageInspectError",
 ];
@@ -27,7 +27,7 @@ pub(crate) fn image(facts: &Facts) -> Option<Finding> {
     });
     let (status, reason) = match (waits, failure) {
         (Some((status, waiting)), _) => (Some(status), waiting.reason.clone().unwrap_or_default()),
-        (None, Some(_)) => (None, Reason::ErrImagePull.word().to_owned()),
+        (None, Some(_)) => (None, Reason::ErrImagePull.name().to_owned()),
         (None, None) => return None,
     };
     let message = waits.and_then(|(_, waiting)| waiting.message.clone());

@@ -9,11 +9,11 @@ use crate::why::diagnosis::{Finding, Verdict, seen};
 use crate::why::facts::{Condition, Facts};
 
 /// The controller's reason, KubeVirt's, where the API server does not take a DataVolume.
-const NOT_CREATED: &str = Reason::FailedDataVolumeCreate.word();
+const NOT_CREATED: &str = Reason::FailedDataVolumeCreate.name();
 /// The reason where one cannot be filled.
-const NOT_IMPORTED: &str = Reason::FailedDataVolumeImport.word();
+const NOT_IMPORTED: &str = Reason::FailedDataVolumeImport.name();
 /// The condition while one is being filled, of a machine and of an instance.
-const NOT_FILLED: &str = VmConditionType::DataVolumesReady.word();
+const NOT_FILLED: &str = VmConditionType::DataVolumesReady.name();
 /// CDI's phase of one that is filled only once a pod uses it.
 const WAITS_FOR_CONSUMER: &str = "WaitForFirstConsumer";
 /// CDI's phase of one that is filled.
@@ -69,9 +69,9 @@ fn find_condition(facts: &Facts) -> Option<FailedCondition> {
     let is_about = |condition: &Condition| [NOT_CREATED, NOT_IMPORTED].contains(&condition.reason.as_str());
     let waits = |condition: &Condition| condition.status == "False";
     let all = [
-        ("vm", VmConditionType::Failure.word(), facts.of_vm(VmConditionType::Failure).filter(is_about)),
+        ("vm", VmConditionType::Failure.name(), facts.of_vm(VmConditionType::Failure).filter(is_about)),
         ("vm", NOT_FILLED, facts.of_vm(VmConditionType::DataVolumesReady).filter(waits)),
-        ("vmi", VmiConditionType::Synchronized.word(), facts.of_vmi(VmiConditionType::Synchronized).filter(is_about)),
+        ("vmi", VmiConditionType::Synchronized.name(), facts.of_vmi(VmiConditionType::Synchronized).filter(is_about)),
         ("vmi", NOT_FILLED, facts.of_vmi(VmiConditionType::DataVolumesReady).filter(waits)),
     ];
     all.into_iter().find_map(|(object, kind, condition)| {

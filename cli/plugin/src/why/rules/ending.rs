@@ -208,7 +208,7 @@ fn of_event(facts: &Facts) -> Option<End> {
 
 /// The event in which a node agent reports how the last run of this name ended.
 pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
-    let is_end = |event: &&Event| event.reason.as_deref() == Some(Reason::Stopped.word());
+    let is_end = |event: &&Event| event.reason.as_deref() == Some(Reason::Stopped.name());
     facts.events_of("VirtualMachineInstance").into_iter().find(is_end)
 }
 

@@ -14,7 +14,7 @@ pub(crate) fn instance(facts: &Facts) -> Option<Finding> {
     if facts.vmi.is_some() {
         return None;
     }
-    let condition = facts.of_vm(VmConditionType::Failure).filter(|each| each.reason == Reason::FailedCreate.word());
+    let condition = facts.of_vm(VmConditionType::Failure).filter(|each| each.reason == Reason::FailedCreate.name());
     let (place, message, since) = match condition {
         Some(condition) => ("conditions[Failure] FailedCreate", bounded(&condition.message), condition.since),
         None => {
@@ -38,7 +38,7 @@ pub(crate) fn field_or_claim(facts: &Facts) -> Option<Finding> {
         condition.since,
     );
     let message = bounded(&condition.message);
-    if condition.reason == Reason::FailedPvcNotFound.word() {
+    if condition.reason == Reason::FailedPvcNotFound.name() {
         let cause = format!("its disk is not there: {message}");
         let finding = Finding::wrong(Verdict::ClaimMissing, cause).since(condition.since).shown_by(evidence);
         return Some(
@@ -56,14 +56,14 @@ fn refusal(facts: &Facts) -> Option<Condition> {
     let has_come = |claim: &PersistentVolumeClaim| {
         claim.metadata.name.as_deref().is_some_and(|name| condition.message.split_whitespace().any(|part| part == name))
     };
-    let is_over = condition.reason == Reason::FailedPvcNotFound.word() && facts.claims.iter().any(has_come);
+    let is_over = condition.reason == Reason::FailedPvcNotFound.name() && facts.claims.iter().any(has_come);
     (!is_over && !is_of_the_server(&condition)).then_some(condition)
 }
 
 /// The API server refused the pod: the controller passes on what it answered.
 fn is_of_the_server(condition: &Condition) -> bool {
     let texts = ["is forbidden: ", "denied the request"];
-    condition.reason == Reason::FailedCreate.word() && texts.iter().any(|text| condition.message.contains(text))
+    condition.reason == Reason::FailedCreate.name() && texts.iter().any(|text| condition.message.contains(text))
 }
 
 /// The API server did not take the pod.
@@ -103,7 +103,7 @@ pub(crate) fn pod(facts: &Facts) -> Option<Finding> {
 /// The last failure event of the controller about making something for an object, if nothing was made since.
 fn failure<'a>(facts: &'a Facts, kind: &str) -> Option<&'a Event> {
     let events = facts.events_of(kind);
-    let reason = |event: &Event| event.reason.as_deref().and_then(Reason::of_word);
+    let reason = |event: &Event| event.reason.as_deref().and_then(Reason::from_name);
     let about_making = |event: &&&Event| {
         matches!(reason(event), Some(Reason::FailedCreate | Reason::SuccessfulCreate | Reason::SuccessfulDelete))
             && is_of_this_one(facts, event, kind)

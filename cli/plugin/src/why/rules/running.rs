@@ -24,7 +24,7 @@ fn phase(facts: &Facts) -> Evidence {
 pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
     let paused = facts
         .of_vmi(VmiConditionType::Paused)
-        .filter(|each| each.status == "True" && each.reason == Reason::PausedIoError.word())?;
+        .filter(|each| each.status == "True" && each.reason == Reason::PausedIoError.name())?;
     let evidence =
         seen(format!("vmi/{}", facts.name), "conditions[Paused] PausedIOError", paused.message, paused.since);
     let cause = "its disk failed, and its vCPUs are stopped until it works again (errorPolicy stop)";

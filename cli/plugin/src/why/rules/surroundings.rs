@@ -114,7 +114,7 @@ pub(crate) fn cluster_remark(facts: &Facts) -> Option<String> {
     let conditions = facts.kubevirts.iter().flat_map(|each| each["status"]["conditions"].as_array()).flatten();
     let mut bad = conditions.filter(|each| {
         let (kind, status) = (each["type"].as_str().unwrap_or_default(), each["status"].as_str().unwrap_or_default());
-        let kind = KubeVirtConditionType::of_word(kind);
+        let kind = KubeVirtConditionType::from_name(kind);
         matches!(
             (kind, status),
             (Some(KubeVirtConditionType::Available), "False") | (Some(KubeVirtConditionType::Degraded), "True")
