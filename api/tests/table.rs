@@ -112,7 +112,7 @@ fn what_is_called_read_is_read_by_that_file() {
     assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
 }
 
-/// Of KubeVirt's settings our type has those that are read. One that the type lacks is accepted, dropped, and read by nobody.
+/// Of KubeVirt's settings our type has those that are read. One that the type lacks is accepted, dropped, and never read.
 #[test]
 fn a_setting_that_is_read_is_a_field_of_our_type() {
     let schema = json_schema(Kind::KubeVirt).unwrap();

@@ -121,7 +121,7 @@ async fn run(args: Args) -> Result<(), String> {
         () = lead(&mut candidate, &context, listed) => Some(Err("the reconcilers have ended".to_owned())),
         () = signals.next() => None,
     };
-    // Whoever leads next must find that nothing is reconciled here: `lead` has been dropped.
+    // The next leader must find that nothing is reconciled here: `lead` has been dropped.
     let Some(ended) = ended else {
         return shutdown::leave(&stage, Times::USUAL, candidate.release(), served, signals.next()).await;
     };

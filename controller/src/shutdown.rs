@@ -8,7 +8,7 @@
 //! ```
 //!
 //! API servers do not repeat a webhook call whose connection is refused or closed: what was being applied is refused. So a
-//! connection over HTTP/1.1 is closed by an answer, which tells the client; only one that nobody has used for 5 s is closed
+//! connection over HTTP/1.1 is closed by an answer, which the client sees; only one that was not used for 5 s is closed
 //! without. HTTP/2 has a message for it (GOAWAY), and clients repeat what came after.
 
 use std::future::pending;
@@ -40,7 +40,7 @@ pub struct Times {
 impl Times {
     /// Those of the program.
     pub const USUAL: Self = Self {
-        // A Pod that ends is taken out of its EndpointSlices at once, and each kube-proxy hears of it by a watch and writes
+        // A Pod that ends is taken out of its EndpointSlices at once, and each kube-proxy sees it by a watch and writes
         // its rules at most once a second. Until a node has done so, it sends new connections here.
         answering: Duration::from_secs(5),
         // A request of the subresource API may be read for 2 s and answered for 25 s; one to a webhook takes less.

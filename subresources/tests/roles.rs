@@ -12,7 +12,7 @@ type Given = BTreeSet<(String, String)>;
 
 /// What the role `view` has: routes that change nothing.
 const VIEW: &[(&str, &str)] = &[("virtualmachines/expand-spec", "get"), ("expand-vm-spec", "update")];
-/// What everybody who is authenticated has: routes of the group itself, not of a machine.
+/// What every authenticated user has: routes of the group itself, not of a machine.
 const DEFAULT: &[(&str, &str)] = &[("version", "get"), ("version", "list"), ("guestfs", "get"), ("guestfs", "list")];
 
 /// What each role gives of `subresources.kubevirt.io`.

@@ -46,7 +46,7 @@ impl Replica {
         let address = listener.local_addr().unwrap();
         let (sender, stages) = stages();
         let seen = stages.clone();
-        let (again, told) = oneshot::channel::<()>();
+        let (again, asked) = oneshot::channel::<()>();
         let leaving = tokio::spawn(async move {
             let handle = Handle::new();
             let server = axum_server::from_tcp(listener).unwrap().handle(handle.clone());
@@ -57,7 +57,7 @@ impl Replica {
                 }
             };
             let again = async {
-                if told.await.is_err() {
+                if asked.await.is_err() {
                     pending().await
                 }
             };
@@ -106,7 +106,7 @@ async fn a_request_that_is_being_answered_is_finished() {
     replica.begun.recv().await.unwrap();
     let mut idle = TcpStream::connect(replica.address).await.unwrap();
     replica.wait().await;
-    assert_eq!(rest(&mut idle).await, Some(0), "nobody uses it");
+    assert_eq!(rest(&mut idle).await, Some(0), "it is not used");
     assert!(!replica.leaving.is_finished());
     replica.answer.notify_waiters();
     assert_eq!(status(&mut slow).await, Some(200));
@@ -129,10 +129,10 @@ async fn a_second_signal_is_the_end_at_once() {
 async fn history(release: Duration, served: Duration, again: Duration) -> (Vec<(&'static str, u64)>, bool) {
     let began = Instant::now();
     let (sender, mut stages) = stages();
-    let (tell, mut told) = mpsc::unbounded_channel();
+    let (note, mut noted) = mpsc::unbounded_channel();
     let at = |what: &'static str| {
-        let tell = tell.clone();
-        move || tell.send((what, began.elapsed().as_secs())).unwrap()
+        let note = note.clone();
+        move || note.send((what, began.elapsed().as_secs())).unwrap()
     };
     let (released, closed, ended) = (at("released"), at("closed"), at("the end"));
     let watching = stages.clone();
@@ -150,7 +150,7 @@ async fn history(release: Duration, served: Duration, again: Duration) -> (Vec<(
     let outcome = leave(&sender, Times::USUAL, release, served, sleep(again)).await;
     ended();
     let mut seen = Vec::new();
-    while let Ok(next) = told.try_recv() {
+    while let Ok(next) = noted.try_recv() {
         seen.push(next);
     }
     (seen, outcome.is_ok())
