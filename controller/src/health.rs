@@ -1,5 +1,5 @@
-//! What the kubelet asks: `/healthz` answers 200 as long as the process serves at all, `/readyz` once the webhooks do, until the
-//! process is asked to end. And `/debug/reconciles`, which has how long reconciliations took ([`crate::durations`]).
+//! What the kubelet asks: `/healthz` answers 200 as long as the process serves at all, `/readyz` once the webhooks and the
+//! subresource API do, until the process is asked to end. And `/debug/reconciles`, which has how long reconciliations took ([`crate::durations`]).
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,18 +12,26 @@ use crate::durations::Reconciles;
 use crate::shutdown::{Stage, Stages};
 use crate::webhook::Gate;
 
+/// What has to serve before this replica is asked.
+pub struct Gates {
+    /// The webhooks.
+    pub webhooks: Gate,
+    /// The subresource API.
+    pub subresources: Gate,
+}
+
 /// Serves until the process ends.
 ///
 /// # Errors
 /// The address cannot be listened at.
 pub async fn serve(
     address: SocketAddr,
-    webhooks: Gate,
+    gates: Gates,
     stages: Stages,
     reconciles: Arc<Reconciles>,
 ) -> std::io::Result<()> {
     let ready = move || {
-        let answer = readiness(*webhooks.borrow(), stages.now());
+        let answer = readiness(*gates.webhooks.borrow(), *gates.subresources.borrow(), stages.now());
         async move { answer }
     };
     let durations = move || std::future::ready(Json(reconciles.to_json()));
@@ -34,11 +42,12 @@ pub async fn serve(
     axum::serve(tokio::net::TcpListener::bind(address).await?, routes).await
 }
 
-fn readiness(webhooks: bool, stage: Stage) -> (StatusCode, &'static str) {
-    match (stage, webhooks) {
-        (Stage::Serving, true) => (StatusCode::OK, "ok"),
-        (Stage::Serving, false) => (StatusCode::SERVICE_UNAVAILABLE, "the webhooks have no certificate yet"),
-        (Stage::Leaving | Stage::Draining, _) => (StatusCode::SERVICE_UNAVAILABLE, "the controller was asked to end"),
+fn readiness(webhooks: bool, subresources: bool, stage: Stage) -> (StatusCode, &'static str) {
+    match (stage, webhooks, subresources) {
+        (Stage::Serving, true, true) => (StatusCode::OK, "ok"),
+        (Stage::Serving, true, false) => (StatusCode::SERVICE_UNAVAILABLE, "the subresource API does not listen yet"),
+        (Stage::Serving, false, _) => (StatusCode::SERVICE_UNAVAILABLE, "the webhooks have no certificate yet"),
+        (Stage::Leaving | Stage::Draining, ..) => (StatusCode::SERVICE_UNAVAILABLE, "the controller was asked to end"),
     }
 }
 
@@ -47,10 +56,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_replica_is_ready_once_its_webhooks_serve_and_until_it_is_asked_to_end() {
-        let is_ready = |webhooks, stage| readiness(webhooks, stage).0 == StatusCode::OK;
-        assert!(is_ready(true, Stage::Serving));
-        assert!(!is_ready(false, Stage::Serving));
-        assert!(!is_ready(true, Stage::Leaving) && !is_ready(true, Stage::Draining));
+    fn a_replica_is_ready_once_all_of_it_serves_and_until_it_is_asked_to_end() {
+        let is_ready = |webhooks, subresources, stage| readiness(webhooks, subresources, stage).0 == StatusCode::OK;
+        assert!(is_ready(true, true, Stage::Serving));
+        assert!(!is_ready(false, true, Stage::Serving) && !is_ready(true, false, Stage::Serving));
+        assert!(!is_ready(true, true, Stage::Leaving) && !is_ready(true, true, Stage::Draining));
     }
 }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use clap::Parser;
 use garboard_api::cluster::Emulation;
 use garboard_controller::context::Context;
+use garboard_controller::health::Gates;
 use garboard_controller::lease::Candidate;
 use garboard_controller::reconciler::contained;
 use garboard_controller::settings::{self, Defaults, Settings};
@@ -93,23 +94,32 @@ async fn run(args: Args) -> Result<(), String> {
     let following = settings::follow(client.clone(), &args.namespace, unsaid, sender, first);
     let (context, publishing) = Context::new(client, args.launcher_image, settings, args.namespace.clone(), VERSION);
     tokio::spawn(publishing);
-    let (ready, gate) = watch::channel(false);
+    let (webhooks_ready, webhooks) = watch::channel(false);
+    let (subresources_ready, subresources) = watch::channel(false);
+    let gates = Gates { webhooks, subresources };
     let mut candidate = Candidate::new(&context, args.identity);
     let mut signals = Signals::new().map_err(|error| format!("no signals: {error}"))?;
     let (stage, stages) = shutdown::stages();
     tracing::info!(version = VERSION, "the controller starts");
     let connected = Nodes::default();
     let webhooks = async {
-        let outcome = webhook::run(context.clone(), args.webhooks, ready, stages.clone()).await;
+        let outcome = webhook::run(context.clone(), args.webhooks, webhooks_ready, stages.clone()).await;
         stages.ended("no webhooks", outcome)
     };
     let subresources = async {
-        let outcome = subresources::run(context.clone(), args.subresources, connected.clone(), stages.clone()).await;
+        let outcome = subresources::run(
+            context.clone(),
+            args.subresources,
+            connected.clone(),
+            subresources_ready,
+            stages.clone(),
+        )
+        .await;
         stages.ended("no subresource API", outcome)
     };
     let mut served = pin!(async {
         tokio::select! {
-            outcome = health::serve(args.health, gate, stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
+            outcome = health::serve(args.health, gates, stages.clone(), context.reconciles.clone()) => Err(format!("the server of probes failed: {outcome:?}")),
             // Until the end: what the others are answering needs it.
             outcome = nodes::run(context.clone(), args.nodes, connected.clone()) => Err(format!("no connections of node agents: {outcome:?}")),
             outcome = futures::future::try_join(webhooks, subresources) => outcome.map(|_| ()),

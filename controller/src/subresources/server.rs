@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -30,6 +31,9 @@ use crate::webhook::listener::{Listener, Places};
 const REQUESTS_OF_A_USER: usize = 16;
 /// Streams of one user at once, at this replica.
 const STREAMS_OF_A_USER: usize = 128;
+/// How long a replica is not ready because it does not know how API servers forward requests. Its webhooks need not know, and
+/// a cluster may forward none.
+const FIRST_TRUST: Duration = Duration::from_secs(10);
 
 /// What every request is answered with.
 #[derive(Clone)]
@@ -45,17 +49,38 @@ pub(super) struct Serving {
 }
 
 /// Serves until all is drained. A cluster that forwards no requests is served once it does.
+/// `ready` hears when it listens, and where it cannot, after a while all the same.
 ///
 /// # Errors
 /// The address cannot be listened at.
-pub async fn run(context: Context, address: SocketAddr, nodes: Nodes, mut stages: Stages) -> std::io::Result<()> {
+pub async fn run(
+    context: Context,
+    address: SocketAddr,
+    nodes: Nodes,
+    ready: watch::Sender<bool>,
+    mut stages: Stages,
+) -> std::io::Result<()> {
     let mut certificates = std::pin::pin!(follow(context.clone()));
     let mut trusts = std::pin::pin!(trust::follow(context.client.clone()));
-    let (first, known) = tokio::select! {
-        both = futures::future::join(certificates.next(), trusts.next()) => both,
-        () = stages.draining() => return Ok(()),
+    let first = async {
+        let certificate = certificates.next().await?;
+        let trust = match tokio::time::timeout(FIRST_TRUST, trusts.next()).await {
+            Ok(trust) => trust,
+            Err(_) => {
+                tracing::warn!(
+                    "the subresource API is not served: no usable authority of request headers is known yet"
+                );
+                ready.send_replace(true);
+                trusts.next().await
+            }
+        };
+        Some((certificate, trust?))
     };
-    let (Some(mut certificate), Some(mut trust)) = (first, known) else { return Ok(()) };
+    let first = tokio::select! {
+        first = first => first,
+        () = stages.draining() => None,
+    };
+    let Some((mut certificate, mut trust)) = first else { return Ok(()) };
     let (known, header) = watch::channel(trust.header.clone());
     let Some(config) = config(&certificate, trust.verifier.clone()) else {
         return Err(std::io::Error::other("the first certificate cannot be used"));
@@ -68,7 +93,9 @@ pub async fn run(context: Context, address: SocketAddr, nodes: Nodes, mut stages
     let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));
     let handle = Handle::new();
     let server = axum_server::bind(address).handle(handle.clone()).acceptor(acceptor);
+    let listening = handle.clone();
     let reload = async {
+        ready.send_replace(listening.listening().await.is_some());
         loop {
             tokio::select! {
                 Some(next) = certificates.next() => certificate = next,

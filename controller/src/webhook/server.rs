@@ -27,10 +27,10 @@ use crate::certificates::serving::{follow, tls};
 use crate::context::Context;
 use crate::shutdown::Stages;
 
-/// Whether the webhooks can be asked: true once there is a certificate.
+/// Whether a server can be asked: true once it has a certificate and listens.
 pub type Gate = watch::Receiver<bool>;
 
-/// Serves until all is drained. `ready` is called when the first certificate has come.
+/// Serves until all is drained. `ready` is set when it listens, with the first certificate.
 ///
 /// # Errors
 /// The address cannot be listened at.
@@ -66,8 +66,9 @@ pub async fn run(
     let handle = Handle::new();
     let acceptor = handshakes.acceptor(Listener::new(Places::USUAL));
     let server = axum_server::bind(address).handle(handle.clone()).acceptor(acceptor);
-    ready.send_replace(true);
+    let listening = handle.clone();
     let reload = async {
+        ready.send_replace(listening.listening().await.is_some());
         while let Some((next, paths)) = certificates.next().await {
             known.send_replace(paths);
             reloading.reload_from_config(next);
