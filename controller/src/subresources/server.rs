@@ -49,7 +49,7 @@ pub(super) struct Serving {
 }
 
 /// Serves until all is drained. A cluster that forwards no requests is served once it does.
-/// `ready` hears when it listens, and where it cannot, after a while all the same.
+/// `ready` is set when it listens, and where it cannot, after a while all the same.
 ///
 /// # Errors
 /// The address cannot be listened at.
