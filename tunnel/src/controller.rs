@@ -95,16 +95,10 @@ impl Nodes {
         running.await
     }
 
-    /// The nodes that are connected.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.lock().by_node.len()
-    }
-
     /// Whether no node is connected.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.lock().by_node.is_empty()
     }
 
     /// Whether a node is connected.

@@ -28,8 +28,6 @@ pub const PATH: &str = "/v1/node";
 pub const UPGRADE: &str = "garboard-tunnel/1";
 /// The audience of the agent's token, which is good for nothing else.
 pub const AUDIENCE: &str = "garboard-controller";
-/// The port of the controller.
-pub const PORT: u16 = 8445;
 
 /// How often a connection is tried, and how long the answer may take: a node that was cut off is noticed after both.
 const PING_EVERY: Duration = Duration::from_secs(10);

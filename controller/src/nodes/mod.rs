@@ -34,15 +34,14 @@ const PLACES: Places = Places {
 
 /// The certificate that is shown now, and the stream of those to come.
 async fn certificate(context: &Context) -> Option<(RustlsConfig, impl Future<Output = ()> + use<>)> {
-    let mut certificates = Box::pin(follow(context.clone()));
-    let first = usable(&certificates.next().await?)?;
+    let usable = |certificate: Certificate| std::future::ready(usable(&certificate));
+    let mut certificates = Box::pin(follow(context.clone()).filter_map(usable));
+    let first = certificates.next().await?;
     let shown = RustlsConfig::from_config(first);
     let reloading = shown.clone();
     let reload = async move {
         while let Some(next) = certificates.next().await {
-            if let Some(next) = usable(&next) {
-                reloading.reload_from_config(next);
-            }
+            reloading.reload_from_config(next);
         }
     };
     Some((shown, reload))
