@@ -23,6 +23,8 @@ from garboard_e2e.cluster.storm import ROCK, WAVE, Storm
 # As long as several late messages take, in seconds.
 WHILE_LATE = 300
 LAG = 30
+# How long nobody learns that a controller leaves, in seconds: less than it answers for.
+UNKNOWN = 2.5
 
 
 def test_the_leader_is_killed_during_a_start_and_during_a_stop(
@@ -102,6 +104,33 @@ def test_nothing_is_refused_while_controllers_are_replaced(
             manifests.expect_no_refusal()
             forwarded.expect_no_refusal()
             kube.ask_until("a leader", storm.leader)
+            counts = [counts[0] + manifests.taken, counts[1] + forwarded.taken]
+    note(f"{counts[0]} manifests and {counts[1]} forwarded requests were answered")
+
+
+def test_a_controller_that_leaves_answers_until_it_is_known_that_it_does(
+    kube: Kube, storm: Storm, note: Callable[[str], None]
+) -> None:
+    """The leader is stopped, and its address stays in the EndpointSlices for a while: it is still asked."""
+    api, counts = Api.of(kube), [0, 0]
+    with storm.undisturbed(ROCK, WAVE):
+        for _ in storm.again():
+            leader = kube.ask_until("a leader", storm.leader)["metadata"]["name"]
+            with (
+                fault(kube, "the leader stopped"),
+                asked(api, made(sound(kube))) as manifests,
+                asked(api, aggregated) as forwarded,
+            ):
+                kube.cluster("freeze", "kube-controller-manager")
+                try:
+                    kube.kubectl("delete", "pod", leader, "--wait=false", namespace=INSTALLED_IN)
+                    time.sleep(UNKNOWN)
+                finally:
+                    kube.cluster("thaw", "kube-controller-manager")
+                kube.ask_until("its end", functools.partial(are_gone, kube, {leader}))
+            manifests.expect_no_refusal()
+            forwarded.expect_no_refusal()
+            storm.has_two_controllers()
             counts = [counts[0] + manifests.taken, counts[1] + forwarded.taken]
     note(f"{counts[0]} manifests and {counts[1]} forwarded requests were answered")
 
