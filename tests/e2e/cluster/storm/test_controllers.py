@@ -23,7 +23,7 @@ from garboard_e2e.cluster.storm import ROCK, WAVE, Storm
 # As long as several late messages take, in seconds.
 WHILE_LATE = 300
 LAG = 30
-# How long nobody learns that a controller leaves, in seconds: less than it answers for.
+# How long its end stays unknown to API servers and nodes, in seconds: less than it answers for.
 UNKNOWN = 2.5
 
 
