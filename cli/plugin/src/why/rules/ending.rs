@@ -138,10 +138,9 @@ fn stayed_down(facts: &Facts) -> bool {
 
 /// By the cause that the event names; by its severity where an earlier version named none.
 fn ended_badly(facts: &Facts) -> bool {
-    stopped(facts).is_some_and(|event| match Account::read(event.message.as_deref().unwrap_or_default()).word {
-        CauseWord::Unknown => event.type_.as_deref() == Some("Warning"),
-        cause => !cause.is_success(),
-    })
+    let Some(event) = stopped(facts) else { return false };
+    let cause = Account::read(event.message.as_deref().unwrap_or_default()).word;
+    if cause == CauseWord::Unknown { event.type_.as_deref() == Some("Warning") } else { !cause.is_success() }
 }
 
 /// What is known of the last end: the condition, PID 1's termination message, or the event that outlives both.
