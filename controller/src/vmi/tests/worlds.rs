@@ -133,7 +133,8 @@ fn histories() -> impl Strategy<Value = PodHistory> {
     (moment(), prop::option::of(any::<bool>()), place, moment(), any::<bool>(), 0..4_u32, moment()).prop_map(
         |(made, placed, place, missing, rejected, refusals, over)| PodHistory {
             made,
-            placed,
+            // What was seen on a node stays placed (`PodHistories::seen`).
+            placed: if place.is_some() { Some(true) } else { placed },
             place,
             missing,
             rejected,
