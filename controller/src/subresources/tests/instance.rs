@@ -52,10 +52,13 @@ impl Played {
             }
             ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
             ControlRequest::Console { .. } => ControlReply::Streaming,
-            other => {
-                assert_eq!(other, ControlRequest::Reset);
-                ControlReply::Denied { reason: "the guest is being stopped".to_owned() }
-            }
+            ControlRequest::Reset
+            | ControlRequest::Unpause
+            | ControlRequest::Status
+            | ControlRequest::Stop { .. }
+            | ControlRequest::Vnc
+            | ControlRequest::Qmp { .. }
+            | ControlRequest::Probe { .. } => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
         };
         to.write_all(&wire::encode(&reply).unwrap()).await.unwrap();
         if reply == ControlReply::Streaming {
