@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, Version, header};
+use axum::http::{HeaderValue, StatusCode, Version, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum_server::Handle;
@@ -115,7 +115,9 @@ impl Stages {
 async fn close(State(stages): State<Stages>, request: Request, next: Next) -> Response {
     let has_header = request.version() < Version::HTTP_2;
     let mut answer = next.run(request).await;
-    if has_header && stages.now() != Stage::Serving {
+    // A connection that is upgraded is the stream's.
+    let is_upgraded = answer.status() == StatusCode::SWITCHING_PROTOCOLS;
+    if has_header && !is_upgraded && stages.now() != Stage::Serving {
         answer.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     answer

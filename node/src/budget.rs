@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 
 use crate::identity::PodUid;
 
-/// The most connections of one pod (also in docs/operators.md and `tests/e2e/cluster/hostile/test_crowd.py`). A supervisor has two: one to ask, one to report; and one that died may linger. The one by which it takes control connections is not counted: there is one for each pod.
+/// The most connections of one pod (also in docs/operators.md and `tests/e2e/cluster/hostile/test_crowd.py`). A supervisor has three: one to ask, one to report, one for control connections; and those of one that died may linger.
 pub const CONNECTIONS_PER_POD: usize = 8;
 /// The connections that a pod gets as long as any are free: what its supervisor needs.
-const NEEDED_PER_POD: usize = 2;
+const NEEDED_PER_POD: usize = 3;
 /// The most connections in all (also in deploy/base/node.yaml, docs/operators.md and `tests/e2e/cluster/hostile/test_crowd.py`); with the longest request on each they fit into the memory of the agent's container.
-pub const CONNECTIONS: usize = 512;
+pub const CONNECTIONS: usize = 768;
 /// The part of these that is kept for pods that have fewer than they need.
 const RESERVED: usize = CONNECTIONS / 2;
 /// Writes of all pods of the node that may follow each other at once: a node that starts many machines at a time …

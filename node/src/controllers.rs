@@ -25,10 +25,13 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, InvalidDnsNameError, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::{Mutex, watch};
+use tokio::task::JoinHandle;
 
 /// Pause before a controller is dialled again, and the longest it grows to.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// How long the API server may take for the authorities.
+const READ_WITHIN: Duration = Duration::from_secs(10);
 
 /// How the controllers are found and trusted.
 pub struct Way {
@@ -49,6 +52,9 @@ enum ConnectError {
     /// The API server does not have the authorities.
     #[error("ConfigMap {AUTHORITIES} cannot be read")]
     Authorities(#[source] Box<kube::Error>),
+    /// The API server does not answer.
+    #[error("the API server took longer than {} s for ConfigMap {AUTHORITIES}", READ_WITHIN.as_secs())]
+    Slow,
     /// The controllers have not published any yet.
     #[error("ConfigMap {AUTHORITIES} has no certificate yet")]
     NoAuthorities,
@@ -73,21 +79,26 @@ enum ConnectError {
 pub async fn keep(way: Way, supervisors: Arc<impl Supervisors>) {
     let way = Arc::new(Connecting { tls: Mutex::default(), way });
     let (known, addresses) = watch::channel(BTreeSet::new());
-    let mut slices = BTreeMap::new();
+    let mut slices = Slices::default();
+    let mut tasks: BTreeMap<SocketAddr, JoinHandle<()>> = BTreeMap::new();
     let mut events = pin!(changes(&way.way).default_backoff());
     while let Some(event) = events.next().await {
         match event {
-            Ok(event) => apply(&mut slices, event),
+            Ok(event) => slices.apply(event),
             Err(error) => {
                 tracing::warn!(error = %ErrorChain(&error), "watch of the controllers' EndpointSlices failed; tried again");
                 continue;
             }
         }
-        let now: BTreeSet<SocketAddr> = slices.values().flatten().copied().collect();
-        for new in now.difference(&known.borrow()) {
-            drop(tokio::spawn(keep_one(*new, Arc::clone(&way), Arc::clone(&supervisors), addresses.clone())));
+        let now = slices.addresses();
+        known.send_replace(now.clone());
+        tasks.retain(|_, task| !task.is_finished());
+        for address in now {
+            // One for each: a controller that was away for a moment still has its connection.
+            tasks.entry(address).or_insert_with(|| {
+                tokio::spawn(keep_one(address, Arc::clone(&way), Arc::clone(&supervisors), addresses.clone()))
+            });
         }
-        known.send_replace(now);
     }
 }
 
@@ -97,17 +108,27 @@ fn changes(way: &Way) -> impl futures::Stream<Item = watcher::Result<watcher::Ev
     watcher(slices, of_service)
 }
 
-fn apply(slices: &mut BTreeMap<String, BTreeSet<SocketAddr>>, event: watcher::Event<EndpointSlice>) {
-    match event {
-        watcher::Event::Init => slices.clear(),
-        watcher::Event::InitDone => {}
-        watcher::Event::Apply(slice) | watcher::Event::InitApply(slice) => {
-            let name = slice.metadata.name.clone().unwrap_or_default();
-            slices.insert(name, addresses(&slice));
+/// The addresses of each slice. A list that is read anew counts when it is whole.
+#[derive(Debug, Default)]
+struct Slices {
+    whole: BTreeMap<String, BTreeSet<SocketAddr>>,
+    listed: BTreeMap<String, BTreeSet<SocketAddr>>,
+}
+
+impl Slices {
+    fn apply(&mut self, event: watcher::Event<EndpointSlice>) {
+        let name = |slice: &EndpointSlice| slice.metadata.name.clone().unwrap_or_default();
+        match event {
+            watcher::Event::Init => self.listed.clear(),
+            watcher::Event::InitApply(slice) => drop(self.listed.insert(name(&slice), addresses(&slice))),
+            watcher::Event::InitDone => self.whole = std::mem::take(&mut self.listed),
+            watcher::Event::Apply(slice) => drop(self.whole.insert(name(&slice), addresses(&slice))),
+            watcher::Event::Delete(slice) => drop(self.whole.remove(&name(&slice))),
         }
-        watcher::Event::Delete(slice) => {
-            slices.remove(slice.metadata.name.as_deref().unwrap_or_default());
-        }
+    }
+
+    fn addresses(&self) -> BTreeSet<SocketAddr> {
+        self.whole.values().flatten().copied().collect()
     }
 }
 
@@ -127,7 +148,14 @@ fn addresses(slice: &EndpointSlice) -> BTreeSet<SocketAddr> {
 /// The way, and what was read of it.
 struct Connecting {
     way: Way,
-    tls: Mutex<Option<Arc<ClientConfig>>>,
+    tls: Mutex<Option<Trust>>,
+}
+
+/// Whom to trust.
+struct Trust {
+    config: Arc<ClientConfig>,
+    /// An attempt failed since it was read: there may be other authorities.
+    is_doubted: bool,
 }
 
 /// Connects to one controller again and again, until it is none any more.
@@ -147,7 +175,7 @@ async fn keep_one(
                 tracing::info!(%address, error = ended.err().map(|error| ErrorChain(&error).to_string()), "the connection to a controller ended");
             }
             Err(error) => {
-                way.tls.lock().await.take();
+                way.doubt().await;
                 tracing::warn!(%address, error = %ErrorChain(&error), ?pause, "a controller cannot be connected to; tried again");
             }
         }
@@ -167,17 +195,35 @@ impl Connecting {
         Ok(dial(&controller, token.trim()).await?)
     }
 
+    /// The authorities are read again before the next attempt.
+    async fn doubt(&self) {
+        if let Some(trust) = self.tls.lock().await.as_mut() {
+            trust.is_doubted = true;
+        }
+    }
+
+    /// Where they cannot be read again, those that are known go on.
     async fn tls(&self) -> Result<Arc<ClientConfig>, ConnectError> {
         let mut known = self.tls.lock().await;
-        if let Some(known) = known.as_ref() {
-            return Ok(Arc::clone(known));
+        if let Some(Trust { config, is_doubted: false }) = known.as_ref() {
+            return Ok(Arc::clone(config));
         }
+        match (self.read().await, known.as_ref()) {
+            (Ok(config), _) => {
+                *known = Some(Trust { config: Arc::clone(&config), is_doubted: false });
+                Ok(config)
+            }
+            (Err(_), Some(known)) => Ok(Arc::clone(&known.config)),
+            (Err(error), None) => Err(error),
+        }
+    }
+
+    async fn read(&self) -> Result<Arc<ClientConfig>, ConnectError> {
         let maps: Api<ConfigMap> = Api::namespaced(self.way.client.clone(), &self.way.namespace);
-        let map = maps.get(AUTHORITIES).await.map_err(|error| ConnectError::Authorities(Box::new(error)))?;
+        let read = tokio::time::timeout(READ_WITHIN, maps.get(AUTHORITIES)).await;
+        let map = read.map_err(|_| ConnectError::Slow)?.map_err(|error| ConnectError::Authorities(Box::new(error)))?;
         let text = map.data.and_then(|mut data| data.remove(AUTHORITIES_KEY)).ok_or(ConnectError::NoAuthorities)?;
-        let read = Arc::new(config(&text)?);
-        *known = Some(Arc::clone(&read));
-        Ok(read)
+        config(&text).map(Arc::new)
     }
 }
 
@@ -218,6 +264,33 @@ mod tests {
         let mut other = slice(json!([{"addresses": ["10.0.0.1"]}]));
         other.ports = None;
         assert!(addresses(&other).is_empty());
+    }
+
+    #[test]
+    fn a_list_that_is_read_anew_takes_no_address_away_before_it_is_whole() {
+        let slice = |name: &str, address: &str| -> EndpointSlice {
+            serde_json::from_value(json!({
+                "metadata": {"name": name}, "addressType": "IPv4", "endpoints": [{"addresses": [address]}],
+                "ports": [{"name": "nodes", "port": 8445}],
+            }))
+            .unwrap()
+        };
+        let mut slices = Slices::default();
+        let events = |slices: &mut Slices, all: Vec<watcher::Event<EndpointSlice>>| {
+            all.into_iter()
+                .map(|event| {
+                    slices.apply(event);
+                    slices.addresses().len()
+                })
+                .collect::<Vec<_>>()
+        };
+        let (a, b) = (slice("a", "10.0.0.1"), slice("b", "10.0.0.2"));
+        let first = vec![watcher::Event::Init, watcher::Event::InitApply(a.clone()), watcher::Event::InitDone];
+        assert_eq!(events(&mut slices, first), [0, 0, 1]);
+        assert_eq!(events(&mut slices, vec![watcher::Event::Apply(b.clone())]), [2]);
+        let again = vec![watcher::Event::Init, watcher::Event::InitApply(b.clone()), watcher::Event::InitDone];
+        assert_eq!(events(&mut slices, again), [2, 2, 1]);
+        assert_eq!(events(&mut slices, vec![watcher::Event::Delete(b)]), [0]);
     }
 
     #[test]

@@ -142,19 +142,13 @@ impl<R: Reports> Server<R> {
     }
 
     async fn admitted(self: Arc<Self>, mut socket: LineSocket, caller: Caller, room: Room<R>) {
-        let serves = self.serve_connection(&mut socket, caller).await;
-        let room = match serves {
-            None => Some(room),
-            // It reads nothing more, and there is one for each pod.
-            Some(pod) => {
-                drop(room);
-                socket = socket.with_longest_line(0);
-                if let Err(error) = self.supervisors.serve(&mut socket, &pod).await {
-                    tracing::debug!(%pod, error = %ErrorChain(&error), "a supervisor takes no more control connections");
-                }
-                None
+        if let Some(pod) = self.serve_connection(&mut socket, caller).await {
+            // It reads nothing more.
+            socket = socket.with_longest_line(0);
+            if let Err(error) = self.supervisors.serve(&mut socket, &pod).await {
+                tracing::debug!(%pod, error = %ErrorChain(&error), "a supervisor takes no more control connections");
             }
-        };
+        }
         // Not here: closing a caller's descriptor may block (a file of a file system that hangs). It
         // keeps its room for as long.
         drop(tokio::task::spawn_blocking(move || {

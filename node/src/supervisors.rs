@@ -8,14 +8,16 @@ use std::time::Duration;
 use garboard_agent::line_socket::{LineError, LineSocket};
 use garboard_net::GuestAddresses;
 use garboard_protocol::agent::{AgentReply, AgentRequest};
-use garboard_tunnel::agent::{Refusal, Supervisors};
+use garboard_tunnel::agent::{Opened, Refusal, Supervisors};
 use tokio::net::UnixStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::identity::PodUid;
 
 /// Connections that wait to be sent to one supervisor.
 const WAITING: usize = 16;
+/// Connections of one pod at once: a user's consoles take nothing from other pods.
+const OF_A_POD: usize = 32;
 /// How long one may wait.
 const WITHIN: Duration = Duration::from_secs(5);
 
@@ -34,6 +36,7 @@ struct Table {
 struct Supervisor {
     number: u64,
     wanted: mpsc::Sender<oneshot::Sender<UnixStream>>,
+    places: Arc<Semaphore>,
 }
 
 impl Connected {
@@ -67,7 +70,12 @@ impl Connected {
         let mut table = self.lock();
         let number = table.next;
         table.next += 1;
-        table.by_pod.insert(pod.to_string(), Supervisor { number, wanted });
+        // Those of an earlier connection may be open still, and count.
+        let places = table
+            .by_pod
+            .get(pod.as_str())
+            .map_or_else(|| Arc::new(Semaphore::new(OF_A_POD)), |it| Arc::clone(&it.places));
+        table.by_pod.insert(pod.to_string(), Supervisor { number, wanted, places });
         (Entry { connected: self.clone(), pod: pod.to_string(), number }, waiting)
     }
 
@@ -77,15 +85,17 @@ impl Connected {
 }
 
 impl Supervisors for Connected {
-    async fn open(&self, pod_uid: &str) -> Result<UnixStream, Refusal> {
+    async fn open(&self, pod_uid: &str) -> Result<Opened, Refusal> {
         let (opened, stream) = oneshot::channel();
-        {
+        let place = {
             let table = self.lock();
             let supervisor = table.by_pod.get(pod_uid).ok_or(Refusal::NoSupervisor)?;
+            let place = Arc::clone(&supervisor.places).try_acquire_owned().map_err(|_| Refusal::Busy)?;
             supervisor.wanted.try_send(opened).map_err(|_| Refusal::Busy)?;
-        }
+            place
+        };
         match tokio::time::timeout(WITHIN, stream).await {
-            Ok(Ok(stream)) => Ok(stream),
+            Ok(Ok(socket)) => Ok(Opened { socket, place: Some(place) }),
             Ok(Err(_)) => Err(Refusal::NoSupervisor),
             Err(_) => Err(Refusal::Busy),
         }

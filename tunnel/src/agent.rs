@@ -15,16 +15,17 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
 
-use crate::{CONNECTION_WINDOW, PATH, PING_EVERY, PING_WITHIN, STREAM_WINDOW, Stream, UPGRADE};
+use crate::{CONNECTION_WINDOW, PATH, PING_EVERY, PING_WITHIN, STREAM_WINDOW, STREAMS, Stream, UPGRADE};
 
 /// How long a controller may take to answer.
 const DIAL_WITHIN: Duration = Duration::from_secs(10);
-/// Streams of one controller at once. Each is a socket here and one in the supervisor.
-const STREAMS: u32 = 512;
+/// How long a supervisor may go on sending when the controller has ended its side: a stream that was given up is not kept.
+const AFTER_END: Duration = Duration::from_secs(5);
 /// The longest reason of a controller that is read, bytes.
 const LONGEST_REASON: usize = 1024;
 
@@ -96,7 +97,15 @@ pub trait Supervisors: Send + Sync + 'static {
     ///
     /// # Errors
     /// [`Refusal`].
-    fn open(&self, pod_uid: &str) -> impl Future<Output = Result<UnixStream, Refusal>> + Send;
+    fn open(&self, pod_uid: &str) -> impl Future<Output = Result<Opened, Refusal>> + Send;
+}
+
+/// A connection to a supervisor, and the place that it takes among those of its pod.
+pub struct Opened {
+    /// The agent's end.
+    pub socket: UnixStream,
+    /// Given back when the connection ends.
+    pub place: Option<OwnedSemaphorePermit>,
 }
 
 /// Connects to a controller, as the service account that the token is of.
@@ -180,16 +189,37 @@ async fn answer(
         _ => return Ok(refused(StatusCode::METHOD_NOT_ALLOWED, "only CONNECT to a pod's UID is answered here")),
     };
     match supervisors.open(&pod).await {
-        Ok(mut socket) => {
+        Ok(Opened { socket, place }) => {
             drop(tokio::spawn(async move {
-                let Ok(stream) = hyper::upgrade::on(request).await else { return };
-                let copied = tokio::io::copy_bidirectional(&mut TokioIo::new(stream), &mut socket).await;
-                tracing::debug!(pod, ?copied, "a connection to a supervisor ended");
+                if let Ok(stream) = hyper::upgrade::on(request).await {
+                    copy(TokioIo::new(stream), socket).await;
+                }
+                drop(place);
+                tracing::debug!(pod, "a connection to a supervisor ended");
             }));
             Ok(Response::new(Full::default()))
         }
         Err(Refusal::NoSupervisor) => Ok(refused(StatusCode::NOT_FOUND, "no supervisor of this pod is connected")),
         Err(Refusal::Busy) => Ok(refused(StatusCode::SERVICE_UNAVAILABLE, "the supervisor takes no more connections")),
+    }
+}
+
+/// Copies both ways until the supervisor has ended its side, or for a while after the controller has.
+async fn copy(stream: Stream, socket: UnixStream) {
+    let (mut from_controller, mut to_controller) = tokio::io::split(stream);
+    let (mut from_supervisor, mut to_supervisor) = socket.into_split();
+    let down = async {
+        let _ = tokio::io::copy(&mut from_controller, &mut to_supervisor).await;
+        let _ = to_supervisor.shutdown().await;
+        tokio::time::sleep(AFTER_END).await;
+    };
+    let up = async {
+        let _ = tokio::io::copy(&mut from_supervisor, &mut to_controller).await;
+        let _ = to_controller.shutdown().await;
+    };
+    tokio::select! {
+        () = down => {}
+        () = up => {}
     }
 }
 

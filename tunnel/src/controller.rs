@@ -15,7 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::{CONNECTION_WINDOW, PING_EVERY, PING_WITHIN, STREAM_WINDOW, Stream};
 
 /// How long an agent may take to reach a supervisor of its node.
-const OPEN_WITHIN: Duration = Duration::from_secs(10);
+const OPEN_WITHIN: Duration = Duration::from_secs(6);
 /// The longest reason of an agent that is read, bytes.
 const LONGEST_REASON: usize = 1024;
 

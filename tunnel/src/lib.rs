@@ -32,10 +32,12 @@ pub const AUDIENCE: &str = "garboard-controller";
 /// How often a connection is tried, and how long the answer may take: a node that was cut off is noticed after both.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PING_WITHIN: Duration = Duration::from_secs(10);
-/// Bytes of one stream that may be under way unread, HTTP/2's own default: what one slow reader costs.
-const STREAM_WINDOW: u32 = 64 * 1024;
-/// The same of all streams of a connection.
-const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Streams of one connection at once. Each is a socket in the agent and one in the supervisor.
+const STREAMS: u32 = 256;
+/// Bytes of one stream that may be under way unread: what one slow reader costs.
+const STREAM_WINDOW: u32 = 32 * 1024;
+/// The same of a connection: as many as all its streams together, so that those that are not read hold back no other.
+const CONNECTION_WINDOW: u32 = STREAMS * STREAM_WINDOW;
 
 /// A connection of either kind, after its upgrade.
 pub type Stream = TokioIo<Upgraded>;

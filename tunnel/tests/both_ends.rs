@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_tunnel::agent::{self, Refusal, Supervisors};
+use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
 use garboard_tunnel::controller::{Nodes, OpenError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
@@ -16,7 +16,7 @@ const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
 struct Echo;
 
 impl Supervisors for Echo {
-    async fn open(&self, pod_uid: &str) -> Result<UnixStream, Refusal> {
+    async fn open(&self, pod_uid: &str) -> Result<Opened, Refusal> {
         if pod_uid != POD {
             return Err(Refusal::NoSupervisor);
         }
@@ -25,7 +25,7 @@ impl Supervisors for Echo {
             let (mut from, mut to) = theirs.into_split();
             let _ = tokio::io::copy(&mut from, &mut to).await;
         });
-        Ok(ours)
+        Ok(Opened { socket: ours, place: None })
     }
 }
 
@@ -67,18 +67,22 @@ async fn bytes_go_both_ways_and_an_end_is_seen() {
 }
 
 #[tokio::test]
-async fn a_stream_that_is_not_read_holds_back_no_other() {
+async fn streams_that_are_not_read_hold_back_no_other() {
     let nodes = Nodes::default();
     let _agent = connected(&nodes, "one").await;
-    let mut slow = nodes.open("one", POD).await.unwrap();
     let block = vec![0; 64 * 1024];
-    // Until nothing more fits on the way.
-    while tokio::time::timeout(Duration::from_millis(300), slow.write_all(&block)).await.is_ok() {}
+    let mut unread = Vec::new();
+    for _ in 0..40 {
+        let mut slow = nodes.open("one", POD).await.unwrap();
+        // Until nothing more fits on the way.
+        while tokio::time::timeout(Duration::from_millis(100), slow.write_all(&block)).await.is_ok() {}
+        unread.push(slow);
+    }
     for _ in 0..3 {
         let mut other = nodes.open("one", POD).await.unwrap();
         other.write_all(b"hello").await.unwrap();
         let mut answer = [0; 5];
-        other.read_exact(&mut answer).await.unwrap();
+        tokio::time::timeout(Duration::from_secs(60), other.read_exact(&mut answer)).await.expect("an answer").unwrap();
         assert_eq!(&answer, b"hello");
     }
 }

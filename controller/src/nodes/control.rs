@@ -11,11 +11,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 /// How long a supervisor that is being replaced, or whose agent is, is tried again: each is back within seconds.
-const TRY_FOR: Duration = Duration::from_secs(10);
+const TRY_FOR: Duration = Duration::from_secs(8);
 /// Pause between attempts.
 const PAUSE: Duration = Duration::from_millis(200);
-/// How long an answer may take once the request was sent: a supervisor answers at once.
-const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// How long an answer may take once the request was sent: a supervisor answers at once. Twice this and [`TRY_FOR`] are less than
+/// a request of the subresource API may take.
+const ANSWER_WITHIN: Duration = Duration::from_secs(6);
 
 /// Where an instance runs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,16 +14,21 @@ use garboard_protocol::causes::ErrorChain;
 use garboard_tunnel::controller::Nodes;
 use garboard_tunnel::{PATH, UPGRADE};
 use hyper_util::rt::TokioIo;
+use tokio::sync::Semaphore;
 
 use super::review::{NotAnAgent, node_of};
 use super::{PLACES, certificate};
 use crate::context::Context;
 use crate::webhook::listener::{Listener, RequestRead};
 
+/// Tokens that are reviewed at once: a flood of false ones is no flood of the API server.
+const REVIEWS: usize = 16;
+
 #[derive(Clone)]
 struct Serving {
     context: Arc<Context>,
     nodes: Nodes,
+    reviews: Arc<Semaphore>,
 }
 
 /// Serves until the process ends.
@@ -32,7 +37,8 @@ struct Serving {
 /// The address cannot be listened at.
 pub async fn run(context: Context, address: SocketAddr, nodes: Nodes) -> std::io::Result<()> {
     let Some((shown, reload)) = certificate(&context).await else { return Ok(()) };
-    let serving = Serving { context: Arc::new(context), nodes };
+    let reviews = Arc::new(Semaphore::new(REVIEWS));
+    let serving = Serving { context: Arc::new(context), nodes, reviews };
     let routes = Router::new().route(PATH, get(connect)).with_state(serving);
     let tls = RustlsAcceptor::new(shown).handshake_timeout(PLACES.handshake);
     let server = axum_server::bind(address).acceptor(tls.acceptor(Listener::new(PLACES)));
@@ -44,7 +50,7 @@ pub async fn run(context: Context, address: SocketAddr, nodes: Nodes) -> std::io
 
 /// An agent connects: who it is, is asked of the API server; then the connection is used the other way round.
 async fn connect(
-    State(Serving { context, nodes }): State<Serving>,
+    State(Serving { context, nodes, reviews }): State<Serving>,
     Extension(read): Extension<RequestRead>,
     mut request: Request,
 ) -> Response {
@@ -55,7 +61,11 @@ async fn connect(
     let Some(token) = bearer(request.headers()) else {
         return (StatusCode::UNAUTHORIZED, "a token is required").into_response();
     };
-    let node = match node_of(&context, token).await {
+    // A semaphore that is never closed.
+    let Ok(review) = reviews.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
+    let reviewed = node_of(&context, token).await;
+    drop(review);
+    let node = match reviewed {
         Ok(node) => node,
         Err(error @ NotAnAgent::Unknown(_)) => {
             tracing::warn!(error = %ErrorChain(&error), "a node agent could not be reviewed");
@@ -63,8 +73,8 @@ async fn connect(
                 .into_response();
         }
         Err(error) => {
-            tracing::warn!(error = %ErrorChain(&error), "a connection to the port of node agents was rejected");
-            return (StatusCode::UNAUTHORIZED, error.to_string()).into_response();
+            tracing::info!(error = %ErrorChain(&error), "a connection to the port of node agents was rejected");
+            return (StatusCode::UNAUTHORIZED, [(CONNECTION, "close")], error.to_string()).into_response();
         }
     };
     // Only now it stays.

@@ -5,6 +5,7 @@ use axum::response::{IntoResponse, Response};
 use garboard_api::VirtualMachineInstance;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{ControlReply, ControlRequest, Status};
+use garboard_protocol::text::printable;
 use garboard_subresources::instance;
 use garboard_subresources::options::{self, PauseOptions};
 use garboard_subresources::refusal::Refusal;
@@ -16,18 +17,24 @@ use super::answer::internal;
 use super::server::Serving;
 use crate::nodes::control::{ControlError, Place, ask, wait_for};
 
+/// The longest reason of a launcher or an agent that a client gets, characters.
+pub(super) const LONGEST_REASON: usize = 400;
+
 /// What is asked, and what is true when it is done.
 struct Change {
     request: ControlRequest,
-    is_done: fn(&Status) -> bool,
+    /// Nothing where it is done with the answer.
+    is_done: Option<fn(&Status) -> bool>,
 }
 
 impl Change {
     const fn of(question: Question) -> Self {
         match question {
-            Question::Pause => Self { request: ControlRequest::Pause, is_done: |status| status.paused.is_some() },
-            Question::Unpause => Self { request: ControlRequest::Unpause, is_done: |status| status.paused.is_none() },
-            Question::Reset => Self { request: ControlRequest::Reset, is_done: |_| true },
+            Question::Pause => Self { request: ControlRequest::Pause, is_done: Some(|status| status.paused.is_some()) },
+            Question::Unpause => {
+                Self { request: ControlRequest::Unpause, is_done: Some(|status| status.paused.is_none()) }
+            }
+            Question::Reset => Self { request: ControlRequest::Reset, is_done: None },
         }
     }
 }
@@ -54,15 +61,19 @@ pub(super) async fn change(
 
 async fn carry_out(serving: &Serving, vmi: &VirtualMachineInstance, user: &str, change: Change) -> Result<(), Refusal> {
     let place = place(vmi)?;
+    let Some(_turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
     let (reply, _) = ask(&serving.nodes, &place, user, change.request).await.map_err(unanswered)?;
     match reply {
         ControlReply::AlreadySo => Ok(()),
-        ControlReply::Denied { reason } => Err(Refusal::Conflict(reason)),
-        ControlReply::Queued => match wait_for(&serving.nodes, &place, user, change.is_done).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(Refusal::Internal("QEMU has not done it in time; it may still".to_owned())),
-            Err(error) => Err(unanswered(error)),
-        },
+        ControlReply::Denied { reason } => Err(Refusal::Conflict(printable(&reason, LONGEST_REASON))),
+        ControlReply::Queued => {
+            let Some(is_done) = change.is_done else { return Ok(()) };
+            match wait_for(&serving.nodes, &place, user, is_done).await {
+                Ok(true) => Ok(()),
+                Ok(false) => Err(Refusal::Internal("QEMU has not done it in time; it may still".to_owned())),
+                Err(error) => Err(unanswered(error)),
+            }
+        }
         ControlReply::Status(_) | ControlReply::Streaming | ControlReply::Healthy => {
             Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()))
         }
@@ -81,5 +92,5 @@ pub(super) fn place(vmi: &VirtualMachineInstance) -> Result<Place, Refusal> {
 }
 
 pub(super) fn unanswered(error: ControlError) -> Refusal {
-    Refusal::Internal(ErrorChain(&error).to_string())
+    Refusal::Internal(printable(&ErrorChain(&error).to_string(), LONGEST_REASON))
 }

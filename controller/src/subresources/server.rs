@@ -29,6 +29,8 @@ use crate::webhook::listener::{Listener, Places};
 
 /// Requests of one user at once. Each waits for the API server a few times.
 const REQUESTS_OF_A_USER: usize = 16;
+/// Requests and new streams of one instance at once, at this replica.
+const ASKS_OF_AN_INSTANCE: usize = 4;
 /// Streams of one user at once, at this replica.
 const STREAMS_OF_A_USER: usize = 128;
 /// How long a replica is not ready because it does not know how API servers forward requests. Its webhooks need not know, and
@@ -42,6 +44,8 @@ pub(super) struct Serving {
     /// How API servers forward users.
     pub(super) header: watch::Receiver<Arc<RequestHeader>>,
     pub(super) turns: Turns,
+    /// What is asked of each instance at once: a launcher that does not answer holds back its own machine alone.
+    pub(super) asks: Turns,
     /// Streams that users have open.
     pub(super) streams: Turns,
     /// The node agents that are connected.
@@ -87,7 +91,8 @@ pub async fn run(
     };
     let reloading = RustlsConfig::from_config(config);
     let (turns, streams) = (Turns::new(REQUESTS_OF_A_USER), Turns::new(STREAMS_OF_A_USER));
-    let serving = Serving { context: Arc::new(context), header, turns, streams, nodes };
+    let asks = Turns::new(ASKS_OF_AN_INSTANCE);
+    let serving = Serving { context: Arc::new(context), header, turns, asks, streams, nodes };
     let routes = stages.closing(routes(serving));
     let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::USUAL.handshake);
     let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));

@@ -10,6 +10,7 @@ use axum::response::Response;
 use futures::stream::{SplitSink, SplitStream};
 use futures::{SinkExt, StreamExt};
 use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest};
+use garboard_protocol::text::printable;
 use garboard_subresources::instance;
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
@@ -18,7 +19,7 @@ use garboard_tunnel::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::{Instant, Interval, interval_at};
 
-use super::instance::{instance as get_instance, place, unanswered};
+use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered};
 use super::server::Serving;
 use super::turns::Turn;
 use crate::nodes::control::ask;
@@ -47,10 +48,13 @@ pub(super) async fn open(
     let socket = WebSocketUpgrade::from_request_parts(&mut head, &()).await;
     let socket = socket.map_err(|rejection| Refusal::BadRequest(format!("this is a websocket: {rejection}")))?;
     let Some(turn) = serving.streams.take(user) else { return Err(Refusal::TooManyRequests) };
-    let (reply, stream) = ask(&serving.nodes, &place(&vmi)?, user, request).await.map_err(unanswered)?;
+    let place = place(&vmi)?;
+    let Some(asking) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
+    let (reply, stream) = ask(&serving.nodes, &place, user, request).await.map_err(unanswered)?;
+    drop(asking);
     match reply {
         ControlReply::Streaming => {}
-        ControlReply::Denied { reason } => return Err(Refusal::Conflict(reason)),
+        ControlReply::Denied { reason } => return Err(Refusal::Conflict(printable(&reason, LONGEST_REASON))),
         ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy => {
             return Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()));
         }

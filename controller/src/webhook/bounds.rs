@@ -43,7 +43,7 @@ impl Limits {
     pub(crate) const EVICTIONS: Self = Self { at_once: 64, bytes: 4 << 20, ..Self::USUAL };
     /// Requests of the subresource API ask the API server a few times each; clients wait for half a minute and longer.
     pub(crate) const SUBRESOURCES: Self =
-        Self { at_once: 64, bytes: 16 << 20, judging: Duration::from_secs(25), ..Self::USUAL };
+        Self { at_once: 256, bytes: 16 << 20, judging: Duration::from_secs(25), ..Self::USUAL };
 }
 
 /// Only requests of a known path are read; each takes its turn when it was read.

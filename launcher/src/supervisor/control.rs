@@ -227,8 +227,13 @@ async fn watch_status(mut stream: UnixStream, mut status: watch::Receiver<Status
         let current = status.borrow_and_update().clone();
         let is_over = current.ended.is_some();
         answer(&mut stream, &ControlReply::Status(Box::new(current))).await?;
-        if is_over || status.changed().await.is_err() {
+        if is_over {
             return Ok(());
+        }
+        tokio::select! {
+            changed = status.changed() => if changed.is_err() { return Ok(()) },
+            // A client sends nothing after its request: it has ended.
+            _ = stream.read_u8() => return Ok(()),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use futures::{SinkExt, StreamExt};
 use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Status};
 use garboard_protocol::wire;
-use garboard_tunnel::agent::{self, Refusal, Supervisors};
+use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
@@ -27,13 +27,13 @@ struct Played {
 }
 
 impl Supervisors for Played {
-    async fn open(&self, pod_uid: &str) -> Result<UnixStream, Refusal> {
+    async fn open(&self, pod_uid: &str) -> Result<Opened, Refusal> {
         if pod_uid != POD {
             return Err(Refusal::NoSupervisor);
         }
         let (ours, theirs) = UnixStream::pair().map_err(|_| Refusal::Busy)?;
         tokio::spawn(self.clone().answer(theirs));
-        Ok(ours)
+        Ok(Opened { socket: ours, place: None })
     }
 }
 

@@ -78,6 +78,7 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
         context: Arc::new(context),
         header,
         turns: Turns::new(16),
+        asks: Turns::new(4),
         streams: Turns::new(2),
         nodes: nodes.clone(),
     };

@@ -22,8 +22,8 @@ from garboard_e2e.processes import status_of
 # So many need more than half of the agent's connections with the 8 of each (CONNECTIONS_PER_POD, node/src/budget.rs),
 # and more than its pace of writes with one write a second of each (WRITE_PERIOD, there).
 CROWD = 40
-# Of 512 connections (CONNECTIONS, there) half are kept for pods with fewer than two (RESERVED).
-CONNECTIONS, SHARED = 512, 256
+# Of 768 connections (CONNECTIONS, there) half are kept for pods with fewer than three (RESERVED).
+CONNECTIONS, SHARED = 768, 384
 # So many writes that the even pace (NODE_WRITE_PERIOD, there) takes half a minute for those after the burst.
 WRITES = 800
 # So many pods come and go one after the other.
