@@ -27,6 +27,9 @@ use crate::pod;
 /// The API server's answer to a JSON patch whose `test` fails (`k8s.io/apimachinery/pkg/api/errors`, status 422).
 const TEST_FAILED: &str = "the server rejected our request due to an error in our request";
 
+/// How often a change is tried again whose object was changed after it was read.
+const ATTEMPTS: usize = 3;
+
 /// Answers what was admitted.
 pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> Response {
     let (head, body) = request.into_parts();
@@ -102,15 +105,24 @@ async fn power(
     serving: &Serving,
     call: &Call<'_>,
     dry_run: bool,
-    decide: impl FnOnce(&Machine<'_>) -> Result<Change, Refusal>,
+    decide: impl Fn(&Machine<'_>) -> Result<Change, Refusal>,
 ) -> Result<Response, Refusal> {
-    let vm = machine(serving, call).await?;
     let instances: Api<VirtualMachineInstance> = Api::namespaced(serving.context.client.clone(), call.namespace);
-    let vmi = instances.get_opt(call.name).await.map_err(internal)?;
-    let change = decide(&Machine { vm: &vm, vmi: vmi.as_ref() })?;
-    apply(serving, call, dry_run, &change, vmi.as_ref()).await?;
-    tracing::info!(dry_run, end_within_s = change.end_within, "done");
-    Ok(StatusCode::ACCEPTED.into_response())
+    let mut attempts = 0..ATTEMPTS;
+    loop {
+        let vm = machine(serving, call).await?;
+        let vmi = instances.get_opt(call.name).await.map_err(internal)?;
+        let change = decide(&Machine { vm: &vm, vmi: vmi.as_ref() })?;
+        match apply(serving, call, dry_run, &change, vmi.as_ref()).await {
+            // Another writer was faster, most often the controller: it is decided anew, on what is there now.
+            Err(Refusal::Conflict(_)) if attempts.next().is_some() => {}
+            Err(refusal) => return Err(refusal),
+            Ok(()) => {
+                tracing::info!(dry_run, end_within_s = change.end_within, "done");
+                return Ok(StatusCode::ACCEPTED.into_response());
+            }
+        }
+    }
 }
 
 async fn machine(serving: &Serving, call: &Call<'_>) -> Result<VirtualMachine, Refusal> {

@@ -27,6 +27,8 @@ struct Api {
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
     /// The nodes whose agents are connected.
     nodes: Nodes,
+    /// How many of the next patches meet an object that was changed meanwhile.
+    overtaken: Arc<Mutex<usize>>,
 }
 
 fn header() -> RequestHeader {
@@ -43,8 +45,10 @@ fn header() -> RequestHeader {
 fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
+    let overtaken: Arc<Mutex<usize>> = Arc::default();
+    let overtakes = Arc::clone(&overtaken);
     let serve = move |request: http::Request<Body>| {
-        let (seen, vm, vmi) = (Arc::clone(&seen), vm.clone(), vmi.clone());
+        let (seen, vm, vmi, overtaken) = (Arc::clone(&seen), vm.clone(), vmi.clone(), Arc::clone(&overtakes));
         async move {
             let (head, body) = request.into_parts();
             let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
@@ -57,6 +61,13 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
                 (path, Some(vmi)) if path.contains("virtualmachineinstances") => (200, vmi),
                 (path, None) if path.contains("virtualmachineinstances") => (404, missing),
                 (path, _) if path.contains("/pods/") => (404, missing),
+                _ if head.method == http::Method::PATCH && is_overtaken(&overtaken) => {
+                    let message = "the server rejected our request due to an error in our request";
+                    (
+                        422,
+                        json!({"kind": "Status", "status": "Failure", "reason": "Invalid", "code": 422, "message": message}),
+                    )
+                }
                 _ => (200, vm),
             };
             seen.lock().unwrap().push((
@@ -82,7 +93,15 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
         streams: Turns::new(2),
         nodes: nodes.clone(),
     };
-    Api { routes: routes(serving), asked, nodes }
+    Api { routes: routes(serving), asked, nodes, overtaken }
+}
+
+/// Whether this patch is one of those.
+fn is_overtaken(left: &Mutex<usize>) -> bool {
+    let mut left = left.lock().unwrap();
+    let is_one = *left > 0;
+    *left = left.saturating_sub(1);
+    is_one
 }
 
 impl Api {
@@ -148,6 +167,18 @@ async fn a_start_is_a_review_and_a_patch() {
     assert_eq!(method, "PATCH");
     assert!(path.contains("/virtualmachines/vm/status"), "{path}");
     assert_eq!(patch[1]["value"], json!([{"action": "Start"}]));
+}
+
+#[tokio::test]
+async fn a_start_that_was_overtaken_is_decided_anew_some_times() {
+    let api = api(true, vm("Manual"), None);
+    *api.overtaken.lock().unwrap() = 2;
+    assert_eq!(api.put(START, Value::Null).await, (202, Value::Null));
+    assert_eq!(api.writes().len(), 3);
+    *api.overtaken.lock().unwrap() = 100;
+    let (code, status) = api.put(START, Value::Null).await;
+    assert_eq!((code, &status["reason"]), (409, &json!("Conflict")));
+    assert_eq!(api.writes().len(), 3 + 4);
 }
 
 #[tokio::test]
