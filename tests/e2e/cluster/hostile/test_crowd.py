@@ -21,7 +21,7 @@ from garboard_e2e.processes import status_of
 
 # So many need more than half of the agent's connections with the 8 of each (CONNECTIONS_PER_POD, node/src/budget.rs),
 # and more than its pace of writes with one write a second of each (WRITE_PERIOD, there).
-CROWD = 40
+CROWD = 50
 # Of 768 connections (CONNECTIONS, there) half are kept for pods with fewer than three (RESERVED).
 CONNECTIONS, SHARED = 768, 384
 # So many writes that the even pace (NODE_WRITE_PERIOD, there) takes half a minute for those after the burst.
@@ -124,7 +124,8 @@ def test_many_pods_report_at_once_and_the_agent_writes_at_its_pace(
     peak, limit = int(status_of(process)["VmHWM"].split()[0]), agent.limit_kib()
     note(f"{noted} reports over {held} connections, {sockets.most} sockets, {peak} KiB of {limit} at most")
     note(expect_pace(kube, begin))
-    assert held <= SHARED, f"the crowd had {held} connections"
+    # Beyond their share each may still take the third that it needs.
+    assert held <= SHARED + CROWD, f"the crowd had {held} connections"
     assert held >= SHARED - 32, f"it was no crowd: it had no more than {held} connections"
     assert sockets.most < CONNECTIONS, f"the agent had {sockets.most} sockets"
     assert peak < limit, f"the agent had {peak} KiB of {limit}"
