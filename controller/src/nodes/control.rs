@@ -10,6 +10,8 @@ use garboard_tunnel::controller::{Nodes, OpenError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
+use crate::vmi::history::Place;
+
 /// How long a supervisor that is being replaced, or whose agent is, is tried again: each is back within seconds.
 const TRY_FOR: Duration = Duration::from_secs(8);
 /// Pause between attempts.
@@ -18,23 +20,12 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// a request of the subresource API may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(6);
 
-/// Where an instance runs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// The node.
-    pub(crate) node: String,
-    /// UID of the launcher pod.
-    pub(crate) pod_uid: String,
-}
-
-impl Place {
-    /// The launcher pod of an instance that has one on a node. The UID is that of one run: what is asked reaches no later
-    /// and no earlier one.
-    pub(crate) fn of(vmi: &VirtualMachineInstance) -> Option<Self> {
-        let pods = &vmi.status.as_ref()?.active_pods;
-        let (pod_uid, node) = pods.iter().find(|(_, node)| !node.is_empty())?;
-        Some(Self { node: node.clone(), pod_uid: pod_uid.clone() })
-    }
+/// The launcher pod of an instance that has one on a node. The UID is that of one run: what is asked reaches no later and
+/// no earlier one.
+pub(crate) fn place_of(vmi: &VirtualMachineInstance) -> Option<Place> {
+    let pods = &vmi.status.as_ref()?.active_pods;
+    let (pod_uid, node) = pods.iter().find(|(_, node)| !node.is_empty())?;
+    Some(Place { pod_uid: pod_uid.clone(), node: node.clone() })
 }
 
 /// Why a supervisor did not answer.

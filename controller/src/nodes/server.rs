@@ -56,7 +56,7 @@ async fn connect(
 ) -> Response {
     if request.headers().get(UPGRADE_HEADER).map(HeaderValue::as_bytes) != Some(UPGRADE.as_bytes()) {
         let header = [(UPGRADE_HEADER, UPGRADE), (CONNECTION, "upgrade")];
-        return (StatusCode::UPGRADE_REQUIRED, header, "write `upgrade: garboard-tunnel/1`").into_response();
+        return (StatusCode::UPGRADE_REQUIRED, header, format!("write `upgrade: {UPGRADE}`")).into_response();
     }
     let Some(token) = bearer(request.headers()) else {
         return (StatusCode::UNAUTHORIZED, "a token is required").into_response();

@@ -15,7 +15,8 @@ use kube::Api;
 
 use super::answer::internal;
 use super::server::Serving;
-use crate::nodes::control::{ControlError, Place, ask, wait_for};
+use crate::nodes::control::{ControlError, ask, place_of, wait_for};
+use crate::vmi::history::Place;
 
 /// The longest reason of a launcher or an agent that a client gets, characters.
 pub(super) const LONGEST_REASON: usize = 400;
@@ -88,7 +89,7 @@ pub(super) async fn instance(serving: &Serving, call: &Call<'_>) -> Result<Virtu
 
 /// Where it runs.
 pub(super) fn place(vmi: &VirtualMachineInstance) -> Result<Place, Refusal> {
-    Place::of(vmi).ok_or_else(|| Refusal::Internal("the instance has no launcher pod on a node".to_owned()))
+    place_of(vmi).ok_or_else(|| Refusal::Internal("the instance has no launcher pod on a node".to_owned()))
 }
 
 pub(super) fn unanswered(error: ControlError) -> Refusal {
