@@ -8,7 +8,7 @@ import signal
 import subprocess
 from typing import Any
 
-from . import names
+from . import names, tcg
 from .command import Garboard
 from .guests import HELLO, PATIENT
 from .outcome import Failure
@@ -94,15 +94,20 @@ class Machine(Garboard):
             lines = (self.machine / "launcher.log").read_text(errors="replace").splitlines()[-4:]
         except OSError as error:
             lines = [str(error)]
-        found = []
-        for command in ("info registers", "info irq", "info chardev"):
-            line = json.dumps({"command-line": command})
-            try:
-                done = self.call("qmp", "--allow-dangerous", self.name, "human-monitor-command", line, seconds=20)
-                found.append(f"{command}: {done.stdout[:700]!r}")
-            except (Failure, subprocess.SubprocessError) as error:
-                found.append(f"{command}: {error}")
-        return "; ".join(found + [line[:400] for line in lines])
+        found = {
+            command: self.monitor(command) for command in ("info registers", "x/24gx $rsp", "info irq", "info chardev")
+        }
+        shown = [f"{command}: {output[:700]!r}" for command, output in found.items()]
+        defect = tcg.is_stuck(self.serial(), found["info registers"])
+        return "; ".join(shown + [line[:400] for line in lines] + [defect])
+
+    def monitor(self, command: str) -> str:
+        """What QEMU's human monitor prints, or why it does not."""
+        line = json.dumps({"command-line": command})
+        try:
+            return self.call("qmp", "--allow-dangerous", self.name, "human-monitor-command", line, seconds=20).stdout
+        except (Failure, subprocess.SubprocessError) as error:
+            return str(error)
 
     def serial(self) -> bytes:
         return self.console(self.id)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
+from .. import tcg
 from ..outcome import Failure
 from ..patience import PATIENCE
 from .history import findings
@@ -112,7 +113,7 @@ class Watched(Cluster):
         end, before = time.monotonic() + seconds, len(self.recorder.history)
         while not (found := holds()):
             if time.monotonic() > end:
-                raise Failure(f"{what}: not within {seconds:.0f} s")
+                raise Failure(f"{what}: not within {seconds:.0f} s; {self.circumstances()}")
             before = self.recorder.wait_for_more(before)
         return found
 
@@ -245,8 +246,8 @@ class Watched(Cluster):
 
     def circumstances(self) -> str:
         """What the API server shows of machines, for a reader of a failure."""
-        shown = []
+        shown: list[str] = []
         for command in (["get", "vm,vmi,pods", "-o", "wide"], ["get", "events", "--field-selector=type=Warning"]):
-            lines = self.tried(*command).splitlines()[-12:]
-            shown += [line[:200] for line in lines]
+            lines = self.tried(*command).splitlines()
+            shown += [line[:200] for line in lines[-12:]] + [tcg.crashed("\n".join(lines))]
         return "\n".join(shown)

@@ -1,0 +1,27 @@
+"""Defects of QEMU's TCG that a guest meets once in many hundred boots. A test that fails with one of them is run once
+more, and the log has both (--only-rerun in pyproject.toml). docs/status.md has them for users."""
+
+import re
+
+# What pyproject.toml looks for in a failure.
+DEFECT = "known defect of QEMU's TCG"
+
+# QEMU 10.0, more than one vCPU: one may read the memory map that another one has just replaced.
+CRASH = "iotlb_to_section: Assertion"
+INTERRUPTS_ENABLED = 1 << 9
+
+
+def crashed(messages: str) -> str:
+    """The defect, if QEMU's last output is of that crash; else nothing."""
+    return f"{DEFECT}: {CRASH}" if CRASH in messages else ""
+
+
+def is_stuck(serial: bytes, registers: str) -> str:
+    """The defect, if Linux loops with interrupts disabled before its first output; else nothing.
+
+    QEMU 7.2 may execute a breakpoint that Linux has already written over (`text_poke_bp`): the handler (`exc_int3`)
+    finds none, returns, and meets it again. `registers` is the monitor's `info registers`."""
+    flags = re.search(r"RFL=([0-9a-f]+) .*?CPL=0 .*?HLT=0", registers)
+    if serial or not flags or int(flags[1], 16) & INTERRUPTS_ENABLED:
+        return ""
+    return f"{DEFECT}: the guest's kernel loops with interrupts disabled"
