@@ -109,12 +109,12 @@ fn object_of(machine: Machine) -> Option<VirtualMachineInstance> {
     machine.vmi.or_else(|| machine.vm.as_ref().map(vmi_of))
 }
 
-/// For a node without known facts: a plain one, with KVM.
+/// For a node without known facts: a plain one, with the QEMU of the launcher's image.
 fn offline(vmi: VirtualMachineInstance, accelerator: AcceleratorChoice, host: String) -> Input {
     let mut vmi = vmi;
     let firmware_uuid = vmi.metadata.uid.as_deref().and_then(|uid| uid.parse().ok()).unwrap_or_default();
     default_vmi(&mut vmi, &ClusterConfig::offline(), &Identity { firmware_uuid });
-    let mut facts = HostFacts::reference();
+    let mut facts = HostFacts::launcher_image();
     facts.network.tap = true;
     let options = PlanOptions { accelerator, ..PlanOptions::default() };
     Input { vmi, facts, options, stored: None, host, is_its_own: false }

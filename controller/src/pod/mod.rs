@@ -225,13 +225,13 @@ fn judged_again(input: &PodInput<'_>) -> Result<Option<Fault>, serde_json::Error
     Ok(faults.find(|fault| fault.path.as_str().starts_with("spec")))
 }
 
-/// The host that a pod's resources are planned for: the reference host, because only the manifest counts here, with whatever pages
-/// a guest may request: which node has them is for the scheduler.
+/// The host that a pod's resources are planned for: QEMU is that of the launcher's image, and there are whatever pages a guest may
+/// request, because which node has them is for the scheduler.
 static HOST: LazyLock<HostFacts> = LazyLock::new(|| HostFacts {
     hugepages: [2 << 20, 1 << 30]
         .map(|page_bytes| HugepagePool { page_bytes, total: u64::MAX, free: u64::MAX })
         .to_vec(),
-    ..HostFacts::reference()
+    ..HostFacts::launcher_image()
 });
 
 /// The resources that the plan decides.

@@ -5,7 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use garboard_machine::features::Feature;
+use garboard_machine::facts::HostFacts;
+use garboard_machine::features::{Feature, MachineType};
 
 use super::*;
 use crate::root::HostRoot;
@@ -79,6 +80,28 @@ fn qemu_10_from_a_tree_of_its_own_answers_more() {
     // Modules of that tree were loaded, not those of the installed QEMU.
     assert!(features.has_device("virtio-gpu-pci"));
     assert!(!features.has_device("qxl"));
+    expect_reference(&report);
+}
+
+/// What is planned before there is a pod must be what its QEMU can do.
+fn expect_reference(report: &QemuReport) {
+    let (real, reference) = (&report.facts.features, HostFacts::launcher_image());
+    let features = &reference.qemu.features;
+    let devices: BTreeSet<_> = real.devices.iter().filter(|name| !name.ends_with("-cpu")).cloned().collect();
+    let anew = "write machine/src/reference/images.rs anew";
+    assert_eq!((features.version.major, features.version.minor), (real.version.major, real.version.minor), "{anew}");
+    assert_eq!(q35(features), q35(real), "{anew}");
+    assert_eq!(features.devices, devices, "{anew}");
+    assert_eq!(features.objects, real.objects, "{anew}");
+    assert_eq!(features.netdevs, real.netdevs, "{anew}");
+    assert_eq!(features.cpu_models, real.cpu_models, "{anew}");
+    assert_eq!(features.options, real.options, "{anew}");
+    assert_eq!(reference.cpu.features[&Accelerator::Tcg], report.cpu_features[&Accelerator::Tcg], "{anew}");
+}
+
+fn q35(features: &QemuFeatures) -> BTreeMap<&str, &MachineType> {
+    let q35 = features.machines.iter().filter(|machine| machine.name.starts_with("pc-q35-"));
+    q35.map(|machine| (machine.name.as_str(), machine)).collect()
 }
 
 #[test]

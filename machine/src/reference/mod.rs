@@ -1,4 +1,4 @@
-//! A host that does not exist: the values `explain` uses where nothing can be probed. Debian 12 on an ordinary server.
+//! Hosts that do not exist, for plans made where nothing can be probed: an ordinary server with Debian 12, and a launcher pod.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,15 @@ use crate::facts::{
 use crate::features::{Accelerator, Feature, MachineType, QemuFeatures, QemuVersion};
 
 mod debian12;
+mod images;
 
 fn set(names: &[&str]) -> BTreeSet<String> {
     names.iter().map(|&name| name.to_owned()).collect()
+}
+
+/// The names of all lines.
+fn each_of(lines: &[&str]) -> BTreeSet<String> {
+    lines.iter().flat_map(|line| line.split_ascii_whitespace()).map(str::to_owned).collect()
 }
 
 impl QemuFeatures {
@@ -32,6 +38,32 @@ impl QemuFeatures {
             netdevs: set(debian12::NETDEVS),
             cpu_models: set(debian12::CPU_MODELS),
             options: BTreeSet::from([Feature::NetdevJson, Feature::JsonCliHotplug, Feature::Sandbox]),
+        }
+    }
+
+    /// QEMU 10.0, which the launcher's image has.
+    #[must_use]
+    pub fn launcher_image() -> Self {
+        let machine = |&(name, max_vcpus, deprecated): &(&str, u32, bool)| MachineType {
+            name: name.to_owned(),
+            alias: (name == "pc-q35-10.0").then(|| "q35".to_owned()),
+            max_vcpus,
+            deprecated,
+        };
+        Self {
+            version: QemuVersion { major: 10, minor: 0, micro: 2, package: "Debian 1:10.0.2+ds-2".to_owned() },
+            accelerators: BTreeSet::from([Accelerator::Kvm, Accelerator::Tcg]),
+            machines: images::Q35_MACHINES.iter().map(machine).collect(),
+            devices: each_of(images::DEVICES),
+            objects: each_of(images::OBJECTS),
+            netdevs: each_of(images::NETDEVS),
+            cpu_models: each_of(images::CPU_MODELS),
+            options: BTreeSet::from([
+                Feature::NetdevJson,
+                Feature::JsonCliHotplug,
+                Feature::IothreadVqMapping,
+                Feature::Sandbox,
+            ]),
         }
     }
 }
@@ -79,6 +111,15 @@ impl HostFacts {
             is_root: true,
         }
     }
+
+    /// A launcher pod on such a server: the same, with the QEMU of its image.
+    #[must_use]
+    pub fn launcher_image() -> Self {
+        let mut facts = Self::reference();
+        facts.qemu.features = QemuFeatures::launcher_image();
+        facts.cpu.features.insert(Accelerator::Tcg, each_of(images::TCG_CPU_FEATURES));
+        facts
+    }
 }
 
 #[cfg(test)]
@@ -91,6 +132,9 @@ mod tests {
         assert_eq!(features.machine("q35").map(|machine| machine.name.as_str()), Some("pc-q35-7.2"));
         assert_eq!(features.machine("pc-q35-5.2").map(|machine| machine.max_vcpus), Some(288));
         assert!(features.machine("pc-q35-99.0").is_none());
+        let newer = QemuFeatures::launcher_image();
+        assert_eq!(newer.machine("q35").map(|machine| machine.name.as_str()), Some("pc-q35-10.0"));
+        assert!(newer.has_device("igb") && !features.has_device("igb"));
     }
 
     #[test]
