@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   garboard / node agent ──agent.sock──┐          ┌──control.sock── garboard (ps, stop, console, qmp …)
-//!   (volumes, taps, DHCP sockets)       ▼          ▼
+//!   (volumes, taps, DHCP sockets, …)    ▼          ▼
 //!                                    supervisor (garboard-launcher)
 //!                                       ▲          │
 //!              launch.sock: argv + descriptors     │ qmp.sock (QEMU's monitor)

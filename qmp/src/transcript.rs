@@ -30,6 +30,9 @@ const POLLS: &[&str] = &[
     "query-status",
     "query-balloon",
     "query-blockstats",
+    // What QEMU holds is compared with the live plan by these, after each event of a tray.
+    "query-chardev",
+    "qom-list",
     "query-stats",
     "query-migrate",
     "query-jobs",

@@ -7,8 +7,8 @@
 //!  containerDisk   ──► oci (CLI only) ──► source::container_disk ──► base (read-only) + overlay
 //!  PVC, hostDisk   ──────────────────► source::{pvc,host_disk} ───► raw file or device
 //!  emptyDisk       ──────────────────► source::empty_disk ────────► qcow2, written by qcow2::create_empty
-//!  cloudInit…      ──► seed ──► iso ──► source::seed ─────────────► sealed memory file
-//!  configMap, …    ──► iso ───────────► source::file_tree ────────► sealed memory file
+//!  cloudInit…      ──► seed ──► iso ──► source::disc ─────────────► sealed memory file
+//!  configMap, …    ──► iso ───────────► source::disc ─────────────► sealed memory file
 //! ```
 //!
 //! What comes from outside is hostile: image headers, archives, registries, names in manifests, contents of volumes. Each

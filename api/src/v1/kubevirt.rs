@@ -192,7 +192,7 @@ pub struct NetworkConfiguration {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeVirtStatus {
-    /// `Available`, `Progressing`, `Degraded`, `Created`.
+    /// `Available`, `Progressing`, `Degraded`, `Created`, `garboard.dev/LaunchersUpdated`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<KubeVirtCondition>,
     /// The architecture of guests that name none.
@@ -230,6 +230,6 @@ pub struct KubeVirtCondition {
     pub reason: Option<String>,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// `Available`, `Progressing`, `Degraded` or `Created`.
+    /// `Available`, `Progressing`, `Degraded`, `Created` or `garboard.dev/LaunchersUpdated`.
     pub r#type: String,
 }

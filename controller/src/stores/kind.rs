@@ -11,6 +11,8 @@ use kube::core::DynamicObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
+use crate::pod::WRITTEN_IMAGE;
+
 /// A kind of objects.
 pub trait Kind: Send + Sync + 'static {
     /// What an object of it is read as.
@@ -145,7 +147,7 @@ impl Kind for Pods {
         ];
         match path {
             ["metadata"] => ["labels", "managedFields", "generateName", "selfLink"].contains(&key),
-            ["metadata", "annotations"] => key != claims::ANNOTATION,
+            ["metadata", "annotations"] => ![claims::ANNOTATION, WRITTEN_IMAGE].contains(&key),
             ["spec"] => !["nodeName", "containers", "initContainers"].contains(&key),
             ["status"] => !OF_STATUS.contains(&key),
             _ => false,

@@ -106,7 +106,7 @@ fn unsynchronized(vmi: &VirtualMachineInstance) -> Option<PrintableStatus> {
     match reason {
         Some(Reason::FailedPvcNotFound) => Some(PrintableStatus::ErrorPvcNotFound),
         Some(Reason::FailedDataVolumeImport) => Some(PrintableStatus::DataVolumeError),
-        Some(Reason::ErrImagePull) => Some(PrintableStatus::ErrImagePull),
+        Some(Reason::ErrImagePull | Reason::ErrImageNeverPull) => Some(PrintableStatus::ErrImagePull),
         Some(Reason::ImagePullBackOff) => Some(PrintableStatus::ImagePullBackOff),
         _ => is_false(VmiConditionType::DataVolumesReady).map(|_| PrintableStatus::Provisioning),
     }

@@ -174,7 +174,7 @@ fn binding(
         draft.note(Some(field), "QEMU's user-mode network serves this interface, because making a tap takes root");
         return Ok(BindingPlan::User { ipv4, forwards });
     }
-    // No binding at all means the cluster's default, which is bridge.
+    // What is left is a bridge; no binding at all means the cluster's default, which is bridge, too.
     if !forwards.is_empty() {
         let message = "a bridged guest has an address of its own, nothing is forwarded to it";
         return Err(invalid(field, message, "write `masquerade: {}`, or forward no ports"));

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 use garboard_machine::facts::HostFacts;
-use garboard_protocol::launch::{KVM_DEVICE, LOADER_FILES, RESOLVER};
+use garboard_protocol::launch::{KVM_DEVICE, LOADER_FILES, MADE_IN_OWN_ROOT, RESOLVER, SYSTEM_DIRECTORIES};
 use garboard_protocol::namespaces::NamespaceReport;
 use garboard_shim_client::request::LaunchRequest;
 use garboard_shim_client::{logs, program};
@@ -132,13 +132,13 @@ pub(crate) fn readable_paths(facts: &HostFacts) -> Vec<PathBuf> {
     if !facts.network.tap {
         paths.push(RESOLVER.into());
     }
-    let usr = Path::new("/usr");
-    paths.push(usr.to_owned());
+    let system: Vec<_> = SYSTEM_DIRECTORIES.into_iter().filter(|path| !MADE_IN_OWN_ROOT.contains(path)).collect();
     let binary = PathBuf::from(&facts.qemu.binary);
     let others = binary.parent().map(Path::to_owned).into_iter();
     let others = others.chain(facts.qemu.firmware_dirs.iter().map(PathBuf::from));
     let others = others.chain(facts.qemu.module_dir.iter().map(PathBuf::from));
-    paths.extend(others.filter(|path| !path.starts_with(usr)));
+    paths.extend(others.filter(|path| !system.iter().any(|each| path.starts_with(each))));
+    paths.extend(system.iter().map(PathBuf::from));
     paths.sort();
     paths.dedup();
     paths

@@ -1,9 +1,9 @@
-//! Power-down without a supervisor: PID 1's own monitor, one command, blocking and bounded.
+//! Power-down without a supervisor: PID 1's own monitor, three commands, blocking and bounded.
 //!
 //! The connection was made by the supervisor before QEMU ran, so PID 1 needs no path to it. Until its client has sent
 //! `qmp_capabilities` QEMU sends nothing on it but its greeting.
 //!
-//! Follows QEMU's `docs/interop/qmp-spec.rst`: greeting, `qmp_capabilities`, then the command. Replies are
+//! Follows QEMU's `docs/interop/qmp-spec.rst`: greeting, `qmp_capabilities`, then the commands. Replies are
 //! read only to keep the order; their content does not change what PID 1 does next (the grace period runs).
 //!
 //! Three commands without arguments are text here: generated types would add serde's JSON to what PID 1 runs at its end, and
