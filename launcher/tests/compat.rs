@@ -6,6 +6,7 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use garboard_machine::facts::HostFacts;
@@ -13,7 +14,10 @@ use garboard_net::GuestAddresses;
 use garboard_plan::live::LivePlan;
 use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
 use garboard_protocol::agent::{AgentReply, AgentRequest, VolumeTable};
-use garboard_protocol::control::{Asked, ControlReply, Ended, PauseReason, Status};
+use garboard_protocol::control::{
+    Asked, ControlReply, DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, PauseReason, Status,
+    SupervisorInfo,
+};
 use garboard_protocol::exit::{EndHints, ExitCause, ExitReport, ProcessEnd};
 use garboard_protocol::journal::{Deadline, Journal};
 use garboard_protocol::launch::{FromInit, ToInit};
@@ -21,6 +25,7 @@ use garboard_protocol::pod::{NodeFacts, PodOrder};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::Case;
+use support::fields::fields_of;
 
 type Check = fn(&[u8]) -> Result<(), serde_json::Error>;
 
@@ -166,12 +171,15 @@ fn status(plan: &LaunchPlan) -> Value {
         "generation": 1_790_000_000_123_u64, "namespace": "golden", "name": "uefi", "uid": "u", "phase": "Running",
         "phaseSinceMs": 1_790_000_000_000_i64, "paused": "PausedIOError", "pauseMessage": "writing to root failed: full",
         "stopping": true, "unresponsive": true, "endedHelper": "passt", "softwareEmulation": true,
+        "interpretedByKvm": true,
         "machine": "pc-q35-7.2", "memoryBytes": 1, "overheadBytes": 1, "vcpus": 1, "stored": plan.stored,
         "disks": [{"volume": "root", "target": "vda"}],
         "interfaces": [{"name": "default", "interfaceName": "eth0", "mac": "02:00:00:00:00:01",
             "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent"}],
-        "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1"}, "taints": ["device_del"],
-        "supervisorPid": 7, "resets": 3, "ended": ended(),
+        "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
+            "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
+        "taints": ["device_del"], "supervisorPid": 7, "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64},
+        "resets": 3, "ended": ended(),
     })
 }
 
@@ -284,6 +292,35 @@ fn this_build_reads_what_it_writes_and_has_its_directory() {
             std::fs::write(place.join(name), serde_json::to_string_pretty(value).unwrap() + "\n").unwrap();
         }
     }
+}
+
+/// Each object of a sample, and the fields of its type.
+fn has_each_field(sample: &Value, objects: &[(&str, &[&str])]) {
+    for (place, fields) in objects {
+        let object =
+            sample.pointer(place).and_then(Value::as_object).unwrap_or_else(|| panic!("no object at `{place}`"));
+        let has: BTreeSet<&str> = object.keys().map(String::as_str).collect();
+        assert_eq!(has, fields.iter().copied().collect(), "the sample, and the fields that are read, at `{place}`");
+    }
+}
+
+/// A field without a sample would change unnoticed.
+#[test]
+fn the_sample_of_a_status_has_each_field() {
+    let sample = status(&Case::load("uefi").plan().unwrap());
+    let objects = [
+        ("", fields_of::<Status>()),
+        ("/supervisor", fields_of::<SupervisorInfo>()),
+        ("/disks/0", fields_of::<DiskStatus>()),
+        ("/interfaces/0", fields_of::<InterfaceStatus>()),
+        ("/guest", fields_of::<GuestStatus>()),
+        ("/guest/system", fields_of::<GuestSystem>()),
+        ("/ended", fields_of::<Ended>()),
+        ("/ended/report", fields_of::<ExitReport>()),
+    ];
+    has_each_field(&sample, &objects);
+    let read: Status = serde_json::from_value(sample.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), sample, "nothing of it is lost");
 }
 
 /// A message of the agent without a sample would change unnoticed.
