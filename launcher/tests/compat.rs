@@ -9,7 +9,9 @@ mod support;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use garboard_machine::facts::HostFacts;
+use garboard_host::offer::NodeOffer;
+use garboard_machine::facts::{HostFacts, KvmFacts};
+use garboard_machine::features::QemuVersion;
 use garboard_net::GuestAddresses;
 use garboard_plan::live::LivePlan;
 use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
@@ -40,6 +42,7 @@ const KINDS: &[(&str, Check)] = &[
     ("journal.json", reads::<Journal>),
     ("live.json", reads::<LivePlan>),
     ("node.json", reads::<NodeFacts>),
+    ("offer.json", reads::<NodeOffer>),
     ("options.json", reads::<PlanOptions>),
     ("order.json", reads::<PodOrder>),
     ("plan.json", reads::<LaunchPlan>),
@@ -111,6 +114,7 @@ const NOT_YET: &[(&[&str], &[&str])] = &[(
     &["72c849a", "8ee2679"],
     &[
         "live.json",
+        "offer.json",
         "said-to-agent-serve.json",
         "said-to-agent-sockets.json",
         "said-to-agent-volume.json",
@@ -183,6 +187,13 @@ fn status(plan: &LaunchPlan) -> Value {
     })
 }
 
+fn offer() -> Value {
+    let qemu = json!({"major": 10, "minor": 0, "micro": 3, "package": "Debian 1:10.0.3"});
+    let kvm = json!({"state": "native", "qemu": qemu, "cpuFeatures": ["sse2"], "maxVcpus": 240, "nested": true});
+    json!({"accelerator": "kvm", "kvm": kvm, "machines": ["pc-q35-10.0", "q35"], "cpuModels": ["max"], "cpuFeatures": ["sse2"],
+        "cpuVendor": "GenuineIntel", "hyperv": ["base"], "tscHz": 2_000_000_000_u64, "tscScalable": true})
+}
+
 fn launch() -> Value {
     json!({"supervisor": "launch", "argv": ["/usr/bin/qemu"], "environment": [["TZ", "UTC"]], "descriptors": [10, 11],
         "reopened": [10], "logs": [11], "identity": {"uid": 107, "gid": 107, "groups": [36]},
@@ -230,6 +241,7 @@ fn written() -> Vec<(&'static str, Value)> {
             "pending": [{"command": "device_add", "subject": "d"}]}),
         ),
         ("node.json", value(serde_json::to_value(NodeFacts { version: 1, tap: true, vhost_net: true, kvm: None }))),
+        ("offer.json", offer()),
         ("options.json", value(serde_json::to_value(&case.options))),
         (
             "order.json",
@@ -321,6 +333,38 @@ fn the_sample_of_a_status_has_each_field() {
     has_each_field(&sample, &objects);
     let read: Status = serde_json::from_value(sample.clone()).unwrap();
     assert_eq!(serde_json::to_value(read).unwrap(), sample, "nothing of it is lost");
+}
+
+/// What the first build wrote of an offer. Any other field has a default for an image that is older.
+const OFFERED_AT_FIRST: &[&str] = &[
+    "/accelerator",
+    "/machines",
+    "/cpuModels",
+    "/cpuFeatures",
+    "/cpuVendor",
+    "/hyperv",
+    "/tscHz",
+    "/tscScalable",
+    // Where there is something about KVM.
+    "/kvm/state",
+];
+
+#[test]
+fn the_sample_of_an_offer_has_each_field_and_a_later_field_may_be_absent() {
+    let objects =
+        [("", fields_of::<NodeOffer>()), ("/kvm", fields_of::<KvmFacts>()), ("/kvm/qemu", fields_of::<QemuVersion>())];
+    has_each_field(&offer(), &objects);
+    for (place, fields) in &objects[..2] {
+        for field in *fields {
+            let mut earlier = offer();
+            earlier.pointer_mut(place).unwrap().as_object_mut().unwrap().remove(*field);
+            let read = serde_json::from_value::<NodeOffer>(earlier);
+            let path = format!("{place}/{field}");
+            assert!(read.is_ok() || OFFERED_AT_FIRST.contains(&path.as_str()), "without `{path}`: {read:?}");
+        }
+    }
+    let read: NodeOffer = serde_json::from_value(offer()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), offer(), "nothing of it is lost");
 }
 
 /// A message of the agent without a sample would change unnoticed.
@@ -454,6 +498,8 @@ const DEMANDS: &[(&str, &str)] = &[
     ("options.json", "medium"),
     ("options.json", "accelerator"),
     ("options.json", "emulation"),
+    // Without labels of CPU models and machine types nothing is placed there that would not run.
+    ("offer.json", "accelerator"),
 ];
 
 /// Every way to have another name in one place of a value, with the key of that place.
