@@ -6,14 +6,20 @@
 
 mod support;
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use garboard_machine::facts::HostFacts;
+use garboard_host::offer::NodeOffer;
+use garboard_machine::facts::{HostFacts, KvmFacts};
+use garboard_machine::features::QemuVersion;
 use garboard_net::GuestAddresses;
 use garboard_plan::live::LivePlan;
 use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
 use garboard_protocol::agent::{AgentReply, AgentRequest, VolumeTable};
-use garboard_protocol::control::{Asked, ControlReply, Ended, PauseReason, Status};
+use garboard_protocol::control::{
+    Asked, ControlReply, DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, PauseReason, Status,
+    SupervisorInfo,
+};
 use garboard_protocol::exit::{EndHints, ExitCause, ExitReport, ProcessEnd};
 use garboard_protocol::journal::{Deadline, Journal};
 use garboard_protocol::launch::{FromInit, ToInit};
@@ -21,6 +27,7 @@ use garboard_protocol::pod::{NodeFacts, PodOrder};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::Case;
+use support::fields::fields_of;
 
 type Check = fn(&[u8]) -> Result<(), serde_json::Error>;
 
@@ -35,6 +42,7 @@ const KINDS: &[(&str, Check)] = &[
     ("journal.json", reads::<Journal>),
     ("live.json", reads::<LivePlan>),
     ("node.json", reads::<NodeFacts>),
+    ("offer.json", reads::<NodeOffer>),
     ("options.json", reads::<PlanOptions>),
     ("order.json", reads::<PodOrder>),
     ("plan.json", reads::<LaunchPlan>),
@@ -106,6 +114,7 @@ const NOT_YET: &[(&[&str], &[&str])] = &[(
     &["72c849a", "8ee2679"],
     &[
         "live.json",
+        "offer.json",
         "said-to-agent-serve.json",
         "said-to-agent-sockets.json",
         "said-to-agent-volume.json",
@@ -166,13 +175,23 @@ fn status(plan: &LaunchPlan) -> Value {
         "generation": 1_790_000_000_123_u64, "namespace": "golden", "name": "uefi", "uid": "u", "phase": "Running",
         "phaseSinceMs": 1_790_000_000_000_i64, "paused": "PausedIOError", "pauseMessage": "writing to root failed: full",
         "stopping": true, "unresponsive": true, "endedHelper": "passt", "softwareEmulation": true,
+        "interpretedByKvm": true,
         "machine": "pc-q35-7.2", "memoryBytes": 1, "overheadBytes": 1, "vcpus": 1, "stored": plan.stored,
         "disks": [{"volume": "root", "target": "vda"}],
         "interfaces": [{"name": "default", "interfaceName": "eth0", "mac": "02:00:00:00:00:01",
             "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent"}],
-        "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1"}, "taints": ["device_del"],
-        "supervisorPid": 7, "resets": 3, "ended": ended(),
+        "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
+            "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
+        "taints": ["device_del"], "supervisorPid": 7, "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64},
+        "resets": 3, "ended": ended(),
     })
+}
+
+fn offer() -> Value {
+    let qemu = json!({"major": 10, "minor": 0, "micro": 3, "package": "Debian 1:10.0.3"});
+    let kvm = json!({"state": "native", "qemu": qemu, "cpuFeatures": ["sse2"], "maxVcpus": 240, "nested": true});
+    json!({"accelerator": "kvm", "kvm": kvm, "machines": ["pc-q35-10.0", "q35"], "cpuModels": ["max"], "cpuFeatures": ["sse2"],
+        "cpuVendor": "GenuineIntel", "hyperv": ["base"], "tscHz": 2_000_000_000_u64, "tscScalable": true})
 }
 
 fn launch() -> Value {
@@ -222,6 +241,7 @@ fn written() -> Vec<(&'static str, Value)> {
             "pending": [{"command": "device_add", "subject": "d"}]}),
         ),
         ("node.json", value(serde_json::to_value(NodeFacts { version: 1, tap: true, vhost_net: true, kvm: None }))),
+        ("offer.json", offer()),
         ("options.json", value(serde_json::to_value(&case.options))),
         (
             "order.json",
@@ -284,6 +304,67 @@ fn this_build_reads_what_it_writes_and_has_its_directory() {
             std::fs::write(place.join(name), serde_json::to_string_pretty(value).unwrap() + "\n").unwrap();
         }
     }
+}
+
+/// Each object of a sample, and the fields of its type.
+fn has_each_field(sample: &Value, objects: &[(&str, &[&str])]) {
+    for (place, fields) in objects {
+        let object =
+            sample.pointer(place).and_then(Value::as_object).unwrap_or_else(|| panic!("no object at `{place}`"));
+        let has: BTreeSet<&str> = object.keys().map(String::as_str).collect();
+        assert_eq!(has, fields.iter().copied().collect(), "the sample, and the fields that are read, at `{place}`");
+    }
+}
+
+/// A field without a sample would change unnoticed.
+#[test]
+fn the_sample_of_a_status_has_each_field() {
+    let sample = status(&Case::load("uefi").plan().unwrap());
+    let objects = [
+        ("", fields_of::<Status>()),
+        ("/supervisor", fields_of::<SupervisorInfo>()),
+        ("/disks/0", fields_of::<DiskStatus>()),
+        ("/interfaces/0", fields_of::<InterfaceStatus>()),
+        ("/guest", fields_of::<GuestStatus>()),
+        ("/guest/system", fields_of::<GuestSystem>()),
+        ("/ended", fields_of::<Ended>()),
+        ("/ended/report", fields_of::<ExitReport>()),
+    ];
+    has_each_field(&sample, &objects);
+    let read: Status = serde_json::from_value(sample.clone()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), sample, "nothing of it is lost");
+}
+
+/// What the first build wrote of an offer. Any other field has a default for an image that is older.
+const OFFERED_AT_FIRST: &[&str] = &[
+    "/accelerator",
+    "/machines",
+    "/cpuModels",
+    "/cpuFeatures",
+    "/cpuVendor",
+    "/hyperv",
+    "/tscHz",
+    "/tscScalable",
+    // Where there is something about KVM.
+    "/kvm/state",
+];
+
+#[test]
+fn the_sample_of_an_offer_has_each_field_and_a_later_field_may_be_absent() {
+    let objects =
+        [("", fields_of::<NodeOffer>()), ("/kvm", fields_of::<KvmFacts>()), ("/kvm/qemu", fields_of::<QemuVersion>())];
+    has_each_field(&offer(), &objects);
+    for (place, fields) in &objects[..2] {
+        for field in *fields {
+            let mut earlier = offer();
+            earlier.pointer_mut(place).unwrap().as_object_mut().unwrap().remove(*field);
+            let read = serde_json::from_value::<NodeOffer>(earlier);
+            let path = format!("{place}/{field}");
+            assert!(read.is_ok() || OFFERED_AT_FIRST.contains(&path.as_str()), "without `{path}`: {read:?}");
+        }
+    }
+    let read: NodeOffer = serde_json::from_value(offer()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), offer(), "nothing of it is lost");
 }
 
 /// A message of the agent without a sample would change unnoticed.
@@ -417,6 +498,8 @@ const DEMANDS: &[(&str, &str)] = &[
     ("options.json", "medium"),
     ("options.json", "accelerator"),
     ("options.json", "emulation"),
+    // Without labels of CPU models and machine types nothing is placed there that would not run.
+    ("offer.json", "accelerator"),
 ];
 
 /// Every way to have another name in one place of a value, with the key of that place.

@@ -6,10 +6,9 @@
 //! UEFI's larger one they are 51 MiB under TCG, of which 14 MiB are about translated code: 37 MiB, for which 59 MiB are asked.
 //! What is kept of each page and the tables of qcow2 have an end that is known, so their terms are that and no more. A large guest has
 //! little but the former: there they have to be all of it.
-
 //!
-//! Figures of these terms are also in docs/benchmarks.md, docs/status.md, docs/comparison.md and `tests/e2e` (`bench/overhead.py`,
-//! `host/life/test_life.py`).
+//! Figures of these terms are also in docs/benchmarks.md, docs/status.md, docs/comparison.md,
+//! `tests/e2e/garboard_e2e/bench/overhead.py` and `tests/e2e/cluster/kubernetes/test_life.py`.
 
 use serde::{Deserialize, Serialize};
 

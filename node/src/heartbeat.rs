@@ -27,6 +27,14 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// How long the kubelet may take to have the node's devices.
 const SETTLING: Duration = Duration::from_secs(3);
 
+// The limit after which an agent counts as silent has to be longer than the longest time between two heartbeats of a living one.
+const _: () = {
+    let longest = PERIOD.as_secs() + SPREAD.as_secs();
+    assert!(longest <= node_annotation::HEARTBEAT_SECONDS, "a heartbeat comes later than is promised");
+    let late = longest + PAUSE.as_secs() + SETTLING.as_secs();
+    assert!(late < node_annotation::SILENT_SECONDS, "an agent that lives would count as silent");
+};
+
 /// What is looked at before each heartbeat.
 pub struct Sources {
     /// What the node's QEMU offers.

@@ -11,6 +11,7 @@ use garboard_protocol::agent::InterfaceRequest;
 use tracing::{Instrument, Span};
 
 use crate::caller::{Caller, CallerError};
+use crate::order::Work;
 
 /// Why nothing is made.
 #[derive(Debug, thiserror::Error)]
@@ -36,14 +37,6 @@ pub(crate) enum NetworkError {
     /// The interfaces could not be made.
     #[error(transparent)]
     Plumbing(#[from] PlumbingError),
-}
-
-/// What is done, as the pod's order has it ([`crate::order`]).
-pub(crate) enum Work {
-    /// Interfaces.
-    Plumb(Vec<InterfaceRequest>),
-    /// Sockets of interfaces that are there.
-    Sockets(Vec<InterfaceRequest>),
 }
 
 /// The descriptor that came with a request.

@@ -1,10 +1,11 @@
-//! What a pod may have made for it: what is in its order, which only the controller writes. A request names an interface of
-//! it; of its other fields, only the address of a NIC counts, where the order leaves it open. Pure.
+//! What a pod may ask of the agent. What is made for it is in its order, which only the controller writes: a request names an
+//! interface of it; of its other fields, only the address of a NIC counts, where the order leaves it open. Pure.
 
 use garboard_agent::plumbing::{TapBinding, tapped};
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_plan::{OrderedInterface, PlanError, ordered_interfaces};
-use garboard_protocol::agent::InterfaceRequest;
+use garboard_protocol::agent::{AgentRequest, InterfaceRequest};
+use garboard_protocol::control::Status;
 use garboard_protocol::text::{DecoderError, printable};
 use serde::Deserialize;
 
@@ -13,9 +14,36 @@ const INTERFACES: usize = 64;
 /// The longest name of an interface that is quoted, characters.
 const NAME: usize = 64;
 
+/// A request that its pod may make.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Permitted {
+    /// Something is made in the pod's network namespace.
+    Work(Work),
+    /// The status of the pod's machine is noted.
+    Report(Box<Status>),
+}
+
+/// What is made in a pod's network namespace, as the pod's order has it.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Work {
+    /// Interfaces.
+    Plumb(Vec<InterfaceRequest>),
+    /// Sockets of interfaces that are there.
+    Sockets(Vec<InterfaceRequest>),
+}
+
 /// Why a request is not done.
 #[derive(Debug, thiserror::Error)]
 pub enum OrderError {
+    /// Volumes are no matter of the agent.
+    #[error("a pod opens its volumes itself")]
+    Volume,
+    /// It makes another use of the whole connection, and comes before any other request on it.
+    #[error("a connection for control connections has no other request")]
+    Serve,
+    /// A status of a machine that is not this pod's.
+    #[error("this pod belongs to another VirtualMachineInstance")]
+    OtherInstance,
     /// Its annotation is missing.
     #[error("this pod has no order")]
     Missing,
@@ -55,11 +83,24 @@ struct Order {
     vmi: VirtualMachineInstance,
 }
 
-/// What is made for requests, by the order of the pod that asks.
+/// Whether a pod may make a request, by its order and the UID of its instance. The agent does nothing that has not been through
+/// here. A new request has to be judged here before it compiles.
 ///
 /// # Errors
 /// [`OrderError`].
-pub fn granted(order: Option<&str>, requests: &[InterfaceRequest]) -> Result<Vec<InterfaceRequest>, OrderError> {
+pub(crate) fn permitted(request: AgentRequest, order: Option<&str>, vmi_uid: &str) -> Result<Permitted, OrderError> {
+    match request {
+        AgentRequest::Volume { .. } => Err(OrderError::Volume),
+        AgentRequest::Serve => Err(OrderError::Serve),
+        AgentRequest::Report { status } if status.uid != vmi_uid => Err(OrderError::OtherInstance),
+        AgentRequest::Report { status } => Ok(Permitted::Report(status)),
+        AgentRequest::Plumb { interfaces } => Ok(Permitted::Work(Work::Plumb(granted(order, &interfaces)?))),
+        AgentRequest::Sockets { interfaces } => Ok(Permitted::Work(Work::Sockets(granted(order, &interfaces)?))),
+    }
+}
+
+/// What is made for requests, by the order of the pod that asks.
+fn granted(order: Option<&str>, requests: &[InterfaceRequest]) -> Result<Vec<InterfaceRequest>, OrderError> {
     if requests.len() > INTERFACES {
         return Err(OrderError::TooMany(requests.len()));
     }
@@ -102,6 +143,7 @@ fn shown(name: &str) -> String {
 pub(crate) mod tests {
     use super::*;
     use garboard_protocol::agent::BindingRequest;
+    use garboard_protocol::testing::{INSTANCE, running};
 
     /// An order with one interface, `default`, of that binding.
     pub(crate) fn order(binding: &str) -> String {
@@ -129,6 +171,27 @@ pub(crate) mod tests {
         let addressed = order("masquerade").replace("\"ports\"", "\"macAddress\":\"02:00:00:00:00:07\",\"ports\"");
         let granted = super::granted(Some(&addressed), &[request()]).unwrap().remove(0);
         assert_eq!(granted.mac, "02:00:00:00:00:07");
+    }
+
+    #[test]
+    fn each_request_is_judged_by_the_pod_that_makes_it() {
+        let order = order("masquerade");
+        let judged = |request| permitted(request, Some(&order), INSTANCE);
+        let interfaces = || vec![request()];
+        let made = granted(Some(&order), &interfaces()).unwrap();
+        let plumb = judged(AgentRequest::Plumb { interfaces: interfaces() }).unwrap();
+        assert_eq!(plumb, Permitted::Work(Work::Plumb(made.clone())));
+        let sockets = judged(AgentRequest::Sockets { interfaces: interfaces() }).unwrap();
+        assert_eq!(sockets, Permitted::Work(Work::Sockets(made)));
+        let status = Box::new(running(1));
+        let report = judged(AgentRequest::Report { status: status.clone() }).unwrap();
+        assert_eq!(report, Permitted::Report(status.clone()));
+        let foreign = permitted(AgentRequest::Report { status }, Some(&order), "another");
+        assert!(matches!(foreign, Err(OrderError::OtherInstance)), "{foreign:?}");
+        assert!(matches!(judged(AgentRequest::Volume { name: "root".into() }), Err(OrderError::Volume)));
+        assert!(matches!(judged(AgentRequest::Serve), Err(OrderError::Serve)));
+        let without = permitted(AgentRequest::Plumb { interfaces: interfaces() }, None, INSTANCE);
+        assert!(matches!(without, Err(OrderError::Missing)), "{without:?}");
     }
 
     #[test]

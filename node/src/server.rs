@@ -26,7 +26,7 @@ use crate::contain::contained;
 use crate::identity::PodUid;
 use crate::launchers::{Found, Launchers};
 use crate::network;
-use crate::order::granted;
+use crate::order::{Permitted, Work, permitted};
 use crate::pod_locks::PodLocks;
 use crate::pods::LauncherPod;
 use crate::socket::AgentSocket;
@@ -235,18 +235,12 @@ impl<R: Reports> Server<R> {
         caller: &Arc<Caller>,
         pod: &LauncherPod,
     ) -> Result<Option<Reply>, Box<dyn std::error::Error + Send + Sync>> {
-        let work = match request {
-            AgentRequest::Volume { .. } => return Err("a pod opens its volumes itself".into()),
-            AgentRequest::Serve => return Err("a connection for control connections has no other request".into()),
-            AgentRequest::Report { status } if status.uid != pod.vmi_uid => {
-                return Err("this pod belongs to another VirtualMachineInstance".into());
-            }
-            AgentRequest::Report { status } => {
+        let work = match permitted(request, pod.order.as_deref(), &pod.vmi_uid)? {
+            Permitted::Work(work) => work,
+            Permitted::Report(status) => {
                 self.reports.note(pod, status::bounded(*status));
                 return Ok(Some(AgentReply::Noted.into()));
             }
-            AgentRequest::Plumb { interfaces } => network::Work::Plumb(granted(pod.order.as_deref(), &interfaces)?),
-            AgentRequest::Sockets { interfaces } => network::Work::Sockets(granted(pod.order.as_deref(), &interfaces)?),
         };
         let turn = self.pod_locks.of(&pod.uid, |other| self.launchers.has(other));
         // One at a time: a supervisor that was killed while it was served is followed by one that asks the same.
@@ -259,7 +253,7 @@ impl<R: Reports> Server<R> {
         }
         // Not earlier: closing what came may take for ever, so that it is dropped on no thread but its own.
         let namespace = network::namespace(network::descriptor(socket)?, Arc::clone(caller)).await?;
-        let is_made = matches!(&work, network::Work::Plumb(_));
+        let is_made = matches!(&work, Work::Plumb(_));
         turn.come(is_made).await?;
         let began = Instant::now();
         let reply = network::done(namespace, work).await?;

@@ -327,4 +327,46 @@ mod tests {
         let plain = wire::encode(&request).unwrap();
         assert_eq!(wire::decode::<Asked>(&plain).unwrap(), Asked { request, claimed_user: None });
     }
+
+    /// Names each kind of request: one without a line does not compile.
+    macro_rules! kinds {
+        ($($pattern:pat => $kind:literal,)*) => {
+            const KINDS: &[&str] = &[$($kind,)*];
+
+            fn kind_of(request: &ControlRequest) -> &'static str {
+                match request {
+                    $($pattern => $kind,)*
+                }
+            }
+        };
+    }
+
+    kinds! {
+        ControlRequest::Status => "status",
+        ControlRequest::Watch => "watch",
+        ControlRequest::Stop { .. } => "stop",
+        ControlRequest::Pause => "pause",
+        ControlRequest::Unpause => "unpause",
+        ControlRequest::Reset => "reset",
+        ControlRequest::Console { .. } => "console",
+        ControlRequest::Vnc => "vnc",
+        ControlRequest::Qmp { .. } => "qmp",
+        ControlRequest::Probe { .. } => "probe",
+    }
+
+    /// Kinds that the taken-over QEMU does not ask of the socket for probes, and why.
+    const NOT_ASKED: &[(&str, &str)] = &[("probe", "this is what the socket answers")];
+
+    #[test]
+    fn each_request_is_tried_at_the_socket_for_probes() {
+        let program = include_str!("../../tests/e2e/garboard_e2e/hostile/qemu.py");
+        let (_, after) = program.split_once("\nQUESTIONS: ").unwrap();
+        let (questions, _) = after.split_once("\n)\n").unwrap();
+        let lines = questions.lines().skip(1).map(|line| line.trim().trim_end_matches(','));
+        let asked: Vec<&str> = lines.map(|line| kind_of(&serde_json::from_str(line).expect(line))).collect();
+        for kind in KINDS {
+            let reason = NOT_ASKED.iter().find(|(name, _)| name == kind);
+            assert!(asked.contains(kind) != reason.is_some(), "`{kind}` in QUESTIONS of qemu.py: {reason:?}");
+        }
+    }
 }

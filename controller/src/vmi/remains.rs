@@ -29,7 +29,7 @@ use crate::time::elapsed;
 /// How soon the node is looked at again while its agent has not answered; an answer is observed at once.
 pub const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// An agent that has been silent for longer does not live.
+/// An agent that has been silent for this long does not live.
 const SILENT: Duration = Duration::from_secs(node_annotation::SILENT_SECONDS);
 
 /// The taint by which an operator declares that a node is off.

@@ -154,7 +154,20 @@ fn state(journal: &Journal, deadline_ms: Option<i64>) -> State {
 
 /// Whether the guest is no longer asked.
 fn is_ending(hints: EndHints) -> bool {
-    let EndHints { force_requested, grace_exceeded, guest_panicked, watchdog, internal_error, leaving, .. } = hints;
+    // Every hint: whether a new one belongs to them has to be decided here.
+    let EndHints {
+        // After a stop that was asked for, the guest is asked on.
+        stop_requested: _,
+        force_requested,
+        grace_exceeded,
+        // These two name the reason; `leaving` comes with them.
+        guest_shutdown: _,
+        guest_reboot: _,
+        guest_panicked,
+        watchdog,
+        internal_error,
+        leaving,
+    } = hints;
     force_requested || grace_exceeded || guest_panicked || watchdog || internal_error || leaving
 }
 

@@ -22,6 +22,8 @@
 //! executes the [`Effect`]s in order and feeds their results back as events. When time itself is the next event, [`Life::wake_at_ms`]
 //! is that time, from the state alone: no deadline can be missed. Deadlines are on the clock that starts at the host's boot.
 
+#[cfg(test)]
+mod each;
 pub(crate) mod guest_interfaces;
 mod io_retry;
 mod now;

@@ -159,8 +159,9 @@ fn after(view: View, request: Request) -> View {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::vm::each::each;
     use proptest::prelude::*;
 
     const GRACEFUL: Request = Request::Stop(StopMode::Graceful { within_seconds: None });
@@ -205,27 +206,38 @@ mod tests {
         assert_eq!(queue.offer(Request::Reset, View::Ended), Verdict::Denied(Denial::Ended));
     }
 
+    each! {
+        /// Requests of each kind.
+        pub(crate) all_requests: Request,
+        Request::Pause => [Request::Pause],
+        Request::Unpause => [Request::Unpause],
+        Request::Reset => [Request::Reset],
+        Request::Stop(StopMode::Force) => [FORCE],
+        Request::Stop(StopMode::Graceful { within_seconds: None }) => [GRACEFUL],
+        Request::Stop(StopMode::Graceful { within_seconds: Some(_) }) => [0, 7, 99].map(within),
+    }
+
+    each! {
+        all_views: View,
+        View::Starting => [View::Starting],
+        View::Running => [View::Running],
+        View::Paused => [View::Paused],
+        View::Waiting => [View::Waiting],
+        View::Stopping => [View::Stopping],
+        View::Ending => [View::Ending],
+        View::Ended => [View::Ended],
+    }
+
+    fn within(seconds: u64) -> Request {
+        Request::Stop(StopMode::Graceful { within_seconds: Some(seconds) })
+    }
+
     fn requests() -> impl Strategy<Value = Request> {
-        prop_oneof![
-            Just(Request::Pause),
-            Just(Request::Unpause),
-            Just(Request::Reset),
-            Just(GRACEFUL),
-            Just(FORCE),
-            (0_u64..100).prop_map(|seconds| Request::Stop(StopMode::Graceful { within_seconds: Some(seconds) })),
-        ]
+        prop_oneof![6 => prop::sample::select(all_requests()), 1 => (0_u64..100).prop_map(within)]
     }
 
     fn views() -> impl Strategy<Value = View> {
-        prop::sample::select(vec![
-            View::Starting,
-            View::Running,
-            View::Paused,
-            View::Waiting,
-            View::Stopping,
-            View::Ending,
-            View::Ended,
-        ])
+        prop::sample::select(all_views())
     }
 
     /// An even smaller machine: only whether it runs, is held, or is leaving.

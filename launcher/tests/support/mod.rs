@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub(crate) mod fields;
 pub(crate) mod qmp;
 pub(crate) mod stage;
 mod sys;

@@ -169,6 +169,20 @@ fn a_node_says_why_it_takes_no_machines() {
     assert_eq!(troubles(&emulated), "");
 }
 
+/// The same limit as the controller's, ten minutes.
+#[test]
+fn an_agent_is_silent_from_the_limit_on() {
+    let silent_since = |heartbeat: &str| {
+        let mut found = well();
+        let annotations = found.nodes[0].metadata.annotations.as_mut().unwrap();
+        annotations.insert("kubevirt.io/heartbeat".into(), heartbeat.into());
+        troubles(&found)
+    };
+    assert_eq!(silent_since("2025-12-31T23:51:01Z"), "");
+    let reported = silent_since("2025-12-31T23:51:00Z");
+    assert!(reported.contains("no heartbeat for 10 min"), "{reported}");
+}
+
 #[test]
 fn another_release_is_named() {
     let mut found = well();

@@ -1,4 +1,6 @@
 use super::*;
+use crate::vm::each::each;
+use crate::vm::queue::tests::all_requests;
 use crate::vm::{IoError, Memory};
 use garboard_protocol::exit::{EndHints, ProcessEnd};
 use proptest::prelude::*;
@@ -39,60 +41,72 @@ fn running() -> State {
     State::Running { vcpus: Vcpus::Running }
 }
 
-fn all_states() -> Vec<State> {
-    vec![
-        State::Preparing,
-        State::Launched,
-        running(),
-        State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) },
-        State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedIOError) },
-        State::Stopping { force_at_ms: NOW + 5, asked: Asked::Yes { again_at_ms: NOW + 3 } },
-        State::Stopping { force_at_ms: NOW + 5, asked: Asked::NotYet },
-        State::Ending { kill_at_ms: NOW + 5 },
-        ended(ExitCause::GuestShutdown, None, at(NOW)),
-    ]
+fn stopped(reason: PauseReason) -> State {
+    State::Running { vcpus: Vcpus::Stopped(reason) }
 }
 
-fn all_events() -> Vec<Event> {
-    let mut events = vec![
-        Event::Spawned,
-        Event::WasReset,
-        Event::VcpusResumed,
-        io_error(),
-        Event::StoppedByIoError(IoError { what: String::new(), is_full: true }),
-        Event::Panicked,
-        Event::WatchdogFired,
-        Event::TimePassed,
-        Event::QemuGone(report(ProcessEnd::Exited { code: 0 })),
-        Event::QemuGone(report(ProcessEnd::Signalled { signal: 9 })),
-        Event::Lost,
-        Event::PreparationFailed("no disk".into()),
-        Event::Requested(Request::Pause),
-        Event::Requested(Request::Unpause),
-        Event::Requested(Request::Reset),
-        Event::Requested(Request::Stop(StopMode::Force)),
-        Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: None })),
-        Event::Requested(Request::Stop(StopMode::Graceful { within_seconds: Some(0) })),
-    ];
-    for kind in [ShutdownKind::Guest, ShutdownKind::GuestReset, ShutdownKind::GuestPanic, ShutdownKind::Host] {
-        events.push(Event::Shutdown { kind });
-    }
-    for run_state in [
-        RunState::Running,
-        RunState::Prelaunch,
-        RunState::Paused,
-        RunState::Other,
-        RunState::IoError,
-        RunState::GuestPanicked,
-        RunState::Watchdog,
-        RunState::Shutdown,
-        RunState::InternalError,
-    ] {
-        events.push(Event::VcpusStopped { run_state });
-        events.push(Event::MonitorReady { run_state, on_ready: OnReady::LetRun });
-        events.push(Event::MonitorReady { run_state, on_ready: OnReady::Leave });
-    }
-    events
+fn stopping(asked: Asked) -> State {
+    State::Stopping { force_at_ms: NOW + 5, asked }
+}
+
+each! {
+    all_states: State,
+    State::Preparing => [State::Preparing],
+    State::Launched => [State::Launched],
+    State::Running { vcpus: Vcpus::Running } => [running()],
+    State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedByUser) } => [stopped(PauseReason::PausedByUser)],
+    State::Running { vcpus: Vcpus::Stopped(PauseReason::PausedIOError) } => [stopped(PauseReason::PausedIOError)],
+    State::Stopping { asked: Asked::Yes { .. }, .. } => [stopping(Asked::Yes { again_at_ms: NOW + 3 })],
+    State::Stopping { asked: Asked::NotYet, .. } => [stopping(Asked::NotYet)],
+    State::Ending { .. } => [State::Ending { kill_at_ms: NOW + 5 }],
+    State::Ended(_) => [ended(ExitCause::GuestShutdown, None, at(NOW))],
+}
+
+each! {
+    shutdown_kinds: ShutdownKind,
+    ShutdownKind::Guest => [ShutdownKind::Guest],
+    ShutdownKind::GuestReset => [ShutdownKind::GuestReset],
+    ShutdownKind::GuestPanic => [ShutdownKind::GuestPanic],
+    ShutdownKind::Host => [ShutdownKind::Host],
+}
+
+each! {
+    run_states: RunState,
+    RunState::Running => [RunState::Running],
+    RunState::Prelaunch => [RunState::Prelaunch],
+    RunState::Paused => [RunState::Paused],
+    RunState::Other => [RunState::Other],
+    RunState::IoError => [RunState::IoError],
+    RunState::GuestPanicked => [RunState::GuestPanicked],
+    RunState::Watchdog => [RunState::Watchdog],
+    RunState::Shutdown => [RunState::Shutdown],
+    RunState::InternalError => [RunState::InternalError],
+}
+
+fn ready(on_ready: OnReady) -> impl Iterator<Item = Event> {
+    run_states().into_iter().map(move |run_state| Event::MonitorReady { run_state, on_ready })
+}
+
+each! {
+    all_events: Event,
+    Event::Spawned => [Event::Spawned],
+    Event::MonitorReady { on_ready: OnReady::LetRun, .. } => ready(OnReady::LetRun),
+    Event::MonitorReady { on_ready: OnReady::Leave, .. } => ready(OnReady::Leave),
+    Event::Shutdown { .. } => shutdown_kinds().into_iter().map(|kind| Event::Shutdown { kind }),
+    Event::WasReset => [Event::WasReset],
+    Event::VcpusStopped { .. } => run_states().into_iter().map(|run_state| Event::VcpusStopped { run_state }),
+    Event::VcpusResumed => [Event::VcpusResumed],
+    Event::StoppedByIoError(IoError { is_full: false, .. }) => [io_error()],
+    Event::StoppedByIoError(IoError { is_full: true, .. }) =>
+        [Event::StoppedByIoError(IoError { what: String::new(), is_full: true })],
+    Event::Panicked => [Event::Panicked],
+    Event::WatchdogFired => [Event::WatchdogFired],
+    Event::Requested(_) => all_requests().into_iter().map(Event::Requested),
+    Event::TimePassed => [Event::TimePassed],
+    Event::QemuGone(_) => [ProcessEnd::Exited { code: 0 }, ProcessEnd::Signalled { signal: 9 }]
+        .map(|end| Event::QemuGone(report(end))),
+    Event::Lost => [Event::Lost],
+    Event::PreparationFailed(_) => [Event::PreparationFailed("no disk".into())],
 }
 
 #[test]
