@@ -455,7 +455,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             with_limit(only_the_pod("OOMKilled", "")),
             Verdict::OutOfMemory,
             Health::Wrong,
-            "(OOMKilled): it used more memory than its limit of 300Mi",
+            "(OOMKilled): it used more memory than its limit of 314572800 bytes and the kernel killed it",
         ),
         (
             "over",
@@ -554,6 +554,28 @@ fn every_cause_has_its_verdict_from_the_condition_the_event_and_the_pod() {
             let text = Account { reason: cause.reason(), message: &other.message() }.to_string();
             assert_eq!(judge(only_the_event(&text)).verdict, expected, "{cause:?}, {other:?}");
         }
+    }
+}
+
+/// The texts are those of the cause; whether there is a limit is known from the pod, or else from the machine.
+#[test]
+fn an_end_by_the_oom_killer_has_the_text_and_the_remedy_of_its_cause() {
+    let unlimited = ExitCause::OutOfMemory { limit_bytes: None };
+    let limited = ExitCause::OutOfMemory { limit_bytes: Some(300 << 20) };
+    for (facts, cause) in
+        [(only_the_pod("OOMKilled", ""), &unlimited), (with_limit(only_the_pod("OOMKilled", "")), &limited)]
+    {
+        let diagnosis = judge(facts);
+        assert_eq!(diagnosis.verdict, Verdict::OutOfMemory, "{diagnosis:#?}");
+        assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
+        assert!(diagnosis.next.iter().any(|next| next == cause.remedy().unwrap()), "{diagnosis:#?}");
+    }
+    let domain = json!({"devices": {}, "resources": {"limits": {"memory": "300Mi"}}});
+    let asks = json!({"vm": {"spec": {"template": {"spec": {"domain": domain}}}}});
+    for (differs, cause) in [(json!({}), &unlimited), (asks, &limited)] {
+        let diagnosis = judge(with(only_the_event(&account(cause)), differs));
+        assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
+        assert!(diagnosis.next.iter().any(|next| next == cause.remedy().unwrap()), "{diagnosis:#?}");
     }
 }
 
