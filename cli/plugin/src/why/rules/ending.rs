@@ -265,9 +265,22 @@ pub(super) fn again(facts: &Facts) -> String {
             format!("kubectl get vm {name} -w    # it is started again")
         }
         Some(RunStrategy::Manual | RunStrategy::Halted) => start,
-        Some(RunStrategy::Once) => {
-            let patch = r#"{"spec":{"runStrategy":"Manual"}}"#;
-            format!("kubectl patch vm {name} --type merge -p '{patch}'; {start}")
-        }
+        Some(RunStrategy::Once) => format!("{}; {start}", made_manual(name)),
     }
+}
+
+/// How it gets a new run while its guest runs.
+pub(super) fn restarted(facts: &Facts) -> String {
+    let name = &facts.name;
+    let restart = format!("kubectl garboard restart {name}");
+    match facts.strategy() {
+        None => again(facts),
+        Some(RunStrategy::Once) => format!("{}; {restart}", made_manual(name)),
+        Some(RunStrategy::Always | RunStrategy::RerunOnFailure | RunStrategy::Manual | RunStrategy::Halted) => restart,
+    }
+}
+
+/// A machine of the strategy Once can be started again after this.
+fn made_manual(name: &str) -> String {
+    format!("kubectl patch vm {name} --type merge -p '{{\"spec\":{{\"runStrategy\":\"Manual\"}}}}'")
 }
