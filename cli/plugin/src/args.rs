@@ -11,7 +11,8 @@ use crate::options::{ConsoleMode, LogPart, Output, QmpTask};
 const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
 console, qmp, vnc, pause, unpause, reset and logs --part go through `kubectl exec` and need the right to create pods/exec;
-start, stop and restart need to patch virtualmachines and virtualmachines/status, as the roles admin and edit may.";
+explain uses it where you have it. start, stop and restart need to patch virtualmachines and virtualmachines/status, as the
+roles admin and edit may. why and logs only read. cluster install and uninstall need the rights of an administrator.";
 
 /// Starts, stops and looks into virtual machines on a Kubernetes cluster.
 #[derive(Debug, Parser)]
