@@ -253,9 +253,8 @@ pub(crate) struct WhyArgs {
     /// Judge what `-o facts` wrote, and ask no cluster.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub(crate) facts: Option<PathBuf>,
-    /// Exit with 0 if the machine is as it should be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
-    /// machine.
-    #[arg(long)]
+    /// Have the exit code say how the machine is.
+    #[arg(long, help = exit::help_of_why())]
     pub(crate) exit_code: bool,
 }
 
