@@ -211,9 +211,8 @@ pub(crate) struct WhyArgs {
     /// Output format.
     #[arg(short, long, value_enum, default_value_t = Output::Text)]
     pub(crate) output: Output,
-    /// Exit with 0 if the machine is as it should be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
-    /// machine.
-    #[arg(long)]
+    /// Have the exit code say how the machine is.
+    #[arg(long, help = exit::help_of_why())]
     pub(crate) exit_code: bool,
 }
 

@@ -73,12 +73,7 @@ fn look(places: &Places, id: &MachineId) -> Seen {
 /// Diagnoses it. Pure.
 fn diagnose(world: &Seen) -> Diagnosis {
     let (state, finding) = main(world);
-    let mut also = Vec::new();
-    if let Some(status) = &world.status {
-        also.extend(status.software_emulation.then(|| "its vCPUs are interpreted by software".to_owned()));
-        let taints = status.taints.join(", ");
-        also.extend((!taints.is_empty()).then(|| format!("it is tainted: QMP commands changed it: {taints}")));
-    }
+    let mut also: Vec<String> = world.status.iter().flat_map(|status| remarks(status, finding.verdict)).collect();
     if world.is_there && !world.is_kept {
         also.push("its shim ended: its published ports are closed, and it is not started again".into());
     }
@@ -95,6 +90,54 @@ fn diagnose(world: &Seen) -> Diagnosis {
         also,
         unseen: Vec::new(),
     }
+}
+
+/// What else a supervisor reports, beside the verdict.
+fn remarks(status: &Status, verdict: Verdict) -> Vec<String> {
+    // Every field: of a new one it has to be decided here whether it is a remark.
+    let Status {
+        unresponsive,
+        ended_helper,
+        software_emulation,
+        interpreted_by_kvm,
+        taints,
+        // Of these the verdict is made.
+        phase: _,
+        phase_since_ms: _,
+        paused: _,
+        stopping: _,
+        ended: _,
+        interfaces: _,
+        // These tell nothing of how it is.
+        generation: _,
+        namespace: _,
+        name: _,
+        uid: _,
+        pause_message: _,
+        observed: _,
+        machine: _,
+        memory_bytes: _,
+        overhead_bytes: _,
+        vcpus: _,
+        stored: _,
+        disks: _,
+        guest: _,
+        supervisor_pid: _,
+        supervisor: _,
+        resets: _,
+    } = status;
+    let is_over = status.ended.is_some();
+    let silent = *unresponsive && !is_over && verdict != Verdict::Unresponsive;
+    let helper = ended_helper.as_ref().filter(|_| !is_over && verdict != Verdict::NetworkLost);
+    let taints = taints.join(", ");
+    let all = [
+        silent.then(|| UNRESPONSIVE.to_owned()),
+        helper.map(|helper| without_network(helper)),
+        software_emulation.then(|| "its vCPUs are interpreted by software".to_owned()),
+        interpreted_by_kvm.then(|| "KVM of this host interprets the guest's code, which is slow".to_owned()),
+        (!taints.is_empty()).then(|| format!("it is tainted: QMP commands changed it: {taints}")),
+    ];
+    all.into_iter().flatten().collect()
 }
 
 /// What explains most, with KubeVirt's name of the state.
@@ -139,7 +182,15 @@ fn between_runs(name: &str, failures: u32, message: &str) -> (String, Finding) {
 fn of_status(name: &str, status: &Status) -> Finding {
     let since = Timestamp::from_millisecond(status.phase_since_ms).ok();
     let evidence = seen("supervisor", "phase", format!("{:?}", status.phase), since);
-    let finding = match (status.phase, status.stopping, status.paused) {
+    let finding = by_phase(name, status).since(since).shown_by(evidence);
+    match addresses(status) {
+        Some(evidence) => finding.shown_by(evidence),
+        None => finding,
+    }
+}
+
+fn by_phase(name: &str, status: &Status) -> Finding {
+    match (status.phase, status.stopping, status.paused) {
         (Phase::Succeeded | Phase::Failed, ..) => match &status.ended {
             Some(ended) => over(name, ended).1,
             None => Finding::waiting(Verdict::Stopping, "its run is over, and its files are being removed"),
@@ -154,20 +205,35 @@ fn of_status(name: &str, status: &Status) -> Finding {
                 .then(format!("garboard qmp {name} query-block"))
                 .then(format!("repair the storage, then: garboard unpause {name}"))
         }
-        (_, _, Some(PauseReason::PausedByUser)) => {
+        (_, _, Some(PauseReason::PausedByUser)) => impaired(name, status).unwrap_or_else(|| {
             Finding::well(Verdict::Paused, "its vCPUs were stopped on request; its memory is kept")
                 .then(format!("garboard unpause {name}"))
                 .then(format!("garboard logs {name}    # who did it"))
-        }
-        (Phase::Running, _, None) => {
+        }),
+        (Phase::Running, _, None) => impaired(name, status).unwrap_or_else(|| {
             Finding::well(Verdict::Running, "its guest runs").then(format!("garboard console {name}"))
-        }
-    };
-    let finding = finding.since(since).shown_by(evidence);
-    match addresses(status) {
-        Some(evidence) => finding.shown_by(evidence),
-        None => finding,
+        }),
     }
+}
+
+/// What is wrong with a machine whose QEMU lives.
+fn impaired(name: &str, status: &Status) -> Option<Finding> {
+    if status.unresponsive {
+        let finding = Finding::wrong(Verdict::Unresponsive, UNRESPONSIVE)
+            .then("look at this host's storage: the guest goes on once its disks answer")
+            .then(format!("garboard logs {name} --part qmp    # what QEMU reported last"));
+        return Some(finding.then(format!("garboard stop --force {name}    # kills it at once")));
+    }
+    let cause = without_network(status.ended_helper.as_deref()?);
+    let finding = Finding::wrong(Verdict::NetworkLost, cause).then(format!("garboard restart {name}"));
+    Some(finding.then(format!("garboard logs {name}    # what the program printed last")))
+}
+
+const UNRESPONSIVE: &str = "QEMU does not answer on its monitor, most often because this host's storage hangs; what is known of the guest \
+                            is old";
+
+fn without_network(helper: &str) -> String {
+    format!("its guest has no network until its next start: the program {helper} has ended")
 }
 
 fn addresses(status: &Status) -> Option<Evidence> {
@@ -259,6 +325,24 @@ mod tests {
             (running(json!({})), Verdict::Running, Health::Well, "its guest runs"),
             (running(json!({"paused": "PausedByUser"})), Verdict::Paused, Health::Well, "on request"),
             (running(json!({"paused": "PausedIOError"})), Verdict::StorageFailed, Health::Wrong, "its disk failed"),
+            (
+                running(json!({"unresponsive": true})),
+                Verdict::Unresponsive,
+                Health::Wrong,
+                "does not answer on its monitor",
+            ),
+            (
+                running(json!({"unresponsive": true, "paused": "PausedByUser"})),
+                Verdict::Unresponsive,
+                Health::Wrong,
+                "does not answer on its monitor",
+            ),
+            (
+                running(json!({"endedHelper": "passt"})),
+                Verdict::NetworkLost,
+                Health::Wrong,
+                "the program passt has ended",
+            ),
             (running(json!({"stopping": true})), Verdict::Stopping, Health::Waiting, "powered down"),
             (running(json!({"phase": "Scheduled"})), Verdict::Starting, Health::Waiting, "prepares"),
             (between(0), Verdict::Starting, Health::Waiting, "tried in 9 s"),
@@ -310,6 +394,20 @@ mod tests {
             let line = advice[at..].split("    #").next().unwrap().trim().to_owned();
             assert!(crate::args::Cli::try_parse_from(line.split_whitespace()).is_ok(), "{line}");
         }
+    }
+
+    #[test]
+    fn what_is_no_verdict_is_a_remark() {
+        let impaired = json!({"unresponsive": true, "endedHelper": "passt", "interpretedByKvm": true});
+        let remarks = diagnose(&running(impaired.clone())).also;
+        assert!(!remarks.iter().any(|each| each == UNRESPONSIVE), "it is the verdict: {remarks:#?}");
+        assert!(remarks.contains(&without_network("passt")), "{remarks:#?}");
+        assert!(remarks.iter().any(|each| each.contains("KVM of this host")), "{remarks:#?}");
+        let mut stopping = impaired;
+        stopping["stopping"] = json!(true);
+        let diagnosis = diagnose(&running(stopping));
+        assert_eq!(diagnosis.verdict, Verdict::Stopping);
+        assert!(diagnosis.also.iter().any(|each| each == UNRESPONSIVE), "{diagnosis:#?}");
     }
 
     #[test]

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
-use garboard_api::conditions::Reason;
 use garboard_api::v1::VirtualMachineInstance;
+use garboard_cluster::report::InstanceEvent;
 use garboard_cluster::report::condition::PodUpdate;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::events::{Event, Recorder, Reporter};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
@@ -61,17 +61,6 @@ pub struct NodeMetadata {
     pub labels: BTreeMap<String, String>,
     /// All its annotations.
     pub annotations: BTreeMap<String, String>,
-}
-
-/// An event on a VMI.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InstanceEvent {
-    /// Whether it is a warning.
-    pub kind: EventType,
-    /// Its reason.
-    pub reason: Reason,
-    /// The note, for a person.
-    pub note: String,
 }
 
 /// What is written.
@@ -205,6 +194,8 @@ impl Cluster for ApiServer {
     }
 
     async fn emit_event(&self, pod: &LauncherPod, event: &InstanceEvent) -> Result<(), ClusterError> {
+        let name = event.reason.name();
+        debug_assert!(event.reason.is_of_event(), "{name}: Reason::is_of_event says that no event has it");
         let about = ObjectReference {
             api_version: Some(garboard_api::v1::API_VERSION.to_owned()),
             kind: Some("VirtualMachineInstance".to_owned()),
@@ -215,9 +206,9 @@ impl Cluster for ApiServer {
         };
         let event = Event {
             type_: event.kind,
-            reason: event.reason.name().to_owned(),
+            reason: name.to_owned(),
             note: Some(event.note.clone()),
-            action: event.reason.name().to_owned(),
+            action: name.to_owned(),
             secondary: None,
         };
         soon(self.recorder.publish(&event, &about)).await

@@ -1,11 +1,11 @@
 use std::sync::Mutex;
 
+use garboard_cluster::report::InstanceEvent;
 use garboard_cluster::report::condition::PodUpdate;
 use kube::runtime::watcher::Event;
 use serde_json::Value;
 
 use super::*;
-use crate::cluster::InstanceEvent;
 use crate::pods::tests::POD;
 use crate::status::tests::{pod, scheduled, vmi};
 

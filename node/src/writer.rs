@@ -18,20 +18,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use garboard_api::Phase;
-use garboard_api::conditions::{ConditionStatus, Reason};
+use garboard_api::conditions::ConditionStatus;
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_cluster::report::condition::PodUpdate;
 use garboard_cluster::report::{self, condition};
 use garboard_protocol::causes::ErrorChain;
-use garboard_protocol::control::{self, Status};
+use garboard_protocol::control::Status;
 use jiff::Timestamp;
-use kube::runtime::events::EventType;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tracing::Instrument;
 
 use crate::budget::{NodePace, Pace};
-use crate::cluster::{Cluster, ClusterError, InstanceEvent};
+use crate::cluster::{Cluster, ClusterError};
 
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
@@ -225,7 +224,7 @@ impl<C: Cluster> Task<C> {
             (Ok(Some(written)), Found::Vmi(before)) => {
                 let written = Arc::new(written);
                 self.latest = Some(Arc::clone(&written));
-                self.log_transition(Phase::of(&before), &report).await;
+                self.log_transition(Phase::of(&before), &written).await;
                 pod_written?;
                 Ok(if Phase::of(&written).is_final() { Settled::Over } else { Settled::Written })
             }
@@ -271,8 +270,8 @@ impl<C: Cluster> Task<C> {
         patch(vmi, &status::next_status(report, &self.pod, vmi, &self.setting.node, Timestamp::now())?)
     }
 
-    async fn log_transition(&self, before: Phase, report: &Status) {
-        for event in happenings(before, report) {
+    async fn log_transition(&self, before: Phase, written: &VirtualMachineInstance) {
+        for event in written.status.iter().flat_map(|status| report::events(before, status)) {
             let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
             tracing::info!(vmi, namespace, reason = event.reason.name(), note = event.note, "event recorded");
             if let Err(error) = self.setting.cluster.emit_event(&self.pod, &event).await {
@@ -338,29 +337,6 @@ fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineIn
     let changes = garboard_api::merge::patch(&old, &serde_json::to_value(next).ok()?)?;
     let metadata = json!({"uid": vmi.metadata.uid, "resourceVersion": vmi.metadata.resource_version});
     Some(json!({"metadata": metadata, "status": changes}))
-}
-
-/// The events of a change, by what the VMI was before.
-fn happenings(before: Phase, report: &Status) -> Vec<InstanceEvent> {
-    match &report.ended {
-        Some(ended) => {
-            let message = report::message(&ended.cause, &ended.message);
-            let (kind, reason, note) = report::ended_event(ended.cause.reason(), &message);
-            vec![InstanceEvent { kind, reason, note }]
-        }
-        None if report.phase == control::Phase::Running && before < Phase::Running => {
-            let note = "the guest was started".to_owned();
-            let started = InstanceEvent { kind: EventType::Normal, reason: Reason::Started, note };
-            let slow = report::unasked_slowness(report);
-            let slow = slow.map(|slow| InstanceEvent {
-                kind: EventType::Warning,
-                reason: slow.reason,
-                note: slow.message.to_owned(),
-            });
-            [started].into_iter().chain(slow).collect()
-        }
-        None => Vec::new(),
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,10 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use garboard_cluster::report::InstanceEvent;
+use garboard_protocol::control;
 use garboard_protocol::exit::{Account, ExitCause};
+use kube::runtime::events::EventType;
 
 use super::*;
 use crate::pods::tests::VMI;

@@ -11,7 +11,8 @@ use crate::options::{ConsoleMode, LogPart, Output, QmpTask};
 const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
 console, qmp, vnc, pause, unpause, reset and logs --part go through `kubectl exec` and need the right to create pods/exec;
-start, stop and restart need to patch virtualmachines and virtualmachines/status, as the roles admin and edit may.";
+explain uses it where you have it. start, stop and restart need to patch virtualmachines and virtualmachines/status, as the
+roles admin and edit may. why and logs only read. cluster install and uninstall need the rights of an administrator.";
 
 /// Starts, stops and looks into virtual machines on a Kubernetes cluster.
 #[derive(Debug, Parser)]
@@ -252,9 +253,8 @@ pub(crate) struct WhyArgs {
     /// Judge what `-o facts` wrote, and ask no cluster.
     #[arg(long, value_name = "FILE", conflicts_with = "machine")]
     pub(crate) facts: Option<PathBuf>,
-    /// Exit with 0 if the machine is as it should be, 7 if it will be by itself, 6 if something is wrong, 3 if there is no such
-    /// machine.
-    #[arg(long)]
+    /// Have the exit code say how the machine is.
+    #[arg(long, help = exit::help_of_why())]
     pub(crate) exit_code: bool,
 }
 

@@ -78,6 +78,15 @@ pub fn help(is_of_plugin: bool) -> String {
     text
 }
 
+/// The help of `why --exit-code`, of both commands.
+#[must_use]
+pub fn help_of_why() -> String {
+    format!(
+        "Exit with {OK} if the machine is as it should be, {WAITING} if it will be by itself, {UNHEALTHY} if something is wrong, \
+         {NOT_FOUND} if there is no such machine"
+    )
+}
+
 /// An error that has an exit code of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -125,5 +134,31 @@ mod tests {
         assert!(CODES.iter().zip(0..).all(|(code, number)| code.number == number), "in order, without a gap");
         assert!(help(false).contains("  5  run without --detach: the guest's run ended badly\n"));
         assert!(!help(true).contains("run without --detach"), "the plugin has no such command");
+    }
+
+    /// The help and both pages list what `why --exit-code` ends with: the codes of this option alone, and two of those that each
+    /// command has.
+    #[test]
+    fn the_codes_of_why_are_in_its_help_and_in_the_documents() {
+        let (_, table) = include_str!("../../../docs/kubectl.md").split_once("| code | `health` in").unwrap();
+        let rows: Vec<&str> = table.lines().skip(2).take_while(|line| line.starts_with('|')).collect();
+        let expected =
+            [(OK, "`well`"), (WAITING, "`waiting`"), (UNHEALTHY, "`wrong`"), (NOT_FOUND, "`wrong`"), (FAILED, "")];
+        let judged = expected.map(|(number, _)| number);
+        assert_eq!(rows.len(), expected.len(), "docs/kubectl.md: {rows:#?}");
+        for (row, (number, health)) in rows.iter().zip(expected) {
+            let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+            assert_eq!((cells[1], cells[2]), (number.to_string().as_str(), health), "docs/kubectl.md: {row}");
+        }
+        let monitoring = include_str!("../../../docs/monitoring.md");
+        let sentence = format!(
+            "--exit-code` ends with {OK} (well), {WAITING} (it will change by itself), {UNHEALTHY} (something is wrong) or {NOT_FOUND} (not found)"
+        );
+        assert!(monitoring.contains(&sentence), "docs/monitoring.md: {sentence}");
+        let help = help_of_why();
+        for Code { number, .. } in CODES.iter().filter(|code| code.of == Of::Why) {
+            assert!(judged.contains(number) && help.contains(&format!(" {number} if ")), "{number}: {help}");
+            assert!(sentence.contains(&format!(" {number} (")), "{number}: {sentence}");
+        }
     }
 }

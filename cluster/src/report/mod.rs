@@ -33,6 +33,9 @@ use self::claims::Claims;
 pub const MACHINE_KILLED: &str = EndReason::MachineKilled.as_str();
 /// The most characters of QEMU's message of an I/O error.
 const LONGEST_PAUSE_MESSAGE: usize = 400;
+/// The condition, and the event, of a guest whose owner expects the node's own speed.
+const KVM_INTERPRETS: &str = "KVM on this node interprets guest code instead of running it on the processor, which is slow; the node \
+                              is probably a virtual machine without nested virtualization";
 /// The pod's link to its network.
 const POD_INTERFACE: &str = garboard_protocol::agent::UPLINK;
 
@@ -203,7 +206,7 @@ fn condition_of(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> 
         VmiConditionType::Ended => return report.ended.as_ref().map(ended),
         VmiConditionType::Paused => paused(report),
         VmiConditionType::AgentConnected => agent_connected(report),
-        VmiConditionType::SoftwareEmulation => slow(report).map(|slow| slow.condition()),
+        VmiConditionType::SoftwareEmulation => slow(report),
         VmiConditionType::Unresponsive => unresponsive(report),
         VmiConditionType::NetworkLost => network_lost(report),
         // Others write these.
@@ -261,34 +264,15 @@ fn ended(ended: &Ended) -> Holding<'_> {
 }
 
 /// Why a guest is many times slower than its node's processor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slowness {
-    /// Reason of the condition `SoftwareEmulation`, and of an event.
-    pub reason: Reason,
-    /// A message.
-    pub message: &'static str,
-}
-
-impl Slowness {
-    fn condition(self) -> Holding<'static> {
-        holding(VmiConditionType::SoftwareEmulation, self.reason, self.message)
-    }
-}
-
-/// That of a guest whose owner expects the node's own speed.
-#[must_use]
-pub fn unasked_slowness(report: &Status) -> Option<Slowness> {
-    slow(report).filter(|_| report.interpreted_by_kvm)
-}
-
-fn slow(report: &Status) -> Option<Slowness> {
-    if report.software_emulation {
-        let message = "the guest's processors are emulated in software (TCG), which is slow";
-        return Some(Slowness { reason: Reason::NoKvm, message });
-    }
-    let message = "KVM on this node interprets guest code instead of running it on the processor, which is slow; the node \
-                   is probably a virtual machine without nested virtualization";
-    report.interpreted_by_kvm.then_some(Slowness { reason: Reason::KvmInterpretsGuestCode, message })
+fn slow(report: &Status) -> Option<Holding<'static>> {
+    let (reason, message) = if report.software_emulation {
+        (Reason::NoKvm, "the guest's processors are emulated in software (TCG), which is slow")
+    } else if report.interpreted_by_kvm {
+        (Reason::KvmInterpretsGuestCode, KVM_INTERPRETS)
+    } else {
+        return None;
+    };
+    Some(holding(VmiConditionType::SoftwareEmulation, reason, message))
 }
 
 /// How a run ended, for people: a text about it, and what to do where that is known.
@@ -297,11 +281,50 @@ pub fn message(cause: &ExitCause, text: &str) -> String {
     cause.remedy().map_or_else(|| text.to_owned(), |remedy| format!("{text}; {remedy}"))
 }
 
-/// The event of an end, from the agent or the controller: severity, reason, and an [`Account`] of the cause with its [`message`].
+/// An event on a VMI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstanceEvent {
+    /// Whether it is a warning.
+    pub kind: EventType,
+    /// Its reason.
+    pub reason: Reason,
+    /// The note, for a person.
+    pub note: String,
+}
+
+/// The events of a report, by the phase that the VMI had before and the status that follows from the report. Who writes that status
+/// writes them: the agent, or the controller where the report came through the pod.
 #[must_use]
-pub fn ended_event(cause: EndReason, message: &str) -> (EventType, Reason, String) {
-    let kind = if cause.is_warning() { EventType::Warning } else { EventType::Normal };
-    (kind, Reason::Stopped, Account { reason: cause, message }.to_string())
+pub fn events(before: Phase, status: &VirtualMachineInstanceStatus) -> Vec<InstanceEvent> {
+    let condition = |kind| conditions::find(&status.conditions, kind);
+    let phase = Phase::of_status(status);
+    if phase == Phase::Running && before < Phase::Running {
+        let started = InstanceEvent {
+            kind: EventType::Normal,
+            reason: Reason::Started,
+            note: "the guest was started".to_owned(),
+        };
+        // Software emulation is configured, so that it needs no event.
+        let reason = Reason::KvmInterpretsGuestCode;
+        let slow = condition(VmiConditionType::SoftwareEmulation)
+            .filter(|each| each.reason.as_deref() == Some(reason.name()))
+            .map(|each| InstanceEvent {
+                kind: EventType::Warning,
+                reason,
+                note: each.message.clone().unwrap_or_default(),
+            });
+        return [started].into_iter().chain(slow).collect();
+    }
+    let ended = condition(VmiConditionType::Ended).filter(|_| phase.is_final() && !before.is_final());
+    ended.map(ended_event).into_iter().collect()
+}
+
+/// The event of an end: its note is an [`Account`] of the condition's cause and message.
+fn ended_event(ended: &VirtualMachineInstanceCondition) -> InstanceEvent {
+    let reason = EndReason::read(ended.reason.as_deref().unwrap_or_default());
+    let kind = if reason.is_warning() { EventType::Warning } else { EventType::Normal };
+    let note = Account { reason, message: ended.message.as_deref().unwrap_or_default() }.to_string();
+    InstanceEvent { kind, reason: Reason::Stopped, note }
 }
 
 #[cfg(test)]

@@ -176,14 +176,38 @@ fn an_end_is_reported_with_its_cause() {
 
 #[test]
 fn the_event_of_an_end_begins_with_its_cause() {
+    let running = with(vmi(scheduled()), next(&report(1), &vmi(scheduled())).unwrap());
     for cause in garboard_protocol::testing::causes() {
+        let status = next(&ended(cause.clone()), &running).unwrap();
+        let events = events(Phase::Running, &status);
+        let [InstanceEvent { kind, reason: Reason::Stopped, note }] = events.as_slice() else { panic!("{events:?}") };
         let text = message(&cause, &cause.message());
-        let (kind, reason, note) = ended_event(cause.reason(), &text);
-        assert_eq!(Account::read(&note), Account { reason: cause.reason(), message: &text });
-        assert_eq!(reason, Reason::Stopped);
+        assert_eq!(Account::read(note), Account { reason: cause.reason(), message: &text });
         let is_forced = cause == ExitCause::GracePeriodExceeded;
-        assert_eq!(kind == EventType::Normal, cause.is_success() || is_forced, "{note}");
+        assert_eq!(*kind == EventType::Normal, cause.is_success() || is_forced, "{note}");
     }
+}
+
+/// An event is of the change: not of each report that a run goes on, or is over.
+#[test]
+fn a_start_has_an_event_and_another_one_where_kvm_is_slow() {
+    let reasons = |before: Phase, report: &Status| -> Vec<Reason> {
+        let status = next(report, &vmi(scheduled())).unwrap();
+        events(before, &status).into_iter().map(|event| event.reason).collect()
+    };
+    let emulated = Status { software_emulation: true, ..report(1) };
+    let interpreted = Status { interpreted_by_kvm: true, ..report(1) };
+    for before in [Phase::Pending, Phase::Scheduling, Phase::Scheduled] {
+        assert_eq!(reasons(before, &report(1)), [Reason::Started]);
+        assert_eq!(reasons(before, &emulated), [Reason::Started]);
+        assert_eq!(reasons(before, &interpreted), [Reason::Started, Reason::KvmInterpretsGuestCode]);
+    }
+    assert!(reasons(Phase::Running, &interpreted).is_empty());
+    let over = ended(ExitCause::GuestShutdown);
+    assert_eq!(reasons(Phase::Scheduled, &over), [Reason::Stopped], "it ended before it was seen to run");
+    assert!(reasons(Phase::Succeeded, &over).is_empty());
+    let all = [report(1), emulated, interpreted, over];
+    assert!(all.iter().flat_map(|report| reasons(Phase::Pending, report)).all(Reason::is_of_event));
 }
 
 #[test]

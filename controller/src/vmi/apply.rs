@@ -36,7 +36,8 @@ pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -
         }
     }
     write(&context.client, vmi, decision, object).await?;
-    for (kind, reason, note) in start::happenings(decision).into_iter().chain(out_of_memory::happening(vmi, decision)) {
+    let reported = start::happenings(vmi, decision).into_iter().map(|each| (each.kind, each.reason.name(), each.note));
+    for (kind, reason, note) in reported.chain(out_of_memory::happening(vmi, decision)) {
         context.record(&vmi.object_ref(&()), NewEvent { kind, reason, note });
     }
     Ok(())

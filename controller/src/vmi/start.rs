@@ -3,13 +3,11 @@
 
 use std::time::Duration;
 
-use garboard_api::Phase;
-use garboard_api::conditions::{self, Reason, VmiConditionType};
+use garboard_api::conditions::{self, VmiConditionType};
 use garboard_api::v1::{VirtualMachineInstancePhaseTransitionTimestamp, VirtualMachineInstanceStatus};
-use garboard_cluster::report::{self, Seen, claims, condition};
-use garboard_protocol::exit::EndReason;
+use garboard_api::{Phase, VirtualMachineInstance};
+use garboard_cluster::report::{self, InstanceEvent, Seen, claims, condition};
 use k8s_openapi::api::core::v1::Pod;
-use kube::runtime::events::EventType;
 
 use super::decide::{Decision, World};
 use super::pod_status::{LAUNCHER, container, node};
@@ -32,23 +30,8 @@ pub(super) fn reported(world: &World, pod: &Pod, before: Phase) -> Option<Virtua
 }
 
 /// The events of a report that came through the pod; the agent writes those of all others itself.
-pub(super) fn happenings(decision: &Decision) -> Vec<(EventType, &'static str, String)> {
-    if !decision.is_reported {
-        return Vec::new();
-    }
-    let phase = Phase::of_status(&decision.status);
-    let condition = |kind| conditions::find(&decision.status.conditions, kind);
-    if phase == Phase::Running {
-        let started = (EventType::Normal, Reason::Started.name(), "the guest was started".to_owned());
-        let slow = Reason::KvmInterpretsGuestCode.name();
-        let found = condition(VmiConditionType::SoftwareEmulation).filter(|each| each.reason.as_deref() == Some(slow));
-        let found = found.map(|each| (EventType::Warning, slow, each.message.clone().unwrap_or_default()));
-        return [started].into_iter().chain(found).collect();
-    }
-    let Some(ended) = condition(VmiConditionType::Ended) else { return Vec::new() };
-    let cause = EndReason::read(ended.reason.as_deref().unwrap_or_default());
-    let (kind, reason, note) = report::ended_event(cause, ended.message.as_deref().unwrap_or_default());
-    vec![(kind, reason.name(), note)]
+pub(super) fn happenings(vmi: &VirtualMachineInstance, decision: &Decision) -> Vec<InstanceEvent> {
+    if decision.is_reported { report::events(Phase::of(vmi), &decision.status) } else { Vec::new() }
 }
 
 /// When the instance was in the phases that were not written, as its object and its pod show it.

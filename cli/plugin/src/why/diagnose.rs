@@ -8,16 +8,17 @@ use super::facts::Facts;
 use super::rules::{containers, data_volumes, ending, lifecycle, refused, running, scheduling, surroundings};
 
 type Rule = fn(&Facts) -> Option<Finding>;
+type Remark = fn(&Facts) -> Option<String>;
 
-/// Makes a list of rules, each with its name.
-macro_rules! rules {
-    ($($rule:path,)*) => {
-        &[$((stringify!($rule), $rule as Rule),)*]
+/// Makes a list of functions, each with its name.
+macro_rules! named {
+    ($kind:ty: $($function:path,)*) => {
+        &[$((stringify!($function), $function as $kind),)*]
     };
 }
 
 /// In this order. What the user requested comes before what the machine waits for, and what is certain before what is likely.
-pub(super) const RULES: &[(&str, Rule)] = rules![
+pub(super) const RULES: &[(&str, Rule)] = named![Rule:
     lifecycle::not_found,
     surroundings::node_lost,
     lifecycle::deletion,
@@ -36,6 +37,8 @@ pub(super) const RULES: &[(&str, Rule)] = rules![
     ending::failed,
     lifecycle::stopping,
     running::storage_failed,
+    running::unresponsive,
+    running::network_lost,
     running::paused,
     running::restart_required,
     running::not_ready,
@@ -46,8 +49,9 @@ pub(super) const RULES: &[(&str, Rule)] = rules![
 ];
 
 /// Remarks: they are never the verdict.
-const REMARKS: &[fn(&Facts) -> Option<String>] = &[
+pub(super) const REMARKS: &[(&str, Remark)] = named![Remark:
     running::emulated,
+    running::evicted,
     running::started_again,
     surroundings::controller_remark,
     surroundings::agent_remark,
@@ -62,7 +66,7 @@ pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
     let others = findings.filter(|each| each.health == Health::Wrong && each.verdict != main.verdict);
     let mut also: Vec<String> = others.map(|each| each.cause).filter(|cause| *cause != main.cause).collect();
     if main.verdict != Verdict::NotFound {
-        also.extend(REMARKS.iter().filter_map(|remark| remark(facts)));
+        also.extend(REMARKS.iter().filter_map(|(_, remark)| remark(facts)));
     }
     Diagnosis {
         machine: format!("{}/{}", facts.namespace, facts.name),

@@ -30,6 +30,10 @@ pub enum Verdict {
     Paused,
     /// Its vCPUs were stopped because storage failed.
     StorageFailed,
+    /// QEMU does not answer.
+    Unresponsive,
+    /// Its guest has no network until its next start.
+    NetworkLost,
     /// No node has room.
     NoRoom,
     /// No node has the device, KVM most likely.

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use garboard_api::VirtualMachine;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::v1::Volume;
 use garboard_api::v1::cdi::DataVolumeSpec;
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, Pod};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -135,55 +136,75 @@ fn claims_of(facts: &Facts) -> Vec<String> {
 
 /// What no rule looks at, and what may be secret, is not written down.
 fn strip(facts: &mut Facts) {
-    if let Some(vm) = &mut facts.vm {
-        vm.metadata.managed_fields = None;
-        vm.metadata.annotations = None;
-        vm.spec.template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
-        // Where a DataVolume comes from may have a password in it.
-        for template in &mut vm.spec.data_volume_templates {
-            template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
-            template.spec = DataVolumeSpec::default();
-        }
-        if let Some(spec) = &mut vm.spec.template.spec {
-            spec.volumes.iter_mut().for_each(without_secrets);
-        }
-    }
-    if let Some(vmi) = &mut facts.vmi {
+    // Every field: of a new fact it has to be decided here whether it may hold a secret.
+    let Facts {
+        now: _,
+        namespace: _,
+        name: _,
+        vm,
+        vmi,
+        pods,
+        events,
+        claims,
+        data_volumes,
+        nodes,
+        parts,
+        kubevirts,
+        near: _,
+        unseen: _,
+    } = facts;
+    vm.iter_mut().for_each(strip_machine);
+    if let Some(vmi) = vmi {
         vmi.metadata.managed_fields = None;
         vmi.metadata.annotations = None;
         vmi.spec.volumes.iter_mut().for_each(without_secrets);
     }
-    let agents = facts.parts.iter_mut().flat_map(|parts| &mut parts.agents);
-    for pod in facts.pods.iter_mut().chain(agents) {
-        pod.metadata.managed_fields = None;
-        // The order has the user's whole machine in it, cloud-init too.
-        pod.metadata.annotations = None;
+    pods.iter_mut().for_each(strip_pod);
+    if let Some(Parts { controller, agents }) = parts {
+        agents.iter_mut().for_each(strip_pod);
+        controller.iter_mut().for_each(|deployment| deployment.metadata.managed_fields = None);
     }
-    if let Some(deployment) = facts.parts.as_mut().and_then(|parts| parts.controller.as_mut()) {
-        deployment.metadata.managed_fields = None;
-    }
-    for event in &mut facts.events {
-        event.metadata.managed_fields = None;
-    }
-    for claim in &mut facts.claims {
-        claim.metadata.managed_fields = None;
-    }
-    for node in facts.nodes.iter_mut().flatten() {
+    events.iter_mut().for_each(|event| event.metadata.managed_fields = None);
+    claims.iter_mut().for_each(|claim| claim.metadata.managed_fields = None);
+    for node in nodes.iter_mut().flatten() {
         node.metadata.managed_fields = None;
         node.metadata.annotations = None;
         if let Some(status) = &mut node.status {
             status.images = None;
         }
     }
-    for object in facts.kubevirts.iter_mut().chain(&mut facts.data_volumes) {
-        if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
-            metadata.remove("managedFields");
-            metadata.remove("annotations");
-        }
-    }
-    // The source of a DataVolume may have a password in it.
-    for object in &mut facts.data_volumes {
+    kubevirts.iter_mut().for_each(strip_metadata);
+    for object in data_volumes {
+        strip_metadata(object);
+        // The source of a DataVolume may have a password in it.
         object["spec"] = Value::Null;
+    }
+}
+
+fn strip_machine(vm: &mut VirtualMachine) {
+    vm.metadata.managed_fields = None;
+    vm.metadata.annotations = None;
+    vm.spec.template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
+    // Where a DataVolume comes from may have a password in it.
+    for template in &mut vm.spec.data_volume_templates {
+        template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
+        template.spec = DataVolumeSpec::default();
+    }
+    if let Some(spec) = &mut vm.spec.template.spec {
+        spec.volumes.iter_mut().for_each(without_secrets);
+    }
+}
+
+fn strip_pod(pod: &mut Pod) {
+    pod.metadata.managed_fields = None;
+    // The order has the user's whole machine in it, cloud-init too.
+    pod.metadata.annotations = None;
+}
+
+fn strip_metadata(object: &mut Value) {
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.remove("managedFields");
+        metadata.remove("annotations");
     }
 }
 

@@ -4,6 +4,8 @@
 //!   kubectl get … ──gather──► Facts ──diagnose (pure)──► Diagnosis ──text──► a person, or JSON
 //! ```
 
+#[cfg(test)]
+mod condition_tests;
 mod diagnose;
 mod diagnosis;
 mod facts;

@@ -149,6 +149,12 @@ fn only_the_pod(reason: &str, message: &str) -> Value {
         "pods": pod(json!("node-1"), json!({"phase": "Failed", "containerStatuses": [compute]}))})
 }
 
+/// A guest that runs, with this condition.
+fn holding(kind: &str, reason: &str, message: &str) -> Value {
+    json!({"vmi": vmi("Running", json!([{"type": kind, "status": "True", "reason": reason, "message": message,
+        "lastTransitionTime": AGO}]))})
+}
+
 fn with_limit(mut facts: Value) -> Value {
     facts["pods"][0]["spec"]["containers"] = json!([{"name": "compute", "resources": {"limits": {"memory": "300Mi"}}}]);
     facts
@@ -192,6 +198,42 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             Verdict::StorageFailed,
             Health::Wrong,
             "its disk failed",
+        ),
+        (
+            "QEMU silent",
+            with(running.clone(), holding("garboard.dev/Unresponsive", "MonitorTimeout", "no answer")),
+            Verdict::Unresponsive,
+            Health::Wrong,
+            "QEMU does not answer on its monitor",
+        ),
+        (
+            "QEMU silent, paused on request before",
+            with(
+                running.clone(),
+                json!({"vmi": vmi("Running", json!([
+                    {"type": "Paused", "status": "True", "reason": "PausedByUser"},
+                    {"type": "garboard.dev/Unresponsive", "status": "True", "reason": "MonitorTimeout"}]))}),
+            ),
+            Verdict::Unresponsive,
+            Health::Wrong,
+            "QEMU does not answer on its monitor",
+        ),
+        (
+            "network gone",
+            with(running.clone(), holding("garboard.dev/NetworkLost", "HelperEnded", "the program passt ended")),
+            Verdict::NetworkLost,
+            Health::Wrong,
+            "no network until its next start",
+        ),
+        (
+            "network gone, of one run",
+            with(
+                with(running.clone(), holding("garboard.dev/NetworkLost", "HelperEnded", "the program passt ended")),
+                json!({"vm": {"spec": {"runStrategy": "Once"}}}),
+            ),
+            Verdict::NetworkLost,
+            Health::Wrong,
+            "no network until its next start",
         ),
         (
             "changed",
@@ -276,6 +318,20 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             Verdict::DataVolume,
             Health::Wrong,
             "the DataVolume root waits",
+        ),
+        (
+            "DataVolume that an instance waits for",
+            json!({"vmi": vmi("Pending", json!([{"type": "DataVolumesReady", "status": "False", "reason": "NotAllDVsReady", "message": "the DataVolume root is being filled: ImportInProgress"}]))}),
+            Verdict::DataVolume,
+            Health::Waiting,
+            "is being filled: ImportInProgress",
+        ),
+        (
+            "DataVolume of an instance that failed",
+            json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedDataVolumeImport", "message": "the DataVolume root cannot be filled: 404"}]))}),
+            Verdict::DataVolume,
+            Health::Wrong,
+            "cannot be filled: 404",
         ),
         (
             "no importer",
@@ -455,7 +511,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             with_limit(only_the_pod("OOMKilled", "")),
             Verdict::OutOfMemory,
             Health::Wrong,
-            "(OOMKilled): it used more memory than its limit of 300Mi",
+            "(OOMKilled): it used more memory than its limit of 314572800 bytes and the kernel killed it",
         ),
         (
             "over",
@@ -557,6 +613,28 @@ fn every_cause_has_its_verdict_from_the_condition_the_event_and_the_pod() {
     }
 }
 
+/// The texts are those of the cause; whether there is a limit is known from the pod, or else from the machine.
+#[test]
+fn an_end_by_the_oom_killer_has_the_text_and_the_remedy_of_its_cause() {
+    let unlimited = ExitCause::OutOfMemory { limit_bytes: None };
+    let limited = ExitCause::OutOfMemory { limit_bytes: Some(300 << 20) };
+    for (facts, cause) in
+        [(only_the_pod("OOMKilled", ""), &unlimited), (with_limit(only_the_pod("OOMKilled", "")), &limited)]
+    {
+        let diagnosis = judge(facts);
+        assert_eq!(diagnosis.verdict, Verdict::OutOfMemory, "{diagnosis:#?}");
+        assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
+        assert!(diagnosis.next.iter().any(|next| next == cause.remedy().unwrap()), "{diagnosis:#?}");
+    }
+    let domain = json!({"devices": {}, "resources": {"limits": {"memory": "300Mi"}}});
+    let asks = json!({"vm": {"spec": {"template": {"spec": {"domain": domain}}}}});
+    for (differs, cause) in [(json!({}), &unlimited), (asks, &limited)] {
+        let diagnosis = judge(with(only_the_event(&account(cause)), differs));
+        assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
+        assert!(diagnosis.next.iter().any(|next| next == cause.remedy().unwrap()), "{diagnosis:#?}");
+    }
+}
+
 /// An event has the severity that its writer gives it; the cause that it names decides.
 #[test]
 fn the_cause_is_found_when_only_the_event_is_left() {
@@ -607,21 +685,35 @@ fn advice_can_be_executed() {
 
 #[test]
 fn what_goes_on_beside_is_told_as_well() {
-    let conditions = json!([{"type": "Ready", "status": "True"}, {"type": "SoftwareEmulation", "status": "True", "message": "slow"}]);
-    let diagnosis = judge(json!({
+    let diagnosis = judge(remarkable());
+    assert_eq!(diagnosis.verdict, Verdict::Running);
+    let also = diagnosis.also.join("\n");
+    for part in [
+        "slow",
+        "leave its node: drained",
+        "started again: its last run ended 5 min ago",
+        "no controller works",
+        "agent of node node-1",
+        "half",
+    ] {
+        assert!(also.contains(part), "{part}: {also}");
+    }
+}
+
+/// A guest that runs well, where all remarks apply.
+fn remarkable() -> Value {
+    let conditions = json!([
+        {"type": "Ready", "status": "True"},
+        {"type": "SoftwareEmulation", "status": "True", "message": "slow"},
+        {"type": "EvictionRequested", "status": "True", "message": "drained"},
+    ]);
+    json!({
         "vmi": vmi("Running", conditions),
         "pods": pod(json!("node-1"), json!({"phase": "Running"})),
         "parts": {"controller": {"status": null}, "agents": []},
         "events": event("VirtualMachineInstance", "Stopped", "Warning", &account(&ExitCause::MachineKilled)),
         "kubevirts": [{"status": {"conditions": [{"type": "Degraded", "status": "True", "message": "half"}]}}],
-    }));
-    assert_eq!(diagnosis.verdict, Verdict::Running);
-    let also = diagnosis.also.join("\n");
-    for part in
-        ["slow", "started again: its last run ended 5 min ago", "no controller works", "agent of node node-1", "half"]
-    {
-        assert!(also.contains(part), "{part}: {also}");
-    }
+    })
 }
 
 #[test]
@@ -660,13 +752,18 @@ fn recorded() -> Vec<(PathBuf, Facts)> {
     files.map(|path| (path.clone(), serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap())).collect()
 }
 
+/// Every situation of these tests.
+pub(super) fn all_situations() -> Vec<Facts> {
+    let of_table = situations().into_iter().map(|(_, differs, ..)| situation(differs));
+    let others = [remarkable(), ended(&ExitCause::GuestPanic, "Manual")].map(situation);
+    of_table.chain(others).chain(recorded().into_iter().map(|(_, facts)| facts)).collect()
+}
+
 /// A rule that never answers first is either behind one with the same answer, or not tested.
 #[test]
 fn each_rule_answers_first_in_a_situation() {
-    let written = situations().into_iter().map(|(_, differs, ..)| situation(differs));
-    let all = written.chain(recorded().into_iter().map(|(_, facts)| facts));
     let first = |facts: &Facts| RULES.iter().find(|(_, rule)| rule(facts).is_some()).map(|(name, _)| *name);
-    let answered: BTreeSet<&str> = all.filter_map(|facts| first(&facts)).collect();
+    let answered: BTreeSet<&str> = all_situations().iter().filter_map(first).collect();
     let silent: Vec<&str> = RULES.iter().map(|(name, _)| *name).filter(|name| !answered.contains(name)).collect();
     assert_eq!(silent, [] as [&str; 0]);
 }

@@ -15,6 +15,7 @@ use crate::time::QUICK;
 
 mod kept;
 mod owners;
+mod printable;
 
 fn vm(strategy: &str) -> VirtualMachine {
     serde_json::from_value(json!({

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use garboard_api::conditions::Reason;
 use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachineInstance, default_vmi};
 use garboard_cluster::report;
 use garboard_cluster::report::condition::{REPORTED, UNPAUSED};
 use garboard_protocol::control::Ended;
+use garboard_protocol::exit::Account;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -267,9 +269,8 @@ fn a_quick_start_becomes_running_in_one_write() {
     world.pod = Some(reported);
     let decision = decide(&world);
     assert!(decision.is_reported);
-    let reasons =
-        |decision: &Decision| happenings(decision).into_iter().map(|(_, reason, _)| reason).collect::<Vec<_>>();
-    assert_eq!(reasons(&decision), ["Started"]);
+    let reasons: Vec<Reason> = happenings(&world.vmi, &decision).into_iter().map(|event| event.reason).collect();
+    assert_eq!(reasons, [Reason::Started]);
     assert_eq!((phase(&decision), condition(&decision, "Ready")), ("Running", Some(("True", ""))));
     assert_eq!(decision.status.node_name.as_deref(), Some("node-1"));
     assert_eq!(decision.status.active_pods.get("pod-uid").map(String::as_str), Some("node-1"));
@@ -280,7 +281,7 @@ fn a_quick_start_becomes_running_in_one_write() {
     // Nothing is left to do.
     world.vmi.status = Some(decision.status.clone());
     let again = decide(&world);
-    assert!(happenings(&again).is_empty());
+    assert!(happenings(&world.vmi, &again).is_empty());
     assert_eq!((again.status, again.is_reported), (decision.status, false));
 }
 
@@ -298,8 +299,9 @@ fn an_end_that_came_through_the_pod_is_told_as_the_agent_tells_it() {
             serde_json::to_value(Ended { cause, message: text, report: None, at_ms: 1_000_000 }).unwrap();
         status["conditions"][0]["message"] = json!(reported.to_string());
         world.pod = Some(pod(status));
-        let (kind, reason, note) = report::ended_event(end, &message);
-        assert_eq!(happenings(&decide(&world)), [(kind, reason.name(), note)], "{end}");
+        let event = happenings(&world.vmi, &decide(&world)).pop().unwrap();
+        let note = Account { reason: end, message: &message }.to_string();
+        assert_eq!((event.reason, event.note), (Reason::Stopped, note));
     }
 }
 

@@ -1,10 +1,12 @@
 //! Runs that are over, and how they ended.
 
+use garboard_api::Quantity;
 use garboard_api::conditions::{Reason, VmiConditionType};
 use garboard_api::run_strategy::RunStrategy;
 use garboard_protocol::exit::{Account, EndReason, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Pod};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as PodQuantity;
 
 use super::refused::bounded;
 use crate::why::diagnosis::{Evidence, Finding, Verdict, seen};
@@ -180,15 +182,29 @@ fn of_termination_message(facts: &Facts) -> Option<End> {
 /// The end of a container for which PID 1 wrote no message.
 fn without_account(facts: &Facts, end: &ContainerStateTerminated) -> String {
     let reason = end.reason.as_deref().unwrap_or("no reason");
-    let limit = facts.pod().filter(|_| reason == OOM_KILLED).and_then(memory_limit);
-    let limit = limit.map(|limit| format!(": it used more memory than its limit of {limit}")).unwrap_or_default();
-    format!("its container ended with code {} ({reason}){limit}", end.exit_code)
+    let ended = format!("its container ended with code {} ({reason})", end.exit_code);
+    if reason == OOM_KILLED { format!("{ended}: {}", out_of_memory(facts).message()) } else { ended }
 }
 
-/// The memory limit of the guest's container, as the pod has it.
-fn memory_limit(pod: &Pod) -> Option<&str> {
+/// The cause of an end by the OOM killer, with the memory limit of the guest's container. Where no pod is left, the limit that the
+/// machine asks for is used.
+fn out_of_memory(facts: &Facts) -> ExitCause {
+    let limit_bytes = match facts.pod() {
+        Some(pod) => limit_of_pod(pod).and_then(|limit| limit.0.parse::<Quantity>().ok()?.to_bytes()),
+        None => limit_of_machine(facts).and_then(Quantity::to_bytes),
+    };
+    ExitCause::OutOfMemory { limit_bytes }
+}
+
+fn limit_of_pod(pod: &Pod) -> Option<&PodQuantity> {
     let compute = pod.spec.as_ref()?.containers.iter().find(|each| each.name == "compute")?;
-    Some(compute.resources.as_ref()?.limits.as_ref()?.get("memory")?.0.as_str())
+    compute.resources.as_ref()?.limits.as_ref()?.get("memory")
+}
+
+fn limit_of_machine(facts: &Facts) -> Option<&Quantity> {
+    let of_vmi = facts.vmi.as_ref().map(|vmi| &vmi.spec);
+    let of_vm = || facts.vm.as_ref()?.spec.template.spec.as_ref();
+    of_vmi.or_else(of_vm)?.domain.resources.as_ref()?.limits.get("memory")
 }
 
 fn terminated(facts: &Facts) -> Option<(String, &ContainerStateTerminated)> {
@@ -221,7 +237,7 @@ fn advice(facts: &Facts, end: &End) -> Vec<String> {
 /// What to do about a cause.
 fn remedy(facts: &Facts, cause: EndReason) -> Option<String> {
     match cause {
-        EndReason::OutOfMemory => ExitCause::OutOfMemory { limit_bytes: Some(0) }.remedy().map(str::to_owned),
+        EndReason::OutOfMemory => out_of_memory(facts).remedy().map(str::to_owned),
         EndReason::QemuKilled | EndReason::MachineKilled => {
             facts.node_name().map(|node| format!("kubectl describe node {node}    # what killed it?"))
         }
@@ -249,9 +265,22 @@ pub(super) fn again(facts: &Facts) -> String {
             format!("kubectl get vm {name} -w    # it is started again")
         }
         Some(RunStrategy::Manual | RunStrategy::Halted) => start,
-        Some(RunStrategy::Once) => {
-            let patch = r#"{"spec":{"runStrategy":"Manual"}}"#;
-            format!("kubectl patch vm {name} --type merge -p '{patch}'; {start}")
-        }
+        Some(RunStrategy::Once) => format!("{}; {start}", made_manual(name)),
     }
+}
+
+/// How it gets a new run while its guest runs.
+pub(super) fn restarted(facts: &Facts) -> String {
+    let name = &facts.name;
+    let restart = format!("kubectl garboard restart {name}");
+    match facts.strategy() {
+        None => again(facts),
+        Some(RunStrategy::Once) => format!("{}; {restart}", made_manual(name)),
+        Some(RunStrategy::Always | RunStrategy::RerunOnFailure | RunStrategy::Manual | RunStrategy::Halted) => restart,
+    }
+}
+
+/// A machine of the strategy Once can be started again after this.
+fn made_manual(name: &str) -> String {
+    format!("kubectl patch vm {name} --type merge -p '{{\"spec\":{{\"runStrategy\":\"Manual\"}}}}'")
 }

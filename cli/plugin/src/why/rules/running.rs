@@ -4,7 +4,7 @@ use garboard_api::conditions::{PodConditionType, Reason, VmConditionType, VmiCon
 use garboard_protocol::exit::Account;
 use jiff::SignedDuration;
 
-use super::ending::stopped;
+use super::ending::{restarted, stopped};
 use super::refused::bounded;
 use crate::why::diagnosis::{Evidence, Finding, Verdict, seen};
 use crate::why::facts::{Facts, age, of_pod, when};
@@ -36,6 +36,43 @@ pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
             .then("bring the storage back: the guest is resumed by itself within minutes")
             .then(format!("kubectl garboard unpause {name}    # at once")),
     )
+}
+
+/// QEMU does not answer, so that the guest's state is the one that it reported last.
+pub(crate) fn unresponsive(facts: &Facts) -> Option<Finding> {
+    let silent = facts.of_vmi(VmiConditionType::Unresponsive).filter(|each| each.status == "True")?;
+    if !is_running(facts) {
+        return None;
+    }
+    let field = format!("conditions[{}] {}", VmiConditionType::Unresponsive.name(), silent.reason);
+    let evidence = seen(format!("vmi/{}", facts.name), field, bounded(&silent.message), silent.since);
+    let cause = "QEMU does not answer on its monitor, most often because the node's storage hangs; what is known of the guest is old";
+    let finding = Finding::wrong(Verdict::Unresponsive, cause).since(silent.since).shown_by(evidence);
+    let name = &facts.name;
+    let look = match facts.node_name() {
+        Some(node) => format!("look at the storage of node {node}: the guest goes on once its disks answer"),
+        None => "look at the node's storage: the guest goes on once its disks answer".to_owned(),
+    };
+    let log = format!("kubectl garboard logs {name} --part qmp    # what QEMU reported last");
+    let kill = match facts.strategy() {
+        Some(_) => format!("kubectl garboard stop {name} --force    # kills it at once"),
+        None => format!("kubectl delete vmi {name}    # kills it after its grace period"),
+    };
+    Some(finding.then(look).then(log).then(kill))
+}
+
+/// A program that its network needs has ended.
+pub(crate) fn network_lost(facts: &Facts) -> Option<Finding> {
+    let lost = facts.of_vmi(VmiConditionType::NetworkLost).filter(|each| each.status == "True")?;
+    if !is_running(facts) {
+        return None;
+    }
+    let field = format!("conditions[{}] {}", VmiConditionType::NetworkLost.name(), lost.reason);
+    let evidence = seen(format!("vmi/{}", facts.name), field, bounded(&lost.message), lost.since);
+    let cause = "its guest has no network until its next start: a program that carries the network has ended";
+    let finding = Finding::wrong(Verdict::NetworkLost, cause).since(lost.since).shown_by(evidence);
+    let log = format!("kubectl garboard logs {}    # what the program printed last", facts.name);
+    Some(finding.then(restarted(facts)).then(log))
 }
 
 /// Its vCPUs were stopped on request.
@@ -112,6 +149,13 @@ pub(crate) fn emulated(facts: &Facts) -> Option<String> {
     } else {
         bounded(&slow.message)
     })
+}
+
+/// The cluster has it leave its node.
+pub(crate) fn evicted(facts: &Facts) -> Option<String> {
+    let evicted = facts.of_vmi(VmiConditionType::EvictionRequested).filter(|each| each.status == "True")?;
+    let detail = if evicted.message.is_empty() { evicted.reason } else { bounded(&evicted.message) };
+    Some(format!("the cluster has it leave its node: {detail}"))
 }
 
 /// An earlier run of it ended badly, not long ago.
