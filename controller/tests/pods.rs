@@ -59,7 +59,7 @@ fn listed() -> Vec<Difference> {
         .collect()
 }
 
-/// The reference's pods: the first whole, the others as a merge patch of it.
+/// KubeVirt's pods: the first whole, the others as a merge patch of it.
 fn references() -> Vec<(String, Value)> {
     let lines = lines("pods.jsonl");
     let first = lines[0]["pod"].clone();
@@ -122,7 +122,7 @@ fn recorded(pod: Value) -> Value {
     let kept = kept.into_iter().filter_map(|key| Some((key.to_owned(), compute.get(key)?.clone())));
     spec.insert("compute".to_owned(), Value::Object(kept.collect::<Map<_, _>>()));
     let metadata = pod["metadata"].as_object_mut().expect("metadata");
-    // The reference's names end at random, ours in the instance's UID.
+    // KubeVirt's names end at random, ours in the instance's UID.
     let name = metadata.remove("name").expect("a name");
     let name = name.as_str().expect("text").strip_suffix("c0ffee00").expect("the UID at its end").to_owned();
     metadata.insert("generateName".to_owned(), name.into());

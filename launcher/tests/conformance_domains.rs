@@ -103,7 +103,7 @@ fn planned_machines_agree_with_the_reference() {
             }
             None => wrong.push(format!("{id} {fact}")),
         };
-        // The reference runs under KVM.
+        // KubeVirt runs under KVM.
         let options = PlanOptions { accelerator: AcceleratorChoice::Kvm, ..PlanOptions::default() };
         let mut facts = HostFacts::reference();
         // And it has a newer QEMU than our own reference host.

@@ -684,7 +684,7 @@ fn advice_can_be_executed() {
 }
 
 #[test]
-fn what_goes_on_beside_is_told_as_well() {
+fn what_goes_on_beside_is_reported_as_well() {
     let diagnosis = judge(remarkable());
     assert_eq!(diagnosis.verdict, Verdict::Running);
     let also = diagnosis.also.join("\n");

@@ -1,4 +1,4 @@
-"""Every manifest that the reference was asked about has the messages of `garboard validate`. Meanwhile certificates
+"""Every manifest that KubeVirt was asked about has the messages of `garboard validate`. Meanwhile certificates
 are renewed."""
 
 import dataclasses

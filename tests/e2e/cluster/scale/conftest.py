@@ -17,7 +17,7 @@ from garboard_e2e.scale.played import Options, Played, markdown
 
 
 def pytest_ignore_collect(collection_path: pathlib.Path, config: pytest.Config) -> bool | None:
-    """The reference is measured on request."""
+    """KubeVirt is measured on request."""
     is_left_out = collection_path.name == "test_reference.py" and not config.getoption("--reference")
     return True if is_left_out else None
 

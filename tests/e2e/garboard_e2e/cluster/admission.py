@@ -69,14 +69,14 @@ def sound(cluster: Cluster, name: str = "sound") -> Post:
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A manifest that the reference was asked about, as it is given to a cluster."""
+    """A manifest that KubeVirt was asked about, as it is given to a cluster."""
 
     # The name of its file.
     stem: str
     number: str
     title: str
     given: Object
-    # The gates without which the reference refuses it by fields.
+    # The gates without which KubeVirt refuses it by fields.
     gates: frozenset[str]
 
     @property
