@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use garboard_machine::facts::HostFacts;
-use garboard_machine::features::{Feature, MachineType};
+use garboard_machine::features::{Feature, MachineType, QemuFeatures};
 
 use super::*;
 use crate::root::HostRoot;
@@ -74,7 +74,7 @@ fn qemu_10_from_a_tree_of_its_own_answers_more() {
     assert!(features.machine("pc-q35-10.0").is_some() && features.machine("pc-q35-7.2").is_some());
     let options = [Feature::NetdevJson, Feature::JsonCliHotplug, Feature::IothreadVqMapping, Feature::Sandbox];
     assert_eq!(features.options, options.into());
-    let modules = report.facts.module_dir.unwrap();
+    let modules = report.facts.module_dir.as_deref().unwrap();
     assert!(modules.ends_with("usr/lib/x86_64-linux-gnu/qemu"), "{modules}");
     assert!(!report.facts.firmware_dirs.is_empty());
     // Modules of that tree were loaded, not those of the installed QEMU.
