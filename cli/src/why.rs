@@ -108,7 +108,7 @@ fn remarks(status: &Status, verdict: Verdict) -> Vec<String> {
         stopping: _,
         ended: _,
         interfaces: _,
-        // These tell nothing of how it is.
+        // No verdict and no remark is made of these.
         generation: _,
         namespace: _,
         name: _,

@@ -60,7 +60,7 @@ fn listed() -> Vec<Difference> {
 }
 
 /// KubeVirt's pods: the first whole, the others as a merge patch of it.
-fn references() -> Vec<(String, Value)> {
+fn kubevirts_pods() -> Vec<(String, Value)> {
     let lines = lines("pods.jsonl");
     let first = lines[0]["pod"].clone();
     let of_line = |line: &Value| {
@@ -170,7 +170,7 @@ fn leaves(path: &str, value: &Value, overhead: i64, facts: &mut BTreeSet<String>
 }
 
 #[test]
-fn pods_agree_with_the_reference() {
+fn pods_agree_with_kubevirt() {
     let config = ClusterConfig::offline();
     let manifests: BTreeMap<String, Value> = lines("admission.jsonl")
         .into_iter()
@@ -179,7 +179,7 @@ fn pods_agree_with_the_reference() {
     let list = listed();
     let mut used = BTreeSet::new();
     let (mut wrong, mut compared, mut refused) = (Vec::new(), 0, 0);
-    for (id, reference) in references() {
+    for (id, reference) in kubevirts_pods() {
         let Some(vmi) = instance(&manifests[&id], &config) else {
             refused += 1;
             continue;

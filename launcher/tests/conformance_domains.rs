@@ -82,7 +82,7 @@ fn instance(manifest: &Value, config: &ClusterConfig) -> Option<VirtualMachineIn
 }
 
 #[test]
-fn planned_machines_agree_with_the_reference() {
+fn planned_machines_agree_with_kubevirt() {
     let config = ClusterConfig::offline();
     let manifests: BTreeMap<String, Value> = lines("admission.jsonl")
         .into_iter()

@@ -24,9 +24,9 @@ pub const KVM_DEVICE: &str = "/dev/kvm";
 pub const LOADER_FILES: [&str; 2] = ["/etc/ld.so.cache", "/etc/localtime"];
 /// What QEMU may read below, beside [`LOADER_FILES`]: itself, its libraries, and what the kernel reports to it.
 pub const SYSTEM_DIRECTORIES: [&str; 5] = ["/usr", "/lib", "/lib64", "/proc", "/sys"];
-/// Those of [`SYSTEM_DIRECTORIES`] that a root of the machine's own has anyway: it mounts `/proc`, has no `/sys`, and where a
-/// distribution has its libraries in `/usr`, `/lib` and `/lib64` are links to there.
-pub const MADE_IN_OWN_ROOT: [&str; 4] = ["/lib", "/lib64", "/proc", "/sys"];
+/// Those of [`SYSTEM_DIRECTORIES`] that are not bound into a root of the machine's own: `/proc` is mounted anew, `/sys` is left
+/// out, `/lib` and `/lib64` are links to `/usr` there, as on the host.
+pub const NOT_BOUND_IN_OWN_ROOT: [&str; 4] = ["/lib", "/lib64", "/proc", "/sys"];
 /// Where passt and QEMU's own network, which only a user needs, find the name servers that they announce to the guest.
 pub const RESOLVER: &str = "/etc/resolv.conf";
 

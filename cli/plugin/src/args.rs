@@ -12,7 +12,7 @@ const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
 console, qmp, vnc, pause, unpause, reset and logs --part go through `kubectl exec` and need the right to create pods/exec;
 explain uses it where you have it. start, stop and restart need to patch virtualmachines and virtualmachines/status, as the
-roles admin and edit may. why and logs only read. cluster install and uninstall need the rights of an administrator.";
+roles admin and edit may. why, and logs without --part, only read. cluster install and uninstall need the rights of an administrator.";
 
 /// Starts, stops and looks into virtual machines on a Kubernetes cluster.
 #[derive(Debug, Parser)]

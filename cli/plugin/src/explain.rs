@@ -66,7 +66,7 @@ fn of_machine(kubectl: &Kubectl, name: &str) -> anyhow::Result<Input> {
         return Err(exit_error(NOT_FOUND, find::unknown(kubectl, name)));
     };
     let host =
-        format!("a plain node, because {name} has no pod: memory, processors and paths of a real one may differ");
+        format!("a plain node, because {name} has no pod: QEMU, memory, processors and paths of a real one may differ");
     Ok(offline(vmi, accelerator, host))
 }
 

@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::Context;
 use garboard_machine::facts::HostFacts;
-use garboard_protocol::launch::{KVM_DEVICE, LOADER_FILES, MADE_IN_OWN_ROOT, RESOLVER, SYSTEM_DIRECTORIES};
+use garboard_protocol::launch::{KVM_DEVICE, LOADER_FILES, NOT_BOUND_IN_OWN_ROOT, RESOLVER, SYSTEM_DIRECTORIES};
 use garboard_protocol::namespaces::NamespaceReport;
 use garboard_shim_client::request::LaunchRequest;
 use garboard_shim_client::{logs, program};
@@ -132,7 +132,7 @@ pub(crate) fn readable_paths(facts: &HostFacts) -> Vec<PathBuf> {
     if !facts.network.tap {
         paths.push(RESOLVER.into());
     }
-    let system: Vec<_> = SYSTEM_DIRECTORIES.into_iter().filter(|path| !MADE_IN_OWN_ROOT.contains(path)).collect();
+    let system: Vec<_> = SYSTEM_DIRECTORIES.into_iter().filter(|path| !NOT_BOUND_IN_OWN_ROOT.contains(path)).collect();
     let binary = PathBuf::from(&facts.qemu.binary);
     let others = binary.parent().map(Path::to_owned).into_iter();
     let others = others.chain(facts.qemu.firmware_dirs.iter().map(PathBuf::from));

@@ -112,11 +112,13 @@ impl HostFacts {
         }
     }
 
-    /// A launcher pod on such a server: the same, with the QEMU of its image.
+    /// A launcher pod on such a server: the same, with the QEMU of its image (and all modules of that QEMU, of which the image
+    /// has those that plans use: `deploy/images/check`), and without passt, which the image does not have.
     #[must_use]
     pub fn launcher_image() -> Self {
         let mut facts = Self::reference();
         facts.qemu.features = QemuFeatures::launcher_image();
+        facts.network.passt = None;
         facts.cpu.features.insert(Accelerator::Tcg, each_of(images::TCG_CPU_FEATURES));
         facts
     }

@@ -5,6 +5,7 @@ from collections.abc import Callable, Generator, Iterator
 
 import pytest
 
+from garboard_e2e import tcg
 from garboard_e2e.cluster.build import Build
 from garboard_e2e.cluster.names import CLUSTER
 from garboard_e2e.cluster.shared import Shared, take_down
@@ -12,12 +13,18 @@ from garboard_e2e.cluster.watched import Watched
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A test that fails shows what its cluster shows, before anything is removed."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what its cluster shows, before anything is removed, and whether QEMU crashed by a known
+    defect meanwhile."""
     report = yield
     kube = getattr(item, "funcargs", {}).get("kube")
     if report.failed and report.when == "call" and isinstance(kube, Watched):
         report.sections.append(("the cluster", kube.circumstances()))
+        if call.excinfo and (defect := tcg.crashed(kube.warnings_since(call.start))):
+            # Whether it is run again is decided by the text of the exception.
+            call.excinfo.value.args = (f"{call.excinfo.value}; {defect}",)
     return report
 
 

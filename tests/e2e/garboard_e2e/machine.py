@@ -98,7 +98,7 @@ class Machine(Garboard):
             command: self.monitor(command) for command in ("info registers", "x/24gx $rsp", "info irq", "info chardev")
         }
         shown = [f"{command}: {output[:700]!r}" for command, output in found.items()]
-        defect = tcg.is_stuck(self.serial(), found["info registers"])
+        defect = tcg.is_stuck(self.serial(), found["info registers"], self.monitor("info registers"))
         return "; ".join(shown + [line[:400] for line in lines] + [defect])
 
     def monitor(self, command: str) -> str:

@@ -19,7 +19,7 @@ class Counts:
             self.failed.add(report.nodeid)
         elif report.skipped:
             self.skipped[report.nodeid] = reason_of(report)
-        elif report.when == "call":
+        elif report.when == "call" and report.passed:
             self.passed.add(report.nodeid)
 
     def sums(self) -> str:

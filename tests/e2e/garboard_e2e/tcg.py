@@ -16,12 +16,15 @@ def crashed(messages: str) -> str:
     return f"{DEFECT}: {CRASH}" if CRASH in messages else ""
 
 
-def is_stuck(serial: bytes, registers: str) -> str:
+def is_stuck(serial: bytes, *registers: str) -> str:
     """The defect, if Linux loops with interrupts disabled before its first output; else nothing.
 
     QEMU 7.2 may execute a breakpoint that Linux has already written over (`text_poke_bp`): the handler (`exc_int3`)
-    finds none, returns, and meets it again. `registers` is the monitor's `info registers`."""
-    flags = re.search(r"RFL=([0-9a-f]+) .*?CPL=0 .*?HLT=0", registers)
-    if serial or not flags or int(flags[1], 16) & INTERRUPTS_ENABLED:
-        return ""
-    return f"{DEFECT}: the guest's kernel loops with interrupts disabled"
+    finds none, returns, and meets it again. `registers` is the monitor's `info registers`, each time it was asked."""
+    loops = all(map(is_in_kernel_without_interrupts, registers))
+    return f"{DEFECT}: the guest's kernel loops with interrupts disabled" if loops and not serial else ""
+
+
+def is_in_kernel_without_interrupts(registers: str) -> bool:
+    found = re.search(r"RIP=ffffffff8[0-9a-f]{7} RFL=([0-9a-f]+) .*?CPL=0 .*?HLT=0", registers)
+    return found is not None and not int(found[1], 16) & INTERRUPTS_ENABLED

@@ -287,7 +287,7 @@ fn a_quick_start_becomes_running_in_one_write() {
 
 /// The controller writes the event of an end that came through the pod, the node agent all others.
 #[test]
-fn an_end_that_came_through_the_pod_is_told_as_the_agent_tells_it() {
+fn an_end_that_came_through_the_pod_is_reported_as_by_the_agent() {
     for cause in garboard_protocol::testing::causes() {
         let mut world = world(json!([]));
         world.history = PodHistory { made: Some(world.now), placed: Some(true), ..PodHistory::default() };

@@ -11,4 +11,3 @@ def test_images_have_what_machines_need(build: Build) -> None:
     command = (REPOSITORY / "deploy/images/check", build.images.directory)
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
-    assert done.stdout.count("  ok  ") > 20, done.stdout

@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Literal, TypeVar
 
-from .. import tcg
 from ..outcome import Failure
 from ..patience import PATIENCE
 from .history import findings
@@ -113,7 +112,7 @@ class Watched(Cluster):
         end, before = time.monotonic() + seconds, len(self.recorder.history)
         while not (found := holds()):
             if time.monotonic() > end:
-                raise Failure(f"{what}: not within {seconds:.0f} s; {self.circumstances()}")
+                raise Failure(f"{what}: not within {seconds:.0f} s")
             before = self.recorder.wait_for_more(before)
         return found
 
@@ -246,8 +245,16 @@ class Watched(Cluster):
 
     def circumstances(self) -> str:
         """What the API server shows of machines, for a reader of a failure."""
-        shown: list[str] = []
+        shown = []
         for command in (["get", "vm,vmi,pods", "-o", "wide"], ["get", "events", "--field-selector=type=Warning"]):
-            lines = self.tried(*command).splitlines()
-            shown += [line[:200] for line in lines[-12:]] + [tcg.crashed("\n".join(lines))]
+            lines = self.tried(*command).splitlines()[-12:]
+            shown += [line[:200] for line in lines]
         return "\n".join(shown)
+
+    def warnings_since(self, start: float) -> str:
+        """Messages of warnings that were first seen after a moment (seconds since 1970)."""
+        answer = self.tried("get", "events", "--field-selector=type=Warning", "-o", "json")
+        events = json.loads(answer)["items"] if answer.startswith("{") else []
+        moment = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(start))
+        new = [each for each in events if each["metadata"]["creationTimestamp"] >= moment]
+        return "\n".join(str(each.get("message") or each.get("note")) for each in new)
