@@ -55,7 +55,11 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """In place of `PASSED` alone: how long it took and what it found."""
+    """In place of `PASSED` alone: how long it took and what it found. A failure has its message at once, because a campaign
+    that is stopped prints no summary."""
+    if report.when == "call" and report.failed:
+        crash = getattr(report.longrepr, "reprcrash", None)
+        return "failed", "F", f"FAILED {str(getattr(crash, 'message', ''))[:1000]}"
     if report.when != "call" or not report.passed:
         return None
     notes = "; ".join(str(value) for name, value in report.user_properties if name == "note")
