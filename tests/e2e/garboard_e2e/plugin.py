@@ -55,8 +55,8 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 
 def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] | None:
-    """In place of `PASSED` alone: how long it took and what it found. A failure has its message at once, because a campaign
-    that is stopped prints no summary."""
+    """In place of `PASSED` alone: how long it took and what it found. A failure has its message at once, because a
+    campaign that is stopped prints no summary."""
     if report.when == "call" and report.failed:
         crash = getattr(report.longrepr, "reprcrash", None)
         return "failed", "F", f"FAILED {str(getattr(crash, 'message', ''))[:1000]}"
