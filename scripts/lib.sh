@@ -162,25 +162,26 @@ recipe_key() {
 # cached NAME KEY BUILD…: prints the directory $cache/NAME-KEY. If there is none, `BUILD… DIR` fills it first, once for
 # all callers at the same time; it appears whole or not at all. $cache/NAME becomes a link to it.
 cached() {
-    local cached_as=$1 entry=$cache/$1-$2 lock work
+    # Named so that no BUILD has a variable of the same name: the trap would see that one.
+    local cached_as=$1 entry=$cache/$1-$2 lock cached_into
     shift 2
     if [ ! -d "$entry" ]; then
         mkdir -p "$(dirname "$entry")"
         exec {lock}>"$cache/$cached_as.lock"
         flock -n "$lock" || { say "waiting for another run that makes $cached_as"; flock "$lock"; }
         if [ ! -d "$entry" ]; then
-            work=$(mktemp -d "$entry.XXXXXX")
+            cached_into=$(mktemp -d "$entry.XXXXXX")
             # Not `if ! "$@"`: that would switch off errexit inside.
-            (trap 'status=$?; [ $status = 0 ] || rm -rf "$work"' EXIT; "$@" "$work")
-            chmod 755 "$work"
-            mv -T "$work" "$entry"
+            (trap 'status=$?; [ $status = 0 ] || rm -rf "$cached_into"' EXIT; "$@" "$cached_into")
+            chmod 755 "$cached_into"
+            mv -T "$cached_into" "$entry"
         fi
         exec {lock}>&-
     fi
     if [ "$(readlink "$cache/$cached_as" 2>/dev/null)" != "${entry##*/}" ]; then
-        work=$(mktemp -u "$cache/$cached_as.XXXXXX")
-        ln -s "${entry##*/}" "$work"
-        mv -T "$work" "$cache/$cached_as"
+        cached_into=$(mktemp -u "$cache/$cached_as.XXXXXX")
+        ln -s "${entry##*/}" "$cached_into"
+        mv -T "$cached_into" "$cache/$cached_as"
         # A process that still uses an older recipe's result has a week.
         find "$(dirname "$entry")" -maxdepth 1 -name "${cached_as##*/}-????????????????" -type d -mtime +7 \
             ! -name "${entry##*/}" -exec rm -rf {} +

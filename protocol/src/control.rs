@@ -48,6 +48,37 @@ pub enum ControlRequest {
     },
 }
 
+/// The name of each kind of request: one without a line does not compile.
+macro_rules! names {
+    ($($pattern:pat => $name:literal,)*) => {
+        impl ControlRequest {
+            /// The names of all kinds.
+            pub const NAMES: &[&str] = &[$($name,)*];
+
+            /// Its name on the wire.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $($pattern => $name,)*
+                }
+            }
+        }
+    };
+}
+
+names! {
+    Self::Status => "status",
+    Self::Watch => "watch",
+    Self::Stop { .. } => "stop",
+    Self::Pause => "pause",
+    Self::Unpause => "unpause",
+    Self::Reset => "reset",
+    Self::Console { .. } => "console",
+    Self::Vnc => "vnc",
+    Self::Qmp { .. } => "qmp",
+    Self::Probe { .. } => "probe",
+}
+
 /// What a probe asks the guest agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "question")]
@@ -328,32 +359,6 @@ mod tests {
         assert_eq!(wire::decode::<Asked>(&plain).unwrap(), Asked { request, claimed_user: None });
     }
 
-    /// Names each kind of request: one without a line does not compile.
-    macro_rules! kinds {
-        ($($pattern:pat => $kind:literal,)*) => {
-            const KINDS: &[&str] = &[$($kind,)*];
-
-            fn kind_of(request: &ControlRequest) -> &'static str {
-                match request {
-                    $($pattern => $kind,)*
-                }
-            }
-        };
-    }
-
-    kinds! {
-        ControlRequest::Status => "status",
-        ControlRequest::Watch => "watch",
-        ControlRequest::Stop { .. } => "stop",
-        ControlRequest::Pause => "pause",
-        ControlRequest::Unpause => "unpause",
-        ControlRequest::Reset => "reset",
-        ControlRequest::Console { .. } => "console",
-        ControlRequest::Vnc => "vnc",
-        ControlRequest::Qmp { .. } => "qmp",
-        ControlRequest::Probe { .. } => "probe",
-    }
-
     /// Kinds that the taken-over QEMU does not ask of the socket for probes, and why.
     const NOT_ASKED: &[(&str, &str)] = &[("probe", "this is what the socket answers")];
 
@@ -363,8 +368,9 @@ mod tests {
         let (_, after) = program.split_once("\nQUESTIONS: ").unwrap();
         let (questions, _) = after.split_once("\n)\n").unwrap();
         let lines = questions.lines().skip(1).map(|line| line.trim().trim_end_matches(','));
-        let asked: Vec<&str> = lines.map(|line| kind_of(&serde_json::from_str(line).expect(line))).collect();
-        for kind in KINDS {
+        let asked: Vec<&str> =
+            lines.map(|line| serde_json::from_str::<ControlRequest>(line).expect(line).name()).collect();
+        for kind in ControlRequest::NAMES {
             let reason = NOT_ASKED.iter().find(|(name, _)| name == kind);
             assert!(asked.contains(kind) != reason.is_some(), "`{kind}` in QUESTIONS of qemu.py: {reason:?}");
         }

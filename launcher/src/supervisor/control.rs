@@ -132,7 +132,7 @@ async fn serve_client(mut stream: UnixStream, senders: ControlSenders) -> io::Re
     };
     let claimed = asked.claimed_user.as_deref().map(|name| printable(name, MAX_NAME));
     let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed };
-    let cause = Cause::request(request_name(&asked.request), &caller);
+    let cause = Cause::request(asked.request.name(), &caller);
     let span = cause.span();
     serve_request(stream, senders, asked.request, Asker { caller, cause }).instrument(span).await
 }
@@ -141,22 +141,6 @@ async fn serve_client(mut stream: UnixStream, senders: ControlSenders) -> io::Re
 struct Asker {
     caller: Caller,
     cause: Cause,
-}
-
-/// A request's name on the wire.
-fn request_name(request: &ControlRequest) -> &'static str {
-    match request {
-        ControlRequest::Status => "status",
-        ControlRequest::Watch => "watch",
-        ControlRequest::Stop { .. } => "stop",
-        ControlRequest::Pause => "pause",
-        ControlRequest::Unpause => "unpause",
-        ControlRequest::Reset => "reset",
-        ControlRequest::Console { .. } => "console",
-        ControlRequest::Vnc => "vnc",
-        ControlRequest::Qmp { .. } => "qmp",
-        ControlRequest::Probe { .. } => "probe",
-    }
 }
 
 async fn serve_request(

@@ -1,5 +1,5 @@
-"""Defects of QEMU's TCG that a guest meets once in many hundred boots. A test that fails with one of them is run once
-more, and the log has both (--only-rerun in pyproject.toml). docs/status.md has them for users."""
+"""Defects of QEMU's TCG that a guest meets rarely (both were seen in CI). A test that fails with one of them is
+run once more, and the log has both (--only-rerun in pyproject.toml). docs/status.md has them for users."""
 
 import re
 
