@@ -24,6 +24,14 @@ die() {
     exit 1
 }
 
+# The comment at the head of the script that sourced this: what it does, and its options.
+case ${1:-} in
+    -h | --help)
+        awk 'NR > 1 && /^# shellcheck/ { next } NR > 1 && /^#/ { sub(/^# ?/, ""); print; next } NR > 1 { exit }' "$0"
+        exit
+        ;;
+esac
+
 # step TEXT COMMAND…: runs the command with its output kept aside; shows time on a terminal, the output on failure.
 step() {
     local text=$1 log started=$SECONDS status=0 mark=' '

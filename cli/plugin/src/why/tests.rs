@@ -717,6 +717,20 @@ fn remarkable() -> Value {
 }
 
 #[test]
+fn a_guest_that_kvm_interprets_is_shown_how_it_gets_faster() {
+    let conditions = json!([{"type": "SoftwareEmulation", "status": "True", "reason": "KvmInterpretsGuestCode"}]);
+    let running = || json!({"vmi": vmi("Running", conditions.clone())});
+    let steps = |permitted: bool| {
+        let setting = json!({"developerConfiguration": {"useEmulation": permitted}});
+        let object = json!({"metadata": {"namespace": "garboard", "name": "kubevirt"}, "spec": {"configuration": setting}});
+        judge(with(running(), json!({"kubevirts": [object]}))).next.join("\n")
+    };
+    let shown = steps(false);
+    assert!(shown.contains("patch kubevirt") && shown.contains("kubectl garboard restart"), "{shown}");
+    assert!(!steps(true).contains("patch kubevirt"));
+}
+
+#[test]
 fn a_claim_that_has_come_is_not_missing() {
     let condition = json!([{"type": "Synchronized", "status": "False", "reason": "FailedPvcNotFound",
         "message": "the PersistentVolumeClaim data does not exist"}]);

@@ -6,6 +6,7 @@ use jiff::SignedDuration;
 
 use super::ending::{restarted, stopped};
 use super::refused::bounded;
+use crate::operate::emulation::EmulationSetting;
 use crate::why::diagnosis::{Evidence, Finding, Verdict, seen};
 use crate::why::facts::{Facts, age, of_pod, when};
 
@@ -138,7 +139,20 @@ pub(crate) fn runs(facts: &Facts) -> Option<Finding> {
         let evidence = seen(format!("vmi/{}", facts.name), "status.interfaces", addresses.join(", "), None);
         finding = finding.shown_by(evidence);
     }
+    if let Some(command) = faster(facts) {
+        finding = finding.then(command);
+    }
     Some(finding.then(format!("kubectl garboard console {}", facts.name)))
+}
+
+/// What to type where KVM interprets guest code and QEMU is not permitted to: a Linux guest takes hours to boot so.
+fn faster(facts: &Facts) -> Option<String> {
+    let slow = facts.of_vmi(VmiConditionType::SoftwareEmulation)?;
+    let emulation = EmulationSetting::of(&[], &facts.kubevirts);
+    (slow.reason == Reason::KvmInterpretsGuestCode.name() && !emulation.allowed).then(|| {
+        let then = format!("then restart it; QEMU's own interpreter is faster than this KVM: kubectl garboard restart {}", facts.name);
+        format!("{}    # {then}", emulation.command())
+    })
 }
 
 /// Its vCPUs are interpreted.
