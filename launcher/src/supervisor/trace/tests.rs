@@ -76,7 +76,7 @@ async fn driven(layout: &Layout) -> (FakeMonitor, ControlReceivers, mpsc::Sender
     let (to_init, _) = mpsc::channel(4);
     let status = garboard_protocol::testing::running(1);
     let (publish, published) = watch::channel(status.clone());
-    let life = Life { state: State::Launched, memory: Memory { has_run: true, ..Memory::default() }, grace_ms: 1000 };
+    let life = Life::unplanned(State::Launched, Memory { has_run: true, ..Memory::default() });
     let shared = layout.supervisor();
     let seed = DriverSeed { life, journal: Journal::default(), status, on_ready: OnReady::Leave, shared };
     tokio::spawn(Driver::new(seed, to_init, publish).run(Inputs { happened: inbox, requests: request_inbox }));
