@@ -17,6 +17,7 @@ pub mod world;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use garboard_api::conditions;
 use garboard_api::v1::KubeVirt;
 use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -43,7 +44,7 @@ pub fn changes() -> (Changed, UnboundedReceiver<PodKey>) {
 pub fn leave_out(object: &mut KubeVirt) {
     if let Some(status) = &mut object.status {
         status.outdated_virtual_machine_instance_workloads = None;
-        status.conditions.retain(|each| each.r#type != LAUNCHERS_UPDATED);
+        conditions::remove(&mut status.conditions, LAUNCHERS_UPDATED);
     }
 }
 
