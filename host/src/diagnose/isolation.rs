@@ -4,7 +4,7 @@ use garboard_machine::facts::CgroupVersion;
 use nix::errno::Errno;
 
 use super::{Check, HostConditions};
-use crate::cgroup::{CgroupHierarchy, Controller, Obstacle};
+use crate::cgroup_hierarchy::{CgroupHierarchy, Controller, Obstacle};
 use crate::landlock::Landlock;
 use crate::survey::Survey;
 
