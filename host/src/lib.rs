@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Observing and judging are apart: every probe reads through a [`root::HostRoot`], so that it can be shown a host it
-//! does not run on, and judging is pure. Nothing is guessed from version numbers or from what an ioctl claims: QEMU is
+//! does not run on, and judging sees nothing but what was observed. Nothing is guessed from version numbers or from what an ioctl claims: QEMU is
 //! asked for its types, properties and schema, and KVM has to run code.
 //!
 //! Not for plumbing (`garboard-net`), and not for choosing anything: a plan does that.

@@ -1,4 +1,4 @@
-//! What keeps a machine's processes apart from the host and from each other.
+//! What keeps a machine's processes apart from the host and from each other. Pure.
 
 use garboard_machine::facts::CgroupVersion;
 use nix::errno::Errno;
