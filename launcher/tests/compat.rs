@@ -245,7 +245,7 @@ fn written() -> Vec<(&'static str, Value)> {
         ("options.json", value(serde_json::to_value(&case.options))),
         (
             "order.json",
-            json!({"version": 1, "vmi": case.vmi, "volumes": volumes, "emulation": true,
+            json!({"version": 1, "vmi": case.vmi, "volumes": volumes, "emulation": true, "overheadPermille": 1250,
             "images": [{"volume": "data", "file": "disk.img", "bytes": 1}], "stored": plan.stored}),
         ),
         ("plan.json", value(serde_json::to_value(&plan))),
