@@ -74,8 +74,10 @@ async fn take(context: &Context, world: &World, step: &Step) -> kube::Result<Opt
             return taken(world, launcher, image, stored).map_err(|error| kube::Error::Service(Box::new(error)));
         }
         (Step::Event { reason, note, .. }, Some(launcher)) => {
-            let event = if *reason == UPDATED { NewEvent::normal } else { NewEvent::warning };
-            context.record(&instance(launcher), event(*reason, note.clone()));
+            let (reason, note) = (*reason, note.as_str());
+            let is_good = reason == UPDATED;
+            let event = if is_good { NewEvent::normal(reason, note) } else { NewEvent::warning(reason, note) };
+            context.record(&instance(launcher), event);
         }
         (Step::Report { reported, is_alarm }, _) => report(context, world, reported.as_ref(), *is_alarm).await?,
         (Step::Mark { .. } | Step::Unmark { .. } | Step::SetImage { .. } | Step::Event { .. }, None) => {}
