@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use garboard_cluster::names::CONTROLLER_MANAGER as FIELD_MANAGER;
 use garboard_protocol::causes::ErrorChain;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
@@ -14,9 +15,6 @@ use crate::durations::Reconciles;
 use crate::events::{Events, NewEvent};
 use crate::settings::Settings;
 use crate::stores::Unreadable;
-
-/// The name under which the controller writes fields: server-side apply keeps each writer's fields apart.
-pub const FIELD_MANAGER: &str = "garboard-controller";
 
 /// Pauses between attempts to open watches again. Those of `kube` grow to half a minute and more, in which a controller
 /// receives nothing although the API server has come back; there are two controllers in a cluster, not a thousand.

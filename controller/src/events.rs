@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use garboard_api::conditions::Reason;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
+use garboard_protocol::exit::EndReason;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::events::v1::Event;
@@ -30,13 +31,40 @@ const WAITING: usize = 1024;
 /// The longest note that the API server takes, in bytes.
 const LONGEST: usize = 1024;
 
+/// The reason of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventReason {
+    /// One that conditions have, too.
+    Of(Reason),
+    /// Why a run ended.
+    Ended(EndReason),
+}
+
+impl EventReason {
+    /// The name on the wire.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Of(reason) => reason.name(),
+            Self::Ended(reason) => reason.as_str(),
+        }
+    }
+
+    /// Whether the documents list it among the reasons of events.
+    fn is_documented(self) -> bool {
+        match self {
+            Self::Of(reason) => reason.is_of_event(),
+            Self::Ended(_) => true,
+        }
+    }
+}
+
 /// What happened to an object.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
     /// Whether it is a warning.
     pub kind: EventType,
-    /// For programs: of `garboard_api::conditions::Reason`, or why a run ended.
-    pub reason: &'static str,
+    /// For programs.
+    pub reason: EventReason,
     /// The message for people.
     pub note: String,
 }
@@ -44,12 +72,12 @@ pub struct NewEvent {
 impl NewEvent {
     /// That something was done.
     pub fn normal(reason: Reason, note: impl Into<String>) -> Self {
-        Self { kind: EventType::Normal, reason: reason.name(), note: note.into() }
+        Self { kind: EventType::Normal, reason: EventReason::Of(reason), note: note.into() }
     }
 
     /// That something is wrong.
     pub fn warning(reason: Reason, note: impl Into<String>) -> Self {
-        Self { kind: EventType::Warning, reason: reason.name(), note: note.into() }
+        Self { kind: EventType::Warning, reason: EventReason::Of(reason), note: note.into() }
     }
 }
 
@@ -76,8 +104,8 @@ impl Events {
 
     /// Has an event written; does not wait.
     pub fn record(&self, regarding: &ObjectReference, event: NewEvent) {
-        let is_documented = Reason::from_name(event.reason).is_none_or(Reason::is_of_event);
-        debug_assert!(is_documented, "{}: Reason::is_of_event says that no event has it", event.reason);
+        let is_documented = event.reason.is_documented();
+        debug_assert!(is_documented, "{:?}: Reason::is_of_event says that no event has it", event.reason);
         let text = |field: &Option<String>| field.clone().unwrap_or_default();
         let about = [
             text(&regarding.namespace),
@@ -91,6 +119,7 @@ impl Events {
             EventType::Normal => "Normal",
             EventType::Warning => "Warning",
         };
+        let reason = reason.name();
         let queued = Queued { about, kind, reason: reason.to_owned(), note: bounded(note) };
         if self.0.try_send(queued).is_err() {
             tracing::debug!(reason, "an event could not be written");

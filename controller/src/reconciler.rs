@@ -112,8 +112,8 @@ struct Runner<R> {
     attempts: Attempts,
 }
 
-/// What is logged while an object is reconciled belongs here.
-fn span<K: Kind>(object: &Kept<K>, attempt: u32) -> Span {
+/// What is logged while an object is reconciled belongs here; `attempt` where attempts are counted.
+pub(crate) fn span<K: Kind>(object: &Kept<K>, attempt: Option<u32>) -> Span {
     let (namespace, object_name) = object.key();
     let uid = object.meta().uid.as_deref();
     tracing::info_span!("reconcile", kind = K::KIND, namespace, object = object_name, uid, attempt)
@@ -124,7 +124,7 @@ async fn one<R: Reconcile>(object: Arc<Kept<R::Kind>>, runner: Arc<Runner<R>>) -
     let key = object.key();
     let attempt = runner.attempts.of(&key);
     let began = Instant::now();
-    let reconciling = runner.reconciler.reconcile(&object, attempt).instrument(span(&object, attempt));
+    let reconciling = runner.reconciler.reconcile(&object, attempt).instrument(span(&object, Some(attempt)));
     let outcome = AssertUnwindSafe(reconciling).catch_unwind().await;
     runner.reconciler.durations().add(began.elapsed());
     let pause = match outcome.unwrap_or(Err(ReconcileError::Panicked))? {
@@ -145,7 +145,7 @@ fn failed<R: Reconcile>(object: Arc<Kept<R::Kind>>, error: &ReconcileError, runn
     let (namespace, name) = object.key();
     if error.is_abnormal() {
         let error = ErrorChain(error);
-        let span = span(&object, runner.attempts.of(&object.key()));
+        let span = span(&object, Some(runner.attempts.of(&object.key())));
         span.in_scope(|| {
             tracing::warn!(kind = R::Kind::KIND, namespace, name, %error, "reconcile failed; tried again");
         });

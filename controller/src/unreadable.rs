@@ -3,25 +3,31 @@
 //!
 //! The condition is applied under a name of its own, so that it is removed without anything else of the status.
 
-use garboard_api::conditions::{ConditionStatus, KubeVirtConditionType, Reason, VmConditionType, VmiConditionType};
+use garboard_api::conditions::{
+    self, Condition, ConditionStatus, KubeVirtConditionType, NewCondition, Reason, VmConditionType, VmiConditionType,
+};
+use garboard_api::v1::{KubeVirtCondition, VirtualMachineCondition, VirtualMachineInstanceCondition};
+use garboard_cluster::names::UNREADABLE_MANAGER;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::context::{Context, ReconcileError, while_trying};
 use crate::events::NewEvent;
 use crate::stores::{Kept, Kind, Unreadable};
-use crate::time::stamp;
 
 /// The reason of condition and event.
 const REASON: Reason = Reason::Unreadable;
-const MANAGER: &str = "garboard-controller-unreadable";
 
 /// The condition in which a kind reports that something could not be done, and where its status is written.
 pub trait FailureCondition: Kind {
-    /// The name of its type.
-    const CONDITION: &'static str;
+    /// A condition of this kind.
+    type Condition: Condition + Serialize + DeserializeOwned;
+    /// Its type.
+    const CONDITION: <Self::Condition as Condition>::Type;
     /// The status that it has then.
     const STATUS: ConditionStatus;
     /// Whether the status is a resource of its own.
@@ -29,19 +35,22 @@ pub trait FailureCondition: Kind {
 }
 
 impl FailureCondition for crate::stores::Machines {
-    const CONDITION: &'static str = VmConditionType::Failure.name();
+    type Condition = VirtualMachineCondition;
+    const CONDITION: VmConditionType = VmConditionType::Failure;
     const STATUS: ConditionStatus = ConditionStatus::True;
     const HAS_STATUS: bool = true;
 }
 
 impl FailureCondition for crate::stores::Instances {
-    const CONDITION: &'static str = VmiConditionType::Synchronized.name();
+    type Condition = VirtualMachineInstanceCondition;
+    const CONDITION: VmiConditionType = VmiConditionType::Synchronized;
     const STATUS: ConditionStatus = ConditionStatus::False;
     const HAS_STATUS: bool = false;
 }
 
 impl FailureCondition for crate::stores::Installations {
-    const CONDITION: &'static str = KubeVirtConditionType::Degraded.name();
+    type Condition = KubeVirtCondition;
+    const CONDITION: KubeVirtConditionType = KubeVirtConditionType::Degraded;
     const STATUS: ConditionStatus = ConditionStatus::True;
     const HAS_STATUS: bool = true;
 }
@@ -62,8 +71,8 @@ pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Kep
         ..ObjectReference::default()
     };
     context.record(&regarding, NewEvent::warning(REASON, note.as_str()));
-    let condition = json!({"type": K::CONDITION, "status": K::STATUS.name(), "reason": REASON.name(), "message": note,
-        "lastTransitionTime": stamp(jiff::Timestamp::now())});
+    let new = NewCondition::new(K::CONDITION, K::STATUS, REASON, note.as_str());
+    let condition = conditions::made(&new, &readable::<K::Condition>(&object.raw()), jiff::Timestamp::now());
     if let Err(error) = apply(context, object, json!({ "conditions": [condition] })).await {
         tracing::warn!(%error, "the condition Unreadable could not be written");
     }
@@ -83,6 +92,12 @@ pub fn is_ours(reason: Option<&String>) -> bool {
     reason.is_some_and(|reason| reason == REASON.name())
 }
 
+/// Those of its conditions that can be read.
+fn readable<C: DeserializeOwned>(object: &Value) -> Vec<C> {
+    let conditions = object["status"]["conditions"].as_array();
+    conditions.into_iter().flatten().filter_map(|each| C::deserialize(each).ok()).collect()
+}
+
 fn is_written(object: &Value, note: &str) -> bool {
     let conditions = object["status"]["conditions"].as_array();
     conditions.into_iter().flatten().any(|each| each["reason"] == REASON.name() && each["message"] == note)
@@ -96,7 +111,7 @@ async fn apply<K: FailureCondition>(context: &Context, object: &Kept<K>, status:
     if !status.is_null() {
         applied["status"] = status;
     }
-    let params = PatchParams::apply(MANAGER).force();
+    let params = PatchParams::apply(UNREADABLE_MANAGER).force();
     let written = if K::HAS_STATUS {
         objects.patch_status(&name, &params, &Patch::Apply(applied)).await
     } else {

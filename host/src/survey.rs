@@ -11,7 +11,7 @@ use nix::errno::Errno;
 
 use crate::boot::BootId;
 use crate::cache::ProbeCache;
-use crate::cgroup::CgroupHierarchy;
+use crate::cgroup_hierarchy::CgroupHierarchy;
 use crate::cpu::Cpu;
 use crate::devices::{DeviceNode, TUN, VHOST_NET};
 use crate::firmware;

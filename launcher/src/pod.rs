@@ -18,7 +18,7 @@ use std::process::{Command, Stdio};
 
 use garboard_machine::facts::{HostFacts, KvmState};
 use garboard_machine::features::Accelerator;
-use garboard_plan::{AcceleratorChoice, InterfaceFacts, PlanOptions};
+use garboard_plan::{AcceleratorChoice, InterfaceFacts, PlanOptions, Shares};
 use garboard_protocol::agent::{UPLINK, VolumePlace, VolumeTable};
 use garboard_protocol::paths::Layout;
 use garboard_protocol::pod::{self, DiskImage, NodeFacts, PodOrder};
@@ -144,6 +144,7 @@ pub fn populate(places: &PodPlaces) -> Result<(), PodError> {
         link_mac: of_link("address"),
         interfaces,
         scratch_limit_bytes: scratch_limit(&places.storage_limit),
+        shares: shares(&order),
         ..PlanOptions::default()
     };
     write(places, paths::OPTIONS, &options)?;
@@ -153,6 +154,12 @@ pub fn populate(places: &PodPlaces) -> Result<(), PodError> {
     }
     link_agent(places)?;
     write(places, paths::VMI, &order.vmi)
+}
+
+/// What the pod has beside the guest's memory, which the instance's status reports. The requests themselves are the pod's.
+fn shares(order: &PodOrder) -> Shares {
+    let usual = Shares::default();
+    Shares { overhead_permille: order.overhead_permille.unwrap_or(usual.overhead_permille), ..usual }
 }
 
 /// What layers and empty disks may take, bytes. A pod of an older controller has no such file, and a node that does not report
@@ -300,6 +307,7 @@ mod tests {
             volumes: VolumeTable { places: [("data".to_owned(), claim)].into() },
             images: vec![DiskImage { volume: "data".into(), file: "disk.img".into(), bytes: 4096 }],
             emulation: true,
+            overhead_permille: None,
             stored: None,
         }
     }
@@ -318,6 +326,25 @@ mod tests {
         assert_eq!(options.scratch_limit_bytes, None, "as in a pod of an older controller");
         std::fs::remove_file(&places.order).unwrap();
         populate(&places).unwrap();
+    }
+
+    #[test]
+    fn the_memory_beside_the_guests_is_multiplied_as_in_the_pods_requests() {
+        let overhead = |overhead_permille| {
+            let directory = tempfile::tempdir().unwrap();
+            let mut order = PodOrder { overhead_permille, ..order(directory.path()) };
+            order.vmi["spec"]["domain"]["memory"] = serde_json::json!({"guest": "64Mi"});
+            let places = pod(directory.path(), &order);
+            populate(&places).unwrap();
+            let options: PlanOptions = read(&places.layout.order().join(paths::OPTIONS)).unwrap();
+            let vmi: garboard_api::VirtualMachineInstance = serde_json::from_value(order.vmi).unwrap();
+            let plan = garboard_plan::plan(&vmi, &HostFacts::reference(), &options, None).unwrap();
+            plan.resources.overhead.total_bytes
+        };
+        let usual = overhead(Some(1000));
+        assert_eq!(overhead(None), usual, "as by a controller of before");
+        let more = overhead(Some(1500));
+        assert!(more > usual + usual / 3 && more <= usual * 2, "{usual} {more}");
     }
 
     #[test]

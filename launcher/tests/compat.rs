@@ -245,7 +245,7 @@ fn written() -> Vec<(&'static str, Value)> {
         ("options.json", value(serde_json::to_value(&case.options))),
         (
             "order.json",
-            json!({"version": 1, "vmi": case.vmi, "volumes": volumes, "emulation": true,
+            json!({"version": 1, "vmi": case.vmi, "volumes": volumes, "emulation": true, "overheadPermille": 1250,
             "images": [{"volume": "data", "file": "disk.img", "bytes": 1}], "stored": plan.stored}),
         ),
         ("plan.json", value(serde_json::to_value(&plan))),
@@ -277,7 +277,8 @@ fn written() -> Vec<(&'static str, Value)> {
         ("said-to-init-powering-down.json", value(serde_json::to_value(ToInit::PoweringDown { within_seconds: 30 }))),
         (
             "asked-stop.json",
-            json!({"ask": "stop", "mode": {"mode": "graceful", "within_seconds": 7}, "claimedUser": "ada"}),
+            json!({"ask": "stop", "mode": {"mode": "graceful", "within_seconds": 7}, "claimedUser": "ada",
+                "auditId": "6a1f0c52-7d3e-4b8a-9c11-2f4e5d6a7b80"}),
         ),
         ("answered-status.json", {
             let mut answer = status.clone();

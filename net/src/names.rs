@@ -20,7 +20,7 @@ pub enum NameError {
         text: String,
     },
     /// Not a MAC address.
-    #[error("`{text}` is not a MAC address: write six pairs of hexadecimal digits, for example 02:00:00:00:00:01")]
+    #[error("`{text}` is not a MAC address: write six pairs of hexadecimal digits in lower case, as 02:00:00:00:00:01")]
     Mac {
         /// What was written.
         text: String,
@@ -92,7 +92,8 @@ impl fmt::Debug for LinkName {
     }
 }
 
-/// An Ethernet address of one interface (never a group address).
+/// An Ethernet address of one interface (never a group address), in the one notation of the kernel: what people write is read by
+/// the API, and a plan has it in this notation (ADR 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct MacAddr([u8; 6]);
@@ -120,16 +121,14 @@ impl MacAddr {
 impl FromStr for MacAddr {
     type Err = NameError;
 
+    /// Reads what [`Display`](fmt::Display) writes, and nothing else.
     fn from_str(text: &str) -> Result<Self, NameError> {
         let wrong = || NameError::Mac { text: text.to_owned() };
         let mut bytes = [0; 6];
-        let mut pairs = text.split([':', '-']);
-        for byte in &mut bytes {
-            let hexadecimal = |pair: &&str| pair.len() == 2 && pair.bytes().all(|byte| byte.is_ascii_hexdigit());
-            let pair = pairs.next().filter(hexadecimal).ok_or_else(wrong)?;
+        for (byte, pair) in bytes.iter_mut().zip(text.split(':')) {
             *byte = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
         }
-        if pairs.next().is_some() { Err(wrong()) } else { Self::new(bytes) }
+        if Self(bytes).to_string() == text { Self::new(bytes) } else { Err(wrong()) }
     }
 }
 
@@ -241,8 +240,11 @@ mod tests {
     }
 
     #[test]
-    fn a_mac_address_is_six_pairs_and_not_a_group() {
-        assert_eq!("02-00-00-00-00-AB".parse::<MacAddr>().unwrap().to_string(), "02:00:00:00:00:ab");
+    fn a_mac_address_is_read_as_it_is_written_and_is_not_a_group() {
+        assert_eq!("02:00:00:00:00:ab".parse::<MacAddr>().unwrap().bytes(), [2, 0, 0, 0, 0, 0xab]);
+        for other in ["02-00-00-00-00-ab", "02:00:00:00:00:AB", "0200.0000.00ab", "2:0:0:0:0:ab"] {
+            assert!(other.parse::<MacAddr>().is_err(), "{other:?}: the API reads it, and the plan writes it anew");
+        }
         for bad in ["", "02:00", "02:00:00:00:00:0", "02:00:00:00:00:00:00", "0g:00:00:00:00:00", "+2:00:00:00:00:00"] {
             assert!(matches!(bad.parse::<MacAddr>(), Err(NameError::Mac { .. })), "{bad:?}");
         }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::time::Duration;
 
 use garboard_api::v1::VirtualMachineInstance;
+use garboard_cluster::names::NODE_MANAGER;
 use garboard_cluster::report::InstanceEvent;
 use garboard_cluster::report::condition::PodUpdate;
 use k8s_openapi::api::core::v1::{Node, ObjectReference, Pod};
@@ -16,9 +17,6 @@ use serde_json::{Value, json};
 use crate::contain::contained;
 use crate::pods::{self, LauncherPod};
 use crate::policy::Answer;
-
-/// The manager of these changes, in `managedFields`.
-pub const FIELD_MANAGER: &str = "garboard-node";
 
 /// Not of kubevirt.io, and never written.
 const FORBIDDEN_LABEL: &str = "garboard.dev/may-not-be-written-by-the-agent";
@@ -108,7 +106,7 @@ impl ApiServer {
     /// As the agent of a node.
     #[must_use]
     pub fn new(client: Client, node: &str) -> Self {
-        let reporter = Reporter { controller: FIELD_MANAGER.to_owned(), instance: Some(node.to_owned()) };
+        let reporter = Reporter { controller: NODE_MANAGER.to_owned(), instance: Some(node.to_owned()) };
         Self { recorder: Recorder::new(client.clone(), reporter), client }
     }
 
@@ -159,7 +157,7 @@ async fn soon<T>(answer: impl Future<Output = Result<T, kube::Error>>) -> Result
 }
 
 fn parameters() -> PatchParams {
-    PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
+    PatchParams { field_manager: Some(NODE_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
 impl Cluster for ApiServer {

@@ -102,6 +102,9 @@ pub struct Asked {
     /// proves nothing.
     #[serde(default, rename = "claimedUser", skip_serializing_if = "Option::is_none")]
     pub claimed_user: Option<String>,
+    /// The ID of the API server's request that it comes from, as its audit log has it; for the log alone, like the user.
+    #[serde(default, rename = "auditId", skip_serializing_if = "Option::is_none")]
+    pub audit_id: Option<String>,
 }
 
 /// How a run is ended.
@@ -345,18 +348,20 @@ pub struct Ended {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::AUDIT_ID;
     use crate::wire;
 
     #[test]
     fn the_user_is_sent_beside_the_request_and_may_be_left_out() {
         let request = ControlRequest::Qmp { access: QmpAccess::ReadOnly };
-        let asked = Asked { request: request.clone(), claimed_user: Some("ada".into()) };
+        let asked =
+            Asked { request: request.clone(), claimed_user: Some("ada".into()), audit_id: Some(AUDIT_ID.into()) };
         let line = wire::encode(&asked).unwrap();
         assert_eq!(wire::decode::<Asked>(&line).unwrap(), asked);
         // An older supervisor reads the request alone, and an older client sends nothing else.
         assert_eq!(wire::decode::<ControlRequest>(&line).unwrap(), request);
         let plain = wire::encode(&request).unwrap();
-        assert_eq!(wire::decode::<Asked>(&plain).unwrap(), Asked { request, claimed_user: None });
+        assert_eq!(wire::decode::<Asked>(&plain).unwrap(), Asked { request, claimed_user: None, audit_id: None });
     }
 
     /// Kinds that the taken-over QEMU does not ask of the socket for probes, and why.

@@ -374,6 +374,8 @@ pub struct EndHints {
     pub force_requested: bool,
     /// The grace period ran out and the supervisor ended QEMU.
     pub grace_exceeded: bool,
+    /// A graceful stop ended QEMU because the guest has no ACPI: it could not be asked, or could not power off in its time.
+    pub without_acpi: bool,
     /// QEMU reported `SHUTDOWN` by the guest.
     pub guest_shutdown: bool,
     /// QEMU reported `RESET` or `SHUTDOWN` with reason guest-reset under rebootPolicy Terminate.
@@ -386,6 +388,13 @@ pub struct EndHints {
     pub internal_error: bool,
     /// QEMU reported `SHUTDOWN`, whatever the reason: it was on its way out.
     pub leaving: bool,
+}
+
+impl EndHints {
+    /// Whether Garboard ended QEMU by force and that is no failure of the guest.
+    const fn is_forced(self) -> bool {
+        self.force_requested || self.without_acpi
+    }
 }
 
 const FAULT_SIGNALS: [i32; 6] = [4, 6, 7, 8, 11, 31]; // ILL ABRT BUS FPE SEGV SYS on x86_64 and arm64
@@ -416,7 +425,7 @@ pub fn explain(report: &ExitReport, hints: EndHints) -> ExitCause {
 /// Names the cause of an end that PID 1 did not see, because it was killed with QEMU.
 #[must_use]
 pub fn explain_lost(hints: EndHints) -> ExitCause {
-    if hints.force_requested {
+    if hints.is_forced() {
         ExitCause::ForceStopped
     } else if hints.grace_exceeded {
         ExitCause::GracePeriodExceeded
@@ -426,7 +435,7 @@ pub fn explain_lost(hints: EndHints) -> ExitCause {
 }
 
 fn explain_signal(signal: i32, report: &ExitReport, hints: EndHints) -> ExitCause {
-    if hints.force_requested {
+    if hints.is_forced() {
         ExitCause::ForceStopped
     } else if hints.grace_exceeded || report.killed_by_init {
         ExitCause::GracePeriodExceeded
@@ -448,7 +457,7 @@ fn explain_clean_exit(report: &ExitReport, hints: EndHints) -> ExitCause {
         ExitCause::Watchdog
     } else if hints.internal_error {
         ExitCause::QemuFailed { code: 0 }
-    } else if hints.force_requested {
+    } else if hints.is_forced() {
         ExitCause::ForceStopped
     } else if hints.grace_exceeded {
         ExitCause::GracePeriodExceeded
@@ -581,6 +590,7 @@ mod tests {
             (report(killed), leaving, ExitCause::QemuKilled { signal: 9 }),
             (report(killed), none, ExitCause::QemuKilled { signal: 9 }),
             (report(killed), EndHints { force_requested: true, ..none }, ExitCause::ForceStopped),
+            (report(clean), EndHints { stop_requested: true, without_acpi: true, ..none }, ExitCause::ForceStopped),
             (
                 ExitReport { oom_kills: 1, ..report(killed) },
                 EndHints { stop_requested: true, ..none },

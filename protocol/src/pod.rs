@@ -76,6 +76,10 @@ pub struct PodOrder {
     /// Whether the guest runs under TCG (`useEmulation`, or the instance asks for it); else it runs under KVM, and
     /// `compute` has `/dev/kvm`.
     pub emulation: bool,
+    /// By how much the memory is multiplied that the pod requests beside the guest's, in thousandths
+    /// (`additionalGuestMemoryOverheadRatio`). Nothing from a controller that is older than this field: not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overhead_permille: Option<u32>,
     /// What an earlier run of the same machine decided: `garboard_plan::StoredMachine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stored: Option<serde_json::Value>,

@@ -6,6 +6,10 @@ use crate::exit::ExitCause;
 /// UID of the instance that [`running`] is of.
 pub const INSTANCE: &str = "11111111-2222-3333-4444-555555555555";
 
+/// ID of a request to an API server. The tests of the controller follow it from there to the line for a supervisor, those of
+/// the supervisor from that line to QEMU's answer.
+pub const AUDIT_ID: &str = "6a1f0c52-7d3e-4b8a-9c11-2f4e5d6a7b80";
+
 /// What a supervisor reports of a machine whose guest runs.
 ///
 /// # Panics

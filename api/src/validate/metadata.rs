@@ -10,16 +10,16 @@ use super::names::{label_key_problem, label_value_problem, subdomain_problem};
 use super::report::{Report, invalid, required, unsupported};
 use super::subject::text;
 use crate::fault::{Fault, FieldPath};
-use crate::metadata::{annotation, label};
+use crate::metadata::{annotation, label, node_label};
 
 /// Labels that only the controllers may write: KubeVirt's list, and those that others may write but only its controllers do.
 pub const RESERVED: &[&str] = &[
-    "kubevirt.io/created-by",
+    label::CREATED_BY,
     "kubevirt.io/install-strategy",
     "kubevirt.io/migrationJobUID",
     "kubevirt.io/migrationTargetNodeName",
-    "kubevirt.io/nodeName",
-    "kubevirt.io/schedulable",
+    label::NODE_NAME,
+    node_label::SCHEDULABLE,
     label::OUTDATED_LAUNCHER_IMAGE,
 ];
 /// Those of them that a template may have, as it may in KubeVirt and could in earlier versions: an instance is made without them

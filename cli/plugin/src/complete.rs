@@ -3,7 +3,7 @@
 //! (<https://kubernetes.io/docs/tasks/extend-kubectl/kubectl-plugins/>).
 //!
 //! ```text
-//!   arguments ──wanted (pure, from the definitions of --help)──► Wanted ──kubectl, for names of the cluster──► candidates
+//!   arguments ──place (pure, from the definitions of --help)──► Wanted ──kubectl, for names of the cluster──► candidates
 //! ```
 
 use std::ffi::OsString;

@@ -1,5 +1,6 @@
 //! A machine on the cluster: its objects, and the pod it runs in.
 
+use garboard_api::metadata::label;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
@@ -120,7 +121,7 @@ fn choose(machine: &Machine, name: &str) -> Choice {
     let uid = vmi.metadata.uid.clone().unwrap_or_default();
     let ours = machine.pods.iter().find(|pod| {
         let labels = pod.metadata.labels.iter().flatten();
-        labels.into_iter().any(|(key, value)| key == "kubevirt.io/created-by" && *value == uid)
+        labels.into_iter().any(|(key, value)| key == label::CREATED_BY && *value == uid)
     });
     let Some(pod) = ours else {
         let text = format!("{name} has no pod (phase {phase}); `kubectl garboard why {name}` shows what it waits for");

@@ -16,8 +16,10 @@ use kube::runtime::reflector::ObjectRef;
 use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use serde_json::json;
+use tracing::Instrument;
 
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
+use crate::reconciler::span;
 use crate::stores::{Installations, Kept};
 use crate::{unreadable, upgrade};
 
@@ -41,9 +43,14 @@ pub async fn run(context: Context) {
     controller
         .watches(deployments, watcher::Config::default(), move |_| all())
         .watches(agents, watcher::Config::default(), move |_| all_again())
-        .run(reconcile, failed, Arc::new(context))
+        .run(in_its_span, failed, Arc::new(context))
         .for_each(|_| std::future::ready(()))
         .await;
+}
+
+async fn in_its_span(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
+    let span = span(&kept, None);
+    reconcile(kept, context).instrument(span).await
 }
 
 async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Result<Action, ReconcileError> {
@@ -79,7 +86,9 @@ async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Res
     Ok(Action::requeue(PERIOD))
 }
 
-fn failed(_: Arc<Kept<Installations>>, error: &ReconcileError, _: Arc<Context>) -> Action {
-    tracing::warn!(error = %ErrorChain(error), "reconcile of a KubeVirt object failed; tried again");
+fn failed(kept: Arc<Kept<Installations>>, error: &ReconcileError, _: Arc<Context>) -> Action {
+    span(&kept, None).in_scope(|| {
+        tracing::warn!(error = %ErrorChain(error), "reconcile of a KubeVirt object failed; tried again");
+    });
     Action::requeue(error.pause())
 }

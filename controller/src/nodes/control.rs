@@ -45,6 +45,15 @@ pub(crate) enum ControlError {
     Undecodable(#[from] WireError),
 }
 
+/// By whom a request is, for the supervisor's log.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Requester {
+    /// The user that the API server has authenticated.
+    pub(crate) user: String,
+    /// The ID of the user's request in the API server's audit log, escaped and bounded.
+    pub(crate) audit_id: Option<String>,
+}
+
 /// A supervisor's answer, and the connection, on which a stream may follow. The supervisor is tried again only as long as
 /// nothing was sent to it.
 ///
@@ -53,11 +62,11 @@ pub(crate) enum ControlError {
 pub(crate) async fn ask(
     nodes: &Nodes,
     place: &Place,
-    user: &str,
+    by: &Requester,
     request: ControlRequest,
 ) -> Result<(ControlReply, Stream), ControlError> {
     let mut stream = opened(nodes, place).await?;
-    let asked = Asked { request, claimed_user: Some(user.to_owned()) };
+    let asked = Asked { request, claimed_user: Some(by.user.clone()), audit_id: by.audit_id.clone() };
     let line = wire::encode(&asked).map_err(|error| ControlError::Broken(error.into()))?;
     stream.write_all(&line).await.map_err(ControlError::Broken)?;
     let reply = next_reply(&mut stream).await?;
@@ -71,10 +80,10 @@ pub(crate) async fn ask(
 pub(crate) async fn wait_for(
     nodes: &Nodes,
     place: &Place,
-    user: &str,
+    by: &Requester,
     holds: impl Fn(&Status) -> bool,
 ) -> Result<bool, ControlError> {
-    let (mut reply, mut stream) = ask(nodes, place, user, ControlRequest::Watch).await?;
+    let (mut reply, mut stream) = ask(nodes, place, by, ControlRequest::Watch).await?;
     let end = Instant::now() + ANSWER_WITHIN;
     loop {
         if let ControlReply::Status(status) = &reply {

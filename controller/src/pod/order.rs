@@ -21,6 +21,7 @@ pub(super) fn render(input: &PodInput<'_>, mounted: &Mounted) -> Result<String, 
         volumes: mounted.table.clone(),
         images: mounted.images.clone(),
         emulation: input.is_emulated(),
+        overhead_permille: Some(input.config.overhead_permille),
         stored,
     };
     serde_json::to_string(&order)

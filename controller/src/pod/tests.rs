@@ -67,6 +67,14 @@ fn place(pod: &Pod, name: &str) -> Value {
 }
 
 #[test]
+fn the_supervisor_learns_by_how_much_the_memory_beside_the_guests_is_multiplied() {
+    let config = ClusterConfig { overhead_permille: 1250, ..ClusterConfig::offline() };
+    let pod = made_with(&config, &json!([]), &json!({})).unwrap();
+    assert_eq!(order(&pod).overhead_permille, Some(1250));
+    assert_eq!(order(&made(&json!([]), &json!({}))).overhead_permille, Some(1000));
+}
+
+#[test]
 fn qemu_is_not_where_the_supervisor_keeps_its_files() {
     let pod = made(&json!([]), &json!({}));
     let places = |name: &str| -> Vec<String> {

@@ -3,6 +3,7 @@
 use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use garboard_protocol::text::printable;
 use garboard_subresources::access::review;
 use garboard_subresources::caller::{Caller, RequestHeader};
 use garboard_subresources::refusal::Refusal;
@@ -15,6 +16,12 @@ use tracing::Instrument;
 use super::peer::Peer;
 use super::refused;
 use super::server::Serving;
+use crate::nodes::control::Requester;
+
+/// `k8s.io/apiserver`, `pkg/apis/audit`, `HeaderAuditID`. A client may choose it; what a server makes itself is a UUID.
+const AUDIT_ID: &str = "audit-id";
+/// The most characters of it.
+const LONGEST_AUDIT_ID: usize = 64;
 
 /// Lets a request through to its answer, or refuses it.
 pub(super) async fn admit(State(serving): State<Serving>, request: Request, next: Next) -> Response {
@@ -28,6 +35,7 @@ pub(super) async fn admit(State(serving): State<Serving>, request: Request, next
                 namespace = call.namespace,
                 object = call.name,
                 user = tracing::field::Empty,
+                audit_id = tracing::field::Empty,
             );
             admit_call(&serving, &call, request, next).instrument(span).await
         }
@@ -43,17 +51,26 @@ async fn admit_call(serving: &Serving, call: &Call<'_>, mut request: Request, ne
         Ok(caller) => caller,
         Err(refusal) => return refused(&refusal, Some(call)),
     };
-    tracing::Span::current().record("user", caller.user.as_str());
+    let by = Requester { user: caller.user.clone(), audit_id: audit_id(&request) };
+    let span = tracing::Span::current();
+    span.record("user", by.user.as_str());
+    span.record("audit_id", by.audit_id.as_deref());
     let Some(_turn) = serving.turns.take(&caller.user) else {
         return refused(&Refusal::TooManyRequests, Some(call));
     };
     match may(serving, call, &caller).await {
         Ok(()) => {
-            request.extensions_mut().insert(caller);
+            request.extensions_mut().insert(by);
             next.run(request).await
         }
         Err(refusal) => refused(&refusal, Some(call)),
     }
+}
+
+/// What the API server calls this request in its audit log: it sends the ID to the servers of aggregated APIs.
+fn audit_id(request: &Request) -> Option<String> {
+    let value = request.headers().get(AUDIT_ID)?.to_str().ok()?;
+    Some(printable(value, LONGEST_AUDIT_ID)).filter(|id| !id.is_empty())
 }
 
 /// The caller. A header counts only from an API server.

@@ -7,7 +7,6 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
-use garboard_subresources::caller::Caller;
 use garboard_subresources::discovery;
 use garboard_subresources::options::{self, LONGEST_BODY, RestartOptions, StartOptions, StopOptions};
 use garboard_subresources::power::{self, Change, Machine, Part};
@@ -22,6 +21,7 @@ use serde_json::{Value, json};
 use super::server::Serving;
 use super::{instance, refused, stream};
 use crate::context::FIELD_MANAGER;
+use crate::nodes::control::Requester;
 use crate::pod;
 
 /// The API server's answer to a JSON patch whose `test` fails (`k8s.io/apimachinery/pkg/api/errors`, status 422).
@@ -71,7 +71,7 @@ fn version(ours: &str) -> Value {
 }
 
 async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -> Result<Response, Refusal> {
-    let user = head.extensions.get::<Caller>().map(|caller| caller.user.clone()).unwrap_or_default();
+    let by = head.extensions.get::<Requester>().cloned().unwrap_or_default();
     match call.route.action {
         Action::Start => {
             let options: StartOptions = options::read(body)?;
@@ -93,8 +93,8 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
             expanded(vm, Refusal::Internal)
         }
         Action::ExpandVmSpec => expanded(carried(call, body)?, Refusal::BadRequest),
-        Action::Ask(question) => instance::change(serving, call, &user, question, body).await,
-        Action::Open(which) => stream::open(serving, call, &user, which, head).await,
+        Action::Ask(question) => instance::change(serving, call, &by, question, body).await,
+        Action::Open(which) => stream::open(serving, call, &by, which, head).await,
         Action::NotServed => {
             Err(Refusal::BadRequest(format!("{} is not supported in this version", call.route.name())))
         }

@@ -15,7 +15,7 @@ use kube::Api;
 
 use super::answer::internal;
 use super::server::Serving;
-use crate::nodes::control::{ControlError, ask, place_of, wait_for};
+use crate::nodes::control::{ControlError, Requester, ask, place_of, wait_for};
 use crate::vmi::history::Place;
 
 /// The longest reason of a launcher or an agent that a client gets, characters.
@@ -44,7 +44,7 @@ impl Change {
 pub(super) async fn change(
     serving: &Serving,
     call: &Call<'_>,
-    user: &str,
+    by: &Requester,
     question: Question,
     body: &[u8],
 ) -> Result<Response, Refusal> {
@@ -54,22 +54,27 @@ pub(super) async fn change(
     instance::may_ask(question, &vmi)?;
     let change = Change::of(question);
     if !dry_run {
-        carry_out(serving, &vmi, user, change).await?;
+        carry_out(serving, &vmi, by, change).await?;
     }
     tracing::info!(dry_run, "done");
     Ok(StatusCode::OK.into_response())
 }
 
-async fn carry_out(serving: &Serving, vmi: &VirtualMachineInstance, user: &str, change: Change) -> Result<(), Refusal> {
+async fn carry_out(
+    serving: &Serving,
+    vmi: &VirtualMachineInstance,
+    by: &Requester,
+    change: Change,
+) -> Result<(), Refusal> {
     let place = place(vmi)?;
     let Some(_turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
-    let (reply, _) = ask(&serving.nodes, &place, user, change.request).await.map_err(unanswered)?;
+    let (reply, _) = ask(&serving.nodes, &place, by, change.request).await.map_err(unanswered)?;
     match reply {
         ControlReply::AlreadySo => Ok(()),
         ControlReply::Denied { reason } => Err(Refusal::Conflict(printable(&reason, LONGEST_REASON))),
         ControlReply::Queued => {
             let Some(is_done) = change.is_done else { return Ok(()) };
-            match wait_for(&serving.nodes, &place, user, is_done).await {
+            match wait_for(&serving.nodes, &place, by, is_done).await {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Refusal::Internal("QEMU has not done it in time; it may still".to_owned())),
                 Err(error) => Err(unanswered(error)),

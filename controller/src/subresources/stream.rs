@@ -22,7 +22,7 @@ use tokio::time::{Instant, Interval, interval_at};
 use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered};
 use super::server::Serving;
 use super::turns::Turn;
-use crate::nodes::control::ask;
+use crate::nodes::control::{Requester, ask};
 
 /// The subprotocol of KubeVirt's clients: binary frames of bytes, and nothing else.
 const PLAIN: &str = "plain.kubevirt.io";
@@ -35,7 +35,7 @@ const PING_EVERY: Duration = Duration::from_secs(30);
 pub(super) async fn open(
     serving: &Serving,
     call: &Call<'_>,
-    user: &str,
+    by: &Requester,
     which: Which,
     mut head: Parts,
 ) -> Result<Response, Refusal> {
@@ -47,10 +47,10 @@ pub(super) async fn open(
     };
     let socket = WebSocketUpgrade::from_request_parts(&mut head, &()).await;
     let socket = socket.map_err(|rejection| Refusal::BadRequest(format!("this is a websocket: {rejection}")))?;
-    let Some(turn) = serving.streams.take(user) else { return Err(Refusal::TooManyRequests) };
+    let Some(turn) = serving.streams.take(&by.user) else { return Err(Refusal::TooManyRequests) };
     let place = place(&vmi)?;
     let Some(asking) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
-    let (reply, stream) = ask(&serving.nodes, &place, user, request).await.map_err(unanswered)?;
+    let (reply, stream) = ask(&serving.nodes, &place, by, request).await.map_err(unanswered)?;
     drop(asking);
     match reply {
         ControlReply::Streaming => {}

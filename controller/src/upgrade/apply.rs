@@ -1,10 +1,13 @@
 //! Doing what was decided about supervisors of running pods. Every step may be repeated, and any may be the last.
 
+use garboard_api::conditions::{self, ConditionStatus, NewCondition, Reason};
 use garboard_api::metadata::label;
+use garboard_api::v1::{KubeVirtCondition, VirtualMachineInstanceCondition};
+use garboard_cluster::names::UPGRADE_MANAGER;
 use garboard_protocol::causes::ErrorChain;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ObjectReference, Pod};
 use kube::api::{Patch, PatchParams};
-use kube::runtime::events::EventType;
 use kube::{Api, Resource};
 use serde_json::{Value, json};
 
@@ -14,11 +17,7 @@ use super::world::{Launcher, Memory, Reported, Step, World};
 use crate::context::{Context, FIELD_MANAGER};
 use crate::events::NewEvent;
 use crate::stores::{Installations, Instances};
-use crate::time::stamp;
 use crate::unread::{self, NamespacedName};
-
-/// Labels and conditions are applied under a name of their own, so that they go again without anything else.
-const MANAGER: &str = "garboard-controller-upgrade";
 
 /// Takes the steps, and answers with what is to be remembered.
 pub(super) async fn apply(context: &Context, world: &World, decision: Decision) -> Memory {
@@ -67,16 +66,18 @@ async fn take(context: &Context, world: &World, step: &Step) -> kube::Result<Opt
     let launcher = step.pod_uid().and_then(|uid| world.launchers.get(uid));
     match (step, launcher) {
         (Step::Mark { reason, message, .. }, Some(launcher)) => {
-            mark(context, world, launcher, Some((reason, message))).await?;
+            mark(context, launcher, Some(outdated(world, launcher, *reason, message))).await?;
         }
-        (Step::Unmark { .. }, Some(launcher)) => mark(context, world, launcher, None).await?,
+        (Step::Unmark { .. }, Some(launcher)) => mark(context, launcher, None).await?,
         (Step::SetImage { image, .. }, Some(launcher)) => {
             let stored = set_image(context, launcher, image).await?;
             return taken(world, launcher, image, stored).map_err(|error| kube::Error::Service(Box::new(error)));
         }
         (Step::Event { reason, note, .. }, Some(launcher)) => {
-            let kind = if *reason == UPDATED { EventType::Normal } else { EventType::Warning };
-            context.record(&instance(launcher), NewEvent { kind, reason, note: note.clone() });
+            let (reason, note) = (*reason, note.as_str());
+            let is_good = reason == UPDATED;
+            let event = if is_good { NewEvent::normal(reason, note) } else { NewEvent::warning(reason, note) };
+            context.record(&instance(launcher), event);
         }
         (Step::Report { reported, is_alarm }, _) => report(context, world, reported.as_ref(), *is_alarm).await?,
         (Step::Mark { .. } | Step::Unmark { .. } | Step::SetImage { .. } | Step::Event { .. }, None) => {}
@@ -154,22 +155,46 @@ async fn set_image(context: &Context, launcher: &Launcher, image: &str) -> kube:
     Ok(containers.into_iter().find(|each| each.name == "launcher").and_then(|each| each.image))
 }
 
+/// The condition of an instance whose supervisor is outdated.
+pub(super) fn outdated(
+    world: &World,
+    launcher: &Launcher,
+    reason: Reason,
+    message: &str,
+) -> VirtualMachineInstanceCondition {
+    let before = world.instances.get(&launcher.pod_uid).and_then(|view| view.condition.clone());
+    conditions::made(&NewCondition::new(OUTDATED_LAUNCHER, true, reason, message), before.as_slice(), world.now)
+}
+
 /// Label and condition of an instance, or neither.
-async fn mark(context: &Context, world: &World, launcher: &Launcher, why: Option<(&str, &String)>) -> kube::Result<()> {
+async fn mark(
+    context: &Context,
+    launcher: &Launcher,
+    condition: Option<VirtualMachineInstanceCondition>,
+) -> kube::Result<()> {
     let mut applied = json!({
         "apiVersion": garboard_api::v1::API_VERSION,
         "kind": "VirtualMachineInstance",
         "metadata": {"uid": launcher.instance_uid},
     });
-    if let Some((reason, message)) = why {
+    if let Some(condition) = condition {
         applied["metadata"]["labels"] = json!({label::OUTDATED_LAUNCHER_IMAGE: ""});
-        let since = stamp(world.now);
-        applied["status"] = json!({"conditions": [{"type": OUTDATED_LAUNCHER, "status": "True", "reason": reason,
-            "message": message, "lastTransitionTime": since}]});
+        applied["status"] = json!({"conditions": [condition]});
     }
     let place = NamespacedName { namespace: &launcher.namespace, name: &launcher.instance };
-    let params = PatchParams::apply(MANAGER).force();
+    let params = PatchParams::apply(UPGRADE_MANAGER).force();
     unless_gone(unread::patch::<Instances>(&context.client, place, &params, &Patch::Apply(applied)).await)
+}
+
+/// The condition of the KubeVirt object, after those that it has.
+pub(super) fn updated(reported: &Reported, known: &[KubeVirtCondition], now: Timestamp) -> KubeVirtCondition {
+    let new = NewCondition {
+        kind: LAUNCHERS_UPDATED,
+        status: ConditionStatus::False,
+        reason: reported.reason.map_or("", Reason::name).into(),
+        message: reported.message.as_str().into(),
+    };
+    conditions::made(&new, known, now)
 }
 
 /// Condition and number of the KubeVirt object that counts, or neither.
@@ -179,20 +204,16 @@ async fn report(context: &Context, world: &World, reported: Option<&Reported>, i
     let mut applied: Value = json!({"apiVersion": garboard_api::v1::API_VERSION, "kind": "KubeVirt",
         "metadata": {"uid": object.metadata.uid}});
     if let Some(reported) = reported {
-        let known = object.status.iter().flat_map(|status| &status.conditions);
-        let since = known.into_iter().find(|each| each.r#type == LAUNCHERS_UPDATED);
-        let since = since.and_then(|each| each.last_transition_time.clone()).unwrap_or_else(|| stamp(world.now));
+        let known = object.status.as_ref().map_or(&[][..], |status| &status.conditions);
         applied["status"] = json!({
             "outdatedVirtualMachineInstanceWorkloads": reported.outdated,
-            "conditions": [{"type": LAUNCHERS_UPDATED, "status": "False", "reason": reported.reason,
-                "message": reported.message, "lastTransitionTime": since}],
+            "conditions": [updated(reported, known, world.now)],
         });
         if is_alarm {
-            let event = NewEvent { kind: EventType::Warning, reason: STOPPED, note: reported.message.clone() };
-            context.record(&object.object_ref(&()), event);
+            context.record(&object.object_ref(&()), NewEvent::warning(STOPPED, reported.message.as_str()));
         }
     }
-    let params = PatchParams::apply(MANAGER).force();
+    let params = PatchParams::apply(UPGRADE_MANAGER).force();
     let place = NamespacedName { namespace, name };
     unless_gone(unread::patch_status::<Installations>(&context.client, place, &params, &Patch::Apply(applied)).await)
 }

@@ -320,7 +320,7 @@ fn state(world: &World, memory: &Memory) -> Option<Reported> {
     let is_idle = |launcher: &&Launcher| !memory.underway.contains_key(&launcher.pod_uid);
     let outdated = world.launchers.values().filter(|launcher| launcher.image != world.wanted).filter(is_idle).count();
     let outdated = outdated + memory.underway.len();
-    let reported = |reason: &str, message: String| Some(Reported { outdated, reason: reason.to_owned(), message });
+    let reported = |reason, message: String| Some(Reported { outdated, reason: Some(reason), message });
     let waits = world.launchers.values().any(|launcher| !world.agents.contains(&launcher.node));
     match &memory.stop {
         _ if outdated == 0 => None,
@@ -352,7 +352,7 @@ fn state(world: &World, memory: &Memory) -> Option<Reported> {
 /// Another reason is reported at once, another number now and then.
 fn report(world: &World, round: &mut Decision, is_alarm: bool) {
     let reported = state(world, &round.memory);
-    let texts = |of: &Option<Reported>| of.as_ref().map(|each| (each.reason.clone(), each.message.clone()));
+    let texts = |of: &Option<Reported>| of.as_ref().map(|each| (each.reason, each.message.clone()));
     let is_other = texts(&reported) != texts(&world.reported);
     let is_due = round.memory.reported_at.is_none_or(|at| elapsed(at, world.now) >= REPORT_INTERVAL);
     if is_other || is_alarm || (reported != world.reported && is_due) {

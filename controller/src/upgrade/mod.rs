@@ -17,9 +17,11 @@ pub mod world;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use garboard_api::conditions;
 use garboard_api::v1::KubeVirt;
 use jiff::Timestamp;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tracing::Instrument;
 
 use self::decide::decide;
 use self::names::{LAUNCHERS_UPDATED, ROUND};
@@ -43,7 +45,7 @@ pub fn changes() -> (Changed, UnboundedReceiver<PodKey>) {
 pub fn leave_out(object: &mut KubeVirt) {
     if let Some(status) = &mut object.status {
         status.outdated_virtual_machine_instance_workloads = None;
-        status.conditions.retain(|each| each.r#type != LAUNCHERS_UPDATED);
+        conditions::remove(&mut status.conditions, LAUNCHERS_UPDATED);
     }
 }
 
@@ -51,7 +53,7 @@ pub fn leave_out(object: &mut KubeVirt) {
 pub async fn run(leader: Arc<Leader>, mut changed: UnboundedReceiver<PodKey>) {
     let mut observer = Observer::new(leader.clone());
     let mut memory = Memory::default();
-    loop {
+    for number in 1_u64.. {
         let mut keys = HashSet::new();
         if observer.is_idle() {
             // Nothing is outdated: only a pod that changes may make a difference.
@@ -64,10 +66,16 @@ pub async fn run(leader: Arc<Leader>, mut changed: UnboundedReceiver<PodKey>) {
             keys.insert(key);
         }
         observer.look_at(&keys);
-        let Some(world) = observer.observe(&memory, Timestamp::now()).await else { continue };
-        let decision = decide(&world, &memory);
-        memory = apply::apply(&leader.context, &world, decision).await;
+        // What is logged in a round belongs to it.
+        let span = tracing::info_span!("upgrade", round = number);
+        memory = round(&leader, &mut observer, memory).instrument(span).await;
     }
+}
+
+async fn round(leader: &Leader, observer: &mut Observer, memory: Memory) -> Memory {
+    let Some(world) = observer.observe(&memory, Timestamp::now()).await else { return memory };
+    let decision = decide(&world, &memory);
+    apply::apply(&leader.context, &world, decision).await
 }
 
 #[cfg(test)]

@@ -5,24 +5,24 @@ use std::time::Duration;
 use garboard_api::conditions::{KubeVirtConditionType, Reason, VmiConditionType};
 
 /// Condition of an instance whose supervisor is to be replaced.
-pub const OUTDATED_LAUNCHER: &str = VmiConditionType::OutdatedLauncher.name();
+pub const OUTDATED_LAUNCHER: VmiConditionType = VmiConditionType::OutdatedLauncher;
 /// Reason of [`OUTDATED_LAUNCHER`]: it is replaced when its turn comes.
-pub const OTHER_IMAGE: &str = Reason::OtherImage.name();
+pub const OTHER_IMAGE: Reason = Reason::OtherImage;
 /// Reason of [`OUTDATED_LAUNCHER`], and of events on the instance and on the KubeVirt object.
-pub const UPDATE_FAILED: &str = Reason::LauncherUpdateFailed.name();
+pub const UPDATE_FAILED: Reason = Reason::LauncherUpdateFailed;
 /// Event on an instance: its supervisor is the new one.
-pub const UPDATED: &str = Reason::LauncherUpdated.name();
+pub const UPDATED: Reason = Reason::LauncherUpdated;
 
 /// Condition of the KubeVirt object.
-pub const LAUNCHERS_UPDATED: &str = KubeVirtConditionType::LaunchersUpdated.name();
+pub const LAUNCHERS_UPDATED: KubeVirtConditionType = KubeVirtConditionType::LaunchersUpdated;
 /// Reason of [`LAUNCHERS_UPDATED`]: supervisors are being replaced.
-pub const IN_PROGRESS: &str = Reason::UpdateInProgress.name();
+pub const IN_PROGRESS: Reason = Reason::UpdateInProgress;
 /// Reason of [`LAUNCHERS_UPDATED`]: node agents are being replaced first.
-pub const WAITS_FOR_AGENTS: &str = Reason::WaitingForNodeAgents.name();
+pub const WAITS_FOR_AGENTS: Reason = Reason::WaitingForNodeAgents;
 /// Reason of [`LAUNCHERS_UPDATED`]: the KubeVirt object requires that supervisors stay as they are.
-pub const SWITCHED_OFF: &str = Reason::UpdateDisabled.name();
+pub const SWITCHED_OFF: Reason = Reason::UpdateDisabled;
 /// Reason of [`LAUNCHERS_UPDATED`]: one failed, and no other is touched.
-pub const STOPPED: &str = Reason::UpdateStopped.name();
+pub const STOPPED: Reason = Reason::UpdateStopped;
 
 /// How many supervisors are replaced at a time, once the first one of an image has come up; that one is alone.
 pub const AT_ONCE: usize = 10;

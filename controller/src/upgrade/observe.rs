@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
 use garboard_api::VirtualMachineInstance;
+use garboard_api::conditions::{self, Reason};
 use garboard_api::metadata::{installation_annotation, label};
 use garboard_api::v1::KubeVirt;
 use garboard_cluster::report::condition::{UNPAUSED, condition};
@@ -184,11 +185,11 @@ fn is_on(object: &KubeVirt) -> bool {
 /// What the KubeVirt object reports of supervisors.
 pub(super) fn reported(object: &KubeVirt) -> Option<Reported> {
     let status = object.status.as_ref()?;
-    let condition = status.conditions.iter().find(|each| each.r#type == LAUNCHERS_UPDATED)?;
+    let condition = conditions::find(&status.conditions, LAUNCHERS_UPDATED)?;
     let outdated = status.outdated_virtual_machine_instance_workloads.unwrap_or(0);
     Some(Reported {
         outdated: usize::try_from(outdated).unwrap_or(0),
-        reason: condition.reason.clone().unwrap_or_default(),
+        reason: condition.reason.as_deref().and_then(Reason::from_name),
         message: condition.message.clone().unwrap_or_default(),
     })
 }
@@ -208,11 +209,12 @@ fn is_marked(instance: &Kept<Instances>, launcher: &Launcher) -> bool {
 /// What an instance reports of its supervisor.
 pub(super) fn view(vmi: &VirtualMachineInstance) -> InstanceView {
     let status = vmi.status.as_ref();
-    let condition = status.and_then(|status| status.conditions.iter().find(|each| each.r#type == OUTDATED_LAUNCHER));
+    let condition = status.and_then(|status| conditions::find(&status.conditions, OUTDATED_LAUNCHER));
     let labels = vmi.metadata.labels.as_ref();
     let is_labelled = labels.is_some_and(|labels| labels.contains_key(label::OUTDATED_LAUNCHER_IMAGE));
     InstanceView {
         marked: condition.filter(|_| is_labelled).map(|condition| condition.message.clone().unwrap_or_default()),
+        condition: condition.cloned(),
         supervisor: status.and_then(|status| status.supervisor.clone()),
     }
 }

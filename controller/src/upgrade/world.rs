@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use garboard_api::v1::SupervisorStatus;
+use garboard_api::conditions::Reason;
+use garboard_api::v1::{SupervisorStatus, VirtualMachineInstanceCondition};
 use jiff::Timestamp;
 
 /// The supervisor of one launcher pod.
@@ -55,6 +56,8 @@ pub enum Sidecar {
 pub struct InstanceView {
     /// Message of its condition `garboard.dev/OutdatedLauncher`, if it has the condition and the label.
     pub marked: Option<String>,
+    /// That condition, with the label or without it.
+    pub condition: Option<VirtualMachineInstanceCondition>,
     /// Its supervisor, as the node agent passed it on.
     pub supervisor: Option<SupervisorStatus>,
 }
@@ -157,8 +160,8 @@ pub struct Stop {
 pub struct Reported {
     /// How many are.
     pub outdated: usize,
-    /// Reason of the condition.
-    pub reason: String,
+    /// Reason of the condition; nothing where another version wrote one that this version does not have.
+    pub reason: Option<Reason>,
     /// Its message.
     pub message: String,
 }
@@ -171,7 +174,7 @@ pub enum Step {
         /// UID of the pod.
         pod_uid: String,
         /// Reason of the condition.
-        reason: &'static str,
+        reason: Reason,
         /// Its message.
         message: String,
     },
@@ -192,7 +195,7 @@ pub enum Step {
         /// UID of the pod.
         pod_uid: String,
         /// The event's reason.
-        reason: &'static str,
+        reason: Reason,
         /// Its note.
         note: String,
     },

@@ -4,14 +4,13 @@ use garboard_api::VirtualMachineInstance;
 use garboard_api::conditions::Reason;
 use k8s_openapi::api::core::v1::{PersistentVolumeClaim, Pod};
 use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
-use kube::runtime::events::EventType;
 use kube::{Api, Client, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step, World};
 use super::{fields, out_of_memory, start, status};
 use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
-use crate::events::NewEvent;
+use crate::events::{EventReason, NewEvent};
 use crate::reconcilers::Leader;
 use crate::stores::{Instances, Kept};
 use crate::unread::{self, NamespacedName};
@@ -36,9 +35,13 @@ pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -
         }
     }
     write(&context.client, vmi, decision, object).await?;
-    let reported = start::happenings(vmi, decision).into_iter().map(|each| (each.kind, each.reason.name(), each.note));
-    for (kind, reason, note) in reported.chain(out_of_memory::happening(vmi, decision)) {
-        context.record(&vmi.object_ref(&()), NewEvent { kind, reason, note });
+    let reported = start::happenings(vmi, decision).into_iter().map(|each| NewEvent {
+        kind: each.kind,
+        reason: EventReason::Of(each.reason),
+        note: each.note,
+    });
+    for event in reported.chain(out_of_memory::happening(vmi, decision)) {
+        context.record(&vmi.object_ref(&()), event);
     }
     Ok(())
 }
@@ -117,8 +120,7 @@ async fn take(
             }
         }
         Step::Warn { reason, message } => {
-            let event = NewEvent { kind: EventType::Warning, reason, note: message.clone() };
-            context.record(&vmi.object_ref(&()), event);
+            context.record(&vmi.object_ref(&()), NewEvent::warning(*reason, message.as_str()));
         }
     }
     Ok(())

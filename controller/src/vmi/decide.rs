@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use garboard_api::conditions::Reason;
 use garboard_api::metadata::finalizer;
 use garboard_api::v1::VirtualMachineInstanceStatus;
 use garboard_api::{ClusterConfig, Phase, VirtualMachineInstance};
@@ -110,7 +111,7 @@ pub enum Step {
     /// Report why there is no pod, as an event.
     Warn {
         /// The event's reason.
-        reason: &'static str,
+        reason: Reason,
         /// For people.
         message: String,
     },
@@ -199,8 +200,8 @@ fn replacement(world: &World, why: String) -> Option<Step> {
 
 /// The event for a pod that cannot be made, unless the instance reports it already.
 fn warning(world: &World, refusal: &PodRefusal) -> Option<Step> {
-    let (reason, message) = (refusal.reason().name(), refusal.to_string());
-    let is_new = !refusal.is_unfilled() && !status::is_known(&world.vmi, reason, &message);
+    let (reason, message) = (refusal.reason(), refusal.to_string());
+    let is_new = !refusal.is_unfilled() && !status::is_known(&world.vmi, reason.name(), &message);
     is_new.then_some(Step::Warn { reason, message })
 }
 

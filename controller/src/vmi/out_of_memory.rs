@@ -12,6 +12,7 @@ use kube::runtime::events::EventType;
 use super::decide::Decision;
 use super::pod_status::COMPUTE;
 use super::situation::Case;
+use crate::events::{EventReason, NewEvent};
 
 /// The kubelet's reason for a container that the OOM killer ended.
 const OOM_KILLED: &str = "OOMKilled";
@@ -21,8 +22,8 @@ pub(super) struct OomKilled(ExitCause);
 
 impl OomKilled {
     /// The reason of the status, and of condition and event.
-    pub(super) fn reason(&self) -> &'static str {
-        self.0.reason().as_str()
+    pub(super) fn reason(&self) -> EndReason {
+        self.0.reason()
     }
 
     /// How the run ended.
@@ -30,7 +31,7 @@ impl OomKilled {
         NewCondition {
             kind: VmiConditionType::Ended,
             status: ConditionStatus::True,
-            reason: self.reason().into(),
+            reason: self.reason().as_str().into(),
             message: report::message(&self.0, &self.0.message()).into(),
         }
     }
@@ -45,18 +46,16 @@ pub(super) fn killed(case: &Case<'_>, phase: Phase, status: &VirtualMachineInsta
 }
 
 /// The event for an end that was named here: the agent has reported at most that the machine was killed.
-pub(super) fn happening(
-    vmi: &VirtualMachineInstance,
-    decision: &Decision,
-) -> Option<(EventType, &'static str, String)> {
-    let reason = EndReason::OutOfMemory.as_str();
+pub(super) fn happening(vmi: &VirtualMachineInstance, decision: &Decision) -> Option<NewEvent> {
+    let reason = EndReason::OutOfMemory;
     let ended = |status: &VirtualMachineInstanceStatus| {
         let ended = conditions::find(&status.conditions, VmiConditionType::Ended);
-        ended.filter(|each| each.reason.as_deref() == Some(reason)).cloned()
+        ended.filter(|each| each.reason.as_deref() == Some(reason.as_str())).cloned()
     };
     let is_known = decision.is_reported || vmi.status.as_ref().and_then(ended).is_some();
     let condition = ended(&decision.status).filter(|_| !is_known)?;
-    Some((EventType::Warning, reason, condition.message.unwrap_or_default()))
+    let note = condition.message.unwrap_or_default();
+    Some(NewEvent { kind: EventType::Warning, reason: EventReason::Ended(reason), note })
 }
 
 fn is_oom_killed(pod: &Pod) -> bool {

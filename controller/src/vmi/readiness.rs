@@ -44,22 +44,22 @@ pub(super) fn of(case: &Case<'_>, phase: Phase) -> Readiness {
         Some(_) if phase < Phase::Running || is_ready => {
             not(Reason::GuestNotRunning, "the guest does not run".to_owned())
         }
-        Some(ready) => mirrored(VmiConditionType::Ready, ready, Reason::PodConditionMissing.name()),
+        Some(ready) => mirrored(VmiConditionType::Ready, ready, Some(Reason::PodConditionMissing)),
         None => not(Reason::PodConditionMissing, "the launcher pod has no Ready condition yet".to_owned()),
     };
     Readiness { condition, foreseen_for }
 }
 
-/// The pod's condition, as it is.
+/// The pod's condition, as it is; `reason` if it has none.
 fn mirrored(
     kind: VmiConditionType,
     of_pod: &PodCondition,
-    reason: &'static str,
+    reason: Option<Reason>,
 ) -> NewCondition<'static, VmiConditionType> {
     NewCondition {
         kind,
         status: ConditionStatus::from_name(&of_pod.status).unwrap_or(ConditionStatus::Unknown),
-        reason: of_pod.reason.clone().map_or(reason.into(), Into::into),
+        reason: of_pod.reason.clone().map_or_else(|| reason.map_or("", Reason::name).into(), Into::into),
         message: of_pod.message.clone().unwrap_or_default().into(),
     }
 }
@@ -86,7 +86,7 @@ fn about_to_be_ready(case: &Case<'_>, pod: &Pod, ready: &PodCondition) -> Option
 pub(super) fn scheduling(case: &Case<'_>) -> ConditionChange<'static, VmiConditionType> {
     let scheduled = case.world.pod.as_ref().and_then(|pod| condition(pod, PodConditionType::PodScheduled));
     match scheduled.filter(|each| each.status == ConditionStatus::False.name()) {
-        Some(each) => ConditionChange::Set(mirrored(VmiConditionType::PodScheduled, each, "")),
+        Some(each) => ConditionChange::Set(mirrored(VmiConditionType::PodScheduled, each, None)),
         None => ConditionChange::Remove(VmiConditionType::PodScheduled),
     }
 }

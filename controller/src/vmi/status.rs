@@ -40,7 +40,7 @@ pub(super) fn of(case: &Case<'_>, phase: Phase, parts: &Parts<'_>) -> VirtualMac
         // A phase that this release does not support is not changed by it.
         phase: if phase == Phase::Unknown { before.phase.clone() } else { Some(phase.name().to_owned()) },
         phase_transition_timestamps: transitions(case, phase, &before),
-        reason: killed.map(|killed| killed.reason().to_owned()).or_else(|| reason(case, &before)),
+        reason: killed.map(|killed| killed.reason().as_str().to_owned()).or_else(|| reason(case, &before)),
         conditions,
         node_name: parts.placement.node_name.clone(),
         active_pods: parts.placement.active_pods.clone(),

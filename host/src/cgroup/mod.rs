@@ -14,7 +14,6 @@
 //! set one by one; it does not count kills in version 2, so the counters are read here; it has no function for processes
 //! left behind.
 
-mod hierarchy;
 mod leftover;
 mod limits;
 mod usage;
@@ -29,7 +28,7 @@ use cgroups_rs::fs::hierarchies::{V1, V2};
 use cgroups_rs::fs::{Hierarchy, MaxValue, cpu::CpuController, memory::MemController, pid::PidController};
 use garboard_machine::facts::CgroupVersion;
 
-pub use hierarchy::{CgroupHierarchy, Controller, Obstacle};
+pub use crate::cgroup_hierarchy::{CgroupHierarchy, Controller, Obstacle};
 pub use limits::{CpuQuota, Limits};
 pub use usage::Usage;
 

@@ -1,4 +1,4 @@
-//! Processor and KVM.
+//! Processor and KVM. Pure.
 
 use super::{Check, HostConditions};
 use crate::cpu::Virtualization;

@@ -1,10 +1,10 @@
-//! What keeps a machine's processes apart from the host and from each other.
+//! What keeps a machine's processes apart from the host and from each other. Pure.
 
 use garboard_machine::facts::CgroupVersion;
 use nix::errno::Errno;
 
 use super::{Check, HostConditions};
-use crate::cgroup::{CgroupHierarchy, Controller, Obstacle};
+use crate::cgroup_hierarchy::{CgroupHierarchy, Controller, Obstacle};
 use crate::landlock::Landlock;
 use crate::survey::Survey;
 

@@ -1,4 +1,4 @@
-//! How guests reach a network.
+//! How guests reach a network. Pure.
 
 use super::{Check, HostConditions};
 use crate::devices::Access;

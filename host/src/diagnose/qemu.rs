@@ -1,4 +1,4 @@
-//! QEMU, its abilities, firmware and qemu-img.
+//! QEMU, its abilities, firmware and qemu-img. Pure.
 
 use garboard_machine::facts::{KvmState, UefiKind};
 use garboard_machine::features::{Accelerator, Feature};

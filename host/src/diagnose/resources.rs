@@ -1,4 +1,4 @@
-//! Memory and room on disk.
+//! Memory and room on disk. Pure.
 
 use garboard_machine::facts::HugepagePool;
 

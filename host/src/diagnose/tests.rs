@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::*;
 use crate::cache::ProbeCache;
-use crate::cgroup::{CgroupHierarchy, Controller, Obstacle};
+use crate::cgroup_hierarchy::{CgroupHierarchy, Controller, Obstacle};
 use crate::cpu::Cpu;
 use crate::devices::{Access, DeviceNode, Permissions};
 use crate::kvm::{Execution, KvmInterface, KvmReport, Slowdown};

@@ -3,10 +3,11 @@
 //!
 //! - [`line_socket`]: lines of JSON with descriptors over a unix socket, for every conversation of a machine's parties.
 //! - [`client`]: the supervisor's end.
-//! - [`plumbing`]: the other end: interfaces are made and their descriptors sent.
+//! - `plumbing` (the feature of that name): the other end: interfaces are made and their descriptors sent.
 
 pub mod client;
 pub mod line_socket;
+#[cfg(feature = "plumbing")]
 pub mod plumbing;
 mod sys;
 

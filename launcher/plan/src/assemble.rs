@@ -1,7 +1,7 @@
 //! From decided parts to a machine and a launch plan.
 
 use garboard_api::defaults::GRACE_PERIOD_SECONDS;
-use garboard_api::metadata::annotation;
+use garboard_api::metadata::{DEFAULT_NAMESPACE, annotation};
 use std::collections::BTreeMap;
 
 use garboard_machine::board::{Accel, Board};
@@ -20,9 +20,6 @@ use super::launch::{
 use super::resources::{self, Use};
 use super::stored::{RamKind, STORED_VERSION, StoredCpu, StoredMachine};
 use super::{Parts, compute, firmware, passt};
-
-/// Namespace of a VMI that names none.
-const DEFAULT_NAMESPACE: &str = "default";
 
 fn has_acpi(input: Input<'_>) -> bool {
     let acpi = input.domain().features.as_ref().and_then(|features| features.acpi.as_ref());

@@ -147,6 +147,62 @@ fn nic_model(interface: &Interface, field: &str) -> Result<NicModel, PlanError> 
     })
 }
 
+/// The ways in which an interface is joined to its network.
+#[derive(Clone, Copy)]
+enum Wanted {
+    Bridge,
+    Masquerade,
+    Passt,
+}
+
+/// The one that an interface names. No binding at all means the cluster's default, which is bridge, too.
+fn wanted(interface: &Interface, field: &str) -> Result<Wanted, PlanError> {
+    // Every field: whether a new one is a binding has to be decided here.
+    let Interface {
+        bridge,
+        masquerade,
+        passt_binding,
+        binding,
+        macvtap,
+        passt,
+        slirp,
+        sriov,
+        acpi_index: _,
+        boot_order: _,
+        dhcp_options: _,
+        mac_address: _,
+        model: _,
+        name: _,
+        pci_address: _,
+        port_ranges: _,
+        ports: _,
+        state: _,
+        tag: _,
+    } = interface;
+    let unplanned = [
+        ("binding", binding.is_some()),
+        ("macvtap", macvtap.is_some()),
+        ("passt", passt.is_some()),
+        ("slirp", slirp.is_some()),
+        ("sriov", sriov.is_some()),
+    ];
+    if let Some((name, _)) = unplanned.into_iter().find(|(_, is_written)| *is_written) {
+        return Err(PlanError::NotInThisVersion {
+            field: format!("{field}.{name}"),
+            why: "there is no such binding in this version".to_owned(),
+            instead: "write `masquerade: {}`".to_owned(),
+        });
+    }
+    match (bridge.is_some(), masquerade.is_some(), passt_binding.is_some()) {
+        (_, false, false) => Ok(Wanted::Bridge),
+        (false, true, false) => Ok(Wanted::Masquerade),
+        (false, false, true) => Ok(Wanted::Passt),
+        (true, true, _) | (true, _, true) | (_, true, true) => {
+            Err(invalid(field, "an interface has one binding, and this one names several", "leave out all but one"))
+        }
+    }
+}
+
 fn binding(
     draft: &mut Draft<'_>,
     asked: Asked<'_>,
@@ -159,34 +215,31 @@ fn binding(
     let network = input.spec().networks.iter().find(|network| network.name == interface.name);
     let ipv4 = cidr(network, Family::V4);
     let ports = ports(interface, field)?;
-    if interface.passt_binding.is_some() {
-        return passt_binding(draft, BindingPlan::Passt { ipv4: None, ports, forwards }, field);
-    }
-    if interface.masquerade.is_some() {
-        if host.tap {
-            return Ok(BindingPlan::Masquerade { tap, ipv4, ipv6: cidr(network, Family::V6), ports, forwards });
+    match wanted(interface, field)? {
+        Wanted::Passt => passt_binding(draft, BindingPlan::Passt { ipv4: None, ports, forwards }, field),
+        Wanted::Masquerade if host.tap => {
+            Ok(BindingPlan::Masquerade { tap, ipv4, ipv6: cidr(network, Family::V6), ports, forwards })
         }
-        if host.passt.is_some() {
+        Wanted::Masquerade if host.passt.is_some() => {
             draft.note(Some(field), "passt serves this interface, because making a tap takes root");
             user_network::addresses(&ipv4).ok_or_else(|| user_network::too_small(&ipv4, field))?;
-            return Ok(BindingPlan::Passt { ipv4: Some(ipv4), ports, forwards });
+            Ok(BindingPlan::Passt { ipv4: Some(ipv4), ports, forwards })
         }
-        draft.note(Some(field), "QEMU's user-mode network serves this interface, because making a tap takes root");
-        return Ok(BindingPlan::User { ipv4, forwards });
+        Wanted::Masquerade => {
+            draft.note(Some(field), "QEMU's user-mode network serves this interface, because making a tap takes root");
+            Ok(BindingPlan::User { ipv4, forwards })
+        }
+        Wanted::Bridge if !forwards.is_empty() => {
+            let message = "a bridged guest has an address of its own, nothing is forwarded to it";
+            Err(invalid(field, message, "write `masquerade: {}`, or forward no ports"))
+        }
+        Wanted::Bridge if host.tap => Ok(BindingPlan::Bridge { tap }),
+        Wanted::Bridge => Err(PlanError::HostLacks {
+            field: field.to_owned(),
+            message: "a bridge takes root".to_owned(),
+            instead: "write `masquerade: {}`, or run as root".to_owned(),
+        }),
     }
-    // What is left is a bridge; no binding at all means the cluster's default, which is bridge, too.
-    if !forwards.is_empty() {
-        let message = "a bridged guest has an address of its own, nothing is forwarded to it";
-        return Err(invalid(field, message, "write `masquerade: {}`, or forward no ports"));
-    }
-    if host.tap {
-        return Ok(BindingPlan::Bridge { tap });
-    }
-    Err(PlanError::HostLacks {
-        field: field.to_owned(),
-        message: "a bridge takes root".to_owned(),
-        instead: "write `masquerade: {}`, or run as root".to_owned(),
-    })
 }
 
 /// passt needs no privilege, but a user that shares the host's network with it.

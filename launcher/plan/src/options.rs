@@ -32,7 +32,8 @@ pub struct PlanOptions {
     /// container has a limit or its node an end; `limits.ephemeral-storage` of the manifest counts as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scratch_limit_bytes: Option<u64>,
-    /// What a machine requests without a value of its own. Only the controller, which makes its pod, needs another than the usual.
+    /// What a machine requests without a value of its own. The controller, which makes its pod, may need another than the usual; in
+    /// the pod the supervisor has that of the memory beside the guest's, which it reports.
     #[serde(skip_serializing_if = "Shares::is_usual")]
     pub shares: Shares,
 }

@@ -76,6 +76,29 @@ mod tests {
         assert_eq!(ordered_interfaces(&addressed).unwrap()[0].mac.as_deref(), Some("02:00:00:aa:bb:01"));
     }
 
+    /// The node agent makes what this says, and no webhook has refused anything on its way.
+    #[test]
+    fn a_binding_that_is_not_planned_is_an_error_and_never_a_bridge() {
+        let named = |interface: serde_json::Value| ordered_interfaces(&vmi(false, serde_json::json!([interface])));
+        for binding in ["macvtap", "passt", "slirp", "sriov", "binding"] {
+            let value = if binding == "binding" { serde_json::json!({"name": "p"}) } else { serde_json::json!({}) };
+            for beside in ["name", "bridge"] {
+                let mut interface = serde_json::json!({"name": "default", binding: value});
+                interface[beside] = if beside == "name" { "default".into() } else { serde_json::json!({}) };
+                let error = named(interface).unwrap_err();
+                let field = format!("spec.domain.devices.interfaces[0].{binding}");
+                assert!(matches!(error, PlanError::NotInThisVersion { .. }), "{error}");
+                assert_eq!(error.field(), Some(field.as_str()), "{error}");
+            }
+        }
+        for (one, other) in [("bridge", "masquerade"), ("bridge", "passtBinding"), ("masquerade", "passtBinding")] {
+            let error = named(serde_json::json!({"name": "default", one: {}, other: {}})).unwrap_err();
+            assert!(error.to_string().contains("several"), "{error}");
+        }
+        let bridged = named(serde_json::json!({"name": "default"})).unwrap();
+        assert!(matches!(bridged[0].binding, BindingPlan::Bridge { .. }), "none is KubeVirt's default: {bridged:?}");
+    }
+
     #[test]
     fn no_more_queues_than_vcpus() {
         let one = |multiqueue| vmi(multiqueue, serde_json::json!([{"name": "default", "masquerade": {}}]));

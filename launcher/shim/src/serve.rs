@@ -32,7 +32,10 @@ pub fn serve(machine: &Path) -> anyhow::Result<()> {
     garboard_common::close_inherited_on_exec();
     // Taps, their vhost devices and disks are opened here; the supervisor and PID 1 inherit it.
     garboard_common::raise_descriptor_limit();
-    tracing_subscriber::fmt().json().with_writer(std::io::stderr).init();
+    // As the supervisor's lines: the innermost span is the last of the list.
+    tracing_subscriber::fmt().json().with_current_span(false).with_writer(std::io::stderr).init();
+    // One machine and one thread: every line is in it.
+    let _vm = span(&request).entered();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let outcome = runtime.block_on(run_all(&request));
     if let Err(error) = &outcome {
@@ -40,6 +43,12 @@ pub fn serve(machine: &Path) -> anyhow::Result<()> {
         let _ = writeln!(std::io::stdout(), "{error:#}");
     }
     outcome
+}
+
+/// The span of a machine, as the supervisor has it.
+fn span(request: &LaunchRequest) -> tracing::Span {
+    let LaunchRequest { namespace, name, uid, .. } = request;
+    tracing::info_span!("vm", namespace, vmi = name, vmi_uid = uid)
 }
 
 async fn run_all(request: &LaunchRequest) -> anyhow::Result<()> {

@@ -92,7 +92,7 @@ where
 }
 
 /// Attaches everything to a machine that was launched, by us or by an earlier supervisor.
-pub(crate) fn machine(
+pub(crate) async fn machine(
     context: &Context,
     plan: Arc<LaunchPlan>,
     receivers: ControlReceivers,
@@ -105,7 +105,7 @@ pub(crate) fn machine(
         RetryPolicy::GivenUp => Live::begin(&own, &plan),
         RetryPolicy::TriedAgain => Live::resume(&own, &plan),
     };
-    log_plan(context, &plan, &interfaces);
+    report_plan(context, &plan, &interfaces).await;
     tokio::spawn(network::serve(interfaces, Arc::clone(&plan)));
     tokio::spawn(qemu_log::run(context.clone()));
     if !plan.serials.is_empty() {
@@ -160,7 +160,8 @@ impl TranscriptSink for LoggedTranscript {
     }
 }
 
-fn log_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed]) {
+/// Before the monitor is there: it says what is to be done with a guest that waits.
+async fn report_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed]) {
     let leased = |plan: &InterfacePlan| {
         let plumbed = interfaces.iter().map(|plumbed| &plumbed.interface).find(|interface| interface.name == plan.name);
         let addresses = plumbed.map(|interface| &interface.addresses);
@@ -177,6 +178,7 @@ fn log_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed]) {
         info_source: "domain".to_owned(),
     });
     let planned = Planned {
+        lifecycle: plan.lifecycle.clone(),
         software_emulation: plan.accelerator == Accelerator::Tcg,
         interpreted_by_kvm: plan.interpreted_by_kvm,
         machine: plan.stored.machine_type.clone(),
@@ -187,7 +189,7 @@ fn log_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed]) {
         disks: plan.disks.iter().map(disk).collect(),
         interfaces: interfaces.collect(),
     };
-    let _ = context.happened.try_send(Input::Planned(Box::new(planned)));
+    let _ = context.happened.send(Input::Planned(Box::new(planned))).await;
 }
 
 fn disk(plan: &DiskPlan) -> DiskStatus {

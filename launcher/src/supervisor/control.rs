@@ -33,7 +33,7 @@ const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 const PROBE_LIMIT: Duration = Duration::from_secs(2);
 /// Probes that are answered at the same time.
 const MAX_PROBES: usize = 4;
-/// The longest name of a user that is logged, in characters.
+/// The longest name of a user, and the longest audit ID, that is logged, in characters.
 const MAX_NAME: usize = 128;
 /// Bytes typed at once.
 const KEYS_BYTES: usize = 1024;
@@ -132,7 +132,8 @@ async fn serve_client(mut stream: UnixStream, senders: ControlSenders) -> io::Re
     };
     let claimed = asked.claimed_user.as_deref().map(|name| printable(name, MAX_NAME));
     let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed };
-    let cause = Cause::request(asked.request.name(), &caller);
+    let audit_id = asked.audit_id.as_deref().map(|id| printable(id, MAX_NAME));
+    let cause = Cause::request(asked.request.name(), &caller, audit_id.as_deref());
     let span = cause.span();
     serve_request(stream, senders, asked.request, Asker { caller, cause }).instrument(span).await
 }

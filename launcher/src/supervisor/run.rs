@@ -172,12 +172,12 @@ async fn bring_up(context: Context, journal: Journal, channel: InitChannel, rece
             tracing::info!("QEMU runs already; the supervisor attaches to it");
             let _ = context.happened.send(Input::Found).await;
             let interfaces = network::regain(&context, &plan).await;
-            attach::machine(&context, plan, receivers, interfaces, RetryPolicy::TriedAgain);
+            attach::machine(&context, plan, receivers, interfaces, RetryPolicy::TriedAgain).await;
             (handshake, None)
         }
         Start::Launch { prepared, handshake } => {
             let Prepared { plan, launch, descriptors, interfaces } = *prepared;
-            attach::machine(&context, Arc::new(plan), receivers, interfaces, RetryPolicy::GivenUp);
+            attach::machine(&context, Arc::new(plan), receivers, interfaces, RetryPolicy::GivenUp).await;
             (handshake, Some(ReadyLaunch { launch: Box::new(launch), descriptors }))
         }
         Start::Refuse { handshake } => (handshake, None),

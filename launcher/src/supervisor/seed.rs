@@ -2,9 +2,8 @@
 
 use std::path::Path;
 
-use garboard_api::defaults::GRACE_PERIOD_SECONDS;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
-use garboard_plan::{LaunchPlan, StartState};
+use garboard_plan::{LaunchPlan, Lifecycle};
 use garboard_protocol::control::{PauseReason, Phase, Status, SupervisorInfo};
 use garboard_protocol::exit::EndHints;
 use garboard_protocol::journal::Journal;
@@ -15,15 +14,14 @@ use super::prepare::{Order, OrderError, read_plan};
 use crate::clock::{self, boot_id, now_ms};
 use crate::vm::{Asked, Life, Memory, OnReady, State};
 
-/// Whose machine it is and how it is to be treated: from the plan of one that was launched, whatever build made that, or
-/// from the order of one that was not.
+/// Whose machine it is: from the plan of one that was launched, whatever build made that, or from the order of one that was
+/// not. How it starts and stops is in a plan alone; one that is yet to be made comes as [`Input::Planned`](super::driver::Input).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MachineMetadata {
     namespace: String,
     name: String,
     uid: String,
-    grace_seconds: i64,
-    starts_paused: bool,
+    lifecycle: Option<Lifecycle>,
 }
 
 impl MachineMetadata {
@@ -46,19 +44,17 @@ impl MachineMetadata {
             namespace: plan.identity.namespace.clone(),
             name: plan.identity.name.clone(),
             uid: plan.identity.uid.clone().unwrap_or_default(),
-            grace_seconds: i64::try_from(plan.lifecycle.grace_period_seconds).unwrap_or(i64::MAX),
-            starts_paused: plan.lifecycle.start == StartState::Paused,
+            lifecycle: Some(plan.lifecycle.clone()),
         }
     }
 
     fn of_order(order: &Order) -> Self {
-        let (metadata, spec) = (&order.vmi.metadata, &order.vmi.spec);
+        let metadata = &order.vmi.metadata;
         Self {
             namespace: metadata.namespace.clone().unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned()),
             name: metadata.name.clone().unwrap_or_default(),
             uid: metadata.uid.clone().unwrap_or_default(),
-            grace_seconds: spec.termination_grace_period_seconds.unwrap_or(i64::from(GRACE_PERIOD_SECONDS)).max(0),
-            starts_paused: spec.start_strategy.as_deref() == Some("Paused"),
+            lifecycle: None,
         }
     }
 }
@@ -125,7 +121,6 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
         deadline,
         stop_deadline_ms,
     } = journal;
-    let grace_ms = whose.grace_seconds.saturating_mul(1000);
     let memory = Memory {
         hints: *hints,
         resets: *resets,
@@ -134,10 +129,13 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
         ..Memory::default()
     };
     let now = clock::now();
-    let deadline_ms = now.on_boot_clock(deadline.as_ref(), *stop_deadline_ms, &boot_id(), grace_ms);
-    let life = Life { state: state(journal, deadline_ms), memory, grace_ms };
-    let on_ready = if *started || whose.starts_paused { OnReady::Leave } else { OnReady::LetRun };
-    DriverSeed { life, journal: journal.clone(), status, on_ready, shared: shared.to_owned() }
+    let mut life = Life::unplanned(State::Preparing, memory);
+    if let Some(lifecycle) = &whose.lifecycle {
+        life.follow(lifecycle);
+    }
+    let deadline_ms = now.on_boot_clock(deadline.as_ref(), *stop_deadline_ms, &boot_id(), life.grace_ms);
+    life.state = state(journal, deadline_ms);
+    DriverSeed { life, journal: journal.clone(), status, on_ready: OnReady::Leave, shared: shared.to_owned() }
 }
 
 /// A stop that was under way goes on: its deadline is an instant, not a duration. One that had come to its last step is
@@ -160,6 +158,7 @@ fn is_ending(hints: EndHints) -> bool {
         stop_requested: _,
         force_requested,
         grace_exceeded,
+        without_acpi,
         // These two name the reason; `leaving` comes with them.
         guest_shutdown: _,
         guest_reboot: _,
@@ -168,7 +167,7 @@ fn is_ending(hints: EndHints) -> bool {
         internal_error,
         leaving,
     } = hints;
-    force_requested || grace_exceeded || guest_panicked || watchdog || internal_error || leaving
+    force_requested || grace_exceeded || without_acpi || guest_panicked || watchdog || internal_error || leaving
 }
 
 #[cfg(test)]
@@ -201,7 +200,8 @@ mod tests {
         std::fs::copy(plan, layout.supervisor().join(garboard_protocol::paths::PLAN)).unwrap();
         let whose = MachineMetadata::read(&layout, &launched).unwrap();
         assert_eq!((whose.namespace.as_str(), whose.name.as_str()), ("golden", "paused"));
-        assert!(whose.starts_paused);
+        let seed = from_journal(&launched, &whose, first_status(&whose, &launched, "1"), room.path());
+        assert_eq!((seed.life.grace_ms, seed.life.has_acpi), (0, false), "as the plan says");
         assert_eq!(first_status(&whose, &launched, "1").name, "paused");
         assert!(MachineMetadata::read(&layout, &Journal::default()).is_err(), "what is to be prepared needs its order");
     }

@@ -36,6 +36,8 @@ pub use now::Now;
 pub use queue::{Denial, Request, RequestQueue, Verdict, View};
 pub use step::{QUIT_PATIENCE, step};
 
+use garboard_api::defaults::GRACE_PERIOD_SECONDS;
+use garboard_plan::{Lifecycle, RebootPolicy};
 use garboard_protocol::control::{Ended, PauseReason};
 use garboard_protocol::exit::{EndHints, ExitReport};
 
@@ -209,6 +211,8 @@ pub enum PowerDownMethod {
     AgentFirst,
     /// By the power button (ACPI).
     Button,
+    /// By its agent alone: without ACPI it has no power button.
+    Agent,
 }
 
 /// What is remembered beside the state.
@@ -222,6 +226,8 @@ pub struct Memory {
     pub has_run: bool,
     /// QEMU does not answer its monitor.
     pub is_silent: bool,
+    /// The guest agent answers.
+    pub has_agent: bool,
     /// A user paused the guest, as recorded by an earlier supervisor.
     pub paused_by_user: bool,
     /// The pauses that I/O errors cause.
@@ -237,9 +243,28 @@ pub struct Life {
     pub memory: Memory,
     /// How long a guest may take to power down, milliseconds.
     pub grace_ms: i64,
+    /// The guest has ACPI: its power button can be pressed.
+    pub has_acpi: bool,
+    /// A reboot of the guest ends the run (`rebootPolicy: Terminate`).
+    pub reboot_ends_run: bool,
 }
 
 impl Life {
+    /// A machine whose plan is not known. A stop that comes before the plan meets a guest that has not executed anything, so
+    /// the usual grace period only limits how long it takes to get there.
+    #[must_use]
+    pub fn unplanned(state: State, memory: Memory) -> Self {
+        let grace_ms = i64::from(GRACE_PERIOD_SECONDS) * 1000;
+        Self { state, memory, grace_ms, has_acpi: true, reboot_ends_run: false }
+    }
+
+    /// Takes over from the plan how the machine starts and stops.
+    pub fn follow(&mut self, planned: &Lifecycle) {
+        self.grace_ms = i64::try_from(planned.grace_period_seconds).unwrap_or(i64::MAX).saturating_mul(1000);
+        self.has_acpi = planned.acpi;
+        self.reboot_ends_run = planned.reboot == RebootPolicy::Terminate;
+    }
+
     /// When [`Event::TimePassed`] is due, milliseconds since boot; nothing if only others can move the machine.
     #[must_use]
     pub fn wake_at_ms(&self) -> Option<i64> {

@@ -1,5 +1,5 @@
 //! Router advertisements: the gateway, that addresses come by DHCPv6 (managed), what is on the link,
-//! how long packets may be, the name servers. Sources followed: RFC 4861, RFC 8106, RFC 8319.
+//! how long packets may be, the name servers. Pure. Sources followed: RFC 4861, RFC 8106, RFC 8319.
 
 use super::v6::Config6;
 

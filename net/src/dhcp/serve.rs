@@ -1,5 +1,5 @@
-//! The loops around the pure servers: sockets, time, rates. One future for each socket; they end only with an
-//! error that will not pass.
+//! The loops around the pure servers `v4`, `v6` and `ra`: sockets, time, rates. One future for each socket; they end only
+//! with an error that will not pass.
 
 use std::convert::Infallible;
 use std::future::Future;

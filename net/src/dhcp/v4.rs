@@ -1,6 +1,6 @@
 //! The DHCPv4 server, as a function from a packet to an answer. It has one client, known by its MAC address,
 //! and one address to give, for ever: a lease that never ends needs no renewal, so a guest keeps its
-//! address while no server runs.
+//! address while no server runs. Pure.
 //!
 //! Sources followed: RFC 2131, RFC 2132, RFC 3397 (search), RFC 3442 (classless routes), RFC 6842 (client identifier).
 

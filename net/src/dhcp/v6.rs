@@ -1,6 +1,6 @@
 //! The stateful DHCPv6 server, as a function from a packet to an answer. One address, one client: the guest, the only other
 //! host on this link. Its identity is returned as sent (a firmware and the system
-//! it boots present different ones), so nothing is remembered between packets.
+//! it boots present different ones), so nothing is remembered between packets. Pure.
 //!
 //! Packets are read by a small reader of our own and not by dhcproto: that one subtracts from length fields
 //! unchecked and recurses as deep as a packet nests. Answers are written by dhcproto.

@@ -4,5 +4,7 @@
 pub(crate) mod netns;
 #[cfg(test)]
 pub(crate) mod process;
+#[cfg(feature = "plumbing")]
 pub(crate) mod socket;
+#[cfg(feature = "plumbing")]
 pub(crate) mod tap;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use garboard_api::conditions::{ConditionStatus, NodeConditionType, PodConditionType, Reason};
 use garboard_api::metadata::device::{KVM, TUN};
 use garboard_api::metadata::node_annotation::{HEARTBEAT, SILENT_SECONDS};
 use garboard_api::metadata::node_label::SCHEDULABLE;
@@ -214,6 +215,12 @@ fn pod_trouble(pod: &Pod) -> Option<Trouble> {
     Some(trouble(format!("pod {name} on {node}: {why}"), remedy))
 }
 
+/// Whether a kubelet's reason is about the image of a container.
+fn is_without_image(reason: &str) -> bool {
+    const REASONS: [Reason; 3] = [Reason::ErrImagePull, Reason::ErrImageNeverPull, Reason::ImagePullBackOff];
+    reason == "InvalidImageName" || REASONS.iter().any(|each| each.name() == reason)
+}
+
 fn waiting(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let containers = status.container_statuses.iter().flatten();
@@ -222,9 +229,7 @@ fn waiting(pod: &Pod) -> Option<String> {
         let reason = waiting.reason.clone().unwrap_or_default();
         let message = waiting.message.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
         Some(match reason.as_str() {
-            "ErrImagePull" | "ErrImageNeverPull" | "ImagePullBackOff" | "InvalidImageName" => {
-                format!("its image {} cannot be had", each.image)
-            }
+            _ if is_without_image(&reason) => format!("its image {} cannot be had", each.image),
             "CrashLoopBackOff" => format!("it ends repeatedly ({} times)", each.restart_count),
             _ => format!("{reason}{message}"),
         })
@@ -233,7 +238,8 @@ fn waiting(pod: &Pod) -> Option<String> {
 
 fn unplaced(pod: &Pod) -> Option<String> {
     let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    let found = conditions.iter().find(|each| each.type_ == "PodScheduled" && each.status == "False")?;
+    let (kind, status) = (PodConditionType::PodScheduled.name(), ConditionStatus::False.name());
+    let found = conditions.iter().find(|each| each.type_ == kind && each.status == status)?;
     found.message.clone()
 }
 
@@ -274,8 +280,8 @@ fn is_for_machines(node: &Node, found: &Installation) -> bool {
 fn node_trouble(found: &Installation, node: &Node, name: &str, now: Timestamp) -> Option<Trouble> {
     let describe = format!("kubectl describe node {name}");
     let conditions = node.status.as_ref().and_then(|status| status.conditions.as_ref());
-    let ready = conditions.into_iter().flatten().find(|each| each.type_ == "Ready");
-    if ready.is_none_or(|ready| ready.status != "True") {
+    let ready = conditions.into_iter().flatten().find(|each| each.type_ == NodeConditionType::Ready.name());
+    if ready.is_none_or(|ready| ready.status != ConditionStatus::True.name()) {
         return Some(trouble(format!("{name} is not ready"), describe));
     }
     let agent = own(found, "logs daemonset/garboard-node");

@@ -2,6 +2,7 @@
 //! another, and by tests.
 
 use garboard_api::conditions::{NodeConditionType, PodConditionType, VmConditionType, VmiConditionType};
+use garboard_api::metadata::label;
 use garboard_api::metadata::node_label::SCHEDULABLE;
 use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
@@ -122,7 +123,7 @@ impl Facts {
         let Some(vmi) = &self.vmi else { return self.pods.first() };
         let uid = vmi.metadata.uid.as_ref()?;
         let created_by = |pod: &&Pod| {
-            pod.metadata.labels.iter().flatten().any(|(key, value)| key == "kubevirt.io/created-by" && value == uid)
+            pod.metadata.labels.iter().flatten().any(|(key, value)| key == label::CREATED_BY && value == uid)
         };
         self.pods.iter().find(created_by)
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Status};
+use garboard_protocol::testing::AUDIT_ID;
 use garboard_protocol::wire;
 use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
 use serde_json::{Value, json};
@@ -12,6 +13,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tracing_subscriber::layer::SubscriberExt;
 
 use super::{Api, Peer, api, vm, vmi};
 
@@ -103,7 +105,7 @@ fn running() -> Value {
 }
 
 fn of_ada(request: ControlRequest) -> Asked {
-    Asked { request, claimed_user: Some("ada".to_owned()) }
+    Asked { request, claimed_user: Some("ada".to_owned()), audit_id: Some(AUDIT_ID.to_owned()) }
 }
 
 #[tokio::test]
@@ -114,6 +116,40 @@ async fn a_pause_reaches_the_supervisor_and_is_answered_when_it_is_done() {
     assert_eq!(api.put(&format!("{BASE}/pause"), Value::Null).await.0, 200);
     let asked = played.asked.lock().unwrap().clone();
     assert_eq!(asked, [of_ada(ControlRequest::Pause), of_ada(ControlRequest::Watch)]);
+}
+
+/// What is logged, as text.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(text);
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_request_is_followed_by_its_audit_id_from_the_api_server_to_the_supervisor() {
+    let log = Log::default();
+    let writer = log.clone();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || writer.clone());
+    // A callsite that another test meets first is not cached as switched off: every thread has a subscriber.
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+    let _subscriber = tracing::subscriber::set_default(tracing_subscriber::registry().with(lines));
+    let (api, played) = connected(running()).await;
+    assert_eq!(api.put(&format!("{BASE}/pause"), Value::Null).await.0, 200);
+    let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
+    let done = text.lines().find(|line| line.contains("done")).unwrap_or_else(|| panic!("{text}"));
+    for field in ["subresource{", "object=\"vm\"", "user=\"ada\"", &format!("audit_id=\"{AUDIT_ID}\"")] {
+        assert!(done.contains(field), "{field}: {done}");
+    }
+    // From this line on it is followed by the supervisor's own test.
+    assert_eq!(played.asked.lock().unwrap().first(), Some(&of_ada(ControlRequest::Pause)));
 }
 
 #[tokio::test]
@@ -143,6 +179,7 @@ async fn a_console_is_a_websocket_of_plain_bytes() {
     tokio::spawn(async move { axum::serve(listener, routes).await });
     let mut request = format!("ws://{address}{BASE}/console").into_client_request().unwrap();
     request.headers_mut().insert("X-Remote-User", "ada".parse().unwrap());
+    request.headers_mut().insert("Audit-ID", AUDIT_ID.parse().unwrap());
     request.headers_mut().insert("Sec-WebSocket-Protocol", "plain.kubevirt.io".parse().unwrap());
     let stream = TcpStream::connect(address).await.unwrap();
     let (mut socket, answer) = tokio_tungstenite::client_async(request, stream).await.unwrap();

@@ -111,6 +111,7 @@ impl Api {
         let mut request = http::Request::builder().method(method).uri(path);
         if let Some(user) = user {
             request = request.header("X-Remote-User", user).header("X-Remote-Group", "system:authenticated");
+            request = request.header("Audit-ID", garboard_protocol::testing::AUDIT_ID);
         }
         let common_names = peer.iter().map(|&name| name.to_owned()).collect();
         let body = if body.is_null() { String::new() } else { body.to_string() };

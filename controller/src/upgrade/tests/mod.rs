@@ -3,15 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use garboard_api::conditions::Reason;
 use garboard_api::metadata::label;
 use garboard_api::v1::SupervisorStatus;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::apply::{outdated, updated};
 use super::decide::{Decision, decide, may_begin};
 use super::names::*;
 use super::observe::{launcher, reported, view};
-use super::world::{InstanceView, Launcher, Memory, Sidecar, Step, World};
+use super::world::{InstanceView, Launcher, Memory, Reported, Sidecar, Step, World};
+use crate::time::stamp;
 
 mod installed;
 mod settling;
@@ -47,7 +50,7 @@ fn supervisor(second: i64) -> Option<SupervisorStatus> {
 
 fn world(launchers: impl IntoIterator<Item = Launcher>) -> World {
     let launchers: BTreeMap<_, _> = launchers.into_iter().map(|each| (each.pod_uid.clone(), each)).collect();
-    let seen = |uid: &String| (uid.clone(), InstanceView { marked: None, supervisor: supervisor(0) });
+    let seen = |uid: &String| (uid.clone(), InstanceView { supervisor: supervisor(0), ..InstanceView::default() });
     World {
         wanted: NEW.into(),
         is_installed: true,
@@ -74,9 +77,9 @@ fn set(decision: &Decision) -> Vec<(String, String)> {
     images.collect()
 }
 
-fn reason(decision: &Decision) -> Option<String> {
+fn reason(decision: &Decision) -> Option<Reason> {
     decision.steps.iter().find_map(|step| match step {
-        Step::Report { reported, .. } => reported.as_ref().map(|reported| reported.reason.clone()),
+        Step::Report { reported, .. } => reported.as_ref().and_then(|reported| reported.reason),
         Step::Mark { .. } | Step::Unmark { .. } | Step::SetImage { .. } | Step::Event { .. } => None,
     })
 }
@@ -189,7 +192,7 @@ fn failed() -> (World, Decision) {
 fn one_that_fails_gets_its_image_back_and_stops_the_others() {
     let (mut world, decision) = failed();
     assert_eq!(set(&decision), [("0000".to_owned(), OLD.to_owned())]);
-    assert_eq!(reason(&decision).as_deref(), Some(STOPPED));
+    assert_eq!(reason(&decision), Some(STOPPED));
     let alarms = decision.steps.iter().filter(|step| matches!(step, Step::Report { is_alarm: true, .. }));
     assert_eq!(alarms.count(), 1);
     let message = decision.memory.stop.as_ref().unwrap().why.clone();
@@ -248,10 +251,10 @@ fn nothing_is_touched_that_is_not_ready_for_it() {
         reason(&decision)
     };
     let launcher = |world: &mut World, change: &dyn Fn(&mut Launcher)| change(world.launchers.get_mut("0000").unwrap());
-    assert_eq!(untouched(&|world| world.is_on = false).as_deref(), Some(SWITCHED_OFF));
-    assert_eq!(untouched(&|world| world.agents.clear()).as_deref(), Some(WAITS_FOR_AGENTS));
-    assert_eq!(untouched(&|world| launcher(world, &|each| each.guest_runs = false)).as_deref(), Some(IN_PROGRESS));
-    assert_eq!(untouched(&|world| launcher(world, &|each| each.state = Sidecar::Else)).as_deref(), Some(IN_PROGRESS));
+    assert_eq!(untouched(&|world| world.is_on = false), Some(SWITCHED_OFF));
+    assert_eq!(untouched(&|world| world.agents.clear()), Some(WAITS_FOR_AGENTS));
+    assert_eq!(untouched(&|world| launcher(world, &|each| each.guest_runs = false)), Some(IN_PROGRESS));
+    assert_eq!(untouched(&|world| launcher(world, &|each| each.state = Sidecar::Else)), Some(IN_PROGRESS));
 }
 
 #[test]
@@ -318,7 +321,8 @@ fn a_launcher_is_read_from_its_pod() {
 #[test]
 fn a_mark_is_label_and_condition() {
     let vmi = |labels: Value| {
-        let condition = json!([{"type": OUTDATED_LAUNCHER, "status": "True", "reason": OTHER_IMAGE, "message": "m"}]);
+        let condition =
+            json!([{"type": OUTDATED_LAUNCHER.name(), "status": "True", "reason": OTHER_IMAGE.name(), "message": "m"}]);
         let metadata = json!({"name": "vm", "labels": labels});
         let spec = json!({"domain": {"devices": {}}});
         let status = json!({"conditions": condition, "supervisor": {"version": "1.0.0"}});
@@ -333,12 +337,32 @@ fn a_mark_is_label_and_condition() {
 #[test]
 fn the_kubevirt_object_is_read_as_it_was_written() {
     let written = json!({"status": {"outdatedVirtualMachineInstanceWorkloads": 7,
-        "conditions": [{"type": LAUNCHERS_UPDATED, "status": "False", "reason": IN_PROGRESS, "message": "m"}]}});
+        "conditions": [{"type": LAUNCHERS_UPDATED.name(), "status": "False", "reason": IN_PROGRESS.name(), "message": "m"}]}});
     let mut object = serde_json::from_value(written).unwrap();
     let found = reported(&object).unwrap();
-    assert_eq!((found.outdated, found.reason.as_str(), found.message.as_str()), (7, IN_PROGRESS, "m"));
+    assert_eq!((found.outdated, found.reason, found.message.as_str()), (7, Some(IN_PROGRESS), "m"));
     super::leave_out(&mut object);
     assert_eq!(object.status, Some(Default::default()), "the rest of the status is another's to write");
+}
+
+#[test]
+fn conditions_keep_the_time_of_their_status_whatever_their_reason_is() {
+    let mut world = many(1, 1);
+    let launcher = world.launchers["0000"].clone();
+    let first = outdated(&world, &launcher, OTHER_IMAGE, "m");
+    let (status, since) = (first.status.clone(), first.last_transition_time.clone());
+    assert_eq!((status.as_str(), since.as_ref().map(|time| time.0)), ("True", Some(world.now)));
+    world.now += Duration::from_secs(60);
+    world.instances.get_mut("0000").unwrap().condition = Some(first);
+    let failed = outdated(&world, &launcher, UPDATE_FAILED, "n");
+    assert_eq!((failed.reason.as_deref(), failed.message.as_deref()), (Some(UPDATE_FAILED.name()), Some("n")));
+    assert_eq!(failed.last_transition_time, since);
+
+    let reported = |reason| Reported { outdated: 1, reason: Some(reason), message: "m".to_owned() };
+    let begun = updated(&reported(IN_PROGRESS), &[], at(5));
+    let stopped = updated(&reported(STOPPED), std::slice::from_ref(&begun), at(9));
+    assert_eq!((stopped.status.as_str(), stopped.reason.as_deref()), ("False", Some(STOPPED.name())));
+    assert_eq!((stopped.last_transition_time, begun.last_transition_time.unwrap().0), (Some(stamp(at(5))), at(5)));
 }
 
 /// A kubelet that does not have the image of a pod.

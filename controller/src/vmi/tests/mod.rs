@@ -8,7 +8,7 @@ use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachineInstance, defau
 use garboard_cluster::report;
 use garboard_cluster::report::condition::{REPORTED, UNPAUSED};
 use garboard_protocol::control::Ended;
-use garboard_protocol::exit::Account;
+use garboard_protocol::exit::{Account, EndReason};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -20,6 +20,7 @@ use super::decide::{Decision, Step, World, decide};
 use super::history::PodHistory;
 use super::out_of_memory;
 use super::start::happenings;
+use crate::events::{EventReason, NewEvent};
 use crate::pod::LauncherImage;
 use crate::time::QUICK;
 
@@ -428,7 +429,8 @@ fn out_of_memory_is_the_reason_although_no_process_was_left_to_report_it() {
             "{message}"
         );
         let happening = out_of_memory::happening(&world.vmi, &decision);
-        assert_eq!(happening, Some((EventType::Warning, "OutOfMemory", message.to_owned())));
+        let ended = EventReason::Ended(EndReason::OutOfMemory);
+        assert_eq!(happening, Some(NewEvent { kind: EventType::Warning, reason: ended, note: message.to_owned() }));
         world.vmi.status = Some(decision.status.clone());
         assert_eq!(out_of_memory::happening(&world.vmi, &decide(&world)), None, "reported once");
         assert_eq!(decide(&world).status, decision.status, "written once");
@@ -460,7 +462,7 @@ fn a_missing_claim_is_reported_once_and_waited_for() {
     let mut world = world(json!([{"name": "data", "persistentVolumeClaim": {"claimName": "disk"}}]));
     let decision = decide(&world);
     let [Step::Warn { reason, .. }] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
-    assert_eq!(*reason, "FailedPvcNotFound");
+    assert_eq!(*reason, Reason::FailedPvcNotFound);
     assert_eq!(condition(&decision, "Synchronized"), Some(("False", "FailedPvcNotFound")));
     assert!(decision.recheck.is_some());
     world.vmi.status = Some(decision.status);

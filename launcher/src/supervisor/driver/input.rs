@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use garboard_plan::Lifecycle;
 use garboard_protocol::control::{DiskStatus, GuestStatus, InterfaceStatus, Status};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::FromInit;
@@ -13,9 +14,11 @@ use super::PowerDown;
 use crate::supervisor::trace::Cause;
 use crate::vm::{Event, Life, OnReady, Request, RunState, Verdict};
 
-/// A plan's facts about the machine, for its status.
+/// What the driver needs of a plan: how the machine starts and stops, and facts for its status.
 #[derive(Clone, Debug)]
 pub(crate) struct Planned {
+    /// How it starts and stops.
+    pub(crate) lifecycle: Lifecycle,
     /// Whether vCPUs are interpreted.
     pub(crate) software_emulation: bool,
     /// Whether KVM interprets guest code here.
@@ -113,7 +116,7 @@ pub(crate) struct DriverSeed {
     pub(crate) journal: Journal,
     /// The first status.
     pub(crate) status: Status,
-    /// What to do once the monitor answers.
+    /// What to do once the monitor answers; a plan says it for a guest that has not run yet.
     pub(crate) on_ready: OnReady,
     /// The directory the journal is in.
     pub(crate) shared: PathBuf,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use garboard_plan::StartState;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
@@ -199,6 +200,7 @@ impl Driver {
             Input::Guest(event) => self.apply(event).await,
             Input::AgentUp(agent) => {
                 self.agent = agent;
+                self.seed.life.memory.has_agent = self.agent.is_some();
                 if self.agent.is_none() {
                     self.seed.status.guest = None;
                     self.seed.status.interfaces.clone_from(&self.planned);
@@ -254,6 +256,11 @@ impl Driver {
     }
 
     fn note_plan(&mut self, planned: Planned) {
+        self.seed.life.follow(&planned.lifecycle);
+        self.seed.on_ready = match planned.lifecycle.start {
+            StartState::Running if !self.seed.journal.started => OnReady::LetRun,
+            StartState::Running | StartState::Paused => OnReady::Leave,
+        };
         let status = &mut self.seed.status;
         status.software_emulation = planned.software_emulation;
         status.interpreted_by_kvm = planned.interpreted_by_kvm;
@@ -305,19 +312,24 @@ impl Driver {
 
     /// Beside the driver, because a guest may be slow.
     fn ask_guest(&self, way: PowerDownMethod) {
-        let (agent, monitor) =
-            (self.agent.clone().filter(|_| way == PowerDownMethod::AgentFirst), self.monitor.clone());
+        let (agent, button) = match way {
+            PowerDownMethod::AgentFirst => (self.agent.clone(), self.monitor.clone()),
+            PowerDownMethod::Button => (None, self.monitor.clone()),
+            PowerDownMethod::Agent => (self.agent.clone(), None),
+        };
         let cause = self.cause.clone();
         let span = cause.span();
         let asking = async move {
             if let Some(agent) = agent {
                 match agent.power_down().await {
                     Ok(()) => return tracing::info!("the guest agent was asked to power down"),
-                    Err(reason) => tracing::info!(reason, "the guest agent did not power down; using ACPI"),
+                    Err(reason) => tracing::info!(reason, "the guest agent did not power down"),
                 }
             }
-            let Some(monitor) = monitor else { return };
-            match monitor.send(cause.command(&qmp::system_powerdown {})).await {
+            let Some(button) = button else {
+                return tracing::info!("the guest has no power button that can be pressed");
+            };
+            match button.send(cause.command(&qmp::system_powerdown {})).await {
                 Ok(_) => tracing::info!("the power button was pressed"),
                 Err(error) => tracing::warn!(error = %ErrorChain(&error), "the power button could not be pressed"),
             }
@@ -426,3 +438,6 @@ fn event_name(event: &Event) -> &'static str {
         Event::PreparationFailed(_) => "preparation-failed",
     }
 }
+
+#[cfg(test)]
+mod tests;

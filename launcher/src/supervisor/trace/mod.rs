@@ -2,10 +2,11 @@
 //! `garboard_qmp` opens, inside the request's if a request caused it.
 //!
 //! ```text
-//! vm{namespace vmi vmi_uid} ─► request{request ask uid claimed_user} ─► qmp{command id}
+//! vm{namespace vmi vmi_uid} ─► request{request ask uid claimed_user audit_id} ─► qmp{command id}
 //! ```
 //!
-//! The number of a request is also what the transcript names as the requester of its commands.
+//! The number of a request is also what the transcript names as the requester of its commands. A request that came by way of an API
+//! server has the ID that this server's audit log and the controller's span `subresource` have.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -39,11 +40,11 @@ pub(crate) struct Cause {
 }
 
 impl Cause {
-    /// A request, with the next number.
-    pub(crate) fn request(ask: &'static str, caller: &Caller) -> Self {
+    /// A request, with the next number, and the audit ID that its client names, escaped and bounded.
+    pub(crate) fn request(ask: &'static str, caller: &Caller, audit_id: Option<&str>) -> Self {
         let number = REQUESTS.fetch_add(1, Ordering::Relaxed) + 1;
         let (uid, claimed_user) = (caller.uid, caller.claimed.as_deref());
-        let span = tracing::info_span!("request", request = number, ask, uid, claimed_user);
+        let span = tracing::info_span!("request", request = number, ask, uid, claimed_user, audit_id);
         Self { span, requester: Some(format!("request {number} (uid {uid})")) }
     }
 

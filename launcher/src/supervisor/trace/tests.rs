@@ -6,8 +6,10 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use garboard_plan::LaunchPlan;
+use garboard_protocol::control::{Asked, ControlRequest};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::paths::{self, Layout};
+use garboard_protocol::testing::AUDIT_ID;
 use garboard_qmp::testing::FakeMonitor;
 use garboard_qmp::{ConnectOptions, Monitor};
 use serde_json::{Value, json};
@@ -76,7 +78,7 @@ async fn driven(layout: &Layout) -> (FakeMonitor, ControlReceivers, mpsc::Sender
     let (to_init, _) = mpsc::channel(4);
     let status = garboard_protocol::testing::running(1);
     let (publish, published) = watch::channel(status.clone());
-    let life = Life { state: State::Launched, memory: Memory { has_run: true, ..Memory::default() }, grace_ms: 1000 };
+    let life = Life::unplanned(State::Launched, Memory { has_run: true, ..Memory::default() });
     let shared = layout.supervisor();
     let seed = DriverSeed { life, journal: Journal::default(), status, on_ready: OnReady::Leave, shared };
     tokio::spawn(Driver::new(seed, to_init, publish).run(Inputs { happened: inbox, requests: request_inbox }));
@@ -122,7 +124,10 @@ async fn a_request_is_followed_to_qemus_answer() {
     let _vm = span(&layout).unwrap().entered();
     let (_fake, _receivers, _happened) = driven(&layout).await;
 
-    let answer = asks(&layout, &json!({"ask": "pause", "claimedUser": "ada"})).await;
+    // The line that the controller sends; its own test goes there from the API server's request.
+    let [claimed_user, audit_id] = ["ada", AUDIT_ID].map(|claim| Some(claim.to_owned()));
+    let asked = Asked { request: ControlRequest::Pause, claimed_user, audit_id };
+    let answer = asks(&layout, &serde_json::to_value(asked).unwrap()).await;
     assert_eq!(answer["answer"], "queued", "{answer}");
     let answered = async {
         while entries_of(&log, "stop").len() < 2 {
@@ -145,7 +150,7 @@ async fn a_request_is_followed_to_qemus_answer() {
         let (vm, asked) = (&line["spans"][0], &line["spans"][1]);
         assert_eq!((&vm["name"], &vm["vmi_uid"], &vm["vmi"]), (&json!("vm"), &json!(UID), &json!("vm")), "{line}");
         assert_eq!((&asked["request"], &asked["ask"]), (number, &json!("pause")), "{line}");
-        assert_eq!(asked["claimed_user"], "ada", "{line}");
+        assert_eq!((&asked["claimed_user"], &asked["audit_id"]), (&json!("ada"), &json!(AUDIT_ID)), "{line}");
     }
     let (_, command) = &entries[0];
     let entry: Value = serde_json::from_str(command["fields"]["entry"].as_str().unwrap()).unwrap();
@@ -160,4 +165,22 @@ async fn a_request_is_followed_to_qemus_answer() {
     let plain = text.text();
     let line = plain.lines().find(|line| line.contains("\\\"name\\\":\\\"stop\\\"")).expect(&plain);
     assert!(line.contains(UID) && line.contains(&format!("request{{request={number}")), "{line}");
+}
+
+#[tokio::test]
+async fn an_audit_id_is_escaped_and_bounded() {
+    let log = Log::default();
+    let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry());
+    let _subscriber =
+        tracing::subscriber::set_default(tracing_subscriber::registry().with(crate::log::lines(log.writer())));
+    let room = tempfile::tempdir().unwrap();
+    let layout = launched(room.path());
+    let (_fake, _receivers, _happened) = driven(&layout).await;
+    let forged = format!("\u{1b}[2J\n{}", "x".repeat(10_000));
+    let answer = asks(&layout, &json!({"ask": "reset", "auditId": forged})).await;
+    assert_eq!(answer["answer"], "queued", "{answer}");
+    let lines = log.lines();
+    let request = lines.iter().find(|line| line["fields"]["message"] == "request").unwrap();
+    let shown = request["spans"][0]["audit_id"].as_str().unwrap();
+    assert!(shown.starts_with("\\u{1b}[2J\\n") && shown.chars().count() < 200, "{shown}");
 }

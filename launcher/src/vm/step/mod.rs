@@ -92,8 +92,8 @@ fn ready(life: &mut Life, state: State, run: RunState, on_ready: OnReady, now: N
             RunState::GuestPanicked | RunState::Watchdog | RunState::Shutdown | RunState::InternalError => {
                 held(life, state, run, now)
             }
-            RunState::Running | RunState::Other => ask(force_at_ms, Vec::new(), now),
-            RunState::Paused | RunState::IoError => ask(force_at_ms, vec![Effect::LetRun], now),
+            RunState::Running | RunState::Other => ask(life, force_at_ms, Vec::new(), now),
+            RunState::Paused | RunState::IoError => ask(life, force_at_ms, vec![Effect::LetRun], now),
         },
         State::Ending { .. } => (state, vec![Effect::Quit]),
         State::Ended(_) => (state, Vec::new()),
@@ -118,9 +118,22 @@ fn found(life: &mut Life, run: RunState, on_ready: OnReady, now: Now) -> (State,
 }
 
 /// The guest is asked, and will be again.
-fn ask(force_at_ms: i64, mut first: Vec<Effect>, now: Now) -> (State, Vec<Effect>) {
-    first.extend([Effect::TellInit { by_ms: force_at_ms }, Effect::AskGuest(PowerDownMethod::AgentFirst)]);
+fn ask(life: &Life, force_at_ms: i64, mut first: Vec<Effect>, now: Now) -> (State, Vec<Effect>) {
+    let way = if life.has_acpi { PowerDownMethod::AgentFirst } else { PowerDownMethod::Agent };
+    first.extend([Effect::TellInit { by_ms: force_at_ms }, Effect::AskGuest(way)]);
     (State::Stopping { force_at_ms, asked: asked(now) }, first)
+}
+
+/// A guest that has not powered down yet is asked once more. Without ACPI its agent may have come only now.
+fn ask_again(life: &Life) -> Effect {
+    Effect::AskGuest(if life.has_acpi { PowerDownMethod::Button } else { PowerDownMethod::Agent })
+}
+
+/// The guest has had its time. One without ACPI cannot power off at all, and as in KubeVirt (`isACPIEnabled` in
+/// `pkg/virt-handler/vm.go`) its end is none that failed.
+fn note_end_of_grace(life: &mut Life) {
+    let hints = &mut life.memory.hints;
+    if life.has_acpi { hints.grace_exceeded = true } else { hints.without_acpi = true }
 }
 
 fn asked(now: Now) -> Asked {
@@ -273,13 +286,14 @@ fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<E
             (State::Stopping { force_at_ms: wanted, asked: Asked::NotYet }, vec![Effect::TellInit { by_ms: wanted }])
         }
         State::Running { .. } if !life.memory.has_run => quit(state, now),
-        State::Running { .. } if grace_ms <= 0 => {
-            life.memory.hints.grace_exceeded = true;
+        // Nor is one waited for that nobody can ask.
+        State::Running { .. } if grace_ms <= 0 || !life.has_acpi && !life.memory.has_agent => {
+            note_end_of_grace(life);
             end_now(state, now)
         }
         State::Running { vcpus } => {
             let first = if vcpus == Vcpus::Running { Vec::new() } else { vec![Effect::LetRun] };
-            ask(wanted, first, now)
+            ask(life, wanted, first, now)
         }
         // Asked again: a shorter time counts, a longer one does not.
         State::Stopping { force_at_ms, asked: before } => {
@@ -288,7 +302,7 @@ fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<E
             let asked = match before {
                 Asked::NotYet => before,
                 Asked::Yes { .. } => {
-                    effects.push(Effect::AskGuest(PowerDownMethod::Button));
+                    effects.push(ask_again(life));
                     asked(now)
                 }
             };
@@ -312,7 +326,7 @@ fn end_now(state: State, now: Now) -> (State, Vec<Effect>) {
 fn time_passed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) {
     match state {
         State::Stopping { force_at_ms, .. } if force_at_ms <= now.boot_ms => {
-            life.memory.hints.grace_exceeded = true;
+            note_end_of_grace(life);
             quit(state, now)
         }
         State::Stopping { force_at_ms, asked: before } => {
@@ -322,7 +336,7 @@ fn time_passed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) 
             }
             let asked = match before {
                 Asked::Yes { again_at_ms } if again_at_ms <= now.boot_ms => {
-                    effects.push(Effect::AskGuest(PowerDownMethod::Button));
+                    effects.push(ask_again(life));
                     asked(now)
                 }
                 Asked::Yes { .. } | Asked::NotYet => before,

@@ -14,7 +14,7 @@ fn at(boot_ms: i64) -> Now {
 
 /// A machine whose guest has run.
 fn life(state: State) -> Life {
-    Life { state, memory: Memory { has_run: true, ..Memory::default() }, grace_ms: 30_000 }
+    Life { grace_ms: 30_000, ..Life::unplanned(state, Memory { has_run: true, ..Memory::default() }) }
 }
 
 fn graceful(within_seconds: Option<u64>) -> Event {
@@ -232,6 +232,41 @@ fn a_guest_that_ignores_the_button_is_asked_again() {
     }
     let _ = step(&mut machine, Event::TimePassed, at(NOW + 30_000));
     assert!(matches!(machine.state, State::Ending { .. }));
+}
+
+#[test]
+fn a_guest_without_acpi_is_asked_by_its_agent_alone_and_its_end_is_no_failure() {
+    let mut machine = Life { has_acpi: false, ..life(running()) };
+    machine.memory.has_agent = true;
+    let effects = step(&mut machine, graceful(None), at(NOW));
+    assert!(effects.contains(&Effect::AskGuest(PowerDownMethod::Agent)), "{effects:?}");
+    // Its agent may have missed it.
+    machine.memory.has_agent = false;
+    let again = NOW + ASK_AGAIN_MS;
+    assert_eq!(step(&mut machine, Event::TimePassed, at(again)), vec![Effect::AskGuest(PowerDownMethod::Agent)]);
+    assert!(step(&mut machine, graceful(None), at(again)).contains(&Effect::AskGuest(PowerDownMethod::Agent)));
+    assert!(step(&mut machine, Event::TimePassed, at(NOW + 30_000)).contains(&Effect::Quit));
+    let _ = step(&mut machine, Event::QemuGone(report(ProcessEnd::Exited { code: 0 })), at(NOW + 31_000));
+    let State::Ended(ended) = machine.state else { panic!("{machine:?}") };
+    assert_eq!(ended.cause, ExitCause::ForceStopped);
+}
+
+#[test]
+fn a_guest_that_nobody_can_ask_is_not_waited_for() {
+    for (has_acpi, has_agent, is_over) in [(false, false, true), (false, true, false), (true, false, false)] {
+        let mut machine = Life { has_acpi, ..life(running()) };
+        machine.memory.has_agent = has_agent;
+        let effects = step(&mut machine, graceful(None), at(NOW));
+        assert_eq!(effects.contains(&Effect::Quit), is_over, "{effects:?}");
+        assert_eq!(matches!(machine.state, State::Ending { .. }), is_over, "{machine:?}");
+        let hints = machine.memory.hints;
+        assert_eq!((hints.without_acpi, hints.grace_exceeded, hints.force_requested), (is_over, false, false));
+    }
+    // Its agent may be on its way to a supervisor that has just come.
+    let mut machine = Life { has_acpi: false, ..life(State::Launched) };
+    let _ = step(&mut machine, graceful(None), at(NOW));
+    let found = Event::MonitorReady { run_state: RunState::Running, on_ready: OnReady::Leave };
+    assert!(step(&mut machine, found, at(NOW)).contains(&Effect::AskGuest(PowerDownMethod::Agent)));
 }
 
 #[test]

@@ -1,7 +1,4 @@
-//! What a node offers to machines: what its labels are made of.
-//!
-//! As with a plan nothing is inferred. QEMU reports which models it can give a guest on this processor, under the accelerator
-//! that guests get here: KVM where it runs guests, slowly or not, else QEMU's translator.
+//! What a node offers is asked of its QEMU, its KVM and its processor.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +6,8 @@ use garboard_machine::cpu::is_feature;
 use garboard_machine::facts::KvmFacts;
 use garboard_machine::features::Accelerator;
 use kvm_ioctls::{Cap, Kvm};
-use serde::{Deserialize, Serialize};
 
+use super::NodeOffer;
 use crate::kvm;
 use crate::qemu::{self, QemuBinary, QemuError};
 use crate::survey::{GatherError, GatherOptions, Survey};
@@ -26,31 +23,6 @@ const HYPERV: [(Cap, &str); 5] = [
     (Cap::HypervSynic, "synic"),
     (Cap::HypervSynic2, "synic2"),
 ];
-
-/// What a node offers. Written by the launcher's image and read by the agent's, which may be of another release.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct NodeOffer {
-    /// What runs guests here.
-    pub accelerator: Accelerator,
-    /// The state of KVM here; `None` from an older build.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub kvm: Option<KvmFacts>,
-    /// Machine types, aliases among them.
-    pub machines: BTreeSet<String>,
-    /// CPU models of which a guest gets every feature.
-    pub cpu_models: BTreeSet<String>,
-    /// CPU features a guest can have, by all names QEMU has for them.
-    pub cpu_features: BTreeSet<String>,
-    /// `GenuineIntel`, `AuthenticAMD`, …
-    pub cpu_vendor: String,
-    /// Enlightenments, of those that KVM reports one by one.
-    pub hyperv: BTreeSet<String>,
-    /// Frequency of the time stamp counter, Hz; `None` without KVM.
-    pub tsc_hz: Option<u64>,
-    /// Whether guests can have another frequency.
-    pub tsc_scalable: bool,
-}
 
 impl NodeOffer {
     /// Asks QEMU, KVM and the processor.
@@ -89,12 +61,6 @@ impl NodeOffer {
             tsc_hz: clock.hz,
             tsc_scalable: clock.scalable,
         })
-    }
-
-    /// Whether it is what this node would offer without KVM too.
-    #[must_use]
-    pub fn needs_kvm(&self) -> bool {
-        self.accelerator == Accelerator::Kvm
     }
 }
 
