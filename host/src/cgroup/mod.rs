@@ -345,6 +345,4 @@ fn memory_is_v2(memory: &MemController) -> bool {
 }
 
 #[cfg(test)]
-mod guest_tests;
-#[cfg(test)]
 mod tests;

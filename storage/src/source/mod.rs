@@ -244,4 +244,4 @@ fn raw(opened: OpenedDisk, shown: PathBuf) -> Result<Disk, SourceError> {
 }
 
 #[cfg(test)]
-mod qemu_tests;
+mod tests;

@@ -4,8 +4,6 @@
 //!   kubectl get … ──gather──► Facts ──diagnose (pure)──► Diagnosis ──text──► a person, or JSON
 //! ```
 
-#[cfg(test)]
-mod condition_tests;
 mod diagnose;
 mod diagnosis;
 mod facts;

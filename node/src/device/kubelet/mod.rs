@@ -156,5 +156,4 @@ fn failed(doing: &'static str) -> impl FnOnce(io::Error) -> KubeletError {
 }
 
 #[cfg(test)]
-#[path = "kubelet_tests.rs"]
 mod tests;

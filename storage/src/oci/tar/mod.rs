@@ -298,5 +298,4 @@ fn tidy(path: &[u8]) -> Option<String> {
 }
 
 #[cfg(test)]
-#[path = "tar_tests.rs"]
 mod tests;

@@ -205,5 +205,4 @@ pub(super) fn by_name(choices: &[Choice], name: Option<&str>, architecture: &str
 }
 
 #[cfg(test)]
-#[path = "manifest_tests.rs"]
 mod tests;

@@ -291,5 +291,4 @@ fn tables(numbers: &Numbers, cluster_bytes: u64, features: u64, file_bytes: u64)
 }
 
 #[cfg(test)]
-#[path = "header_tests.rs"]
 mod tests;

@@ -1,5 +1,7 @@
 //! Situations and their diagnoses. Those in `tests/situations` were recorded on a cluster with `why -o facts`.
 
+mod condition;
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -753,7 +755,7 @@ fn recorded() -> Vec<(PathBuf, Facts)> {
 }
 
 /// Every situation of these tests.
-pub(super) fn all_situations() -> Vec<Facts> {
+fn all_situations() -> Vec<Facts> {
     let of_table = situations().into_iter().map(|(_, differs, ..)| situation(differs));
     let others = [remarkable(), ended(&ExitCause::GuestPanic, "Manual")].map(situation);
     of_table.chain(others).chain(recorded().into_iter().map(|(_, facts)| facts)).collect()

@@ -1,5 +1,7 @@
 //! On the host's own hierarchy, whatever its version.
 
+mod guest;
+
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Command, Stdio};

@@ -236,5 +236,4 @@ fn without_secrets(volume: &mut Volume) {
 }
 
 #[cfg(test)]
-#[path = "gather_tests.rs"]
 mod tests;

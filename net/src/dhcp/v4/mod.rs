@@ -304,5 +304,4 @@ pub fn fuzz_dhcp4(bytes: &[u8]) {
 }
 
 #[cfg(test)]
-#[path = "v4_tests.rs"]
 mod tests;

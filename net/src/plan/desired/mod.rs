@@ -235,5 +235,4 @@ impl std::fmt::Display for Record {
 }
 
 #[cfg(test)]
-#[path = "desired_tests.rs"]
 mod tests;

@@ -167,5 +167,4 @@ fn head(image: impl AsFd, most_bytes: usize) -> Result<Vec<u8>, ProbeError> {
 }
 
 #[cfg(test)]
-#[path = "probe_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! The tests of this module on a host with version 2: a guest whose only content is this test program.
+//! The tests of the module above on a host with version 2: a guest whose only content is this test program.
 //!
 //! They run twice there: as root, and as a user to whom a group was delegated the way systemd does it.
 
@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Tests in `tests.rs` that need control groups or a name; all of them must run in the guest.
+/// Tests of the module above that need control groups or a name; all of them must run in the guest.
 const EXPECTED: &str = "test result: ok. 7 passed; 0 failed";
 
 const INIT: &str = r#"#!/bin/busybox sh
@@ -16,7 +16,7 @@ mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev; m
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 cd /sys/fs/cgroup
 echo "== root =="
-/tests cgroup::tests:: --test-threads=1 --nocapture 2>&1
+/tests cgroup::tests:: --skip guest:: --test-threads=1 --nocapture 2>&1
 mkdir -p user/session
 echo "+cpu +memory +pids" > cgroup.subtree_control
 for group in user user/session; do
@@ -25,7 +25,7 @@ done
 echo $$ > user/session/cgroup.procs
 chmod 1777 /tmp
 echo "== user =="
-su user -c '/tests cgroup::tests:: --test-threads=1 --nocapture 2>&1'
+su user -c '/tests cgroup::tests:: --skip guest:: --test-threads=1 --nocapture 2>&1'
 echo "== end =="
 poweroff -f
 "#;

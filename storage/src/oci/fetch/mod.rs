@@ -432,5 +432,4 @@ async fn blocking<T: Send + 'static>(
 }
 
 #[cfg(test)]
-#[path = "fetch_tests.rs"]
 mod tests;

@@ -357,5 +357,4 @@ fn refusal(error: TarError, packed_bytes: u64) -> ExtractError {
 }
 
 #[cfg(test)]
-#[path = "extract_tests.rs"]
 mod tests;

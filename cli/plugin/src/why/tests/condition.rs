@@ -2,9 +2,9 @@
 
 use garboard_api::conditions::VmiConditionType;
 
-use super::diagnose::{REMARKS, RULES};
-use super::facts::Facts;
-use super::tests::all_situations;
+use super::super::diagnose::{REMARKS, RULES};
+use super::super::facts::Facts;
+use super::all_situations;
 
 /// What `why` makes of a condition.
 enum Use {

@@ -125,5 +125,4 @@ fn cut_at(text: &mut String, most: usize) {
 }
 
 #[cfg(test)]
-#[path = "status_tests.rs"]
 pub(crate) mod tests;

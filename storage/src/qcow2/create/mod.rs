@@ -104,5 +104,4 @@ impl BigEndian {
 }
 
 #[cfg(test)]
-#[path = "create_tests.rs"]
 mod tests;

@@ -48,8 +48,8 @@ macro_rules! called {
 /// Each page has one sentence that says what is looked at.
 #[test]
 fn the_documents_name_what_is_looked_at() {
-    let kubectl = include_str!("../../../../docs/kubectl.md");
-    let troubleshooting = include_str!("../../../../docs/troubleshooting-cluster.md");
+    let kubectl = include_str!("../../../../../docs/kubectl.md");
+    let troubleshooting = include_str!("../../../../../docs/troubleshooting-cluster.md");
     let names = called! {
         now => [],
         namespace => [],

@@ -229,5 +229,4 @@ fn is_over(status: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "remains_tests.rs"]
 mod tests;

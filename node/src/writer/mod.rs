@@ -340,5 +340,4 @@ fn patch(vmi: &VirtualMachineInstance, next: &garboard_api::v1::VirtualMachineIn
 }
 
 #[cfg(test)]
-#[path = "writer_tests.rs"]
 mod tests;

@@ -329,5 +329,4 @@ fn machines(found: &Installation) -> Part {
 }
 
 #[cfg(test)]
-#[path = "report_tests.rs"]
 mod tests;
