@@ -23,7 +23,7 @@ use crate::exit::{self, BAD_INPUT, FAILED, REFUSED, exit_error};
 use crate::images::Images;
 use crate::kept::Kept;
 use crate::output::{note, outln};
-use crate::resolve::{self, Surroundings};
+use crate::resolve::{self, Lookup};
 use crate::subject::{self, Subject};
 use crate::{attend, identity, passage, ports};
 
@@ -133,7 +133,7 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     }
     tell_user(&facts);
     let images = Images::new(places, &args.manifest.images);
-    let around = Surroundings { documents: &subject.documents, images: &images, places };
+    let lookup = Lookup { documents: &subject.documents, images: &images, places };
     let options = PlanOptions {
         accelerator: args.manifest.accel.into(),
         forwards: ports::parse_all(&args.manifest.publish)?,
@@ -143,7 +143,7 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     let kept = Kept::find(places, subject, args.manifest.forget_machine)?;
     let plan = kept.plan(subject, &facts, &options)?;
     refuse_more_than_the_host(&plan, &facts)?;
-    let volumes = resolve::volumes(&subject.vmi, &around)?;
+    let volumes = resolve::volumes(&subject.vmi, &lookup)?;
     let kernel_files = kernel_files(subject, &plan, &images)?;
     let id = &subject.id;
     Ok(LaunchRequest {

@@ -357,8 +357,8 @@ async fn the_listener_admits_by_identity() {
         monitor.call(&qmp::query_status {}).await.unwrap();
         kept.push(monitor);
     }
-    let mut turned_away = Client::to(&path).await;
-    assert!(turned_away.next().await["error"]["desc"].as_str().unwrap().contains("too many"));
+    let mut refused = Client::to(&path).await;
+    assert!(refused.next().await["error"]["desc"].as_str().unwrap().contains("too many"));
     listening.abort();
     let _ = listening.await;
     assert!(kept[0].call(&qmp::query_status {}).await.is_err());

@@ -36,8 +36,8 @@ pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -
         }
     }
     write(&context.client, vmi, decision, object).await?;
-    let reported = start::happenings(vmi, decision).into_iter().map(|each| (each.kind, each.reason.name(), each.note));
-    for (kind, reason, note) in reported.chain(out_of_memory::happening(vmi, decision)) {
+    let reported = start::events(vmi, decision).into_iter().map(|each| (each.kind, each.reason.name(), each.note));
+    for (kind, reason, note) in reported.chain(out_of_memory::event(vmi, decision)) {
         context.record(&vmi.object_ref(&()), NewEvent { kind, reason, note });
     }
     Ok(())

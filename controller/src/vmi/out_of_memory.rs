@@ -45,10 +45,7 @@ pub(super) fn killed(case: &Case<'_>, phase: Phase, status: &VirtualMachineInsta
 }
 
 /// The event for an end that was named here: the agent has reported at most that the machine was killed.
-pub(super) fn happening(
-    vmi: &VirtualMachineInstance,
-    decision: &Decision,
-) -> Option<(EventType, &'static str, String)> {
+pub(super) fn event(vmi: &VirtualMachineInstance, decision: &Decision) -> Option<(EventType, &'static str, String)> {
     let reason = EndReason::OutOfMemory.as_str();
     let ended = |status: &VirtualMachineInstanceStatus| {
         let ended = conditions::find(&status.conditions, VmiConditionType::Ended);

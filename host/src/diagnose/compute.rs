@@ -6,11 +6,11 @@ use crate::devices::Access;
 use crate::kvm::{Execution, KvmInterface};
 use crate::survey::Survey;
 
-pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, conditions: &HostConditions) -> Vec<Check> {
     let mut checks = vec![cpu(survey), kvm(survey)];
     if let Some(interface) = &survey.kvm.interface {
         checks.push(speed(interface));
-        checks.push(nested(surroundings.nested));
+        checks.push(nested(conditions.nested));
     }
     checks
 }

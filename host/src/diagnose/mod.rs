@@ -1,7 +1,7 @@
 //! What this host can do for machines, as text, and the remedy for what it cannot.
 //!
 //! ```text
-//! Survey + Surroundings ──(pure)──► Vec<Check> ──► the command's table or JSON
+//! Survey + HostConditions ──(pure)──► Vec<Check> ──► the command's table or JSON
 //! ```
 //!
 //! Every check that is not fine states what that costs and what to do. Commands are Debian's; elsewhere the name of the
@@ -127,12 +127,12 @@ pub fn diagnose(options: &GatherOptions, directories: &[PathBuf]) -> Result<Vec<
 
 /// Judges what was found. Pure.
 #[must_use]
-pub fn judge(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
-    let mut checks = compute::checks(survey, surroundings);
+pub fn judge(survey: &Survey, conditions: &HostConditions) -> Vec<Check> {
+    let mut checks = compute::checks(survey, conditions);
     checks.extend(qemu::checks(survey));
-    checks.extend(network::checks(survey, surroundings));
-    checks.extend(isolation::checks(survey, surroundings));
-    checks.extend(resources::checks(survey, surroundings));
+    checks.extend(network::checks(survey, conditions));
+    checks.extend(isolation::checks(survey, conditions));
+    checks.extend(resources::checks(survey, conditions));
     checks
 }
 

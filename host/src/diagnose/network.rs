@@ -4,11 +4,11 @@ use super::{Check, HostConditions};
 use crate::devices::Access;
 use crate::survey::Survey;
 
-pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, conditions: &HostConditions) -> Vec<Check> {
     let mut checks = vec![tun(survey), vhost(survey)];
     if survey.privileges.net_admin() {
         checks.push(nft(survey));
-        checks.push(forwarding(surroundings.forwarding));
+        checks.push(forwarding(conditions.forwarding));
     }
     checks.push(passt(survey));
     checks

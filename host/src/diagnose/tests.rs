@@ -76,7 +76,7 @@ fn good() -> (Survey, HostConditions) {
             obstacle: None,
         },
     };
-    let surroundings = HostConditions {
+    let conditions = HostConditions {
         namespaces: Namespaces { user: Ok(()), machine: Ok(()), max_user: Some(1000) },
         landlock: Landlock::Version(5),
         seccomp: true,
@@ -84,7 +84,7 @@ fn good() -> (Survey, HostConditions) {
         forwarding: [Some(true), Some(true)],
         rooms: vec![FreeSpace { directory: "/var".into(), free_bytes: 1 << 40, read_only: false, writable: true }],
     };
-    (survey, surroundings)
+    (survey, conditions)
 }
 
 fn execution(survey: &mut Survey, execution: Execution) {
@@ -206,19 +206,14 @@ const CASES: &[Case] = &[
     ),
     (
         "forwarding off is switched on when needed",
-        |_, surroundings| surroundings.forwarding = [Some(false), Some(false)],
+        |_, conditions| conditions.forwarding = [Some(false), Some(false)],
         &[],
         true,
     ),
-    (
-        "no IPv6",
-        |_, surroundings| surroundings.forwarding = [Some(true), None],
-        &[("forwarding", Verdict::Degraded)],
-        true,
-    ),
+    ("no IPv6", |_, conditions| conditions.forwarding = [Some(true), None], &[("forwarding", Verdict::Degraded)], true),
     (
         "a kernel that forwards nothing",
-        |_, surroundings| surroundings.forwarding = [None, None],
+        |_, conditions| conditions.forwarding = [None, None],
         &[("forwarding", Verdict::Missing)],
         true,
     ),
@@ -233,8 +228,8 @@ const CASES: &[Case] = &[
     ),
     (
         "root without namespaces",
-        |_, surroundings| {
-            surroundings.namespaces.machine = Err(Refused { kind: "mnt", errno: Errno::EPERM });
+        |_, conditions| {
+            conditions.namespaces.machine = Err(Refused { kind: "mnt", errno: Errno::EPERM });
         },
         &[("namespaces", Verdict::Missing)],
         false,
@@ -258,35 +253,30 @@ const CASES: &[Case] = &[
     ),
     (
         "an old kernel",
-        |_, surroundings| {
-            (surroundings.landlock, surroundings.seccomp, surroundings.nested) = (Landlock::Absent, false, None);
+        |_, conditions| {
+            (conditions.landlock, conditions.seccomp, conditions.nested) = (Landlock::Absent, false, None);
         },
         &[("nested", Verdict::Degraded), ("landlock", Verdict::Degraded), ("seccomp", Verdict::Degraded)],
         true,
     ),
     (
         "a full disk and little memory",
-        |survey, surroundings| {
+        |survey, conditions| {
             survey.memory.available_bytes = 1 << 20;
-            surroundings.rooms[0].free_bytes = 0;
+            conditions.rooms[0].free_bytes = 0;
         },
         &[("memory", Verdict::Degraded), ("room", Verdict::Degraded)],
         true,
     ),
-    (
-        "a read-only disk",
-        |_, surroundings| surroundings.rooms[0].read_only = true,
-        &[("room", Verdict::Missing)],
-        false,
-    ),
+    ("a read-only disk", |_, conditions| conditions.rooms[0].read_only = true, &[("room", Verdict::Missing)], false),
 ];
 
 #[test]
 fn each_defect_is_named_alone_and_decides_whether_machines_run() {
     for (name, damage, expected, runs) in CASES {
-        let (mut survey, mut surroundings) = good();
-        damage(&mut survey, &mut surroundings);
-        let checks = judge(&survey, &surroundings);
+        let (mut survey, mut conditions) = good();
+        damage(&mut survey, &mut conditions);
+        let checks = judge(&survey, &conditions);
         let found: Vec<_> =
             checks.iter().filter(|check| check.verdict != Verdict::Ok).map(|check| (check.id, check.verdict)).collect();
         assert_eq!(found, *expected, "{name}: {checks:#?}");
@@ -300,10 +290,10 @@ fn each_defect_is_named_alone_and_decides_whether_machines_run() {
 
 #[test]
 fn the_accelerator_of_the_advice_is_the_one_of_the_facts() {
-    let (mut survey, surroundings) = good();
+    let (mut survey, conditions) = good();
     assert_eq!(survey.kvm.state(), KvmState::Native);
     let accelerator = |survey: &Survey| {
-        let checks = judge(survey, &surroundings);
+        let checks = judge(survey, &conditions);
         checks.into_iter().find(|check| check.id == "accelerator").unwrap().detail
     };
     assert_eq!(accelerator(&survey), "KVM");
@@ -314,12 +304,12 @@ fn the_accelerator_of_the_advice_is_the_one_of_the_facts() {
 
 #[test]
 fn names_of_checks_are_not_used_twice_but_for_rooms() {
-    let (survey, mut surroundings) = good();
-    let room = surroundings.rooms.remove(0);
-    surroundings.rooms =
+    let (survey, mut conditions) = good();
+    let room = conditions.rooms.remove(0);
+    conditions.rooms =
         ["/run", "/var/lib", "/var/cache"].map(|each| FreeSpace { directory: each.into(), ..room.clone() }).into();
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-    judge(&survey, &surroundings).iter().for_each(|check| *names.entry(check.id).or_default() += 1);
+    judge(&survey, &conditions).iter().for_each(|check| *names.entry(check.id).or_default() += 1);
     assert_eq!(names.remove("room"), Some(3));
     assert!(names.values().all(|count| *count == 1), "{names:?}");
 }
@@ -331,9 +321,9 @@ const ALWAYS_FINE: [&str; 1] = ["hugepages"];
 fn each_check_is_broken_by_a_case() {
     let (mut known, mut broken) = (BTreeSet::from(ALWAYS_FINE), BTreeSet::from(ALWAYS_FINE));
     for (_, damage, expected, _) in CASES {
-        let (mut survey, mut surroundings) = good();
-        damage(&mut survey, &mut surroundings);
-        known.extend(judge(&survey, &surroundings).iter().map(|check| check.id));
+        let (mut survey, mut conditions) = good();
+        damage(&mut survey, &mut conditions);
+        known.extend(judge(&survey, &conditions).iter().map(|check| check.id));
         let named: Vec<&str> = expected.iter().map(|(id, _)| *id).collect();
         assert!(!named.iter().any(|id| ALWAYS_FINE.contains(id)), "{named:?}");
         broken.extend(named);

@@ -193,7 +193,7 @@ fn unplaced() -> VirtualMachineInstance {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_vmi_that_nobody_has_placed_is_told_of_on_its_pod() {
+async fn a_vmi_without_a_node_is_reported_on_its_pod() {
     let fake = Fake::new(unplaced());
     let (writer, vmis) = writer(&fake, None);
     writer.note(&pod(), report(1));
@@ -242,7 +242,7 @@ async fn a_vmi_that_is_placed_late_is_not_asked_for_and_one_that_never_comes_is(
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_before_anybody_placed_the_vmi_is_told_on_the_pod() {
+async fn an_end_before_the_vmi_has_a_node_is_reported_on_the_pod() {
     let fake = Fake::new(unplaced());
     let (writer, _) = writer(&fake, None);
     writer.note(&pod(), report(1));

@@ -5,7 +5,7 @@
 
 use super::diagnosis::{Diagnosis, Finding, Health, Verdict, seen};
 use super::facts::Facts;
-use super::rules::{containers, data_volumes, ending, lifecycle, refused, running, scheduling, surroundings};
+use super::rules::{components, containers, data_volumes, ending, lifecycle, refused, running, scheduling};
 
 type Rule = fn(&Facts) -> Option<Finding>;
 type Remark = fn(&Facts) -> Option<String>;
@@ -20,7 +20,7 @@ macro_rules! named {
 /// In this order. What the user requested comes before what the machine waits for, and what is certain before what is likely.
 pub(super) const RULES: &[(&str, Rule)] = named![Rule:
     lifecycle::not_found,
-    surroundings::node_lost,
+    components::node_lost,
     lifecycle::deletion,
     data_volumes::unfilled,
     refused::instance,
@@ -31,8 +31,8 @@ pub(super) const RULES: &[(&str, Rule)] = named![Rule:
     containers::volume,
     containers::refused,
     ending::evicted,
-    surroundings::controller_down,
-    surroundings::agent_down,
+    components::controller_down,
+    components::agent_down,
     ending::back_off,
     ending::failed,
     lifecycle::stopping,
@@ -53,9 +53,9 @@ pub(super) const REMARKS: &[(&str, Remark)] = named![Remark:
     running::emulated,
     running::evicted,
     running::started_again,
-    surroundings::controller_remark,
-    surroundings::agent_remark,
-    surroundings::cluster_remark,
+    components::controller_remark,
+    components::agent_remark,
+    components::cluster_remark,
 ];
 
 /// Diagnoses a machine.

@@ -141,8 +141,8 @@ mod tests {
             ))))
         };
         let client = kube::Client::new(tower::service_fn(serve), "ns");
-        let unsaid = Defaults { emulation: Emulation::Refused, image_pull_policy: "Never".to_owned() };
-        let (_keeps, settings) = tokio::sync::watch::channel(Settings::of([], "garboard", &unsaid));
+        let defaults = Defaults { emulation: Emulation::Refused, image_pull_policy: "Never".to_owned() };
+        let (_keeps, settings) = tokio::sync::watch::channel(Settings::of([], "garboard", &defaults));
         let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "1");
         let response = evict(&context, &eviction()).await;
         let written = *written.lock().unwrap();

@@ -204,7 +204,7 @@ impl Driver {
                     self.seed.status.interfaces.clone_from(&self.planned);
                 }
             }
-            Input::AgentSaid { guest, interfaces } => {
+            Input::GuestAgentReported { guest, interfaces } => {
                 self.seed.status.guest = Some(guest);
                 if let Some(interfaces) = interfaces {
                     self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);

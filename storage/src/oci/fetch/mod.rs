@@ -83,7 +83,7 @@ impl Default for Retry {
     }
 }
 
-/// What is happening.
+/// What a fetch is doing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Progress {
     /// The registry is asked for the manifest.

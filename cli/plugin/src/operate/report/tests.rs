@@ -67,7 +67,7 @@ fn troubles(found: &Installation) -> String {
 }
 
 #[test]
-fn a_healthy_installation_is_told_in_a_line_a_part() {
+fn a_healthy_installation_has_a_line_for_each_part() {
     let report = judge(&well(), now());
     assert!(report.well && report.is_up(), "{report:?}");
     let lines: Vec<String> = report.parts.iter().map(|part| format!("{}: {}", part.name, part.summary)).collect();
@@ -84,7 +84,7 @@ fn a_healthy_installation_is_told_in_a_line_a_part() {
 }
 
 #[test]
-fn outdated_supervisors_are_told_and_a_roll_out_that_has_stopped_is_trouble() {
+fn outdated_supervisors_are_counted_and_a_roll_out_that_has_stopped_is_trouble() {
     let rolling = judge(&Installation { outdated: 2, ..well() }, now());
     assert!(rolling.well);
     let summary = &rolling.parts.last().unwrap().summary;
@@ -95,7 +95,7 @@ fn outdated_supervisors_are_told_and_a_roll_out_that_has_stopped_is_trouble() {
 }
 
 #[test]
-fn nothing_is_told_as_nothing() {
+fn a_cluster_without_garboard_is_reported_as_such() {
     let report = judge(&Installation { nodes: vec![node("a")], ..Installation::default() }, now());
     assert!(!report.well && !report.installed && !report.is_up());
     assert_eq!(report.troubles(), ["Garboard is not installed here -> kubectl garboard cluster install"]);

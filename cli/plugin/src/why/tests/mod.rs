@@ -727,7 +727,7 @@ fn a_claim_that_has_come_is_not_missing() {
 }
 
 #[test]
-fn who_may_see_little_is_told_what_can_be_known() {
+fn a_user_with_few_rights_sees_what_can_be_known() {
     let unseen = json!(["nodes: you may not see them"]);
     let diagnosis = judge(with(
         unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
