@@ -153,7 +153,7 @@ impl TranscriptSink for LoggedTranscript {
             if left_out > 0 {
                 tracing::warn!(left_out, "QMP log: lines left out, too many at once");
             }
-            tracing::info!(entry = line, "QMP");
+            tracing::info!(entry = line, "QMP message");
         }
         if let Some(file) = &self.file {
             file.record(line);

@@ -98,14 +98,14 @@ impl<C: Cluster> Reports for Writer<C> {
     }
 }
 
-/// Where a task is.
+/// What is left to write for a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Settled {
-    /// All is written, until something changes.
+    /// Nothing, until its report or the VMI changes.
     Written,
-    /// The VMI is not this node's yet.
+    /// Its report; the VMI has not been placed on this node yet.
     NotYet,
-    /// There will be nothing more to write.
+    /// Nothing, for good: the task ends.
     Over,
 }
 

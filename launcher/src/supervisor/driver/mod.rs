@@ -276,7 +276,7 @@ impl Driver {
     async fn apply(&mut self, event: Event) {
         let name = event_name(&event);
         let effects = step(&mut self.seed.life, event, clock::now());
-        tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
+        tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "event applied");
         // The journal is written before anything irreversible is done.
         self.write_journal();
         for effect in effects {

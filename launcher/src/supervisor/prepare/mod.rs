@@ -163,7 +163,7 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
     let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
     let plan = plan(&order.vmi, &order.facts, &options, order.stored.as_ref())?;
     for note in &plan.notes {
-        tracing::info!(field = note.field, note = note.text, "plan");
+        tracing::info!(field = note.field, note = note.text, "plan note");
     }
     log_plan(&plan);
     let own = context.layout.supervisor();
@@ -181,7 +181,7 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
     };
     for one in &plumbed {
         let PlumbedInterface { name, taps, vhosts, addresses, .. } = &one.interface;
-        tracing::info!(interface = name, taps, vhosts, ?addresses, "plumbed");
+        tracing::info!(interface = name, taps, vhosts, ?addresses, "interface plumbed");
     }
     stock.interfaces = plumbed.into_iter().map(|one| (one.interface.name.clone(), one)).collect();
     let for_helpers = helpers::fill(&plan, &mut stock)?;

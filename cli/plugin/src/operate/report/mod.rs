@@ -26,7 +26,7 @@ pub(super) struct Part {
     pub(super) name: &'static str,
     /// Whether it is as it should be.
     pub(super) well: bool,
-    /// In a line.
+    /// Its state, in one line.
     pub(super) summary: String,
     /// What is wrong, and what to do: a pair each.
     pub(super) troubles: Vec<Trouble>,
@@ -35,18 +35,18 @@ pub(super) struct Part {
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Trouble {
-    /// What.
+    /// What is wrong.
     pub(super) what: String,
     /// What to do.
     pub(super) remedy: String,
 }
 
-/// All of it.
+/// The state of the whole installation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Report {
-    /// Nothing is wrong.
+    /// Whether nothing is wrong.
     pub(super) well: bool,
-    /// There is something at all.
+    /// Whether any part of Garboard is in the cluster.
     pub(super) installed: bool,
     /// This program's release.
     pub(super) version: &'static str,
@@ -55,7 +55,7 @@ pub(super) struct Report {
 }
 
 impl Report {
-    /// In a line, for a user who waits.
+    /// The state of the parts in one line, for a user who waits.
     pub(super) fn progress(&self) -> String {
         let parts = self.parts.iter().filter(|part| part.name != "machines" && part.name != "definitions");
         parts.map(|part| format!("{}: {}", part.name, part.summary)).collect::<Vec<_>>().join("; ")
