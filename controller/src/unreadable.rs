@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::context::{Context, ReconcileError, while_trying};
 use crate::events::NewEvent;
-use crate::stores::{Kept, Kind, Unreadable};
+use crate::stores::{Kept, Kind, ObjectKey, Unreadable};
 use crate::time::stamp;
 
 /// The reason of condition and event.
@@ -52,7 +52,7 @@ pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Kep
     if is_written(&object.raw(), &note) {
         return;
     }
-    let (namespace, name) = object.key();
+    let ObjectKey { namespace, name } = object.key();
     let regarding = ObjectReference {
         api_version: Some(garboard_api::v1::API_VERSION.to_owned()),
         kind: Some(K::KIND.to_owned()),
@@ -89,7 +89,7 @@ fn is_written(object: &Value, note: &str) -> bool {
 }
 
 async fn apply<K: FailureCondition>(context: &Context, object: &Kept<K>, status: Value) -> Result<(), ReconcileError> {
-    let (namespace, name) = object.key();
+    let ObjectKey { namespace, name } = object.key();
     let objects: Api<Kept<K>> = Api::namespaced(context.client.clone(), &namespace);
     let mut applied = json!({"apiVersion": garboard_api::v1::API_VERSION, "kind": K::KIND,
         "metadata": {"uid": kube::ResourceExt::uid(object)}});

@@ -127,7 +127,7 @@ fn follow(world: &World, uid: &str, underway: &Underway, round: &mut Decision) {
             round.memory.underway.insert(uid.to_owned(), now);
         }
         Progress::CameUp => came_up(world, uid, underway, round),
-        Progress::Failed(why) => failed(world, launcher, (underway, why), round),
+        Progress::Failed(why) => failed(world, launcher, underway, &why, round),
     }
 }
 
@@ -152,7 +152,7 @@ fn came_up(world: &World, uid: &str, underway: &Underway, round: &mut Decision) 
     round.steps.push(Step::Unmark { pod_uid: uid.to_owned() });
 }
 
-fn failed(world: &World, launcher: &Launcher, (underway, why): (&Underway, String), round: &mut Decision) {
+fn failed(world: &World, launcher: &Launcher, underway: &Underway, why: &str, round: &mut Decision) {
     let uid = &launcher.pod_uid;
     let is_of_the_machine = is_of_the_machine(launcher, underway);
     let back = match &underway.from {

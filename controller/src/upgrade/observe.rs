@@ -10,14 +10,13 @@ use garboard_cluster::report::condition::{UNPAUSED, condition};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 
-use super::PodKey;
 use super::decide::{candidates, may_begin, to_mark};
 use super::installed::Lookout;
 use super::names::{LAUNCHERS_UPDATED, OUTDATED_LAUNCHER};
 use super::world::{InstanceView, Launcher, Memory, Reported, Sidecar, World};
 use crate::pod::WRITTEN_IMAGE;
 use crate::reconcilers::Leader;
-use crate::stores::{Instances, Kept, Pods};
+use crate::stores::{Instances, Kept, ObjectKey, Pods};
 
 /// The sidecar of the supervisor, and the container of QEMU.
 const SIDECAR: &str = "launcher";
@@ -27,7 +26,7 @@ const COMPUTE: &str = "compute";
 pub(super) struct Observer {
     leader: Arc<Leader>,
     /// By namespace and name of the pod.
-    known: BTreeMap<PodKey, Launcher>,
+    known: BTreeMap<ObjectKey, Launcher>,
     /// What is stored where the wanted image was written, as new pods show it.
     stored_as: BTreeSet<String>,
     lookout: Lookout,
@@ -53,9 +52,9 @@ impl Observer {
     }
 
     /// Looks at pods that have changed.
-    pub(super) fn look_at(&mut self, keys: &HashSet<PodKey>) {
+    pub(super) fn look_at(&mut self, keys: &HashSet<ObjectKey>) {
         for key in keys {
-            match self.leader.pods.named(&key.0, &key.1) {
+            match self.leader.pods.named(&key.namespace, &key.name) {
                 Some(pod) => self.take(&pod),
                 None => drop(self.known.remove(key)),
             }
@@ -171,8 +170,8 @@ impl Observer {
     }
 }
 
-fn key(launcher: &Launcher) -> PodKey {
-    (launcher.namespace.clone(), launcher.pod.clone())
+fn key(launcher: &Launcher) -> ObjectKey {
+    ObjectKey::new(&launcher.namespace, &launcher.pod)
 }
 
 fn is_on(object: &KubeVirt) -> bool {
