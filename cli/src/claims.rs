@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::quantity::Quantity;
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use garboard_storage::open::{Dir, Direct};
 use garboard_storage::source::pvc::{self, Tolerance};
 use serde_json::Value;
@@ -30,7 +30,12 @@ pub(crate) enum ClaimUse {
 }
 
 /// Finds or makes the stand-in of a claim.
-pub(crate) fn open(lookup: &Lookup<'_>, namespace: &str, name: &str, usage: ClaimUse) -> anyhow::Result<VolumeSource> {
+pub(crate) fn open(
+    lookup: &Lookup<'_>,
+    namespace: &str,
+    name: &str,
+    usage: ClaimUse,
+) -> anyhow::Result<HostVolumeSource> {
     let manifest = lookup.find("PersistentVolumeClaim", namespace, name);
     let volume_name = manifest.and_then(|claim| claim.value["spec"]["volumeName"].as_str());
     let path = match volume_name {
@@ -43,7 +48,7 @@ pub(crate) fn open(lookup: &Lookup<'_>, namespace: &str, name: &str, usage: Clai
         let template = || data_volume_size(lookup, name);
         make(&image, request.and_then(size).or_else(template), namespace, name)?;
     }
-    Ok(VolumeSource::Opened { path: image, writable: usage == ClaimUse::ReadWrite })
+    Ok(HostVolumeSource::Opened { path: image, writable: usage == ClaimUse::ReadWrite })
 }
 
 fn persistent_volume(lookup: &Lookup<'_>, name: &str) -> anyhow::Result<PathBuf> {

@@ -12,7 +12,7 @@ use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume, V
 use garboard_plan::is_opened_read_only;
 use garboard_protocol::volumes::SSH_KEYS_PREFIX;
 use garboard_shim_client::places::Places;
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use serde_json::Value;
 
@@ -38,7 +38,7 @@ type Files = BTreeMap<String, String>;
 pub(crate) fn volumes(
     vmi: &VirtualMachineInstance,
     lookup: &Lookup<'_>,
-) -> anyhow::Result<BTreeMap<String, VolumeSource>> {
+) -> anyhow::Result<BTreeMap<String, HostVolumeSource>> {
     let mut orders = BTreeMap::new();
     let mut problems = Vec::new();
     for (index, volume) in vmi.spec.volumes.iter().enumerate() {
@@ -52,7 +52,7 @@ pub(crate) fn volumes(
     for (index, secret) in ssh_secrets(vmi) {
         match lookup.secret(vmi, secret, Optional::No) {
             Ok(files) => {
-                orders.insert(ssh_volume(secret), VolumeSource::Projected { files });
+                orders.insert(ssh_volume(secret), HostVolumeSource::Projected { files });
             }
             Err(error) => problems.push(format!("spec.accessCredentials[{index}]: {error:#}")),
         }
@@ -73,10 +73,10 @@ fn ssh_secrets(vmi: &VirtualMachineInstance) -> impl Iterator<Item = (usize, &st
     })
 }
 
-fn one(vmi: &VirtualMachineInstance, volume: &Volume, lookup: &Lookup<'_>) -> anyhow::Result<VolumeSource> {
+fn one(vmi: &VirtualMachineInstance, volume: &Volume, lookup: &Lookup<'_>) -> anyhow::Result<HostVolumeSource> {
     let namespace = vmi.metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let usage = if is_opened_read_only(&vmi.spec, volume) { ClaimUse::ReadOnly } else { ClaimUse::ReadWrite };
-    let Some(source) = volume.source() else { return Ok(VolumeSource::Made) };
+    let Some(source) = volume.source() else { return Ok(HostVolumeSource::Made) };
     let files = match source {
         Written::ContainerDisk(disk) => {
             return lookup.images.disk(&disk.image, disk.path.as_deref(), disk.image_pull_policy.as_deref());
@@ -84,7 +84,7 @@ fn one(vmi: &VirtualMachineInstance, volume: &Volume, lookup: &Lookup<'_>) -> an
         Written::PersistentVolumeClaim(_) | Written::DataVolume(_) | Written::Ephemeral(_) => {
             return claims::open(lookup, namespace, volume.claim().unwrap_or_default(), usage);
         }
-        Written::HostDisk(disk) => return Ok(VolumeSource::HostDisk { path: PathBuf::from(&disk.path) }),
+        Written::HostDisk(disk) => return Ok(HostVolumeSource::HostDisk { path: PathBuf::from(&disk.path) }),
         Written::CloudInitNoCloud(seed) => return cloud_init(vmi, seed, lookup),
         Written::CloudInitConfigDrive(seed) => {
             let refs = CloudInitNoCloudSource {
@@ -111,10 +111,10 @@ fn one(vmi: &VirtualMachineInstance, volume: &Volume, lookup: &Lookup<'_>) -> an
         }
         // The supervisor makes the one; the others are no disks.
         Written::EmptyDisk(_) | Written::ContainerPath(_) | Written::DownwardMetrics(_) | Written::MemoryDump(_) => {
-            return Ok(VolumeSource::Made);
+            return Ok(HostVolumeSource::Made);
         }
     };
-    Ok(VolumeSource::Projected { files })
+    Ok(HostVolumeSource::Projected { files })
 }
 
 /// KubeVirt takes the keys in both spellings.
@@ -122,7 +122,7 @@ fn cloud_init(
     vmi: &VirtualMachineInstance,
     seed: &CloudInitNoCloudSource,
     lookup: &Lookup<'_>,
-) -> anyhow::Result<VolumeSource> {
+) -> anyhow::Result<HostVolumeSource> {
     let mut files = Files::new();
     let mut take = |reference: &Option<LocalObjectReference>, keys: [&str; 2]| -> anyhow::Result<()> {
         let Some(reference) = reference else { return Ok(()) };
@@ -136,7 +136,7 @@ fn cloud_init(
     take(&seed.secret_ref, ["userdata", "userData"])?;
     // The network may stand in the same Secret, then the key is optional.
     take(&seed.network_data_secret_ref, ["networkdata", "networkData"])?;
-    if files.is_empty() { Ok(VolumeSource::Made) } else { Ok(VolumeSource::Projected { files }) }
+    if files.is_empty() { Ok(HostVolumeSource::Made) } else { Ok(HostVolumeSource::Projected { files }) }
 }
 
 /// Whether an object may be missing.

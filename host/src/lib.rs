@@ -36,6 +36,6 @@ mod sys;
 pub mod tools;
 
 pub use cache::ProbeCache;
-pub use diagnose::{Check, Verdict, Weight, can_run, diagnose};
+pub use diagnose::{Check, CheckVerdict, Weight, can_run, diagnose};
 pub use qemu::Freshness;
 pub use survey::{GatherError, GatherOptions, gather};

@@ -26,7 +26,7 @@ use std::path::Path;
 pub use ensure::Ensured;
 pub use error::NetError;
 use kernel::{Kernel, Paths};
-pub use names::{LinkName, MacAddr, NameError, VmNetId};
+pub use names::{EthernetAddress, LinkName, NameError, VmNetId};
 pub use netns::NetNs;
 pub use plan::guest::{GuestAddresses, GuestIpv4, GuestIpv6, GuestRoute};
 pub use plan::uplink::Obstacle;

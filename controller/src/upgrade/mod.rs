@@ -24,7 +24,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use self::decide::decide;
 use self::names::{LAUNCHERS_UPDATED, ROUND};
 use self::observe::Observer;
-use self::world::Memory;
+use self::world::RoundMemory;
 use crate::reconcilers::Leader;
 use crate::stores::ObjectKey;
 
@@ -48,7 +48,7 @@ pub fn leave_out(object: &mut KubeVirt) {
 /// Replaces supervisors for as long as this replica leads, once all launcher pods and instances are known.
 pub async fn run(leader: Arc<Leader>, mut changed: UnboundedReceiver<ObjectKey>) {
     let mut observer = Observer::new(leader.clone());
-    let mut memory = Memory::default();
+    let mut memory = RoundMemory::default();
     loop {
         let mut keys = HashSet::new();
         if observer.is_idle() {

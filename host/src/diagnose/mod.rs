@@ -31,7 +31,7 @@ pub struct Check {
     /// What was looked at, for users.
     pub title: &'static str,
     /// The answer.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// Whether a machine can run without it.
     pub weight: Weight,
     /// What was found.
@@ -44,7 +44,7 @@ pub struct Check {
 /// How good something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// As it should be.
     Ok,
     /// It works, slower or with less.
@@ -65,7 +65,7 @@ pub enum Weight {
 
 impl Check {
     fn new(id: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { id, title, verdict: Verdict::Ok, weight: Weight::Optional, detail: detail.into(), remedy: None }
+        Self { id, title, verdict: CheckVerdict::Ok, weight: Weight::Optional, detail: detail.into(), remedy: None }
     }
 
     fn essential(self) -> Self {
@@ -73,11 +73,11 @@ impl Check {
     }
 
     fn degraded(self, remedy: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Degraded, remedy: Some(remedy.into()), ..self }
+        Self { verdict: CheckVerdict::Degraded, remedy: Some(remedy.into()), ..self }
     }
 
     fn missing(self, remedy: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Missing, remedy: Some(remedy.into()), ..self }
+        Self { verdict: CheckVerdict::Missing, remedy: Some(remedy.into()), ..self }
     }
 }
 
@@ -139,7 +139,7 @@ pub fn judge(survey: &Survey, conditions: &HostConditions) -> Vec<Check> {
 /// Whether a machine can run here: nothing essential is missing.
 #[must_use]
 pub fn can_run(checks: &[Check]) -> bool {
-    !checks.iter().any(|check| check.weight == Weight::Essential && check.verdict == Verdict::Missing)
+    !checks.iter().any(|check| check.weight == Weight::Essential && check.verdict == CheckVerdict::Missing)
 }
 
 /// Bytes for users: `23.5 GiB`.

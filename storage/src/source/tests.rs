@@ -65,7 +65,7 @@ fn file_node(name: &str, set: usize, disk: &Disk) -> Value {
         "driver": "file",
         "node-name": name,
         "filename": format!("/dev/fdset/{set}"),
-        "read-only": disk.opened.access == Access::ReadOnly,
+        "read-only": disk.opened.access == DiskAccess::ReadOnly,
         "cache": { "direct": disk.opened.direct },
     })
 }
@@ -74,7 +74,7 @@ fn format_node(name: &str, disk: &Disk, more: Value) -> Value {
     let mut node = json!({
         "driver": disk.facts.format.driver(),
         "node-name": name,
-        "read-only": disk.opened.access == Access::ReadOnly,
+        "read-only": disk.opened.access == DiskAccess::ReadOnly,
         "cache": { "direct": disk.opened.direct },
     });
     for (key, value) in more.as_object().unwrap() {
@@ -124,12 +124,12 @@ fn qemu_reads_a_disc_from_sealed_memory_and_a_claim_from_its_file() {
     let room = tempfile::tempdir().unwrap();
     let dir = Dir::open(room.path()).unwrap();
     let seed = NoCloud { instance_id: "1".into(), user_data: b"#cloud-config\n".to_vec(), ..NoCloud::default() };
-    let disc = disc::of_tree(&seed.tree().unwrap(), &NoCloud::label(), Access::ReadOnly).unwrap();
+    let disc = disc::of_tree(&seed.tree().unwrap(), &NoCloud::label(), DiskAccess::ReadOnly).unwrap();
     let claim = pvc::open_or_create(&dir, 64 << 20, pvc::Tolerance::default(), Direct::IfSupported).unwrap();
     let host = host_disk::open(
         &room.path().join("host.img"),
         host_disk::Existence::CreateIfMissing { capacity_bytes: 32 << 20 },
-        Access::ReadWrite,
+        DiskAccess::ReadWrite,
         Direct::Off,
     )
     .unwrap();

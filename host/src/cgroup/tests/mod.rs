@@ -58,7 +58,7 @@ fn a_process_beyond_its_memory_is_killed_and_counted() {
         return;
     }
     let name = Removed(name("memory"));
-    let limits = Limits { memory_bytes: Some(32 << 20), pids: Some(50), ..Limits::default() };
+    let limits = CgroupLimits { memory_bytes: Some(32 << 20), pids: Some(50), ..CgroupLimits::default() };
     let group = Cgroup::create(&name.0, &limits).unwrap();
     assert_eq!(group.usage().unwrap().oom_kills, 0);
     // Two hundred megabytes in one variable of one process.
@@ -80,7 +80,8 @@ fn a_process_within_its_memory_is_not_touched() {
         return;
     }
     let name = Removed(name("enough"));
-    let group = Cgroup::create(&name.0, &Limits { memory_bytes: Some(64 << 20), ..Limits::default() }).unwrap();
+    let group =
+        Cgroup::create(&name.0, &CgroupLimits { memory_bytes: Some(64 << 20), ..CgroupLimits::default() }).unwrap();
     let (mut child, _output) = waiting_shell("true");
     group.add(child.id()).unwrap();
     go(&mut child);
@@ -95,7 +96,7 @@ fn too_many_processes_are_refused_and_counted() {
         return;
     }
     let name = Removed(name("pids"));
-    let group = Cgroup::create(&name.0, &Limits { pids: Some(3), ..Limits::default() }).unwrap();
+    let group = Cgroup::create(&name.0, &CgroupLimits { pids: Some(3), ..CgroupLimits::default() }).unwrap();
     let (mut child, _output) = waiting_shell("for i in 1 2 3 4 5; do sleep 100 & done; wait");
     group.add(child.id()).unwrap();
     go(&mut child);
@@ -118,7 +119,7 @@ fn limits_reach_the_kernel_and_can_be_set_again() {
         files.iter().find_map(|file| fs::read_to_string(directory.join(file)).ok()).unwrap().trim().to_owned()
     };
     for (mebibytes, millicpu) in [(512_u64, 1500_u64), (1024, 250)] {
-        let limits = Limits {
+        let limits = CgroupLimits {
             memory_bytes: Some(mebibytes << 20),
             cpu_quota: Some(CpuQuota::of_millicpu(millicpu)),
             cpu_shares: Some(2048),
@@ -143,7 +144,7 @@ fn leftovers_are_killed_and_removing_twice_is_fine() {
         return;
     }
     let name = Removed(name("leftover"));
-    let group = Cgroup::create(&name.0, &Limits::default()).unwrap();
+    let group = Cgroup::create(&name.0, &CgroupLimits::default()).unwrap();
     // Deaf to SIGTERM, with children of its own.
     let (mut child, mut output) = waiting_shell("trap '' TERM; sleep 100 & sleep 100 & echo started; wait");
     group.add(child.id()).unwrap();
@@ -168,7 +169,7 @@ fn a_process_that_is_gone_cannot_be_added() {
         return;
     }
     let name = Removed(name("gone"));
-    let group = Cgroup::create(&name.0, &Limits::default()).unwrap();
+    let group = Cgroup::create(&name.0, &CgroupLimits::default()).unwrap();
     let mut child = Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     let error = group.add(child.id()).unwrap_err();
@@ -180,6 +181,6 @@ fn a_process_that_is_gone_cannot_be_added() {
 fn names_that_could_leave_our_directory_are_refused() {
     for bad in ["", ".", "..", "a/b", "../x", "UPPER", ".hidden", "a b", "a\n"] {
         assert!(matches!(Cgroup::find(bad), Err(CgroupError::Name { .. })), "{bad:?}");
-        assert!(matches!(Cgroup::create(bad, &Limits::default()), Err(CgroupError::Name { .. })), "{bad:?}");
+        assert!(matches!(Cgroup::create(bad, &CgroupLimits::default()), Err(CgroupError::Name { .. })), "{bad:?}");
     }
 }

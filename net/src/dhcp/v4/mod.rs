@@ -12,7 +12,7 @@ use dhcproto::{Encodable, Encoder};
 use ipnet::Ipv4Net;
 
 use super::options::{DhcpOptions, OptionError};
-use crate::names::MacAddr;
+use crate::names::EthernetAddress;
 use crate::plan::guest::GuestIpv4;
 
 /// Longest packet looked at, bytes.
@@ -31,7 +31,7 @@ const FILE_MAX: usize = 127;
 /// All the server's settings, ready to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Config4 {
-    client: MacAddr,
+    client: EthernetAddress,
     address: Ipv4Net,
     server: Ipv4Addr,
     boot_server: Option<Ipv4Addr>,
@@ -66,7 +66,12 @@ pub enum MessageKind {
 
 impl Config4 {
     /// For the guest with that MAC address.
-    pub fn new(client: MacAddr, lease: &GuestIpv4, mtu: u16, options: &DhcpOptions) -> Result<Self, OptionError> {
+    pub fn new(
+        client: EthernetAddress,
+        lease: &GuestIpv4,
+        mtu: u16,
+        options: &DhcpOptions,
+    ) -> Result<Self, OptionError> {
         options.check()?;
         let boot_server = options.tftp_server_name.as_deref().and_then(|name| name.parse().ok());
         Ok(Self {
@@ -153,7 +158,7 @@ struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// Reads a packet of the one client; anything else is none.
-    fn read(client: MacAddr, bytes: &'a [u8]) -> Option<Self> {
+    fn read(client: EthernetAddress, bytes: &'a [u8]) -> Option<Self> {
         let packet = borrowed::Message::new(bytes.get(..bytes.len().min(PACKET_MAX))?).ok()?;
         let ethernet = packet.htype() == HType::Eth && packet.hlen() == 6;
         // Not `packet.chaddr()`: it trusts the length byte of the packet and panics on a short one.
@@ -289,7 +294,7 @@ fn encode(message: &Message) -> Option<Vec<u8>> {
 
 /// For the fuzzer: a fixed server must answer any bytes without panicking, and answer only its client.
 pub fn fuzz_dhcp4(bytes: &[u8]) {
-    let Ok(client) = MacAddr::new([2, 0, 0, 0, 0, 1]) else { return };
+    let Ok(client) = EthernetAddress::new([2, 0, 0, 0, 0, 1]) else { return };
     let lease = GuestIpv4 {
         address: Ipv4Net::new_assert(Ipv4Addr::new(10, 0, 2, 2), 24),
         server: Ipv4Addr::new(10, 0, 2, 1),

@@ -27,7 +27,7 @@ fn options() -> DhcpOptions {
 }
 
 fn config() -> Config4 {
-    Config4::new(MacAddr::new(CLIENT).unwrap(), &lease(), 1450, &options()).unwrap()
+    Config4::new(EthernetAddress::new(CLIENT).unwrap(), &lease(), 1450, &options()).unwrap()
 }
 
 fn request(kind: MessageType) -> Message {
@@ -155,7 +155,7 @@ fn a_client_that_takes_little_gets_what_matters_most() {
         private: (224..=230).map(|code| PrivateOption { code, value: "x".repeat(200) }).collect(),
         ..options()
     };
-    let config = Config4::new(MacAddr::new(CLIENT).unwrap(), &lease(), 1450, &long).unwrap();
+    let config = Config4::new(EthernetAddress::new(CLIENT).unwrap(), &lease(), 1450, &long).unwrap();
     let short = respond(&config, &request(MessageType::Discover).to_vec().unwrap()).unwrap();
     assert!(short.bytes.len() <= 548, "{}", short.bytes.len());
     assert_eq!(short.left_out, [230, 229, 228, 227, 226, 225, 224][..short.left_out.len()]);
@@ -189,7 +189,7 @@ fn a_gateway_off_the_guests_network_is_made_reachable_first() {
 
 #[test]
 fn answers_are_never_shorter_than_bootp_demands() {
-    let config = Config4::new(MacAddr::new(CLIENT).unwrap(), &lease(), 1500, &DhcpOptions::default()).unwrap();
+    let config = Config4::new(EthernetAddress::new(CLIENT).unwrap(), &lease(), 1500, &DhcpOptions::default()).unwrap();
     let answer = respond(&config, &request(MessageType::Discover).to_vec().unwrap()).unwrap();
     assert!(answer.bytes.len() >= 300);
 }

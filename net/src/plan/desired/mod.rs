@@ -18,7 +18,7 @@ use ipnet::{IpNet, Ipv4Net};
 
 use super::guest::{GuestAddresses, GuestIpv4, GuestIpv6, GuestRoute};
 use super::{Binding, Masquerade, NetPlan, PlanError};
-use crate::names::{LinkName, MacAddr};
+use crate::names::{EthernetAddress, LinkName};
 use crate::observed::{Link, Observed, Origin};
 
 /// Address of the bridge with bridge binding: the DHCP server must send from some address, and the network's
@@ -38,7 +38,7 @@ pub struct Desired {
     /// The bridge's name.
     pub bridge: LinkName,
     /// The bridge's address.
-    pub bridge_mac: MacAddr,
+    pub bridge_mac: EthernetAddress,
     /// Its IP addresses.
     pub bridge_addresses: Vec<IpNet>,
     /// Its alias, if something must be remembered.
@@ -63,7 +63,7 @@ pub enum Uplink {
         /// Its name.
         name: LinkName,
         /// An address instead of the one the guest uses too.
-        new_mac: Option<MacAddr>,
+        new_mac: Option<EthernetAddress>,
         /// Its IP addresses, which it loses.
         addresses: Vec<IpNet>,
     },
@@ -115,9 +115,9 @@ fn routed(plan: &NetPlan, masquerade: &Masquerade, uplink: &Link, seen: &Observe
     })
 }
 
-fn gateway_mac() -> MacAddr {
+fn gateway_mac() -> EthernetAddress {
     // The constant is a valid address (a test reads it); the fallback exists because this cannot panic.
-    GATEWAY_MAC.parse().unwrap_or_else(|_| MacAddr::derived(GATEWAY_MAC))
+    GATEWAY_MAC.parse().unwrap_or_else(|_| EthernetAddress::derived(GATEWAY_MAC))
 }
 
 fn link_local6(net: &IpNet) -> bool {
@@ -153,14 +153,15 @@ fn enslaved(plan: &NetPlan, uplink: &Link, seen: &Observed) -> Result<Desired, P
     let server = record.is_some().then(|| IpNet::new_assert(IpAddr::V4(BRIDGE_SERVER), 32));
     Ok(Desired {
         bridge: plan.bridge.clone(),
-        bridge_mac: MacAddr::derived(&format!("bridge of {}", plan.mac)),
+        bridge_mac: EthernetAddress::derived(&format!("bridge of {}", plan.mac)),
         bridge_addresses: server.into_iter().collect(),
         record: text,
         tap: plan.tap.clone(),
         queues: plan.queues,
         uplink: Uplink::Enslaved {
             name: plan.uplink.clone(),
-            new_mac: (uplink.mac == Some(plan.mac)).then(|| MacAddr::derived(&format!("uplink of {}", plan.mac))),
+            new_mac: (uplink.mac == Some(plan.mac))
+                .then(|| EthernetAddress::derived(&format!("uplink of {}", plan.mac))),
             addresses: seen.addresses_of(&uplink.name).collect(),
         },
         guest: GuestAddresses { mtu: mtu(plan, uplink), ipv4: record.map(Record::into_guest), ipv6: None },

@@ -9,7 +9,7 @@ use std::io::{self, BufRead, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::Limits;
+use super::ImageLimits;
 use super::cache::{Cache, CacheError, NewFile, PIECE_BYTES};
 use super::record::FileRecord;
 use super::tar::{Entry, EntryKind, Skip, Stream, Tar, TarError};
@@ -105,7 +105,7 @@ pub(super) enum Found {
 pub(super) struct Extraction {
     cache: Cache,
     wanted: Wanted,
-    limits: Limits,
+    limits: ImageLimits,
     /// Set from outside when the caller does not wait any more.
     stop: Arc<AtomicBool>,
     hidden: Shadows,
@@ -162,7 +162,7 @@ impl Shadows {
 }
 
 impl Extraction {
-    pub(super) fn new(cache: &Cache, wanted: &Wanted, limits: Limits) -> Self {
+    pub(super) fn new(cache: &Cache, wanted: &Wanted, limits: ImageLimits) -> Self {
         Self {
             cache: cache.clone(),
             wanted: wanted.clone(),

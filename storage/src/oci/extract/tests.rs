@@ -19,7 +19,7 @@ fn at(path: &str) -> BeneathPath {
 /// What is found in these layers, bottom first as in a manifest; contents in place of records.
 fn found(layers: &[Vec<u8>], wanted: &Wanted) -> Result<BTreeMap<String, Result<Vec<u8>, &'static str>>, ExtractError> {
     let room = room();
-    let mut extraction = Extraction::new(&room.cache, wanted, Limits::default());
+    let mut extraction = Extraction::new(&room.cache, wanted, ImageLimits::default());
     for layer in layers.iter().rev() {
         extraction.layer(layer.as_slice(), layer.len() as u64)?;
         extraction.accept()?;
@@ -93,14 +93,14 @@ fn files_by_path_come_from_anywhere_and_end_the_search() {
     assert_eq!(found["boot/initrd"], Ok(b"initrd".to_vec()));
 
     let room = room();
-    let mut extraction = Extraction::new(&room.cache, &wanted, Limits::default());
+    let mut extraction = Extraction::new(&room.cache, &wanted, ImageLimits::default());
     assert!(!extraction.complete());
     extraction.layer(top.as_slice(), 1).unwrap();
     assert!(!extraction.complete(), "not accepted yet");
     extraction.accept().unwrap();
     assert!(extraction.complete());
     let folder = Wanted::folder(at("disk"));
-    let mut extraction = Extraction::new(&room.cache, &folder, Limits::default());
+    let mut extraction = Extraction::new(&room.cache, &folder, ImageLimits::default());
     extraction
         .layer(tar_of(&[TarEntry::of_kind("disk/", b'5'), TarEntry::file("disk/a", b"1")]).as_slice(), 1)
         .unwrap();
@@ -131,7 +131,7 @@ fn a_bomb_is_refused_and_nothing_stays() {
     let wanted = Wanted::folder(at("disk"));
     let tar = tar_of(&[TarEntry::file("disk/zeros", &vec![0; 20 << 20])]);
     let packed = zstd(&tar);
-    let limits = Limits { ratio_free_bytes: 1 << 20, ratio: 100, ..Limits::default() };
+    let limits = ImageLimits { ratio_free_bytes: 1 << 20, ratio: 100, ..ImageLimits::default() };
     let mut extraction = Extraction::new(&room.cache, &wanted, limits);
     let refused = extraction.layer(packed.as_slice(), packed.len() as u64).unwrap_err();
     assert!(matches!(refused, ExtractError::UnpackedTooLarge { .. }), "{refused}");
@@ -160,7 +160,7 @@ fn a_layer_that_is_no_archive_is_refused() {
 fn what_is_not_accepted_leaves_nothing() {
     let room = room();
     let wanted = Wanted::folder(at("disk"));
-    let mut extraction = Extraction::new(&room.cache, &wanted, Limits::default());
+    let mut extraction = Extraction::new(&room.cache, &wanted, ImageLimits::default());
     extraction.layer(tar_of(&[TarEntry::file("disk/a", b"1")]).as_slice(), 1).unwrap();
     assert_eq!(std::fs::read_dir(room.cache.join("unfinished")).unwrap().count(), 1);
     assert!(extraction.into_found().is_empty());
@@ -182,7 +182,7 @@ fn it_stops_when_the_flag_is_set() {
     let room = room();
     let stop = Arc::new(AtomicBool::new(true));
     let wanted = Wanted::folder(at("disk"));
-    let mut extraction = Extraction::new(&room.cache, &wanted, Limits::default()).stopped_by(stop);
+    let mut extraction = Extraction::new(&room.cache, &wanted, ImageLimits::default()).stopped_by(stop);
     for layer in [tar_of(&[TarEntry::file("disk/a", b"1")]), gzip(b"x"), zstd(b"x")] {
         assert!(matches!(extraction.layer(layer.as_slice(), 1), Err(ExtractError::Stopped)));
     }

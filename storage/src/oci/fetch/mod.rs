@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use oci_client::Reference;
 
-use super::Limits;
+use super::ImageLimits;
 use super::cache::{Cache, CacheError};
 use super::credentials::Credentials;
 use super::digest::Digest;
@@ -58,7 +58,7 @@ pub struct Request<'a> {
     /// Registries (`host:port`) asked without TLS; those on loopback are anyway.
     pub plain_http: &'a [String],
     /// What an image may cost.
-    pub limits: Limits,
+    pub limits: ImageLimits,
     /// How cut downloads are taken up again.
     pub retry: Retry,
     /// Receives progress. Called often, from several threads; must not block.
@@ -330,7 +330,7 @@ async fn from_layout(
 fn open_layout(
     source: &ImageSource,
     architecture: &str,
-    limits: &Limits,
+    limits: &ImageLimits,
 ) -> Result<Option<(Layout, LayoutImage)>, FetchError> {
     let (layout, name) = match source {
         ImageSource::Archive { path, name } => (Layout::of_archive(path)?, name.as_deref()),

@@ -138,7 +138,7 @@ impl Room {
             architecture: "amd64",
             credentials: &self.credentials,
             plain_http: &[],
-            limits: Limits::default(),
+            limits: ImageLimits::default(),
             retry: Retry { attempts: 3, first_pause: Duration::from_millis(1) },
             progress: Arc::new(move |progress| reported.lock().unwrap().push(progress)),
         }

@@ -2,7 +2,7 @@
 
 use oci_spec::image::{Arch, Descriptor, ImageIndex, ImageManifest, Os};
 
-use super::Limits;
+use super::ImageLimits;
 use super::digest::{Digest, DigestError};
 
 /// Why a manifest is refused.
@@ -42,7 +42,7 @@ pub enum ManifestError {
     /// Indexes within indexes.
     #[error("the image's indexes are nested too deeply; build it again")]
     TooDeep,
-    /// More than [`Limits::layers`].
+    /// More than [`ImageLimits::layers`].
     #[error("the image has {layers} layers, more than the {most} allowed; flatten it")]
     TooManyLayers {
         /// How many.
@@ -50,7 +50,7 @@ pub enum ManifestError {
         /// The limit.
         most: usize,
     },
-    /// A layer beyond [`Limits::layer_bytes`].
+    /// A layer beyond [`ImageLimits::layer_bytes`].
     #[error("a layer of the image has {bytes} bytes, more than the {most_bytes} allowed; make the disk smaller")]
     LayerTooLarge {
         /// Its size as transferred.
@@ -58,7 +58,7 @@ pub enum ManifestError {
         /// The limit.
         most_bytes: u64,
     },
-    /// A manifest beyond [`Limits::manifest_bytes`].
+    /// A manifest beyond [`ImageLimits::manifest_bytes`].
     #[error("the manifest of the image has {bytes} bytes, more than the {most_bytes} allowed; build the image again")]
     TooLarge {
         /// Its size.
@@ -109,7 +109,7 @@ pub(super) struct Choice {
 }
 
 /// Understands a manifest or index, whose digest was checked before.
-pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Document, ManifestError> {
+pub(super) fn parse(bytes: &[u8], limits: &ImageLimits) -> Result<Document, ManifestError> {
     let length = bytes.len() as u64;
     if length > limits.manifest_bytes {
         return Err(ManifestError::TooLarge { bytes: length, most_bytes: limits.manifest_bytes });
@@ -131,7 +131,7 @@ pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Document, ManifestE
     layers.iter().rev().map(|layer| layer_part(layer, limits)).collect::<Result<_, _>>().map(Document::Image)
 }
 
-fn layer_part(layer: &Descriptor, limits: &Limits) -> Result<Part, ManifestError> {
+fn layer_part(layer: &Descriptor, limits: &ImageLimits) -> Result<Part, ManifestError> {
     let media_type = layer.media_type().to_string();
     if media_type.contains("encrypted") || media_type.contains("foreign") || media_type.contains("nondistributable") {
         return Err(ManifestError::LayerKind { media_type: crate::beneath::shown(&media_type) });

@@ -7,7 +7,7 @@ fn digest(letter: char) -> String {
 }
 
 fn parsed(value: serde_json::Value) -> Result<Document, ManifestError> {
-    parse(value.to_string().as_bytes(), &Limits::default())
+    parse(value.to_string().as_bytes(), &ImageLimits::default())
 }
 
 fn image(layers: serde_json::Value) -> serde_json::Value {
@@ -55,7 +55,7 @@ fn what_cannot_be_served_is_named() {
     let refused = |value| parsed(value).unwrap_err();
     assert!(matches!(refused(json!({ "schemaVersion": 1, "fsLayers": [] })), ManifestError::Kind));
     assert!(matches!(refused(json!([1, 2])), ManifestError::Kind));
-    assert!(matches!(parse(b"<html>", &Limits::default()), Err(ManifestError::Shape(_))));
+    assert!(matches!(parse(b"<html>", &ImageLimits::default()), Err(ManifestError::Shape(_))));
     let foreign = layer("application/vnd.oci.image.layer.v1.tar+gzip+encrypted", 'a', 1);
     assert!(matches!(refused(image(json!([foreign]))), ManifestError::LayerKind { .. }));
     assert!(matches!(refused(image(json!([layer(TAR, 'a', u64::MAX)]))), ManifestError::LayerTooLarge { .. }));
@@ -64,7 +64,7 @@ fn what_cannot_be_served_is_named() {
     let climbing = json!([{ "mediaType": TAR, "digest": "sha256:../../../../etc/passwd", "size": 1 }]);
     assert!(matches!(refused(image(climbing)), ManifestError::Shape(_) | ManifestError::Digest(_)));
     let long = vec![b' '; 5 << 20];
-    assert!(matches!(parse(&long, &Limits::default()), Err(ManifestError::TooLarge { .. })));
+    assert!(matches!(parse(&long, &ImageLimits::default()), Err(ManifestError::TooLarge { .. })));
 }
 
 #[test]

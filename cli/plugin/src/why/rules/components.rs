@@ -4,7 +4,7 @@ use garboard_api::conditions::{KubeVirtConditionType, NodeConditionType};
 use garboard_api::run_strategy::RunStrategy;
 
 use super::refused::bounded;
-use crate::why::diagnosis::{Finding, Verdict, seen};
+use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Facts, of_node};
 
 /// A controller that works has made something of a machine by then, seconds.
@@ -24,14 +24,16 @@ pub(crate) fn node_lost(facts: &Facts) -> Option<Finding> {
         facts.nodes.as_ref()?;
         let cause = format!("its node {name} is not in the cluster any more");
         let evidence = seen(format!("node/{name}"), "metadata", "not found", None);
-        return Some(Finding::wrong(Verdict::NodeNotReady, cause).shown_by(evidence).then("kubectl get nodes"));
+        return Some(
+            Finding::wrong(DiagnosisVerdict::NodeNotReady, cause).shown_by(evidence).then("kubectl get nodes"),
+        );
     };
     let ready = of_node(node, NodeConditionType::Ready).filter(|each| each.status != "True")?;
     let cause =
         format!("its node {name} does not answer; whether its guest still runs there cannot be known from here");
     let field = format!("conditions[Ready] {}", ready.reason);
     let value = format!("{}: {}", ready.status, bounded(&ready.message));
-    let finding = Finding::wrong(Verdict::NodeNotReady, cause).since(ready.since);
+    let finding = Finding::wrong(DiagnosisVerdict::NodeNotReady, cause).since(ready.since);
     let finding = finding.shown_by(seen(format!("node/{name}"), field, value, ready.since));
     Some(finding.then(format!("kubectl describe node {name}")).then(remedy))
 }
@@ -53,7 +55,9 @@ pub(crate) fn controller_down(facts: &Facts) -> Option<Finding> {
         let evidence =
             seen("deployment/garboard-controller", "status.availableReplicas", format!("0 of {wanted}"), None);
         return Some(
-            Finding::wrong(Verdict::ControllerDown, cause).shown_by(evidence).then("kubectl garboard cluster status"),
+            Finding::wrong(DiagnosisVerdict::ControllerDown, cause)
+                .shown_by(evidence)
+                .then("kubectl garboard cluster status"),
         );
     }
     ignored(facts)
@@ -73,7 +77,7 @@ fn ignored(facts: &Facts) -> Option<Finding> {
     let cause = "no controller has acted on it since it was created: is Garboard's controller running?";
     let evidence = seen(format!("vm/{}", facts.name), "status", "empty", Some(made));
     Some(
-        Finding::wrong(Verdict::ControllerDown, cause)
+        Finding::wrong(DiagnosisVerdict::ControllerDown, cause)
             .since(Some(made))
             .shown_by(evidence)
             .then("kubectl garboard cluster status"),
@@ -91,7 +95,7 @@ pub(crate) fn agent_down(facts: &Facts) -> Option<Finding> {
         Some(pod) => seen(format!("pod/{pod}"), "conditions[Ready]", "False", None),
         None => seen(format!("node/{node}"), "pods", "no garboard-node on it", None),
     };
-    let finding = Finding::wrong(Verdict::AgentDown, cause).since(facts.phase_since()).shown_by(evidence);
+    let finding = Finding::wrong(DiagnosisVerdict::AgentDown, cause).since(facts.phase_since()).shown_by(evidence);
     Some(finding.then("kubectl garboard cluster status"))
 }
 

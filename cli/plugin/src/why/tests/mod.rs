@@ -9,7 +9,7 @@ use garboard_protocol::exit::{Account, EndReason, ExitCause};
 use serde_json::{Value, json};
 
 use super::diagnose::{RULES, diagnose};
-use super::diagnosis::{Diagnosis, Health, Verdict};
+use super::diagnosis::{Diagnosis, DiagnosisVerdict, Health};
 use super::facts::Facts;
 
 const NOW: &str = "2026-01-01T01:00:00Z";
@@ -162,7 +162,7 @@ fn with_limit(mut facts: Value) -> Value {
     facts
 }
 
-fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
+fn situations() -> Vec<(&'static str, Value, DiagnosisVerdict, Health, &'static str)> {
     let running = json!({"vmi": vmi("Running", json!([{"type": "Ready", "status": "True"}])),
         "pods": pod(json!("node-1"), json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}))});
     let paused =
@@ -178,33 +178,39 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
     let claims =
         |phase: &str| json!({"claims": [{"metadata": {"name": "data"}, "spec": {}, "status": {"phase": phase}}]});
     vec![
-        ("runs", running.clone(), Verdict::Running, Health::Well, "its guest runs"),
-        ("halted", json!({"vm": {"spec": {"runStrategy": "Halted"}}}), Verdict::Halted, Health::Well, "not to run"),
+        ("runs", running.clone(), DiagnosisVerdict::Running, Health::Well, "its guest runs"),
+        (
+            "halted",
+            json!({"vm": {"spec": {"runStrategy": "Halted"}}}),
+            DiagnosisVerdict::Halted,
+            Health::Well,
+            "not to run",
+        ),
         (
             "manual",
             json!({"vm": {"spec": {"runStrategy": "Manual"}}}),
-            Verdict::Halted,
+            DiagnosisVerdict::Halted,
             Health::Well,
             "it runs when it is started",
         ),
         (
             "paused",
             with(running.clone(), paused("PausedByUser")),
-            Verdict::Paused,
+            DiagnosisVerdict::Paused,
             Health::Well,
             "it was paused on request",
         ),
         (
             "disk failed",
             with(running.clone(), paused("PausedIOError")),
-            Verdict::StorageFailed,
+            DiagnosisVerdict::StorageFailed,
             Health::Wrong,
             "its disk failed",
         ),
         (
             "QEMU silent",
             with(running.clone(), holding("garboard.dev/Unresponsive", "MonitorTimeout", "no answer")),
-            Verdict::Unresponsive,
+            DiagnosisVerdict::Unresponsive,
             Health::Wrong,
             "QEMU does not answer on its monitor",
         ),
@@ -216,14 +222,14 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                     {"type": "Paused", "status": "True", "reason": "PausedByUser"},
                     {"type": "garboard.dev/Unresponsive", "status": "True", "reason": "MonitorTimeout"}]))}),
             ),
-            Verdict::Unresponsive,
+            DiagnosisVerdict::Unresponsive,
             Health::Wrong,
             "QEMU does not answer on its monitor",
         ),
         (
             "network gone",
             with(running.clone(), holding("garboard.dev/NetworkLost", "HelperEnded", "the program passt ended")),
-            Verdict::NetworkLost,
+            DiagnosisVerdict::NetworkLost,
             Health::Wrong,
             "no network until its next start",
         ),
@@ -233,7 +239,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 with(running.clone(), holding("garboard.dev/NetworkLost", "HelperEnded", "the program passt ended")),
                 json!({"vm": {"spec": {"runStrategy": "Once"}}}),
             ),
-            Verdict::NetworkLost,
+            DiagnosisVerdict::NetworkLost,
             Health::Wrong,
             "no network until its next start",
         ),
@@ -243,7 +249,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 running.clone(),
                 json!({"vm": {"status": {"conditions": [{"type": "RestartRequired", "status": "True", "message": "cpu changed"}]}}}),
             ),
-            Verdict::RestartRequired,
+            DiagnosisVerdict::RestartRequired,
             Health::Well,
             "waits for a restart: cpu changed",
         ),
@@ -253,7 +259,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 running.clone(),
                 json!({"vmi": vmi("Running", json!([{"type": "Ready", "status": "False", "reason": "ReadinessGatesNotReady", "message": "gate"}]))}),
             ),
-            Verdict::NotReady,
+            DiagnosisVerdict::NotReady,
             Health::Waiting,
             "does not count as ready: gate",
         ),
@@ -262,35 +268,35 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             unscheduled(
                 "0/2 nodes are available: 2 Insufficient memory. preemption: 0/2 nodes are available: 2 No preemption victims found.",
             ),
-            Verdict::NoRoom,
+            DiagnosisVerdict::NoRoom,
             Health::Wrong,
             "65536 MiB of memory",
         ),
         (
             "no cpu",
             unscheduled("0/2 nodes are available: 2 Insufficient cpu."),
-            Verdict::NoRoom,
+            DiagnosisVerdict::NoRoom,
             Health::Wrong,
             "100m cpu",
         ),
         (
             "no KVM",
             unscheduled("0/2 nodes are available: 2 Insufficient devices.kubevirt.io/kvm."),
-            Verdict::NoDevice,
+            DiagnosisVerdict::NoDevice,
             Health::Wrong,
             "/dev/kvm",
         ),
         (
             "selector",
             unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
-            Verdict::NoNodeMatches,
+            DiagnosisVerdict::NoNodeMatches,
             Health::Wrong,
             "spec.template.spec.nodeSelector: disk=ssd",
         ),
         (
             "DataVolume that is filled",
             unfilled("DataVolumesReady", "NotAllDVsReady", "the DataVolume root is being filled: ImportInProgress"),
-            Verdict::DataVolume,
+            DiagnosisVerdict::DataVolume,
             Health::Waiting,
             "is being filled: ImportInProgress",
         ),
@@ -300,14 +306,14 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 unfilled("DataVolumesReady", "NotAllDVsReady", "the DataVolume root is being filled: Pending"),
                 json!({"vm": {"spec": {"runStrategy": "Halted"}}}),
             ),
-            Verdict::Halted,
+            DiagnosisVerdict::Halted,
             Health::Well,
             "",
         ),
         (
             "DataVolume that failed",
             unfilled("Failure", "FailedDataVolumeImport", "the DataVolume root cannot be filled: 404"),
-            Verdict::DataVolume,
+            DiagnosisVerdict::DataVolume,
             Health::Wrong,
             "cannot be filled: 404",
         ),
@@ -317,28 +323,28 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 unfilled("DataVolumesReady", "NotAllDVsReady", "the DataVolume root waits"),
                 json!({"dataVolumes": [{"metadata": {"name": "root"}, "status": {"phase": "WaitForFirstConsumer"}}]}),
             ),
-            Verdict::DataVolume,
+            DiagnosisVerdict::DataVolume,
             Health::Wrong,
             "the DataVolume root waits",
         ),
         (
             "DataVolume that an instance waits for",
             json!({"vmi": vmi("Pending", json!([{"type": "DataVolumesReady", "status": "False", "reason": "NotAllDVsReady", "message": "the DataVolume root is being filled: ImportInProgress"}]))}),
-            Verdict::DataVolume,
+            DiagnosisVerdict::DataVolume,
             Health::Waiting,
             "is being filled: ImportInProgress",
         ),
         (
             "DataVolume of an instance that failed",
             json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedDataVolumeImport", "message": "the DataVolume root cannot be filled: 404"}]))}),
-            Verdict::DataVolume,
+            DiagnosisVerdict::DataVolume,
             Health::Wrong,
             "cannot be filled: 404",
         ),
         (
             "no importer",
             unfilled("Failure", "FailedDataVolumeCreate", "this cluster has no Importer"),
-            Verdict::DataVolume,
+            DiagnosisVerdict::DataVolume,
             Health::Wrong,
             "has no Importer",
         ),
@@ -348,7 +354,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
                 json!({"pods": asks_for("cpu-model.node.kubevirt.io/Denverton")}),
             ),
-            Verdict::NoNodeMatches,
+            DiagnosisVerdict::NoNodeMatches,
             Health::Wrong,
             "the CPU model Denverton of its spec.template.spec.domain.cpu.model",
         ),
@@ -358,14 +364,14 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 unscheduled("0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."),
                 json!({"nodes": [node("node-1", "True", "false")]}),
             ),
-            Verdict::NoSchedulableNode,
+            DiagnosisVerdict::NoSchedulableNode,
             Health::Wrong,
             "kubevirt.io/schedulable=true",
         ),
         (
             "taint",
             unscheduled("0/2 nodes are available: 2 node(s) had untolerated taint {gpu: only}."),
-            Verdict::Tainted,
+            DiagnosisVerdict::Tainted,
             Health::Wrong,
             "taint gpu: only",
         ),
@@ -375,70 +381,70 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 unscheduled("0/2 nodes are available: pod has unbound immediate PersistentVolumeClaims."),
                 claims("Pending"),
             ),
-            Verdict::ClaimUnbound,
+            DiagnosisVerdict::ClaimUnbound,
             Health::Wrong,
             "its claim data has no volume",
         ),
         (
             "claim gone",
             unscheduled("0/2 nodes are available: persistentvolumeclaim \"data\" not found."),
-            Verdict::ClaimMissing,
+            DiagnosisVerdict::ClaimMissing,
             Health::Wrong,
             "its claim data is not there",
         ),
         (
             "other",
             unscheduled("0/2 nodes are available: 2 node(s) were unschedulable."),
-            Verdict::Unschedulable,
+            DiagnosisVerdict::Unschedulable,
             Health::Wrong,
             "were unschedulable",
         ),
         (
             "claim missing",
             json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedPvcNotFound", "message": "PVC tenant/data does not exist"}]))}),
-            Verdict::ClaimMissing,
+            DiagnosisVerdict::ClaimMissing,
             Health::Wrong,
             "its disk is not there: PVC tenant/data does not exist",
         ),
         (
             "field",
             json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "spec.livenessProbe is not supported in a cluster yet"}]))}),
-            Verdict::FieldRefused,
+            DiagnosisVerdict::FieldRefused,
             Health::Wrong,
             "spec.livenessProbe is not supported",
         ),
         (
             "pod security",
             json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\": hostPath")}),
-            Verdict::PodSecurity,
+            DiagnosisVerdict::PodSecurity,
             Health::Wrong,
             "Pod Security refuses its pod",
         ),
         (
             "quota",
             json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "pods \"x\" is forbidden: exceeded quota: q, requested: memory=1Gi, used: memory=0, limited: memory=1Mi")}),
-            Verdict::QuotaExceeded,
+            DiagnosisVerdict::QuotaExceeded,
             Health::Wrong,
             "quota is used up: pods \"x\" is forbidden: exceeded quota: q",
         ),
         (
             "quota, reported by the instance",
             json!({"vmi": vmi("Pending", json!([{"type": "Synchronized", "status": "False", "reason": "FailedCreate", "message": "pods \"x\" is forbidden: exceeded quota: q"}]))}),
-            Verdict::QuotaExceeded,
+            DiagnosisVerdict::QuotaExceeded,
             Health::Wrong,
             "quota is used up: pods \"x\" is forbidden: exceeded quota: q",
         ),
         (
             "webhook",
             json!({"vmi": vmi("Pending", json!([])), "events": event("VirtualMachineInstance", "FailedCreate", "Warning", "admission webhook \"x\" denied the request: no")}),
-            Verdict::PodRefused,
+            DiagnosisVerdict::PodRefused,
             Health::Wrong,
             "denied the request: no",
         ),
         (
             "instance refused",
             json!({"events": event("VirtualMachine", "FailedCreate", "Warning", "invalid")}),
-            Verdict::InstanceRefused,
+            DiagnosisVerdict::InstanceRefused,
             Health::Wrong,
             "invalid",
         ),
@@ -448,28 +454,28 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 waiting("launcher", "PodInitializing", ""),
                 json!({"events": event("Pod", "Failed", "Warning", "Failed to pull image \"r.example/guest:1\": not found")}),
             ),
-            Verdict::ImagePull,
+            DiagnosisVerdict::ImagePull,
             Health::Wrong,
             "the image r.example/guest:1 cannot be had",
         ),
         (
             "our image",
             waiting("launcher", "ImagePullBackOff", "Back-off pulling image \"garboard/launcher:0.1.0\""),
-            Verdict::ImagePull,
+            DiagnosisVerdict::ImagePull,
             Health::Wrong,
             "garboard/launcher:0.1.0",
         ),
         (
             "secret missing",
             waiting("compute", "CreateContainerConfigError", "secret \"x\" not found"),
-            Verdict::ContainerRefused,
+            DiagnosisVerdict::ContainerRefused,
             Health::Wrong,
             "secret \"x\" not found",
         ),
         (
             "launcher crashes",
             waiting("launcher", "CrashLoopBackOff", "back-off 10s"),
-            Verdict::ContainerRefused,
+            DiagnosisVerdict::ContainerRefused,
             Health::Wrong,
             "repeatedly (3 times so far)",
         ),
@@ -479,7 +485,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 waiting("launcher", "PodInitializing", ""),
                 json!({"events": event("Pod", "FailedMount", "Warning", "MountVolume.SetUp failed for volume \"x\"")}),
             ),
-            Verdict::VolumeMount,
+            DiagnosisVerdict::VolumeMount,
             Health::Wrong,
             "a volume cannot be mounted",
         ),
@@ -489,7 +495,7 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
                 running.clone(),
                 json!({"vmi": {"status": {"phase": "Failed"}}, "pods": pod(json!("node-1"), json!({"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory."}))}),
             ),
-            Verdict::Evicted,
+            DiagnosisVerdict::Evicted,
             Health::Wrong,
             "(Evicted): The node was low on resource",
         ),
@@ -497,87 +503,105 @@ fn situations() -> Vec<(&'static str, Value, Verdict, Health, &'static str)> {
             "back-off",
             json!({"vm": {"status": {"startFailure": {"consecutiveFailCount": 3, "retryAfterTimestamp": "2026-01-01T01:00:40Z"}}},
             "events": event("VirtualMachineInstance", "Stopped", "Warning", "QemuFailed: no lock")}),
-            Verdict::BackOff,
+            DiagnosisVerdict::BackOff,
             Health::Wrong,
             "3 times in a row; it is tried again in 40 s; the last time: no lock",
         ),
         (
             "only the pod has it, with what QEMU printed",
             only_the_pod("Error", "QemuFailed: it gave up\nqemu: no such device\n"),
-            Verdict::QemuFailed,
+            DiagnosisVerdict::QemuFailed,
             Health::Wrong,
             "it gave up: qemu: no such device",
         ),
         (
             "the kubelet reports more than PID 1, which was killed",
             with_limit(only_the_pod("OOMKilled", "")),
-            Verdict::OutOfMemory,
+            DiagnosisVerdict::OutOfMemory,
             Health::Wrong,
             "(OOMKilled): it used more memory than its limit of 314572800 bytes and the kernel killed it",
         ),
         (
             "over",
             with(ended(&ExitCause::GuestShutdown, "Once"), json!({"vmi": {"status": {"phase": "Succeeded"}}})),
-            Verdict::RunOver,
+            DiagnosisVerdict::RunOver,
             Health::Well,
             "; runStrategy Once is one run",
         ),
         (
             "node lost",
             with(running.clone(), json!({"nodes": [node("node-1", "Unknown", "true")]})),
-            Verdict::NodeNotReady,
+            DiagnosisVerdict::NodeNotReady,
             Health::Wrong,
             "node node-1 does not answer",
         ),
         (
             "node removed",
             with(running.clone(), json!({"nodes": [node("node-2", "True", "true")]})),
-            Verdict::NodeNotReady,
+            DiagnosisVerdict::NodeNotReady,
             Health::Wrong,
             "not in the cluster any more",
         ),
         (
             "agent down",
             with(running.clone(), json!({"vmi": {"status": {"phase": "Scheduled"}}, "parts": {"agents": []}})),
-            Verdict::AgentDown,
+            DiagnosisVerdict::AgentDown,
             Health::Wrong,
             "the agent of node node-1",
         ),
-        ("no controller", no_controller.clone(), Verdict::ControllerDown, Health::Wrong, "no controller works"),
+        (
+            "no controller",
+            no_controller.clone(),
+            DiagnosisVerdict::ControllerDown,
+            Health::Wrong,
+            "no controller works",
+        ),
         (
             "ignored",
             json!({"vm": {"status": null}, "parts": null}),
-            Verdict::ControllerDown,
+            DiagnosisVerdict::ControllerDown,
             Health::Wrong,
             "no controller has acted on it",
         ),
-        ("foreign finalizer", deleted, Verdict::DeletionStuck, Health::Wrong, "example.com/keep"),
+        ("foreign finalizer", deleted, DiagnosisVerdict::DeletionStuck, Health::Wrong, "example.com/keep"),
         (
             "deleted without controller",
             with(
                 no_controller,
                 json!({"vm": {"metadata": {"deletionTimestamp": NOW, "finalizers": ["kubevirt.io/virtualMachineControllerFinalize"]}}}),
             ),
-            Verdict::DeletionStuck,
+            DiagnosisVerdict::DeletionStuck,
             Health::Wrong,
             "the controller does not act",
         ),
-        ("shutting down", leaving("2026-01-01T01:00:30Z"), Verdict::Stopping, Health::Waiting, "by force in 30 s"),
+        (
+            "shutting down",
+            leaving("2026-01-01T01:00:30Z"),
+            DiagnosisVerdict::Stopping,
+            Health::Waiting,
+            "by force in 30 s",
+        ),
         (
             "kubelet silent",
             leaving("2026-01-01T00:50:00Z"),
-            Verdict::DeletionStuck,
+            DiagnosisVerdict::DeletionStuck,
             Health::Wrong,
             "gone 10 min ago; the kubelet of node-1",
         ),
         (
             "starting",
             json!({"vmi": vmi("Scheduled", json!([])), "pods": pod(json!("node-1"), json!({"phase": "Running"}))}),
-            Verdict::Starting,
+            DiagnosisVerdict::Starting,
             Health::Waiting,
             "prepares the start",
         ),
-        ("not found", json!({"vm": null, "near": ["hallo"]}), Verdict::NotFound, Health::Wrong, "did you mean hallo?"),
+        (
+            "not found",
+            json!({"vm": null, "near": ["hallo"]}),
+            DiagnosisVerdict::NotFound,
+            Health::Wrong,
+            "did you mean hallo?",
+        ),
     ]
 }
 
@@ -587,7 +611,7 @@ fn each_situation_has_its_verdict_its_cause_and_what_to_do() {
         let diagnosis = judge(situation);
         assert_eq!((diagnosis.verdict, diagnosis.health), (verdict, health), "{name}: {diagnosis:#?}");
         assert!(diagnosis.cause.contains(cause), "{name}: {:?} does not contain {cause:?}", diagnosis.cause);
-        let is_explained = !diagnosis.evidence.is_empty() || verdict == Verdict::NotFound;
+        let is_explained = !diagnosis.evidence.is_empty() || verdict == DiagnosisVerdict::NotFound;
         assert!(is_explained, "{name}: no evidence");
         assert!(!diagnosis.next.is_empty() || health == Health::Waiting, "{name}: nothing to do");
     }
@@ -597,9 +621,13 @@ fn each_situation_has_its_verdict_its_cause_and_what_to_do() {
 #[test]
 fn every_cause_has_its_verdict_from_the_condition_the_event_and_the_pod() {
     for cause in garboard_protocol::testing::causes().iter().filter(|cause| !cause.is_success()) {
-        let expected = Verdict::of_bad_end(cause.reason());
+        let expected = DiagnosisVerdict::of_bad_end(cause.reason());
         let general = [EndReason::Watchdog, EndReason::GracePeriodExceeded, EndReason::Unknown];
-        assert_eq!(expected == Verdict::RunFailed, general.contains(&cause.reason()), "{cause:?} has no verdict");
+        assert_eq!(
+            expected == DiagnosisVerdict::RunFailed,
+            general.contains(&cause.reason()),
+            "{cause:?} has no verdict"
+        );
         let account = account(cause);
         let all = [ended(cause, "Manual"), only_the_event(&account), only_the_pod("Error", &format!("{account}\n\n"))];
         for facts in all {
@@ -624,7 +652,7 @@ fn an_end_by_the_oom_killer_has_the_text_and_the_remedy_of_its_cause() {
         [(only_the_pod("OOMKilled", ""), &unlimited), (with_limit(only_the_pod("OOMKilled", "")), &limited)]
     {
         let diagnosis = judge(facts);
-        assert_eq!(diagnosis.verdict, Verdict::OutOfMemory, "{diagnosis:#?}");
+        assert_eq!(diagnosis.verdict, DiagnosisVerdict::OutOfMemory, "{diagnosis:#?}");
         assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
         assert!(diagnosis.next.iter().any(|next| next == cause.remedy().unwrap()), "{diagnosis:#?}");
     }
@@ -645,9 +673,9 @@ fn the_cause_is_found_when_only_the_event_is_left() {
         let events = event("VirtualMachineInstance", "Stopped", severity, &account(&cause));
         let diagnosis = judge(json!({"vm": {"spec": {"runStrategy": "Manual"}}, "events": events}));
         if cause.is_success() {
-            assert_eq!(diagnosis.verdict, Verdict::Halted, "{diagnosis:#?}");
+            assert_eq!(diagnosis.verdict, DiagnosisVerdict::Halted, "{diagnosis:#?}");
         } else {
-            assert_eq!(diagnosis.verdict, Verdict::of_bad_end(cause.reason()), "{diagnosis:#?}");
+            assert_eq!(diagnosis.verdict, DiagnosisVerdict::of_bad_end(cause.reason()), "{diagnosis:#?}");
             assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
         }
     }
@@ -659,7 +687,7 @@ fn an_end_that_an_earlier_version_reported_is_shown_and_its_cause_is_unknown() {
     for cause in garboard_protocol::testing::causes() {
         for facts in [only_the_event(&cause.message()), only_the_pod("Error", &cause.message())] {
             let diagnosis = judge(facts);
-            assert_eq!(diagnosis.verdict, Verdict::RunFailed, "{diagnosis:#?}");
+            assert_eq!(diagnosis.verdict, DiagnosisVerdict::RunFailed, "{diagnosis:#?}");
             assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
         }
     }
@@ -688,7 +716,7 @@ fn advice_can_be_executed() {
 #[test]
 fn what_goes_on_beside_is_reported_as_well() {
     let diagnosis = judge(remarkable());
-    assert_eq!(diagnosis.verdict, Verdict::Running);
+    assert_eq!(diagnosis.verdict, DiagnosisVerdict::Running);
     let also = diagnosis.also.join("\n");
     for part in [
         "slow",
@@ -723,7 +751,7 @@ fn a_claim_that_has_come_is_not_missing() {
     let condition = json!([{"type": "Synchronized", "status": "False", "reason": "FailedPvcNotFound",
         "message": "the PersistentVolumeClaim data does not exist"}]);
     let claims = json!([{"metadata": {"name": "data"}, "spec": {}, "status": {"phase": "Bound"}}]);
-    assert_eq!(judge(json!({"vmi": vmi("Pending", condition), "claims": claims})).verdict, Verdict::Starting);
+    assert_eq!(judge(json!({"vmi": vmi("Pending", condition), "claims": claims})).verdict, DiagnosisVerdict::Starting);
 }
 
 #[test]
@@ -733,7 +761,7 @@ fn a_user_with_few_rights_sees_what_can_be_known() {
         unscheduled("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity/selector."),
         json!({"nodes": null, "parts": null, "unseen": unseen}),
     ));
-    assert_eq!(diagnosis.verdict, Verdict::NoNodeMatches);
+    assert_eq!(diagnosis.verdict, DiagnosisVerdict::NoNodeMatches);
     assert_eq!(diagnosis.unseen.len(), 1);
 }
 
@@ -743,7 +771,7 @@ fn an_event_about_an_earlier_attempt_explains_nothing() {
     merge(&mut events[0], json!({"eventTime": "2026-01-01T00:40:00.000000Z"}));
     let made = event("VirtualMachineInstance", "SuccessfulCreate", "Normal", "made the pod")[0].clone();
     events.as_array_mut().unwrap().push(made);
-    assert_eq!(judge(json!({"vmi": vmi("Pending", json!([])), "events": events})).verdict, Verdict::Starting);
+    assert_eq!(judge(json!({"vmi": vmi("Pending", json!([])), "events": events})).verdict, DiagnosisVerdict::Starting);
 }
 
 /// The situations that were recorded on a cluster.
