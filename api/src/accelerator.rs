@@ -9,7 +9,7 @@ use crate::v1::VirtualMachineInstance;
 
 /// What an instance asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum RequestedAccelerator {
     /// `kvm`: the processor runs the guest's code.
     Kvm,
     /// `tcg`: QEMU translates it.
@@ -19,7 +19,7 @@ pub enum Asked {
 /// The values of the annotation.
 pub const NAMES: [&str; 2] = ["kvm", "tcg"];
 
-impl Asked {
+impl RequestedAccelerator {
     /// What a value of the annotation asks for; nothing if it is none of [`NAMES`].
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
@@ -40,8 +40,8 @@ impl Asked {
 /// Whether this instance runs under TCG in this cluster. What it asks for itself goes before the cluster's setting.
 #[must_use]
 pub fn is_emulated(vmi: &VirtualMachineInstance, config: &ClusterConfig) -> bool {
-    match Asked::of(vmi.metadata.annotations.as_ref()) {
-        Some(asked) => asked == Asked::Tcg,
+    match RequestedAccelerator::of(vmi.metadata.annotations.as_ref()) {
+        Some(asked) => asked == RequestedAccelerator::Tcg,
         None => config.emulation == Emulation::Permitted,
     }
 }

@@ -58,10 +58,7 @@ fn fields(table: &Table) -> String {
     }
     text.push_str("\nWorks in every setting:\n\n");
     for line in table.all().filter(|line| outcomes(line).iter().all(|text| text == "works")) {
-        let names: Vec<String> = line.fields.split_whitespace().map(|field| format!("`{field}`")).collect();
-        let under =
-            if line.under.is_empty() { table.part.to_owned() } else { format!("{}.{}", table.part, line.under) };
-        writeln!(text, "- `{under}`: {}", names.join(", ")).unwrap();
+        listed(&mut text, table, line);
     }
     text
 }
@@ -91,18 +88,27 @@ fn condition(when: When) -> String {
     }
 }
 
+/// What a client finds in each status, and what it never finds there.
 fn statuses() -> String {
-    let mut text = "| kind | written | never written |\n| --- | --- | --- |\n".to_owned();
+    let mut text = String::new();
     for table in TABLES.iter().filter(|table| table.part == "status") {
-        let list = |is_wanted: fn(Fate) -> bool| -> String {
-            let lines = table.all().filter(|line| is_wanted(line.fate(Setting::Cluster)));
-            let paths: Vec<String> = lines.flat_map(Line::paths).map(|path| format!("`{path}`")).collect();
-            paths.join(", ")
-        };
-        let (written, never) = (list(|fate| fate != Fate::NeverWritten), list(|fate| fate == Fate::NeverWritten));
-        writeln!(text, "| {} | {written} | {never} |", table.kind).unwrap();
+        for (title, is_written) in [("written", true), ("never written", false)] {
+            let blank = if text.is_empty() { "" } else { "\n" };
+            writeln!(text, "{blank}{}, {title}:\n", table.kind).unwrap();
+            let of_title = |line: &&Line| (line.fate(Setting::Cluster) != Fate::NeverWritten) == is_written;
+            for line in table.all().filter(of_title) {
+                listed(&mut text, table, line);
+            }
+        }
     }
     text
+}
+
+/// A line of the table as an item of a list.
+fn listed(text: &mut String, table: &Table, line: &Line) {
+    let names: Vec<String> = line.fields.split_whitespace().map(|field| format!("`{field}`")).collect();
+    let under = if line.under.is_empty() { table.part.to_owned() } else { format!("{}.{}", table.part, line.under) };
+    writeln!(text, "- `{under}`: {}", names.join(", ")).unwrap();
 }
 
 fn annotations() -> String {

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::quantity::Quantity;
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use garboard_storage::open::{Dir, Direct};
 use garboard_storage::source::pvc::{self, Tolerance};
 use serde_json::Value;
 
 use crate::output::note;
-use crate::resolve::Surroundings;
+use crate::resolve::Lookup;
 
 /// The image in a filesystem claim, KubeVirt's name.
 const DISK_IMAGE: &str = "disk.img";
@@ -31,29 +31,29 @@ pub(crate) enum ClaimUse {
 
 /// Finds or makes the stand-in of a claim.
 pub(crate) fn open(
-    around: &Surroundings<'_>,
+    lookup: &Lookup<'_>,
     namespace: &str,
     name: &str,
     usage: ClaimUse,
-) -> anyhow::Result<VolumeSource> {
-    let manifest = around.find("PersistentVolumeClaim", namespace, name);
+) -> anyhow::Result<HostVolumeSource> {
+    let manifest = lookup.find("PersistentVolumeClaim", namespace, name);
     let volume_name = manifest.and_then(|claim| claim.value["spec"]["volumeName"].as_str());
     let path = match volume_name {
-        Some(volume_name) => persistent_volume(around, volume_name)?,
-        None => around.places.claim(namespace, name),
+        Some(volume_name) => persistent_volume(lookup, volume_name)?,
+        None => lookup.places.claim(namespace, name),
     };
     let image = image_of(&path);
     if !image.exists() {
         let request = manifest.map(|claim| &claim.value["spec"]["resources"]["requests"]["storage"]);
-        let template = || data_volume_size(around, name);
+        let template = || data_volume_size(lookup, name);
         make(&image, request.and_then(size).or_else(template), namespace, name)?;
     }
-    Ok(VolumeSource::Opened { path: image, writable: usage == ClaimUse::ReadWrite })
+    Ok(HostVolumeSource::Opened { path: image, writable: usage == ClaimUse::ReadWrite })
 }
 
-fn persistent_volume(around: &Surroundings<'_>, name: &str) -> anyhow::Result<PathBuf> {
+fn persistent_volume(lookup: &Lookup<'_>, name: &str) -> anyhow::Result<PathBuf> {
     // A PersistentVolume has no namespace; its document counts as being in `default`.
-    let volume = around.find("PersistentVolume", DEFAULT_NAMESPACE, name);
+    let volume = lookup.find("PersistentVolume", DEFAULT_NAMESPACE, name);
     let spec = &volume
         .with_context(|| format!("PersistentVolume {name} is not in the given files; add its manifest"))?
         .value["spec"];
@@ -74,8 +74,8 @@ fn size(quantity: &Value) -> Option<u64> {
 }
 
 /// The size a `dataVolumeTemplate` of any given VirtualMachine asks for this name, if it asks for a blank one.
-fn data_volume_size(around: &Surroundings<'_>, name: &str) -> Option<u64> {
-    let templates = around
+fn data_volume_size(lookup: &Lookup<'_>, name: &str) -> Option<u64> {
+    let templates = lookup
         .documents
         .iter()
         .flat_map(|document| document.value["spec"]["dataVolumeTemplates"].as_array().into_iter().flatten());

@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::Args;
-use garboard_host::{Check, Freshness, Verdict, can_run, diagnose};
+use garboard_host::{Check, CheckVerdict, Freshness, can_run, diagnose};
 use garboard_shim_client::places::Places;
 use serde::Serialize;
 
@@ -84,8 +84,8 @@ impl Style {
 }
 
 /// Verdicts with their texts and colours.
-const VERDICTS: [(Verdict, &str, u8); 3] =
-    [(Verdict::Ok, "ok", 32), (Verdict::Degraded, "degraded", 33), (Verdict::Missing, "missing", 31)];
+const VERDICTS: [(CheckVerdict, &str, u8); 3] =
+    [(CheckVerdict::Ok, "ok", 32), (CheckVerdict::Degraded, "degraded", 33), (CheckVerdict::Missing, "missing", 31)];
 
 fn table(checks: &[Check], style: Style) -> String {
     let mut rows: Vec<Vec<String>> = Vec::new();
@@ -96,7 +96,7 @@ fn table(checks: &[Check], style: Style) -> String {
     }
     let plain = crate::table::render(&rows, &[8]);
     let mut text: String = plain.lines().map(|line| style.line(line) + "\n").collect();
-    let lesser = checks.iter().filter(|check| check.verdict != Verdict::Ok).count();
+    let lesser = checks.iter().filter(|check| check.verdict != CheckVerdict::Ok).count();
     text.push_str(&match (can_run(checks), lesser) {
         (false, _) => "\nNo machine can run here; repair what is missing first.\n".to_owned(),
         (true, 0) => "\nMachines run here.\n".to_owned(),
@@ -111,15 +111,17 @@ mod tests {
     use super::*;
     use garboard_host::Weight;
 
-    fn check(title: &'static str, verdict: Verdict, weight: Weight) -> Check {
-        let remedy = (verdict != Verdict::Ok).then(|| "modprobe it".to_owned());
+    fn check(title: &'static str, verdict: CheckVerdict, weight: Weight) -> Check {
+        let remedy = (verdict != CheckVerdict::Ok).then(|| "modprobe it".to_owned());
         Check { id: "x", title, verdict, weight, detail: "found".to_owned(), remedy }
     }
 
     #[test]
     fn columns_are_aligned_and_every_defect_has_its_advice() {
-        let checks =
-            [check("KVM", Verdict::Ok, Weight::Optional), check("Processor", Verdict::Degraded, Weight::Optional)];
+        let checks = [
+            check("KVM", CheckVerdict::Ok, Weight::Optional),
+            check("Processor", CheckVerdict::Degraded, Weight::Optional),
+        ];
         let expected = "ok        KVM        found\n\
                         degraded  Processor  found\n                     -> modprobe it\n\n\
                         Machines run here; one thing could be better.\n";
@@ -128,14 +130,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_and_essential_is_named_last() {
-        let missing = |weight| table(&[check("QEMU", Verdict::Missing, weight)], Style::Plain);
+        let missing = |weight| table(&[check("QEMU", CheckVerdict::Missing, weight)], Style::Plain);
         assert!(missing(Weight::Essential).ends_with("No machine can run here; repair what is missing first.\n"));
         assert!(missing(Weight::Optional).contains("Machines run here; one thing"));
     }
 
     #[test]
     fn colours_do_not_move_columns() {
-        let checks = [check("KVM", Verdict::Ok, Weight::Optional), check("QEMU", Verdict::Missing, Weight::Essential)];
+        let checks =
+            [check("KVM", CheckVerdict::Ok, Weight::Optional), check("QEMU", CheckVerdict::Missing, Weight::Essential)];
         let mut coloured = table(&checks, Style::Coloured);
         for code in ["\x1b[32m", "\x1b[31m", "\x1b[0m"] {
             assert!(coloured.contains(code));
@@ -146,7 +149,7 @@ mod tests {
 
     #[test]
     fn json_is_for_programs() {
-        let checks = [check("QEMU", Verdict::Missing, Weight::Essential)];
+        let checks = [check("QEMU", CheckVerdict::Missing, Weight::Essential)];
         let text = serde_json::to_string(&Report { can_run: can_run(&checks), checks: &checks }).unwrap();
         let expected = r#"{"canRun":false,"checks":[{"id":"x","title":"QEMU","verdict":"missing","weight":"essential","detail":"found","remedy":"modprobe it"}]}"#;
         assert_eq!(text, expected);

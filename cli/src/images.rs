@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use anyhow::Context;
 use garboard_shim_client::places::Places;
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::oci::{
-    Cache, Credentials, ImageSource, Limits, OnProgress, Progress, PullPolicy, Request, Retry, WantedFiles, fetch,
+    Cache, Credentials, ImageLimits, ImageSource, OnProgress, Progress, PullPolicy, Request, Retry, WantedFiles, fetch,
 };
 use garboard_storage::open::Direct;
 use garboard_storage::source::container_disk;
@@ -45,14 +45,14 @@ impl Images {
         reference: &str,
         path: Option<&str>,
         policy: Option<&str>,
-    ) -> anyhow::Result<VolumeSource> {
+    ) -> anyhow::Result<HostVolumeSource> {
         let path = path.map(BeneathPath::parse).transpose()?;
         let paths = self.fetch(reference, &WantedFiles::Disk(path), policy)?;
         let path = paths.into_iter().next().context("the image has no disk")?;
         // The supervisor looks again at what it opens; here a damaged image is refused before anything is started.
         container_disk::open_file(&path, Direct::Off)
             .map_err(|error| exit_error(BAD_INPUT, format!("image {reference}: {:#}", anyhow::Error::from(error))))?;
-        Ok(VolumeSource::File { path })
+        Ok(HostVolumeSource::File { path })
     }
 
     /// Kernel and initial RAM disk of `kernelBoot`.
@@ -84,7 +84,7 @@ impl Images {
             architecture: ARCHITECTURE,
             credentials: &credentials,
             plain_http: &[],
-            limits: Limits::default(),
+            limits: ImageLimits::default(),
             retry: Retry::default(),
             progress: progress(),
         };

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn every_unreadable_file_is_told_at_once() {
+    fn every_unreadable_file_is_reported_at_once() {
         let error = load(&["/nowhere/a.yaml".into(), "/nowhere/b.yaml".into()]).unwrap_err().to_string();
         assert!(error.contains("a.yaml") && error.contains("b.yaml"), "{error}");
     }

@@ -12,7 +12,7 @@ use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume, V
 use garboard_plan::is_opened_read_only;
 use garboard_protocol::volumes::SSH_KEYS_PREFIX;
 use garboard_shim_client::places::Places;
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use serde_json::Value;
 
@@ -22,7 +22,7 @@ use crate::images::Images;
 use crate::manifest::Document;
 
 /// Where names are looked up.
-pub(crate) struct Surroundings<'a> {
+pub(crate) struct Lookup<'a> {
     /// Every document that was given.
     pub(crate) documents: &'a [Document],
     /// Images.
@@ -37,12 +37,12 @@ type Files = BTreeMap<String, String>;
 /// Finds what stands behind every volume; all that is missing is reported at once.
 pub(crate) fn volumes(
     vmi: &VirtualMachineInstance,
-    around: &Surroundings<'_>,
-) -> anyhow::Result<BTreeMap<String, VolumeSource>> {
+    lookup: &Lookup<'_>,
+) -> anyhow::Result<BTreeMap<String, HostVolumeSource>> {
     let mut orders = BTreeMap::new();
     let mut problems = Vec::new();
     for (index, volume) in vmi.spec.volumes.iter().enumerate() {
-        match one(vmi, volume, around) {
+        match one(vmi, volume, lookup) {
             Ok(order) => {
                 orders.insert(volume.name.clone(), order);
             }
@@ -50,9 +50,9 @@ pub(crate) fn volumes(
         }
     }
     for (index, secret) in ssh_secrets(vmi) {
-        match around.secret(vmi, secret, Optional::No) {
+        match lookup.secret(vmi, secret, Optional::No) {
             Ok(files) => {
-                orders.insert(ssh_volume(secret), VolumeSource::Projected { files });
+                orders.insert(ssh_volume(secret), HostVolumeSource::Projected { files });
             }
             Err(error) => problems.push(format!("spec.accessCredentials[{index}]: {error:#}")),
         }
@@ -73,36 +73,36 @@ fn ssh_secrets(vmi: &VirtualMachineInstance) -> impl Iterator<Item = (usize, &st
     })
 }
 
-fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>) -> anyhow::Result<VolumeSource> {
+fn one(vmi: &VirtualMachineInstance, volume: &Volume, lookup: &Lookup<'_>) -> anyhow::Result<HostVolumeSource> {
     let namespace = vmi.metadata.namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE);
     let usage = if is_opened_read_only(&vmi.spec, volume) { ClaimUse::ReadOnly } else { ClaimUse::ReadWrite };
-    let Some(source) = volume.source() else { return Ok(VolumeSource::Made) };
+    let Some(source) = volume.source() else { return Ok(HostVolumeSource::Made) };
     let files = match source {
         Written::ContainerDisk(disk) => {
-            return around.images.disk(&disk.image, disk.path.as_deref(), disk.image_pull_policy.as_deref());
+            return lookup.images.disk(&disk.image, disk.path.as_deref(), disk.image_pull_policy.as_deref());
         }
         Written::PersistentVolumeClaim(_) | Written::DataVolume(_) | Written::Ephemeral(_) => {
-            return claims::open(around, namespace, volume.claim().unwrap_or_default(), usage);
+            return claims::open(lookup, namespace, volume.claim().unwrap_or_default(), usage);
         }
-        Written::HostDisk(disk) => return Ok(VolumeSource::HostDisk { path: PathBuf::from(&disk.path) }),
-        Written::CloudInitNoCloud(seed) => return cloud_init(vmi, seed, around),
+        Written::HostDisk(disk) => return Ok(HostVolumeSource::HostDisk { path: PathBuf::from(&disk.path) }),
+        Written::CloudInitNoCloud(seed) => return cloud_init(vmi, seed, lookup),
         Written::CloudInitConfigDrive(seed) => {
             let refs = CloudInitNoCloudSource {
                 secret_ref: seed.secret_ref.clone(),
                 network_data_secret_ref: seed.network_data_secret_ref.clone(),
                 ..CloudInitNoCloudSource::default()
             };
-            return cloud_init(vmi, &refs, around);
+            return cloud_init(vmi, &refs, lookup);
         }
         Written::ConfigMap(map) => {
-            around.config_map(vmi, map.name.as_deref().unwrap_or_default(), Optional::from(map.optional))?
+            lookup.config_map(vmi, map.name.as_deref().unwrap_or_default(), Optional::from(map.optional))?
         }
         Written::Secret(secret) => {
-            around.secret(vmi, secret.secret_name.as_deref().unwrap_or_default(), Optional::from(secret.optional))?
+            lookup.secret(vmi, secret.secret_name.as_deref().unwrap_or_default(), Optional::from(secret.optional))?
         }
         Written::Sysprep(sysprep) => match (&sysprep.config_map, &sysprep.secret) {
-            (Some(map), _) => around.config_map(vmi, &map.name, Optional::No)?,
-            (None, Some(secret)) => around.secret(vmi, &secret.name, Optional::No)?,
+            (Some(map), _) => lookup.config_map(vmi, &map.name, Optional::No)?,
+            (None, Some(secret)) => lookup.secret(vmi, &secret.name, Optional::No)?,
             (None, None) => anyhow::bail!("sysprep names neither a ConfigMap nor a Secret"),
         },
         Written::DownwardApi(downward) => crate::downward::files(vmi, &downward.fields)?,
@@ -111,22 +111,22 @@ fn one(vmi: &VirtualMachineInstance, volume: &Volume, around: &Surroundings<'_>)
         }
         // The supervisor makes the one; the others are no disks.
         Written::EmptyDisk(_) | Written::ContainerPath(_) | Written::DownwardMetrics(_) | Written::MemoryDump(_) => {
-            return Ok(VolumeSource::Made);
+            return Ok(HostVolumeSource::Made);
         }
     };
-    Ok(VolumeSource::Projected { files })
+    Ok(HostVolumeSource::Projected { files })
 }
 
 /// KubeVirt takes the keys in both spellings.
 fn cloud_init(
     vmi: &VirtualMachineInstance,
     seed: &CloudInitNoCloudSource,
-    around: &Surroundings<'_>,
-) -> anyhow::Result<VolumeSource> {
+    lookup: &Lookup<'_>,
+) -> anyhow::Result<HostVolumeSource> {
     let mut files = Files::new();
     let mut take = |reference: &Option<LocalObjectReference>, keys: [&str; 2]| -> anyhow::Result<()> {
         let Some(reference) = reference else { return Ok(()) };
-        let secret = around.secret(vmi, &reference.name, Optional::No)?;
+        let secret = lookup.secret(vmi, &reference.name, Optional::No)?;
         let content = keys.iter().find_map(|key| secret.get(*key));
         let content =
             content.ok_or_else(|| anyhow::anyhow!("Secret {} has no key `{}`; add it", reference.name, keys[0]))?;
@@ -136,7 +136,7 @@ fn cloud_init(
     take(&seed.secret_ref, ["userdata", "userData"])?;
     // The network may stand in the same Secret, then the key is optional.
     take(&seed.network_data_secret_ref, ["networkdata", "networkData"])?;
-    if files.is_empty() { Ok(VolumeSource::Made) } else { Ok(VolumeSource::Projected { files }) }
+    if files.is_empty() { Ok(HostVolumeSource::Made) } else { Ok(HostVolumeSource::Projected { files }) }
 }
 
 /// Whether an object may be missing.
@@ -152,7 +152,7 @@ impl From<Option<bool>> for Optional {
     }
 }
 
-impl Surroundings<'_> {
+impl Lookup<'_> {
     /// The document of that kind and name in that namespace.
     pub(crate) fn find(&self, kind: &str, namespace: &str, name: &str) -> Option<&Document> {
         let is_it = |document: &&Document| {

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use garboard_api::RunStrategy;
-use garboard_api::accelerator::Asked;
+use garboard_api::accelerator::RequestedAccelerator;
 use garboard_common::private;
 use garboard_machine::facts::{CgroupVersion, HostFacts, KvmState};
 use garboard_plan::{FirmwarePlan, LaunchPlan, PlanOptions};
 use garboard_shim_client::directory::{self, Right};
 use garboard_shim_client::places::{MachineId, Places};
 use garboard_shim_client::request::{FirmwareVars, LaunchRequest, record_name};
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use garboard_shim_client::{ShimError, calls, lock, logs, program};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -23,7 +23,7 @@ use crate::exit::{self, BAD_INPUT, FAILED, REFUSED, exit_error};
 use crate::images::Images;
 use crate::kept::Kept;
 use crate::output::{note, outln};
-use crate::resolve::{self, Surroundings};
+use crate::resolve::{self, Lookup};
 use crate::subject::{self, Subject};
 use crate::{attend, identity, passage, ports};
 
@@ -128,12 +128,12 @@ pub(crate) fn again(places: &Places, mut request: LaunchRequest) -> anyhow::Resu
 
 fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<LaunchRequest> {
     let facts = crate::host::facts(args.manifest.qemu.as_deref())?;
-    if Asked::of(subject.vmi.metadata.annotations.as_ref()).is_none() {
+    if RequestedAccelerator::of(subject.vmi.metadata.annotations.as_ref()).is_none() {
         judge_accelerator(&facts, args.manifest.accel)?;
     }
     tell_user(&facts);
     let images = Images::new(places, &args.manifest.images);
-    let around = Surroundings { documents: &subject.documents, images: &images, places };
+    let lookup = Lookup { documents: &subject.documents, images: &images, places };
     let options = PlanOptions {
         accelerator: args.manifest.accel.into(),
         forwards: ports::parse_all(&args.manifest.publish)?,
@@ -143,7 +143,7 @@ fn decide(args: &RunArgs, places: &Places, subject: &Subject) -> anyhow::Result<
     let kept = Kept::find(places, subject, args.manifest.forget_machine)?;
     let plan = kept.plan(subject, &facts, &options)?;
     refuse_more_than_the_host(&plan, &facts)?;
-    let volumes = resolve::volumes(&subject.vmi, &around)?;
+    let volumes = resolve::volumes(&subject.vmi, &lookup)?;
     let kernel_files = kernel_files(subject, &plan, &images)?;
     let id = &subject.id;
     Ok(LaunchRequest {
@@ -256,7 +256,8 @@ fn make_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<
 /// As root the machine's processes are another user's, which must reach its files and Garboard's programs.
 fn refuse_closed_directories(places: &Places, request: &LaunchRequest) -> anyhow::Result<()> {
     let Some(uid) = request.machine_uid else { return Ok(()) };
-    for file in request.volumes.values().filter_map(VolumeSource::read_by_path).chain(request.kernel_files.values()) {
+    for file in request.volumes.values().filter_map(HostVolumeSource::read_by_path).chain(request.kernel_files.values())
+    {
         passage::check(file, "the image", uid)?;
     }
     passage::check(&places.runtime, "the runtime directory", uid)?;

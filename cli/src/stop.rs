@@ -16,7 +16,7 @@ use garboard_protocol::control::{ControlRequest, StopMode};
 use garboard_shim_client::calls::{self, Reason};
 use garboard_shim_client::directory::{self, Right};
 use garboard_shim_client::places::{MachineId, Places};
-use garboard_shim_client::processes::{self, Part};
+use garboard_shim_client::processes::{self, MachineProcess};
 use garboard_shim_client::request::LaunchRequest;
 use garboard_shim_client::{lock, pause_briefly, pending_restart, request};
 use nix::sys::signal::Signal;
@@ -117,7 +117,7 @@ pub(crate) fn stop_for_good(places: &Places, id: &MachineId, mode: StopMode) -> 
         }
         if hangs {
             note!("garboard: the supervisor of {id} does not answer and is replaced; the guest does not notice");
-            processes::send(&processes::find(&machine, Part::Supervisor), Signal::SIGKILL);
+            processes::send(&processes::find(&machine, MachineProcess::Supervisor), Signal::SIGKILL);
         }
     }
     Ok(Stopped::Machine)
@@ -193,10 +193,10 @@ fn stop_orphan(places: &Places, id: &MachineId, mode: StopMode, right: &Right) -
         match mode {
             StopMode::Force => reason = Reason::Forced,
             StopMode::Graceful { within_seconds } => {
-                processes::send(&processes::find(&machine, Part::Init), Signal::SIGTERM);
+                processes::send(&processes::find(&machine, MachineProcess::Init), Signal::SIGTERM);
                 let grace = within_seconds.map_or_else(|| grace_seconds(&machine), Ok)?;
                 // A process that goes on is killed with the rest.
-                let _ = processes::wait_for_end(&machine, Part::Init, Duration::from_secs(grace) + MARGIN);
+                let _ = processes::wait_for_end(&machine, MachineProcess::Init, Duration::from_secs(grace) + MARGIN);
             }
         }
     }

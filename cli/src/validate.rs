@@ -14,7 +14,7 @@ use crate::output::outln;
 /// The verdict on one document.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Verdict {
+struct DocumentVerdict {
     origin: String,
     api_version: String,
     kind: String,
@@ -30,7 +30,7 @@ struct Verdict {
 pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
     let (documents, problems) = manifest::load_what_can_be(&args.files);
     let config = ClusterConfig::default();
-    let verdicts: Vec<Verdict> = documents.iter().map(|document| judge(document, &config)).collect();
+    let verdicts: Vec<DocumentVerdict> = documents.iter().map(|document| judge(document, &config)).collect();
     let bad = verdicts.iter().filter(|verdict| !verdict.faults.is_empty()).count();
     args.output.show(&verdicts, || verdicts.iter().flat_map(lines).try_for_each(|line| outln!("{line}")))?;
     if !problems.is_empty() {
@@ -46,8 +46,8 @@ pub(crate) fn run(args: &ValidateArgs) -> anyhow::Result<u8> {
     Ok(if bad == 0 { exit::OK } else { BAD_INPUT })
 }
 
-fn judge(document: &Document, config: &ClusterConfig) -> Verdict {
-    let mut verdict = Verdict {
+fn judge(document: &Document, config: &ClusterConfig) -> DocumentVerdict {
+    let mut verdict = DocumentVerdict {
         origin: document.origin.clone(),
         api_version: document.value["apiVersion"].as_str().unwrap_or_default().to_owned(),
         kind: document.kind().to_owned(),
@@ -82,8 +82,8 @@ fn not_judged(document: &Document) -> Option<&'static str> {
 }
 
 /// What a person reads of it.
-fn lines(verdict: &Verdict) -> Vec<String> {
-    let Verdict { origin, kind, name, faults, warnings, not_judged, .. } = verdict;
+fn lines(verdict: &DocumentVerdict) -> Vec<String> {
+    let DocumentVerdict { origin, kind, name, faults, warnings, not_judged, .. } = verdict;
     let mut lines: Vec<String> = faults.iter().map(|fault| format!("{origin}: {kind} {name}: {fault}")).collect();
     lines.extend(warnings.iter().map(|warning| format!("{origin}: {kind} {name}: warning: {warning}")));
     match not_judged {

@@ -4,7 +4,7 @@
 //!   control socket, shim's files, records ──look──► Seen ──diagnose (pure)──► Diagnosis ──► a person, or JSON
 //! ```
 
-use garboard_kubectl::{Diagnosis, Evidence, Finding, Health, Verdict, diagnosis_screen, nearest, seen};
+use garboard_kubectl::{Diagnosis, DiagnosisVerdict, Evidence, Finding, Health, diagnosis_screen, nearest, seen};
 use garboard_protocol::control::{Ended, PauseReason, Phase, Status};
 use garboard_protocol::exit::ExitCause;
 use garboard_shim_client::places::{MachineId, Places};
@@ -93,7 +93,7 @@ fn diagnose(world: &Seen) -> Diagnosis {
 }
 
 /// What else a supervisor reports, beside the verdict.
-fn remarks(status: &Status, verdict: Verdict) -> Vec<String> {
+fn remarks(status: &Status, verdict: DiagnosisVerdict) -> Vec<String> {
     // Every field: of a new one it has to be decided here whether it is a remark.
     let Status {
         unresponsive,
@@ -127,8 +127,8 @@ fn remarks(status: &Status, verdict: Verdict) -> Vec<String> {
         resets: _,
     } = status;
     let is_over = status.ended.is_some();
-    let silent = *unresponsive && !is_over && verdict != Verdict::Unresponsive;
-    let helper = ended_helper.as_ref().filter(|_| !is_over && verdict != Verdict::NetworkLost);
+    let silent = *unresponsive && !is_over && verdict != DiagnosisVerdict::Unresponsive;
+    let helper = ended_helper.as_ref().filter(|_| !is_over && verdict != DiagnosisVerdict::NetworkLost);
     let taints = taints.join(", ");
     let all = [
         silent.then(|| UNRESPONSIVE.to_owned()),
@@ -151,7 +151,7 @@ fn main(world: &Seen) -> (String, Finding) {
     }
     if let Some(silence) = &world.silence {
         let cause = "its supervisor does not answer; the guest may run on";
-        let finding = Finding::wrong(Verdict::Unknown, cause)
+        let finding = Finding::wrong(DiagnosisVerdict::Unknown, cause)
             .shown_by(seen("supervisor", "answer", silence.clone(), None))
             .then(format!("garboard logs {name}"))
             .then(format!("garboard stop {name}    # replaces the supervisor, then powers the guest down"));
@@ -161,7 +161,8 @@ fn main(world: &Seen) -> (String, Finding) {
         Some(Some(ended)) => over(name, ended),
         Some(None) => {
             let cause = "its last run is over, and nothing was recorded of how it ended";
-            let finding = Finding::wrong(Verdict::RunFailed, cause).then(format!("garboard logs --last {name}"));
+            let finding =
+                Finding::wrong(DiagnosisVerdict::RunFailed, cause).then(format!("garboard logs --last {name}"));
             ("Stopped".to_owned(), finding)
         }
         None => ("not found".to_owned(), not_found(world)),
@@ -172,10 +173,10 @@ fn between_runs(name: &str, failures: u32, message: &str) -> (String, Finding) {
     let evidence = seen("shim", "between.json", message, None);
     let logs = format!("garboard logs --last {name}");
     if failures == 0 {
-        let finding = Finding::waiting(Verdict::Starting, message).shown_by(evidence).then(logs);
+        let finding = Finding::waiting(DiagnosisVerdict::Starting, message).shown_by(evidence).then(logs);
         return ("Starting".to_owned(), finding);
     }
-    let finding = Finding::wrong(Verdict::BackOff, message).shown_by(evidence).then(logs);
+    let finding = Finding::wrong(DiagnosisVerdict::BackOff, message).shown_by(evidence).then(logs);
     ("CrashLoopBackOff".to_owned(), finding.then(format!("garboard stop {name}    # to stop trying")))
 }
 
@@ -193,25 +194,27 @@ fn by_phase(name: &str, status: &Status) -> Finding {
     match (status.phase, status.stopping, status.paused) {
         (Phase::Succeeded | Phase::Failed, ..) => match &status.ended {
             Some(ended) => over(name, ended).1,
-            None => Finding::waiting(Verdict::Stopping, "its run is over, and its files are being removed"),
+            None => Finding::waiting(DiagnosisVerdict::Stopping, "its run is over, and its files are being removed"),
         },
-        (_, true, _) => Finding::waiting(Verdict::Stopping, "its guest is being powered down")
+        (_, true, _) => Finding::waiting(DiagnosisVerdict::Stopping, "its guest is being powered down")
             .then(format!("garboard stop --force {name}    # not to wait for it")),
-        (Phase::Scheduled, ..) => Finding::waiting(Verdict::Starting, "its supervisor prepares the start of QEMU")
-            .then(format!("garboard logs -f {name}")),
+        (Phase::Scheduled, ..) => {
+            Finding::waiting(DiagnosisVerdict::Starting, "its supervisor prepares the start of QEMU")
+                .then(format!("garboard logs -f {name}"))
+        }
         (_, _, Some(PauseReason::PausedIOError)) => {
             let cause = "its disk failed, and its vCPUs are stopped until it works again (errorPolicy stop)";
-            Finding::wrong(Verdict::StorageFailed, cause)
+            Finding::wrong(DiagnosisVerdict::StorageFailed, cause)
                 .then(format!("garboard qmp {name} query-block"))
                 .then(format!("repair the storage, then: garboard unpause {name}"))
         }
         (_, _, Some(PauseReason::PausedByUser)) => impaired(name, status).unwrap_or_else(|| {
-            Finding::well(Verdict::Paused, "its vCPUs were stopped on request; its memory is kept")
+            Finding::well(DiagnosisVerdict::Paused, "its vCPUs were stopped on request; its memory is kept")
                 .then(format!("garboard unpause {name}"))
                 .then(format!("garboard logs {name}    # who did it"))
         }),
         (Phase::Running, _, None) => impaired(name, status).unwrap_or_else(|| {
-            Finding::well(Verdict::Running, "its guest runs").then(format!("garboard console {name}"))
+            Finding::well(DiagnosisVerdict::Running, "its guest runs").then(format!("garboard console {name}"))
         }),
     }
 }
@@ -219,13 +222,13 @@ fn by_phase(name: &str, status: &Status) -> Finding {
 /// What is wrong with a machine whose QEMU lives.
 fn impaired(name: &str, status: &Status) -> Option<Finding> {
     if status.unresponsive {
-        let finding = Finding::wrong(Verdict::Unresponsive, UNRESPONSIVE)
+        let finding = Finding::wrong(DiagnosisVerdict::Unresponsive, UNRESPONSIVE)
             .then("look at this host's storage: the guest goes on once its disks answer")
             .then(format!("garboard logs {name} --part qmp    # what QEMU reported last"));
         return Some(finding.then(format!("garboard stop --force {name}    # kills it at once")));
     }
     let cause = without_network(status.ended_helper.as_deref()?);
-    let finding = Finding::wrong(Verdict::NetworkLost, cause).then(format!("garboard restart {name}"));
+    let finding = Finding::wrong(DiagnosisVerdict::NetworkLost, cause).then(format!("garboard restart {name}"));
     Some(finding.then(format!("garboard logs {name}    # what the program printed last")))
 }
 
@@ -247,12 +250,12 @@ fn over(name: &str, ended: &Ended) -> (String, Finding) {
     let at = Timestamp::from_millisecond(ended.at_ms).ok();
     let evidence = seen("record", "journal.json", ended.message.clone(), at);
     let (state, finding) = if ended.cause.is_success() {
-        ("Succeeded", Finding::well(Verdict::RunOver, format!("its run is over: {}", ended.message)))
+        ("Succeeded", Finding::well(DiagnosisVerdict::RunOver, format!("its run is over: {}", ended.message)))
     } else {
         (
             "Failed",
             Finding::wrong(
-                Verdict::of_bad_end(ended.cause.reason()),
+                DiagnosisVerdict::of_bad_end(ended.cause.reason()),
                 format!("its run ended badly: {}", ended.message),
             ),
         )
@@ -290,7 +293,7 @@ fn not_found(world: &Seen) -> Finding {
         [] => format!("no machine {name} runs here, and none is recorded"),
         near => format!("no machine {name} runs here, and none is recorded; did you mean {}?", near.join(" or ")),
     };
-    Finding { health: Health::Wrong, ..Finding::wrong(Verdict::NotFound, cause) }.then("garboard ps -a")
+    Finding { health: Health::Wrong, ..Finding::wrong(DiagnosisVerdict::NotFound, cause) }.then("garboard ps -a")
 }
 
 #[cfg(test)]
@@ -317,53 +320,68 @@ mod tests {
         Seen { machine: "default/hello".into(), last: Some(Some(ended)), ..Seen::default() }
     }
 
-    fn table() -> Vec<(Seen, Verdict, Health, &'static str)> {
+    fn table() -> Vec<(Seen, DiagnosisVerdict, Health, &'static str)> {
         let gone = Seen { machine: "default/hello".into(), ..Seen::default() };
         let there = Seen { is_there: true, is_kept: true, ..gone.clone() };
         let between = |failures| Seen { between: Some((failures, "tried in 9 s".into())), ..there.clone() };
         vec![
-            (running(json!({})), Verdict::Running, Health::Well, "its guest runs"),
-            (running(json!({"paused": "PausedByUser"})), Verdict::Paused, Health::Well, "on request"),
-            (running(json!({"paused": "PausedIOError"})), Verdict::StorageFailed, Health::Wrong, "its disk failed"),
+            (running(json!({})), DiagnosisVerdict::Running, Health::Well, "its guest runs"),
+            (running(json!({"paused": "PausedByUser"})), DiagnosisVerdict::Paused, Health::Well, "on request"),
+            (
+                running(json!({"paused": "PausedIOError"})),
+                DiagnosisVerdict::StorageFailed,
+                Health::Wrong,
+                "its disk failed",
+            ),
             (
                 running(json!({"unresponsive": true})),
-                Verdict::Unresponsive,
+                DiagnosisVerdict::Unresponsive,
                 Health::Wrong,
                 "does not answer on its monitor",
             ),
             (
                 running(json!({"unresponsive": true, "paused": "PausedByUser"})),
-                Verdict::Unresponsive,
+                DiagnosisVerdict::Unresponsive,
                 Health::Wrong,
                 "does not answer on its monitor",
             ),
             (
                 running(json!({"endedHelper": "passt"})),
-                Verdict::NetworkLost,
+                DiagnosisVerdict::NetworkLost,
                 Health::Wrong,
                 "the program passt has ended",
             ),
-            (running(json!({"stopping": true})), Verdict::Stopping, Health::Waiting, "powered down"),
-            (running(json!({"phase": "Scheduled"})), Verdict::Starting, Health::Waiting, "prepares"),
-            (between(0), Verdict::Starting, Health::Waiting, "tried in 9 s"),
-            (between(3), Verdict::BackOff, Health::Wrong, "tried in 9 s"),
+            (running(json!({"stopping": true})), DiagnosisVerdict::Stopping, Health::Waiting, "powered down"),
+            (running(json!({"phase": "Scheduled"})), DiagnosisVerdict::Starting, Health::Waiting, "prepares"),
+            (between(0), DiagnosisVerdict::Starting, Health::Waiting, "tried in 9 s"),
+            (between(3), DiagnosisVerdict::BackOff, Health::Wrong, "tried in 9 s"),
             (
                 Seen { silence: Some("timed out".into()), ..there.clone() },
-                Verdict::Unknown,
+                DiagnosisVerdict::Unknown,
                 Health::Wrong,
                 "does not answer",
             ),
-            (ended(&ExitCause::GuestShutdown), Verdict::RunOver, Health::Well, "its run is over"),
-            (ended(&ExitCause::QemuKilled { signal: 9 }), Verdict::QemuKilled, Health::Wrong, "signal 9"),
-            (ended(&ExitCause::OutOfMemory { limit_bytes: None }), Verdict::OutOfMemory, Health::Wrong, "ended badly"),
-            (Seen { last: Some(None), ..gone.clone() }, Verdict::RunFailed, Health::Wrong, "nothing was recorded"),
+            (ended(&ExitCause::GuestShutdown), DiagnosisVerdict::RunOver, Health::Well, "its run is over"),
+            (ended(&ExitCause::QemuKilled { signal: 9 }), DiagnosisVerdict::QemuKilled, Health::Wrong, "signal 9"),
+            (
+                ended(&ExitCause::OutOfMemory { limit_bytes: None }),
+                DiagnosisVerdict::OutOfMemory,
+                Health::Wrong,
+                "ended badly",
+            ),
+            (
+                Seen { last: Some(None), ..gone.clone() },
+                DiagnosisVerdict::RunFailed,
+                Health::Wrong,
+                "nothing was recorded",
+            ),
             (
                 Seen { near: vec!["default/helo".into()], ..gone.clone() },
-                Verdict::NotFound,
+                DiagnosisVerdict::NotFound,
                 Health::Wrong,
                 "did you mean default/helo?",
             ),
-            (gone, Verdict::NotFound, Health::Wrong, "none is recorded"),
+            (gone, DiagnosisVerdict::NotFound, Health::Wrong, "none is recorded"),
         ]
     }
 
@@ -381,7 +399,7 @@ mod tests {
     fn every_bad_end_has_its_verdict_and_its_message() {
         for cause in garboard_protocol::testing::causes().iter().filter(|cause| !cause.is_success()) {
             let diagnosis = diagnose(&ended(cause));
-            assert_eq!(diagnosis.verdict, Verdict::of_bad_end(cause.reason()), "{diagnosis:#?}");
+            assert_eq!(diagnosis.verdict, DiagnosisVerdict::of_bad_end(cause.reason()), "{diagnosis:#?}");
             assert!(diagnosis.cause.ends_with(&cause.message()), "{diagnosis:#?}");
         }
     }
@@ -406,7 +424,7 @@ mod tests {
         let mut stopping = impaired;
         stopping["stopping"] = json!(true);
         let diagnosis = diagnose(&running(stopping));
-        assert_eq!(diagnosis.verdict, Verdict::Stopping);
+        assert_eq!(diagnosis.verdict, DiagnosisVerdict::Stopping);
         assert!(diagnosis.also.iter().any(|each| each == UNRESPONSIVE), "{diagnosis:#?}");
     }
 

@@ -88,10 +88,10 @@ async fn run(args: Args) -> Result<(), String> {
     let no_server = |error| format!("the API server's address or credentials are missing: {}", ErrorChain(&error));
     let client = garboard_cluster::client().await.map_err(no_server)?;
     let emulation = if args.emulation { Emulation::Permitted } else { Emulation::Refused };
-    let unsaid = Defaults { emulation, image_pull_policy: args.launcher_pull_policy };
-    let (sender, settings) = watch::channel(Settings::of([], &args.namespace, &unsaid));
+    let defaults = Defaults { emulation, image_pull_policy: args.launcher_pull_policy };
+    let (sender, settings) = watch::channel(Settings::of([], &args.namespace, &defaults));
     let (first, listed) = oneshot::channel();
-    let following = settings::follow(client.clone(), &args.namespace, unsaid, sender, first);
+    let following = settings::follow(client.clone(), &args.namespace, defaults, sender, first);
     let (context, publishing) = Context::new(client, args.launcher_image, settings, args.namespace.clone(), VERSION);
     tokio::spawn(publishing);
     let (webhooks_ready, webhooks) = watch::channel(false);

@@ -17,7 +17,7 @@ use tracing::{Instrument, Span};
 
 use crate::context::ReconcileError;
 use crate::durations::Durations;
-use crate::stores::{Kept, Kind, Known};
+use crate::stores::{Kept, Kind, Known, ObjectKey};
 use crate::time::spread;
 
 /// How many objects of a kind are worked on at the same time: each has a request under way at most.
@@ -100,7 +100,7 @@ pub async fn run<R: Reconcile>(reconciler: R, known: Known<R::Kind>, queued: Que
         if let Err(controller::Error::ObjectNotFound(gone)) = outcome {
             let namespace = gone.namespace.clone().unwrap_or_default();
             context.reconciler.gone(&namespace, &gone.name);
-            context.attempts.forget(&(namespace, gone.name.clone()));
+            context.attempts.forget(&ObjectKey { namespace, name: gone.name.clone() });
         }
         std::future::ready(())
     })
@@ -114,7 +114,7 @@ struct Runner<R> {
 
 /// What is logged while an object is reconciled belongs here; `attempt` where attempts are counted.
 pub(crate) fn span<K: Kind>(object: &Kept<K>, attempt: Option<u32>) -> Span {
-    let (namespace, object_name) = object.key();
+    let ObjectKey { namespace, name: object_name } = object.key();
     let uid = object.meta().uid.as_deref();
     tracing::info_span!("reconcile", kind = K::KIND, namespace, object = object_name, uid, attempt)
 }
@@ -142,16 +142,16 @@ async fn one<R: Reconcile>(object: Arc<Kept<R::Kind>>, runner: Arc<Runner<R>>) -
 }
 
 fn failed<R: Reconcile>(object: Arc<Kept<R::Kind>>, error: &ReconcileError, runner: Arc<Runner<R>>) -> Action {
-    let (namespace, name) = object.key();
+    let key = object.key();
     if error.is_abnormal() {
         let error = ErrorChain(error);
-        let span = span(&object, Some(runner.attempts.of(&object.key())));
+        let span = span(&object, Some(runner.attempts.of(&key)));
         span.in_scope(|| {
-            tracing::warn!(kind = R::Kind::KIND, namespace, name, %error, "reconcile failed; tried again");
+            tracing::warn!(kind = R::Kind::KIND, namespace = key.namespace, name = key.name, %error, "reconcile failed; tried again");
         });
     }
     let (first, longest) = error.pauses();
-    Action::requeue(runner.attempts.next((namespace, name), first, longest))
+    Action::requeue(runner.attempts.next(key, first, longest))
 }
 
 /// Runs a part of this program that has no end, and begins it again after a panic: later each time.
@@ -171,15 +171,15 @@ fn chance() -> u64 {
 
 /// How often objects were looked at in vain, one time after the other.
 #[derive(Debug, Default)]
-struct Attempts(Mutex<HashMap<(String, String), u32>>);
+struct Attempts(Mutex<HashMap<ObjectKey, u32>>);
 
 impl Attempts {
-    fn of(&self, key: &(String, String)) -> u32 {
+    fn of(&self, key: &ObjectKey) -> u32 {
         self.counts().get(key).copied().unwrap_or(0)
     }
 
     /// The pause before the next look: twice the one before, somewhat more or less.
-    fn next(&self, key: (String, String), first: Duration, longest: Duration) -> Duration {
+    fn next(&self, key: ObjectKey, first: Duration, longest: Duration) -> Duration {
         let mut counts = self.counts();
         let count = counts.entry(key).or_insert(0);
         let pause = grown(*count, first, longest);
@@ -187,12 +187,12 @@ impl Attempts {
         spread(pause, chance())
     }
 
-    fn forget(&self, key: &(String, String)) {
+    fn forget(&self, key: &ObjectKey) {
         self.counts().remove(key);
     }
 
     /// A map is whole after every statement here, so a panic elsewhere cannot have left it half-changed.
-    fn counts(&self) -> MutexGuard<'_, HashMap<(String, String), u32>> {
+    fn counts(&self) -> MutexGuard<'_, HashMap<ObjectKey, u32>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -244,7 +244,7 @@ mod tests {
         type Kind = Machines;
 
         async fn reconcile(&self, object: &Kept<Machines>, attempt: u32) -> Result<Option<Pause>, ReconcileError> {
-            let (_, name) = object.key();
+            let ObjectKey { name, .. } = object.key();
             if name == "bad" {
                 self.panics.fetch_max(attempt + 1, Ordering::SeqCst);
                 panic!("on purpose");
@@ -268,7 +268,7 @@ mod tests {
         let (known, mut filler) = Known::<Machines>::new();
         let (queue, queued) = Queue::new();
         let changed = |object: &Kept<Machines>| {
-            let (namespace, name) = object.key();
+            let ObjectKey { namespace, name } = object.key();
             queue.push(&namespace, &name);
         };
         filler.note(Event::Init, &changed);

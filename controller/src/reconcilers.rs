@@ -12,7 +12,9 @@ use tokio::task::JoinSet;
 
 use crate::context::Context;
 use crate::reconciler::{self, Queue};
-use crate::stores::{DataVolumes, Instances, Kept, Kind, Known, Machines, Pods, UNSERVED, VolumeClaims, Waiting};
+use crate::stores::{
+    DataVolumes, Instances, Kept, Kind, Known, Machines, ObjectKey, Pods, UNSERVED, VolumeClaims, Waiting,
+};
 use crate::vmi::history::PodHistories;
 use crate::{upgrade, vm, vmi};
 
@@ -36,13 +38,13 @@ pub struct Leader {
     pub histories: PodHistories,
 }
 
-/// Who waits: an object's namespace and name.
+/// Which object waits.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Waiter {
     /// A VirtualMachine.
-    Machine(String, String),
+    Machine(ObjectKey),
     /// A VirtualMachineInstance.
-    Instance(String, String),
+    Instance(ObjectKey),
 }
 
 /// How many objects a page of a list has: a page is text and objects at once, and what a process takes for it once it may keep.
@@ -58,32 +60,32 @@ struct Queues {
 
 impl Queues {
     fn machine_changed(&self, object: &Kept<Machines>) {
-        let (namespace, name) = object.key();
+        let ObjectKey { namespace, name } = object.key();
         self.machines.push(&namespace, &name);
     }
 
     /// A machine looks at the instance that has its name, also if another client made it.
     fn instance_changed(&self, object: &Kept<Instances>) {
-        let (namespace, name) = object.key();
+        let ObjectKey { namespace, name } = object.key();
         self.instances.push(&namespace, &name);
         self.machines.push(&namespace, &name);
     }
 
     fn pod_changed(&self, object: &Kept<Pods>) {
-        let (namespace, name) = object.key();
+        let key = object.key();
         if let Some(owner) = of_kind(object.controller(), "VirtualMachineInstance") {
-            self.instances.push(&namespace, &owner.name);
+            self.instances.push(&key.namespace, &owner.name);
         }
         // It ends with the process; then nothing is left to be done.
-        let _ = self.launchers.send((namespace, name));
+        let _ = self.launchers.send(key);
     }
 
     /// A claim, or the DataVolume that fills it.
     fn storage_changed<K: Kind>(&self, waiting: &Waiting<Waiter>, object: &Kept<K>) {
         for waiter in waiting.woken(&object.key()) {
             match waiter {
-                Waiter::Machine(namespace, name) => self.machines.push(&namespace, &name),
-                Waiter::Instance(namespace, name) => self.instances.push(&namespace, &name),
+                Waiter::Machine(key) => self.machines.push(&key.namespace, &key.name),
+                Waiter::Instance(key) => self.instances.push(&key.namespace, &key.name),
             }
         }
     }

@@ -38,20 +38,20 @@ pub struct Settings {
 
 impl Settings {
     /// The settings that follow from the KubeVirt objects: of those in the installation's namespace the oldest counts. Who
-    /// may write to another namespace alone decides nothing for the cluster. `unsaid` is what counts without any.
+    /// may write to another namespace alone decides nothing for the cluster. `defaults` is what counts without any.
     #[must_use]
-    pub fn of<'a>(objects: impl IntoIterator<Item = &'a KubeVirt>, namespace: &str, unsaid: &Defaults) -> Self {
+    pub fn of<'a>(objects: impl IntoIterator<Item = &'a KubeVirt>, namespace: &str, defaults: &Defaults) -> Self {
         let own = objects.into_iter().filter(|object| object.metadata.namespace.as_deref() == Some(namespace));
         let object = own.min_by_key(|object| seniority(&object.metadata)).cloned();
         let written = serde_json::to_value(&object).unwrap_or_default();
         let mut config = ClusterConfig::from_kubevirt(&written);
         if object.is_none() {
-            config.emulation = unsaid.emulation;
+            config.emulation = defaults.emulation;
         }
         let spec = object.as_ref().map(|object| &object.spec);
         let of_launchers = spec.and_then(|spec| non_empty(&spec.configuration.as_ref()?.image_pull_policy));
         let written = of_launchers.or_else(|| non_empty(&spec?.image_pull_policy));
-        let image_pull_policy = written.unwrap_or(&unsaid.image_pull_policy).to_owned();
+        let image_pull_policy = written.unwrap_or(&defaults.image_pull_policy).to_owned();
         Self { object: object.map(Arc::new), config: Arc::new(config), image_pull_policy }
     }
 
@@ -73,7 +73,7 @@ impl Settings {
 pub async fn follow(
     client: Client,
     namespace: &str,
-    unsaid: Defaults,
+    defaults: Defaults,
     settings: channel::Sender<Settings>,
     first: oneshot::Sender<()>,
 ) {
@@ -94,7 +94,7 @@ pub async fn follow(
             Err(error) => tracing::warn!(%error, "the settings cannot be read; the last readable ones apply"),
         }
         if is_complete {
-            publish(&settings, Settings::of(known.values(), namespace, &unsaid));
+            publish(&settings, Settings::of(known.values(), namespace, &defaults));
             let _ = first.take().map(|first| first.send(()));
         }
     }
@@ -142,7 +142,7 @@ mod tests {
         .unwrap()
     }
 
-    fn unsaid(emulation: Emulation) -> Defaults {
+    fn defaults(emulation: Emulation) -> Defaults {
         Defaults { emulation, image_pull_policy: "Never".to_owned() }
     }
 
@@ -150,7 +150,7 @@ mod tests {
     fn images_of_launchers_are_pulled_as_in_the_object_or_else_the_argument() {
         let mut object = object("a", "2026-01-01T00:00:00Z", false);
         let policy = |object: &KubeVirt| {
-            Settings::of([object], "garboard", &unsaid(Emulation::Refused)).image_pull_policy().to_owned()
+            Settings::of([object], "garboard", &defaults(Emulation::Refused)).image_pull_policy().to_owned()
         };
         assert_eq!(policy(&object), "Never");
         object.spec.image_pull_policy = Some("Always".to_owned());
@@ -162,7 +162,7 @@ mod tests {
         let policy = |spec: serde_json::Value| {
             let mut kubevirt = object("a", "2026-01-01T00:00:00Z", false);
             kubevirt.spec = serde_json::from_value(spec).unwrap();
-            Settings::of([&kubevirt], "garboard", &unsaid(Emulation::Refused)).image_pull_policy().to_owned()
+            Settings::of([&kubevirt], "garboard", &defaults(Emulation::Refused)).image_pull_policy().to_owned()
         };
         let both = json!({"imagePullPolicy": "Never", "configuration": {"imagePullPolicy": "Always"}});
         assert_eq!(policy(both), "Always");
@@ -174,7 +174,7 @@ mod tests {
     fn the_oldest_object_counts_and_without_any_the_argument() {
         let (old, new) = (object("b", "2026-01-01T00:00:00Z", true), object("a", "2026-01-02T00:00:00Z", false));
         let of =
-            |objects: &[&KubeVirt], emulation| Settings::of(objects.iter().copied(), "garboard", &unsaid(emulation));
+            |objects: &[&KubeVirt], emulation| Settings::of(objects.iter().copied(), "garboard", &defaults(emulation));
         let settings = of(&[&new, &old], Emulation::Refused);
         assert_eq!(settings.object.as_ref().unwrap().metadata.name.as_deref(), Some("b"));
         assert_eq!(settings.config.emulation, Emulation::Permitted);
@@ -187,9 +187,9 @@ mod tests {
         let (mut theirs, ours) =
             (object("a", "2026-01-01T00:00:00Z", true), object("b", "2026-01-02T00:00:00Z", false));
         theirs.metadata.namespace = Some("tenant".to_owned());
-        let settings = Settings::of([&theirs, &ours], "garboard", &unsaid(Emulation::Refused));
+        let settings = Settings::of([&theirs, &ours], "garboard", &defaults(Emulation::Refused));
         assert_eq!(settings.object.unwrap().metadata.name.as_deref(), Some("b"));
-        let alone = Settings::of([&theirs], "garboard", &unsaid(Emulation::Refused));
+        let alone = Settings::of([&theirs], "garboard", &defaults(Emulation::Refused));
         assert_eq!((alone.object, alone.config.emulation), (None, Emulation::Refused));
     }
 

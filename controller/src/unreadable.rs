@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::context::{Context, ReconcileError, while_trying};
 use crate::events::NewEvent;
-use crate::stores::{Kept, Kind, Unreadable};
+use crate::stores::{Kept, Kind, ObjectKey, Unreadable};
 
 /// The reason of condition and event.
 const REASON: Reason = Reason::Unreadable;
@@ -61,7 +61,7 @@ pub async fn report_failure<K: FailureCondition>(context: &Context, object: &Kep
     if is_written(&object.raw(), &note) {
         return;
     }
-    let (namespace, name) = object.key();
+    let ObjectKey { namespace, name } = object.key();
     let regarding = ObjectReference {
         api_version: Some(garboard_api::v1::API_VERSION.to_owned()),
         kind: Some(K::KIND.to_owned()),
@@ -104,7 +104,7 @@ fn is_written(object: &Value, note: &str) -> bool {
 }
 
 async fn apply<K: FailureCondition>(context: &Context, object: &Kept<K>, status: Value) -> Result<(), ReconcileError> {
-    let (namespace, name) = object.key();
+    let ObjectKey { namespace, name } = object.key();
     let objects: Api<Kept<K>> = Api::namespaced(context.client.clone(), &namespace);
     let mut applied = json!({"apiVersion": garboard_api::v1::API_VERSION, "kind": K::KIND,
         "metadata": {"uid": kube::ResourceExt::uid(object)}});

@@ -158,8 +158,8 @@ async fn run(listed: [(&'static str, Vec<Value>); 3], adapt: impl FnOnce(&mut St
 fn controller(server: &Server) -> (Context, watch::Sender<Settings>) {
     let answering = server.clone();
     let client = Client::new(tower::service_fn(move |request| answering.clone().answer(request)), "ns");
-    let unsaid = Defaults { emulation: Emulation::Permitted, image_pull_policy: "Never".to_owned() };
-    let (keeps, settings) = watch::channel(Settings::of([], "garboard", &unsaid));
+    let defaults = Defaults { emulation: Emulation::Permitted, image_pull_policy: "Never".to_owned() };
+    let (keeps, settings) = watch::channel(Settings::of([], "garboard", &defaults));
     let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "1");
     (context, keeps)
 }

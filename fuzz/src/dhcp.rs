@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use garboard_net::dhcp::v4::{Config4, MessageKind, PACKET_MAX, respond as respond4};
 use garboard_net::dhcp::v6::{Config6, respond as respond6};
 use garboard_net::dhcp::{DhcpOptions, PrivateOption, ra};
-use garboard_net::{GuestIpv4, GuestIpv6, GuestRoute, MacAddr};
+use garboard_net::{EthernetAddress, GuestIpv4, GuestIpv6, GuestRoute};
 
 /// What packets are made of: the magic cookie, options, identities.
 pub const TOKENS: &[&str] = &[
@@ -47,7 +47,7 @@ static SERVER4: LazyLock<Config4> = LazyLock::new(|| {
         gateway: Some([10, 0, 2, 1].into()),
         routes: vec![GuestRoute { to: "192.168.0.0/16".parse().expect("a network"), via: Some([10, 0, 2, 3].into()) }],
     };
-    Config4::new(MacAddr::new(CLIENT).expect("an address"), &lease, 1450, &options()).expect("sound options")
+    Config4::new(EthernetAddress::new(CLIENT).expect("an address"), &lease, 1450, &options()).expect("sound options")
 });
 
 static SERVER6: LazyLock<Config6> = LazyLock::new(|| {

@@ -20,14 +20,14 @@ pub struct DeviceNode {
     /// Its path, without the prefix of the root.
     pub path: PathBuf,
     /// What opening it for reading and writing gave.
-    pub access: Access,
+    pub access: DeviceAccess,
     /// Owner, group and permission bits; `None` if it is not there.
     pub permissions: Option<Permissions>,
 }
 
 /// What opening gave.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum DeviceAccess {
     /// It opens.
     Open,
     /// There is no such node.
@@ -61,10 +61,10 @@ impl DeviceNode {
         });
         let flags = nix::libc::O_CLOEXEC | nix::libc::O_NONBLOCK;
         let access = match fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(&real) {
-            Ok(_) => Access::Open,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Access::Missing,
-            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Access::NotPermitted,
-            Err(error) => Access::Refused(error.to_string()),
+            Ok(_) => DeviceAccess::Open,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => DeviceAccess::Missing,
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => DeviceAccess::NotPermitted,
+            Err(error) => DeviceAccess::Refused(error.to_string()),
         };
         Self { path: path.into(), access, permissions }
     }
@@ -72,7 +72,7 @@ impl DeviceNode {
     /// Whether it opens.
     #[must_use]
     pub fn opens(&self) -> bool {
-        self.access == Access::Open
+        self.access == DeviceAccess::Open
     }
 }
 
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_missing_node_is_distinguished_from_a_closed_one() {
         let (_directory, root) = host_of(&[("/dev/net/tun", "")]);
-        assert_eq!(DeviceNode::probe(&root, VHOST_NET).access, Access::Missing);
+        assert_eq!(DeviceNode::probe(&root, VHOST_NET).access, DeviceAccess::Missing);
         assert!(DeviceNode::probe(&root, TUN).opens());
     }
 }

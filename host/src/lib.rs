@@ -48,7 +48,7 @@ pub mod tools;
 #[cfg(feature = "probe")]
 pub use cache::ProbeCache;
 #[cfg(feature = "probe")]
-pub use diagnose::{Check, Verdict, Weight, can_run, diagnose};
+pub use diagnose::{Check, CheckVerdict, Weight, can_run, diagnose};
 #[cfg(feature = "probe")]
 pub use qemu::Freshness;
 #[cfg(feature = "probe")]

@@ -14,7 +14,7 @@ const STRICT: &str = "2";
 
 /// The host's memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Memory {
+pub struct HostMemory {
     /// `MemTotal`, bytes.
     pub total_bytes: u64,
     /// `MemAvailable`, bytes: what can be used without swapping, by the kernel's estimate.
@@ -36,7 +36,7 @@ pub struct Commitment {
     pub promised_bytes: u64,
 }
 
-impl Memory {
+impl HostMemory {
     /// Reads `/proc/meminfo` and what the kernel reports of huge pages and of overcommitment.
     ///
     /// # Errors
@@ -97,7 +97,7 @@ mod tests {
             ("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "16\n"),
             ("/sys/kernel/mm/hugepages/hugepages-strange/nr_hugepages", "1\n"),
         ]);
-        let memory = Memory::read(&root).unwrap();
+        let memory = HostMemory::read(&root).unwrap();
         assert_eq!((memory.total_bytes, memory.available_bytes), (1 << 20, 1 << 19));
         let small = HugepagePool { page_bytes: 2 << 20, total: 16, free: 16 };
         let large = HugepagePool { page_bytes: 1 << 30, total: 4, free: 3 };
@@ -111,17 +111,17 @@ mod tests {
             (SHARED_HUGE, "always within_size [advise] never deny force\n"),
             (OVERCOMMIT, "2\n"),
         ]);
-        let memory = Memory::read(&root).unwrap();
+        let memory = HostMemory::read(&root).unwrap();
         assert_eq!(memory.shared_huge.as_deref(), Some("advise"));
         assert_eq!(memory.strict, Some(Commitment { limit_bytes: 512 << 10, promised_bytes: 256 << 10 }));
         let (_directory, root) = host_of(&[("/proc/meminfo", "MemTotal: 1024 kB\n"), (OVERCOMMIT, "0\n")]);
-        let memory = Memory::read(&root).unwrap();
+        let memory = HostMemory::read(&root).unwrap();
         assert_eq!((memory.shared_huge, memory.strict), (None, None));
     }
 
     #[test]
     fn this_host_has_memory() {
-        let memory = Memory::read(&HostRoot::real()).unwrap();
+        let memory = HostMemory::read(&HostRoot::real()).unwrap();
         assert!(memory.total_bytes > memory.available_bytes && memory.available_bytes > 0, "{memory:?}");
     }
 }

@@ -16,7 +16,7 @@ use crate::cpu::Cpu;
 use crate::devices::{DeviceNode, TUN, VHOST_NET};
 use crate::firmware;
 use crate::kvm::KvmReport;
-use crate::memory::Memory;
+use crate::memory::HostMemory;
 use crate::namespaces;
 use crate::privileges::Privileges;
 use crate::qemu::{self, Freshness, ProbeKvm, QemuBinary, QemuError, QemuReport};
@@ -65,7 +65,7 @@ pub struct Survey {
     /// The processor.
     pub cpu: Cpu,
     /// Physical memory and huge pages.
-    pub memory: Memory,
+    pub memory: HostMemory,
     /// KVM.
     pub kvm: KvmReport,
     /// QEMU, or why there is none.
@@ -101,7 +101,7 @@ impl Survey {
         Ok(Self {
             privileges: Privileges::read(root),
             cpu: Cpu::read(root)?,
-            memory: Memory::read(root)?,
+            memory: HostMemory::read(root)?,
             kvm,
             qemu,
             uefi: firmware::find(root),

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   annotation (downward API) ─┐                      ┌─► vmi.json options.json volumes.json stored.json
-//!   garboard-facts (QEMU here) ┼─► furnish ───────────┼─► facts.json   (KVM and network as in node.json)
+//!   garboard-facts (QEMU here) ┼─► populate ──────────┼─► facts.json   (KVM and network as in node.json)
 //!   node.json (node agent)    ─┘                      └─► agent.sock ─► the agent's socket
 //! ```
 //!
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_furnished_once() {
+    fn a_pod_is_populated_once() {
         let directory = tempfile::tempdir().unwrap();
         let places = pod(directory.path(), &order(directory.path()));
         populate(&places).unwrap();

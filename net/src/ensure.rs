@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::error::NetError;
-use crate::names::{LinkName, MacAddr};
+use crate::names::{EthernetAddress, LinkName};
 use crate::observed::{Admin, Link, Observed, Origin, Route};
 use crate::plan::ruleset::Ruleset;
 use crate::seam::{LinkChange, Links, Nft, Sysctl};
@@ -75,7 +75,7 @@ pub(crate) async fn ensure_bridge<'a, N: Links>(
 /// A bridge that is wanted.
 pub(crate) struct Bridge<'a> {
     pub(crate) name: &'a LinkName,
-    pub(crate) mac: MacAddr,
+    pub(crate) mac: EthernetAddress,
     pub(crate) mtu: u16,
     pub(crate) record: Option<&'a str>,
 }

@@ -29,7 +29,7 @@ pub mod uplink;
 pub use acting::{default_link_mtu, ensure_uplink, plumb, remove_all, sockets};
 pub use ensure::Ensured;
 pub use error::NetError;
-pub use names::{LinkName, MacAddr, NameError, VmNetId};
+pub use names::{EthernetAddress, LinkName, NameError, VmNetId};
 pub use netns::NetNs;
 pub use plan::guest::{GuestAddresses, GuestIpv4, GuestIpv6, GuestRoute};
 pub use plan::uplink::Obstacle;

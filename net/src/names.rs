@@ -96,9 +96,9 @@ impl fmt::Debug for LinkName {
 /// the API, and a plan has it in this notation (ADR 1).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
-pub struct MacAddr([u8; 6]);
+pub struct EthernetAddress([u8; 6]);
 
-impl MacAddr {
+impl EthernetAddress {
     /// From six bytes.
     pub fn new(bytes: [u8; 6]) -> Result<Self, NameError> {
         let address = Self(bytes);
@@ -118,7 +118,7 @@ impl MacAddr {
     }
 }
 
-impl FromStr for MacAddr {
+impl FromStr for EthernetAddress {
     type Err = NameError;
 
     /// Reads what [`Display`](fmt::Display) writes, and nothing else.
@@ -132,7 +132,7 @@ impl FromStr for MacAddr {
     }
 }
 
-impl TryFrom<String> for MacAddr {
+impl TryFrom<String> for EthernetAddress {
     type Error = NameError;
 
     fn try_from(text: String) -> Result<Self, NameError> {
@@ -140,20 +140,20 @@ impl TryFrom<String> for MacAddr {
     }
 }
 
-impl From<MacAddr> for String {
-    fn from(address: MacAddr) -> Self {
+impl From<EthernetAddress> for String {
+    fn from(address: EthernetAddress) -> Self {
         address.to_string()
     }
 }
 
-impl fmt::Display for MacAddr {
+impl fmt::Display for EthernetAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;
         write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
     }
 }
 
-impl fmt::Debug for MacAddr {
+impl fmt::Debug for EthernetAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
@@ -241,14 +241,14 @@ mod tests {
 
     #[test]
     fn a_mac_address_is_read_as_it_is_written_and_is_not_a_group() {
-        assert_eq!("02:00:00:00:00:ab".parse::<MacAddr>().unwrap().bytes(), [2, 0, 0, 0, 0, 0xab]);
+        assert_eq!("02:00:00:00:00:ab".parse::<EthernetAddress>().unwrap().bytes(), [2, 0, 0, 0, 0, 0xab]);
         for other in ["02-00-00-00-00-ab", "02:00:00:00:00:AB", "0200.0000.00ab", "2:0:0:0:0:ab"] {
-            assert!(other.parse::<MacAddr>().is_err(), "{other:?}: the API reads it, and the plan writes it anew");
+            assert!(other.parse::<EthernetAddress>().is_err(), "{other:?}: the API reads it, and the plan writes it anew");
         }
         for bad in ["", "02:00", "02:00:00:00:00:0", "02:00:00:00:00:00:00", "0g:00:00:00:00:00", "+2:00:00:00:00:00"] {
-            assert!(matches!(bad.parse::<MacAddr>(), Err(NameError::Mac { .. })), "{bad:?}");
+            assert!(matches!(bad.parse::<EthernetAddress>(), Err(NameError::Mac { .. })), "{bad:?}");
         }
-        assert!(matches!("ff:ff:ff:ff:ff:ff".parse::<MacAddr>(), Err(NameError::GroupMac { .. })));
+        assert!(matches!("ff:ff:ff:ff:ff:ff".parse::<EthernetAddress>(), Err(NameError::GroupMac { .. })));
     }
 
     #[test]
@@ -266,8 +266,8 @@ mod tests {
     proptest! {
         #[test]
         fn a_mac_address_survives_its_text(bytes in any::<[u8; 6]>()) {
-            match MacAddr::new(bytes) {
-                Ok(address) => prop_assert_eq!(address.to_string().parse::<MacAddr>(), Ok(address)),
+            match EthernetAddress::new(bytes) {
+                Ok(address) => prop_assert_eq!(address.to_string().parse::<EthernetAddress>(), Ok(address)),
                 Err(_) => prop_assert_eq!(bytes[0] & 1, 1),
             }
         }
@@ -276,7 +276,7 @@ mod tests {
         fn names_made_for_an_id_are_valid(text in "[a-z0-9][a-z0-9-]{0,62}") {
             let id: VmNetId = text.parse().unwrap();
             prop_assert!(id.host_link().as_str().parse::<LinkName>().is_ok());
-            prop_assert_eq!(MacAddr::derived(&text).bytes()[0], 2);
+            prop_assert_eq!(EthernetAddress::derived(&text).bytes()[0], 2);
         }
     }
 }

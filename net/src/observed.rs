@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
-use crate::names::MacAddr;
+use crate::names::EthernetAddress;
 
 /// One link.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub struct Link {
     /// `bridge`, `veth`, `tun` (also for a tap), …; absent for hardware and loopback.
     pub kind: Option<String>,
     /// Its Ethernet address, if it has one of six bytes that is not a group address.
-    pub mac: Option<MacAddr>,
+    pub mac: Option<EthernetAddress>,
     /// Largest packet, bytes.
     pub mtu: u32,
     /// Whether it has been set up (not whether it has a carrier).

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use ipnet::IpNet;
 
 use crate::error::NetError;
-use crate::names::{LinkName, MacAddr};
+use crate::names::{EthernetAddress, LinkName};
 use crate::observed::{Link, LinkAddress, Observed, Route};
 use crate::plan::ruleset::Ruleset;
 
@@ -24,7 +24,12 @@ pub trait Links: Sync {
     /// The unicast routes of the main table, both families.
     fn routes(&self) -> impl Future<Output = Result<Vec<Route>, NetError>> + Send;
     /// Makes a bridge, down, without ports, that does not snoop multicast.
-    fn add_bridge(&self, name: &LinkName, mac: MacAddr, mtu: u16) -> impl Future<Output = Result<(), NetError>> + Send;
+    fn add_bridge(
+        &self,
+        name: &LinkName,
+        mac: EthernetAddress,
+        mtu: u16,
+    ) -> impl Future<Output = Result<(), NetError>> + Send;
     /// Makes a veth pair, both ends down: `name` here, `peer` in the namespace `there`.
     fn add_veth(
         &self,
@@ -64,7 +69,7 @@ pub trait Links: Sync {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LinkChange {
     /// Its Ethernet address.
-    Mac(MacAddr),
+    Mac(EthernetAddress),
     /// Its largest packet, bytes.
     Mtu(u32),
     /// Set up.

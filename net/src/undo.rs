@@ -82,7 +82,7 @@ impl<'a, N: Links> UndoStack<'a, N> {
         };
         let mut left = Vec::new();
         for (namespace, step) in self.steps.into_iter().rev() {
-            tracing::debug!(%step, "undo");
+            tracing::debug!(%step, "undoing a step");
             if let Err(source) = take_back(namespace, &step).await
                 && !already_so(&source)
             {

@@ -184,7 +184,7 @@ impl Pace {
         Self { burst: PLUMBING_BURST, period: PLUMBING_PERIOD, left: PLUMBING_BURST, filled: now }
     }
 
-    /// Whether nothing was done for long.
+    /// Whether the bucket is full: nothing was counted for as long as filling it takes.
     #[must_use]
     pub fn is_full(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.filled) >= self.period * self.burst

@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn its_network_is_told_from_others() {
+    async fn its_network_is_distinguished_from_others() {
         if !geteuid().is_root() {
             eprintln!("skipped: needs root");
             return;

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use crate::cluster::{ApiServer, ClusterError, NodeMetadata};
 use crate::device::resource::Health;
-use crate::labels::{self, Asked, NodeState};
+use crate::labels::{self, NodeState, RequestedLabels};
 use crate::mirror::Mirror;
 use crate::pods::LauncherPod;
 
@@ -134,13 +134,14 @@ async fn sign(api: &ApiServer, node: &str, sources: &mut Sources, known: &mut Kn
     };
     let wanted = labels::wanted(&state);
     let running = sources.asked();
-    let asked = running.as_ref().map_or(Asked::Unknown, Asked::Labels);
+    let asked = running.as_ref().map_or(RequestedLabels::Unknown, RequestedLabels::Labels);
     let differing = |marks: &NodeMetadata| labels::difference(&marks.labels, &marks.annotations, &wanted, asked);
     // As long as it is not known what machines asked for, labels that are not true stay: then there is another heartbeat soon.
     let settled = |marks: &NodeMetadata| match running {
         Some(_) => differing(marks).is_empty(),
         None => {
-            labels::difference(&marks.labels, &marks.annotations, &wanted, Asked::Labels(&BTreeSet::new())).is_empty()
+            labels::difference(&marks.labels, &marks.annotations, &wanted, RequestedLabels::Labels(&BTreeSet::new()))
+                .is_empty()
         }
     };
     let changes = match &known.marks {

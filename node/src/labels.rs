@@ -65,14 +65,14 @@ pub fn wanted(state: &NodeState<'_>) -> BTreeMap<String, String> {
 
 /// What machines of this node asked for.
 #[derive(Clone, Copy, Debug)]
-pub enum Asked<'a> {
+pub enum RequestedLabels<'a> {
     /// The machines of the node are not known.
     Unknown,
     /// Labels that the node selectors of their pods name.
     Labels(&'a BTreeSet<String>),
 }
 
-impl Asked<'_> {
+impl RequestedLabels<'_> {
     fn has(self, label: &str) -> bool {
         match self {
             Self::Unknown => true,
@@ -88,7 +88,7 @@ pub fn difference(
     node: &BTreeMap<String, String>,
     annotations: &BTreeMap<String, String>,
     wanted: &BTreeMap<String, String>,
-    asked: Asked<'_>,
+    asked: RequestedLabels<'_>,
 ) -> BTreeMap<String, Option<String>> {
     let skipped = annotations.get(SKIP).is_some_and(|value| value == "true");
     let is_ours = |label: &str| if skipped { label == SCHEDULABLE } else { is_of_agent(label) };
@@ -196,7 +196,7 @@ mod tests {
         let none = BTreeMap::new();
         node.insert("kubernetes.io/os".into(), "linux".into());
         let nothing = BTreeSet::new();
-        let of_none = Asked::Labels(&nothing);
+        let of_none = RequestedLabels::Labels(&nothing);
         assert!(difference(&node, &none, &wanted, of_none).is_empty());
         node.insert("cpu-model.node.kubevirt.io/EPYC".into(), "true".into());
         node.insert("kubevirt.io/sev".into(), "".into());
@@ -219,9 +219,15 @@ mod tests {
         let mut node = wanted.clone();
         node.insert("cpu-model.node.kubevirt.io/EPYC".into(), "true".into());
         let asked = names(&["cpu-model.node.kubevirt.io/EPYC", "cpu-model.node.kubevirt.io/Never"]);
-        assert!(difference(&node, &none, &wanted, Asked::Labels(&asked)).is_empty(), "kept, and nothing is added");
-        assert!(difference(&node, &none, &wanted, Asked::Unknown).is_empty(), "the running machines are not known yet");
-        assert_eq!(difference(&node, &none, &wanted, Asked::Labels(&BTreeSet::new())).len(), 1);
+        assert!(
+            difference(&node, &none, &wanted, RequestedLabels::Labels(&asked)).is_empty(),
+            "kept, and nothing is added"
+        );
+        assert!(
+            difference(&node, &none, &wanted, RequestedLabels::Unknown).is_empty(),
+            "the running machines are not known yet"
+        );
+        assert_eq!(difference(&node, &none, &wanted, RequestedLabels::Labels(&BTreeSet::new())).len(), 1);
     }
 
     #[test]
@@ -229,6 +235,6 @@ mod tests {
         let none = BTreeMap::new();
         let away = wanted(&NodeState { offer: None, schedulable: false, kvm: true, ksm: false });
         let node = labels(None, true);
-        assert!(difference(&node, &none, &away, Asked::Labels(&BTreeSet::new())).is_empty());
+        assert!(difference(&node, &none, &away, RequestedLabels::Labels(&BTreeSet::new())).is_empty());
     }
 }

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_listed_is_put_here_unless_a_watch_said_more() {
+    fn what_was_listed_is_put_here_unless_a_watch_reported_more() {
         let mirror = Mirror::default();
         let revision = mirror.revision();
         mirror.insert_listed("one", 1, revision);

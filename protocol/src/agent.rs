@@ -91,7 +91,7 @@ pub enum AgentReply<A> {
     /// For each interface its taps, then its vhost descriptors, then its sockets.
     Plumbed {
         /// In the order of the request.
-        interfaces: Vec<PlumbedInterface<A>>,
+        interfaces: Vec<InterfaceReply<A>>,
     },
     /// The report arrived.
     Noted,
@@ -109,7 +109,7 @@ pub enum AgentReply<A> {
 /// What was made for one interface, and how many descriptors of each kind follow.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PlumbedInterface<A> {
+pub struct InterfaceReply<A> {
     /// The interface's name in the VMI.
     pub name: String,
     /// Tap descriptors, one per queue; 0 in the answer to [`AgentRequest::Sockets`].

@@ -47,7 +47,7 @@ mod unplug;
 pub mod wire;
 
 pub use command::Request;
-pub use connection::{ConnectOptions, Endpoint, Greeting, Monitor, QemuVersion};
+pub use connection::{ConnectOptions, Endpoint, Greeting, GreetingVersion, Monitor};
 pub use error::{CallError, ConnectError, ShutdownCause, ShutdownReason};
 pub use event::{Event, Interest, Notice, Subscription};
 pub use fd::{AddedDescriptor, DESCRIPTOR_LIMIT};

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use garboard_qmp::agent::{Agent, AgentError, AgentOptions, ShutdownAnswer, ShutdownMode};
+use garboard_qmp::agent::{Agent, AgentOptions, GuestAgentError, ShutdownAnswer, ShutdownMode};
 use garboard_qmp::testing::{AgentBehaviour, FakeAgent};
 use serde_json::json;
 
@@ -64,7 +64,7 @@ async fn a_late_answer_is_not_taken_for_the_next_one() {
     let (agent, fake) = hurried_channel(b"", Duration::from_millis(1500)).await;
     agent.ping().await.unwrap();
     fake.on("guest-get-host-name", AgentBehaviour::Silence);
-    assert!(matches!(agent.host_name().await, Err(AgentError::TimedOut { .. })));
+    assert!(matches!(agent.host_name().await, Err(GuestAgentError::TimedOut { .. })));
     // The late answer arrives together with the one to the next handshake.
     fake.on(
         "guest-get-osinfo",
@@ -79,9 +79,9 @@ async fn a_late_answer_is_not_taken_for_the_next_one() {
 async fn silence_runs_out_of_time_and_the_channel_lives_on() {
     let (agent, fake) = hurried_channel(b"", Duration::from_millis(100)).await;
     fake.on("guest-sync-delimited", AgentBehaviour::Silence);
-    assert!(matches!(agent.ping().await, Err(AgentError::TimedOut { .. })));
+    assert!(matches!(agent.ping().await, Err(GuestAgentError::TimedOut { .. })));
     fake.on("guest-sync-delimited", AgentBehaviour::Raw(b"\xff{\"return\": \"lies\"}\n".to_vec()));
-    assert!(matches!(agent.ping().await, Err(AgentError::TimedOut { .. })));
+    assert!(matches!(agent.ping().await, Err(GuestAgentError::TimedOut { .. })));
 }
 
 #[tokio::test]
@@ -100,12 +100,12 @@ async fn floods_end_in_an_error_without_eating_memory() {
     for flood in [endless_line.clone(), endless_lines] {
         let (agent, fake) = channel(b"").await;
         fake.on("guest-sync-delimited", flood);
-        assert!(matches!(agent.ping().await, Err(AgentError::Flood { .. })));
+        assert!(matches!(agent.ping().await, Err(GuestAgentError::Flood { .. })));
     }
     let (agent, fake) = channel(b"").await;
     fake.on("guest-get-osinfo", endless_line);
     let error = agent.os_info().await.unwrap_err();
-    assert!(matches!(error, AgentError::Flood { bytes, limit, .. } if bytes < limit + 8192), "{error:?}");
+    assert!(matches!(error, GuestAgentError::Flood { bytes, limit, .. } if bytes < limit + 8192), "{error:?}");
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn a_guest_that_never_stops_answering_is_read_only_while_a_call_waits() {
     let (agent, fake) = channel(b"").await;
     fake.on("guest-ping", AgentBehaviour::Flood(b"{\"return\": {}}\n".repeat(100)));
     agent.ping().await.unwrap();
-    assert!(matches!(agent.ping().await, Err(AgentError::Flood { .. } | AgentError::TimedOut { .. })));
+    assert!(matches!(agent.ping().await, Err(GuestAgentError::Flood { .. } | GuestAgentError::TimedOut { .. })));
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn nonsense_is_an_error_and_the_next_command_works() {
     for bytes in nonsense {
         fake.on("guest-get-osinfo", AgentBehaviour::Raw(bytes));
         let error = agent.os_info().await.unwrap_err();
-        assert!(matches!(error, AgentError::Nonsense { .. }), "{error:?}");
+        assert!(matches!(error, GuestAgentError::Nonsense { .. }), "{error:?}");
         assert!(error.to_string().len() < 1_000);
         agent.ping().await.unwrap();
     }
@@ -147,11 +147,11 @@ async fn a_shutdown_without_answer_is_a_success_if_the_agent_lives() {
     fake.on("guest-shutdown", AgentBehaviour::Silence);
     assert_eq!(agent.shut_down(ShutdownMode::PowerDown).await.unwrap(), ShutdownAnswer::Silent);
     fake.on("guest-shutdown", AgentBehaviour::Refuse("GenericError", "not allowed"));
-    assert!(matches!(agent.shut_down(ShutdownMode::Reboot).await, Err(AgentError::Refused { .. })));
+    assert!(matches!(agent.shut_down(ShutdownMode::Reboot).await, Err(GuestAgentError::Refused { .. })));
     fake.on("guest-sync-delimited", AgentBehaviour::Silence);
     fake.on("guest-shutdown", AgentBehaviour::HangUp);
     drop(fake);
-    assert!(matches!(agent.shut_down(ShutdownMode::Halt).await, Err(AgentError::Disconnected { .. })));
+    assert!(matches!(agent.shut_down(ShutdownMode::Halt).await, Err(GuestAgentError::Disconnected { .. })));
 }
 
 #[tokio::test]

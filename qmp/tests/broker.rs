@@ -5,7 +5,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use garboard_qmp::broker::{Access, Audit, AuditOutcome, AuditSink, Broker, EVENTS_LOST, Grant, PeerIdentity};
+use garboard_qmp::broker::{Audit, AuditOutcome, AuditSink, Broker, ClientAccess, EVENTS_LOST, Grant, PeerIdentity};
 use garboard_qmp::testing::{Behaviour, FakeMonitor};
 use garboard_qmp::{ConnectError, ConnectOptions, Monitor, qmp};
 use serde_json::{Value, json};
@@ -98,7 +98,7 @@ impl Client {
 #[tokio::test]
 async fn a_client_is_served_as_qemu_would() {
     let fixture = Fixture::new().await;
-    let mut client = fixture.client(Access::ReadOnly).await;
+    let mut client = fixture.client(ClientAccess::ReadOnly).await;
     let early = client.ask(json!({"execute": "query-status", "id": 1})).await;
     assert_eq!((&early["error"]["class"], &early["id"]), (&json!("CommandNotFound"), &json!(1)));
     assert_eq!(client.ask(json!({"execute": "qmp_capabilities", "id": "x"})).await, json!({"return": {}, "id": "x"}));
@@ -113,7 +113,7 @@ async fn a_client_is_served_as_qemu_would() {
 #[tokio::test]
 async fn mistakes_of_a_client_are_answered_and_it_goes_on() {
     let fixture = Fixture::new().await;
-    let mut client = fixture.open_client(Access::ReadOnly).await;
+    let mut client = fixture.open_client(ClientAccess::ReadOnly).await;
     for (mistake, expected) in [
         ("help\n", "JSON"),
         ("{\"execute\": 5}", "string"),
@@ -131,7 +131,7 @@ async fn mistakes_of_a_client_are_answered_and_it_goes_on() {
 #[tokio::test]
 async fn a_read_only_client_reads_and_gets_the_way_to_more_rights() {
     let fixture = Fixture::new().await;
-    let mut client = fixture.open_client(Access::ReadOnly).await;
+    let mut client = fixture.open_client(ClientAccess::ReadOnly).await;
     for command in ["cont", "quit", "getfd", "no-such-command"] {
         let answer = client.ask(json!({"execute": command})).await;
         assert_eq!(answer["error"]["class"], "GenericError", "{command}");
@@ -148,7 +148,7 @@ async fn a_read_only_client_reads_and_gets_the_way_to_more_rights() {
 #[tokio::test]
 async fn a_client_may_ask_for_more_up_to_its_ceiling() {
     let fixture = Fixture::new().await;
-    let grant = Grant { start: Access::ReadOnly, ceiling: Access::ReadWrite };
+    let grant = Grant { start: ClientAccess::ReadOnly, ceiling: ClientAccess::ReadWrite };
     let mut client = fixture.silent_client(grant);
     assert_eq!(client.next().await["QMP"]["capabilities"], json!(["__dev.garboard_write"]));
     let enable = |what: &str| json!({"execute": "qmp_capabilities", "arguments": {"enable": [what]}});
@@ -165,15 +165,15 @@ async fn a_client_may_ask_for_more_up_to_its_ceiling() {
 #[tokio::test]
 async fn our_own_client_asks_for_access_when_it_connects() {
     let fixture = Fixture::new().await;
-    let grant = Grant { start: Access::ReadOnly, ceiling: Access::ReadWrite };
-    for (wanted, may_write) in [(Access::ReadOnly, false), (Access::ReadWrite, true)] {
+    let grant = Grant { start: ClientAccess::ReadOnly, ceiling: ClientAccess::ReadWrite };
+    for (wanted, may_write) in [(ClientAccess::ReadOnly, false), (ClientAccess::ReadWrite, true)] {
         let stream = fixture.serve(grant).into_std().unwrap();
         let options = ConnectOptions { access: wanted, ..ConnectOptions::default() };
         let (client, _) = Monitor::connect(stream, options).await.unwrap();
         assert_eq!(client.call(&qmp::cont {}).await.is_ok(), may_write);
     }
     let stream = fixture.serve(grant).into_std().unwrap();
-    let options = ConnectOptions { access: Access::Dangerous, ..ConnectOptions::default() };
+    let options = ConnectOptions { access: ClientAccess::Dangerous, ..ConnectOptions::default() };
     let error = Monitor::connect(stream, options).await.unwrap_err();
     assert!(matches!(error, ConnectError::Negotiation { .. }), "{error:?}");
 }
@@ -181,7 +181,7 @@ async fn our_own_client_asks_for_access_when_it_connects() {
 #[tokio::test]
 async fn every_call_is_one_audit_with_redacted_arguments_and_taint() {
     let fixture = Fixture::new().await;
-    let mut client = fixture.open_client(Access::Dangerous).await;
+    let mut client = fixture.open_client(ClientAccess::Dangerous).await;
     client.ask(json!({"execute": "query-status"})).await;
     client
         .ask(json!({"execute": "object-add", "arguments": {"qom-type": "secret", "id": "s", "data": "hunter2"}}))
@@ -205,7 +205,7 @@ async fn a_mutation_cut_off_half_way_is_audited_as_unknown_and_taints() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let broker = Arc::clone(&fixture.broker);
     let peer = PeerIdentity { uid: 0, pid: None };
-    let serving = tokio::spawn(async move { broker.serve_client(ours, Access::ReadWrite, peer).await });
+    let serving = tokio::spawn(async move { broker.serve_client(ours, ClientAccess::ReadWrite, peer).await });
     let (_reader, mut writer) = theirs.into_split();
     let commands = r#"{"execute": "qmp_capabilities"}{"execute": "set_link", "arguments": {"name": "n", "up": true}}"#;
     writer.write_all(commands.as_bytes()).await.unwrap();
@@ -220,9 +220,9 @@ async fn a_mutation_cut_off_half_way_is_audited_as_unknown_and_taints() {
 #[tokio::test]
 async fn events_reach_every_client_that_has_negotiated() {
     let fixture = Fixture::new().await;
-    let mut first = fixture.open_client(Access::ReadOnly).await;
-    let mut second = fixture.open_client(Access::ReadOnly).await;
-    let mut waiting = fixture.client(Access::ReadOnly).await;
+    let mut first = fixture.open_client(ClientAccess::ReadOnly).await;
+    let mut second = fixture.open_client(ClientAccess::ReadOnly).await;
+    let mut waiting = fixture.client(ClientAccess::ReadOnly).await;
     fixture.fake.emit("NIC_RX_FILTER_CHANGED", json!({"name": "net0"}));
     for client in [&mut first, &mut second] {
         let event = client.next().await;
@@ -237,7 +237,7 @@ async fn clients_and_supervisor_do_not_see_each_others_replies() {
     let fixture = Fixture::new().await;
     let mut clients = Vec::new();
     for _ in 0..5 {
-        clients.push(fixture.open_client(Access::ReadOnly).await);
+        clients.push(fixture.open_client(ClientAccess::ReadOnly).await);
     }
     for round in 0..10 {
         for client in &mut clients {
@@ -253,8 +253,8 @@ async fn clients_and_supervisor_do_not_see_each_others_replies() {
 #[tokio::test]
 async fn a_client_that_does_not_read_delays_no_other_and_receives_the_number_it_missed() {
     let fixture = Fixture::new().await;
-    let mut slow = fixture.open_client(Access::ReadOnly).await;
-    let mut quick = fixture.open_client(Access::ReadOnly).await;
+    let mut slow = fixture.open_client(ClientAccess::ReadOnly).await;
+    let mut quick = fixture.open_client(ClientAccess::ReadOnly).await;
     let data = json!({"text": "x".repeat(1_000)});
     for _ in 0..3_000 {
         fixture.fake.emit("BULKY", data.clone());
@@ -283,7 +283,7 @@ async fn a_client_that_takes_nothing_is_cut_off() {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let broker = Arc::clone(&fixture.broker);
     let peer = PeerIdentity { uid: 0, pid: None };
-    let serving = tokio::spawn(async move { broker.serve_client(ours, Access::ReadOnly, peer).await });
+    let serving = tokio::spawn(async move { broker.serve_client(ours, ClientAccess::ReadOnly, peer).await });
     fixture.fake.script("query-block", Behaviour::Reply(json!("x".repeat(2 << 20))));
     theirs.writable().await.unwrap();
     theirs.try_write(b"{\"execute\": \"qmp_capabilities\"}{\"execute\": \"query-block\"}").unwrap();
@@ -293,7 +293,7 @@ async fn a_client_that_takes_nothing_is_cut_off() {
 #[tokio::test]
 async fn a_client_that_only_shut_its_sending_side_down_gets_its_answers() {
     let fixture = Fixture::new().await;
-    let mut client = fixture.silent_client(Access::ReadOnly);
+    let mut client = fixture.silent_client(ClientAccess::ReadOnly);
     client.write("{\"execute\": \"qmp_capabilities\"}\n{\"execute\": \"query-status\", \"id\": 1}\n").await;
     client.writer.shutdown().await.unwrap();
     assert!(client.next().await["QMP"].is_object());
@@ -305,7 +305,7 @@ async fn a_client_that_only_shut_its_sending_side_down_gets_its_answers() {
 #[tokio::test]
 async fn the_end_of_qemu_reaches_the_client_after_its_last_messages() {
     let fixture = Fixture::new().await;
-    let mut client = fixture.open_client(Access::Dangerous).await;
+    let mut client = fixture.open_client(ClientAccess::Dangerous).await;
     client.write("{\"execute\": \"quit\", \"id\": 9}").await;
     let mut received = Vec::new();
     while let Some(message) = client.try_next().await {
@@ -319,7 +319,7 @@ async fn the_end_of_qemu_reaches_the_client_after_its_last_messages() {
 #[tokio::test]
 async fn a_command_that_runs_out_of_time_is_an_error_and_no_end() {
     let fixture = Fixture::new().await;
-    let mut client = fixture.open_client(Access::ReadOnly).await;
+    let mut client = fixture.open_client(ClientAccess::ReadOnly).await;
     fixture.fake.script("query-pci", Behaviour::Silence);
     client.write("{\"execute\": \"query-pci\"}").await;
     fixture.fake.until_received("query-pci", 1).await;
@@ -345,7 +345,7 @@ async fn the_listener_admits_by_identity() {
     let us = nix::unistd::getuid().as_raw();
     let admit = move |peer: &PeerIdentity| {
         assert!(peer.uid == us && peer.pid.is_some());
-        Some(Grant::from(Access::ReadOnly))
+        Some(Grant::from(ClientAccess::ReadOnly))
     };
     let broker = Arc::clone(&fixture.broker);
     let listening = tokio::spawn(async move { broker.listen(listener, admit).await });
@@ -357,8 +357,8 @@ async fn the_listener_admits_by_identity() {
         monitor.call(&qmp::query_status {}).await.unwrap();
         kept.push(monitor);
     }
-    let mut turned_away = Client::to(&path).await;
-    assert!(turned_away.next().await["error"]["desc"].as_str().unwrap().contains("too many"));
+    let mut refused = Client::to(&path).await;
+    assert!(refused.next().await["error"]["desc"].as_str().unwrap().contains("too many"));
     listening.abort();
     let _ = listening.await;
     assert!(kept[0].call(&qmp::query_status {}).await.is_err());

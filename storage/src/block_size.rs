@@ -9,7 +9,7 @@ use crate::open::{DiskKind, OpenedDisk};
 
 /// Sizes to report to a guest so that it works as the storage below does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct BlockSizes {
+pub struct MeasuredBlockSizes {
     /// The smallest unit that can be addressed, in bytes.
     pub logical_bytes: u32,
     /// The unit that is written without reading first, in bytes; at least the logical one.
@@ -27,15 +27,15 @@ pub struct BlockSizeError(#[source] pub std::io::Error);
 ///
 /// # Errors
 /// [`BlockSizeError`], for example when /sys is not mounted.
-pub fn block_sizes(disk: impl AsFd) -> Result<BlockSizes, BlockSizeError> {
+pub fn block_sizes(disk: impl AsFd) -> Result<MeasuredBlockSizes, BlockSizeError> {
     let stat = fstat(disk).map_err(|errno| BlockSizeError(errno.into()))?;
     if SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT != SFlag::S_IFBLK {
         let block = u32::try_from(stat.st_blksize).unwrap_or(4096).clamp(512, 2 << 20);
-        return Ok(BlockSizes { logical_bytes: block, physical_bytes: block, discard_bytes: block });
+        return Ok(MeasuredBlockSizes { logical_bytes: block, physical_bytes: block, discard_bytes: block });
     }
     let limit = |name| queue(major(stat.st_rdev), minor(stat.st_rdev), name);
     let logical_bytes = limit("logical_block_size")?;
-    Ok(BlockSizes {
+    Ok(MeasuredBlockSizes {
         logical_bytes,
         physical_bytes: limit("physical_block_size")?.max(logical_bytes),
         discard_bytes: limit("discard_granularity")?,

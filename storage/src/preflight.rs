@@ -11,7 +11,7 @@ use nix::fcntl::{FcntlArg, fcntl};
 use nix::libc;
 use nix::sys::statvfs::fstatvfs;
 
-use crate::open::{Access, Dir};
+use crate::open::{Dir, DiskAccess};
 
 /// Below this, nothing is started that writes: 16 MiB.
 pub const LEAST_FREE_BYTES: u64 = 16 << 20;
@@ -27,7 +27,7 @@ pub struct Space {
 
 /// Whether what may be written fits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FreeSpace {
+pub enum SpaceCheck {
     /// It does.
     Enough,
     /// Not if the guest fills its disk: then it is paused or sees errors. This is a warning.
@@ -96,16 +96,16 @@ pub fn space(dir: &Dir) -> Result<Space, PreflightError> {
 ///
 /// # Errors
 /// [`PreflightError::Full`] when not even the beginning (and [`LEAST_FREE_BYTES`]) fits.
-pub fn room_for(dir: &Dir, first_bytes: u64, most_bytes: u64) -> Result<FreeSpace, PreflightError> {
+pub fn room_for(dir: &Dir, first_bytes: u64, most_bytes: u64) -> Result<SpaceCheck, PreflightError> {
     let available_bytes = space(dir)?.available_bytes;
     let wanted_bytes = first_bytes.saturating_add(LEAST_FREE_BYTES);
     if available_bytes < wanted_bytes {
         return Err(PreflightError::Full { directory: dir.path().to_path_buf(), available_bytes, wanted_bytes });
     }
     if available_bytes < most_bytes {
-        return Ok(FreeSpace::Overcommitted { wanted_bytes: most_bytes, available_bytes });
+        return Ok(SpaceCheck::Overcommitted { wanted_bytes: most_bytes, available_bytes });
     }
-    Ok(FreeSpace::Enough)
+    Ok(SpaceCheck::Enough)
 }
 
 /// Byte whose lock means "its holder writes to this image", from QEMU's `block/file-posix.c` (`RAW_LOCK_PERM_BASE` + `WRITE`).
@@ -117,10 +117,10 @@ const NO_OTHER_WRITES: i64 = 201;
 ///
 /// # Errors
 /// [`PreflightError::Locked`], naming the disk as `shown`.
-pub fn unlocked(disk: impl AsFd, access: Access, shown: &str) -> Result<(), PreflightError> {
+pub fn unlocked(disk: impl AsFd, access: DiskAccess, shown: &str) -> Result<(), PreflightError> {
     let bytes: &[i64] = match access {
-        Access::ReadOnly => &[HOLDER_WRITES],
-        Access::ReadWrite => &[HOLDER_WRITES, NO_OTHER_WRITES],
+        DiskAccess::ReadOnly => &[HOLDER_WRITES],
+        DiskAccess::ReadWrite => &[HOLDER_WRITES, NO_OTHER_WRITES],
     };
     none_locked(disk, bytes, shown)
 }
@@ -129,10 +129,10 @@ pub fn unlocked(disk: impl AsFd, access: Access, shown: &str) -> Result<(), Pref
 ///
 /// # Errors
 /// [`PreflightError::Locked`], naming the disk as `shown`.
-pub fn unlocked_to_share(disk: impl AsFd, access: Access, shown: &str) -> Result<(), PreflightError> {
+pub fn unlocked_to_share(disk: impl AsFd, access: DiskAccess, shown: &str) -> Result<(), PreflightError> {
     match access {
-        Access::ReadOnly => Ok(()),
-        Access::ReadWrite => none_locked(disk, &[NO_OTHER_WRITES], shown),
+        DiskAccess::ReadOnly => Ok(()),
+        DiskAccess::ReadWrite => none_locked(disk, &[NO_OTHER_WRITES], shown),
     }
 }
 
@@ -175,8 +175,8 @@ mod tests {
         let dir = Dir::open(room.path()).unwrap();
         let free = space(&dir).unwrap().available_bytes;
         assert!(free > LEAST_FREE_BYTES, "this test needs some space");
-        assert_eq!(room_for(&dir, 0, 4096).unwrap(), FreeSpace::Enough);
-        assert!(matches!(room_for(&dir, 0, u64::MAX).unwrap(), FreeSpace::Overcommitted { .. }));
+        assert_eq!(room_for(&dir, 0, 4096).unwrap(), SpaceCheck::Enough);
+        assert!(matches!(room_for(&dir, 0, u64::MAX).unwrap(), SpaceCheck::Overcommitted { .. }));
         let refused = room_for(&dir, u64::MAX / 2, 0).unwrap_err();
         assert!(matches!(refused, PreflightError::Full { .. }), "{refused}");
     }
@@ -186,7 +186,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         file.as_file().set_len(1 << 20).unwrap();
         let ours = std::fs::File::open(file.path()).unwrap();
-        assert!(unlocked(&ours, Access::ReadWrite, "disk").is_ok());
+        assert!(unlocked(&ours, DiskAccess::ReadWrite, "disk").is_ok());
 
         let mut holder = match Command::new("qemu-io")
             .args(["-f", "raw"])
@@ -207,13 +207,13 @@ mod tests {
         let mut answer = String::new();
         std::io::BufRead::read_line(&mut std::io::BufReader::new(holder.stdout.as_mut().unwrap()), &mut answer)
             .unwrap();
-        let for_writing = unlocked(&ours, Access::ReadWrite, "disk");
-        let for_reading = unlocked(&ours, Access::ReadOnly, "disk");
+        let for_writing = unlocked(&ours, DiskAccess::ReadWrite, "disk");
+        let for_reading = unlocked(&ours, DiskAccess::ReadOnly, "disk");
         drop(input);
         holder.wait().unwrap();
         assert!(matches!(for_writing, Err(PreflightError::Locked { .. })), "{for_writing:?}");
         assert!(matches!(for_reading, Err(PreflightError::Locked { .. })), "{for_reading:?}");
-        assert!(unlocked(&ours, Access::ReadWrite, "disk").is_ok());
+        assert!(unlocked(&ours, DiskAccess::ReadWrite, "disk").is_ok());
     }
 
     #[test]
@@ -231,9 +231,9 @@ mod tests {
                 l_pid: 0,
             };
             fcntl(&theirs, FcntlArg::F_OFD_SETLK(&lock)).unwrap();
-            assert_eq!(unlocked_to_share(&ours, Access::ReadWrite, "disk").is_err(), is_kept);
-            assert!(unlocked_to_share(&ours, Access::ReadOnly, "disk").is_ok());
-            assert!(unlocked(&ours, Access::ReadWrite, "disk").is_err());
+            assert_eq!(unlocked_to_share(&ours, DiskAccess::ReadWrite, "disk").is_err(), is_kept);
+            assert!(unlocked_to_share(&ours, DiskAccess::ReadOnly, "disk").is_ok());
+            assert!(unlocked(&ours, DiskAccess::ReadWrite, "disk").is_err());
         }
     }
 }

@@ -76,8 +76,8 @@ fn the_documentation_names_every_type() {
     let document = include_str!("../../../docs/monitoring.md");
     let (of_instances, rest) = document.split_once("| condition of a VirtualMachine |").unwrap();
     let (of_machines, of_settings) = rest.split_once("\n\n").unwrap();
-    let missing = |words: Vec<&'static str>, part: &str| {
-        words.into_iter().filter(|word| !part.contains(&format!("`{word}`"))).collect::<Vec<_>>()
+    let missing = |names: Vec<&'static str>, part: &str| {
+        names.into_iter().filter(|name| !part.contains(&format!("`{name}`"))).collect::<Vec<_>>()
     };
     let missing = [
         missing(VmiConditionType::ALL.iter().map(|each| each.name()).collect(), of_instances),

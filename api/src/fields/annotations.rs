@@ -48,8 +48,7 @@ pub const ANNOTATIONS: &[Annotation] = &[
     warns(
         annotation::PCI_TOPOLOGY_VERSION,
         When::OtherThan("v3"),
-        "PCI devices are placed as KubeVirt's version 3 places them: a guest that has run with an older one finds them \
-         at other places",
+        "PCI devices are placed as in version 3: a guest that ran with an older one finds them elsewhere",
         "write `v3`, and look whether the guest names devices by their PCI addresses",
     ),
     warns(

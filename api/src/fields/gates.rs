@@ -109,7 +109,7 @@ mod tests {
 
     /// A field that is not refused any more has something behind its gate, or needs none.
     #[test]
-    fn what_is_said_to_be_refused_behind_a_gate_is() {
+    fn fields_of_a_gate_without_effect_are_refused() {
         for (name, _) in gates().filter(|(_, behind)| *behind == Behind::Nothing(NO_FIELD)) {
             let fields: Vec<&str> =
                 PERMITTED.iter().filter(|(gate, _)| *gate == name).map(|(_, field)| *field).collect();

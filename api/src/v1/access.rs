@@ -5,11 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::v1::Present;
 
-/// `spec.accessCredentials[]`: one of the two is set.
+/// `spec.accessCredentials[]`: credentials for users of the guest; one of the two kinds is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct AccessCredential {
-    /// Public keys for ssh.
+    /// Public keys for SSH.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ssh_public_key: Option<SSHPublicKeyAccessCredential>,
     /// Passwords of users.
@@ -23,7 +23,7 @@ pub struct AccessCredential {
 pub struct SSHPublicKeyAccessCredential {
     /// How they reach the guest.
     pub propagation_method: SSHPublicKeyAccessCredentialPropagationMethod,
-    /// Where they are kept.
+    /// Where the keys are kept.
     pub source: SSHPublicKeyAccessCredentialSource,
 }
 
@@ -65,7 +65,7 @@ pub struct QemuGuestAgentSSHPublicKeyAccessCredentialPropagation {
 pub struct UserPasswordAccessCredential {
     /// How they reach the guest.
     pub propagation_method: UserPasswordAccessCredentialPropagationMethod,
-    /// Where they are kept.
+    /// Where the passwords are kept.
     pub source: UserPasswordAccessCredentialSource,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::v1::Present;
 
-/// `spec.dataVolumeTemplates[]`: a DataVolume that is created with the machine and goes with it.
+/// `spec.dataVolumeTemplates[]`: a DataVolume that is created with the machine and deleted with it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DataVolumeTemplateSpec {
@@ -28,55 +28,55 @@ pub struct DataVolumeTemplateSpec {
     pub status: Option<Present>,
 }
 
-/// Specification of a DataVolume: what is to be in it, and the claim that holds it.
+/// Specification of a DataVolume: the source of its data, and the claim that holds it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DataVolumeSpec {
-    /// Stages of a warm import, in order.
+    /// Checkpoints of a warm import (a disk that is copied in several stages), in order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub checkpoints: Vec<DataVolumeCheckpoint>,
     /// `kubevirt` (a disk image, the default) or `archive` (a tar file).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_type: Option<String>,
-    /// Whether the last checkpoint is the last one there will be.
+    /// Whether the last of `checkpoints` is the final one, after which the import is complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub final_checkpoint: Option<bool>,
-    /// Whether the blocks of the claim are allocated. Default: the cluster's, usually false.
+    /// Whether all blocks of the claim are allocated before it is used. Default: the cluster's setting, usually false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preallocation: Option<bool>,
     /// PriorityClass of the importer's pods.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// The claim; `storage` instead lets the importer choose.
+    /// The claim, complete. Write `storage` instead to have what is missing chosen by the storage class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pvc: Option<core::PersistentVolumeClaimSpec>,
-    /// Where the data comes from; `sourceRef` instead names an object that has it.
+    /// Where the data comes from. Write `sourceRef` instead to name an object that has the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<DataVolumeSource>,
-    /// An object that has the source of the data.
+    /// An object that has the source of the data, such as a DataSource.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_ref: Option<DataVolumeSourceRef>,
-    /// The claim, with what is missing chosen by the storage class.
+    /// The claim; what is missing is chosen by the storage class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage: Option<StorageSpec>,
 }
 
-/// `checkpoints[]`: a stage of a warm import.
+/// `checkpoints[]`: a checkpoint of a warm import.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DataVolumeCheckpoint {
-    /// Its snapshot at the source.
+    /// The snapshot of this checkpoint, as the source names it.
     pub current: String,
-    /// The snapshot before it; empty for the first.
+    /// The snapshot of the checkpoint before it; empty for the first.
     pub previous: String,
 }
 
-/// `source`: where the data comes from; one is set.
+/// `source`: where the data comes from; exactly one is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 #[schemars(rename = "CdiDataVolumeSource")]
 pub struct DataVolumeSource {
-    /// Nowhere: an empty disk.
+    /// No source: the disk is empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blank: Option<Present>,
     /// A bucket of Google's cloud storage.
@@ -85,7 +85,7 @@ pub struct DataVolumeSource {
     /// A web server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http: Option<DataVolumeSourceHTTP>,
-    /// oVirt.
+    /// A disk of oVirt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub imageio: Option<DataVolumeSourceImageIO>,
     /// Another claim.
@@ -100,10 +100,10 @@ pub struct DataVolumeSource {
     /// A volume snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<DataVolumeSourceSnapshot>,
-    /// A client that sends it.
+    /// A client that uploads it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upload: Option<Present>,
-    /// VMware.
+    /// A disk of VMware.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vddk: Option<DataVolumeSourceVDDK>,
 }
@@ -115,7 +115,7 @@ pub struct DataVolumeSourceGCS {
     /// The Secret with the credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<String>,
-    /// Where it is.
+    /// URL of the object.
     pub url: String,
 }
 
@@ -135,7 +135,7 @@ pub struct DataVolumeSourceHTTP {
     /// The Secret with the credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<String>,
-    /// Where it is.
+    /// URL of the file.
     pub url: String,
 }
 
@@ -146,15 +146,15 @@ pub struct DataVolumeSourceImageIO {
     /// The ConfigMap with certificates to trust.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert_config_map: Option<String>,
-    /// The disk.
+    /// ID of the disk.
     pub disk_id: String,
-    /// Whether any certificate is trusted. Default: false.
+    /// Whether the certificate of the server is not checked. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub insecure_skip_verify: Option<bool>,
     /// The Secret with the credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<String>,
-    /// Where oVirt's engine is.
+    /// URL of oVirt's engine.
     pub url: String,
 }
 
@@ -175,10 +175,10 @@ pub struct DataVolumeSourceRegistry {
     /// The ConfigMap with certificates to trust.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cert_config_map: Option<String>,
-    /// The image stream, instead of `url`.
+    /// The ImageStream (OpenShift) with the image, instead of `url`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_stream: Option<String>,
-    /// Which of the image's platforms.
+    /// The platform whose image is taken from an image for several.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub platform: Option<PlatformOptions>,
     /// Who pulls: `pod` (default) or `node`.
@@ -187,7 +187,7 @@ pub struct DataVolumeSourceRegistry {
     /// The Secret with the credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<String>,
-    /// Where it is, such as `docker://…`.
+    /// URL of the image, such as `docker://…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
 }
@@ -211,7 +211,7 @@ pub struct DataVolumeSourceS3 {
     /// The Secret with the credentials.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<String>,
-    /// Where it is.
+    /// URL of the object.
     pub url: String,
 }
 
@@ -229,7 +229,7 @@ pub struct DataVolumeSourceSnapshot {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DataVolumeSourceVDDK {
-    /// The disk at the source.
+    /// Path of the disk at the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backing_file: Option<String>,
     /// The ConfigMap with options of the library.
@@ -244,10 +244,10 @@ pub struct DataVolumeSourceVDDK {
     /// Fingerprint of the server's certificate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thumbprint: Option<String>,
-    /// Where vCenter or the host is.
+    /// URL of vCenter or of the ESXi host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub url: Option<String>,
-    /// The machine at the source.
+    /// UUID of the machine at the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
 }
@@ -265,11 +265,11 @@ pub struct DataVolumeSourceRef {
     pub namespace: Option<String>,
 }
 
-/// `storage`: the claim, with what is missing chosen by the storage class.
+/// `storage`: the claim; what is missing is chosen by the storage class.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StorageSpec {
-    /// How it may be mounted.
+    /// Access modes, such as `ReadWriteOnce`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access_modes: Vec<String>,
     /// A snapshot or claim to begin from.
@@ -278,20 +278,20 @@ pub struct StorageSpec {
     /// An object to begin from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_source_ref: Option<core::TypedObjectReference>,
-    /// How much it holds: `storage` in bytes.
+    /// The requested size: `storage` in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<core::VolumeResourceRequirements>,
-    /// Labels of the volume.
+    /// Labels that the volume must have.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selector: Option<meta::LabelSelector>,
     /// Its storage class.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_class_name: Option<String>,
-    /// A filesystem or a block device.
+    /// `Filesystem` or `Block`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Block", "Filesystem", "FromStorageProfile"]))]
     pub volume_mode: Option<String>,
-    /// The volume.
+    /// Name of the PersistentVolume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_name: Option<String>,
 }

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::quantity::Quantity;
 
-/// The settings of a cluster. There is one in a cluster; without any, every setting has its default.
+/// The settings of a cluster. A cluster has one such object; without it every setting has its default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeVirt {
@@ -21,9 +21,9 @@ pub struct KubeVirt {
     pub kind: String,
     /// Name, namespace, labels and annotations.
     pub metadata: meta::ObjectMeta,
-    /// What is wanted.
+    /// The wanted settings.
     pub spec: KubeVirtSpec,
-    /// What is so; written by the controller.
+    /// The state of the installation; written by the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<KubeVirtStatus>,
 }
@@ -32,10 +32,10 @@ pub struct KubeVirt {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeVirtSpec {
-    /// How long the certificates of the webhooks last.
+    /// How long the certificates of the webhooks are valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub certificate_rotate_strategy: Option<KubeVirtCertificateRotateStrategy>,
-    /// What machines get by default, and what they may request.
+    /// Defaults of machines, and what they may request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub configuration: Option<KubeVirtConfiguration>,
     /// When a node pulls the image of launcher pods, where the configuration does not set it: `Always`, `IfNotPresent` or
@@ -57,19 +57,19 @@ pub struct KubeVirtCertificateRotateStrategy {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeVirtSelfSignConfiguration {
-    /// The authority. Default: 168 hours, renewed when a fifth is left.
+    /// The certificate authority. Default: 168 hours, renewed when a fifth is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca: Option<CertConfig>,
-    /// What the webhooks show to the API server. Default: 24 hours, renewed when a fifth is left.
+    /// The certificates of the webhooks. Default: 24 hours, renewed when a fifth is left.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server: Option<CertConfig>,
 }
 
-/// Lifetime of a certificate.
+/// Validity of a certificate.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CertConfig {
-    /// From its making to its end, in Go's notation (`48h`, `1h30m`).
+    /// How long it is valid, in Go's notation (`48h`, `1h30m`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
     /// How long before its end it is renewed; shorter than `duration`. Default: a fifth of it.
@@ -81,8 +81,8 @@ pub struct CertConfig {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeVirtConfiguration {
-    /// By how much the memory is multiplied that a pod asks for beside the guest's: a number from 1 to 100 with at most
-    /// three decimals, as text. Default: `1.0`.
+    /// Factor of the memory that a pod requests besides the guest's: a number from 1 to 100 with at most three
+    /// decimals, as text. Default: `1.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub additional_guest_memory_overhead_ratio: Option<String>,
     /// Settings for each architecture.
@@ -91,7 +91,7 @@ pub struct KubeVirtConfiguration {
     /// The CPU model of guests that name none. Default: `host-model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_model: Option<String>,
-    /// The CPU time that the pod of a guest without a request asks for. Default: `100m` for each vCPU.
+    /// The CPU request of the pod of a guest that requests none. Default: `100m` for each vCPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_request: Option<Quantity>,
     /// Feature gates, emulation, ratios.
@@ -104,14 +104,13 @@ pub struct KubeVirtConfiguration {
     /// When a node pulls the image of launcher pods: `Always`, `IfNotPresent` or `Never`. Default: `spec.imagePullPolicy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_pull_policy: Option<String>,
-    /// How far guests may grow while they run.
+    /// Limits of CPUs and memory that guests get while they run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live_update_configuration: Option<LiveUpdateConfiguration>,
-    /// How guests are joined to the pod network.
+    /// How guests are connected to the pod network.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<NetworkConfiguration>,
-    /// The storage class of the small claims that hold what a machine's firmware keeps (`efi.persistent`). Default: the
-    /// cluster's own.
+    /// The storage class of the small claims that hold EFI variables (`efi.persistent`). Default: the cluster's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub vm_state_storage_class: Option<String>,
     /// How changes of a machine reach its guest: `LiveUpdate` (the default) or `Stage`.
@@ -144,46 +143,47 @@ pub struct ArchSpecificConfiguration {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeveloperConfiguration {
-    /// How many vCPUs share one CPU of the host in a pod's request. Default: 10.
+    /// vCPUs for each CPU that a pod requests. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_allocation_ratio: Option<u32>,
-    /// Gates that are on by themselves and shall be off.
+    /// Feature gates that are on by default, and are switched off here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub disabled_feature_gates: Vec<String>,
-    /// Gates that are off by themselves and shall be on. Those that have become part of the product are ignored.
+    /// Feature gates that are off by default, and are switched on here. Those that have become part of the product are
+    /// ignored.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub feature_gates: Vec<String>,
-    /// The guest's memory in per cent of what its pod asks for. Default: 100.
+    /// The guest's memory in per cent of what its pod requests. Default: 100.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_overcommit: Option<u32>,
-    /// Whether guests are interpreted instead of run by KVM; slow. Default: no.
+    /// Whether guests are emulated by QEMU (TCG) on every node instead of run by KVM; slow. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_emulation: Option<bool>,
 }
 
-/// How far guests may grow while they run.
+/// Limits of CPUs and memory that guests get while they run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LiveUpdateConfiguration {
-    /// To how many sockets. Default: by the ratio.
+    /// Most sockets of a guest. Default: `maxHotplugRatio` times the sockets at its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_sockets: Option<u32>,
-    /// To how much memory. Default: by the ratio.
+    /// Most memory of a guest. Default: `maxHotplugRatio` times the memory at its start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_guest: Option<Quantity>,
-    /// To how many times what they start with. Default: 4.
+    /// Most sockets and memory, as a multiple of those at the start. Default: 4.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_hotplug_ratio: Option<u32>,
 }
 
-/// How guests are joined to the pod network.
+/// How guests are connected to the pod network.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NetworkConfiguration {
     /// The binding of guests that name no network: `bridge` (the default) or `masquerade`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_network_interface: Option<String>,
-    /// Whether a guest may take over the address of its pod. Default: yes.
+    /// Whether a guest may use the binding `bridge` on the pod network, and so have the pod's address. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub permit_bridge_interface_on_pod_network: Option<bool>,
 }
@@ -198,10 +198,10 @@ pub struct KubeVirtStatus {
     /// The architecture of guests that name none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_architecture: Option<String>,
-    /// The generation that the conditions are about.
+    /// The generation of the object that the conditions describe.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// The version of Garboard that runs.
+    /// The version of Garboard that is installed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_kube_virt_version: Option<String>,
     /// Instances whose supervisor is of another image than that of new launcher pods; nothing while there are none.
@@ -219,13 +219,13 @@ pub struct KubeVirtStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KubeVirtCondition {
-    /// When it changed.
+    /// When `status` last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<meta::Time>,
-    /// For people.
+    /// The reason in a sentence, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// For programs, in CamelCase.
+    /// The reason in one word, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// `True`, `False` or `Unknown`.

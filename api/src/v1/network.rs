@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Network {
-    /// A network that Multus makes.
+    /// A network of a NetworkAttachmentDefinition, which Multus connects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub multus: Option<MultusNetwork>,
     /// The name by which an interface refers to it, a DNS label.
     pub name: String,
-    /// The cluster's own network.
+    /// The pod network of the cluster.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodNetwork>,
     /// A network device from a resource claim.
@@ -20,18 +20,18 @@ pub struct Network {
     pub resource_claim: Option<ClaimRequest>,
 }
 
-/// `spec.networks[].multus`: a network besides the cluster's.
+/// `spec.networks[].multus`: a network that Multus connects.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MultusNetwork {
-    /// Whether it takes the place of the cluster's own network. Default: false.
+    /// Whether it replaces the pod network as the default network of the pod. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<bool>,
     /// The NetworkAttachmentDefinition, `name` or `namespace/name`.
     pub network_name: String,
 }
 
-/// `spec.networks[].pod`: the cluster's own network.
+/// `spec.networks[].pod`: the pod network of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodNetwork {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::cdi::DataVolumeTemplateSpec;
 use crate::v1::{VirtualMachineInstanceSpec, VirtualMachineStatus};
 
-/// A virtual machine that a user owns, whether it runs or not. Its instance is made from the template at each start.
+/// A virtual machine, running or not. At each start its instance is made from the template.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachine {
@@ -19,9 +19,9 @@ pub struct VirtualMachine {
     pub kind: String,
     /// Name, namespace, labels and annotations.
     pub metadata: meta::ObjectMeta,
-    /// What is wanted.
+    /// The wanted machine.
     pub spec: VirtualMachineSpec,
-    /// What is so; written by the controller.
+    /// The state of the machine; written by the controller.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<VirtualMachineStatus>,
 }
@@ -30,13 +30,13 @@ pub struct VirtualMachine {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineSpec {
-    /// DataVolumes that are created with the machine and go with it. A volume of the template names each.
+    /// DataVolumes that are created with the machine and deleted with it. Each is named by a volume of the template.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub data_volume_templates: Vec<DataVolumeTemplateSpec>,
-    /// The instancetype that decides CPU and memory.
+    /// The instancetype, which sets CPU and memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instancetype: Option<InstancetypeMatcher>,
-    /// The preference that decides devices and firmware where the template does not.
+    /// The preference, which sets devices and firmware where the template does not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference: Option<PreferenceMatcher>,
     /// When the machine runs: `Always`, `Halted`, `Manual`, `RerunOnFailure`, `Once` or `WaitAsReceiver`. Exactly one
@@ -46,7 +46,7 @@ pub struct VirtualMachineSpec {
     /// The older form of `runStrategy`: true is `Always`, false is `Halted`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub running: Option<bool>,
-    /// What the instance is made from.
+    /// The template of the instance.
     pub template: VirtualMachineInstanceTemplateSpec,
     /// What a change of volumes does: `Replacement` (at the next start, the default) or `Migration` (copied while the
     /// guest runs).
@@ -66,7 +66,7 @@ pub struct VirtualMachineInstanceTemplateSpec {
     pub spec: Option<VirtualMachineInstanceSpec>,
 }
 
-/// `spec.instancetype`: which instancetype.
+/// `spec.instancetype`: the instancetype of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InstancetypeMatcher {
@@ -82,12 +82,12 @@ pub struct InstancetypeMatcher {
     /// Name of the instancetype.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The ControllerRevision that keeps it as it was when the machine was created.
+    /// The ControllerRevision with the instancetype as it was when the machine was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision_name: Option<String>,
 }
 
-/// `spec.preference`: which preference.
+/// `spec.preference`: the preference of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PreferenceMatcher {
@@ -103,7 +103,7 @@ pub struct PreferenceMatcher {
     /// Name of the preference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The ControllerRevision that keeps it as it was when the machine was created.
+    /// The ControllerRevision with the preference as it was when the machine was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision_name: Option<String>,
 }

@@ -14,63 +14,63 @@ use crate::v1::{
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineStatus {
-    /// Which disks keep track of their changes for incremental backups.
+    /// Whether disks record which blocks change, for incremental backups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed_block_tracking: Option<ChangedBlockTrackingStatus>,
     /// `Ready`, `Failure`, `Paused`, `RestartRequired` and others.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<VirtualMachineCondition>,
-    /// Whether there is an instance.
+    /// Whether an instance exists.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub created: Option<bool>,
-    /// Generation of the machine as it is written now.
+    /// The generation of the machine as it is written now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub desired_generation: Option<i64>,
     /// The instancetype in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instancetype_ref: Option<InstancetypeStatusRef>,
-    /// The memory dump that was asked for.
+    /// The requested memory dump.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_dump_request: Option<VirtualMachineMemoryDumpRequest>,
-    /// Generation of the machine that the running instance was made from.
+    /// The generation of the machine that the running instance was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// The preference in use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preference_ref: Option<InstancetypeStatusRef>,
-    /// For people: `Stopped`, `Starting`, `Running`, `Paused`, `CrashLoopBackOff`…
+    /// The state for people: `Stopped`, `Starting`, `Running`, `Paused`, `CrashLoopBackOff` and others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub printable_status: Option<String>,
     /// Whether the instance is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<bool>,
-    /// Name of the restore that is under way.
+    /// Name of the restore that is in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore_in_progress: Option<String>,
     /// The run strategy that was applied last.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run_strategy: Option<String>,
-    /// Name of the snapshot that is under way.
+    /// Name of the snapshot that is in progress.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_in_progress: Option<String>,
-    /// Starts that failed, and when the next is tried.
+    /// Failed starts, and when the next one is tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_failure: Option<VirtualMachineStartFailure>,
-    /// Starts and stops that were asked for and are not done.
+    /// Requested starts and stops that are not done yet.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub state_change_requests: Vec<VirtualMachineStateChangeRequest>,
-    /// What the first start decided and every later one keeps: machine type, places of devices, addresses, serials. Not
-    /// KubeVirt's.
+    /// What was decided at the first start and is kept for later ones: machine type, addresses of devices, MAC
+    /// addresses, serial numbers. Not a field of KubeVirt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "super::status::free_object")]
     pub stored_machine: Option<serde_json::Value>,
-    /// Volumes to plug and unplug, in the order they were asked for.
+    /// Volumes to plug and unplug, in the order of the requests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volume_requests: Vec<VirtualMachineVolumeRequest>,
     /// Which volumes can be part of a snapshot.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volume_snapshot_statuses: Vec<VolumeSnapshotStatus>,
-    /// Volumes that are being replaced by others.
+    /// Volumes that are being copied to other claims.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_update_state: Option<VolumeUpdateState>,
 }
@@ -79,29 +79,29 @@ pub struct VirtualMachineStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineCondition {
-    /// When it was last looked at.
+    /// When the condition was last checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_probe_time: Option<meta::Time>,
     /// When `status` last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<meta::Time>,
-    /// For people.
+    /// The reason in a sentence, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// For programs, in CamelCase.
+    /// The reason in one word, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Which condition.
+    /// The type of the condition.
     pub r#type: String,
 }
 
-/// `status.startFailure`: the back-off after starts that failed.
+/// `status.startFailure`: the delay of the next start after failed ones.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineStartFailure {
-    /// Starts that failed since the last that did not.
+    /// Number of failed starts in a row.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub consecutive_fail_count: Option<i32>,
     /// UID of the instance that failed last.
@@ -112,7 +112,7 @@ pub struct VirtualMachineStartFailure {
     pub retry_after_timestamp: Option<meta::Time>,
 }
 
-/// `status.stateChangeRequests[]`: a start or stop that was asked for.
+/// `status.stateChangeRequests[]`: a requested start or stop.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineStateChangeRequest {
@@ -149,7 +149,7 @@ pub struct AddVolumeOptions {
     pub dry_run: Vec<String>,
     /// Name of the volume.
     pub name: String,
-    /// Where its data is.
+    /// The source of the volume.
     pub volume_source: HotplugVolumeSource,
 }
 
@@ -188,12 +188,12 @@ pub struct VirtualMachineMemoryDumpRequest {
     /// Name of the dump in the claim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_name: Option<String>,
-    /// Why it failed.
+    /// Why the dump failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// `Associating`, `InProgress`, `Unmounting`, `Completed`, `Dissociating` or `Failed`.
     pub phase: String,
-    /// Whether the claim is to be let go.
+    /// Whether the claim is to be detached from the machine.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remove: Option<bool>,
     /// When the dump began.
@@ -201,17 +201,17 @@ pub struct VirtualMachineMemoryDumpRequest {
     pub start_timestamp: Option<meta::Time>,
 }
 
-/// `status.instancetypeRef` and `status.preferenceRef`: what is in use, and the copy that is kept of it.
+/// `status.instancetypeRef` and `status.preferenceRef`: the object in use, and the copy that is kept of it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct InstancetypeStatusRef {
-    /// The copy as it was applied.
+    /// The ControllerRevision with the object as it was applied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub controller_revision_ref: Option<ControllerRevisionRef>,
-    /// The volume it was found by.
+    /// The volume whose labels named the object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub infer_from_volume: Option<String>,
-    /// What would have happened if the volume had named none.
+    /// What happens if the volume names none: `Reject` or `Ignore`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub infer_from_volume_failure_policy: Option<String>,
     /// Kind of the object.
@@ -244,7 +244,7 @@ pub struct VolumeSnapshotStatus {
     pub reason: Option<String>,
 }
 
-/// `status.volumeUpdateState`: volumes that are being replaced.
+/// `status.volumeUpdateState`: volumes that are being copied to other claims.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeUpdateState {
@@ -253,11 +253,11 @@ pub struct VolumeUpdateState {
     pub volume_migration_state: Option<VolumeMigrationState>,
 }
 
-/// `status.volumeUpdateState.volumeMigrationState`.
+/// `status.volumeUpdateState.volumeMigrationState`: volumes that are copied while the guest runs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeMigrationState {
-    /// What is copied, from where to where.
+    /// The volumes, with the claims they are copied from and to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub migrated_volumes: Vec<StorageMigratedVolumeInfo>,
 }

@@ -23,9 +23,9 @@ pub struct VirtualMachineInstance {
     pub kind: String,
     /// Name, namespace, labels and annotations.
     pub metadata: meta::ObjectMeta,
-    /// What is wanted.
+    /// The wanted instance.
     pub spec: VirtualMachineInstanceSpec,
-    /// What is so; written by the controller and by the agent of the guest's node.
+    /// The state of the instance; written by the controller and by the agent of the guest's node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub status: Option<VirtualMachineInstanceStatus>,
 }
@@ -52,19 +52,19 @@ impl VirtualMachineInstanceSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceSpec {
-    /// Keys and passwords that are brought into the guest.
+    /// Public keys and passwords for users of the guest.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access_credentials: Vec<AccessCredential>,
-    /// The nodes that the pod requires or prefers, and the pods beside it.
+    /// Nodes and other pods that the pod requires, prefers or avoids.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub affinity: Option<core::Affinity>,
     /// `amd64`, `arm64` or `s390x`. Default: the cluster's, usually `amd64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
-    /// Name servers and search domains beside or instead of the cluster's.
+    /// DNS servers and search domains of the guest, added to those of `dnsPolicy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dns_config: Option<core::PodDNSConfig>,
-    /// Where name servers come from. Default: `ClusterFirst`.
+    /// Where DNS servers come from, as for pods. Default: `ClusterFirst`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"]))]
     pub dns_policy: Option<String>,
@@ -74,25 +74,25 @@ pub struct VirtualMachineInstanceSpec {
     /// usually `None`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub eviction_strategy: Option<String>,
-    /// Name of the guest, a DNS label. Default: the name of the instance.
+    /// Host name of the guest, a DNS label. Default: the name of the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hostname: Option<String>,
-    /// When this fails, the guest is stopped.
+    /// When this probe fails, the guest is stopped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub liveness_probe: Option<Probe>,
     /// The networks that interfaces connect to, at most 256.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub networks: Vec<Network>,
-    /// Labels a node must have.
+    /// Labels that a node must have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selector: BTreeMap<String, String>,
     /// PriorityClass of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub priority_class_name: Option<String>,
-    /// While this fails, the guest gets no traffic.
+    /// While this probe fails, the instance is not ready, and Services send it no traffic.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub readiness_probe: Option<Probe>,
-    /// Claims on devices (dynamic resource allocation) of the pod.
+    /// Resource claims of the pod (dynamic resource allocation).
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub resource_claims: Vec<VirtualMachineInstanceResourceClaim>,
     /// The scheduler that places the pod.
@@ -101,30 +101,30 @@ pub struct VirtualMachineInstanceSpec {
     /// The service account of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// `Paused` starts the guest stopped at its first instruction. Default: it runs.
+    /// `Paused` starts the guest paused, before its first instruction. Default: it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_strategy: Option<String>,
-    /// Makes the guest's full name `hostname.subdomain.namespace.svc.…`.
+    /// Subdomain of the guest: its full name is `hostname.subdomain.namespace.svc.…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subdomain: Option<String>,
     /// Seconds a guest has to power down before it is stopped by force. Default: 30.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub termination_grace_period_seconds: Option<i64>,
-    /// Taints of nodes that do not keep the pod away.
+    /// Taints of nodes that the pod tolerates.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tolerations: Vec<core::Toleration>,
-    /// How pods spread over the cluster.
+    /// How pods are spread over the cluster.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub topology_spread_constraints: Vec<core::TopologySpreadConstraint>,
-    /// Volumes for operations on the guest, which it does not see.
+    /// Volumes for operations on the guest, such as memory dumps. The guest does not see them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub utility_volumes: Vec<UtilityVolume>,
-    /// Where the data of disks and filesystems is, at most 256.
+    /// Volumes of disks and filesystems, at most 256.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<Volume>,
 }
 
-/// `spec.resourceClaims[]`: a claim on devices; one of the two sources is set.
+/// `spec.resourceClaims[]`: a resource claim of the pod; one of the two sources is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceResourceClaim {
@@ -133,37 +133,37 @@ pub struct VirtualMachineInstanceResourceClaim {
     /// An existing ResourceClaim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_name: Option<String>,
-    /// A template that a ResourceClaim is made from.
+    /// A ResourceClaimTemplate, from which a ResourceClaim is made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_claim_template_name: Option<String>,
 }
 
-/// `spec.livenessProbe` and `spec.readinessProbe`: a question to the guest; one of the four ways is set.
+/// `spec.livenessProbe` and `spec.readinessProbe`: a check of the guest; one of the four ways is set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Probe {
     /// A command that the guest agent runs; exit code 0 is success.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<core::ExecAction>,
-    /// Failures in a row that count as one. Default: 3.
+    /// Failures in a row after which the probe has failed. Default: 3.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_threshold: Option<i32>,
-    /// Whether the guest agent answers.
+    /// The guest agent must answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_agent_ping: Option<Present>,
-    /// A request to a web server in the guest.
+    /// A web server in the guest must answer the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub http_get: Option<core::HTTPGetAction>,
-    /// Seconds after the start before the first question. Default: 0.
+    /// Seconds after the start before the first check. Default: 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_delay_seconds: Option<i32>,
-    /// Seconds between questions. Default: 10.
+    /// Seconds between checks. Default: 10.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub period_seconds: Option<i32>,
-    /// Successes in a row that end a failure. Default: 1.
+    /// Successes in a row after which a failed probe succeeds again. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub success_threshold: Option<i32>,
-    /// Whether a port of the guest takes connections.
+    /// A port of the guest must accept a connection.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<core::TCPSocketAction>,
     /// Seconds an answer may take. Default: 1.

@@ -151,10 +151,10 @@ impl Volume {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Volume {
-    /// Cloud-init's data as an OpenStack ConfigDrive.
+    /// Data of cloud-init, as an OpenStack ConfigDrive.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_init_config_drive: Option<CloudInitConfigDriveSource>,
-    /// Cloud-init's data as a NoCloud medium.
+    /// Data of cloud-init, as a NoCloud medium.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cloud_init_no_cloud: Option<CloudInitNoCloudSource>,
     /// The entries of a ConfigMap as files.
@@ -163,7 +163,7 @@ pub struct Volume {
     /// A disk image in a container image. What the guest writes is lost when it stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_disk: Option<ContainerDiskSource>,
-    /// A path in the launcher's container, for filesystems.
+    /// A path in the container of the launcher, for filesystems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_path: Option<ContainerPathVolumeSource>,
     /// The claim of a DataVolume.
@@ -178,18 +178,18 @@ pub struct Volume {
     /// An empty disk. What the guest writes is lost when it stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub empty_disk: Option<EmptyDiskSource>,
-    /// A claim that is only read; what the guest writes is kept aside, and lost when it stops.
+    /// A claim that is only read; writes of the guest go to a temporary layer, and are lost when it stops.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ephemeral: Option<EphemeralVolumeSource>,
     /// A disk image in a directory of the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_disk: Option<HostDisk>,
-    /// A claim that takes a dump of the guest's memory. The guest does not see it.
+    /// A claim for a dump of the guest's memory. The guest does not see it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_dump: Option<MemoryDumpVolumeSource>,
     /// The name by which a disk or filesystem refers to it, a DNS label.
     pub name: String,
-    /// A claim.
+    /// A PersistentVolumeClaim.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim: Option<PersistentVolumeClaimVolumeSource>,
     /// The entries of a Secret as files.
@@ -198,7 +198,7 @@ pub struct Volume {
     /// The token of a service account as files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_account: Option<ServiceAccountVolumeSource>,
-    /// Answer files of Windows setup.
+    /// Answer files of the Windows setup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sysprep: Option<SysprepSource>,
 }
@@ -227,10 +227,10 @@ pub struct ContainerDiskSource {
 pub struct PersistentVolumeClaimVolumeSource {
     /// Its name.
     pub claim_name: String,
-    /// Whether it was plugged into a running guest. Default: false.
+    /// Whether the volume was plugged into a running guest. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hotpluggable: Option<bool>,
-    /// Whether it is only read. Default: false.
+    /// Whether the volume is only read. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
 }
@@ -239,10 +239,10 @@ pub struct PersistentVolumeClaimVolumeSource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DataVolumeSource {
-    /// Whether it was plugged into a running guest. Default: false.
+    /// Whether the volume was plugged into a running guest. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hotpluggable: Option<bool>,
-    /// Its name, and its claim's.
+    /// Name of the DataVolume, and of its claim.
     pub name: String,
 }
 
@@ -267,12 +267,12 @@ pub struct EmptyDiskSource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HostDisk {
-    /// Its size in bytes if it is created.
+    /// Size of the image in bytes, if it is created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity: Option<Quantity>,
     /// Its path on the node.
     pub path: String,
-    /// Whether several guests use it. Default: false.
+    /// Whether several guests may use it at the same time. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shared: Option<bool>,
     /// `Disk` must exist; `DiskOrCreate` is created if it does not.
@@ -309,11 +309,11 @@ pub struct SecretVolumeSource {
     pub volume_label: Option<String>,
 }
 
-/// `spec.volumes[].downwardAPI`: fields of the pod.
+/// `spec.volumes[].downwardAPI`: fields of the pod as files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DownwardAPIVolumeSource {
-    /// Which field becomes which file.
+    /// The fields, each with the path of its file.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub fields: Vec<core::DownwardAPIVolumeFile>,
     /// Label of the medium the guest sees. Default: `cfgdata`.
@@ -342,7 +342,7 @@ pub struct SysprepSource {
     pub secret: Option<core::LocalObjectReference>,
 }
 
-/// `spec.volumes[].memoryDump`: the claim that takes a dump.
+/// `spec.volumes[].memoryDump`: the claim for a dump of the guest's memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MemoryDumpVolumeSource {
@@ -371,14 +371,14 @@ pub struct ContainerPathVolumeSource {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct UtilityVolume {
-    /// The claim.
+    /// Name of the claim.
     pub claim_name: String,
     /// Name of the volume.
     pub name: String,
     /// Whether it is only read. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read_only: Option<bool>,
-    /// What it is for: `MemoryDump` or `Backup`.
+    /// The operation that it is for: `MemoryDump` or `Backup`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub r#type: Option<String>,
 }

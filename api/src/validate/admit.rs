@@ -10,7 +10,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::report::{Report, printable};
-use super::{Verdict, kubevirt, validate_vm, validate_vmi};
+use super::{ValidationVerdict, kubevirt, validate_vm, validate_vmi};
 use crate::cluster::ClusterConfig;
 use crate::crd::GROUP;
 use crate::defaults::{Identity, default_vm, default_vmi, vmi_of};
@@ -173,7 +173,7 @@ fn machine(mut vm: VirtualMachine, manifest: &Value, config: &ClusterConfig) -> 
     let written = vm.spec.template.spec.as_ref().map_or(0, |spec| spec.domain.devices.disks.len());
     let template = without_usual_room(&manifest["spec"]["template"]["spec"], || vmi_of(&vm), config);
     default_vm(&mut vm, config);
-    let Verdict { faults, mut warnings } = validate_vm(&vm, config);
+    let ValidationVerdict { faults, mut warnings } = validate_vm(&vm, config);
     let mut report = Report::from(faults);
     let at = FieldPath::from("spec");
     let inside = at.child("template.metadata");

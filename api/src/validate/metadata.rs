@@ -76,7 +76,7 @@ pub(crate) fn check(metadata: &Metadata<'_>, config: &ClusterConfig, report: &mu
     }
     let at = metadata.at.child("annotations");
     let accelerator = metadata.annotations.and_then(|annotations| annotations.get(annotation::ACCELERATOR));
-    if let Some(name) = accelerator.filter(|name| accelerator::Asked::from_name(name).is_none()) {
+    if let Some(name) = accelerator.filter(|name| accelerator::RequestedAccelerator::from_name(name).is_none()) {
         report.push(
             unsupported(at.key(annotation::ACCELERATOR), format!("there is no accelerator `{}`", name.escape_debug()))
                 .instead(format!("write {}", accelerator::NAMES.join(" or ")))

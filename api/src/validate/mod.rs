@@ -70,7 +70,7 @@ use subject::Subject;
 
 /// The verdict on a VirtualMachine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Verdict {
+pub struct ValidationVerdict {
     /// Why it is refused. Empty: it is accepted.
     pub faults: Vec<Fault>,
     /// What its user should know although it is accepted: fields that are deprecated or mean less than they seem, and
@@ -92,7 +92,7 @@ pub fn validate_vmi(vmi: &VirtualMachineInstance, config: &ClusterConfig) -> Vec
 /// Judges a machine. It must have its defaults already, which are few: most come when its instance is made.
 ///
 /// What only stands in the way of that instance is a warning, since the machine may be completed before it starts.
-pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> Verdict {
+pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> ValidationVerdict {
     let template = &vm.spec.template;
     let nothing = VirtualMachineInstanceSpec::default();
     let spec = template.spec.as_ref().unwrap_or(&nothing);
@@ -111,7 +111,7 @@ pub fn validate_vm(vm: &VirtualMachine, config: &ClusterConfig) -> Verdict {
             .into_iter()
             .filter(|fault| !faults.iter().any(|known| known.path == fault.path && known.message == fault.message)),
     );
-    Verdict { faults, warnings }
+    ValidationVerdict { faults, warnings }
 }
 
 /// Why an instance made from a machine now would be refused, at the places in the machine.

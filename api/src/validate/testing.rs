@@ -109,7 +109,7 @@ pub(crate) fn accepted(table: &[&[(&str, Value)]]) {
 }
 
 /// The verdict on a machine with these changes, in a certain cluster.
-pub(crate) fn machine_verdict_in(changes: &[(&str, Value)], config: &ClusterConfig) -> super::Verdict {
+pub(crate) fn machine_verdict_in(changes: &[(&str, Value)], config: &ClusterConfig) -> super::ValidationVerdict {
     let mut vm = json!({
         "apiVersion": "kubevirt.io/v1",
         "kind": "VirtualMachine",
@@ -123,7 +123,7 @@ pub(crate) fn machine_verdict_in(changes: &[(&str, Value)], config: &ClusterConf
 }
 
 /// The same offline.
-pub(crate) fn machine_verdict(changes: &[(&str, Value)]) -> super::Verdict {
+pub(crate) fn machine_verdict(changes: &[(&str, Value)]) -> super::ValidationVerdict {
     machine_verdict_in(changes, &ClusterConfig::offline())
 }
 

@@ -37,7 +37,7 @@ pub use args::{Plugin, PluginArgs};
 pub use find::nearest;
 pub use operate::args::ClusterCommandArgs;
 pub use operate::run as cluster;
-pub use why::{Diagnosis, Evidence, Finding, Health, Verdict, screen as diagnosis_screen, seen};
+pub use why::{Diagnosis, DiagnosisVerdict, Evidence, Finding, Health, screen as diagnosis_screen, seen};
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

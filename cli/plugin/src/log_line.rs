@@ -45,12 +45,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_told_in_order_and_cannot_drive_the_terminal() {
+    fn a_line_is_shown_in_order_and_cannot_drive_the_terminal() {
         let line = r#"{"timestamp":"2026-01-01T00:00:00Z","level":"INFO","fields":{"message":"qmp audit","uid":107,"command":"stop"}}"#;
         assert_eq!(for_person(line), "2026-01-01T00:00:00Z INFO  qmp audit uid=107 command=stop");
-        let spans = r#"{"timestamp":"t","level":"INFO","fields":{"message":"QMP"},"spans":[{"name":"vm","vmi":"a"},{"name":"request","request":3,"ask":"pause"},{"name":"qmp","command":"stop","id":7}]}"#;
+        let spans = r#"{"timestamp":"t","level":"INFO","fields":{"message":"QMP message"},"spans":[{"name":"vm","vmi":"a"},{"name":"request","request":3,"ask":"pause"},{"name":"qmp","command":"stop","id":7}]}"#;
         let line = for_person(spans);
-        assert!(line.ends_with(" QMP request{request=3 ask=pause} qmp{command=stop id=7}"), "{line}");
+        assert!(line.ends_with(" QMP message request{request=3 ask=pause} qmp{command=stop id=7}"), "{line}");
         assert_eq!(for_person("garboard-init: no JSON"), "garboard-init: no JSON");
         let evil = r#"{"timestamp":"","level":"INFO","fields":{"message":"\u001b[2Jx"}}"#;
         assert_eq!(for_person(evil), " INFO  \\u{1b}[2Jx");

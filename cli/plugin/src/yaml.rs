@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_and_numbers_mean_what_they_did() {
+    fn strings_and_numbers_mean_what_they_did() {
         let text =
             "a: on\nb: yes\nc: 010\nd: 1_000\ne: 0x1F\nf: true\ng: 1e3\nh: 12:30:45\ni: 1E\nj:\nk: 1.10\nnull: x\n";
         let value = json!({"a": "on", "b": "yes", "c": "010", "d": "1_000", "e": 31, "f": true, "g": 1000.0,
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn what_is_written_reads_the_same_and_looks_like_nothing_else() {
         let value = json!({"on": "yes", "n": "010", "a": "null", "b": "1e3", "c": "x: y", "d": "two\nlines\n",
-            "e": "long words ".repeat(40), "f": [{"g": ["h"]}], "i": {}, "j": [], "k": "\u{1b}[1m", "l": " x "});
+            "e": "long lines ".repeat(40), "f": [{"g": ["h"]}], "i": {}, "j": [], "k": "\u{1b}[1m", "l": " x "});
         let text = write(&value).unwrap();
         assert_eq!(read(&text).unwrap(), [value]);
         for quoted in ["\"on\": \"yes\"", "\"n\": \"010\"", "a: \"null\"", "d: |"] {

@@ -72,7 +72,7 @@ fn a_cluster_that_cannot_be_asked_has_no_candidates() {
 }
 
 #[test]
-fn commands_are_told_apart_by_what_they_do() {
+fn commands_are_distinguished_by_what_they_do() {
     let directory = tempfile::tempdir().unwrap();
     let (printed, called) = complete(directory.path(), &["res"]);
     let lines: Vec<&str> = printed.lines().collect();

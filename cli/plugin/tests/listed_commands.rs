@@ -12,7 +12,7 @@ fn commands() -> BTreeSet<String> {
     all.get_subcommands().map(|command| command.get_name().to_owned()).filter(|name| name != "help").collect()
 }
 
-fn words(text: &str) -> BTreeSet<String> {
+fn names_in(text: &str) -> BTreeSet<String> {
     text.split(|one: char| !one.is_ascii_alphanumeric() && one != '-').map(str::to_owned).collect()
 }
 
@@ -20,7 +20,7 @@ fn words(text: &str) -> BTreeSet<String> {
 fn the_help_says_which_rights_each_command_needs() {
     let help = Plugin::command().get_after_help().unwrap().to_string();
     let (_, rights) = help.split_once("names another kubectl.\n").unwrap();
-    let missing: Vec<String> = commands().difference(&words(rights)).cloned().collect();
+    let missing: Vec<String> = commands().difference(&names_in(rights)).cloned().collect();
     assert!(missing.is_empty(), "HOW in cli/plugin/src/args.rs does not name {missing:?}: {rights}");
 }
 

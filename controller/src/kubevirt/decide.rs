@@ -9,7 +9,7 @@ use jiff::Timestamp;
 
 /// How many pods of a part there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct PodCounts {
     /// As many as there should be.
     pub wanted: i32,
     /// Of this version.
@@ -26,9 +26,9 @@ pub struct World {
     /// Why its settings are not those of the cluster, if they are not.
     pub stray: Option<NotInEffect>,
     /// The controller, unless it runs outside the cluster.
-    pub controller: Option<Part>,
+    pub controller: Option<PodCounts>,
     /// The node agents.
-    pub nodes: Option<Part>,
+    pub nodes: Option<PodCounts>,
     /// What counts in the cluster.
     pub config: Arc<ClusterConfig>,
     /// The version that runs.
@@ -76,7 +76,7 @@ pub fn decide(world: &World) -> KubeVirtStatus {
     }
 }
 
-fn lack(name: &str, part: Option<Part>) -> Option<String> {
+fn lack(name: &str, part: Option<PodCounts>) -> Option<String> {
     match part {
         Some(part) if part.ready >= part.wanted && part.wanted > 0 => None,
         Some(part) => Some(format!("{} of {} pods of the {name} are ready", part.ready, part.wanted)),
@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     fn world(controller: i32, nodes: i32) -> World {
-        let part = |ready| Some(Part { wanted: 2, updated: 2, ready });
+        let part = |ready| Some(PodCounts { wanted: 2, updated: 2, ready });
         World {
             object: KubeVirt::default(),
             stray: None,

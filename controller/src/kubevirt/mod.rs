@@ -20,7 +20,7 @@ use tracing::Instrument;
 
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 use crate::reconciler::span;
-use crate::stores::{Installations, Kept};
+use crate::stores::{Installations, Kept, ObjectKey};
 use crate::{unreadable, upgrade};
 
 /// Name of the controller's Deployment.
@@ -57,7 +57,7 @@ async fn reconcile(kept: Arc<Kept<Installations>>, context: Arc<Context>) -> Res
     let mut object = match kept.read() {
         Ok(object) => object,
         Err(problem) => {
-            let (namespace, name) = kept.key();
+            let ObjectKey { namespace, name } = kept.key();
             tracing::warn!(namespace, name, %problem, "the status of a KubeVirt object could not be parsed; it is not written");
             unreadable::report_failure(&context, &kept, &problem).await;
             return Ok(Action::requeue(PERIOD));

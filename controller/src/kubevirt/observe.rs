@@ -4,7 +4,7 @@ use garboard_api::v1::KubeVirt;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use kube::Api;
 
-use super::decide::{NotInEffect, Part, World};
+use super::decide::{NotInEffect, PodCounts, World};
 use super::{CONTROLLER, NODES};
 use crate::context::{Context, ReconcileError, while_trying};
 
@@ -22,12 +22,12 @@ pub(super) async fn observe(context: &Context, object: &KubeVirt) -> Result<Worl
         } else {
             Some(NotInEffect::Elsewhere)
         },
-        controller: controller.and_then(|deployment| deployment.status).map(|status| Part {
+        controller: controller.and_then(|deployment| deployment.status).map(|status| PodCounts {
             wanted: status.replicas.unwrap_or(0),
             updated: status.updated_replicas.unwrap_or(0),
             ready: status.ready_replicas.unwrap_or(0),
         }),
-        nodes: nodes.and_then(|agents| agents.status).map(|status| Part {
+        nodes: nodes.and_then(|agents| agents.status).map(|status| PodCounts {
             wanted: status.desired_number_scheduled,
             updated: status.updated_number_scheduled.unwrap_or(0),
             ready: status.number_ready,

@@ -3,17 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{Kept, Kind};
-
-/// A namespace and a name.
-type Key = (String, String);
+use super::{Kept, Kind, ObjectKey};
 
 /// The objects of one kind by the UID of their controller.
 #[derive(Debug, Default)]
-pub(super) struct Index(Mutex<HashMap<String, BTreeSet<Key>>>);
+pub(super) struct Index(Mutex<HashMap<String, BTreeSet<ObjectKey>>>);
 
 impl Index {
-    pub(super) fn of(&self, uid: &str) -> Vec<Key> {
+    pub(super) fn of(&self, uid: &str) -> Vec<ObjectKey> {
         self.entries().get(uid).into_iter().flatten().cloned().collect()
     }
 
@@ -35,18 +32,18 @@ impl Index {
     }
 
     /// A map is whole after every statement here, so a panic elsewhere cannot have left it half-changed.
-    fn entries(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<Key>>> {
+    fn entries(&self) -> MutexGuard<'_, HashMap<String, BTreeSet<ObjectKey>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn insert<K: Kind>(entries: &mut HashMap<String, BTreeSet<Key>>, object: &Kept<K>) {
+fn insert<K: Kind>(entries: &mut HashMap<String, BTreeSet<ObjectKey>>, object: &Kept<K>) {
     if let Some(owner) = object.controller() {
         entries.entry(owner.uid.clone()).or_default().insert(object.key());
     }
 }
 
-fn remove<K: Kind>(entries: &mut HashMap<String, BTreeSet<Key>>, object: &Kept<K>) {
+fn remove<K: Kind>(entries: &mut HashMap<String, BTreeSet<ObjectKey>>, object: &Kept<K>) {
     let Some(owner) = object.controller() else { return };
     let Some(owned) = entries.get_mut(&owner.uid) else { return };
     owned.remove(&object.key());

@@ -26,6 +26,23 @@ pub struct Kept<K> {
     kind: PhantomData<fn() -> K>,
 }
 
+/// Which object of its kind: [`NamespacedName`](crate::unread::NamespacedName) for those that keep it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ObjectKey {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+impl ObjectKey {
+    /// Of a namespace and a name.
+    #[must_use]
+    pub fn new(namespace: &str, name: &str) -> Self {
+        Self { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+}
+
 /// An object that this release cannot read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the {kind} cannot be read: {problem}")]
@@ -103,8 +120,9 @@ impl<K: Kind> Kept<K> {
 
     /// Namespace and name.
     #[must_use]
-    pub fn key(&self) -> (String, String) {
-        (self.metadata.namespace.clone().unwrap_or_default(), self.metadata.name.clone().unwrap_or_default())
+    pub fn key(&self) -> ObjectKey {
+        let ObjectMeta { namespace, name, .. } = &self.metadata;
+        ObjectKey { namespace: namespace.clone().unwrap_or_default(), name: name.clone().unwrap_or_default() }
     }
 
     /// Who controls it.
@@ -140,7 +158,7 @@ impl<K> Clone for Kept<K> {
 /// What is written in an object is not for logs.
 impl<K: Kind> fmt::Debug for Kept<K> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (namespace, name) = self.key();
+        let ObjectKey { namespace, name } = self.key();
         write!(formatter, "{} {namespace}/{name}", K::KIND)
     }
 }

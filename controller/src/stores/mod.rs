@@ -25,7 +25,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::runtime::watcher::{self, Event};
 
 use index::Index;
-pub use kept::{Kept, Unreadable};
+pub use kept::{Kept, ObjectKey, Unreadable};
 pub use kind::{DataVolumes, Installations, Instances, Kind, Machines, PREALLOCATED, Pods, VolumeClaims};
 pub use waiting::Waiting;
 
@@ -76,7 +76,7 @@ impl<K: Kind> Known<K> {
     #[must_use]
     pub fn controlled_by(&self, uid: &str) -> Vec<Arc<Kept<K>>> {
         let names = self.owners.of(uid);
-        names.iter().filter_map(|(namespace, name)| self.named(namespace, name)).collect()
+        names.iter().filter_map(|key| self.named(&key.namespace, &key.name)).collect()
     }
 }
 

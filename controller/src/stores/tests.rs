@@ -19,14 +19,14 @@ fn instance(name: &str, owner: &str, version: &str) -> Kept<Instances> {
 }
 
 fn names<K: Kind>(found: &[Arc<Kept<K>>]) -> Vec<String> {
-    found.iter().map(|each| each.key().1).collect()
+    found.iter().map(|each| each.key().name).collect()
 }
 
 #[test]
 fn what_is_owned_is_found_and_what_was_deleted_is_reported() {
     let (known, mut filler) = Known::<Instances>::new();
     let changes = RefCell::new(Vec::new());
-    let changed = |object: &Kept<Instances>| changes.borrow_mut().push(object.key().1);
+    let changed = |object: &Kept<Instances>| changes.borrow_mut().push(object.key().name);
     let received = || std::mem::take(&mut *changes.borrow_mut());
     filler.note(Event::Init, &changed);
     filler.note(Event::InitApply(instance("a", "one", "1")), &changed);

@@ -4,8 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A namespace and a name.
-type Key = (String, String);
+use super::ObjectKey;
 
 /// Waiters by the namespace and the name of what they wait for.
 #[derive(Debug)]
@@ -14,8 +13,8 @@ pub struct Waiting<W>(Mutex<Known<W>>);
 /// The same pairs from both ends, so that it takes no longer because there are more of them.
 #[derive(Debug)]
 struct Known<W> {
-    waiters: HashMap<Key, HashSet<W>>,
-    wanted: HashMap<W, HashSet<Key>>,
+    waiters: HashMap<ObjectKey, HashSet<W>>,
+    wanted: HashMap<W, HashSet<ObjectKey>>,
 }
 
 impl<W> Default for Waiting<W> {
@@ -27,13 +26,13 @@ impl<W> Default for Waiting<W> {
 impl<W: Clone + Eq + Hash> Waiting<W> {
     /// To be called before the object is looked at: a change after that is not missed.
     pub fn waits(&self, namespace: &str, name: &str, waiter: W) {
-        let (mut known, key) = (self.known(), (namespace.to_owned(), name.to_owned()));
+        let (mut known, key) = (self.known(), ObjectKey::new(namespace, name));
         known.wanted.entry(waiter.clone()).or_default().insert(key.clone());
         known.waiters.entry(key).or_default().insert(waiter);
     }
 
     /// Those that waited, once: one that still waits registers again.
-    pub fn woken(&self, key: &Key) -> HashSet<W> {
+    pub fn woken(&self, key: &ObjectKey) -> HashSet<W> {
         let mut known = self.known();
         let woken = known.waiters.remove(key).unwrap_or_default();
         woken.iter().for_each(|waiter| take(&mut known.wanted, waiter, key));
@@ -68,7 +67,7 @@ mod tests {
 
     #[test]
     fn what_no_object_waits_for_any_more_takes_no_memory() {
-        let key = |name: &str| ("ns".to_owned(), name.to_owned());
+        let key = |name: &str| ObjectKey::new("ns", name);
         let waiting = Waiting::default();
         for (name, waiter) in [("a", 1), ("a", 2), ("b", 1), ("never", 3)] {
             waiting.waits("ns", name, waiter);

@@ -118,7 +118,7 @@ async fn power(
             Err(Refusal::Conflict(_)) if attempts.next().is_some() => {}
             Err(refusal) => return Err(refusal),
             Ok(()) => {
-                tracing::info!(dry_run, end_within_s = change.end_within, "done");
+                tracing::info!(dry_run, end_within_s = change.end_within, "machine change written");
                 return Ok(StatusCode::ACCEPTED.into_response());
             }
         }

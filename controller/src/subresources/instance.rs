@@ -56,7 +56,7 @@ pub(super) async fn change(
     if !dry_run {
         carry_out(serving, &vmi, by, change).await?;
     }
-    tracing::info!(dry_run, "done");
+    tracing::info!(dry_run, "instance change carried out");
     Ok(StatusCode::OK.into_response())
 }
 

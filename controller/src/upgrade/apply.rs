@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use super::decide::{Decision, stop};
 use super::names::{LAUNCHERS_UPDATED, OUTDATED_LAUNCHER, STOPPED, UPDATED};
-use super::world::{Launcher, Memory, Reported, Step, World};
+use super::world::{Launcher, Reported, RoundMemory, Step, World};
 use crate::context::{Context, FIELD_MANAGER};
 use crate::events::NewEvent;
 use crate::stores::{Installations, Instances};
 use crate::unread::{self, NamespacedName};
 
 /// Takes the steps, and answers with what is to be remembered.
-pub(super) async fn apply(context: &Context, world: &World, decision: Decision) -> Memory {
+pub(super) async fn apply(context: &Context, world: &World, decision: Decision) -> RoundMemory {
     let mut memory = decision.memory;
     for step in &decision.steps {
         match take(context, world, step).await {
@@ -34,7 +34,7 @@ pub(super) async fn apply(context: &Context, world: &World, decision: Decision) 
 
 /// What could not be done is tried again in the next round; a pod that cannot be changed stops the roll-out, for the next one
 /// could not be changed either.
-fn refused(world: &World, step: &Step, error: &kube::Error, memory: &mut Memory) {
+fn refused(world: &World, step: &Step, error: &kube::Error, memory: &mut RoundMemory) {
     let launcher = step.pod_uid().and_then(|uid| world.launchers.get(uid));
     tracing::warn!(
         step = step.name(),

@@ -20,7 +20,7 @@ use super::names::{
     REPORT_INTERVAL, STOPPED, SWITCHED_OFF, UPDATE_FAILED, UPDATED, WAITS_FOR_AGENTS,
 };
 use super::progress::{Progress, is_of_the_machine, progress, seen};
-use super::world::{Launcher, Memory, Reported, Sidecar, Step, Stop, Underway, World};
+use super::world::{Launcher, Reported, RoundMemory, Sidecar, Step, Stop, Underway, World};
 use crate::time::elapsed;
 
 /// What is to be done, and what is to be remembered if it is.
@@ -29,15 +29,15 @@ pub struct Decision {
     /// In this order.
     pub steps: Vec<Step>,
     /// From now on.
-    pub memory: Memory,
+    pub memory: RoundMemory,
 }
 
 /// Decides one round.
 #[must_use]
-pub fn decide(world: &World, memory: &Memory) -> Decision {
+pub fn decide(world: &World, memory: &RoundMemory) -> Decision {
     if !world.is_installed {
         // Two leaders with two images would undo each other's work.
-        return Decision { steps: Vec::new(), memory: Memory::default() };
+        return Decision { steps: Vec::new(), memory: RoundMemory::default() };
     }
     let mut round = Decision { steps: Vec::new(), memory: memory.clone() };
     forget_gone(world, &mut round.memory);
@@ -74,7 +74,7 @@ fn put_back_again(world: &World, round: &mut Decision) {
 }
 
 /// Of pods that are gone nothing is remembered.
-fn forget_gone(world: &World, memory: &mut Memory) {
+fn forget_gone(world: &World, memory: &mut RoundMemory) {
     memory.underway.retain(|uid, _| world.launchers.contains_key(uid));
     memory.marked.retain(|uid| world.launchers.contains_key(uid));
     memory.unread.retain(|uid| world.launchers.contains_key(uid));
@@ -84,7 +84,7 @@ fn forget_gone(world: &World, memory: &mut Memory) {
 
 /// What has the image already, and this leader has not given it: an earlier one did, or it is the image from before again.
 /// Of one that failed nothing is expected until it runs; where there is an image to put back, that is done, whether it runs or not.
-fn adopt(world: &World, memory: &mut Memory) {
+fn adopt(world: &World, memory: &mut RoundMemory) {
     let replaced = world.launchers.values().filter(|launcher| launcher.image == world.wanted && launcher.guest_runs);
     let known = |each: &&Launcher| memory.done.contains(&each.pod_uid);
     let hopeful = replaced.filter(|each| !known(each)).filter(|each| match memory.put_back.get(&each.pod_uid) {
@@ -127,7 +127,7 @@ fn follow(world: &World, uid: &str, underway: &Underway, round: &mut Decision) {
             round.memory.underway.insert(uid.to_owned(), now);
         }
         Progress::CameUp => came_up(world, uid, underway, round),
-        Progress::Failed(why) => failed(world, launcher, (underway, why), round),
+        Progress::Failed(why) => failed(world, launcher, underway, &why, round),
     }
 }
 
@@ -152,7 +152,7 @@ fn came_up(world: &World, uid: &str, underway: &Underway, round: &mut Decision) 
     round.steps.push(Step::Unmark { pod_uid: uid.to_owned() });
 }
 
-fn failed(world: &World, launcher: &Launcher, (underway, why): (&Underway, String), round: &mut Decision) {
+fn failed(world: &World, launcher: &Launcher, underway: &Underway, why: &str, round: &mut Decision) {
     let uid = &launcher.pod_uid;
     let is_of_the_machine = is_of_the_machine(launcher, underway);
     let back = match &underway.from {
@@ -202,7 +202,7 @@ fn failures(stop: Option<&Stop>, now: Timestamp) -> u32 {
 }
 
 /// Which launchers may be marked in this round: what is known of their instances is looked up.
-pub fn to_mark<'a>(world: &'a World, memory: &'a Memory) -> impl Iterator<Item = &'a Launcher> {
+pub fn to_mark<'a>(world: &'a World, memory: &'a RoundMemory) -> impl Iterator<Item = &'a Launcher> {
     let outdated = world.launchers.values().filter(|launcher| launcher.image != world.wanted);
     outdated.filter(|launcher| !memory.marked.contains(&launcher.pod_uid)).take(MARKS)
 }
@@ -231,7 +231,7 @@ fn mark(world: &World, round: &mut Decision) {
 
 /// Whether a supervisor may be replaced in this round, if its node's agent is ready.
 #[must_use]
-pub fn may_begin(world: &World, memory: &Memory) -> bool {
+pub fn may_begin(world: &World, memory: &RoundMemory) -> bool {
     let pauses = memory.stop.as_ref().is_some_and(|stop| world.now < stop.again_at);
     // One that has no supervisor because its image could not be put back is enough.
     let runs = |uid: &String| world.launchers.get(uid).is_some_and(|each| each.guest_runs);
@@ -241,7 +241,7 @@ pub fn may_begin(world: &World, memory: &Memory) -> bool {
 
 /// Launchers whose supervisors may be replaced now, as far as their pods show it, in the order of their turns: what is known to
 /// be well goes first, for it shows best what the image is worth.
-pub fn candidates<'a>(world: &'a World, memory: &'a Memory) -> Vec<&'a Launcher> {
+pub fn candidates<'a>(world: &'a World, memory: &'a RoundMemory) -> Vec<&'a Launcher> {
     if !may_begin(world, memory) {
         return Vec::new();
     }
@@ -316,7 +316,7 @@ fn begin(world: &World, round: &mut Decision) {
 }
 
 /// What the KubeVirt object should report.
-fn state(world: &World, memory: &Memory) -> Option<Reported> {
+fn state(world: &World, memory: &RoundMemory) -> Option<Reported> {
     let is_idle = |launcher: &&Launcher| !memory.underway.contains_key(&launcher.pod_uid);
     let outdated = world.launchers.values().filter(|launcher| launcher.image != world.wanted).filter(is_idle).count();
     let outdated = outdated + memory.underway.len();

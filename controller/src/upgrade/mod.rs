@@ -26,18 +26,16 @@ use tracing::Instrument;
 use self::decide::decide;
 use self::names::{LAUNCHERS_UPDATED, ROUND};
 use self::observe::Observer;
-use self::world::Memory;
+use self::world::RoundMemory;
 use crate::reconcilers::Leader;
-
-/// Namespace and name of a pod.
-pub type PodKey = (String, String);
+use crate::stores::ObjectKey;
 
 /// Where launcher pods that have changed are handed in.
-pub type Changed = UnboundedSender<PodKey>;
+pub type Changed = UnboundedSender<ObjectKey>;
 
 /// A way for launcher pods that have changed. What is handed in is taken every second at least.
 #[must_use]
-pub fn changes() -> (Changed, UnboundedReceiver<PodKey>) {
+pub fn changes() -> (Changed, UnboundedReceiver<ObjectKey>) {
     unbounded_channel()
 }
 
@@ -50,9 +48,9 @@ pub fn leave_out(object: &mut KubeVirt) {
 }
 
 /// Replaces supervisors for as long as this replica leads, once all launcher pods and instances are known.
-pub async fn run(leader: Arc<Leader>, mut changed: UnboundedReceiver<PodKey>) {
+pub async fn run(leader: Arc<Leader>, mut changed: UnboundedReceiver<ObjectKey>) {
     let mut observer = Observer::new(leader.clone());
-    let mut memory = Memory::default();
+    let mut memory = RoundMemory::default();
     for number in 1_u64.. {
         let mut keys = HashSet::new();
         if observer.is_idle() {

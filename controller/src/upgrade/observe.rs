@@ -11,14 +11,13 @@ use garboard_cluster::report::condition::{UNPAUSED, condition};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod};
 
-use super::PodKey;
 use super::decide::{candidates, may_begin, to_mark};
 use super::installed::Lookout;
 use super::names::{LAUNCHERS_UPDATED, OUTDATED_LAUNCHER};
-use super::world::{InstanceView, Launcher, Memory, Reported, Sidecar, World};
+use super::world::{InstanceView, Launcher, Reported, RoundMemory, Sidecar, World};
 use crate::pod::WRITTEN_IMAGE;
 use crate::reconcilers::Leader;
-use crate::stores::{Instances, Kept, Pods};
+use crate::stores::{Instances, Kept, ObjectKey, Pods};
 
 /// The sidecar of the supervisor, and the container of QEMU.
 const SIDECAR: &str = "launcher";
@@ -28,7 +27,7 @@ const COMPUTE: &str = "compute";
 pub(super) struct Observer {
     leader: Arc<Leader>,
     /// By namespace and name of the pod.
-    known: BTreeMap<PodKey, Launcher>,
+    known: BTreeMap<ObjectKey, Launcher>,
     /// What is stored where the wanted image was written, as new pods show it.
     stored_as: BTreeSet<String>,
     lookout: Lookout,
@@ -54,9 +53,9 @@ impl Observer {
     }
 
     /// Looks at pods that have changed.
-    pub(super) fn look_at(&mut self, keys: &HashSet<PodKey>) {
+    pub(super) fn look_at(&mut self, keys: &HashSet<ObjectKey>) {
         for key in keys {
-            match self.leader.pods.named(&key.0, &key.1) {
+            match self.leader.pods.named(&key.namespace, &key.name) {
                 Some(pod) => self.take(&pod),
                 None => drop(self.known.remove(key)),
             }
@@ -87,7 +86,7 @@ impl Observer {
     }
 
     /// The world of this round; nothing if nothing is to be done, or the API server does not answer what is installed.
-    pub(super) async fn observe(&mut self, memory: &Memory, now: Timestamp) -> Option<World> {
+    pub(super) async fn observe(&mut self, memory: &RoundMemory, now: Timestamp) -> Option<World> {
         let mut launchers = self.launchers(memory);
         self.drop_finished(&launchers, memory);
         launchers.retain(|_, each| self.known.contains_key(&key(each)));
@@ -119,7 +118,7 @@ impl Observer {
     }
 
     /// Those that may have to be looked after, by the UID of the pod. What the wanted image is stored as is the wanted image.
-    fn launchers(&self, memory: &Memory) -> BTreeMap<String, Launcher> {
+    fn launchers(&self, memory: &RoundMemory) -> BTreeMap<String, Launcher> {
         let wanted = &self.leader.context.launcher_image;
         let is_it = |image: &String| self.stored_as.contains(image) || memory.stored_as.contains(image);
         let mut launchers: BTreeMap<_, _> =
@@ -135,7 +134,7 @@ impl Observer {
     }
 
     /// Those that are of the wanted image, and whose instances do not report otherwise any more.
-    fn drop_finished(&mut self, launchers: &BTreeMap<String, Launcher>, memory: &Memory) {
+    fn drop_finished(&mut self, launchers: &BTreeMap<String, Launcher>, memory: &RoundMemory) {
         let wanted = &self.leader.context.launcher_image;
         let (known, leader) = (&mut self.known, &self.leader);
         known.retain(|_, launcher| {
@@ -147,7 +146,7 @@ impl Observer {
     }
 
     /// What instances report, of the few launchers that this round may be about, and which of them cannot be read.
-    fn views(&self, world: &World, memory: &Memory) -> (BTreeMap<String, InstanceView>, BTreeSet<String>) {
+    fn views(&self, world: &World, memory: &RoundMemory) -> (BTreeMap<String, InstanceView>, BTreeSet<String>) {
         let replaced = world.launchers.values().filter(|each| each.image == world.wanted);
         let underway = memory.underway.keys().filter_map(|uid| world.launchers.get(uid));
         let all = replaced.chain(underway).chain(to_mark(world, memory)).chain(candidates(world, memory));
@@ -172,8 +171,8 @@ impl Observer {
     }
 }
 
-fn key(launcher: &Launcher) -> PodKey {
-    (launcher.namespace.clone(), launcher.pod.clone())
+fn key(launcher: &Launcher) -> ObjectKey {
+    ObjectKey::new(&launcher.namespace, &launcher.pod)
 }
 
 fn is_on(object: &KubeVirt) -> bool {

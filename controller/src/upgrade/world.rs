@@ -87,7 +87,7 @@ pub struct World {
 
 /// What is remembered from round to round. All of it can be lost: then the next supervisor is replaced alone again.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Memory {
+pub struct RoundMemory {
     /// Replaced, and not yet come up, by the UID of the pod.
     pub underway: BTreeMap<String, Underway>,
     /// Pods whose supervisors came up, until their instances no longer report them as outdated.

@@ -16,7 +16,7 @@ use crate::data_volumes;
 use crate::durations::Durations;
 use crate::reconciler::{Pause, Reconcile};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{Instances, Kept, Machines};
+use crate::stores::{Instances, Kept, Machines, ObjectKey};
 use crate::unreadable;
 use decide::{Decision, Step, World, decide};
 
@@ -28,7 +28,7 @@ impl Reconcile for Reconciler {
 
     async fn reconcile(&self, object: &Kept<Machines>, _: u32) -> Result<Option<Pause>, ReconcileError> {
         let leader = &self.0;
-        leader.waiting.forget(&waiter(object.key()));
+        leader.waiting.forget(&Waiter::Machine(object.key()));
         let mut vm = match object.read_to_remove() {
             Ok(vm) => vm,
             Err(problem) => {
@@ -59,16 +59,12 @@ impl Reconcile for Reconciler {
     }
 
     fn gone(&self, namespace: &str, name: &str) {
-        self.0.waiting.forget(&waiter((namespace.to_owned(), name.to_owned())));
+        self.0.waiting.forget(&Waiter::Machine(ObjectKey::new(namespace, name)));
     }
 
     fn durations(&self) -> &Durations {
         &self.0.context.reconciles.machines
     }
-}
-
-fn waiter((namespace, name): (String, String)) -> Waiter {
-    Waiter::Machine(namespace, name)
 }
 
 /// What waits for storage asks less and less often; a change of a DataVolume is observed in any case.

@@ -8,6 +8,7 @@ use super::decide::World;
 use crate::context::ReconcileError;
 use crate::data_volumes::{self, ProgressByName, observe};
 use crate::reconcilers::{Leader, Waiter};
+use crate::stores::ObjectKey;
 
 pub(super) async fn observe(
     leader: &Leader,
@@ -36,6 +37,6 @@ async fn data_volumes(leader: &Leader, vm: &VirtualMachine) -> Result<ProgressBy
     let named = spec.into_iter().flat_map(data_volumes::names);
     let brought = vm.spec.data_volume_templates.iter().filter_map(|each| each.metadata.as_ref()?.name.as_deref());
     let names: BTreeSet<&str> = named.chain(brought).collect();
-    let waiter = Waiter::Machine(namespace.to_owned(), name.to_owned());
+    let waiter = Waiter::Machine(ObjectKey::new(namespace, name));
     observe::data_volumes(leader, namespace, names, waiter).await
 }

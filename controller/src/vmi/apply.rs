@@ -35,12 +35,12 @@ pub(super) async fn apply(leader: &Leader, world: &World, decision: &Decision) -
         }
     }
     write(&context.client, vmi, decision, object).await?;
-    let reported = start::happenings(vmi, decision).into_iter().map(|each| NewEvent {
+    let reported = start::events(vmi, decision).into_iter().map(|each| NewEvent {
         kind: each.kind,
         reason: EventReason::Of(each.reason),
         note: each.note,
     });
-    for event in reported.chain(out_of_memory::happening(vmi, decision)) {
+    for event in reported.chain(out_of_memory::event(vmi, decision)) {
         context.record(&vmi.object_ref(&()), event);
     }
     Ok(())

@@ -30,7 +30,7 @@ use crate::data_volumes::LONGEST_WAIT;
 use crate::durations::Durations;
 use crate::reconciler::{Pause, Reconcile};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{Instances, Kept};
+use crate::stores::{Instances, Kept, ObjectKey};
 use crate::unreadable;
 
 /// How soon is looked for a pod that the watch is about to deliver; it wakes the reconciler earlier.
@@ -44,7 +44,7 @@ impl Reconcile for Reconciler {
 
     async fn reconcile(&self, object: &Kept<Instances>, _: u32) -> Result<Option<Pause>, ReconcileError> {
         let leader = &self.0;
-        leader.waiting.forget(&waiter(object.key()));
+        leader.waiting.forget(&Waiter::Instance(object.key()));
         let mut vmi = match object.read_to_remove() {
             Ok(vmi) => vmi,
             Err(problem) => {
@@ -81,16 +81,12 @@ impl Reconcile for Reconciler {
     }
 
     fn gone(&self, namespace: &str, name: &str) {
-        self.0.waiting.forget(&waiter((namespace.to_owned(), name.to_owned())));
+        self.0.waiting.forget(&Waiter::Instance(ObjectKey::new(namespace, name)));
     }
 
     fn durations(&self) -> &Durations {
         &self.0.context.reconciles.instances
     }
-}
-
-fn waiter((namespace, name): (String, String)) -> Waiter {
-    Waiter::Instance(namespace, name)
 }
 
 /// What waits for a claim asks less and less often.

@@ -18,7 +18,7 @@ use crate::data_volumes::observe::{self, Claims};
 use crate::data_volumes::{self, ProgressByName};
 use crate::pod::{self, LauncherImage};
 use crate::reconcilers::{Leader, Waiter};
-use crate::stores::{Kept, Pods};
+use crate::stores::{Kept, ObjectKey, Pods};
 use crate::time::elapsed;
 
 /// How long the watch may take to deliver a pod that was just made, before the API server is asked for it.
@@ -145,7 +145,7 @@ async fn storage(leader: &Leader, vmi: &VirtualMachineInstance) -> Result<(Claim
     let missing = |what| ReconcileError::Incomplete { what };
     let namespace = vmi.metadata.namespace.as_deref().ok_or(missing("a namespace"))?;
     let name = vmi.metadata.name.as_deref().ok_or(missing("a name"))?;
-    let waiter = Waiter::Instance(namespace.to_owned(), name.to_owned());
+    let waiter = Waiter::Instance(ObjectKey::new(namespace, name));
     let named: BTreeSet<&str> = data_volumes::names(&vmi.spec).collect();
     let data_volumes = observe::data_volumes(leader, namespace, named, waiter.clone()).await?;
     // A machine that waits for its data asks for nothing else.

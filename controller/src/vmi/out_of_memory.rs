@@ -46,7 +46,7 @@ pub(super) fn killed(case: &Case<'_>, phase: Phase, status: &VirtualMachineInsta
 }
 
 /// The event for an end that was named here: the agent has reported at most that the machine was killed.
-pub(super) fn happening(vmi: &VirtualMachineInstance, decision: &Decision) -> Option<NewEvent> {
+pub(super) fn event(vmi: &VirtualMachineInstance, decision: &Decision) -> Option<NewEvent> {
     let reason = EndReason::OutOfMemory;
     let ended = |status: &VirtualMachineInstanceStatus| {
         let ended = conditions::find(&status.conditions, VmiConditionType::Ended);

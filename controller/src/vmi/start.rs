@@ -30,7 +30,7 @@ pub(super) fn reported(world: &World, pod: &Pod, before: Phase) -> Option<Virtua
 }
 
 /// The events of a report that came through the pod; the agent writes those of all others itself.
-pub(super) fn happenings(vmi: &VirtualMachineInstance, decision: &Decision) -> Vec<InstanceEvent> {
+pub(super) fn events(vmi: &VirtualMachineInstance, decision: &Decision) -> Vec<InstanceEvent> {
     if decision.is_reported { report::events(Phase::of(vmi), &decision.status) } else { Vec::new() }
 }
 

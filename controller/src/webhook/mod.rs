@@ -28,6 +28,8 @@ use kube::core::DynamicObject;
 use kube::core::admission::AdmissionRequest;
 use uuid::Uuid;
 
+use crate::stores::ObjectKey;
+
 pub use mutate::mutate;
 pub use server::{Gate, run};
 pub use validate::validate;
@@ -43,8 +45,8 @@ pub struct AdmissionContext<'a> {
     pub namespace: &'a str,
     /// A new UUID: the firmware's, where the manifest names none.
     pub fresh: Uuid,
-    /// Names of the KubeVirt objects that there are, as namespace and name.
-    pub kubevirts: &'a [(String, String)],
+    /// The KubeVirt objects that there are.
+    pub kubevirts: &'a [ObjectKey],
 }
 
 impl AdmissionContext<'_> {

@@ -26,6 +26,7 @@ use super::{AdmissionContext, Request, eviction, mutate, validate};
 use crate::certificates::serving::{follow, tls};
 use crate::context::Context;
 use crate::shutdown::Stages;
+use crate::stores::ObjectKey;
 
 /// Whether a server can be asked: true once it has a certificate and listens.
 pub type Gate = watch::Receiver<bool>;
@@ -131,8 +132,10 @@ async fn answer(
 ) -> Result<Json<AdmissionReview<DynamicObject>>, StatusCode> {
     let request: Request = review.try_into().map_err(|_| StatusCode::BAD_REQUEST)?;
     let settings = context.settings.borrow().clone();
-    let kubevirts: Vec<_> =
-        settings.object.iter().map(|object| (object.namespace().unwrap_or_default(), object.name_any())).collect();
+    let objects = settings.object.iter();
+    let kubevirts: Vec<ObjectKey> = objects
+        .map(|object| ObjectKey { namespace: object.namespace().unwrap_or_default(), name: object.name_any() })
+        .collect();
     let context = AdmissionContext {
         config: &settings.config,
         namespace: &context.namespace,

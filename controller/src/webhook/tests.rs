@@ -6,6 +6,7 @@ use kube::core::admission::{AdmissionResponse, AdmissionReview};
 use serde_json::{Value, json};
 
 use super::{AdmissionContext, Request, mutate, validate};
+use crate::stores::ObjectKey;
 
 fn machine() -> Value {
     json!({
@@ -43,7 +44,7 @@ fn ask(
     (user, object, old): (&str, &Value, Option<&Value>),
 ) -> AdmissionResponse {
     let config = ClusterConfig::offline();
-    let kubevirts = [("kubevirt".to_owned(), "first".to_owned())];
+    let kubevirts = [ObjectKey::new("kubevirt", "first")];
     let context = AdmissionContext {
         config: &config,
         namespace: "garboard",

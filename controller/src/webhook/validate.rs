@@ -6,6 +6,7 @@ use kube::core::admission::{AdmissionResponse, Operation};
 
 use super::answer::{forbid, refuse, warn};
 use super::{AdmissionContext, Request, change, kept};
+use crate::stores::ObjectKey;
 
 /// Answers a request of `/validate`.
 #[must_use]
@@ -56,7 +57,7 @@ fn elsewhere(request: &Request, context: &AdmissionContext<'_>) -> Option<Fault>
 
 /// A cluster has one object of settings.
 fn second(context: &AdmissionContext<'_>) -> Option<Fault> {
-    let (namespace, name) = context.kubevirts.first()?;
+    let ObjectKey { namespace, name } = context.kubevirts.first()?;
     let message = format!("the cluster has its settings already, in the KubeVirt object {namespace}/{name}");
     Some(Fault::new(FieldPath::from("metadata.name"), FaultCode::Duplicate, message).instead("change that one"))
 }

@@ -2,7 +2,7 @@
 
 /// Limits of one machine. `None` leaves the kernel's default, which is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct CgroupLimits {
     /// Memory of all processes together, page cache included, bytes. Swap is not allowed on top of it, as in a pod.
     pub memory_bytes: Option<u64>,
     /// CPU time.

@@ -29,7 +29,7 @@ use cgroups_rs::fs::{Hierarchy, MaxValue, cpu::CpuController, memory::MemControl
 use garboard_machine::facts::CgroupVersion;
 
 pub use crate::cgroup_hierarchy::{CgroupHierarchy, Controller, Obstacle};
-pub use limits::{CpuQuota, Limits};
+pub use limits::{CgroupLimits, CpuQuota};
 pub use usage::Usage;
 
 use crate::root::HostRoot;
@@ -107,7 +107,7 @@ impl Cgroup {
     ///
     /// # Errors
     /// No usable hierarchy, a bad name, or the kernel refuses.
-    pub fn create(name: &str, limits: &Limits) -> Result<Self, CgroupError> {
+    pub fn create(name: &str, limits: &CgroupLimits) -> Result<Self, CgroupError> {
         let mut cgroup = Self::named(name, CgroupHierarchy::probe(&HostRoot::real()))?;
         let mut tried = 0;
         loop {
@@ -167,7 +167,7 @@ impl Cgroup {
         move |source| CgroupError::Step { step, name: name.clone(), source }
     }
 
-    fn set(&mut self, limits: &Limits) -> Result<(), CgroupError> {
+    fn set(&mut self, limits: &CgroupLimits) -> Result<(), CgroupError> {
         self.not_enforced.clear();
         let wanted = [
             (Controller::Cpu, limits.cpu_quota.is_some() || limits.cpu_shares.is_some()),
@@ -187,7 +187,7 @@ impl Cgroup {
         Ok(())
     }
 
-    fn set_memory(&self, limits: &Limits) -> Result<(), CgroupError> {
+    fn set_memory(&self, limits: &CgroupLimits) -> Result<(), CgroupError> {
         let (Some(memory), Some(bytes)) = (self.group.controller_of::<MemController>(), limits.memory_bytes) else {
             return Ok(());
         };
@@ -206,7 +206,7 @@ impl Cgroup {
         Ok(())
     }
 
-    fn set_cpu(&self, limits: &Limits) -> Result<(), CgroupError> {
+    fn set_cpu(&self, limits: &CgroupLimits) -> Result<(), CgroupError> {
         let Some(cpu) = self.group.controller_of::<CpuController>() else { return Ok(()) };
         if let Some(CpuQuota { quota_us, period_us }) = limits.cpu_quota {
             let failed = self.failed("limit the CPU time");
@@ -343,7 +343,5 @@ fn memory_is_v2(memory: &MemController) -> bool {
     memory.v2()
 }
 
-#[cfg(test)]
-mod guest_tests;
 #[cfg(test)]
 mod tests;

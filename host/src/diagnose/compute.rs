@@ -2,15 +2,15 @@
 
 use super::{Check, HostConditions};
 use crate::cpu::Virtualization;
-use crate::devices::Access;
+use crate::devices::DeviceAccess;
 use crate::kvm::{Execution, KvmInterface};
 use crate::survey::Survey;
 
-pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, conditions: &HostConditions) -> Vec<Check> {
     let mut checks = vec![cpu(survey), kvm(survey)];
     if let Some(interface) = &survey.kvm.interface {
         checks.push(speed(interface));
-        checks.push(nested(surroundings.nested));
+        checks.push(nested(conditions.nested));
     }
     checks
 }
@@ -38,7 +38,7 @@ fn kvm(survey: &Survey) -> Check {
     let node = &survey.kvm.node;
     let slow = "machines run under TCG, ten to forty times slower";
     match (&node.access, &survey.kvm.interface) {
-        (Access::Missing, _) => {
+        (DeviceAccess::Missing, _) => {
             let module = match survey.cpu.virtualization() {
                 Virtualization::Svm => "modprobe kvm_amd",
                 Virtualization::Vmx => "modprobe kvm_intel",
@@ -46,17 +46,16 @@ fn kvm(survey: &Survey) -> Check {
             };
             Check::new("kvm", "KVM", format!("no /dev/kvm: {slow}")).missing(module)
         }
-        (Access::NotPermitted, _) => Check::new("kvm", "KVM", format!("/dev/kvm may not be opened: {slow}")).missing(
-            if node.permissions.is_some_and(|permissions| permissions.mode & 0o060 == 0o060) {
+        (DeviceAccess::NotPermitted, _) => Check::new("kvm", "KVM", format!("/dev/kvm may not be opened: {slow}"))
+            .missing(if node.permissions.is_some_and(|permissions| permissions.mode & 0o060 == 0o060) {
                 "usermod -aG kvm $USER, then log in again; or run as root"
             } else {
                 "as root: chgrp kvm /dev/kvm && chmod 0660 /dev/kvm && usermod -aG kvm <user>; or run as root"
-            },
-        ),
-        (Access::Refused(why), _) => Check::new("kvm", "KVM", format!("/dev/kvm does not open ({why}): {slow}"))
+            }),
+        (DeviceAccess::Refused(why), _) => Check::new("kvm", "KVM", format!("/dev/kvm does not open ({why}): {slow}"))
             .missing("another hypervisor may hold the processor; see the kernel's log (dmesg | grep -i kvm)"),
-        (Access::Open, None) => Check::new("kvm", "KVM", "/dev/kvm exists and was not probed"),
-        (Access::Open, Some(interface)) => interface_check(interface),
+        (DeviceAccess::Open, None) => Check::new("kvm", "KVM", "/dev/kvm exists and was not probed"),
+        (DeviceAccess::Open, Some(interface)) => interface_check(interface),
     }
 }
 

@@ -11,23 +11,23 @@ use crate::survey::Survey;
 /// The version with which Landlock also covers TCP (Linux 6.7).
 const LANDLOCK_NETWORK: u32 = 4;
 
-pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, conditions: &HostConditions) -> Vec<Check> {
     let root = survey.privileges.is_root();
     vec![
-        user(root, surroundings),
+        user(root, conditions),
         cgroup(&survey.cgroup),
-        namespaces(surroundings, root),
-        landlock(surroundings.landlock),
-        seccomp(surroundings.seccomp),
+        namespaces(conditions, root),
+        landlock(conditions.landlock),
+        seccomp(conditions.seccomp),
     ]
 }
 
-fn user(root: bool, surroundings: &HostConditions) -> Check {
+fn user(root: bool, conditions: &HostConditions) -> Check {
     let check = |detail| Check::new("user", "Running as", detail);
     if root {
         return check("root: every machine has a user and namespaces of its own");
     }
-    let check = match surroundings.namespaces.user {
+    let check = match conditions.namespaces.user {
         Ok(()) => {
             check("a user: machines run as this user, each in a user namespace of its own, on the host's network")
         }
@@ -70,9 +70,9 @@ fn cgroup(found: &CgroupHierarchy) -> Check {
     check(format!("cgroup {version}: {usable}; not {}{reason}", list(found.missing()))).degraded(remedy)
 }
 
-fn namespaces(surroundings: &HostConditions, root: bool) -> Check {
+fn namespaces(conditions: &HostConditions, root: bool) -> Check {
     let check = |detail: String| Check::new("namespaces", "Namespaces", detail);
-    let found = &surroundings.namespaces;
+    let found = &conditions.namespaces;
     match (&found.machine, root) {
         (Ok(()), true) => check("mount, pid, ipc, uts, network".into()),
         (Ok(()), false) => check("user, mount, pid, ipc, uts".into()),

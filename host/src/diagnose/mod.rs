@@ -1,7 +1,7 @@
 //! What this host can do for machines, as text, and the remedy for what it cannot.
 //!
 //! ```text
-//! Survey + Surroundings ──(pure)──► Vec<Check> ──► the command's table or JSON
+//! Survey + HostConditions ──(pure)──► Vec<Check> ──► the command's table or JSON
 //! ```
 //!
 //! Every check that is not fine states what that costs and what to do. Commands are Debian's; elsewhere the name of the
@@ -31,7 +31,7 @@ pub struct Check {
     /// What was looked at, for users.
     pub title: &'static str,
     /// The answer.
-    pub verdict: Verdict,
+    pub verdict: CheckVerdict,
     /// Whether a machine can run without it.
     pub weight: Weight,
     /// What was found.
@@ -44,7 +44,7 @@ pub struct Check {
 /// How good something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum CheckVerdict {
     /// As it should be.
     Ok,
     /// It works, slower or with less.
@@ -65,7 +65,7 @@ pub enum Weight {
 
 impl Check {
     fn new(id: &'static str, title: &'static str, detail: impl Into<String>) -> Self {
-        Self { id, title, verdict: Verdict::Ok, weight: Weight::Optional, detail: detail.into(), remedy: None }
+        Self { id, title, verdict: CheckVerdict::Ok, weight: Weight::Optional, detail: detail.into(), remedy: None }
     }
 
     fn essential(self) -> Self {
@@ -73,11 +73,11 @@ impl Check {
     }
 
     fn degraded(self, remedy: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Degraded, remedy: Some(remedy.into()), ..self }
+        Self { verdict: CheckVerdict::Degraded, remedy: Some(remedy.into()), ..self }
     }
 
     fn missing(self, remedy: impl Into<String>) -> Self {
-        Self { verdict: Verdict::Missing, remedy: Some(remedy.into()), ..self }
+        Self { verdict: CheckVerdict::Missing, remedy: Some(remedy.into()), ..self }
     }
 }
 
@@ -127,19 +127,19 @@ pub fn diagnose(options: &GatherOptions, directories: &[PathBuf]) -> Result<Vec<
 
 /// Judges what was found. Pure.
 #[must_use]
-pub fn judge(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
-    let mut checks = compute::checks(survey, surroundings);
+pub fn judge(survey: &Survey, conditions: &HostConditions) -> Vec<Check> {
+    let mut checks = compute::checks(survey, conditions);
     checks.extend(qemu::checks(survey));
-    checks.extend(network::checks(survey, surroundings));
-    checks.extend(isolation::checks(survey, surroundings));
-    checks.extend(resources::checks(survey, surroundings));
+    checks.extend(network::checks(survey, conditions));
+    checks.extend(isolation::checks(survey, conditions));
+    checks.extend(resources::checks(survey, conditions));
     checks
 }
 
 /// Whether a machine can run here: nothing essential is missing.
 #[must_use]
 pub fn can_run(checks: &[Check]) -> bool {
-    !checks.iter().any(|check| check.weight == Weight::Essential && check.verdict == Verdict::Missing)
+    !checks.iter().any(|check| check.weight == Weight::Essential && check.verdict == CheckVerdict::Missing)
 }
 
 /// Bytes for users: `23.5 GiB`.

@@ -1,14 +1,14 @@
 //! How guests reach a network. Pure.
 
 use super::{Check, HostConditions};
-use crate::devices::Access;
+use crate::devices::DeviceAccess;
 use crate::survey::Survey;
 
-pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, conditions: &HostConditions) -> Vec<Check> {
     let mut checks = vec![tun(survey), vhost(survey)];
     if survey.privileges.net_admin() {
         checks.push(nft(survey));
-        checks.push(forwarding(surroundings.forwarding));
+        checks.push(forwarding(conditions.forwarding));
     }
     checks.push(passt(survey));
     checks
@@ -18,13 +18,13 @@ fn tun(survey: &Survey) -> Check {
     let check = |detail: &str| Check::new("tun", "Taps", detail);
     let unprivileged = "networks are passt's or QEMU's own";
     match (&survey.tun.access, survey.privileges.net_admin()) {
-        (Access::Open, true) => check("/dev/net/tun opens and taps may be made"),
-        (Access::Missing, _) => check(&format!("no /dev/net/tun: {unprivileged}"))
+        (DeviceAccess::Open, true) => check("/dev/net/tun opens and taps may be made"),
+        (DeviceAccess::Missing, _) => check(&format!("no /dev/net/tun: {unprivileged}"))
             .missing("modprobe tun; in a container: --device /dev/net/tun"),
-        (Access::Open | Access::NotPermitted, false) => {
+        (DeviceAccess::Open | DeviceAccess::NotPermitted, false) => {
             check(&format!("taps need CAP_NET_ADMIN: {unprivileged}")).degraded("run as root for masquerade and bridge")
         }
-        (Access::NotPermitted, true) | (Access::Refused(_), _) => {
+        (DeviceAccess::NotPermitted, true) | (DeviceAccess::Refused(_), _) => {
             check(&format!("/dev/net/tun does not open: {unprivileged}"))
                 .missing("chmod 0666 /dev/net/tun (what udev sets), or run as root")
         }
@@ -34,10 +34,10 @@ fn tun(survey: &Survey) -> Check {
 fn vhost(survey: &Survey) -> Check {
     let check = |detail: &str| Check::new("vhost-net", "vhost-net", detail);
     match &survey.vhost_net.access {
-        Access::Open => check("packets are moved by the kernel"),
-        Access::Missing => check("no /dev/vhost-net: packets go through QEMU, slower")
+        DeviceAccess::Open => check("packets are moved by the kernel"),
+        DeviceAccess::Missing => check("no /dev/vhost-net: packets go through QEMU, slower")
             .degraded("modprobe vhost_net; some cloud kernels are built without it"),
-        Access::NotPermitted | Access::Refused(_) => {
+        DeviceAccess::NotPermitted | DeviceAccess::Refused(_) => {
             check("/dev/vhost-net does not open: packets go through QEMU, slower")
                 .degraded("usermod -aG kvm $USER, or run as root")
         }

@@ -13,7 +13,7 @@ const LEAST_MEMORY: u64 = 256 << 20;
 /// Below this an image of a distribution does not fit.
 const LEAST_ROOM: u64 = 1 << 30;
 
-pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Check> {
+pub(super) fn checks(survey: &Survey, conditions: &HostConditions) -> Vec<Check> {
     let memory = &survey.memory;
     let detail = format!("{} available of {}", human_bytes(memory.available_bytes), human_bytes(memory.total_bytes));
     let check = Check::new("memory", "Memory", detail);
@@ -24,7 +24,7 @@ pub(super) fn checks(survey: &Survey, surroundings: &HostConditions) -> Vec<Chec
     };
     let mut checks = vec![memory_check, hugepages(&memory.hugepages), shared_pages(memory.shared_huge.as_deref())];
     checks.extend(memory.strict.as_ref().map(commitment));
-    checks.extend(surroundings.rooms.iter().map(room));
+    checks.extend(conditions.rooms.iter().map(room));
     checks
 }
 

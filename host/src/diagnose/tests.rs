@@ -9,15 +9,15 @@ use super::*;
 use crate::cache::ProbeCache;
 use crate::cgroup_hierarchy::{CgroupHierarchy, Controller, Obstacle};
 use crate::cpu::Cpu;
-use crate::devices::{Access, DeviceNode, Permissions};
+use crate::devices::{DeviceAccess, DeviceNode, Permissions};
 use crate::kvm::{Execution, KvmInterface, KvmReport, Slowdown};
-use crate::memory::{Commitment, Memory};
+use crate::memory::{Commitment, HostMemory};
 use crate::namespaces::Refused;
 use crate::privileges::Privileges;
 use crate::qemu::{LocateError, QemuError, QemuReport};
 use crate::tools::Tools;
 
-fn node(access: Access) -> DeviceNode {
+fn node(access: DeviceAccess) -> DeviceNode {
     DeviceNode { path: "/dev/x".into(), access, permissions: None }
 }
 
@@ -56,17 +56,17 @@ fn good() -> (Survey, HostConditions) {
     let survey = Survey {
         privileges: Privileges { euid: 0, capabilities: u64::MAX, initial_user_namespace: true },
         cpu: Cpu { flags: ["vmx".to_owned()].into(), logical_cpus: 8, ..Cpu::default() },
-        memory: Memory {
+        memory: HostMemory {
             total_bytes: 8 << 30,
             available_bytes: 4 << 30,
             shared_huge: Some("advise".into()),
-            ..Memory::default()
+            ..HostMemory::default()
         },
-        kvm: KvmReport { node: node(Access::Open), interface: Some(interface) },
+        kvm: KvmReport { node: node(DeviceAccess::Open), interface: Some(interface) },
         qemu: Ok(qemu()),
         uefi: [UefiKind::Plain, UefiKind::SecureBoot, UefiKind::SecureBootEnrolled].map(uefi).into(),
-        tun: node(Access::Open),
-        vhost_net: node(Access::Open),
+        tun: node(DeviceAccess::Open),
+        vhost_net: node(DeviceAccess::Open),
         tools: Tools { nft: Some("/n".into()), passt: Some("/p".into()), qemu_img: Some("/q".into()) },
         user_namespaces: Ok(()),
         cgroup: CgroupHierarchy {
@@ -76,7 +76,7 @@ fn good() -> (Survey, HostConditions) {
             obstacle: None,
         },
     };
-    let surroundings = HostConditions {
+    let conditions = HostConditions {
         namespaces: Namespaces { user: Ok(()), machine: Ok(()), max_user: Some(1000) },
         landlock: Landlock::Version(5),
         seccomp: true,
@@ -84,7 +84,7 @@ fn good() -> (Survey, HostConditions) {
         forwarding: [Some(true), Some(true)],
         rooms: vec![FreeSpace { directory: "/var".into(), free_bytes: 1 << 40, read_only: false, writable: true }],
     };
-    (survey, surroundings)
+    (survey, conditions)
 }
 
 fn execution(survey: &mut Survey, execution: Execution) {
@@ -92,21 +92,26 @@ fn execution(survey: &mut Survey, execution: Execution) {
 }
 
 /// A name, what to break, what must then not be fine, and whether machines still run.
-type Case = (&'static str, fn(&mut Survey, &mut HostConditions), &'static [(&'static str, Verdict)], bool);
+type Case = (&'static str, fn(&mut Survey, &mut HostConditions), &'static [(&'static str, CheckVerdict)], bool);
 
 const CASES: &[Case] = &[
     ("nothing", |_, _| {}, &[], true),
-    ("a processor without virtualization", |survey, _| survey.cpu.flags.clear(), &[("cpu", Verdict::Degraded)], true),
+    (
+        "a processor without virtualization",
+        |survey, _| survey.cpu.flags.clear(),
+        &[("cpu", CheckVerdict::Degraded)],
+        true,
+    ),
     (
         "no /dev/kvm",
-        |survey, _| survey.kvm = KvmReport { node: node(Access::Missing), interface: None },
-        &[("kvm", Verdict::Missing), ("accelerator", Verdict::Degraded)],
+        |survey, _| survey.kvm = KvmReport { node: node(DeviceAccess::Missing), interface: None },
+        &[("kvm", CheckVerdict::Missing), ("accelerator", CheckVerdict::Degraded)],
         true,
     ),
     (
         "a /dev/kvm of others",
-        |survey, _| survey.kvm = KvmReport { node: node(Access::NotPermitted), interface: None },
-        &[("kvm", Verdict::Missing), ("accelerator", Verdict::Degraded)],
+        |survey, _| survey.kvm = KvmReport { node: node(DeviceAccess::NotPermitted), interface: None },
+        &[("kvm", CheckVerdict::Missing), ("accelerator", CheckVerdict::Degraded)],
         true,
     ),
     (
@@ -118,19 +123,19 @@ const CASES: &[Case] = &[
     (
         "no huge pages of shared memory",
         |survey, _| survey.memory.shared_huge = Some("never".into()),
-        &[("shared-huge-pages", Verdict::Degraded)],
+        &[("shared-huge-pages", CheckVerdict::Degraded)],
         true,
     ),
     (
         "a kernel without huge pages",
         |survey, _| survey.memory.shared_huge = None,
-        &[("shared-huge-pages", Verdict::Degraded)],
+        &[("shared-huge-pages", CheckVerdict::Degraded)],
         true,
     ),
     (
         "a host that promises no more than it has",
         |survey, _| survey.memory.strict = Some(Commitment { limit_bytes: 8 << 30, promised_bytes: 7 << 30 }),
-        &[("overcommit", Verdict::Degraded)],
+        &[("overcommit", CheckVerdict::Degraded)],
         true,
     ),
     (
@@ -139,40 +144,40 @@ const CASES: &[Case] = &[
             let emulated = Execution::Emulated { slowdown: Slowdown::of_ratio(900.0), user_slowdown: None };
             execution(survey, emulated);
         },
-        &[("kvm-speed", Verdict::Degraded), ("accelerator", Verdict::Degraded)],
+        &[("kvm-speed", CheckVerdict::Degraded), ("accelerator", CheckVerdict::Degraded)],
         true,
     ),
     (
         "a KVM that does not run",
         |survey, _| execution(survey, Execution::Failed { reason: "it left with Shutdown".into() }),
-        &[("kvm-speed", Verdict::Missing), ("accelerator", Verdict::Degraded)],
+        &[("kvm-speed", CheckVerdict::Missing), ("accelerator", CheckVerdict::Degraded)],
         true,
     ),
     (
         "no KVM and a QEMU without TCG",
         |survey, _| {
-            survey.kvm = KvmReport { node: node(Access::Missing), interface: None };
+            survey.kvm = KvmReport { node: node(DeviceAccess::Missing), interface: None };
             survey.qemu.as_mut().unwrap().facts.features.accelerators = [Accelerator::Kvm].into();
         },
-        &[("kvm", Verdict::Missing), ("accelerator", Verdict::Missing)],
+        &[("kvm", CheckVerdict::Missing), ("accelerator", CheckVerdict::Missing)],
         false,
     ),
     (
         "a KVM that QEMU does not get",
         |survey, _| survey.qemu.as_mut().unwrap().kvm_refusal = Some("failed to initialize kvm".into()),
-        &[("accelerator", Verdict::Degraded)],
+        &[("accelerator", CheckVerdict::Degraded)],
         true,
     ),
     (
         "no QEMU",
         |survey, _| survey.qemu = Err(QemuError::Locate(LocateError::NotFound { looked_at: Vec::new() })),
-        &[("qemu", Verdict::Missing)],
+        &[("qemu", CheckVerdict::Missing)],
         false,
     ),
     (
         "a QEMU without q35",
         |survey, _| survey.qemu.as_mut().unwrap().facts.features.machines.clear(),
-        &[("qemu", Verdict::Missing)],
+        &[("qemu", CheckVerdict::Missing)],
         false,
     ),
     (
@@ -180,46 +185,46 @@ const CASES: &[Case] = &[
         |survey, _| {
             survey.qemu.as_mut().unwrap().facts.features.devices.remove("virtio-blk-pci");
         },
-        &[("qemu-features", Verdict::Degraded)],
+        &[("qemu-features", CheckVerdict::Degraded)],
         true,
     ),
-    ("no firmware", |survey, _| survey.uefi.clear(), &[("firmware", Verdict::Missing)], true),
+    ("no firmware", |survey, _| survey.uefi.clear(), &[("firmware", CheckVerdict::Missing)], true),
     (
         "no firmware with keys",
         |survey, _| {
             survey.uefi.pop();
         },
-        &[("firmware", Verdict::Degraded)],
+        &[("firmware", CheckVerdict::Degraded)],
         true,
     ),
     (
         "no tap, no vhost",
-        |survey, _| (survey.tun, survey.vhost_net) = (node(Access::Missing), node(Access::Missing)),
-        &[("tun", Verdict::Missing), ("vhost-net", Verdict::Degraded)],
+        |survey, _| (survey.tun, survey.vhost_net) = (node(DeviceAccess::Missing), node(DeviceAccess::Missing)),
+        &[("tun", CheckVerdict::Missing), ("vhost-net", CheckVerdict::Degraded)],
         true,
     ),
     (
         "no tools",
         |survey, _| survey.tools = Tools::default(),
-        &[("qemu-img", Verdict::Missing), ("nft", Verdict::Missing)],
+        &[("qemu-img", CheckVerdict::Missing), ("nft", CheckVerdict::Missing)],
         true,
     ),
     (
         "forwarding off is switched on when needed",
-        |_, surroundings| surroundings.forwarding = [Some(false), Some(false)],
+        |_, conditions| conditions.forwarding = [Some(false), Some(false)],
         &[],
         true,
     ),
     (
         "no IPv6",
-        |_, surroundings| surroundings.forwarding = [Some(true), None],
-        &[("forwarding", Verdict::Degraded)],
+        |_, conditions| conditions.forwarding = [Some(true), None],
+        &[("forwarding", CheckVerdict::Degraded)],
         true,
     ),
     (
         "a kernel that forwards nothing",
-        |_, surroundings| surroundings.forwarding = [None, None],
-        &[("forwarding", Verdict::Missing)],
+        |_, conditions| conditions.forwarding = [None, None],
+        &[("forwarding", CheckVerdict::Missing)],
         true,
     ),
     (
@@ -228,15 +233,15 @@ const CASES: &[Case] = &[
             survey.privileges = Privileges { euid: 1000, capabilities: 0, initial_user_namespace: true };
             survey.tools.passt = None;
         },
-        &[("tun", Verdict::Degraded), ("passt", Verdict::Degraded), ("user", Verdict::Degraded)],
+        &[("tun", CheckVerdict::Degraded), ("passt", CheckVerdict::Degraded), ("user", CheckVerdict::Degraded)],
         true,
     ),
     (
         "root without namespaces",
-        |_, surroundings| {
-            surroundings.namespaces.machine = Err(Refused { kind: "mnt", errno: Errno::EPERM });
+        |_, conditions| {
+            conditions.namespaces.machine = Err(Refused { kind: "mnt", errno: Errno::EPERM });
         },
-        &[("namespaces", Verdict::Missing)],
+        &[("namespaces", CheckVerdict::Missing)],
         false,
     ),
     (
@@ -245,7 +250,7 @@ const CASES: &[Case] = &[
             survey.cgroup.version = CgroupVersion::Unavailable;
             survey.cgroup.obstacle = Some(Obstacle::ReadOnly);
         },
-        &[("cgroup", Verdict::Missing)],
+        &[("cgroup", CheckVerdict::Missing)],
         true,
     ),
     (
@@ -253,30 +258,34 @@ const CASES: &[Case] = &[
         |survey, _| {
             survey.cgroup.controllers.remove(&Controller::Cpu);
         },
-        &[("cgroup", Verdict::Degraded)],
+        &[("cgroup", CheckVerdict::Degraded)],
         true,
     ),
     (
         "an old kernel",
-        |_, surroundings| {
-            (surroundings.landlock, surroundings.seccomp, surroundings.nested) = (Landlock::Absent, false, None);
+        |_, conditions| {
+            (conditions.landlock, conditions.seccomp, conditions.nested) = (Landlock::Absent, false, None);
         },
-        &[("nested", Verdict::Degraded), ("landlock", Verdict::Degraded), ("seccomp", Verdict::Degraded)],
+        &[
+            ("nested", CheckVerdict::Degraded),
+            ("landlock", CheckVerdict::Degraded),
+            ("seccomp", CheckVerdict::Degraded),
+        ],
         true,
     ),
     (
         "a full disk and little memory",
-        |survey, surroundings| {
+        |survey, conditions| {
             survey.memory.available_bytes = 1 << 20;
-            surroundings.rooms[0].free_bytes = 0;
+            conditions.rooms[0].free_bytes = 0;
         },
-        &[("memory", Verdict::Degraded), ("room", Verdict::Degraded)],
+        &[("memory", CheckVerdict::Degraded), ("room", CheckVerdict::Degraded)],
         true,
     ),
     (
         "a read-only disk",
-        |_, surroundings| surroundings.rooms[0].read_only = true,
-        &[("room", Verdict::Missing)],
+        |_, conditions| conditions.rooms[0].read_only = true,
+        &[("room", CheckVerdict::Missing)],
         false,
     ),
 ];
@@ -284,15 +293,18 @@ const CASES: &[Case] = &[
 #[test]
 fn each_defect_is_named_alone_and_decides_whether_machines_run() {
     for (name, damage, expected, runs) in CASES {
-        let (mut survey, mut surroundings) = good();
-        damage(&mut survey, &mut surroundings);
-        let checks = judge(&survey, &surroundings);
-        let found: Vec<_> =
-            checks.iter().filter(|check| check.verdict != Verdict::Ok).map(|check| (check.id, check.verdict)).collect();
+        let (mut survey, mut conditions) = good();
+        damage(&mut survey, &mut conditions);
+        let checks = judge(&survey, &conditions);
+        let found: Vec<_> = checks
+            .iter()
+            .filter(|check| check.verdict != CheckVerdict::Ok)
+            .map(|check| (check.id, check.verdict))
+            .collect();
         assert_eq!(found, *expected, "{name}: {checks:#?}");
         assert_eq!(can_run(&checks), *runs, "{name}");
         for check in &checks {
-            assert_eq!(check.remedy.is_some(), check.verdict != Verdict::Ok, "{name}: {check:?}");
+            assert_eq!(check.remedy.is_some(), check.verdict != CheckVerdict::Ok, "{name}: {check:?}");
             assert!(!check.detail.is_empty(), "{name}: {check:?}");
         }
     }
@@ -300,10 +312,10 @@ fn each_defect_is_named_alone_and_decides_whether_machines_run() {
 
 #[test]
 fn the_accelerator_of_the_advice_is_the_one_of_the_facts() {
-    let (mut survey, surroundings) = good();
+    let (mut survey, conditions) = good();
     assert_eq!(survey.kvm.state(), KvmState::Native);
     let accelerator = |survey: &Survey| {
-        let checks = judge(survey, &surroundings);
+        let checks = judge(survey, &conditions);
         checks.into_iter().find(|check| check.id == "accelerator").unwrap().detail
     };
     assert_eq!(accelerator(&survey), "KVM");
@@ -314,12 +326,12 @@ fn the_accelerator_of_the_advice_is_the_one_of_the_facts() {
 
 #[test]
 fn names_of_checks_are_not_used_twice_but_for_rooms() {
-    let (survey, mut surroundings) = good();
-    let room = surroundings.rooms.remove(0);
-    surroundings.rooms =
+    let (survey, mut conditions) = good();
+    let room = conditions.rooms.remove(0);
+    conditions.rooms =
         ["/run", "/var/lib", "/var/cache"].map(|each| FreeSpace { directory: each.into(), ..room.clone() }).into();
     let mut names: BTreeMap<&str, usize> = BTreeMap::new();
-    judge(&survey, &surroundings).iter().for_each(|check| *names.entry(check.id).or_default() += 1);
+    judge(&survey, &conditions).iter().for_each(|check| *names.entry(check.id).or_default() += 1);
     assert_eq!(names.remove("room"), Some(3));
     assert!(names.values().all(|count| *count == 1), "{names:?}");
 }
@@ -331,9 +343,9 @@ const ALWAYS_FINE: [&str; 1] = ["hugepages"];
 fn each_check_is_broken_by_a_case() {
     let (mut known, mut broken) = (BTreeSet::from(ALWAYS_FINE), BTreeSet::from(ALWAYS_FINE));
     for (_, damage, expected, _) in CASES {
-        let (mut survey, mut surroundings) = good();
-        damage(&mut survey, &mut surroundings);
-        known.extend(judge(&survey, &surroundings).iter().map(|check| check.id));
+        let (mut survey, mut conditions) = good();
+        damage(&mut survey, &mut conditions);
+        known.extend(judge(&survey, &conditions).iter().map(|check| check.id));
         let named: Vec<&str> = expected.iter().map(|(id, _)| *id).collect();
         assert!(!named.iter().any(|id| ALWAYS_FINE.contains(id)), "{named:?}");
         broken.extend(named);

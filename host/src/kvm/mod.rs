@@ -20,7 +20,7 @@ pub use measure::Slowdown;
 
 use crate::boot::BootId;
 use crate::cache::ProbeCache;
-use crate::devices::{Access, DeviceNode, KVM};
+use crate::devices::{DeviceAccess, DeviceNode, KVM};
 use crate::qemu::Freshness;
 use crate::root::HostRoot;
 
@@ -106,7 +106,7 @@ impl KvmReport {
         match Kvm::new() {
             Ok(kvm) => Self { node, interface: Some(examine(&kvm, cache, boot, freshness)) },
             Err(error) => {
-                let access = Access::Refused(error.to_string());
+                let access = DeviceAccess::Refused(error.to_string());
                 Self { node: DeviceNode { access, ..node }, interface: None }
             }
         }
@@ -117,9 +117,9 @@ impl KvmReport {
     #[must_use]
     pub fn state(&self) -> KvmState {
         match (&self.node.access, &self.interface) {
-            (Access::Missing, _) => KvmState::Missing,
-            (Access::NotPermitted, _) => KvmState::NotPermitted,
-            (Access::Open | Access::Refused(_), None) => KvmState::Broken,
+            (DeviceAccess::Missing, _) => KvmState::Missing,
+            (DeviceAccess::NotPermitted, _) => KvmState::NotPermitted,
+            (DeviceAccess::Open | DeviceAccess::Refused(_), None) => KvmState::Broken,
             (_, Some(interface)) if interface.api_version != API_VERSION || !interface.missing.is_empty() => {
                 KvmState::Broken
             }
@@ -209,7 +209,7 @@ mod tests {
     use super::*;
     use crate::root::testing::host_of;
 
-    fn report(access: Access, execution: Execution) -> KvmReport {
+    fn report(access: DeviceAccess, execution: Execution) -> KvmReport {
         let interface = KvmInterface {
             api_version: 12,
             max_vcpus: 8,
@@ -218,7 +218,7 @@ mod tests {
             refused_features: Vec::new(),
             execution,
         };
-        let interface = (access == Access::Open).then_some(interface);
+        let interface = (access == DeviceAccess::Open).then_some(interface);
         KvmReport { node: DeviceNode { path: KVM.into(), access, permissions: None }, interface }
     }
 
@@ -228,17 +228,17 @@ mod tests {
         let emulated = Execution::Emulated { slowdown: Slowdown::of_ratio(900.0), user_slowdown: None };
         let failed = Execution::Failed { reason: "shutdown".into() };
         let cases = [
-            (report(Access::Missing, native.clone()), KvmState::Missing),
-            (report(Access::NotPermitted, native.clone()), KvmState::NotPermitted),
-            (report(Access::Refused("no such device".into()), native.clone()), KvmState::Broken),
-            (report(Access::Open, native), KvmState::Native),
-            (report(Access::Open, emulated), KvmState::Emulated),
-            (report(Access::Open, failed), KvmState::Broken),
+            (report(DeviceAccess::Missing, native.clone()), KvmState::Missing),
+            (report(DeviceAccess::NotPermitted, native.clone()), KvmState::NotPermitted),
+            (report(DeviceAccess::Refused("no such device".into()), native.clone()), KvmState::Broken),
+            (report(DeviceAccess::Open, native), KvmState::Native),
+            (report(DeviceAccess::Open, emulated), KvmState::Emulated),
+            (report(DeviceAccess::Open, failed), KvmState::Broken),
         ];
         for (report, state) in cases {
             assert_eq!(report.state(), state, "{report:?}");
         }
-        let mut old = report(Access::Open, Execution::Native { slowdown: Slowdown::of_ratio(1.0) });
+        let mut old = report(DeviceAccess::Open, Execution::Native { slowdown: Slowdown::of_ratio(1.0) });
         old.interface.as_mut().unwrap().api_version = 11;
         assert_eq!(old.state(), KvmState::Broken);
     }
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn a_node_that_only_root_may_open_serves_the_machines_of_root() {
         use crate::devices::Permissions;
-        let mut report = report(Access::Open, Execution::Native { slowdown: Slowdown::of_ratio(1.0) });
+        let mut report = report(DeviceAccess::Open, Execution::Native { slowdown: Slowdown::of_ratio(1.0) });
         for mode in [0o600, 0o660, 0o666] {
             report.node.permissions = Some(Permissions { uid: 0, gid: 0, mode });
             assert_eq!(report.state(), KvmState::Native, "{mode:o}");

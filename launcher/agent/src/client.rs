@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use garboard_net::GuestAddresses;
 use garboard_plan::InterfacePlan;
-use garboard_protocol::agent::{AgentReply, AgentRequest, InterfaceRequest, PlumbedInterface};
+use garboard_protocol::agent::{AgentReply, AgentRequest, InterfaceReply, InterfaceRequest};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::Status;
 use tokio::net::UnixStream;
@@ -20,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
 /// Why the agent did not help.
 #[derive(Debug, thiserror::Error)]
-pub enum AgentError {
+pub enum NodeAgentError {
     /// It is not there.
     #[error("no shim or node agent answers at {path}")]
     Absent {
@@ -62,37 +62,37 @@ pub struct AgentClient {
 /// One interface as the agent made it.
 pub struct Plumbed {
     /// Its description.
-    pub interface: PlumbedInterface<GuestAddresses>,
+    pub interface: InterfaceReply<GuestAddresses>,
     /// Taps, one per queue.
     pub taps: Vec<OwnedFd>,
     /// vhost-net descriptors, one per queue or none.
     pub vhosts: Vec<OwnedFd>,
-    /// In the order of [`PlumbedInterface::sockets`].
+    /// In the order of [`InterfaceReply::sockets`].
     pub sockets: Vec<OwnedFd>,
 }
 
 impl AgentClient {
     /// Connects.
-    pub async fn connect(path: &Path, place: NetworkPlace) -> Result<Self, AgentError> {
+    pub async fn connect(path: &Path, place: NetworkPlace) -> Result<Self, NodeAgentError> {
         let stream = UnixStream::connect(path)
             .await
-            .map_err(|source| AgentError::Absent { path: path.display().to_string(), source })?;
+            .map_err(|source| NodeAgentError::Absent { path: path.display().to_string(), source })?;
         Ok(Self { socket: LineSocket::new(stream), place })
     }
 
     /// Has a volume opened.
-    pub async fn volume(&mut self, name: &str) -> Result<OwnedFd, AgentError> {
+    pub async fn volume(&mut self, name: &str) -> Result<OwnedFd, NodeAgentError> {
         match self.ask(&AgentRequest::Volume { name: name.to_owned() }, None).await? {
-            AgentReply::Volume => self.socket.take_descriptors(1)?.pop().ok_or(AgentError::Unexpected),
-            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Volume => self.socket.take_descriptors(1)?.pop().ok_or(NodeAgentError::Unexpected),
+            AgentReply::Refused { reason } => Err(NodeAgentError::Refused { reason }),
             AgentReply::Plumbed { .. } | AgentReply::Noted | AgentReply::Serving | AgentReply::Connection => {
-                Err(AgentError::Unexpected)
+                Err(NodeAgentError::Unexpected)
             }
         }
     }
 
     /// Has the interfaces made.
-    pub async fn plumb(&mut self, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, AgentError> {
+    pub async fn plumb(&mut self, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, NodeAgentError> {
         match requests(interfaces) {
             interfaces if interfaces.is_empty() => Ok(Vec::new()),
             interfaces => self.plumbed(&AgentRequest::Plumb { interfaces }).await,
@@ -100,7 +100,7 @@ impl AgentClient {
     }
 
     /// Gets the sockets of interfaces that exist already.
-    pub async fn sockets(&mut self, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, AgentError> {
+    pub async fn sockets(&mut self, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, NodeAgentError> {
         match requests(interfaces) {
             interfaces if interfaces.is_empty() => Ok(Vec::new()),
             interfaces => self.plumbed(&AgentRequest::Sockets { interfaces }).await,
@@ -108,66 +108,66 @@ impl AgentClient {
     }
 
     /// Reports the machine's status.
-    pub async fn report(&mut self, status: &Status) -> Result<(), AgentError> {
+    pub async fn report(&mut self, status: &Status) -> Result<(), NodeAgentError> {
         match self.ask(&AgentRequest::Report { status: Box::new(status.clone()) }, None).await? {
             AgentReply::Noted => Ok(()),
-            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Refused { reason } => Err(NodeAgentError::Refused { reason }),
             AgentReply::Plumbed { .. } | AgentReply::Volume | AgentReply::Serving | AgentReply::Connection => {
-                Err(AgentError::Unexpected)
+                Err(NodeAgentError::Unexpected)
             }
         }
     }
 
     /// Has control connections sent from now on; [`Self::connection`] waits for them.
-    pub async fn serve(&mut self) -> Result<(), AgentError> {
+    pub async fn serve(&mut self) -> Result<(), NodeAgentError> {
         match self.ask(&AgentRequest::Serve, None).await? {
             AgentReply::Serving => Ok(()),
-            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Refused { reason } => Err(NodeAgentError::Refused { reason }),
             AgentReply::Plumbed { .. } | AgentReply::Volume | AgentReply::Noted | AgentReply::Connection => {
-                Err(AgentError::Unexpected)
+                Err(NodeAgentError::Unexpected)
             }
         }
     }
 
     /// The next control connection. Cancel-safe.
-    pub async fn connection(&mut self) -> Result<UnixStream, AgentError> {
+    pub async fn connection(&mut self) -> Result<UnixStream, NodeAgentError> {
         match self.socket.receive::<AgentReply<GuestAddresses>>().await? {
             AgentReply::Connection => {
-                let descriptor = self.socket.take_descriptors(1)?.pop().ok_or(AgentError::Unexpected)?;
+                let descriptor = self.socket.take_descriptors(1)?.pop().ok_or(NodeAgentError::Unexpected)?;
                 let stream = std::os::unix::net::UnixStream::from(descriptor);
                 stream.set_nonblocking(true).map_err(LineError::from)?;
                 Ok(UnixStream::from_std(stream).map_err(LineError::from)?)
             }
-            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Refused { reason } => Err(NodeAgentError::Refused { reason }),
             AgentReply::Plumbed { .. } | AgentReply::Volume | AgentReply::Noted | AgentReply::Serving => {
-                Err(AgentError::Unexpected)
+                Err(NodeAgentError::Unexpected)
             }
         }
     }
 
     /// Waits until the conversation is over, while nothing is asked.
-    pub async fn broken(&mut self) -> AgentError {
+    pub async fn broken(&mut self) -> NodeAgentError {
         match self.socket.receive::<AgentReply<GuestAddresses>>().await {
-            Ok(_) => AgentError::Unexpected,
+            Ok(_) => NodeAgentError::Unexpected,
             Err(error) => error.into(),
         }
     }
 
-    async fn plumbed(&mut self, request: &AgentRequest) -> Result<Vec<Plumbed>, AgentError> {
+    async fn plumbed(&mut self, request: &AgentRequest) -> Result<Vec<Plumbed>, NodeAgentError> {
         let namespace = match self.place {
             NetworkPlace::Agents => None,
             NetworkPlace::Ours => Some(own_namespace()?),
         };
         match self.ask(request, namespace.as_ref()).await? {
             AgentReply::Plumbed { interfaces } => interfaces.into_iter().map(|one| self.collect(one)).collect(),
-            AgentReply::Refused { reason } => Err(AgentError::Refused { reason }),
+            AgentReply::Refused { reason } => Err(NodeAgentError::Refused { reason }),
             AgentReply::Volume | AgentReply::Noted | AgentReply::Serving | AgentReply::Connection => {
-                Err(AgentError::Unexpected)
+                Err(NodeAgentError::Unexpected)
             }
         }
     }
 
-    fn collect(&mut self, mut interface: PlumbedInterface<GuestAddresses>) -> Result<Plumbed, AgentError> {
+    fn collect(&mut self, mut interface: InterfaceReply<GuestAddresses>) -> Result<Plumbed, NodeAgentError> {
         if self.place == NetworkPlace::Ours {
             // A node agent opens no file of a pod, so it cannot read the pod's name servers. They are in our own.
             let resolver = garboard_net::resolv::of_host().unwrap_or_default();
@@ -184,7 +184,7 @@ impl AgentClient {
         &mut self,
         request: &AgentRequest,
         descriptor: Option<&OwnedFd>,
-    ) -> Result<AgentReply<GuestAddresses>, AgentError> {
+    ) -> Result<AgentReply<GuestAddresses>, NodeAgentError> {
         let descriptors: Vec<_> = descriptor.iter().map(|descriptor| descriptor.as_fd()).collect();
         self.socket.send(request, &descriptors).await?;
         Ok(self.socket.receive().await?)
@@ -202,7 +202,11 @@ pub enum Ask {
 
 /// Asks a node agent until it answers, yes or no. One that is away, or dies half-way, comes back, and finds what it had made:
 /// a machine is not given up for that.
-pub async fn until_answered(socket: &Path, ask: Ask, interfaces: &[InterfacePlan]) -> Result<Vec<Plumbed>, AgentError> {
+pub async fn until_answered(
+    socket: &Path,
+    ask: Ask,
+    interfaces: &[InterfacePlan],
+) -> Result<Vec<Plumbed>, NodeAgentError> {
     let mut pause = FIRST_PAUSE;
     if requests(interfaces).is_empty() {
         return Ok(Vec::new());
@@ -214,7 +218,7 @@ pub async fn until_answered(socket: &Path, ask: Ask, interfaces: &[InterfacePlan
             (Err(error), _) => Err(error),
         };
         match asked {
-            Err(error @ (AgentError::Absent { .. } | AgentError::Conversation(_))) => {
+            Err(error @ (NodeAgentError::Absent { .. } | NodeAgentError::Conversation(_))) => {
                 tracing::warn!(error = %ErrorChain(&error), ?pause, "waiting for the node agent");
             }
             answered => return answered,
@@ -225,7 +229,7 @@ pub async fn until_answered(socket: &Path, ask: Ask, interfaces: &[InterfacePlan
 }
 
 /// The network namespace of this process, which is the pod's.
-fn own_namespace() -> Result<OwnedFd, AgentError> {
+fn own_namespace() -> Result<OwnedFd, NodeAgentError> {
     let file = std::fs::File::open("/proc/self/ns/net").map_err(LineError::from)?;
     Ok(file.into())
 }
@@ -276,6 +280,6 @@ mod tests {
         };
         let interfaces = [interface()];
         let (asked, ()) = tokio::join!(until_answered(&path, Ask::Plumb, &interfaces), agent);
-        assert!(matches!(asked, Err(AgentError::Refused { reason }) if reason == "no"));
+        assert!(matches!(asked, Err(NodeAgentError::Refused { reason }) if reason == "no"));
     }
 }

@@ -10,7 +10,7 @@ use garboard_net::resolv::Resolver;
 use garboard_net::{Binding, GuestAddresses, Masquerade, NetError, NetNs, NetPlan, Port, Protocol, Sockets};
 use garboard_plan::{BindingPlan, Protocol as PlannedProtocol};
 use garboard_protocol::agent::{
-    AgentReply, BRIDGE, BindingRequest, InterfaceRequest, PlumbedInterface, SocketKind, UPLINK,
+    AgentReply, BRIDGE, BindingRequest, InterfaceReply, InterfaceRequest, SocketKind, UPLINK,
 };
 
 /// An answer and the descriptors that go with it.
@@ -119,7 +119,7 @@ pub async fn plumb(namespace: &NetNs, interfaces: Interfaces<'_>, resolver: &Res
         let counts = DescriptorCounts { taps: interface.taps.len(), vhosts: interface.vhosts.len() };
         descriptors.extend(interface.taps.into_iter().chain(interface.vhosts));
         let kinds = push_sockets(interface.sockets, &mut descriptors);
-        replies.push(PlumbedInterface { sockets: kinds, ..describe(request, counts, interface.guest, resolver) });
+        replies.push(InterfaceReply { sockets: kinds, ..describe(request, counts, interface.guest, resolver) });
     }
     Ok(Reply { message: AgentReply::Plumbed { interfaces: replies }, descriptors })
 }
@@ -140,7 +140,7 @@ pub async fn sockets(
     for (request, (sockets, guest)) in interfaces.requests.iter().zip(opened) {
         let kinds = push_sockets(sockets, &mut descriptors);
         let counts = DescriptorCounts::default();
-        replies.push(PlumbedInterface { sockets: kinds, ..describe(request, counts, guest, resolver) });
+        replies.push(InterfaceReply { sockets: kinds, ..describe(request, counts, guest, resolver) });
     }
     Ok(Reply { message: AgentReply::Plumbed { interfaces: replies }, descriptors })
 }
@@ -158,8 +158,8 @@ fn describe(
     counts: DescriptorCounts,
     addresses: GuestAddresses,
     resolver: &Resolver,
-) -> PlumbedInterface<GuestAddresses> {
-    PlumbedInterface {
+) -> InterfaceReply<GuestAddresses> {
+    InterfaceReply {
         name: request.name.clone(),
         taps: counts.taps,
         vhosts: counts.vhosts,

@@ -18,6 +18,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::ExitCode;
 
+use garboard_protocol::causes::ErrorChain;
 use serve::{Offer, serve};
 
 fn main() -> ExitCode {
@@ -54,5 +55,5 @@ fn install(directory: &Path) -> std::io::Result<()> {
 fn open(pairs: &[&str]) -> Result<(), String> {
     let offers = pairs.chunks_exact(2).map(|pair| Offer::parse(pair[0], pair[1]));
     let offers: Vec<Offer> = offers.collect::<Result<_, _>>().map_err(|error| error.to_string())?;
-    serve(Path::new("/"), &offers).map_err(|error| error.to_string())
+    serve(Path::new("/"), &offers).map_err(|error| ErrorChain(&error).to_string())
 }

@@ -27,7 +27,7 @@ pub(crate) enum ServeError {
         why: String,
     },
     /// A system call failed.
-    #[error("could not {attempt}: {source}")]
+    #[error("could not {attempt}")]
     System {
         /// What was attempted.
         attempt: String,

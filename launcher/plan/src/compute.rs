@@ -1,6 +1,6 @@
 //! Accelerator, machine type, vCPUs and memory.
 
-use garboard_api::accelerator::Asked;
+use garboard_api::accelerator::RequestedAccelerator;
 use garboard_api::quantity::Quantity;
 use garboard_machine::cpu::Smp;
 use garboard_machine::facts::{HostFacts, KvmState};
@@ -24,7 +24,7 @@ const MOST_PREALLOC_THREADS: u32 = 16;
 
 /// What executes the guest's instructions: what the instance asks for, else the installation's or the host's choice.
 pub(super) fn accelerator(
-    asked: Option<Asked>,
+    asked: Option<RequestedAccelerator>,
     facts: &HostFacts,
     options: &PlanOptions,
 ) -> Result<Accelerator, PlanError> {
@@ -38,10 +38,10 @@ pub(super) fn accelerator(
     }
 }
 
-fn choice(asked: Option<Asked>, options: &PlanOptions) -> AcceleratorChoice {
+fn choice(asked: Option<RequestedAccelerator>, options: &PlanOptions) -> AcceleratorChoice {
     match asked {
-        Some(Asked::Kvm) => AcceleratorChoice::Kvm,
-        Some(Asked::Tcg) => AcceleratorChoice::Tcg,
+        Some(RequestedAccelerator::Kvm) => AcceleratorChoice::Kvm,
+        Some(RequestedAccelerator::Tcg) => AcceleratorChoice::Tcg,
         None => options.accelerator,
     }
 }

@@ -1,6 +1,6 @@
 //! A plan in the making: what all parts of the planner read, and where they put what they decide.
 
-use garboard_api::accelerator::Asked;
+use garboard_api::accelerator::RequestedAccelerator;
 use garboard_api::metadata::annotation;
 /// KubeVirt takes an empty text for none.
 pub(super) use garboard_api::v1::non_empty as text;
@@ -46,8 +46,8 @@ impl<'a> Input<'a> {
     }
 
     /// What the instance asks to have its instructions executed by.
-    pub(super) fn asked_accelerator(self) -> Option<Asked> {
-        Asked::of(self.vmi.metadata.annotations.as_ref())
+    pub(super) fn asked_accelerator(self) -> Option<RequestedAccelerator> {
+        RequestedAccelerator::of(self.vmi.metadata.annotations.as_ref())
     }
 
     /// The version of the planner by whose rules the machine is made: that of its first plan.

@@ -160,7 +160,7 @@ pub enum DescriptorPurpose {
         /// Which layer.
         layer: Layer,
         /// How it must be opened.
-        access: Access,
+        access: OpenAccess,
         /// Open with `O_DIRECT`.
         direct: bool,
     },
@@ -210,7 +210,7 @@ pub enum Layer {
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Access {
+pub enum OpenAccess {
     /// `O_RDONLY`.
     ReadOnly,
     /// `O_RDWR`.

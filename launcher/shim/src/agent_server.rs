@@ -18,7 +18,7 @@ use garboard_protocol::agent::{AgentReply, AgentRequest, InterfaceRequest};
 use garboard_protocol::paths;
 use garboard_protocol::volumes::FIRMWARE_VARS_VOLUME;
 use garboard_shim_client::request::{FirmwareVars, LaunchRequest};
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Mutex;
 use tokio::task::JoinHandle;
@@ -34,7 +34,7 @@ pub(crate) struct AgentServer {
     machine_uid: Option<u32>,
     id: VmNetId,
     namespace: Option<NetNs>,
-    volumes: BTreeMap<String, VolumeSource>,
+    volumes: BTreeMap<String, HostVolumeSource>,
     firmware_vars: Option<FirmwareVars>,
     vmi: serde_json::Value,
     listeners: Mutex<Option<Listeners>>,

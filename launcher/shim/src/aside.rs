@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use garboard_shim_client::lock;
-use garboard_shim_client::processes::{Part, find};
+use garboard_shim_client::processes::{MachineProcess, find};
 use nix::unistd::Pid;
 
 /// Takes a directory away at once: no command may find half of it, its lock gone and its launch request still there.
@@ -54,7 +54,7 @@ fn is_left(directory: &Path) -> bool {
 
 /// Whether a process is a shim of this machine. Another that has its number by now is none; nor are we, who begin only now.
 fn removes(machine: &Path, process: Pid) -> bool {
-    let mut shims = [Part::Shim, Part::Deleter].into_iter().flat_map(|part| find(machine, part));
+    let mut shims = [MachineProcess::Shim, MachineProcess::Deleter].into_iter().flat_map(|part| find(machine, part));
     process != Pid::this() && shims.any(|shim| shim.pid() == process)
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use anyhow::Context;
 use garboard_shim_client::calls::Reason;
-use garboard_shim_client::lock::{self, Held};
-use garboard_shim_client::processes::{Part, Process, find, send, wait_for_end};
+use garboard_shim_client::lock::{self, HeldLock};
+use garboard_shim_client::processes::{MachineProcess, Process, find, send, wait_for_end};
 use garboard_shim_client::request::LaunchRequest;
 use nix::sys::signal::Signal;
 
@@ -43,7 +43,7 @@ pub fn delete(machine: &Path, reason: Reason) -> anyhow::Result<()> {
 }
 
 /// The lock of a machine; nothing if another command was quicker and the machine is gone.
-fn lock_of(machine: &Path) -> anyhow::Result<Option<Held>> {
+fn lock_of(machine: &Path) -> anyhow::Result<Option<HeldLock>> {
     match lock::hold(machine) {
         Ok(held) => Ok(Some(held)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
@@ -65,12 +65,12 @@ fn keep_record_of_dead(request: &LaunchRequest) -> anyhow::Result<()> {
 
 /// Ends what is left of a machine without a shim. QEMU goes with PID 1, whose PID namespace it is in.
 fn end_processes(machine: &Path) -> anyhow::Result<()> {
-    send(&find(machine, Part::Supervisor), Signal::SIGTERM);
-    if !wait_for_end(machine, Part::Supervisor, FAREWELL) {
-        send(&find(machine, Part::Supervisor), Signal::SIGKILL);
+    send(&find(machine, MachineProcess::Supervisor), Signal::SIGTERM);
+    if !wait_for_end(machine, MachineProcess::Supervisor, FAREWELL) {
+        send(&find(machine, MachineProcess::Supervisor), Signal::SIGKILL);
     }
-    send(&find(machine, Part::Init), Signal::SIGKILL);
-    for part in [Part::Supervisor, Part::Init] {
+    send(&find(machine, MachineProcess::Init), Signal::SIGKILL);
+    for part in [MachineProcess::Supervisor, MachineProcess::Init] {
         if !wait_for_end(machine, part, END_LIMIT) {
             let left: Vec<_> = find(machine, part).iter().map(Process::pid).collect();
             anyhow::bail!("processes of the machine do not end after SIGKILL: {left:?}; {} is kept", machine.display());

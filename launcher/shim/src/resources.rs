@@ -9,15 +9,15 @@ use std::sync::Arc;
 
 use anyhow::Context;
 use garboard_common::private;
-use garboard_host::cgroup::{self, Cgroup, CgroupError, CpuQuota, Limits};
+use garboard_host::cgroup::{self, Cgroup, CgroupError, CgroupLimits, CpuQuota};
 use garboard_net::{NetNs, VmNetId};
 use garboard_plan::{InterfaceFacts, PlanOptions};
 use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::paths;
-use garboard_shim_client::lock::{self, Held};
+use garboard_shim_client::lock::{self, HeldLock};
 use garboard_shim_client::logs::SUPERVISOR_LOG;
 use garboard_shim_client::request::LaunchRequest;
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use nix::unistd::Pid;
 use tokio::task::JoinHandle;
 
@@ -46,7 +46,7 @@ pub(crate) struct HostResources {
     agent: Option<Arc<AgentServer>>,
     listening: Option<JoinHandle<()>>,
     /// Held, not read: while it is free, the shim is dead.
-    _lock: Option<Held>,
+    _lock: Option<HeldLock>,
 }
 
 impl HostResources {
@@ -241,7 +241,7 @@ fn duplicate(namespace: &NetNs) -> anyhow::Result<NetNs> {
     Ok(NetNs::from_fd(namespace.as_fd().try_clone_to_owned()?)?)
 }
 
-fn hold_lock(machine: &Path) -> anyhow::Result<Held> {
+fn hold_lock(machine: &Path) -> anyhow::Result<HeldLock> {
     lock::hold(machine).map_err(|error| {
         let is_held = error.kind() == ErrorKind::WouldBlock;
         let doing = if is_held { "another shim holds the lock of" } else { "take the lock of" };
@@ -249,9 +249,9 @@ fn hold_lock(machine: &Path) -> anyhow::Result<Held> {
     })
 }
 
-fn limits(request: &LaunchRequest) -> Limits {
+fn limits(request: &LaunchRequest) -> CgroupLimits {
     let resources = &request.resources;
-    Limits {
+    CgroupLimits {
         memory_bytes: resources.memory_limit_bytes,
         cpu_quota: resources.cpu_limit_millis.map(CpuQuota::of_millicpu),
         cpu_shares: Some((resources.cpu_request_millis.saturating_mul(1024) / 1000).clamp(2, 262_144)),
@@ -259,12 +259,16 @@ fn limits(request: &LaunchRequest) -> Limits {
     }
 }
 
-fn supervisor_limits() -> Limits {
-    Limits { memory_bytes: Some(SUPERVISOR_MEMORY_BYTES), pids: Some(SUPERVISOR_THREADS), ..Limits::default() }
+fn supervisor_limits() -> CgroupLimits {
+    CgroupLimits {
+        memory_bytes: Some(SUPERVISOR_MEMORY_BYTES),
+        pids: Some(SUPERVISOR_THREADS),
+        ..CgroupLimits::default()
+    }
 }
 
 /// Missing limits do not prevent a start: `doctor` lists what is missing.
-fn make_cgroup(name: &str, limits: &Limits) -> Option<Cgroup> {
+fn make_cgroup(name: &str, limits: &CgroupLimits) -> Option<Cgroup> {
     match Cgroup::create(name, limits) {
         Ok(cgroup) => Some(cgroup),
         Err(error) => {
@@ -311,18 +315,23 @@ fn fill_directories(request: &LaunchRequest, options: &PlanOptions) -> anyhow::R
     Ok(())
 }
 
-fn place(volumes: &Path, name: &str, source: &VolumeSource, owner: Option<u32>) -> anyhow::Result<Option<VolumePlace>> {
+fn place(
+    volumes: &Path,
+    name: &str,
+    source: &HostVolumeSource,
+    owner: Option<u32>,
+) -> anyhow::Result<Option<VolumePlace>> {
     Ok(Some(match source {
-        VolumeSource::Directory { path } => VolumePlace::Directory { path: path.display().to_string() },
-        VolumeSource::File { path } => VolumePlace::File { path: path.display().to_string() },
-        VolumeSource::Opened { .. } | VolumeSource::HostDisk { .. } => VolumePlace::Descriptor,
-        VolumeSource::Projected { files } => {
+        HostVolumeSource::Directory { path } => VolumePlace::Directory { path: path.display().to_string() },
+        HostVolumeSource::File { path } => VolumePlace::File { path: path.display().to_string() },
+        HostVolumeSource::Opened { .. } | HostVolumeSource::HostDisk { .. } => VolumePlace::Descriptor,
+        HostVolumeSource::Projected { files } => {
             // A name with a slash is ours (`ssh-keys/…`), never a volume's.
             let directory = volumes.join(name.replace('/', "."));
             projected::write(&directory, files, owner)?;
             VolumePlace::Directory { path: directory.display().to_string() }
         }
-        VolumeSource::Made => return Ok(None),
+        HostVolumeSource::Made => return Ok(None),
     }))
 }
 

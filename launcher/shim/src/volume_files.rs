@@ -8,22 +8,22 @@ use garboard_api::quantity::Quantity;
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_plan::is_opened_read_only;
 use garboard_shim_client::request::FirmwareVars;
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use garboard_storage::beneath::BeneathPath;
-use garboard_storage::open::{Access, Dir, Direct, Expected, Opening, Sharing, open_disk};
+use garboard_storage::open::{Dir, Direct, DiskAccess, Expected, Opening, Sharing, open_disk};
 use serde::Deserialize;
 use serde_json::Value;
 
 /// Opens a volume for the machine's supervisor.
-pub(crate) fn open(source: &VolumeSource, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
+pub(crate) fn open(source: &HostVolumeSource, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
     match source {
-        VolumeSource::Opened { path, writable: true } => disk(path, Access::ReadWrite, sharing(vmi, name)),
-        VolumeSource::Opened { path, writable: false } => disk(path, Access::ReadOnly, Sharing::Shared),
-        VolumeSource::HostDisk { path } => host_disk(path, vmi, name),
-        VolumeSource::Directory { .. }
-        | VolumeSource::File { .. }
-        | VolumeSource::Projected { .. }
-        | VolumeSource::Made => {
+        HostVolumeSource::Opened { path, writable: true } => disk(path, DiskAccess::ReadWrite, sharing(vmi, name)),
+        HostVolumeSource::Opened { path, writable: false } => disk(path, DiskAccess::ReadOnly, Sharing::Shared),
+        HostVolumeSource::HostDisk { path } => host_disk(path, vmi, name),
+        HostVolumeSource::Directory { .. }
+        | HostVolumeSource::File { .. }
+        | HostVolumeSource::Projected { .. }
+        | HostVolumeSource::Made => {
             anyhow::bail!("volume {name} is not one that the shim opens")
         }
     }
@@ -36,7 +36,7 @@ fn sharing(vmi: &Value, name: &str) -> Sharing {
     if is_shared { Sharing::Shared } else { Sharing::Exclusive }
 }
 
-fn disk(path: &Path, access: Access, sharing: Sharing) -> anyhow::Result<OwnedFd> {
+fn disk(path: &Path, access: DiskAccess, sharing: Sharing) -> anyhow::Result<OwnedFd> {
     let opening = Opening { access, direct: Direct::Off, expected: Expected::FileOrBlock, sharing };
     Ok(open_disk(path, opening)?.fd)
 }
@@ -55,9 +55,9 @@ fn host_disk(path: &Path, vmi: &Value, name: &str) -> anyhow::Result<OwnedFd> {
     let machine = VirtualMachineInstance::deserialize(vmi).context("the machine's manifest cannot be read")?;
     let volume = machine.spec.volumes.iter().find(|volume| volume.name == name);
     if volume.is_some_and(|volume| is_opened_read_only(&machine.spec, volume)) {
-        return disk(path, Access::ReadOnly, Sharing::Shared);
+        return disk(path, DiskAccess::ReadOnly, Sharing::Shared);
     }
-    disk(path, Access::ReadWrite, sharing(vmi, name))
+    disk(path, DiskAccess::ReadWrite, sharing(vmi, name))
 }
 
 fn make(path: &Path, bytes: u64) -> anyhow::Result<()> {
@@ -76,5 +76,5 @@ pub(crate) fn firmware_vars(vars: &FirmwareVars) -> anyhow::Result<OwnedFd> {
         std::fs::copy(&vars.template, &fresh).with_context(|| format!("copy {}", vars.template.display()))?;
         std::fs::rename(&fresh, &vars.path).with_context(|| format!("create {}", vars.path.display()))?;
     }
-    disk(&vars.path, Access::ReadWrite, Sharing::Exclusive)
+    disk(&vars.path, DiskAccess::ReadWrite, Sharing::Exclusive)
 }

@@ -61,20 +61,21 @@ pub(crate) fn open_channels(
 pub(crate) fn serve_public_sockets(directory: &Path, senders: &ControlSenders) -> Result<(), SocketError> {
     let qmp = listen_async(directory, paths::QMP_USER_SOCKET)?;
     let vnc = listen_async(directory, paths::VNC_SOCKET)?;
-    let (qmp_desk, vnc_desk) = (senders.qmp.clone(), senders.vnc.clone());
+    let (qmp_clients, vnc_clients) = (senders.qmp.clone(), senders.vnc.clone());
     tokio::spawn(accept(qmp, move |stream| {
-        let desk = qmp_desk.clone();
+        let clients = qmp_clients.clone();
         async move {
             let Ok(credentials) = stream.peer_cred() else { return };
             let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None };
-            let _ = desk.send(QmpClient { stream, access: QmpAccess::ReadOnly, caller, span: Span::current() }).await;
+            let _ =
+                clients.send(QmpClient { stream, access: QmpAccess::ReadOnly, caller, span: Span::current() }).await;
         }
     }));
     tokio::spawn(accept(vnc, move |stream| {
-        let desk = vnc_desk.clone();
+        let clients = vnc_clients.clone();
         async move {
             if let Ok(stream) = stream.into_std() {
-                let _ = desk.send(stream.into()).await;
+                let _ = clients.send(stream.into()).await;
             }
         }
     }));
@@ -152,7 +153,7 @@ impl TranscriptSink for LoggedTranscript {
             if left_out > 0 {
                 tracing::warn!(left_out, "QMP log: lines left out, too many at once");
             }
-            tracing::info!(entry = line, "QMP");
+            tracing::info!(entry = line, "QMP message");
         }
         if let Some(file) = &self.file {
             file.record(line);

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use garboard_plan::live::{Change, Outcome};
 use garboard_protocol::control::QmpAccess;
 use garboard_qmp::Monitor;
-use garboard_qmp::broker::{Access, Audit, AuditSink, Broker, PeerIdentity};
+use garboard_qmp::broker::{Audit, AuditSink, Broker, ClientAccess, PeerIdentity};
 use tokio::sync::{mpsc, watch};
 use tracing::Instrument;
 
@@ -39,11 +39,11 @@ pub(crate) async fn serve(
     }
 }
 
-fn access(asked: QmpAccess) -> Access {
+fn access(asked: QmpAccess) -> ClientAccess {
     match asked {
-        QmpAccess::ReadOnly => Access::ReadOnly,
-        QmpAccess::ReadWrite => Access::ReadWrite,
-        QmpAccess::Dangerous => Access::Dangerous,
+        QmpAccess::ReadOnly => ClientAccess::ReadOnly,
+        QmpAccess::ReadWrite => ClientAccess::ReadWrite,
+        QmpAccess::Dangerous => ClientAccess::Dangerous,
     }
 }
 

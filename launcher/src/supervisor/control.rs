@@ -161,7 +161,7 @@ async fn serve_request(
         ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, asker).await,
         ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, asker).await,
         ControlRequest::Console { access } => {
-            tracing::info!(?access, uid = asker.caller.uid, claimed_user = asker.caller.claimed, "console");
+            tracing::info!(?access, uid = asker.caller.uid, claimed_user = asker.caller.claimed, "console requested");
             console(stream, &senders, access).await
         }
         ControlRequest::Vnc => vnc(stream, &senders).await,
@@ -197,7 +197,7 @@ async fn ask(stream: &mut UnixStream, senders: &ControlSenders, request: Request
     let posted = senders.requests.send(Offer { request, reply, cause: asker.cause }).await.is_ok();
     let verdict = if posted { verdict.await.ok() } else { None };
     let Caller { uid, pid, claimed } = asker.caller;
-    tracing::info!(?request, ?verdict, uid, pid, claimed_user = claimed, "request");
+    tracing::info!(?request, ?verdict, uid, pid, claimed_user = claimed, "request decided");
     let reply = match verdict {
         Some(Verdict::Queued) => ControlReply::Queued,
         Some(Verdict::AlreadySo) => ControlReply::AlreadySo,

@@ -75,7 +75,7 @@ async fn follow(context: &Context, agent: Arc<Agent>, port: &mut Subscription) {
     loop {
         match ask(&agent).await {
             Ok((guest, interfaces)) => {
-                if context.happened.send(Input::AgentSaid { guest, interfaces }).await.is_err() {
+                if context.happened.send(Input::GuestAgentReported { guest, interfaces }).await.is_err() {
                     return;
                 }
             }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{GuestQuestion, Status};
-use garboard_qmp::agent::{Agent, AgentError};
+use garboard_qmp::agent::{Agent, GuestAgentError};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -36,7 +36,7 @@ pub(crate) async fn ask(
 
 /// Runs a command in the guest; well is an end with 0.
 async fn execute(agent: &Agent, command: &[String]) -> Result<(), String> {
-    let message = |error: AgentError| ErrorChain(&error).to_string();
+    let message = |error: GuestAgentError| ErrorChain(&error).to_string();
     let (program, arguments) = command.split_first().ok_or("the probe names no command")?;
     let process = agent.execute(program, arguments).await.map_err(message)?;
     loop {

@@ -282,7 +282,7 @@ fn log(notice: &Notice, flood: &mut Flood) {
     if left_out > 0 {
         tracing::warn!(left_out, "events of QEMU were left out of the log");
     }
-    tracing::info!(event = event.name, data = event.data_text(), "QEMU");
+    tracing::info!(event = event.name, data = event.data_text(), "QEMU event");
 }
 
 /// Answers whether to go on.

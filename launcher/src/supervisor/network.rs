@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_agent::client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
+use garboard_agent::client::{AgentClient, Ask, NodeAgentError, Plumbed, until_answered};
 use garboard_net::Sockets;
 use garboard_net::dhcp::{DhcpOptions, GuestService, PrivateOption, serve as serve_guest};
 use garboard_plan::{InterfacePlan, LaunchPlan};
@@ -47,7 +47,7 @@ async fn regain_in_pod(socket: PathBuf, plan: Arc<LaunchPlan>) {
     serve(interfaces, plan).await;
 }
 
-fn not_served(error: AgentError) -> Vec<Plumbed> {
+fn not_served(error: NodeAgentError) -> Vec<Plumbed> {
     tracing::error!(error = %ErrorChain(&error), "DHCP server failed; the guest keeps its lease until it restarts");
     Vec::new()
 }

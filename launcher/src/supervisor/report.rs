@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use garboard_agent::client::{AgentClient, AgentError, NetworkPlace};
+use garboard_agent::client::{AgentClient, NetworkPlace, NodeAgentError};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::Status;
 use garboard_protocol::paths;
@@ -68,7 +68,7 @@ async fn send_reports(
     status: &mut watch::Receiver<Status>,
     note: &watch::Sender<u64>,
     pause: &mut Duration,
-) -> Result<(), AgentError> {
+) -> Result<(), NodeAgentError> {
     loop {
         // A supervisor that was started again has not observed yet whether its guest is paused, and must not report `false`.
         let Ok(newest) = status.wait_for(|status| status.observed).await.map(|newest| newest.clone()) else {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_agent::client::{AgentClient, AgentError, NetworkPlace};
+use garboard_agent::client::{AgentClient, NetworkPlace, NodeAgentError};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths;
 use tokio::net::UnixStream;
@@ -46,7 +46,7 @@ where
 }
 
 /// Takes connections until this one to the agent breaks, and why.
-async fn take<S, F>(mut agent: AgentClient, places: &Arc<Semaphore>, serve: &S, pause: &mut Duration) -> AgentError
+async fn take<S, F>(mut agent: AgentClient, places: &Arc<Semaphore>, serve: &S, pause: &mut Duration) -> NodeAgentError
 where
     S: Fn(UnixStream) -> F + Send + Sync,
     F: Future<Output = ()> + Send + 'static,

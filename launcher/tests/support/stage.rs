@@ -11,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use garboard_plan::{
-    Access, BindingPlan, DescriptorPurpose, DiskPlan, DiskSource, FirmwarePlan, ImageFormat, LaunchPlan, Layer, Medium,
+    BindingPlan, DescriptorPurpose, DiskPlan, DiskSource, FirmwarePlan, ImageFormat, LaunchPlan, Layer, Medium,
+    OpenAccess,
 };
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 
@@ -84,7 +85,7 @@ fn open_one(plan: &LaunchPlan, purpose: &DescriptorPurpose, dir: &Path) -> std::
             let disk = plan.disks.iter().find(|disk| disk.volume == *volume).expect("a planned disk");
             let flags = if *direct { OFlag::O_DIRECT.bits() } else { 0 };
             let path = make_layer(disk, *layer, dir)?;
-            let writes = *access == Access::ReadWrite;
+            let writes = *access == OpenAccess::ReadWrite;
             OpenOptions::new().read(true).write(writes).custom_flags(flags).open(path)?.into()
         }
         DescriptorPurpose::Tap { interface, .. } => {

@@ -17,7 +17,7 @@ use super::ra;
 use super::rate::RateLimit;
 use super::v4::{self, Config4};
 use super::v6::{self, Config6};
-use crate::names::MacAddr;
+use crate::names::EthernetAddress;
 use crate::plan::guest::GuestAddresses;
 use crate::plumb::Sockets;
 
@@ -58,7 +58,7 @@ pub enum ServeError {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestService {
     /// The guest's Ethernet address.
-    pub mac: MacAddr,
+    pub mac: EthernetAddress,
     /// Its addresses, as plumbing returned them.
     pub addresses: GuestAddresses,
     /// Everything else.

@@ -13,7 +13,7 @@ use dhcproto::v6::{DhcpOption, DhcpOptions as Encoded, IAAddr, IANA, Message, Me
 use dhcproto::{Encodable, Encoder};
 
 use super::options::{DhcpOptions, OptionError};
-use crate::names::MacAddr;
+use crate::names::EthernetAddress;
 use crate::plan::desired::GATEWAY_MAC;
 use crate::plan::guest::GuestIpv6;
 
@@ -56,7 +56,7 @@ impl Config6 {
 
 /// DUID-LL of the gateway's Ethernet address, the same wherever the guest migrates.
 fn identity() -> Vec<u8> {
-    let mac = GATEWAY_MAC.parse().unwrap_or_else(|_| MacAddr::derived(GATEWAY_MAC));
+    let mac = GATEWAY_MAC.parse().unwrap_or_else(|_| EthernetAddress::derived(GATEWAY_MAC));
     [0, 3, 0, 1].into_iter().chain(mac.bytes()).collect()
 }
 

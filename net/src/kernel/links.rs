@@ -18,7 +18,7 @@ use rtnetlink::{AddressMessageBuilder, LinkBridge, LinkMessageBuilder, LinkUnspe
 
 use super::Kernel;
 use crate::error::NetError;
-use crate::names::{LinkName, MacAddr};
+use crate::names::{EthernetAddress, LinkName};
 use crate::observed::{Admin, Link, LinkAddress, Origin, Route};
 use crate::seam::{LinkChange, Links, Sysctl};
 
@@ -72,7 +72,7 @@ impl Links for Kernel<'_> {
         Ok(messages.iter().flat_map(|message| read_routes(message, &names)).collect())
     }
 
-    async fn add_bridge(&self, name: &LinkName, mac: MacAddr, mtu: u16) -> Result<(), NetError> {
+    async fn add_bridge(&self, name: &LinkName, mac: EthernetAddress, mtu: u16) -> Result<(), NetError> {
         let bridge = LinkBridge::new(name.as_str()).mcast_snooping(false).address(mac.bytes().to_vec()).down().build();
         let made = self.netlink.link().add(bridge).execute().await;
         made.map_err(|error| failed(&format!("make the bridge `{name}`"), error))?;
@@ -229,7 +229,7 @@ fn read_link(message: &LinkMessage, names: &Names) -> Link {
     };
     for attribute in &message.attributes {
         if let LinkAttribute::Address(bytes) = attribute {
-            link.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().and_then(|bytes| MacAddr::new(bytes).ok());
+            link.mac = <[u8; 6]>::try_from(bytes.as_slice()).ok().and_then(|bytes| EthernetAddress::new(bytes).ok());
         } else if let LinkAttribute::Mtu(mtu) = attribute {
             link.mtu = *mtu;
         } else if let LinkAttribute::Controller(index) = attribute {

@@ -41,7 +41,7 @@ impl Tool<'_> {
             doing: self.doing.to_owned(),
             after: self.limit,
         };
-        let output = tokio::time::timeout(self.limit, converse(child, input)).await.map_err(hung)?;
+        let output = tokio::time::timeout(self.limit, exchange(child, input)).await.map_err(hung)?;
         let output = output.map_err(|source| self.missing(source))?;
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
@@ -79,7 +79,7 @@ impl Tool<'_> {
 
 /// Writes and reads at the same time: a program that fills one pipe while we fill another would wait for us
 /// forever.
-async fn converse(mut child: Child, input: String) -> std::io::Result<Output> {
+async fn exchange(mut child: Child, input: String) -> std::io::Result<Output> {
     let stdin = child.stdin.take();
     let feed = async move {
         if let Some(mut stdin) = stdin {

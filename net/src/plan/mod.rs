@@ -16,7 +16,7 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use ipnet::{Ipv4Net, Ipv6Net};
 use serde::{Deserialize, Serialize};
 
-use crate::names::{LinkName, MacAddr};
+use crate::names::{EthernetAddress, LinkName};
 
 /// Most queues one tap may have: `MAX_TAP_QUEUES` of the kernel's `drivers/net/tun.c`.
 pub const QUEUES_MAX: u16 = 256;
@@ -129,7 +129,7 @@ pub struct NetPlan {
     /// The tap to make, for example `tap0`.
     pub tap: LinkName,
     /// Address of the guest's NIC.
-    pub mac: MacAddr,
+    pub mac: EthernetAddress,
     /// Largest packet, bytes; the uplink's when absent.
     pub mtu: Option<u16>,
     /// Queues of the tap, 1 to [`QUEUES_MAX`].

@@ -237,5 +237,4 @@ pub async fn relay(listeners: Listeners, guest: IpAddr) -> io::Result<Infallible
 }
 
 #[cfg(test)]
-#[path = "tests.rs"]
 mod tests;

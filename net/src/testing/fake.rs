@@ -9,7 +9,7 @@ use ipnet::IpNet;
 
 use super::state::{Host, State};
 use crate::error::NetError;
-use crate::names::{LinkName, MacAddr};
+use crate::names::{EthernetAddress, LinkName};
 use crate::observed::{Link, LinkAddress, Route};
 use crate::plan::ruleset::Ruleset;
 use crate::seam::{Devices, LinkChange, Links, Nft, Outline, Service, Sysctl};
@@ -51,7 +51,7 @@ impl FakeNamespace {
         self.act(format!("make the tap `{name}`"), |state| {
             let pairs = (0..queues).map(|_| pair()).collect::<io::Result<Vec<_>>>()?;
             let (ours, theirs) = pairs.into_iter().unzip();
-            let mac = MacAddr::derived(name.as_str());
+            let mac = EthernetAddress::derived(name.as_str());
             state.add_link(name.as_str(), Some("tun"), Some(mac), 1500).queues = ours;
             Ok(theirs)
         })
@@ -80,7 +80,7 @@ impl Links for FakeNamespace {
         self.act("list".to_owned(), |state| Ok(state.routes.clone()))
     }
 
-    async fn add_bridge(&self, name: &LinkName, mac: MacAddr, mtu: u16) -> Result<(), NetError> {
+    async fn add_bridge(&self, name: &LinkName, mac: EthernetAddress, mtu: u16) -> Result<(), NetError> {
         self.act(format!("make the bridge `{name}`"), |state| {
             state.refuse_existing(name.as_str())?;
             state.add_link(name.as_str(), Some("bridge"), Some(mac), mtu.into());

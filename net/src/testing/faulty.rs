@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use ipnet::IpNet;
 
 use crate::error::NetError;
-use crate::names::{LinkName, MacAddr};
+use crate::names::{EthernetAddress, LinkName};
 use crate::observed::{Link, LinkAddress, Route};
 use crate::plan::ruleset::Ruleset;
 use crate::seam::{Devices, LinkChange, Links, Nft, Outline, Service, Sysctl};
@@ -62,7 +62,7 @@ impl<N: Links> Links for Faulty<N> {
         self.inner.routes().await
     }
 
-    async fn add_bridge(&self, name: &LinkName, mac: MacAddr, mtu: u16) -> Result<(), NetError> {
+    async fn add_bridge(&self, name: &LinkName, mac: EthernetAddress, mtu: u16) -> Result<(), NetError> {
         self.pass()?;
         self.inner.add_bridge(name, mac, mtu).await
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ipnet::IpNet;
 
-use crate::names::MacAddr;
+use crate::names::EthernetAddress;
 use crate::observed::{Admin, Link, LinkAddress, Origin, Route};
 use crate::seam::{LinkChange, Outline, Sysctl};
 
@@ -60,7 +60,7 @@ impl Host {
         self.next_pair += 1;
         let pair = self.next_pair;
         for (id, name) in [here, there] {
-            let mac = MacAddr::derived(&format!("{id} {name} {pair}"));
+            let mac = EthernetAddress::derived(&format!("{id} {name} {pair}"));
             self.namespace(id)?.add_link(name, Some("veth"), Some(mac), mtu).pair = Some(pair);
         }
         Ok(())
@@ -82,13 +82,19 @@ impl Host {
 }
 
 impl State {
-    pub(super) fn add_link(&mut self, name: &str, kind: Option<&str>, mac: Option<MacAddr>, mtu: u32) -> &mut FakeLink {
+    pub(super) fn add_link(
+        &mut self,
+        name: &str,
+        kind: Option<&str>,
+        mac: Option<EthernetAddress>,
+        mtu: u32,
+    ) -> &mut FakeLink {
         self.last_index += 1;
         let link = Link {
             name: name.to_owned(),
             index: self.last_index,
             kind: kind.map(str::to_owned),
-            mac: mac.or_else(|| MacAddr::new([0; 6]).ok()),
+            mac: mac.or_else(|| EthernetAddress::new([0; 6]).ok()),
             mtu,
             admin: Admin::Down,
             controller: None,

@@ -43,7 +43,7 @@ fn request(id: &str) -> UplinkRequest {
 }
 
 /// A host with an address, a way out and IPv6.
-async fn furnish<N: Namespace>(host: &N, world: &N) {
+async fn connect_to_world<N: Namespace>(host: &N, world: &N) {
     let (eth0, far) = ("eth0".parse().unwrap(), "host0".parse().unwrap());
     host.add_veth(&eth0, world, &far, 1400).await.unwrap();
     for address in ["192.0.2.2/24", "2001:db8::2/64"] {
@@ -57,7 +57,7 @@ async fn furnish<N: Namespace>(host: &N, world: &N) {
 }
 
 async fn everything_twice<N: Namespace>(host: &N, vm: &N, world: &N) {
-    furnish(host, world).await;
+    connect_to_world(host, world).await;
     let before = snapshot(host, &["garboard_vm-1"]).await;
     let request = request("vm-1");
     let first = ensure_in(host, vm, &request).await.unwrap();
@@ -116,7 +116,7 @@ async fn on_the_kernel_everything_may_run_twice() {
 }
 
 async fn bridge_twice<N: Namespace>(host: &N, vm: &N, world: &N) {
-    furnish(host, world).await;
+    connect_to_world(host, world).await;
     let uplink = ensure_in(host, vm, &request("vm-1")).await.unwrap();
     plumb_twice(vm, &plan(Binding::Bridge)).await;
     let plumbed = once_free(async || plumb_in(vm, &[plan(Binding::Bridge)]).await).await;
@@ -145,7 +145,7 @@ async fn on_the_kernel_a_bridged_address_is_remembered() {
 /// Lets the first change fail, then the second, and so on until none does. Returns how many there were.
 async fn fail_each_step<N: Namespace>(make: impl Fn() -> (N, N, N), binding: Option<Binding>) -> usize {
     let (host, vm, world) = make();
-    furnish(&host, &world).await;
+    connect_to_world(&host, &world).await;
     if binding.is_some() {
         ensure_in(&host, &vm, &request("vm-1")).await.unwrap();
     }
@@ -209,7 +209,7 @@ async fn on_the_kernel_failing_plumbing_leaves_what_was_there() {
 async fn vms_of_one_host_get_networks_of_their_own() {
     let host = FakeHost::new();
     let (outside, world) = (host.namespace(), host.namespace());
-    furnish(&outside, &world).await;
+    connect_to_world(&outside, &world).await;
     let mut networks = Vec::new();
     for number in 0..40 {
         let made = ensure_in(&outside, &host.namespace(), &request(&format!("vm-{number}"))).await.unwrap();
@@ -234,7 +234,7 @@ async fn vms_that_start_at_once_get_different_networks() {
         return;
     }
     let (host, world) = (real(), real());
-    furnish(&host, &world).await;
+    connect_to_world(&host, &world).await;
     let start = async |number: usize| {
         let request = UplinkRequest { avoid: crowded(), ..request(&format!("vm-{number}")) };
         ensure_in(&host, &real(), &request).await.unwrap().host4
@@ -249,7 +249,7 @@ async fn vms_that_start_at_once_get_different_networks() {
 #[tokio::test]
 async fn a_pool_without_a_free_network_is_reported_as_empty() {
     let (host, vm, world) = fakes();
-    furnish(&host, &world).await;
+    connect_to_world(&host, &world).await;
     let before = snapshot(&host, &[]).await;
     let request = UplinkRequest { avoid: vec!["169.254.0.0/16".parse().unwrap()], ..request("vm-1") };
     assert!(matches!(ensure_in(&host, &vm, &request).await, Err(NetError::PoolEmpty)));
@@ -259,7 +259,7 @@ async fn a_pool_without_a_free_network_is_reported_as_empty() {
 #[tokio::test]
 async fn a_host_that_has_its_routes_from_advertisements_keeps_them_when_it_forwards() {
     let (host, vm, world) = fakes();
-    furnish(&host, &world).await;
+    connect_to_world(&host, &world).await;
     let advertised = Route {
         to: "::/0".parse().unwrap(),
         via: Some("2001:db8::1".parse().unwrap()),
@@ -278,7 +278,7 @@ async fn a_host_that_has_its_routes_from_advertisements_keeps_them_when_it_forwa
 async fn a_lost_namespace_is_joined_anew() {
     let host = FakeHost::new();
     let (outside, world) = (host.namespace(), host.namespace());
-    furnish(&outside, &world).await;
+    connect_to_world(&outside, &world).await;
     let first = ensure_in(&outside, &host.namespace(), &request("vm-1")).await.unwrap();
     let fresh = host.namespace();
     let second = ensure_in(&outside, &fresh, &request("vm-1")).await.unwrap();
@@ -302,7 +302,7 @@ async fn another_owners_link_is_neither_used_nor_removed() {
 async fn a_link_that_goes_with_its_namespace_while_it_is_removed_is_gone() {
     let host = FakeHost::new();
     let (outside, vm, world) = (host.namespace(), host.namespace(), host.namespace());
-    furnish(&outside, &world).await;
+    connect_to_world(&outside, &world).await;
     ensure_in(&outside, &vm, &request("vm-1")).await.unwrap();
     let id: VmNetId = "vm-1".parse().unwrap();
     let failing = |kind| Faulty::new(outside.clone(), Arc::new(AtomicUsize::new(0))).failing_as(kind);
@@ -315,7 +315,7 @@ async fn a_link_that_goes_with_its_namespace_while_it_is_removed_is_gone() {
 async fn a_changed_table_is_restored() {
     let host = FakeHost::new();
     let (outside, vm, world) = (host.namespace(), host.namespace(), host.namespace());
-    furnish(&outside, &world).await;
+    connect_to_world(&outside, &world).await;
     ensure_in(&outside, &vm, &request("vm-1")).await.unwrap();
     let emptied = crate::plan::ruleset::Ruleset { table: "garboard_vm-1".to_owned(), chains: Vec::new() };
     outside.replace(&emptied).await.unwrap();
@@ -327,7 +327,7 @@ async fn a_changed_table_is_restored() {
 async fn vhost_descriptors_come_one_for_each_queue() {
     let host = FakeHost::new();
     let (outside, vm, world) = (host.namespace(), host.namespace().with_vhost_net(), host.namespace());
-    furnish(&outside, &world).await;
+    connect_to_world(&outside, &world).await;
     ensure_in(&outside, &vm, &request("vm-1")).await.unwrap();
     let plumbed = plumb_in(&vm, &[plan(Binding::Bridge)]).await.unwrap();
     assert_eq!(plumbed.interfaces[0].vhosts.len(), 2);

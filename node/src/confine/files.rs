@@ -50,13 +50,13 @@ pub type Enforced = RulesetStatus;
 
 /// Descriptors of what is allowed. `/proc` creates the files below it again when it has forgotten them, and a rule is for the
 /// one that was there: held open, it is not forgotten.
-pub struct Held(#[expect(dead_code, reason = "only held")] Vec<PathFd>);
+pub struct HeldPaths(#[expect(dead_code, reason = "only held")] Vec<PathFd>);
 
 /// Restricts this thread, and all that it starts.
 ///
 /// # Errors
 /// The kernel's error about the rules; a kernel without Landlock is no error, but a value of [`Enforced`].
-pub(super) fn restrict(directories: Directories<'_>) -> Result<(Enforced, Held), RulesetError> {
+pub(super) fn restrict(directories: Directories<'_>) -> Result<(Enforced, HeldPaths), RulesetError> {
     let read = AccessFs::Execute | AccessFs::ReadFile | AccessFs::ReadDir;
     let write = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate;
     let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev;
@@ -81,7 +81,7 @@ pub(super) fn restrict(directories: Directories<'_>) -> Result<(Enforced, Held),
         ruleset = ruleset.add_rule(PathBeneath::new(&file, fitting(path, access)))?;
         held.push(file);
     }
-    Ok((ruleset.restrict_self()?.ruleset, Held(held)))
+    Ok((ruleset.restrict_self()?.ruleset, HeldPaths(held)))
 }
 
 /// Rights of directories mean nothing for a file.

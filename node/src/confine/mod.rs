@@ -21,7 +21,7 @@ mod filter;
 use caps::{CapSet, Capability, CapsHashSet};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-pub use files::{Directories, Enforced, Held};
+pub use files::{Directories, Enforced, HeldPaths};
 
 /// What is used.
 const KEPT: [Capability; 4] =
@@ -59,7 +59,7 @@ pub enum ConfineError {
 ///
 /// # Errors
 /// [`ConfineError`]; then the agent is not to run.
-pub fn confine(directories: Directories<'_>) -> Result<(Enforced, Held), ConfineError> {
+pub fn confine(directories: Directories<'_>) -> Result<(Enforced, HeldPaths), ConfineError> {
     // Two descriptors for each connection, and a start may need hundreds for a guest with many queues.
     let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(ConfineError::Limit)?;
     setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(ConfineError::Limit)?;

@@ -411,7 +411,7 @@ async fn a_new_agent_takes_the_place_of_an_old_one() {
 }
 
 #[tokio::test]
-async fn what_a_caller_says_is_not_said_again_at_length() {
+async fn the_text_of_a_caller_is_not_repeated_at_length() {
     let stage = Stage::in_launcher_pod();
     let mut socket = dial(&stage.path()).await;
     let AgentRequest::Plumb { mut interfaces } = plumb() else { panic!() };

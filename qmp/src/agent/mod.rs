@@ -49,7 +49,7 @@ use session::Session;
 
 /// Why the guest agent gave no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum AgentError {
+pub enum GuestAgentError {
     /// The socket cannot be opened.
     #[error("could not connect to the guest agent socket {path}")]
     Open {
@@ -119,7 +119,7 @@ pub enum AgentError {
     },
 }
 
-impl AgentError {
+impl GuestAgentError {
     /// Whether the agent answered, with an unknown or disabled command.
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Refused { class, .. } if class == "CommandNotFound")
@@ -178,42 +178,42 @@ pub struct Agent {
 
 impl Agent {
     /// Opens the channel. Nothing is sent yet, so this succeeds although no agent may be running.
-    pub async fn connect(endpoint: impl Into<Endpoint>, options: AgentOptions) -> Result<Self, AgentError> {
+    pub async fn connect(endpoint: impl Into<Endpoint>, options: AgentOptions) -> Result<Self, GuestAgentError> {
         let stream = match endpoint.into() {
             Endpoint::Path(path) => {
-                UnixStream::connect(&path).await.map_err(|source| AgentError::Open { path, source })?
+                UnixStream::connect(&path).await.map_err(|source| GuestAgentError::Open { path, source })?
             }
             Endpoint::Stream(stream) => stream
                 .set_nonblocking(true)
                 .and_then(|()| UnixStream::from_std(stream))
-                .map_err(|source| AgentError::Prepare { source })?,
+                .map_err(|source| GuestAgentError::Prepare { source })?,
         };
         let session = Session::new(stream, Transcript::new(options.transcript));
         Ok(Self { session: Arc::new(Mutex::new(session)), limit: options.limit })
     }
 
     /// Whether an agent answers.
-    pub async fn ping(&self) -> Result<(), AgentError> {
+    pub async fn ping(&self) -> Result<(), GuestAgentError> {
         self.call_raw(&qapi_qga::guest_ping {}).await.map(drop)
     }
 
     /// The agent's version and the commands it has. A command may be there and switched off.
-    pub async fn info(&self) -> Result<AgentInfo, AgentError> {
+    pub async fn info(&self) -> Result<AgentInfo, GuestAgentError> {
         self.ask(&qapi_qga::guest_info {}).await
     }
 
     /// Operating system and kernel.
-    pub async fn os_info(&self) -> Result<OsInfo, AgentError> {
+    pub async fn os_info(&self) -> Result<OsInfo, GuestAgentError> {
         self.ask(&qapi_qga::guest_get_osinfo {}).await
     }
 
     /// Network interfaces with their addresses, as the guest sees them.
-    pub async fn interfaces(&self) -> Result<GuestList<Interface, 64>, AgentError> {
+    pub async fn interfaces(&self) -> Result<GuestList<Interface, 64>, GuestAgentError> {
         self.ask(&qapi_qga::guest_network_get_interfaces {}).await
     }
 
     /// The guest's host name.
-    pub async fn host_name(&self) -> Result<GuestText, AgentError> {
+    pub async fn host_name(&self) -> Result<GuestText, GuestAgentError> {
         #[derive(serde::Deserialize)]
         struct HostName {
             #[serde(rename = "host-name")]
@@ -223,23 +223,23 @@ impl Agent {
     }
 
     /// Mounted file systems.
-    pub async fn filesystems(&self) -> Result<GuestList<Filesystem, 128>, AgentError> {
+    pub async fn filesystems(&self) -> Result<GuestList<Filesystem, 128>, GuestAgentError> {
         self.ask(&qapi_qga::guest_get_fsinfo {}).await
     }
 
     /// Users who are logged in.
-    pub async fn users(&self) -> Result<GuestList<GuestUser, 128>, AgentError> {
+    pub async fn users(&self) -> Result<GuestList<GuestUser, 128>, GuestAgentError> {
         self.ask(&qapi_qga::guest_get_users {}).await
     }
 
     /// The guest's time zone.
-    pub async fn timezone(&self) -> Result<Timezone, AgentError> {
+    pub async fn timezone(&self) -> Result<Timezone, GuestAgentError> {
         self.ask(&qapi_qga::guest_get_timezone {}).await
     }
 
     /// Asks the guest to end. A working agent does not answer this one, so silence is a success; whether the guest ends
     /// is for the caller to see. Takes up to the time limit.
-    pub async fn shut_down(&self, mode: ShutdownMode) -> Result<ShutdownAnswer, AgentError> {
+    pub async fn shut_down(&self, mode: ShutdownMode) -> Result<ShutdownAnswer, GuestAgentError> {
         let mode = match mode {
             ShutdownMode::Halt => qapi_qga::GuestShutdownMode::Halt,
             ShutdownMode::PowerDown => qapi_qga::GuestShutdownMode::Powerdown,
@@ -249,14 +249,14 @@ impl Agent {
         self.ping().await?;
         match self.call_raw(&qapi_qga::guest_shutdown { mode: Some(mode) }).await {
             Ok(_) => Ok(ShutdownAnswer::Acknowledged),
-            Err(AgentError::TimedOut { .. } | AgentError::Disconnected { .. }) => Ok(ShutdownAnswer::Silent),
+            Err(GuestAgentError::TimedOut { .. } | GuestAgentError::Disconnected { .. }) => Ok(ShutdownAnswer::Silent),
             Err(error) => Err(error),
         }
     }
 
     /// Starts a program in the guest, whose output is not kept. Its end is seen by [`Self::look_after`]; an agent keeps
     /// the account of one without a question for it.
-    pub async fn execute(&self, program: &str, arguments: &[String]) -> Result<GuestProcess, AgentError> {
+    pub async fn execute(&self, program: &str, arguments: &[String]) -> Result<GuestProcess, GuestAgentError> {
         let command = qapi_qga::guest_exec {
             path: program.to_owned(),
             arg: Some(arguments.to_vec()),
@@ -268,31 +268,32 @@ impl Agent {
     }
 
     /// How a program that was started is.
-    pub async fn look_after(&self, process: GuestProcess) -> Result<GuestProcessState, AgentError> {
+    pub async fn look_after(&self, process: GuestProcess) -> Result<GuestProcessState, GuestAgentError> {
         self.ask(&qapi_qga::guest_exec_status { pid: process.pid }).await
     }
 
     /// Sends any command and gives the answer as raw JSON, at most
     /// [`AGENT_LINE_LIMIT`](crate::wire::AGENT_LINE_LIMIT) bytes. What is in it is the guest's: bound and escape it.
-    pub async fn call_raw<C: QgaCommand>(&self, command: &C) -> Result<Box<RawValue>, AgentError> {
+    pub async fn call_raw<C: QgaCommand>(&self, command: &C) -> Result<Box<RawValue>, GuestAgentError> {
         let name = C::NAME;
-        let arguments = to_raw_value(command).map_err(|source| AgentError::Unencodable { command: name, source })?;
+        let arguments =
+            to_raw_value(command).map_err(|source| GuestAgentError::Unencodable { command: name, source })?;
         let mut session = self.session.lock().await;
         match tokio::time::timeout(self.limit, session.exchange(name, &arguments)).await {
             Ok(answer) => answer,
-            Err(_) => Err(AgentError::TimedOut { command: name, after: self.limit }),
+            Err(_) => Err(GuestAgentError::TimedOut { command: name, after: self.limit }),
         }
     }
 
-    async fn ask<C: QgaCommand, A: DeserializeOwned>(&self, command: &C) -> Result<A, AgentError> {
+    async fn ask<C: QgaCommand, A: DeserializeOwned>(&self, command: &C) -> Result<A, GuestAgentError> {
         let answer = self.call_raw(command).await?;
         decode(C::NAME, &answer)
     }
 }
 
-fn decode<A: DeserializeOwned>(command: &'static str, answer: &RawValue) -> Result<A, AgentError> {
+fn decode<A: DeserializeOwned>(command: &'static str, answer: &RawValue) -> Result<A, GuestAgentError> {
     serde_json::from_str(answer.get())
-        .map_err(|error| AgentError::Nonsense { command, why: printable(&error.to_string(), 200) })
+        .map_err(|error| GuestAgentError::Nonsense { command, why: printable(&error.to_string(), 200) })
 }
 
 /// Everything this module does with one line of a guest, without a channel. For the fuzz target.

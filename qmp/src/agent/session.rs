@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use tokio::net::UnixStream;
 use tracing::debug;
 
-use super::AgentError;
+use super::GuestAgentError;
 use super::bounded::{DEPTH_LIMIT, depth_of};
 use crate::connection::{READ_SIZE, read_some};
 use crate::fd::write_with_descriptors;
@@ -52,7 +52,7 @@ impl Session {
         &mut self,
         command: &'static str,
         arguments: &RawValue,
-    ) -> Result<Box<RawValue>, AgentError> {
+    ) -> Result<Box<RawValue>, GuestAgentError> {
         let mut exchange = Exchange { command, bytes_read: 0 };
         let quiet = self.splitter.pending_bytes() == 0 && !self.has_unread_bytes();
         if !std::mem::replace(&mut self.in_step, false) || !quiet {
@@ -68,11 +68,11 @@ impl Session {
             Ok(body) => self.transcript.reply(command, id, body.get()),
             Err(Refusal { class, desc }) => self.transcript.refusal(command, id, class, desc),
         }
-        answer.map_err(|Refusal { class, desc }| AgentError::Refused { command, class, desc })
+        answer.map_err(|Refusal { class, desc }| GuestAgentError::Refused { command, class, desc })
     }
 
     /// Brings both sides to a known point, skipping whatever the guest has sent before.
-    async fn shake_hands(&mut self, exchange: &mut Exchange) -> Result<(), AgentError> {
+    async fn shake_hands(&mut self, exchange: &mut Exchange) -> Result<(), GuestAgentError> {
         let id = self.next_id();
         let arguments = RawValue::from_string(format!("{{\"id\":{id}}}")).unwrap_or_default();
         let mut message = vec![SENTINEL];
@@ -86,38 +86,38 @@ impl Session {
                     }
                 }
                 // The answer may have been at the end of an endless line of garbage: ask again.
-                Err(AgentError::Nonsense { .. }) => self.write(exchange.command, &message).await?,
+                Err(GuestAgentError::Nonsense { .. }) => self.write(exchange.command, &message).await?,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    async fn write(&self, command: &'static str, bytes: &[u8]) -> Result<(), AgentError> {
+    async fn write(&self, command: &'static str, bytes: &[u8]) -> Result<(), GuestAgentError> {
         write_with_descriptors(&self.stream, bytes, &[]).await.map_err(|error| {
             debug!(command, %error, "could not write to the guest agent channel");
-            AgentError::Disconnected { command }
+            GuestAgentError::Disconnected { command }
         })
     }
 
-    async fn next_line(&mut self, exchange: &mut Exchange) -> Result<Vec<u8>, AgentError> {
+    async fn next_line(&mut self, exchange: &mut Exchange) -> Result<Vec<u8>, GuestAgentError> {
         let command = exchange.command;
         let mut chunk = [0; READ_SIZE];
         loop {
             if let Some(line) = self.splitter.next_line() {
                 return line.map(<[u8]>::to_vec).map_err(|overlong| {
                     let why = overlong.to_string();
-                    AgentError::Nonsense { command, why }
+                    GuestAgentError::Nonsense { command, why }
                 });
             }
             if exchange.bytes_read > FLOOD_LIMIT {
-                return Err(AgentError::Flood { command, bytes: exchange.bytes_read, limit: FLOOD_LIMIT });
+                return Err(GuestAgentError::Flood { command, bytes: exchange.bytes_read, limit: FLOOD_LIMIT });
             }
             match read_some(&self.stream, &mut chunk).await {
                 Ok(count) if count > 0 => {
                     exchange.bytes_read += count;
                     self.splitter.push(&chunk[..count]);
                 }
-                _ => return Err(AgentError::Disconnected { command }),
+                _ => return Err(GuestAgentError::Disconnected { command }),
             }
         }
     }
@@ -141,7 +141,7 @@ impl Session {
 }
 
 /// A command without id: agents before QEMU 3.1 (CentOS 7 has 2.12) refuse a message that has one.
-fn encode(command: &'static str, arguments: &RawValue) -> Result<Vec<u8>, AgentError> {
+fn encode(command: &'static str, arguments: &RawValue) -> Result<Vec<u8>, GuestAgentError> {
     #[derive(Serialize)]
     struct Execute<'a> {
         execute: &'a str,
@@ -150,7 +150,7 @@ fn encode(command: &'static str, arguments: &RawValue) -> Result<Vec<u8>, AgentE
     }
     let arguments = Some(arguments).filter(|arguments| arguments.get() != "{}");
     let mut line = serde_json::to_vec(&Execute { execute: command, arguments })
-        .map_err(|source| AgentError::Unencodable { command, source })?;
+        .map_err(|source| GuestAgentError::Unencodable { command, source })?;
     line.push(b'\n');
     Ok(line)
 }
@@ -172,8 +172,11 @@ pub(super) struct Refusal {
 }
 
 /// Reads one answer. The outer result is whether it makes sense, the inner one the agent's answer.
-pub(super) fn read_reply(command: &'static str, line: &[u8]) -> Result<Result<Box<RawValue>, Refusal>, AgentError> {
-    let nonsense = |why: String| AgentError::Nonsense { command, why };
+pub(super) fn read_reply(
+    command: &'static str,
+    line: &[u8],
+) -> Result<Result<Box<RawValue>, Refusal>, GuestAgentError> {
+    let nonsense = |why: String| GuestAgentError::Nonsense { command, why };
     if depth_of(line) > DEPTH_LIMIT {
         return Err(nonsense(format!("it is nested deeper than {DEPTH_LIMIT} levels")));
     }
@@ -204,14 +207,14 @@ mod tests {
         let read = |line: &str| read_reply("guest-ping", line.as_bytes());
         assert!(matches!(read(r#"{"return": {}}"#), Ok(Ok(_))));
         assert!(matches!(read(r#"{"error": {"class": "G", "desc": "d"}}"#), Ok(Err(Refusal { .. }))));
-        assert!(matches!(read(r#"{"event": "STOP"}"#), Err(AgentError::Nonsense { .. })));
-        assert!(matches!(read("\u{1b}[2J"), Err(AgentError::Nonsense { why, .. }) if !why.contains('\u{1b}')));
+        assert!(matches!(read(r#"{"event": "STOP"}"#), Err(GuestAgentError::Nonsense { .. })));
+        assert!(matches!(read("\u{1b}[2J"), Err(GuestAgentError::Nonsense { why, .. }) if !why.contains('\u{1b}')));
     }
 
     #[test]
     fn a_deep_answer_is_nonsense() {
         let line = format!(r#"{{"return": {}1{}}}"#, "[".repeat(40), "]".repeat(40));
-        assert!(matches!(read_reply("guest-ping", line.as_bytes()), Err(AgentError::Nonsense { .. })));
+        assert!(matches!(read_reply("guest-ping", line.as_bytes()), Err(GuestAgentError::Nonsense { .. })));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::audit::{Audit, AuditOutcome, AuditSink, OpenAudit};
 use super::message::{self, ClientCommand};
-use super::policy::{Access, Policy, Verdict};
+use super::policy::{ClientAccess, CommandVerdict, Policy};
 use super::result_file::{ResultFile, ResultFileError};
 use super::{Grant, PeerIdentity};
 use crate::command::Request;
@@ -71,7 +71,7 @@ enum Outgoing {
 #[derive(Clone, Copy)]
 enum Phase {
     Negotiating,
-    Open(Access),
+    Open(ClientAccess),
 }
 
 impl Client {
@@ -151,10 +151,10 @@ impl Client {
     }
 
     /// The access a client has after asking for these capabilities.
-    fn negotiate(&self, arguments: &Value) -> Result<Access, String> {
+    fn negotiate(&self, arguments: &Value) -> Result<ClientAccess, String> {
         let mut access = self.grant.start;
         for wanted in arguments["enable"].as_array().into_iter().flatten() {
-            let level = Access::ALL.into_iter().find(|level| wanted.as_str() == level.capability());
+            let level = ClientAccess::ALL.into_iter().find(|level| wanted.as_str() == level.capability());
             match level {
                 Some(level) if level <= self.grant.ceiling => access = access.max(level),
                 _ => return Err(format!("Capability {} not available", printable(&wanted.to_string(), 64))),
@@ -163,11 +163,11 @@ impl Client {
         Ok(access)
     }
 
-    async fn forward(&self, access: Access, name: &str, arguments: Value, id: Option<&RawValue>) -> Vec<u8> {
+    async fn forward(&self, access: ClientAccess, name: &str, arguments: Value, id: Option<&RawValue>) -> Vec<u8> {
         let verdict = self.policy.judge(access, name, &arguments);
         let (outcome, tainted) = match &verdict {
-            Verdict::Denied { why, .. } => (AuditOutcome::Denied { why: why.clone() }, false),
-            Verdict::Allowed { taints } => {
+            CommandVerdict::Denied { why, .. } => (AuditOutcome::Denied { why: why.clone() }, false),
+            CommandVerdict::Allowed { taints } => {
                 (AuditOutcome::Unknown { why: "the client was cut off before the answer".to_owned() }, *taints)
             }
         };
@@ -183,11 +183,11 @@ impl Client {
             tainted,
         };
         let audit = OpenAudit::new(audit, Arc::clone(&self.sink));
-        if let Verdict::Denied { why, how } = &verdict {
+        if let CommandVerdict::Denied { why, how } = &verdict {
             let desc = format!("Garboard rejected `{}`: {why}; {how}", printable(name, 64));
             return message::failure("GenericError", &desc, id);
         }
-        if verdict == (Verdict::Allowed { taints: true }) {
+        if verdict == (CommandVerdict::Allowed { taints: true }) {
             self.sink.intent(name, &arguments);
         }
         let (result, answer) = self.run(name, arguments).await;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
-use super::policy::Access;
+use super::policy::ClientAccess;
 use crate::connection::Greeting;
 use crate::event::Event;
 
@@ -86,10 +86,10 @@ pub(super) fn failure(class: &str, desc: &str, id: Option<&RawValue>) -> Vec<u8>
 }
 
 /// The greeting: QEMU's version, and the levels of access that can be asked for in place of its capabilities.
-pub(super) fn greeting(of: &Greeting, start: Access, ceiling: Access) -> Vec<u8> {
+pub(super) fn greeting(of: &Greeting, start: ClientAccess, ceiling: ClientAccess) -> Vec<u8> {
     let version = &of.version;
-    let levels = Access::ALL.into_iter().filter(|level| *level > start && *level <= ceiling);
-    let capabilities: Vec<_> = levels.filter_map(Access::capability).collect();
+    let levels = ClientAccess::ALL.into_iter().filter(|level| *level > start && *level <= ceiling);
+    let capabilities: Vec<_> = levels.filter_map(ClientAccess::capability).collect();
     line(&json!({"QMP": {
         "version": {
             "qemu": {"major": version.major, "minor": version.minor, "micro": version.micro},

@@ -3,7 +3,7 @@
 //! For: `garboard qmp`, `qmp-shell`, `socat`, support scripts. Not for: the supervisor itself, which holds the monitor.
 //!
 //! ```text
-//!  client 1 ═╗                        ┌─ Policy (table) ─ Verdict
+//!  client 1 ═╗                        ┌─ Policy (table) ─ CommandVerdict
 //!  client 2 ═╬═ commands ─► judge ────┤
 //!  client 3 ═╝      ▲                 └─ allowed ─► Monitor ─► QEMU
 //!                   │ answers, events        │
@@ -38,7 +38,7 @@ use tracing::{Instrument as _, info, info_span, warn};
 use crate::connection::Monitor;
 
 pub use audit::{Audit, AuditOutcome, AuditSink};
-pub use policy::{Access, CommandRisk, Policy, Rule, Verdict};
+pub use policy::{ClientAccess, CommandRisk, CommandVerdict, Policy, Rule};
 
 /// Clients served at once. The next one gets an error and is cut off.
 const CLIENT_LIMIT: usize = 16;
@@ -53,14 +53,14 @@ pub const EVENTS_LOST: &str = "__dev.garboard_EVENTS_LOST";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grant {
     /// What it may do without asking.
-    pub start: Access,
+    pub start: ClientAccess,
     /// What it may ask for in `qmp_capabilities`.
-    pub ceiling: Access,
+    pub ceiling: ClientAccess,
 }
 
-impl From<Access> for Grant {
+impl From<ClientAccess> for Grant {
     /// This much, without asking and with no more to be had.
-    fn from(access: Access) -> Self {
+    fn from(access: ClientAccess) -> Self {
         Self { start: access, ceiling: access }
     }
 }
@@ -199,13 +199,13 @@ pub fn read_client_bytes(chunks: &[&[u8]]) {
         splitter.push(chunk);
         while let Some(object) = splitter.next_object() {
             let Ok(Ok(command)) = object.map(message::ClientCommand::parse) else { continue };
-            for access in Access::ALL {
+            for access in ClientAccess::ALL {
                 let verdict = Policy::default().judge(access, &command.name, &command.arguments);
                 let rule = Policy::default().rule_for(&command.name, &command.arguments);
-                let is_allowed = matches!(verdict, Verdict::Allowed { .. });
+                let is_allowed = matches!(verdict, CommandVerdict::Allowed { .. });
                 assert!(!is_allowed || rule.risk != CommandRisk::Forbidden, "{}", command.name);
                 assert!(
-                    !is_allowed || access != Access::ReadOnly || rule.risk == CommandRisk::Query,
+                    !is_allowed || access != ClientAccess::ReadOnly || rule.risk == CommandRisk::Query,
                     "{}",
                     command.name
                 );

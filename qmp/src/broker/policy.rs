@@ -37,7 +37,7 @@ pub enum CommandRisk {
 
 /// How much a client may do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Access {
+pub enum ClientAccess {
     /// Queries.
     ReadOnly,
     /// Queries and mutations that are not dangerous.
@@ -46,7 +46,7 @@ pub enum Access {
     Dangerous,
 }
 
-impl Access {
+impl ClientAccess {
     /// Every level, the lowest first.
     pub const ALL: [Self; 3] = [Self::ReadOnly, Self::ReadWrite, Self::Dangerous];
 
@@ -110,7 +110,7 @@ const UNKNOWN: Rule = Rule {
 
 /// Whether a client may send a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CommandVerdict {
     /// It may.
     Allowed {
         /// Whether the machine is no longer what the supervisor made.
@@ -154,16 +154,16 @@ impl Policy {
     }
 
     /// Whether a client with this access may send the command with these arguments.
-    pub fn judge(&self, access: Access, command: &str, arguments: &Value) -> Verdict {
+    pub fn judge(&self, access: ClientAccess, command: &str, arguments: &Value) -> CommandVerdict {
         let rule = self.rule_for(command, arguments);
         if rule.risk <= access.reaches() {
             if let Some(argument) = result_file::argument_of(command).filter(|name| arguments.get(name).is_some()) {
                 let how = format!("leave `{argument}` out, and the answer contains the file's path");
-                return Verdict::Denied { why: format!("`{argument}` would name a file that QEMU writes"), how };
+                return CommandVerdict::Denied { why: format!("`{argument}` would name a file that QEMU writes"), how };
             }
-            return Verdict::Allowed { taints: rule.risk > CommandRisk::HarmlessMutation };
+            return CommandVerdict::Allowed { taints: rule.risk > CommandRisk::HarmlessMutation };
         }
-        let how = match Access::ALL.into_iter().find(|level| rule.risk <= level.reaches()) {
+        let how = match ClientAccess::ALL.into_iter().find(|level| rule.risk <= level.reaches()) {
             None => "no client of the broker may send it".to_owned(),
             Some(level) => format!(
                 "connect with `garboard qmp {}`, or enable the capability `{}` in qmp_capabilities if this socket offers it",
@@ -171,7 +171,7 @@ impl Policy {
                 level.capability().unwrap_or_default(),
             ),
         };
-        Verdict::Denied { why: format!("it {}", rule.stake), how }
+        CommandVerdict::Denied { why: format!("it {}", rule.stake), how }
     }
 }
 
@@ -180,8 +180,8 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn allowed(access: Access, command: &str) -> bool {
-        matches!(Policy::default().judge(access, command, &Value::Null), Verdict::Allowed { .. })
+    fn allowed(access: ClientAccess, command: &str) -> bool {
+        matches!(Policy::default().judge(access, command, &Value::Null), CommandVerdict::Allowed { .. })
     }
 
     #[test]
@@ -213,15 +213,15 @@ mod tests {
             ("dump-guest-memory", [false, false, false]),
         ];
         for (command, expected) in table {
-            assert_eq!(Access::ALL.map(|access| allowed(access, command)), expected, "{command}");
+            assert_eq!(ClientAccess::ALL.map(|access| allowed(access, command)), expected, "{command}");
         }
     }
 
     #[test]
     fn only_what_changes_the_machine_taints() {
-        let taints = |command| match Policy::default().judge(Access::Dangerous, command, &Value::Null) {
-            Verdict::Allowed { taints } => taints,
-            Verdict::Denied { .. } => panic!("{command} denied"),
+        let taints = |command| match Policy::default().judge(ClientAccess::Dangerous, command, &Value::Null) {
+            CommandVerdict::Allowed { taints } => taints,
+            CommandVerdict::Denied { .. } => panic!("{command} denied"),
         };
         assert!(!taints("query-block") && !taints("screendump") && taints("set_link") && taints("quit"));
     }
@@ -231,34 +231,41 @@ mod tests {
         let policy = Policy::default();
         let harmless = json!({"path": "/machine", "property": "type"});
         let secret = json!({"path": "/objects/sec0", "property": "data"});
-        assert!(matches!(policy.judge(Access::ReadOnly, "qom-get", &harmless), Verdict::Allowed { taints: false }));
-        assert!(matches!(policy.judge(Access::ReadWrite, "qom-get", &secret), Verdict::Denied { .. }));
+        assert!(matches!(
+            policy.judge(ClientAccess::ReadOnly, "qom-get", &harmless),
+            CommandVerdict::Allowed { taints: false }
+        ));
+        assert!(matches!(policy.judge(ClientAccess::ReadWrite, "qom-get", &secret), CommandVerdict::Denied { .. }));
     }
 
     #[test]
     fn no_client_names_a_file_that_qemu_writes() {
         let named = json!({"filename": "/run/garboard/default/hello/shared/journal.json"});
-        for access in [Access::ReadWrite, Access::Dangerous] {
-            let Verdict::Denied { how, .. } = Policy::default().judge(access, "screendump", &named) else {
+        for access in [ClientAccess::ReadWrite, ClientAccess::Dangerous] {
+            let CommandVerdict::Denied { how, .. } = Policy::default().judge(access, "screendump", &named) else {
                 panic!("{access:?} names a file");
             };
             assert!(how.contains("leave `filename` out"), "{how}");
         }
         let unnamed = json!({"format": "png"});
-        let verdict = Policy::default().judge(Access::ReadWrite, "screendump", &unnamed);
-        assert_eq!(verdict, Verdict::Allowed { taints: false });
+        let verdict = Policy::default().judge(ClientAccess::ReadWrite, "screendump", &unnamed);
+        assert_eq!(verdict, CommandVerdict::Allowed { taints: false });
     }
 
     #[test]
     fn a_denial_contains_the_reason_and_what_to_do() {
-        let Verdict::Denied { why, how } = Policy::default().judge(Access::ReadOnly, "set_link", &Value::Null) else {
+        let CommandVerdict::Denied { why, how } =
+            Policy::default().judge(ClientAccess::ReadOnly, "set_link", &Value::Null)
+        else {
             panic!("allowed");
         };
         assert!(
             why.contains("cable") && how.contains("--allow-write") && how.contains("__dev.garboard_write"),
             "{how}"
         );
-        let Verdict::Denied { how, .. } = Policy::default().judge(Access::Dangerous, "getfd", &Value::Null) else {
+        let CommandVerdict::Denied { how, .. } =
+            Policy::default().judge(ClientAccess::Dangerous, "getfd", &Value::Null)
+        else {
             panic!("allowed");
         };
         assert!(how.contains("no client"), "{how}");

@@ -8,7 +8,7 @@ use crate::text::printable;
 /// The version QEMU gives of itself. For users and for choosing a cache; what QEMU can do is probed, not guessed from
 /// this.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QemuVersion {
+pub struct GreetingVersion {
     /// The `7` of 7.2.22.
     pub major: u32,
     /// The `2` of 7.2.22.
@@ -19,7 +19,7 @@ pub struct QemuVersion {
     pub package: String,
 }
 
-impl std::fmt::Display for QemuVersion {
+impl std::fmt::Display for GreetingVersion {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Self { major, minor, micro, package } = self;
         write!(formatter, "{major}.{minor}.{micro}")?;
@@ -31,7 +31,7 @@ impl std::fmt::Display for QemuVersion {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Greeting {
     /// Which QEMU.
-    pub version: QemuVersion,
+    pub version: GreetingVersion,
     /// The capabilities it offers, for example `oob`. This program enables none.
     pub capabilities: Vec<String>,
 }
@@ -65,7 +65,7 @@ impl Greeting {
         let package = printable(&body.version.package, 200);
         let names = body.capabilities.iter().filter_map(serde_json::Value::as_str);
         let capabilities = names.take(CAPABILITY_LIMIT).map(|name| printable(name, 64)).collect();
-        Some(Self { version: QemuVersion { major, minor, micro, package }, capabilities })
+        Some(Self { version: GreetingVersion { major, minor, micro, package }, capabilities })
     }
 }
 

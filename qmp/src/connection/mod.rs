@@ -35,7 +35,7 @@ use tokio::sync::mpsc;
 use tokio::task::AbortHandle;
 use tracing::debug;
 
-use crate::broker::Access;
+use crate::broker::ClientAccess;
 use crate::command::Request;
 use crate::error::{ConnectError, ShutdownReason};
 use crate::event::{Interest, Subscription};
@@ -44,7 +44,7 @@ use crate::text::printable_bytes;
 use crate::transcript::{Transcript, TranscriptSink};
 use crate::wire::{LineSplitter, MONITOR_LINE_LIMIT, Message};
 
-pub use greeting::{Greeting, QemuVersion};
+pub use greeting::{Greeting, GreetingVersion};
 pub(crate) use pending::Outcome;
 pub(crate) use router::Router;
 pub(crate) use stream::{Outgoing, read_some};
@@ -95,13 +95,13 @@ pub struct ConnectOptions {
     pub greeting_limit: Duration,
     /// What to ask for where the other end is the debug broker; reading only by default. QEMU itself has no levels
     /// and refuses higher ones.
-    pub access: Access,
+    pub access: ClientAccess,
 }
 
 impl Default for ConnectOptions {
     fn default() -> Self {
         let greeting_limit = Duration::from_secs(30);
-        Self { name: "qemu".to_owned(), transcript: None, greeting_limit, access: Access::ReadOnly }
+        Self { name: "qemu".to_owned(), transcript: None, greeting_limit, access: ClientAccess::ReadOnly }
     }
 }
 
@@ -190,7 +190,7 @@ impl Monitor {
 }
 
 /// The capability by which a broker is asked for a level is not one of QEMU's, which the generated type lists.
-fn negotiation(access: Access) -> Request {
+fn negotiation(access: ClientAccess) -> Request {
     let negotiation = Request::of(&qmp::qmp_capabilities { enable: None });
     match access.capability() {
         None => negotiation,

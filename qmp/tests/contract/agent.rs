@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use garboard_qmp::agent::{Agent, AgentError, AgentOptions, ShutdownMode};
+use garboard_qmp::agent::{Agent, AgentOptions, GuestAgentError, ShutdownMode};
 use tempfile::TempDir;
 
 /// What must never run on the machine that runs the tests.
@@ -49,7 +49,7 @@ async fn connect(socket: &Path) -> Agent {
             // The agent makes its socket itself, some time after it was started.
             match Agent::connect(socket, AgentOptions { limit: PATIENCE, ..AgentOptions::default() }).await {
                 Ok(agent) => return agent,
-                Err(AgentError::Open { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
+                Err(GuestAgentError::Open { .. }) => tokio::time::sleep(Duration::from_millis(5)).await,
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -76,7 +76,7 @@ async fn a_real_agent_answers_every_question() {
     match agent.filesystems().await {
         Ok(filesystems) => assert_eq!(filesystems.left_out(), 0),
         // A container may show mounts whose devices it hides.
-        Err(AgentError::Refused { .. }) => {}
+        Err(GuestAgentError::Refused { .. }) => {}
         Err(error) => panic!("{error:?}"),
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_qmp::broker::{Access, Audit, AuditSink, Broker, CommandRisk, PeerIdentity, Policy};
+use garboard_qmp::broker::{Audit, AuditSink, Broker, ClientAccess, CommandRisk, PeerIdentity, Policy};
 use garboard_qmp::{CallError, ConnectOptions, Interest, Monitor, Notice, Request, ShutdownCause, qmp};
 use nix::sys::signal::Signal;
 use serde_json::{Value, json};
@@ -89,8 +89,10 @@ pub(crate) async fn a_picture_of_the_screen_is_written_where_the_broker_names(wh
     let results = tempfile::tempdir().unwrap();
     let broker = Broker::new(backend.monitor.clone(), Arc::new(NoAudit)).with_results_in(results.path().to_owned());
     let (ours, theirs) = UnixStream::pair().unwrap();
-    tokio::spawn(async move { broker.serve_client(ours, Access::ReadWrite, PeerIdentity { uid: 1, pid: None }).await });
-    let options = ConnectOptions { access: Access::ReadWrite, ..ConnectOptions::default() };
+    tokio::spawn(async move {
+        broker.serve_client(ours, ClientAccess::ReadWrite, PeerIdentity { uid: 1, pid: None }).await
+    });
+    let options = ConnectOptions { access: ClientAccess::ReadWrite, ..ConnectOptions::default() };
     let (client, _) = Monitor::connect(theirs.into_std().unwrap(), options).await.unwrap();
 
     let elsewhere = results.path().join("journal.json");

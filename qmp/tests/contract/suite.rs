@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_qmp::broker::{Access, Audit, AuditSink, Broker, PeerIdentity};
+use garboard_qmp::broker::{Audit, AuditSink, Broker, ClientAccess, PeerIdentity};
 use garboard_qmp::testing::DescriptorIdentity;
 use garboard_qmp::{
     CallError, ConnectOptions, Interest, JobError, Monitor, Notice, Request, ShutdownCause, Subscription, UnplugError,
@@ -200,7 +200,7 @@ pub(crate) async fn serves_broker_clients(backend: Backend) {
     let monitor = backend.monitor.clone();
     tokio::spawn(async move {
         let peer = PeerIdentity { uid: 0, pid: None };
-        Broker::new(monitor, Arc::new(Nowhere)).serve_client(ours, Access::ReadOnly, peer).await;
+        Broker::new(monitor, Arc::new(Nowhere)).serve_client(ours, ClientAccess::ReadOnly, peer).await;
     });
     let (client, greeting) =
         Monitor::connect(theirs.into_std().unwrap(), ConnectOptions::named("client")).await.unwrap();

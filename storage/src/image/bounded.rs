@@ -15,7 +15,7 @@ use crate::beneath::shown;
 
 /// What a child may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ToolLimits {
     /// Time on the wall; the child is killed afterwards.
     pub wall_time: Duration,
     /// Processor time in seconds (`RLIMIT_CPU`).
@@ -26,7 +26,7 @@ pub struct Limits {
     pub output_bytes: usize,
 }
 
-impl Limits {
+impl ToolLimits {
     /// For looking at an image: 30 s, 10 s of processor, 1 GiB, 1 MiB of output.
     pub const LOOK: Self = Self {
         wall_time: Duration::from_secs(30),
@@ -125,7 +125,7 @@ pub(super) struct Finished {
 }
 
 /// Runs the job; an exit code other than zero is returned, not an error: `qemu-img check` reports by codes.
-pub(super) fn run(job: Job, limits: Limits) -> Result<Finished, RunError> {
+pub(super) fn run(job: Job, limits: ToolLimits) -> Result<Finished, RunError> {
     let program = job.program.clone();
     let mut child = start(job, limits)?;
     let stdout = child.stdout.take().map(|pipe| collect(pipe, limits.output_bytes));
@@ -146,7 +146,7 @@ pub(super) fn run(job: Job, limits: Limits) -> Result<Finished, RunError> {
     }
 }
 
-fn start(job: Job, limits: Limits) -> Result<Child, RunError> {
+fn start(job: Job, limits: ToolLimits) -> Result<Child, RunError> {
     let mut command = Command::new("prlimit");
     command
         .arg(format!("--as={}", limits.address_space_bytes))
@@ -196,20 +196,20 @@ fn wait(mut child: Child, program: &str, wall_time: Duration) -> Result<ExitStat
 mod tests {
     use super::*;
 
-    fn shell(script: &str, limits: Limits) -> Result<Finished, RunError> {
+    fn shell(script: &str, limits: ToolLimits) -> Result<Finished, RunError> {
         let arguments = vec!["-c".to_owned(), script.to_owned()];
         run(Job { program: "sh".to_owned(), arguments, stdin: Stdio::null(), stdout: None }, limits)
     }
 
     #[test]
     fn code_and_output_come_back() {
-        let done = shell("echo out; echo err >&2; exit 3", Limits::LOOK).unwrap();
+        let done = shell("echo out; echo err >&2; exit 3", ToolLimits::LOOK).unwrap();
         assert_eq!((done.code, done.stdout.as_slice(), done.stderr.as_str()), (3, &b"out\n"[..], "err"));
     }
 
     #[test]
     fn one_that_hangs_is_stopped_even_with_its_pipes_closed() {
-        let limits = Limits { wall_time: Duration::from_millis(200), ..Limits::LOOK };
+        let limits = ToolLimits { wall_time: Duration::from_millis(200), ..ToolLimits::LOOK };
         assert!(matches!(shell("exec sleep 100", limits), Err(RunError::TimedOut { .. })));
         assert!(matches!(shell("exec sleep 100 >/dev/null 2>&1", limits), Err(RunError::TimedOut { .. })));
     }
@@ -217,21 +217,21 @@ mod tests {
     #[test]
     fn one_that_spins_is_killed_by_its_processor_limit() {
         // On a busy machine a second of processor takes many on the wall.
-        let limits = Limits { cpu_seconds: 1, wall_time: Duration::from_secs(300), ..Limits::LOOK };
+        let limits = ToolLimits { cpu_seconds: 1, wall_time: Duration::from_secs(300), ..ToolLimits::LOOK };
         assert!(matches!(shell("while :; do :; done", limits), Err(RunError::Killed { .. })));
     }
 
     #[test]
     fn one_that_prints_too_much_is_refused_and_its_errors_are_cut_and_escaped() {
-        let limits = Limits { output_bytes: 1000, ..Limits::LOOK };
+        let limits = ToolLimits { output_bytes: 1000, ..ToolLimits::LOOK };
         assert!(matches!(shell("head -c 100000 /dev/zero", limits), Err(RunError::TooMuchOutput { .. })));
-        let done = shell("printf 'a\\033[2Jb' >&2; head -c 1000000 /dev/zero >&2", Limits::LOOK).unwrap();
+        let done = shell("printf 'a\\033[2Jb' >&2; head -c 1000000 /dev/zero >&2", ToolLimits::LOOK).unwrap();
         assert!(done.stderr.starts_with("a\\u{1b}[2Jb") && done.stderr.len() < 2000, "{}", done.stderr);
     }
 
     #[test]
     fn its_address_space_is_limited() {
-        let done = shell("ulimit -v", Limits { address_space_bytes: 64 << 20, ..Limits::LOOK }).unwrap();
+        let done = shell("ulimit -v", ToolLimits { address_space_bytes: 64 << 20, ..ToolLimits::LOOK }).unwrap();
         assert_eq!(done.stdout, b"65536\n");
     }
 
@@ -239,6 +239,6 @@ mod tests {
     fn a_missing_program_is_named() {
         let job = Job { program: "garboard-no-such".into(), arguments: vec![], stdin: Stdio::null(), stdout: None };
         // prlimit itself is there, and reports it in its own way.
-        assert_eq!(run(job, Limits::LOOK).unwrap().code, 127);
+        assert_eq!(run(job, ToolLimits::LOOK).unwrap().code, 127);
     }
 }

@@ -12,7 +12,7 @@ mod qemu_img;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-pub use bounded::{Limits, RunError};
+pub use bounded::{RunError, ToolLimits};
 pub use qemu_img::QemuImg;
 
 use std::fs::File;

@@ -9,7 +9,7 @@ use std::process::Stdio;
 
 use serde::Deserialize;
 
-use super::bounded::{Finished, Job, Limits, RunError, run};
+use super::bounded::{Finished, Job, RunError, ToolLimits, run};
 use super::{Consistency, Image, ImageError, Images, reasonable};
 use crate::qcow2::{Format, ImageFacts, inspect, raw_facts};
 
@@ -24,13 +24,13 @@ const CHECK_LEAKS: i32 = 3;
 #[derive(Debug, Clone)]
 pub struct QemuImg {
     program: String,
-    look: Limits,
-    copy: Limits,
+    look: ToolLimits,
+    copy: ToolLimits,
 }
 
 impl Default for QemuImg {
     fn default() -> Self {
-        Self { program: "qemu-img".to_owned(), look: Limits::LOOK, copy: Limits::COPY }
+        Self { program: "qemu-img".to_owned(), look: ToolLimits::LOOK, copy: ToolLimits::COPY }
     }
 }
 
@@ -43,11 +43,11 @@ struct Info {
 
 impl QemuImg {
     /// With a program and limits of one's own: `look` for what reads tables, `copy` for what reads everything.
-    pub fn new(program: impl Into<String>, look: Limits, copy: Limits) -> Self {
+    pub fn new(program: impl Into<String>, look: ToolLimits, copy: ToolLimits) -> Self {
         Self { program: program.into(), look, copy }
     }
 
-    fn run(&self, arguments: &[&str], stdin: Stdio, limits: Limits) -> Result<Finished, RunError> {
+    fn run(&self, arguments: &[&str], stdin: Stdio, limits: ToolLimits) -> Result<Finished, RunError> {
         let arguments = arguments.iter().map(|argument| (*argument).to_owned()).collect();
         run(Job { program: self.program.clone(), arguments, stdin, stdout: None }, limits)
     }
@@ -168,7 +168,7 @@ mod tests {
         let file = tempfile::tempfile().unwrap();
         create_empty(&file, 1 << 30).unwrap();
         file.write_all_at(&200_u64.to_be_bytes(), 8).unwrap();
-        let tool = QemuImg::new("/nonexistent/qemu-img", Limits::LOOK, Limits::COPY);
+        let tool = QemuImg::new("/nonexistent/qemu-img", ToolLimits::LOOK, ToolLimits::COPY);
         let image = Image { file: &file, format: Format::Qcow2 };
         assert!(matches!(tool.facts(image), Err(ImageError::Unacceptable(_))));
         assert!(matches!(tool.check(image), Err(ImageError::Unacceptable(_))));
@@ -188,7 +188,7 @@ mod tests {
         let image = Image { file: &file, format: Format::Qcow2 };
         assert_eq!(tool.check(image).unwrap(), Consistency::Damaged);
 
-        let missing = QemuImg::new("/nonexistent/qemu-img", Limits::LOOK, Limits::COPY);
+        let missing = QemuImg::new("/nonexistent/qemu-img", ToolLimits::LOOK, ToolLimits::COPY);
         file.set_len(0).unwrap();
         create_empty(&file, 1 << 30).unwrap();
         let error = missing.facts(image).unwrap_err();

@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::Limits;
+use super::ImageLimits;
 use super::digest::{Digest, HashingReader};
 use super::extract::{ExtractError, Extraction};
 use super::manifest::{Choice, Document, ManifestError, Part, by_name, for_platform, parse};
@@ -139,7 +139,7 @@ impl Layout {
         &self,
         name: Option<&str>,
         architecture: &str,
-        limits: &Limits,
+        limits: &ImageLimits,
     ) -> Result<LayoutImage, LayoutError> {
         let index = self.small("index.json", limits.manifest_bytes)?;
         let mut part = match parse(&index, limits)? {
@@ -248,8 +248,8 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let cache = Cache::open(room.path()).unwrap();
         let wanted = Wanted::folder(BeneathPath::parse("disk").unwrap());
-        let image = layout.image(None, "amd64", &Limits::default())?;
-        let mut extraction = Extraction::new(&cache, &wanted, Limits::default());
+        let image = layout.image(None, "amd64", &ImageLimits::default())?;
+        let mut extraction = Extraction::new(&cache, &wanted, ImageLimits::default());
         for layer in &image.layers {
             layout.extract(layer, &mut extraction)?;
         }

@@ -13,7 +13,7 @@
 //! | stranger | may lie about | what holds |
 //! | --- | --- | --- |
 //! | registry | any content | everything is checked against its digest before it gets its final name |
-//! | image's author | names, sizes, compression | bounded tar reader, limits on size and ratio ([`Limits`]), links are never followed |
+//! | image's author | names, sizes, compression | bounded tar reader, limits on size and ratio ([`ImageLimits`]), links are never followed |
 //! | network | to be there | downloads go on where they were cut, within one run and across runs |
 //!
 //! Not for: OCI artifacts whose layers are no tar archives, encrypted layers, `credHelpers`; each is refused by name.
@@ -45,7 +45,7 @@ pub use tar::TarError;
 
 /// What an image may cost. The defaults suit operating system images; a caller may set others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
+pub struct ImageLimits {
     /// Bytes of a manifest or index: 4 MiB, as registries themselves limit them.
     pub manifest_bytes: u64,
     /// Layers of an image.
@@ -62,7 +62,7 @@ pub struct Limits {
     pub files: usize,
 }
 
-impl Default for Limits {
+impl Default for ImageLimits {
     fn default() -> Self {
         Self {
             manifest_bytes: 4 << 20,

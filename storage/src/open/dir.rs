@@ -13,7 +13,7 @@ use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, linkat, unlinkat};
 
 use super::error::refusal;
-use super::{Access, OpenError, OpenedDisk, Opening, Place, kind_name, open_at};
+use super::{DiskAccess, OpenError, OpenedDisk, Opening, Place, kind_name, open_at};
 use crate::beneath::BeneathPath;
 use crate::direct;
 
@@ -54,7 +54,7 @@ impl Dir {
             if errno == Errno::ENOTDIR {
                 return OpenError::WrongKind { path: path.to_path_buf(), found: "file", expected: "a directory" };
             }
-            refusal(errno, path, Access::ReadOnly, "open")
+            refusal(errno, path, DiskAccess::ReadOnly, "open")
         })?;
         Ok(Self { fd, path: path.to_path_buf() })
     }
@@ -65,7 +65,7 @@ impl Dir {
     /// As [`Dir::open_disk`].
     pub fn open_folder(&self, name: &BeneathPath, links: Links) -> Result<Self, OpenError> {
         let place = self.place(name, links);
-        let fd = place.open(OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty(), Access::ReadOnly)?;
+        let fd = place.open(OFlag::O_RDONLY | OFlag::O_DIRECTORY, Mode::empty(), DiskAccess::ReadOnly)?;
         Ok(Self { fd, path: place.shown })
     }
 
@@ -153,7 +153,7 @@ impl Dir {
         match nix::sys::stat::fstatat(&self.fd, name.as_path(), AtFlags::AT_SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(kind_name(&stat))),
             Err(Errno::ENOENT) => Ok(None),
-            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), Access::ReadOnly, "look at")),
+            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), DiskAccess::ReadOnly, "look at")),
         }
     }
 
@@ -164,7 +164,7 @@ impl Dir {
     pub fn create_file(&self, name: &BeneathPath) -> Result<File, OpenError> {
         let place = self.place(name, Links::Refused);
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
-        place.open(flags, Mode::from_bits_truncate(0o600), Access::ReadWrite).map(File::from)
+        place.open(flags, Mode::from_bits_truncate(0o600), DiskAccess::ReadWrite).map(File::from)
     }
 
     /// Creates a regular file of a length, all of it a hole; `false` if something is at `name` already. It gets its
@@ -188,7 +188,7 @@ impl Dir {
     fn create_whole(&self, fresh: &Path, name: &BeneathPath, bytes: u64, mode: u32) -> Result<(), OpenError> {
         let place = Place { name: fresh, ..self.place(name, Links::Refused) };
         let flags = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL;
-        let file = place.open(flags, Mode::from_bits_truncate(mode), Access::ReadWrite).map(File::from)?;
+        let file = place.open(flags, Mode::from_bits_truncate(mode), DiskAccess::ReadWrite).map(File::from)?;
         let sized = file.set_len(bytes).and_then(|()| file.sync_all());
         sized.map_err(|source| OpenError::Io { path: place.shown, attempt: "set the length of", source })
     }
@@ -205,7 +205,7 @@ impl Dir {
         match named {
             Ok(()) => Ok(true),
             Err(Errno::EEXIST) => Ok(false),
-            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), Access::ReadWrite, "create")),
+            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), DiskAccess::ReadWrite, "create")),
         }
     }
 
@@ -217,7 +217,7 @@ impl Dir {
         let flags = OFlag::O_RDWR | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
         nix::fcntl::openat(&self.fd, ".", flags, Mode::from_bits_truncate(0o600))
             .map(File::from)
-            .map_err(|errno| refusal(errno, &self.path, Access::ReadWrite, "create a file without a name in"))
+            .map_err(|errno| refusal(errno, &self.path, DiskAccess::ReadWrite, "create a file without a name in"))
     }
 
     /// Gives a file from [`Dir::create_nameless`] a name; a name that another process made first is fine.
@@ -230,7 +230,7 @@ impl Dir {
         let linked = linkat(AT_FDCWD, &nameless, &self.fd, name.as_path(), AtFlags::AT_SYMLINK_FOLLOW);
         match linked {
             Ok(()) | Err(Errno::EEXIST) => Ok(()),
-            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), Access::ReadWrite, "create")),
+            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), DiskAccess::ReadWrite, "create")),
         }
     }
 
@@ -241,7 +241,7 @@ impl Dir {
     pub fn remove_file(&self, name: &BeneathPath) -> Result<(), OpenError> {
         match unlinkat(&self.fd, name.as_path(), UnlinkatFlags::NoRemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => Ok(()),
-            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), Access::ReadWrite, "remove")),
+            Err(errno) => Err(refusal(errno, &self.path.join(name.as_path()), DiskAccess::ReadWrite, "remove")),
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-use super::Access;
+use super::DiskAccess;
 
 /// Why a disk could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -117,7 +117,7 @@ pub enum OpenError {
 
 /// The kernel's answer as a refusal.
 #[expect(clippy::wildcard_enum_match_arm, reason = "the kernel has many errors, and these have a remedy")]
-pub(super) fn refusal(errno: Errno, path: &Path, access: Access, attempt: &'static str) -> OpenError {
+pub(super) fn refusal(errno: Errno, path: &Path, access: DiskAccess, attempt: &'static str) -> OpenError {
     let path = path.to_path_buf();
     match errno {
         Errno::ENOENT => OpenError::Missing { path },
@@ -125,8 +125,8 @@ pub(super) fn refusal(errno: Errno, path: &Path, access: Access, attempt: &'stat
         Errno::EXDEV => OpenError::Escapes { path },
         Errno::EACCES | Errno::EPERM => {
             let purpose = match access {
-                Access::ReadOnly => "reading",
-                Access::ReadWrite => "reading and writing",
+                DiskAccess::ReadOnly => "reading",
+                DiskAccess::ReadWrite => "reading and writing",
             };
             OpenError::Denied { path, purpose, source: errno.into() }
         }

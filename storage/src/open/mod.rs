@@ -32,7 +32,7 @@ use crate::direct;
 
 /// What the guest may do with the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Access {
+pub enum DiskAccess {
     /// Read only.
     ReadOnly,
     /// Read and write.
@@ -77,7 +77,7 @@ pub enum Sharing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opening {
     /// What the guest may do.
-    pub access: Access,
+    pub access: DiskAccess,
     /// Page cache or not.
     pub direct: Direct,
     /// What may be found.
@@ -89,7 +89,7 @@ pub struct Opening {
 impl Opening {
     /// Read-only regular file through the page cache: seed media, kernels, images that serve as a base.
     pub const BASE: Self =
-        Self { access: Access::ReadOnly, direct: Direct::Off, expected: Expected::File, sharing: Sharing::Shared };
+        Self { access: DiskAccess::ReadOnly, direct: Direct::Off, expected: Expected::File, sharing: Sharing::Shared };
 }
 
 /// What a disk turned out to be.
@@ -116,7 +116,7 @@ pub struct OpenedDisk {
     /// File or block device.
     pub kind: DiskKind,
     /// What it was opened for.
-    pub access: Access,
+    pub access: DiskAccess,
     /// Whether the descriptor bypasses the page cache.
     pub direct: bool,
 }
@@ -138,7 +138,7 @@ impl OpenedDisk {
         }
         nix::fcntl::fcntl(&fd, nix::fcntl::FcntlArg::F_SETFL(OFlag::O_RDONLY)).map_err(failed)?;
         let size_bytes = u64::try_from(stat.st_size).unwrap_or(0);
-        Ok(Self { fd, size_bytes, kind, access: Access::ReadOnly, direct: false })
+        Ok(Self { fd, size_bytes, kind, access: DiskAccess::ReadOnly, direct: false })
     }
 
     /// Switches to direct I/O now, for a disk that had to be looked into first. `shown` is its path, for the message.
@@ -186,7 +186,7 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    fn open(&self, flags: OFlag, mode: Mode, access: Access) -> Result<OwnedFd, OpenError> {
+    fn open(&self, flags: OFlag, mode: Mode, access: DiskAccess) -> Result<OwnedFd, OpenError> {
         let how = OpenHow::new().flags(flags | OFlag::O_CLOEXEC).mode(mode).resolve(self.resolve);
         // RESOLVE_BENEATH answers EAGAIN when something is renamed meanwhile: openat2(2) recommends another try.
         for _ in 0..64 {
@@ -209,18 +209,18 @@ fn open_at(place: &Place<'_>, opening: Opening) -> Result<OpenedDisk, OpenError>
     let looked = place.open(OFlag::O_PATH, Mode::empty(), opening.access)?;
     let before = fstat(&looked).map_err(failed("look at"))?;
     let kind = accepted_kind(&before, opening.expected, &place.shown)?;
-    let is_written_block = matches!(kind, DiskKind::Block { .. }) && opening.access == Access::ReadWrite;
+    let is_written_block = matches!(kind, DiskKind::Block { .. }) && opening.access == DiskAccess::ReadWrite;
     let exclusive = match (is_written_block, opening.sharing) {
         (true, Sharing::Exclusive) => OFlag::O_EXCL,
         (true, Sharing::Shared) => {
-            drop(claimed(place, OFlag::O_RDONLY | OFlag::O_EXCL | OFlag::O_NONBLOCK, Access::ReadOnly)?);
+            drop(claimed(place, OFlag::O_RDONLY | OFlag::O_EXCL | OFlag::O_NONBLOCK, DiskAccess::ReadOnly)?);
             OFlag::empty()
         }
         (false, _) => OFlag::empty(),
     };
     let mode = match opening.access {
-        Access::ReadOnly => OFlag::O_RDONLY,
-        Access::ReadWrite => OFlag::O_RDWR,
+        DiskAccess::ReadOnly => OFlag::O_RDONLY,
+        DiskAccess::ReadWrite => OFlag::O_RDWR,
     };
     let fd = claimed(place, mode | exclusive | OFlag::O_NONBLOCK | OFlag::O_NOCTTY, opening.access)?;
     let after = fstat(&fd).map_err(failed("look at"))?;
@@ -272,7 +272,7 @@ fn kind_name(stat: &FileStat) -> &'static str {
 
 /// Opens with flags of which `O_EXCL` may be one: on a block device the kernel grants it only while no other user holds it (a
 /// mount, a swap area, md, LVM, another QEMU).
-fn claimed(place: &Place<'_>, flags: OFlag, access: Access) -> Result<OwnedFd, OpenError> {
+fn claimed(place: &Place<'_>, flags: OFlag, access: DiskAccess) -> Result<OwnedFd, OpenError> {
     match place.open(flags, Mode::empty(), access) {
         Ok(fd) => Ok(fd),
         Err(OpenError::Io { source, path, .. }) if source.raw_os_error() == Some(Errno::EBUSY as i32) => {

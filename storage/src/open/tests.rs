@@ -7,8 +7,12 @@ use tempfile::TempDir;
 use super::*;
 use crate::beneath::BeneathPath;
 
-const FILE: Opening =
-    Opening { access: Access::ReadWrite, direct: Direct::Off, expected: Expected::File, sharing: Sharing::Exclusive };
+const FILE: Opening = Opening {
+    access: DiskAccess::ReadWrite,
+    direct: Direct::Off,
+    expected: Expected::File,
+    sharing: Sharing::Exclusive,
+};
 
 fn at(text: &str) -> BeneathPath {
     BeneathPath::parse(text).unwrap()
@@ -28,7 +32,7 @@ fn flags_of(disk: &OpenedDisk) -> OFlag {
 fn a_file_is_opened_with_exactly_the_access_asked_for() {
     let (room, dir) = room();
     fs::write(room.path().join("disk.img"), vec![0; 8192]).unwrap();
-    for (access, flag) in [(Access::ReadOnly, OFlag::O_RDONLY), (Access::ReadWrite, OFlag::O_RDWR)] {
+    for (access, flag) in [(DiskAccess::ReadOnly, OFlag::O_RDONLY), (DiskAccess::ReadWrite, OFlag::O_RDWR)] {
         let disk = dir.open_disk(&at("disk.img"), Opening { access, ..FILE }).unwrap();
         assert_eq!((disk.size_bytes, disk.kind, disk.direct), (8192, DiskKind::File, false));
         assert_eq!(flags_of(&disk) & OFlag::O_ACCMODE, flag);
@@ -109,7 +113,7 @@ fn what_another_process_opened_is_checked() {
     let path = room.path().join("disk");
     fs::write(&path, "0123").unwrap();
     let opened = OpenedDisk::received(File::open(&path).unwrap().into(), &path).unwrap();
-    assert_eq!((opened.size_bytes, opened.access), (4, Access::ReadOnly));
+    assert_eq!((opened.size_bytes, opened.access), (4, DiskAccess::ReadOnly));
     let writable = fs::OpenOptions::new().read(true).write(true).open(&path).unwrap();
     for file in [writable, File::open(room.path()).unwrap(), File::open("/dev/null").unwrap()] {
         assert!(matches!(OpenedDisk::received(file.into(), &path), Err(OpenError::WrongKind { .. })));
@@ -184,7 +188,7 @@ fn direct_is_reported_as_it_is() {
 fn a_file_system_without_direct_io_is_named() {
     // procfs has regular files and no O_DIRECT.
     let opening = Opening {
-        access: Access::ReadOnly,
+        access: DiskAccess::ReadOnly,
         direct: Direct::Required,
         expected: Expected::File,
         sharing: Sharing::Shared,
@@ -246,7 +250,7 @@ fn a_block_device_is_measured_and_refused_while_mounted() {
     nix::sys::stat::mknod(&node, nix::sys::stat::SFlag::S_IFBLK, nix::sys::stat::Mode::S_IRUSR, rdev).unwrap();
     let second = open_disk(&node, block);
     let to_share = open_disk(&node, Opening { sharing: Sharing::Shared, ..block });
-    let to_read = open_disk(&node, Opening { access: Access::ReadOnly, ..block });
+    let to_read = open_disk(&node, Opening { access: DiskAccess::ReadOnly, ..block });
     let is_file = open_disk(&device, FILE);
     let measured = disk.size_bytes;
     let kind = disk.kind;

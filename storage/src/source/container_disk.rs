@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::{Disk, SourceError};
 use crate::beneath::BeneathPath;
-use crate::open::{Access, Dir, Direct, Expected, OpenError, OpenedDisk, Opening, Sharing, open_disk};
+use crate::open::{Dir, Direct, DiskAccess, Expected, OpenError, OpenedDisk, Opening, Sharing, open_disk};
 use crate::qcow2::inspect;
 
 /// Where a container disk keeps its disk unless `path` is set.
@@ -66,7 +66,7 @@ pub fn open(root: &Dir, path: Option<&BeneathPath>, direct: Direct) -> Result<Di
 /// [`SourceError`]: not there, or not acceptable.
 pub fn open_file(path: &Path, direct: Direct) -> Result<Disk, SourceError> {
     let opening = Opening {
-        access: Access::ReadOnly,
+        access: DiskAccess::ReadOnly,
         direct: Direct::Off,
         expected: Expected::FileOrBlock,
         sharing: Sharing::Shared,
@@ -114,7 +114,7 @@ mod tests {
         let (_room, dir) = image(&[("disk/alpine.img", &[1; 1024]), ("etc/passwd", b"x")]);
         let disk = open(&dir, None, Direct::IfSupported).unwrap();
         assert_eq!((disk.facts.format, disk.facts.virtual_bytes), (Format::Raw, 1024));
-        assert_eq!(disk.opened.access, Access::ReadOnly);
+        assert_eq!(disk.opened.access, DiskAccess::ReadOnly);
     }
 
     #[test]

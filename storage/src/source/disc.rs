@@ -14,7 +14,7 @@ use nix::sys::stat::Mode;
 
 use super::{Disk, SourceError};
 use crate::iso::{DiscTree, TreeError, VolumeLabel, image};
-use crate::open::{Access, DiskKind, OpenedDisk};
+use crate::open::{DiskAccess, DiskKind, OpenedDisk};
 use crate::qcow2::{Format, ImageFacts};
 
 /// Nothing, behind the file system: some readers look ahead and fail at the end of a small disc (busybox asks for 68 KiB
@@ -25,7 +25,7 @@ const PADDING_BYTES: u64 = 150 * 2048;
 ///
 /// # Errors
 /// [`SourceError::Memory`].
-pub fn of_tree(tree: &DiscTree, label: &VolumeLabel, access: Access) -> Result<Disk, SourceError> {
+pub fn of_tree(tree: &DiscTree, label: &VolumeLabel, access: DiskAccess) -> Result<Disk, SourceError> {
     let bytes = image(tree, label);
     let opened = sealed(&bytes, access).map_err(SourceError::Memory)?;
     let facts = ImageFacts { format: Format::Raw, virtual_bytes: opened.size_bytes };
@@ -44,18 +44,18 @@ pub fn files(files: &BTreeMap<String, Vec<u8>>) -> Result<DiscTree, TreeError> {
 ///
 /// QEMU's fd sets hand a descriptor out only for the access mode it was opened with, so a read-only disk needs a
 /// read-only descriptor and any other a writable one.
-fn sealed(bytes: &[u8], access: Access) -> std::io::Result<OpenedDisk> {
+fn sealed(bytes: &[u8], access: DiskAccess) -> std::io::Result<OpenedDisk> {
     let memory = memfd_create(c"garboard-disc", MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING)?;
     let mut file = File::from(memory);
     file.write_all(bytes)?;
     let size_bytes = bytes.len() as u64 + PADDING_BYTES;
     file.set_len(size_bytes)?;
     let mut seals = SealFlag::F_SEAL_GROW | SealFlag::F_SEAL_SHRINK | SealFlag::F_SEAL_SEAL;
-    seals.set(SealFlag::F_SEAL_WRITE, access == Access::ReadOnly);
+    seals.set(SealFlag::F_SEAL_WRITE, access == DiskAccess::ReadOnly);
     fcntl(&file, FcntlArg::F_ADD_SEALS(seals))?;
     let fd = match access {
-        Access::ReadWrite => file.into(),
-        Access::ReadOnly => open_for_reading(&file)?,
+        DiskAccess::ReadWrite => file.into(),
+        DiskAccess::ReadOnly => open_for_reading(&file)?,
     };
     Ok(OpenedDisk { fd, size_bytes, kind: DiskKind::File, access, direct: false })
 }
@@ -77,10 +77,10 @@ mod tests {
     #[test]
     fn a_disc_is_whole_sectors_of_sealed_memory() {
         let seed = NoCloud { instance_id: "1".into(), user_data: b"#cloud-config\n".to_vec(), ..NoCloud::default() };
-        let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label(), Access::ReadOnly).unwrap();
+        let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label(), DiskAccess::ReadOnly).unwrap();
         assert_eq!(disk.facts.virtual_bytes % 2048, 0);
         assert!(disk.facts.virtual_bytes > PADDING_BYTES, "also the smallest disc is long enough to look ahead on");
-        assert_eq!(disk.opened.access, Access::ReadOnly);
+        assert_eq!(disk.opened.access, DiskAccess::ReadOnly);
         let file = File::from(disk.opened.fd);
         let mut mark = [0; 5];
         file.read_exact_at(&mut mark, 16 * 2048 + 1).unwrap();
@@ -93,8 +93,8 @@ mod tests {
     #[test]
     fn a_disc_on_a_writable_disk_keeps_its_size() {
         let seed = NoCloud { instance_id: "1".into(), user_data: b"#cloud-config\n".to_vec(), ..NoCloud::default() };
-        let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label(), Access::ReadWrite).unwrap();
-        assert_eq!(disk.opened.access, Access::ReadWrite);
+        let disk = of_tree(&seed.tree().unwrap(), &NoCloud::label(), DiskAccess::ReadWrite).unwrap();
+        assert_eq!(disk.opened.access, DiskAccess::ReadWrite);
         let file = File::from(disk.opened.fd);
         file.write_all_at(b"x", 0).unwrap();
         assert!(file.write_at(b"x", disk.opened.size_bytes).is_err(), "a guest cannot make it take more memory");
@@ -105,6 +105,6 @@ mod tests {
     fn files_of_a_config_map_are_readable_by_all() {
         let tree = files(&BTreeMap::from([("app.conf".to_owned(), b"a=1\n".to_vec())])).unwrap();
         assert_eq!(tree.readers(), Readers::All);
-        assert!(of_tree(&tree, &VolumeLabel::files(), Access::ReadOnly).is_ok());
+        assert!(of_tree(&tree, &VolumeLabel::files(), DiskAccess::ReadOnly).is_ok());
     }
 }

@@ -1,14 +1,14 @@
 //! Overlays: the guest writes to a fresh qcow2, the image below stays as it is. For containerDisks and `ephemeral`.
 
 use super::{Disk, Layered, Placement, SourceError, new_qcow2};
-use crate::open::{Access, Direct};
+use crate::open::{Direct, DiskAccess};
 
 /// Puts a fresh overlay over an image.
 ///
 /// # Errors
 /// [`SourceError`]: no space. A base open for writing is refused, because no process may write below an overlay.
 pub fn over(base: Disk, placement: Placement<'_>, direct: Direct) -> Result<Layered, SourceError> {
-    if base.opened.access == Access::ReadWrite {
+    if base.opened.access == DiskAccess::ReadWrite {
         let source = std::io::Error::from_raw_os_error(nix::libc::EBADF);
         return Err(SourceError::Open(crate::open::OpenError::Io {
             path: placement.shown(),
@@ -34,8 +34,8 @@ mod tests {
         let base = container_disk::open_file(&room.path().join("disk.img"), Direct::Off).unwrap();
         let layered = over(base, Placement::Nameless { dir: &dir }, Direct::Off).unwrap();
         assert_eq!(layered.overlay.facts.virtual_bytes, 1_000_000_u64.next_multiple_of(512));
-        assert_eq!(layered.base.opened.access, Access::ReadOnly);
-        assert_eq!(layered.overlay.opened.access, Access::ReadWrite);
+        assert_eq!(layered.base.opened.access, DiskAccess::ReadOnly);
+        assert_eq!(layered.overlay.opened.access, DiskAccess::ReadWrite);
     }
 
     #[test]
@@ -43,7 +43,7 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         std::fs::write(room.path().join("disk.img"), vec![1; 4096]).unwrap();
         let dir = Dir::open(room.path()).unwrap();
-        let base = pvc::open_file(&dir, Access::ReadWrite, Direct::Off).unwrap();
+        let base = pvc::open_file(&dir, DiskAccess::ReadWrite, Direct::Off).unwrap();
         assert!(over(base, Placement::Nameless { dir: &dir }, Direct::Off).is_err());
     }
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::SourceError;
 use crate::beneath::BeneathPath;
-use crate::open::{Access, Dir, Direct, Expected, OpenError, Opening, Sharing};
+use crate::open::{Dir, Direct, DiskAccess, Expected, OpenError, Opening, Sharing};
 
 /// Name of the file in the volume.
 const FILE_NAME: &str = "efi-vars.fd";
@@ -30,8 +30,12 @@ pub fn open_or_copy(dir: &Dir, template: &Path) -> Result<OwnedFd, SourceError> 
         io::copy(&mut fresh, &mut made).and_then(|_| made.sync_all()).map_err(failed("write"))?;
         dir.publish(&made, &name)?;
     }
-    let opening =
-        Opening { access: Access::ReadWrite, direct: Direct::Off, expected: Expected::File, sharing: Sharing::Shared };
+    let opening = Opening {
+        access: DiskAccess::ReadWrite,
+        direct: Direct::Off,
+        expected: Expected::File,
+        sharing: Sharing::Shared,
+    };
     let vars = dir.open_disk(&name, opening)?;
     let wanted_bytes = fresh.metadata().map_err(failed("measure"))?.len();
     if vars.size_bytes != wanted_bytes {

@@ -7,7 +7,7 @@ use std::path::Path;
 use super::pvc::{Tolerance, create_sparse};
 use super::{Disk, SourceError, Warning, raw};
 use crate::beneath::BeneathPath;
-use crate::open::{Access, Dir, Direct, Expected, Opening, Sharing};
+use crate::open::{Dir, Direct, DiskAccess, Expected, Opening, Sharing};
 use crate::qcow2::looks_like_qcow2;
 
 /// `hostDisk.type`.
@@ -26,7 +26,7 @@ pub enum Existence {
 ///
 /// # Errors
 /// [`SourceError`]: not there, a link, not a file, no space.
-pub fn open(path: &Path, existence: Existence, access: Access, direct: Direct) -> Result<Disk, SourceError> {
+pub fn open(path: &Path, existence: Existence, access: DiskAccess, direct: Direct) -> Result<Disk, SourceError> {
     let not_a_file = || SourceError::NotAFile { path: path.to_path_buf() };
     let folder = path.parent().filter(|_| path.is_absolute()).ok_or_else(not_a_file)?;
     let name = path.file_name().and_then(|name| name.to_str()).ok_or_else(not_a_file)?;
@@ -63,14 +63,20 @@ mod tests {
     fn a_disk_must_exist_unless_it_may_be_created() {
         let room = tempfile::tempdir().unwrap();
         let path = room.path().join("a.img");
-        let missing = open(&path, Existence::Required, Access::ReadWrite, Direct::Off);
+        let missing = open(&path, Existence::Required, DiskAccess::ReadWrite, Direct::Off);
         assert!(matches!(missing, Err(SourceError::Open(OpenError::Missing { .. }))));
         let create = |capacity_bytes| Existence::CreateIfMissing { capacity_bytes };
-        let unsized_disk = open(&path, create(0), Access::ReadWrite, Direct::Off);
+        let unsized_disk = open(&path, create(0), DiskAccess::ReadWrite, Direct::Off);
         assert!(matches!(unsized_disk, Err(SourceError::NoSize { .. })));
-        assert_eq!(open(&path, create(1 << 20), Access::ReadWrite, Direct::Off).unwrap().facts.virtual_bytes, 1 << 20);
-        assert_eq!(open(&path, create(2 << 20), Access::ReadWrite, Direct::Off).unwrap().facts.virtual_bytes, 1 << 20);
-        assert!(open(&path, Existence::Required, Access::ReadOnly, Direct::Off).is_ok());
+        assert_eq!(
+            open(&path, create(1 << 20), DiskAccess::ReadWrite, Direct::Off).unwrap().facts.virtual_bytes,
+            1 << 20
+        );
+        assert_eq!(
+            open(&path, create(2 << 20), DiskAccess::ReadWrite, Direct::Off).unwrap().facts.virtual_bytes,
+            1 << 20
+        );
+        assert!(open(&path, Existence::Required, DiskAccess::ReadOnly, Direct::Off).is_ok());
     }
 
     #[test]
@@ -79,7 +85,8 @@ mod tests {
         let path = room.path().join("a.img");
         fs::write(&path, vec![3; 512]).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        open(&path, Existence::CreateIfMissing { capacity_bytes: 1 << 30 }, Access::ReadWrite, Direct::Off).unwrap();
+        open(&path, Existence::CreateIfMissing { capacity_bytes: 1 << 30 }, DiskAccess::ReadWrite, Direct::Off)
+            .unwrap();
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
         assert_eq!(fs::read(&path).unwrap(), vec![3; 512]);
     }
@@ -91,7 +98,7 @@ mod tests {
         fs::write(room.path().join("real/a.img"), vec![3; 512]).unwrap();
         symlink("real", room.path().join("way")).unwrap();
         symlink("a.img", room.path().join("real/b.img")).unwrap();
-        let at = |path: &str| open(&room.path().join(path), Existence::Required, Access::ReadWrite, Direct::Off);
+        let at = |path: &str| open(&room.path().join(path), Existence::Required, DiskAccess::ReadWrite, Direct::Off);
         assert!(at("way/a.img").is_ok());
         assert!(matches!(at("real/b.img"), Err(SourceError::Open(OpenError::SymbolicLink { .. }))));
     }
@@ -99,7 +106,7 @@ mod tests {
     #[test]
     fn a_relative_path_is_refused() {
         for path in ["a.img", "/", ".."] {
-            let refused = open(Path::new(path), Existence::Required, Access::ReadOnly, Direct::Off).unwrap_err();
+            let refused = open(Path::new(path), Existence::Required, DiskAccess::ReadOnly, Direct::Off).unwrap_err();
             assert!(matches!(refused, SourceError::NotAFile { .. }), "{path}: {refused}");
         }
     }

@@ -17,8 +17,8 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 
 use crate::beneath::BeneathPath;
-use crate::open::{Access, Dir, Direct, DiskKind, OpenError, OpenedDisk};
-use crate::preflight::{FreeSpace, PreflightError};
+use crate::open::{Dir, Direct, DiskAccess, DiskKind, OpenError, OpenedDisk};
+use crate::preflight::{PreflightError, SpaceCheck};
 use crate::qcow2::{CreateError, ImageFacts, ProbeError};
 
 /// A disk, ready for QEMU.
@@ -223,13 +223,13 @@ fn new_qcow2(placement: Placement<'_>, virtual_bytes: u64, direct: Direct) -> Re
         fd: OwnedFd::from(file),
         size_bytes: first_bytes,
         kind: DiskKind::File,
-        access: Access::ReadWrite,
+        access: DiskAccess::ReadWrite,
         direct: false,
     };
     opened.bypass_cache(direct, &placement.shown())?;
     let warnings = match room {
-        FreeSpace::Enough => Vec::new(),
-        FreeSpace::Overcommitted { wanted_bytes, available_bytes } => {
+        SpaceCheck::Enough => Vec::new(),
+        SpaceCheck::Overcommitted { wanted_bytes, available_bytes } => {
             vec![Warning::Overcommitted { wanted_bytes, available_bytes }]
         }
     };
@@ -244,4 +244,4 @@ fn raw(opened: OpenedDisk, shown: PathBuf) -> Result<Disk, SourceError> {
 }
 
 #[cfg(test)]
-mod qemu_tests;
+mod tests;

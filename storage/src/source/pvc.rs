@@ -4,7 +4,7 @@
 
 use super::{Disk, SourceError, Warning, raw};
 use crate::beneath::BeneathPath;
-use crate::open::{Access, Dir, Direct, Expected, Opening, Sharing};
+use crate::open::{Dir, Direct, DiskAccess, Expected, Opening, Sharing};
 use crate::preflight::space;
 use crate::qcow2::looks_like_qcow2;
 
@@ -31,7 +31,7 @@ impl Default for Tolerance {
 ///
 /// # Errors
 /// [`SourceError`]: not there, a link, not a file, empty.
-pub fn open_file(dir: &Dir, access: Access, direct: Direct) -> Result<Disk, SourceError> {
+pub fn open_file(dir: &Dir, access: DiskAccess, direct: Direct) -> Result<Disk, SourceError> {
     let name = name()?;
     let opened = dir.open_disk(
         &name,
@@ -55,7 +55,7 @@ pub fn open_or_create(dir: &Dir, claim_bytes: u64, tolerance: Tolerance, direct:
         Some(_) => None,
         None => create_sparse(dir, &name()?, claim_bytes, tolerance)?,
     };
-    let mut disk = open_file(dir, Access::ReadWrite, direct)?;
+    let mut disk = open_file(dir, DiskAccess::ReadWrite, direct)?;
     disk.warnings.extend(warning);
     Ok(disk)
 }
@@ -145,7 +145,7 @@ mod tests {
     fn a_qcow2_header_in_a_volume_changes_nothing_but_a_warning() {
         let (room, dir) = claim();
         fs::write(room.path().join("disk.img"), b"QFI\xfb\0\0\0\x03 whatever a guest wrote").unwrap();
-        let disk = open_file(&dir, Access::ReadWrite, Direct::Off).unwrap();
+        let disk = open_file(&dir, DiskAccess::ReadWrite, Direct::Off).unwrap();
         assert_eq!(disk.facts.format, Format::Raw);
         assert_eq!(disk.warnings, [Warning::LooksLikeQcow2]);
     }
@@ -168,12 +168,12 @@ mod tests {
     fn a_read_only_claim_is_opened_so_and_not_created() {
         let (room, dir) = claim();
         assert!(matches!(
-            open_file(&dir, Access::ReadOnly, Direct::Off),
+            open_file(&dir, DiskAccess::ReadOnly, Direct::Off),
             Err(SourceError::Open(OpenError::Missing { .. }))
         ));
         fs::write(room.path().join("disk.img"), vec![1; 4096]).unwrap();
-        assert_eq!(open_file(&dir, Access::ReadOnly, Direct::Off).unwrap().opened.access, Access::ReadOnly);
+        assert_eq!(open_file(&dir, DiskAccess::ReadOnly, Direct::Off).unwrap().opened.access, DiskAccess::ReadOnly);
         fs::write(room.path().join("disk.img"), b"").unwrap();
-        assert!(matches!(open_file(&dir, Access::ReadOnly, Direct::Off), Err(SourceError::Image { .. })));
+        assert!(matches!(open_file(&dir, DiskAccess::ReadOnly, Direct::Off), Err(SourceError::Image { .. })));
     }
 }

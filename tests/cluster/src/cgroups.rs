@@ -278,7 +278,7 @@ mod tests {
         cgroup2 /somewhere/else cgroup2 rw,nosuid 0 0\n";
 
     #[test]
-    fn hierarchies_are_told_from_mounts() {
+    fn hierarchies_are_read_from_mounts() {
         let found = hierarchies(HYBRID);
         let roots: Vec<&str> = found.iter().filter_map(|hierarchy| hierarchy.root.to_str()).collect();
         assert_eq!(roots, ["/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/freezer", "/sys/fs/cgroup/unified"]);

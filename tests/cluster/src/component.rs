@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn other_words_are_refused() {
+    fn other_targets_are_refused() {
         for bad in ["", "kubelet", "node-1/etcd", "node-0/kubelet", "etcd/node-1", "node-1/"] {
             assert_eq!(bad.parse::<Target>(), Err(UnknownTarget(bad.to_owned())), "{bad}");
         }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_its_owners_whoever_left_something_there() {
+    fn a_secret_is_its_owners_whatever_was_left_there() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("owner.key");

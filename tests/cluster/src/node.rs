@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_process_of_a_node_is_told_by_its_two_numbers() {
+    fn the_first_process_of_a_node_is_identified_by_its_two_numbers() {
         assert!(is_first_of_namespace("Name:\tcluster\nNSpid:\t4711\t1\n"));
         for other in ["NSpid:\t1\n", "NSpid:\t4711\n", "NSpid:\t4711\t2\n", "NSpid:\t4711\t30\t1\n", ""] {
             assert!(!is_first_of_namespace(other), "{other}");

@@ -1,5 +1,5 @@
 /* Stands in front of QEMU in benchmarks: writes down when it was executed, then executes the real one with the same
- * arguments and descriptors. Whoever starts QEMU is measured by the same clock this way, from the same moment.
+ * arguments and descriptors. All ways of starting QEMU are measured by the same clock this way, from the same moment.
  *
  * The line goes to standard error, which every way of starting QEMU keeps in a log:
  *   exec-clock: MONOTONIC REALTIME        both in seconds

@@ -27,7 +27,7 @@ pub struct ClockOffsetUTC {
     pub offset_seconds: Option<i32>,
 }
 
-/// `spec.domain.clock.timer`: one that is not named is as QEMU has it.
+/// `spec.domain.clock.timer`: a timer that is not written is as QEMU has it by default.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Timer {
@@ -55,10 +55,10 @@ pub struct RTCTimer {
     /// Whether the guest has it. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub present: Option<bool>,
-    /// What happens to ticks the guest missed: `delay` or `catchup`.
+    /// What happens to timer ticks that the guest missed: `delay` or `catchup`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tick_policy: Option<String>,
-    /// What it follows: `guest` (stops with the guest) or `wall`.
+    /// The clock it follows: `guest` (stands still while the guest is stopped) or `wall` (the host's time).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub track: Option<String>,
 }
@@ -70,7 +70,7 @@ pub struct PITTimer {
     /// Whether the guest has it. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub present: Option<bool>,
-    /// What happens to ticks the guest missed: `delay`, `catchup` or `discard`.
+    /// What happens to timer ticks that the guest missed: `delay`, `catchup` or `discard`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tick_policy: Option<String>,
 }
@@ -82,7 +82,7 @@ pub struct HPETTimer {
     /// Whether the guest has it. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub present: Option<bool>,
-    /// What happens to ticks the guest missed: `delay`, `catchup`, `merge` or `discard`.
+    /// What happens to timer ticks that the guest missed: `delay`, `catchup`, `merge` or `discard`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tick_policy: Option<String>,
 }

@@ -12,28 +12,28 @@ pub struct CPU {
     /// Cores of each socket. Default: 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cores: Option<u32>,
-    /// Whether each vCPU has a CPU of the node for itself. Default: false.
+    /// Whether each vCPU runs on a CPU of the node that nothing else uses. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dedicated_cpu_placement: Option<bool>,
-    /// Features of the processor beside its model's.
+    /// CPU features that are added to those of the model, required or removed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub features: Vec<CPUFeature>,
-    /// Whether QEMU's own threads have a CPU for themselves. Default: false.
+    /// Whether QEMU's emulator threads run on a dedicated CPU of their own. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub isolate_emulator_thread: Option<bool>,
-    /// Sockets the guest may grow to. Default: 4 × sockets, or the cluster's.
+    /// Sockets the guest may grow to while it runs. Default: 4 × `sockets`, or the cluster's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_sockets: Option<u32>,
     /// `host-model`, `host-passthrough` or a named model. Default: `host-model`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// How NUMA nodes of the host show in the guest.
+    /// NUMA topology of the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa: Option<NUMA>,
-    /// Scheduling of vCPUs in real time.
+    /// Real-time scheduling of vCPUs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub realtime: Option<Realtime>,
-    /// Sockets at the start. Default: 1, or the CPUs asked for.
+    /// Sockets at the start. Default: as many as CPUs are requested in `resources`, or 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sockets: Option<u32>,
     /// Threads of each core. Default: 1.
@@ -52,20 +52,20 @@ pub struct CPUFeature {
     pub policy: Option<String>,
 }
 
-/// `spec.domain.cpu.numa`: NUMA nodes.
+/// `spec.domain.cpu.numa`: NUMA topology of the guest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NUMA {
-    /// Gives the guest the host's nodes. Needs CPUs of its own and hugepages.
+    /// The guest has the NUMA topology of the CPUs it runs on. Needs `dedicatedCpuPlacement` and hugepages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_mapping_passthrough: Option<Present>,
 }
 
-/// `spec.domain.cpu.realtime`: vCPUs that nothing preempts.
+/// `spec.domain.cpu.realtime`: real-time scheduling of vCPUs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Realtime {
-    /// Which vCPUs, such as `0-3,^1`. Default: all.
+    /// vCPUs with real-time priority, such as `0-3,^1`. Default: all.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mask: Option<String>,
 }

@@ -5,35 +5,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::v1::{Disk, GPU, HostDevice, Interface, Present};
 
-/// `spec.domain.devices`.
+/// `spec.domain.devices`: the devices of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Devices {
-    /// Whether there is a graphics card with a VNC server. Default: true.
+    /// Whether the guest has a graphics card whose screen VNC shows. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub autoattach_graphics_device: Option<bool>,
     /// Whether an instance of a VirtualMachine without inputs gets a tablet. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub autoattach_input_device: Option<bool>,
-    /// Whether there is a memory balloon. Default: true.
+    /// Whether the guest has a memory balloon. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub autoattach_mem_balloon: Option<bool>,
     /// Whether a guest without networks is joined to the pod network. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub autoattach_pod_interface: Option<bool>,
-    /// Whether there is a serial console. Default: true.
+    /// Whether the guest has a serial console. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub autoattach_serial_console: Option<bool>,
-    /// Whether there is a socket between host and guest. Default: false.
+    /// Whether the guest has a vsock device: sockets between host and guest. Default: false.
     #[serde(rename = "autoattachVSOCK", skip_serializing_if = "Option::is_none")]
     pub autoattach_vsock: Option<bool>,
     /// Whether virtio disks have a queue for each vCPU. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block_multi_queue: Option<bool>,
-    /// Lets USB devices of a client be plugged into the guest.
+    /// Lets a client redirect its USB devices into the guest while it is connected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_passthrough: Option<Present>,
-    /// Whether nothing is prepared for plugging devices in. Default: false.
+    /// Whether devices cannot be plugged into the running machine; it then has no free slots for them. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disable_hotplug: Option<bool>,
     /// What the guest sees as disks, at most 256. Each names its volume.
@@ -57,7 +57,7 @@ pub struct Devices {
     /// Network cards, at most 256. Each names its network.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub interfaces: Vec<Interface>,
-    /// Whether what the serial console shows is kept in a log. Default: the cluster's, usually true.
+    /// Whether the output of the serial console is kept in a log. Default: the cluster's setting, usually true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_serial_console: Option<bool>,
     /// Whether virtio network cards have a queue pair for each vCPU. Default: false.
@@ -66,22 +66,22 @@ pub struct Devices {
     /// Devices by which a guest reports that its kernel panicked.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub panic_devices: Vec<PanicDevice>,
-    /// A source of random numbers.
+    /// A virtio device that gives the guest random numbers from the host.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rng: Option<Present>,
     /// A sound card; its output is discarded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sound: Option<SoundDevice>,
-    /// A TPM 2.0.
+    /// A TPM 2.0 (Trusted Platform Module).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tpm: Option<TPMDevice>,
-    /// Whether virtio devices support the old protocol too, for old guests. Default: false.
+    /// Whether virtio devices support the legacy protocol too, for old guests. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_virtio_transitional: Option<bool>,
     /// The graphics card.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub video: Option<VideoDevice>,
-    /// A watchdog.
+    /// A watchdog timer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watchdog: Option<Watchdog>,
 }
@@ -90,9 +90,9 @@ pub struct Devices {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Filesystem {
-    /// Name of the volume, and the tag to mount it by.
+    /// Name of the volume, and the tag by which the guest mounts it.
     pub name: String,
-    /// By virtiofs, the only way there is.
+    /// The volume is shared by virtiofs. Required, because there is no other way.
     pub virtiofs: Present,
 }
 
@@ -105,11 +105,11 @@ pub struct Input {
     pub bus: Option<String>,
     /// Its name.
     pub name: String,
-    /// `tablet`, the only one there is.
+    /// The kind of device. Only `tablet` is possible.
     pub r#type: String,
 }
 
-/// `spec.domain.devices.panicDevices[]`.
+/// `spec.domain.devices.panicDevices[]`: a device by which the guest reports that its kernel panicked.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PanicDevice {
@@ -118,7 +118,7 @@ pub struct PanicDevice {
     pub model: Option<String>,
 }
 
-/// `spec.domain.devices.sound`.
+/// `spec.domain.devices.sound`: a sound card.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SoundDevice {
@@ -129,19 +129,19 @@ pub struct SoundDevice {
     pub name: String,
 }
 
-/// `spec.domain.devices.tpm`.
+/// `spec.domain.devices.tpm`: a TPM 2.0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TPMDevice {
-    /// Whether there is one. Default, where it is named: true.
+    /// Whether the guest has the TPM. Default: true, because `tpm` is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Whether its state survives the instance. Default: false.
+    /// Whether the state of the TPM outlives the instance. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent: Option<bool>,
 }
 
-/// `spec.domain.devices.video`.
+/// `spec.domain.devices.video`: the graphics card.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VideoDevice {
@@ -150,7 +150,7 @@ pub struct VideoDevice {
     pub r#type: Option<String>,
 }
 
-/// `spec.domain.devices.watchdog`: one of the two is set, by architecture.
+/// `spec.domain.devices.watchdog`: a watchdog timer; one of the two models is set, by architecture.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Watchdog {
@@ -168,7 +168,7 @@ pub struct Watchdog {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct I6300ESBWatchdog {
-    /// What happens when the guest does not feed it: `reset` (default), `poweroff` or `shutdown`.
+    /// What happens when the guest does not reset the timer in time: `reset` (default), `poweroff` or `shutdown`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
 }
@@ -177,7 +177,7 @@ pub struct I6300ESBWatchdog {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Diag288Watchdog {
-    /// What happens when the guest does not feed it: `reset` (default), `poweroff` or `shutdown`.
+    /// What happens when the guest does not reset the timer in time: `reset` (default), `poweroff` or `shutdown`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub action: Option<String>,
 }

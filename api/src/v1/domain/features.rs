@@ -5,23 +5,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::v1::{FeatureHyperv, HyperVPassthrough};
 
-/// `spec.domain.features`.
+/// `spec.domain.features`: features of the machine and of the hypervisor.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Features {
     /// ACPI. Default: on, on s390x off.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acpi: Option<FeatureState>,
-    /// The interrupt controller.
+    /// The interrupt controller (APIC).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub apic: Option<FeatureAPIC>,
-    /// Hyper-V's enlightenments, one by one.
+    /// Hyper-V's enlightenments, each by its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hyperv: Option<FeatureHyperv>,
     /// Every Hyper-V enlightenment that the host has. Excludes `hyperv`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hyperv_passthrough: Option<HyperVPassthrough>,
-    /// KVM's own features.
+    /// How KVM shows itself to the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kvm: Option<FeatureKVM>,
     /// Paravirtual spinlocks. Default: the host's.
@@ -36,28 +36,28 @@ pub struct Features {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FeatureState {
-    /// Whether it is on. Default, where the feature is named: true.
+    /// Whether the feature is on. Default: true, because it is written.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
 }
 
-/// `spec.domain.features.apic`.
+/// `spec.domain.features.apic`: the interrupt controller.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FeatureAPIC {
     /// Whether it is on. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub enabled: Option<bool>,
-    /// Whether ends of interrupts are signalled without leaving the guest. Default: false.
+    /// Whether the guest signals the end of an interrupt without an exit to the hypervisor. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_of_interrupt: Option<bool>,
 }
 
-/// `spec.domain.features.kvm`.
+/// `spec.domain.features.kvm`: how KVM shows itself to the guest.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FeatureKVM {
-    /// Whether the guest sees no sign of KVM. Default: false.
+    /// Whether the guest cannot see that it runs under KVM. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hidden: Option<bool>,
 }

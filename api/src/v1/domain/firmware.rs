@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `spec.domain.firmware`: what boots the guest.
+/// `spec.domain.firmware`: what boots the guest, and how the machine is identified.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Firmware {
-    /// ACPI tables of a licence.
+    /// ACPI tables that hold a Windows licence.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub acpi: Option<ACPI>,
     /// BIOS or EFI. Default: BIOS on amd64, EFI on arm64.
@@ -36,7 +36,7 @@ pub struct Bootloader {
     pub efi: Option<EFI>,
 }
 
-/// `spec.domain.firmware.bootloader.bios`.
+/// `spec.domain.firmware.bootloader.bios`: SeaBIOS.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BIOS {
@@ -45,14 +45,14 @@ pub struct BIOS {
     pub use_serial: Option<bool>,
 }
 
-/// `spec.domain.firmware.bootloader.efi`.
+/// `spec.domain.firmware.bootloader.efi`: OVMF.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EFI {
-    /// Whether EFI variables survive the instance. Default: false.
+    /// Whether the EFI variables outlive the instance. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent: Option<bool>,
-    /// Whether only signed code boots; needs SMM. Default: true, on arm64 false.
+    /// Whether only signed code boots (Secure Boot); needs SMM. Default: true, on arm64 false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secure_boot: Option<bool>,
 }
@@ -64,7 +64,7 @@ pub struct KernelBoot {
     /// The container image with kernel and initrd.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container: Option<KernelBootContainer>,
-    /// The kernel's command line. Needs a kernel.
+    /// The kernel's command line. Needs `kernelPath`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_args: Option<String>,
 }
@@ -90,7 +90,7 @@ pub struct KernelBootContainer {
     pub kernel_path: Option<String>,
 }
 
-/// `spec.domain.firmware.acpi`: tables that come from Secret volumes.
+/// `spec.domain.firmware.acpi`: ACPI tables that come from Secret volumes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ACPI {

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::v1::Present;
 
-/// `spec.domain.launchSecurity`: one of the three is set; on s390x an empty one means Secure Execution.
+/// `spec.domain.launchSecurity`: encryption of the guest's memory; one of the three is set. On s390x an empty one means
+/// Secure Execution.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LaunchSecurity {
@@ -20,17 +21,17 @@ pub struct LaunchSecurity {
     pub tdx: Option<Present>,
 }
 
-/// `spec.domain.launchSecurity.sev`.
+/// `spec.domain.launchSecurity.sev`: AMD SEV and SEV-ES.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SEV {
-    /// Starts the guest stopped, so that its owner can attest it and inject a secret.
+    /// Starts the guest paused, so that its owner can attest it and inject a secret.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attestation: Option<Present>,
     /// The owner's Diffie-Hellman certificate, in base64.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dh_cert: Option<String>,
-    /// What the guest demands of the platform.
+    /// What the guest requires of the platform.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub policy: Option<SEVPolicy>,
     /// The owner's session blob, in base64.
@@ -38,11 +39,11 @@ pub struct SEV {
     pub session: Option<String>,
 }
 
-/// `spec.domain.launchSecurity.sev.policy`.
+/// `spec.domain.launchSecurity.sev.policy`: what the guest requires of the platform.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SEVPolicy {
-    /// Whether registers are encrypted too (SEV-ES). Default: false.
+    /// Whether the registers are encrypted too (SEV-ES). Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encrypted_state: Option<bool>,
 }

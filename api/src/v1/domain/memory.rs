@@ -11,21 +11,22 @@ use crate::quantity::Quantity;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Memory {
-    /// How much the guest starts with, in bytes. Default: the pod's request, its limit, or one hugepage.
+    /// Memory at the start, in bytes. Default: the memory that `resources` requests, its limit, or one hugepage.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest: Option<Quantity>,
-    /// Pages the memory is made of. Default: the host's usual ones.
+    /// Hugepages that back the guest's memory. Default: ordinary pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hugepages: Option<Hugepages>,
-    /// How much the guest may grow to, in bytes. Default: 4 × `guest` where memory can be plugged, or the cluster's.
+    /// Memory that the guest may grow to while it runs, in bytes. Default: 4 × `guest` where memory can be plugged, or
+    /// the cluster's setting.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_guest: Option<Quantity>,
-    /// Memory beside the guest's.
+    /// Memory of the pod besides the guest's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_overhead: Option<ReservedOverhead>,
 }
 
-/// `spec.domain.memory.hugepages`.
+/// `spec.domain.memory.hugepages`: hugepages that back the guest's memory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Hugepages {
@@ -34,29 +35,29 @@ pub struct Hugepages {
     pub page_size: Option<String>,
 }
 
-/// `spec.domain.memory.reservedOverhead`: memory beside the guest's.
+/// `spec.domain.memory.reservedOverhead`: memory of the pod besides the guest's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ReservedOverhead {
-    /// How much more than what is computed, in bytes.
+    /// Memory that is added to what Garboard computes, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub added_overhead: Option<Quantity>,
-    /// Whether memory must be locked: `Required` or `NotRequired`. Default: if a device needs it.
+    /// Whether the guest's memory is locked: `Required` or `NotRequired`. Default: `Required` where a device needs it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mem_lock: Option<String>,
 }
 
-/// `spec.domain.resources`: what the pod asks of its node.
+/// `spec.domain.resources`: resources of the pod.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ResourceRequirements {
-    /// What the guest may take: `cpu` in CPUs, `memory` in bytes, and devices.
+    /// Limits of the pod: `cpu` in CPUs, `memory` in bytes, and devices.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub limits: BTreeMap<String, Quantity>,
-    /// Whether what QEMU needs itself is left out of the request. Default: false.
+    /// Whether the memory request leaves out what QEMU needs besides the guest's memory. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overcommit_guest_overhead: Option<bool>,
-    /// What is set aside for the guest: `cpu` in CPUs, `memory` in bytes, and devices.
+    /// Requests of the pod: `cpu` in CPUs, `memory` in bytes, and devices.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, Quantity>,
 }

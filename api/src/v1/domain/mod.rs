@@ -34,7 +34,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DomainSpec {
-    /// What the firmware reports about the case.
+    /// The chassis, as SMBIOS shows it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chassis: Option<Chassis>,
     /// The clock and the timers.
@@ -45,16 +45,16 @@ pub struct DomainSpec {
     pub cpu: Option<CPU>,
     /// Disks, interfaces and everything else that is attached.
     pub devices: Devices,
-    /// What the machine and the hypervisor offer the guest.
+    /// Features of the machine and of the hypervisor, such as ACPI and Hyper-V enlightenments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub features: Option<Features>,
-    /// What boots the guest, and the machine's identity.
+    /// What boots the guest, and how the machine is identified.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub firmware: Option<Firmware>,
-    /// The threads that disks share under the policy `supplementalPool`.
+    /// I/O threads that disks share under the policy `supplementalPool`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io_threads: Option<DiskIOThreads>,
-    /// Which threads serve disks: `shared`, `auto` or `supplementalPool`. Default: QEMU's main thread.
+    /// I/O threads of disks: `shared`, `auto` or `supplementalPool`. Default: QEMU's main thread serves them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io_threads_policy: Option<String>,
     /// Encryption of the guest's memory.
@@ -63,27 +63,27 @@ pub struct DomainSpec {
     /// The machine type.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<Machine>,
-    /// How much memory the guest has, and of what pages.
+    /// The memory of the guest.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<Memory>,
     /// What a reboot by the guest does: `Reboot` (default) or `Terminate`, which ends the instance.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reboot_policy: Option<String>,
-    /// What the pod asks of its node.
+    /// Resources of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 }
 
-/// `spec.domain.ioThreads`: threads that serve disks.
+/// `spec.domain.ioThreads`: I/O threads that disks share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DiskIOThreads {
-    /// How many threads the pool has.
+    /// Number of threads in the pool.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supplemental_pool_thread_count: Option<u32>,
 }
 
-/// `spec.domain.machine`: the kind of computer.
+/// `spec.domain.machine`: the machine type.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Machine {
@@ -92,7 +92,7 @@ pub struct Machine {
     pub r#type: Option<String>,
 }
 
-/// `spec.domain.chassis`: SMBIOS type 3.
+/// `spec.domain.chassis`: the chassis, as SMBIOS (type 3) shows it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Chassis {

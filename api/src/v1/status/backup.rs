@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1 as meta;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// `status.changedBlockTracking`.
+/// `status.changedBlockTracking`: whether disks record which blocks change, for incremental backups.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ChangedBlockTrackingStatus {
@@ -15,26 +15,26 @@ pub struct ChangedBlockTrackingStatus {
     pub state: String,
 }
 
-/// `status.changedBlockTracking.backupStatus`.
+/// `status.changedBlockTracking.backupStatus`: the last backup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceBackupStatus {
-    /// For people.
+    /// A message for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_msg: Option<String>,
     /// Name of the VirtualMachineBackup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_name: Option<String>,
-    /// The point the next backup begins from.
+    /// The checkpoint from which the next incremental backup starts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint_name: Option<String>,
-    /// Whether it has ended.
+    /// Whether the backup has ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completed: Option<bool>,
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_timestamp: Option<meta::Time>,
-    /// Whether it ended without success.
+    /// Whether the backup failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<bool>,
     /// Whether the guest's filesystems were frozen for it.
@@ -43,12 +43,12 @@ pub struct VirtualMachineInstanceBackupStatus {
     /// When it began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<meta::Time>,
-    /// What is in it.
+    /// The volumes in the backup.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<VirtualMachineInstanceBackupVolumeInfo>,
 }
 
-/// `status.changedBlockTracking.backupStatus.volumes[]`.
+/// `status.changedBlockTracking.backupStatus.volumes[]`: a volume in the backup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceBackupVolumeInfo {

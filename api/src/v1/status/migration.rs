@@ -9,14 +9,14 @@ use serde::{Deserialize, Serialize};
 use crate::quantity::Quantity;
 use crate::v1::VMIMConfigurationOptions;
 
-/// `status.migrationState`: the last migration, over or not.
+/// `status.migrationState`: the last migration, ended or not.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceMigrationState {
-    /// Whether its end was requested.
+    /// Whether its abort was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_requested: Option<bool>,
-    /// `Aborting`, `Succeeded` or `Failed`.
+    /// State of the abort: `Aborting`, `Succeeded` or `Failed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub abort_status: Option<String>,
     /// Whether it has ended.
@@ -25,16 +25,16 @@ pub struct VirtualMachineInstanceMigrationState {
     /// When it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_timestamp: Option<meta::Time>,
-    /// Whether it ended without success.
+    /// Whether it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failed: Option<bool>,
-    /// Why.
+    /// Why it failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
-    /// The settings in force.
+    /// The settings of this migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_configuration: Option<VMIMConfigurationOptions>,
-    /// The network it goes over: `Pod` or `Migration`.
+    /// The network that it uses: `Pod` or `Migration`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_network_type: Option<String>,
     /// The MigrationPolicy that decided the settings.
@@ -46,121 +46,121 @@ pub struct VirtualMachineInstanceMigrationState {
     /// `PreCopy`, `PostCopy` or `Paused`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
-    /// The node it leaves.
+    /// The node of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_node: Option<String>,
-    /// The claim with TPM and EFI state it leaves.
+    /// The claim with TPM and EFI state at the source.
     #[serde(rename = "sourcePersistentStatePVCName", skip_serializing_if = "Option::is_none")]
     pub source_persistent_state_pvc_name: Option<String>,
-    /// The pod it leaves.
+    /// The launcher pod of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_pod: Option<String>,
-    /// Everything about the source.
+    /// Details of the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source_state: Option<VirtualMachineInstanceMigrationSourceState>,
     /// When it began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<meta::Time>,
-    /// UID of the pod that brings plugged volumes to the target.
+    /// UID of the pod that attaches hotplugged volumes to the node of the target.
     #[serde(rename = "targetAttachmentPodUID", skip_serializing_if = "Option::is_none")]
     pub target_attachment_pod_uid: Option<String>,
-    /// CPUs of the target's node for a guest with CPUs of its own.
+    /// CPUs on the node of the target, for a guest with dedicated CPUs.
     #[serde(rename = "targetCPUSet", skip_serializing_if = "Vec::is_empty")]
     pub target_cpu_set: Vec<i32>,
-    /// Ports on the target's node, by what they are for.
+    /// Ports on the node of the target, by their use.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub target_direct_migration_node_ports: BTreeMap<String, i32>,
-    /// What everything but the guest's memory may take on the target, in bytes.
+    /// Memory of the target's pod besides the guest's, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_memory_overhead: Option<Quantity>,
-    /// The node it goes to.
+    /// The node of the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_node: Option<String>,
-    /// Address of that node.
+    /// Address of the node of the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_node_address: Option<String>,
-    /// Whether the guest was seen on the target.
+    /// Whether QEMU has started on the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_node_domain_detected: Option<bool>,
-    /// When it ran there.
+    /// When the guest ran on the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_node_domain_ready_timestamp: Option<meta::Time>,
-    /// NUMA topology of that node, as JSON.
+    /// NUMA topology of the node of the target, as JSON.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_node_topology: Option<String>,
-    /// The claim with TPM and EFI state it goes to.
+    /// The claim with TPM and EFI state at the target.
     #[serde(rename = "targetPersistentStatePVCName", skip_serializing_if = "Option::is_none")]
     pub target_persistent_state_pvc_name: Option<String>,
-    /// The pod it goes to.
+    /// The launcher pod of the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_pod: Option<String>,
-    /// Everything about the target.
+    /// Details of the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target_state: Option<VirtualMachineInstanceMigrationTargetState>,
 }
 
-/// `status.migrationState.sourceState`.
+/// `status.migrationState.sourceState`: details of the source.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceMigrationSourceState {
-    /// Name of the instance there.
+    /// Name of the instance at the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain_name: Option<String>,
-    /// Namespace of the instance there.
+    /// Namespace of the instance at the source.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain_namespace: Option<String>,
-    /// UID of the migration there.
+    /// UID of the VirtualMachineInstanceMigration at the source.
     #[serde(rename = "migrationUID", skip_serializing_if = "Option::is_none")]
     pub migration_uid: Option<String>,
     /// The node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
-    /// Labels the target's node must have.
+    /// Labels that the target's node must have.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub node_selectors: BTreeMap<String, String>,
     /// The claim with TPM and EFI state.
     #[serde(rename = "persistentStatePVCName", skip_serializing_if = "Option::is_none")]
     pub persistent_state_pvc_name: Option<String>,
-    /// The pod.
+    /// The launcher pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// SELinux label of the launcher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selinux_context: Option<String>,
-    /// Where the other cluster is reached.
+    /// Address by which source and target synchronize the instance, in a migration between clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync_address: Option<String>,
-    /// UID of the instance there.
+    /// UID of the instance at the source.
     #[serde(rename = "virtualMachineInstanceUID", skip_serializing_if = "Option::is_none")]
     pub virtual_machine_instance_uid: Option<String>,
 }
 
-/// `status.migrationState.targetState`.
+/// `status.migrationState.targetState`: details of the target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceMigrationTargetState {
-    /// UID of the pod that brings plugged volumes.
+    /// UID of the pod that attaches hotplugged volumes.
     #[serde(rename = "attachmentPodUID", skip_serializing_if = "Option::is_none")]
     pub attachment_pod_uid: Option<String>,
-    /// CPUs of the node for a guest with CPUs of its own.
+    /// CPUs of the node, for a guest with dedicated CPUs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cpu_set: Vec<i32>,
-    /// Ports on the node, by what they are for.
+    /// Ports on the node, by their use.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub direct_migration_node_ports: BTreeMap<String, i32>,
-    /// Whether the guest was seen there.
+    /// Whether QEMU has started on the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain_detected: Option<bool>,
-    /// Name of the instance there.
+    /// Name of the instance at the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain_name: Option<String>,
-    /// Namespace of the instance there.
+    /// Namespace of the instance at the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain_namespace: Option<String>,
-    /// When it ran there.
+    /// When the guest ran on the target.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domain_ready_timestamp: Option<meta::Time>,
-    /// UID of the migration there.
+    /// UID of the VirtualMachineInstanceMigration at the target.
     #[serde(rename = "migrationUID", skip_serializing_if = "Option::is_none")]
     pub migration_uid: Option<String>,
     /// The node.
@@ -175,16 +175,16 @@ pub struct VirtualMachineInstanceMigrationTargetState {
     /// The claim with TPM and EFI state.
     #[serde(rename = "persistentStatePVCName", skip_serializing_if = "Option::is_none")]
     pub persistent_state_pvc_name: Option<String>,
-    /// The pod.
+    /// The launcher pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod: Option<String>,
     /// SELinux label of the launcher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selinux_context: Option<String>,
-    /// Where the other cluster is reached.
+    /// Address by which source and target synchronize the instance, in a migration between clusters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sync_address: Option<String>,
-    /// UID of the instance there.
+    /// UID of the instance at the target.
     #[serde(rename = "virtualMachineInstanceUID", skip_serializing_if = "Option::is_none")]
     pub virtual_machine_instance_uid: Option<String>,
 }

@@ -33,13 +33,13 @@ use crate::v1::Machine;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceStatus {
-    /// Context ID of the socket between host and guest, from 3.
+    /// Context ID (CID) of the vsock device, from 3.
     #[serde(rename = "VSOCKCID", skip_serializing_if = "Option::is_none")]
     pub vsock_cid: Option<u32>,
-    /// Nodes of the pods that exist for it, by the pod's UID.
+    /// Nodes of the launcher pods of this instance, by UID of the pod.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub active_pods: BTreeMap<String, String>,
-    /// Which disks keep track of their changes for incremental backups.
+    /// Whether disks record which blocks change, for incremental backups.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changed_block_tracking: Option<ChangedBlockTrackingStatus>,
     /// `Ready`, `LiveMigratable`, `AgentConnected`, `Paused` and others.
@@ -48,10 +48,10 @@ pub struct VirtualMachineInstanceStatus {
     /// The virtual processors the guest has now.
     #[serde(rename = "currentCPUTopology", skip_serializing_if = "Option::is_none")]
     pub current_cpu_topology: Option<CPUTopology>,
-    /// The node that the guest has to leave.
+    /// The node that the guest has to leave, because it is drained.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub evacuation_node_name: Option<String>,
-    /// `frozen` while the guest's filesystems are.
+    /// `frozen` while the guest's filesystems are frozen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fs_freeze_status: Option<String>,
     /// What the guest agent reports about the guest.
@@ -63,7 +63,7 @@ pub struct VirtualMachineInstanceStatus {
     /// Kernel and initrd the guest was booted with.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel_boot_status: Option<KernelBootStatus>,
-    /// Image of the launcher.
+    /// The image of the launcher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub launcher_container_image_version: Option<String>,
     /// The machine type in use, versioned.
@@ -72,7 +72,7 @@ pub struct VirtualMachineInstanceStatus {
     /// Memory the guest has now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryStatus>,
-    /// Volumes that are being replaced by others.
+    /// Volumes that are being copied to other claims.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub migrated_volumes: Vec<StorageMigratedVolumeInfo>,
     /// `LiveMigration`, or `BlockMigration` if disks are copied too.
@@ -81,7 +81,7 @@ pub struct VirtualMachineInstanceStatus {
     /// The last migration.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_state: Option<VirtualMachineInstanceMigrationState>,
-    /// How a migration reaches the target: `Unix`.
+    /// The transport of a migration: `Unix`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub migration_transport: Option<String>,
     /// The node it runs on.
@@ -93,31 +93,31 @@ pub struct VirtualMachineInstanceStatus {
     /// When each phase was entered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phase_transition_timestamps: Vec<VirtualMachineInstancePhaseTransitionTimestamp>,
-    /// Quality of service of the pod.
+    /// Quality of service class of the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["BestEffort", "Burstable", "Guaranteed"]))]
     pub qos_class: Option<String>,
-    /// Why it failed, in CamelCase.
+    /// Why the instance failed, in one word.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// The user QEMU runs as; 107.
+    /// The user ID of QEMU: 107.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runtime_user: Option<u64>,
-    /// SELinux label of the launcher.
+    /// SELinux context of the launcher.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub selinux_context: Option<String>,
-    /// What the first start decided and every later one keeps: machine type, places of devices, addresses, serials. Not
-    /// KubeVirt's.
+    /// What was decided at the first start and is kept for later ones: machine type, addresses of devices, MAC
+    /// addresses, serial numbers. Not a field of KubeVirt.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "free_object")]
     pub stored_machine: Option<serde_json::Value>,
-    /// The supervisor in the launcher pod, as it describes itself. Not KubeVirt's.
+    /// The supervisor in the launcher pod, as it reports itself. Not a field of KubeVirt.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub supervisor: Option<SupervisorStatus>,
-    /// What a node must offer for the guest to move there.
+    /// What a node must offer for the guest to be migrated to it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub topology_hints: Option<TopologyHints>,
-    /// The ControllerRevision of the machine it was made from.
+    /// The ControllerRevision with the version of the VirtualMachine that the instance was made from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub virtual_machine_revision_name: Option<String>,
     /// State of each volume.
@@ -125,11 +125,11 @@ pub struct VirtualMachineInstanceStatus {
     pub volume_status: Vec<VolumeStatus>,
 }
 
-/// `status.supervisor`. Not KubeVirt's.
+/// `status.supervisor`: the supervisor in the launcher pod. Not a field of KubeVirt.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct SupervisorStatus {
-    /// When it was started; another time means that it was replaced.
+    /// When it was started. Another time means that it was replaced or restarted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub started_at: Option<meta::Time>,
     /// Its version.
@@ -146,41 +146,41 @@ pub(super) fn free_object(_: &mut schemars::SchemaGenerator) -> schemars::Schema
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceCondition {
-    /// When it was last looked at.
+    /// When the condition was last checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_probe_time: Option<meta::Time>,
     /// When `status` last changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_transition_time: Option<meta::Time>,
-    /// For people.
+    /// The reason in a sentence, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// For programs, in CamelCase.
+    /// The reason in one word, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// `True`, `False` or `Unknown`.
     pub status: String,
-    /// Which condition.
+    /// The type of the condition.
     pub r#type: String,
 }
 
-/// `status.phaseTransitionTimestamps[]`.
+/// `status.phaseTransitionTimestamps[]`: when a phase was entered.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstancePhaseTransitionTimestamp {
     /// The phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// When it was entered first.
+    /// When it was first entered.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_transition_timestamp: Option<meta::Time>,
 }
 
-/// `status.guestOSInfo`: what the guest agent reports.
+/// `status.guestOSInfo`: the operating system, as the guest agent reports it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceGuestOSInfo {
-    /// Short name of the system (`debian`).
+    /// Identifier of the system (`debian`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// Release of the kernel.
@@ -195,13 +195,13 @@ pub struct VirtualMachineInstanceGuestOSInfo {
     /// Name of the system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Name for people.
+    /// Name and version of the system, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pretty_name: Option<String>,
-    /// Version for people.
+    /// Version of the system, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<String>,
-    /// Version (`12`).
+    /// Version of the system (`12`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version_id: Option<String>,
 }
@@ -210,36 +210,36 @@ pub struct VirtualMachineInstanceGuestOSInfo {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VirtualMachineInstanceNetworkInterface {
-    /// The source of this: `domain`, `guest-agent`, `multus-status`, separated by `, `.
+    /// Sources of this entry, separated by `, `: `domain`, `guest-agent`, `multus-status`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub info_source: Option<String>,
-    /// Name in the guest (`enp1s0`).
+    /// Name of the card in the guest (`enp1s0`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interface_name: Option<String>,
-    /// First address.
+    /// The first IP address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ip_address: Option<String>,
-    /// Every address.
+    /// All IP addresses.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ip_addresses: Vec<String>,
-    /// `up` or `down`.
+    /// State of the link: `up` or `down`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub link_state: Option<String>,
-    /// Hardware address.
+    /// MAC address.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<String>,
     /// Name in the specification; absent for cards that only the guest has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Name in the pod.
+    /// Name of the interface in the pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pod_interface_name: Option<String>,
-    /// Queue pairs.
+    /// Number of queue pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_count: Option<i32>,
 }
 
-/// `status.currentCPUTopology`.
+/// `status.currentCPUTopology`: the virtual processors the guest has now.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct CPUTopology {
@@ -254,34 +254,34 @@ pub struct CPUTopology {
     pub threads: Option<u32>,
 }
 
-/// `status.memory`, in bytes.
+/// `status.memory`: memory of the guest, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct MemoryStatus {
-    /// What the guest started with.
+    /// Memory at the start.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_at_boot: Option<Quantity>,
-    /// What the guest has.
+    /// Memory now.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_current: Option<Quantity>,
-    /// What the guest should have.
+    /// Memory that was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub guest_requested: Option<Quantity>,
-    /// What everything but the guest's memory may take.
+    /// Memory of the pod besides the guest's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_overhead: Option<Quantity>,
 }
 
-/// `status.topologyHints`.
+/// `status.topologyHints`: what a node must offer for the guest to be migrated to it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TopologyHints {
-    /// Frequency of the time stamp counter, in Hz.
+    /// Frequency of the time stamp counter (TSC), in Hz.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tsc_frequency: Option<i64>,
 }
 
-/// `status.kernelBootStatus`.
+/// `status.kernelBootStatus`: kernel and initrd the guest was booted with.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct KernelBootStatus {

@@ -12,38 +12,38 @@ use crate::quantity::Quantity;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeStatus {
-    /// More about a container disk.
+    /// Details of a container disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub container_disk_volume: Option<ContainerDiskInfo>,
-    /// More about a volume that was plugged in.
+    /// Details of a hotplugged volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hotplug_volume: Option<HotplugVolumeStatus>,
-    /// More about a memory dump.
+    /// Details of a memory dump.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_dump_volume: Option<DomainMemoryDumpInfo>,
-    /// For people.
+    /// The reason of the phase in a sentence, for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Name of the volume.
     pub name: String,
-    /// The claim behind it.
+    /// The claim of the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub persistent_volume_claim_info: Option<PersistentVolumeClaimInfo>,
     /// `Pending`, `Bound`, `AttachedToNode`, `MountedToPod`, `Ready`, `Detaching`, `UnMountedFromPod` or one of
     /// `MemoryDump…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// For programs, in CamelCase.
+    /// The reason of the phase in one word, for programs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// Bytes the image has.
+    /// Size of the image, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<i64>,
-    /// Name of the disk in the guest (`vda`), as far as one can know it.
+    /// Name of the disk in the guest (`vda`), as far as it can be known.
     pub target: String,
 }
 
-/// `status.volumeStatus[].containerDiskVolume`.
+/// `status.volumeStatus[].containerDiskVolume`: details of a container disk.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerDiskInfo {
@@ -52,29 +52,29 @@ pub struct ContainerDiskInfo {
     pub checksum: Option<u32>,
 }
 
-/// `status.volumeStatus[].hotplugVolume`.
+/// `status.volumeStatus[].hotplugVolume`: details of a hotplugged volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HotplugVolumeStatus {
-    /// The pod that brings the volume to the node.
+    /// The pod that attaches the volume to the node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attach_pod_name: Option<String>,
-    /// Its UID.
+    /// UID of that pod.
     #[serde(rename = "attachPodUID", skip_serializing_if = "Option::is_none")]
     pub attach_pod_uid: Option<String>,
 }
 
-/// `status.volumeStatus[].memoryDumpVolume`.
+/// `status.volumeStatus[].memoryDumpVolume`: details of a memory dump.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DomainMemoryDumpInfo {
     /// The claim that holds the dump.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim_name: Option<String>,
-    /// When it was complete.
+    /// When the dump was complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end_timestamp: Option<meta::Time>,
-    /// When it began.
+    /// When the dump began.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<meta::Time>,
     /// Name of the dump in the claim.
@@ -82,29 +82,29 @@ pub struct DomainMemoryDumpInfo {
     pub target_file_name: Option<String>,
 }
 
-/// What has to be known of a claim.
+/// Details of a claim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PersistentVolumeClaimInfo {
-    /// How it may be mounted.
+    /// Access modes, such as `ReadWriteOnce`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub access_modes: Vec<String>,
-    /// What it has: `storage` in bytes.
+    /// Its capacity: `storage` in bytes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub capacity: BTreeMap<String, Quantity>,
     /// Its name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub claim_name: Option<String>,
-    /// The part of a filesystem that is not for the image, from 0 to 1, as text.
+    /// The share of a filesystem that is reserved for the filesystem itself, from 0 to 1, as text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filesystem_overhead: Option<String>,
-    /// Whether its blocks are allocated.
+    /// Whether all blocks of the image are allocated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preallocated: Option<bool>,
-    /// What it asked for: `storage` in bytes.
+    /// The requested size: `storage` in bytes.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub requests: BTreeMap<String, Quantity>,
-    /// Whether it is a filesystem or a block device.
+    /// `Filesystem` or `Block`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("enum" = ["Block", "Filesystem", "FromStorageProfile"]))]
     pub volume_mode: Option<String>,
@@ -114,10 +114,10 @@ pub struct PersistentVolumeClaimInfo {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct StorageMigratedVolumeInfo {
-    /// To where.
+    /// The claim that the volume is copied to.
     #[serde(rename = "destinationPVCInfo", skip_serializing_if = "Option::is_none")]
     pub destination_pvc_info: Option<PersistentVolumeClaimInfo>,
-    /// From where.
+    /// The claim that the volume is copied from.
     #[serde(rename = "sourcePVCInfo", skip_serializing_if = "Option::is_none")]
     pub source_pvc_info: Option<PersistentVolumeClaimInfo>,
     /// Name of the volume.

@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_stays_as_it_is() {
+    fn options_that_are_not_given_stay_as_they_are() {
         let fresh = choose(&args(&[]), &[]);
         assert_eq!(fresh, InstallOptions::plain());
         let upgrade = choose(&args(&[]), &present("r.example/x/garboard/controller:0.0.9", &["--emulation"]));

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn definitions_are_told_from_foreign_ones_by_a_label() {
+    fn a_label_distinguishes_our_definitions_from_foreign_ones() {
         let objects = objects(&InstallOptions::plain()).unwrap();
         let definitions: Vec<&Object> = objects.iter().filter(|object| object.is_definition()).collect();
         assert!(definitions.len() >= 2);

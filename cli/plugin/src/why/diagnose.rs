@@ -3,9 +3,9 @@
 //! Rules are asked in order, what explains most first; the first that applies is the verdict, and what others found beside
 //! it is reported as well. A rule looks at facts and nothing else.
 
-use super::diagnosis::{Diagnosis, Finding, Health, Verdict, seen};
+use super::diagnosis::{Diagnosis, DiagnosisVerdict, Finding, Health, seen};
 use super::facts::Facts;
-use super::rules::{containers, data_volumes, ending, lifecycle, refused, running, scheduling, surroundings};
+use super::rules::{components, containers, data_volumes, ending, lifecycle, refused, running, scheduling};
 
 type Rule = fn(&Facts) -> Option<Finding>;
 type Remark = fn(&Facts) -> Option<String>;
@@ -20,7 +20,7 @@ macro_rules! named {
 /// In this order. What the user requested comes before what the machine waits for, and what is certain before what is likely.
 pub(super) const RULES: &[(&str, Rule)] = named![Rule:
     lifecycle::not_found,
-    surroundings::node_lost,
+    components::node_lost,
     lifecycle::deletion,
     data_volumes::unfilled,
     refused::instance,
@@ -31,8 +31,8 @@ pub(super) const RULES: &[(&str, Rule)] = named![Rule:
     containers::volume,
     containers::refused,
     ending::evicted,
-    surroundings::controller_down,
-    surroundings::agent_down,
+    components::controller_down,
+    components::agent_down,
     ending::back_off,
     ending::failed,
     lifecycle::stopping,
@@ -53,9 +53,9 @@ pub(super) const REMARKS: &[(&str, Remark)] = named![Remark:
     running::emulated,
     running::evicted,
     running::started_again,
-    surroundings::controller_remark,
-    surroundings::agent_remark,
-    surroundings::cluster_remark,
+    components::controller_remark,
+    components::agent_remark,
+    components::cluster_remark,
 ];
 
 /// Diagnoses a machine.
@@ -65,7 +65,7 @@ pub(crate) fn diagnose(facts: &Facts) -> Diagnosis {
     // What merely goes on beside something that is wrong explains nothing.
     let others = findings.filter(|each| each.health == Health::Wrong && each.verdict != main.verdict);
     let mut also: Vec<String> = others.map(|each| each.cause).filter(|cause| *cause != main.cause).collect();
-    if main.verdict != Verdict::NotFound {
+    if main.verdict != DiagnosisVerdict::NotFound {
         also.extend(REMARKS.iter().filter_map(|(_, remark)| remark(facts)));
     }
     Diagnosis {
@@ -93,7 +93,7 @@ fn state(facts: &Facts) -> String {
 /// Nothing fits; what there is is shown.
 fn unknown(facts: &Facts) -> Finding {
     let name = &facts.name;
-    let mut finding = Finding::waiting(Verdict::Unknown, "nothing that was looked at explains its state")
+    let mut finding = Finding::waiting(DiagnosisVerdict::Unknown, "nothing that was looked at explains its state")
         .then(format!("kubectl describe vm,vmi {name}"))
         .then(format!("kubectl garboard why {name} -o facts    # for a report"));
     if let Some(phase) = facts.phase() {

@@ -9,7 +9,7 @@ use crate::exit;
 /// The verdict's name, for programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Verdict {
+pub enum DiagnosisVerdict {
     /// There is no such machine.
     NotFound,
     /// Its guest runs.
@@ -98,7 +98,7 @@ pub enum Verdict {
     Unknown,
 }
 
-impl Verdict {
+impl DiagnosisVerdict {
     /// What a run comes to that ended badly for this cause.
     pub fn of_bad_end(cause: EndReason) -> Self {
         match cause {
@@ -149,7 +149,7 @@ pub struct Evidence {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// What it comes to.
-    pub verdict: Verdict,
+    pub verdict: DiagnosisVerdict,
     /// Whether a person has to do something.
     pub health: Health,
     /// Since when it is so.
@@ -164,7 +164,7 @@ pub struct Finding {
 
 impl Finding {
     /// A person has to do something.
-    pub fn wrong(verdict: Verdict, cause: impl Into<String>) -> Self {
+    pub fn wrong(verdict: DiagnosisVerdict, cause: impl Into<String>) -> Self {
         Self {
             verdict,
             health: Health::Wrong,
@@ -176,12 +176,12 @@ impl Finding {
     }
 
     /// It will change by itself.
-    pub fn waiting(verdict: Verdict, cause: impl Into<String>) -> Self {
+    pub fn waiting(verdict: DiagnosisVerdict, cause: impl Into<String>) -> Self {
         Self { health: Health::Waiting, ..Self::wrong(verdict, cause) }
     }
 
     /// It is as it is meant to be.
-    pub fn well(verdict: Verdict, cause: impl Into<String>) -> Self {
+    pub fn well(verdict: DiagnosisVerdict, cause: impl Into<String>) -> Self {
         Self { health: Health::Well, ..Self::wrong(verdict, cause) }
     }
 
@@ -222,7 +222,7 @@ pub struct Diagnosis {
     /// KubeVirt's state, of the machine or else its instance.
     pub state: String,
     /// What it comes to.
-    pub verdict: Verdict,
+    pub verdict: DiagnosisVerdict,
     /// Whether an operator has to act.
     pub health: Health,
     /// Since when it is so.
@@ -247,7 +247,7 @@ impl Diagnosis {
     /// The exit code of `why`; `judged` is `--exit-code`. A machine that is not there has one of its own in any case.
     pub fn exit_code(&self, judged: bool) -> u8 {
         match (self.verdict, judged, self.health) {
-            (Verdict::NotFound, ..) => exit::NOT_FOUND,
+            (DiagnosisVerdict::NotFound, ..) => exit::NOT_FOUND,
             (_, false, _) | (_, true, Health::Well) => exit::OK,
             (_, true, Health::Waiting) => exit::WAITING,
             (_, true, Health::Wrong) => exit::UNHEALTHY,
@@ -260,7 +260,7 @@ mod tests {
     #[test]
     fn the_documentation_names_every_verdict() {
         let source = include_str!("diagnosis.rs");
-        let body = source.split_once("pub enum Verdict {").unwrap().1.split_once("\n}").unwrap().0;
+        let body = source.split_once("pub enum DiagnosisVerdict {").unwrap().1.split_once("\n}").unwrap().0;
         let variants = body.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("///"));
         let document = include_str!("../../../../docs/kubectl.md");
         let mut count = 0;

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::{ContainerStatus, Event, Node, PersistentVolumeC
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Everything that is known of a machine and its surroundings.
+/// Everything that is known of a machine and what it depends on.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Facts {

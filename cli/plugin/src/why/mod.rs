@@ -4,8 +4,6 @@
 //!   kubectl get … ──gather──► Facts ──diagnose (pure)──► Diagnosis ──text──► a person, or JSON
 //! ```
 
-#[cfg(test)]
-mod condition_tests;
 mod diagnose;
 mod diagnosis;
 mod facts;
@@ -15,7 +13,7 @@ mod rules;
 mod tests;
 mod text;
 
-pub use diagnosis::{Diagnosis, Evidence, Finding, Health, Verdict, seen};
+pub use diagnosis::{Diagnosis, DiagnosisVerdict, Evidence, Finding, Health, seen};
 pub(crate) use facts::{age, ready_of};
 pub use text::screen;
 

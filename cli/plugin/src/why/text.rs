@@ -75,7 +75,7 @@ fn plain(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::why::diagnosis::{Verdict, seen};
+    use crate::why::diagnosis::{DiagnosisVerdict, seen};
 
     #[test]
     fn a_screen_is_short_and_aligned() {
@@ -83,7 +83,7 @@ mod tests {
         let diagnosis = Diagnosis {
             machine: "tenant/hello".into(),
             state: "ErrorUnschedulable".into(),
-            verdict: Verdict::NoRoom,
+            verdict: DiagnosisVerdict::NoRoom,
             health: Health::Wrong,
             since: Some(at(0)),
             cause: "no node has 64 GiB of memory left".into(),

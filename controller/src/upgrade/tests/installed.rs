@@ -61,9 +61,9 @@ fn the_deployment_has_whose_turn_it_is() {
 fn a_leader_that_is_not_the_installed_one_does_nothing_and_begins_anew_when_it_is() {
     let mut world = many(4, 2);
     world.is_installed = false;
-    let begun = Memory { is_proven: true, ..Memory::default() };
+    let begun = RoundMemory { is_proven: true, ..RoundMemory::default() };
     let decision = decide(&world, &begun);
-    assert_eq!((decision.steps, decision.memory), (vec![], Memory::default()));
+    assert_eq!((decision.steps, decision.memory), (vec![], RoundMemory::default()));
     world.is_installed = true;
     assert_eq!(set(&decide(&world, &begun)).len(), 4);
 }
@@ -71,9 +71,9 @@ fn a_leader_that_is_not_the_installed_one_does_nothing_and_begins_anew_when_it_i
 #[test]
 fn agents_are_asked_for_only_where_a_supervisor_may_be_replaced() {
     let mut world = many(2, 2);
-    assert!(may_begin(&world, &Memory::default()));
+    assert!(may_begin(&world, &RoundMemory::default()));
     world.is_on = false;
-    assert!(!may_begin(&world, &Memory::default()), "it is switched off");
+    assert!(!may_begin(&world, &RoundMemory::default()), "it is switched off");
     let (mut world, decision) = failed();
     assert!(!may_begin(&world, &decision.memory), "it pauses");
     world.launchers.insert("0000".into(), old("0000", "node-0"));

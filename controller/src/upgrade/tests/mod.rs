@@ -13,7 +13,7 @@ use super::apply::{outdated, updated};
 use super::decide::{Decision, decide, may_begin};
 use super::names::*;
 use super::observe::{launcher, reported, view};
-use super::world::{InstanceView, Launcher, Memory, Reported, Sidecar, Step, World};
+use super::world::{InstanceView, Launcher, Reported, RoundMemory, Sidecar, Step, World};
 use crate::time::stamp;
 
 mod installed;
@@ -97,7 +97,7 @@ fn comes_up(world: &mut World, decision: &Decision) {
 }
 
 /// Those that have come up run on for as long as it takes until they count as updated.
-fn settle(world: &mut World, memory: &Memory) -> Decision {
+fn settle(world: &mut World, memory: &RoundMemory) -> Decision {
     let runs = decide(world, memory);
     world.now += SETTLED;
     decide(world, &runs.memory)
@@ -105,14 +105,14 @@ fn settle(world: &mut World, memory: &Memory) -> Decision {
 
 #[test]
 fn what_is_current_costs_nothing() {
-    let decision = decide(&world([]), &Memory::default());
-    assert_eq!((decision.steps, decision.memory), (vec![], Memory::default()));
+    let decision = decide(&world([]), &RoundMemory::default());
+    assert_eq!((decision.steps, decision.memory), (vec![], RoundMemory::default()));
 }
 
 #[test]
 fn the_first_one_is_alone_and_then_some_at_a_time() {
     let mut world = many(40, 10);
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     assert_eq!(set(&first), [("0000".to_owned(), NEW.to_owned())]);
     let waits = decide(&world, &first.memory);
     assert_eq!(set(&waits), [], "the watch has not delivered it yet");
@@ -127,14 +127,14 @@ fn the_first_one_is_alone_and_then_some_at_a_time() {
 
 #[test]
 fn a_node_has_few_at_a_time() {
-    let proven = Memory { is_proven: true, ..Memory::default() };
+    let proven = RoundMemory { is_proven: true, ..RoundMemory::default() };
     assert_eq!(set(&decide(&many(40, 1), &proven)).len(), ON_A_NODE);
     assert_eq!(set(&decide(&many(40, 3), &proven)).len(), 3 * ON_A_NODE);
 }
 
 #[test]
 fn all_come_up_and_each_is_touched_once() {
-    let (mut world, mut memory, mut touched) = (many(33, 4), Memory::default(), Vec::new());
+    let (mut world, mut memory, mut touched) = (many(33, 4), RoundMemory::default(), Vec::new());
     for _ in 0..100 {
         let decision = decide(&world, &memory);
         touched.extend(set(&decision));
@@ -151,7 +151,7 @@ fn all_come_up_and_each_is_touched_once() {
 fn one_without_a_report_counts_as_updated_when_it_has_settled() {
     let mut world = many(1, 1);
     world.instances.get_mut("0000").unwrap().supervisor = None;
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     comes_up(&mut world, &first);
     world.instances.get_mut("0000").unwrap().supervisor = None;
     let second = decide(&world, &first.memory);
@@ -163,7 +163,7 @@ fn one_without_a_report_counts_as_updated_when_it_has_settled() {
 #[test]
 fn one_that_runs_and_does_not_report_is_not_believed() {
     let mut world = many(2, 2);
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     comes_up(&mut world, &first);
     world.instances.get_mut("0000").unwrap().supervisor = supervisor(0);
     let second = decide(&world, &first.memory);
@@ -179,7 +179,7 @@ fn one_that_runs_and_does_not_report_is_not_believed() {
 /// The first of two, whose image cannot be pulled, and the decision about it.
 fn failed() -> (World, Decision) {
     let mut world = many(2, 2);
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     let launcher = world.launchers.get_mut("0000").unwrap();
     launcher.image = NEW.into();
     launcher.state = Sidecar::Waits { reason: "ErrImagePull".into(), message: "not found".into() };
@@ -229,7 +229,7 @@ fn what_an_earlier_leader_began_is_brought_to_its_end() {
     let mut begun = old("0000", "node-0");
     begun.image = NEW.into();
     let mut world = world([begun]);
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     assert_eq!((set(&first), first.memory.underway.len()), (vec![], 1));
     world.now += SETTLED;
     let done = decide(&world, &first.memory);
@@ -246,7 +246,7 @@ fn nothing_is_touched_that_is_not_ready_for_it() {
     let untouched = |change: &dyn Fn(&mut World)| {
         let mut world = many(1, 1);
         change(&mut world);
-        let decision = decide(&world, &Memory::default());
+        let decision = decide(&world, &RoundMemory::default());
         assert_eq!(set(&decision), [], "{world:?}");
         reason(&decision)
     };
@@ -262,7 +262,7 @@ fn instances_are_marked_once_and_the_number_is_reported_now_and_then() {
     let mut world = many(3, 3);
     world.is_on = false;
     let marks = |decision: &Decision| decision.steps.iter().filter(|step| matches!(step, Step::Mark { .. })).count();
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     assert_eq!(marks(&first), 3);
     let Some(Step::Report { reported, is_alarm: false }) = first.steps.last().cloned() else {
         panic!("{:?}", first.steps)
@@ -278,9 +278,11 @@ fn instances_are_marked_once_and_the_number_is_reported_now_and_then() {
     assert_eq!(decide(&world, &first.memory).steps, [Step::Report { reported: None, is_alarm: false }]);
     // A leader that comes later finds them marked.
     let mut marked = many(1, 1);
-    let Some(Step::Mark { message, .. }) = decide(&marked, &Memory::default()).steps.first().cloned() else { panic!() };
+    let Some(Step::Mark { message, .. }) = decide(&marked, &RoundMemory::default()).steps.first().cloned() else {
+        panic!()
+    };
     marked.instances.get_mut("0000").unwrap().marked = Some(message);
-    assert_eq!(marks(&decide(&marked, &Memory::default())), 0);
+    assert_eq!(marks(&decide(&marked, &RoundMemory::default())), 0);
 }
 
 fn pod(change: impl FnOnce(&mut Value)) -> Value {
@@ -375,7 +377,7 @@ fn cannot_pull(world: &mut World, uid: &str) {
 #[test]
 fn a_success_beside_a_failure_does_not_end_the_stop() {
     let mut world = many(6, 3);
-    let begun = decide(&world, &Memory { is_proven: true, ..Memory::default() });
+    let begun = decide(&world, &RoundMemory { is_proven: true, ..RoundMemory::default() });
     assert_eq!(set(&begun).len(), 6);
     world.now += Duration::from_secs(5);
     cannot_pull(&mut world, "0000");
@@ -394,7 +396,7 @@ fn a_success_beside_a_failure_does_not_end_the_stop() {
 #[test]
 fn failures_of_one_time_are_one_failure() {
     let mut world = many(4, 2);
-    let begun = decide(&world, &Memory { is_proven: true, ..Memory::default() });
+    let begun = decide(&world, &RoundMemory { is_proven: true, ..RoundMemory::default() });
     world.now += Duration::from_secs(5);
     for uid in ["0000", "0001", "0002", "0003"] {
         cannot_pull(&mut world, uid);
@@ -406,7 +408,7 @@ fn failures_of_one_time_are_one_failure() {
 #[test]
 fn a_pod_that_goes_while_its_supervisor_is_replaced_is_no_failure() {
     let mut world = many(3, 3);
-    let begun = decide(&world, &Memory::default());
+    let begun = decide(&world, &RoundMemory::default());
     world.now += Duration::from_secs(5);
     let going = world.launchers.get_mut("0000").unwrap();
     (going.image, going.guest_runs, going.state) = (NEW.into(), false, Sidecar::Else);
@@ -421,7 +423,7 @@ fn one_whose_guest_never_ran_is_not_waited_for() {
     let mut world = many(2, 2);
     let never = world.launchers.get_mut("0000").unwrap();
     (never.image, never.guest_runs, never.state) = (NEW.into(), false, Sidecar::Else);
-    let decision = decide(&world, &Memory::default());
+    let decision = decide(&world, &RoundMemory::default());
     assert!(!decision.memory.underway.contains_key("0000"));
     assert_eq!(set(&decision), [("0001".to_owned(), NEW.to_owned())]);
 }
@@ -429,7 +431,7 @@ fn one_whose_guest_never_ran_is_not_waited_for() {
 #[test]
 fn one_that_failed_and_cannot_be_tried_does_not_hold_the_others_back() {
     let mut world = many(2, 2);
-    let begun = decide(&world, &Memory::default());
+    let begun = decide(&world, &RoundMemory::default());
     world.now += Duration::from_secs(5);
     cannot_pull(&mut world, "0000");
     let failed = decide(&world, &begun.memory);
@@ -448,7 +450,7 @@ fn what_has_nothing_to_go_back_to_is_reported_once_and_followed_when_it_runs() {
     let mut one = old("0000", "node-1");
     (one.image, one.first_image) = ("launcher:3".into(), NEW.into());
     let mut world = world([one]);
-    let begun = decide(&world, &Memory::default());
+    let begun = decide(&world, &RoundMemory::default());
     world.now += Duration::from_secs(5);
     cannot_pull(&mut world, "0000");
     let mut back = begun.memory.clone();
@@ -468,7 +470,7 @@ fn what_has_nothing_to_go_back_to_is_reported_once_and_followed_when_it_runs() {
 #[test]
 fn an_image_that_was_not_put_back_is_put_back_again_and_nothing_else_is_done() {
     let mut world = many(2, 2);
-    let begun = decide(&world, &Memory::default());
+    let begun = decide(&world, &RoundMemory::default());
     world.now += Duration::from_secs(5);
     cannot_pull(&mut world, "0000");
     let failed = decide(&world, &begun.memory);

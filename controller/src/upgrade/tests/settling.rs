@@ -9,7 +9,7 @@ fn crashes() -> Sidecar {
 #[test]
 fn one_that_dies_after_its_report_has_failed() {
     let mut world = many(2, 2);
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     comes_up(&mut world, &first);
     let reported = decide(&world, &first.memory);
     assert_eq!(set(&reported), [], "it is watched before the next one begins");
@@ -32,7 +32,7 @@ fn one_that_dies_after_its_report_has_failed() {
 #[test]
 fn a_restart_between_two_rounds_is_seen_by_its_number() {
     let mut world = many(1, 1);
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     comes_up(&mut world, &first);
     let runs = decide(&world, &first.memory);
     world.launchers.get_mut("0000").unwrap().restarts += 1;
@@ -46,7 +46,7 @@ fn a_restart_between_two_rounds_is_seen_by_its_number() {
 #[test]
 fn one_that_reported_late_is_watched_beyond_the_deadline() {
     let mut world = many(1, 1);
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     world.now += DEADLINE - Duration::from_secs(6);
     comes_up(&mut world, &first);
     let late = decide(&world, &first.memory);
@@ -60,7 +60,7 @@ fn one_that_reported_late_is_watched_beyond_the_deadline() {
 #[test]
 fn the_next_ones_do_not_wait_for_those_that_are_watched() {
     let mut world = many(40, 10);
-    let begun = decide(&world, &Memory { is_proven: true, ..Memory::default() });
+    let begun = decide(&world, &RoundMemory { is_proven: true, ..RoundMemory::default() });
     assert_eq!(set(&begun).len(), AT_ONCE);
     comes_up(&mut world, &begun);
     let next = decide(&world, &begun.memory);
@@ -78,7 +78,7 @@ fn the_next_ones_do_not_wait_for_those_that_are_watched() {
 fn one_that_ends_again_and_again_is_replaced_after_those_that_run() {
     let mut world = many(3, 3);
     world.launchers.get_mut("0000").unwrap().state = crashes();
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     assert_eq!(set(&first), [("0001".to_owned(), NEW.to_owned())], "the proof is one that was well");
     comes_up(&mut world, &first);
     let next = settle(&mut world, &first.memory);
@@ -102,7 +102,7 @@ fn one_that_does_not_run_with_either_image_proves_nothing_about_the_image() {
     let mut world = many(2, 2);
     let launcher = world.launchers.get_mut("0000").unwrap();
     launcher.state = crashes();
-    let begun = decide(&world, &Memory { is_proven: true, ..Memory::default() });
+    let begun = decide(&world, &RoundMemory { is_proven: true, ..RoundMemory::default() });
     assert_eq!(set(&begun).len(), 2);
     world.now += Duration::from_secs(15);
     let launcher = world.launchers.get_mut("0000").unwrap();
@@ -122,7 +122,7 @@ fn one_that_does_not_run_with_either_image_proves_nothing_about_the_image() {
 fn an_image_that_cannot_be_pulled_is_put_back_also_where_the_one_before_did_not_run() {
     let mut world = many(1, 1);
     world.launchers.get_mut("0000").unwrap().state = crashes();
-    let begun = decide(&world, &Memory::default());
+    let begun = decide(&world, &RoundMemory::default());
     world.now += STALE;
     cannot_pull(&mut world, "0000");
     let failed = decide(&world, &begun.memory);
@@ -135,7 +135,7 @@ fn an_instance_that_cannot_be_read_is_the_last_and_proves_nothing() {
     let mut world = many(2, 2);
     world.instances.remove("0000");
     world.unreadable.insert("0000".into());
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     assert_eq!(set(&first), []);
     let second = decide(&world, &first.memory);
     assert_eq!(set(&second), [("0001".to_owned(), NEW.to_owned())]);
@@ -145,7 +145,7 @@ fn an_instance_that_cannot_be_read_is_the_last_and_proves_nothing() {
     assert_eq!(set(&third), [("0000".to_owned(), NEW.to_owned())]);
     // Where there is no other one it is replaced all the same, and what comes later is alone, too.
     alone.launchers.remove("0001");
-    let begun = decide(&alone, &decide(&alone, &Memory::default()).memory);
+    let begun = decide(&alone, &decide(&alone, &RoundMemory::default()).memory);
     assert_eq!(set(&begun).len(), 1);
     alone.now += Duration::from_secs(5);
     let launcher = alone.launchers.get_mut("0000").unwrap();
@@ -158,7 +158,7 @@ fn an_instance_that_cannot_be_read_is_the_last_and_proves_nothing() {
 fn nothing_begins_before_its_instance_was_looked_up() {
     let mut world = many(1, 1);
     let view = world.instances.remove("0000").unwrap();
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     assert_eq!((set(&first), first.memory.marked.len()), (vec![], 0));
     world.instances.insert("0000".into(), view);
     assert_eq!(set(&decide(&world, &first.memory)).len(), 1);
@@ -168,7 +168,7 @@ fn nothing_begins_before_its_instance_was_looked_up() {
 fn an_image_that_is_to_be_put_back_is_the_one_before_for_as_long_as_it_takes() {
     let mut world = many(2, 2);
     world.launchers.get_mut("0000").unwrap().first_image = "launcher:0".into();
-    let begun = decide(&world, &Memory::default());
+    let begun = decide(&world, &RoundMemory::default());
     comes_up(&mut world, &begun);
     world.instances.get_mut("0000").unwrap().supervisor = supervisor(0);
     let runs = decide(&world, &begun.memory);
@@ -190,7 +190,7 @@ fn an_image_that_is_to_be_put_back_is_the_one_before_for_as_long_as_it_takes() {
 #[test]
 fn one_that_came_up_is_not_followed_again_before_its_mark_is_gone() {
     let mut world = many(1, 1);
-    let first = decide(&world, &Memory::default());
+    let first = decide(&world, &RoundMemory::default());
     comes_up(&mut world, &first);
     let done = settle(&mut world, &first.memory);
     let lagging = decide(&world, &done.memory);

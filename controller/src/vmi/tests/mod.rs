@@ -19,7 +19,7 @@ use super::decide::KILLED_BY_FORCE;
 use super::decide::{Decision, Step, World, decide};
 use super::history::PodHistory;
 use super::out_of_memory;
-use super::start::happenings;
+use super::start::events;
 use crate::events::{EventReason, NewEvent};
 use crate::pod::LauncherImage;
 use crate::time::QUICK;
@@ -270,7 +270,7 @@ fn a_quick_start_becomes_running_in_one_write() {
     world.pod = Some(reported);
     let decision = decide(&world);
     assert!(decision.is_reported);
-    let reasons: Vec<Reason> = happenings(&world.vmi, &decision).into_iter().map(|event| event.reason).collect();
+    let reasons: Vec<Reason> = events(&world.vmi, &decision).into_iter().map(|event| event.reason).collect();
     assert_eq!(reasons, [Reason::Started]);
     assert_eq!((phase(&decision), condition(&decision, "Ready")), ("Running", Some(("True", ""))));
     assert_eq!(decision.status.node_name.as_deref(), Some("node-1"));
@@ -282,7 +282,7 @@ fn a_quick_start_becomes_running_in_one_write() {
     // Nothing is left to do.
     world.vmi.status = Some(decision.status.clone());
     let again = decide(&world);
-    assert!(happenings(&world.vmi, &again).is_empty());
+    assert!(events(&world.vmi, &again).is_empty());
     assert_eq!((again.status, again.is_reported), (decision.status, false));
 }
 
@@ -300,7 +300,7 @@ fn an_end_that_came_through_the_pod_is_reported_as_by_the_agent() {
             serde_json::to_value(Ended { cause, message: text, report: None, at_ms: 1_000_000 }).unwrap();
         status["conditions"][0]["message"] = json!(reported.to_string());
         world.pod = Some(pod(status));
-        let event = happenings(&world.vmi, &decide(&world)).pop().unwrap();
+        let event = events(&world.vmi, &decide(&world)).pop().unwrap();
         let note = Account { reason: end, message: &message }.to_string();
         assert_eq!((event.reason, event.note), (Reason::Stopped, note));
     }
@@ -428,11 +428,11 @@ fn out_of_memory_is_the_reason_although_no_process_was_left_to_report_it() {
             message.contains("1048576") && message.contains("raise spec.domain.resources.limits.memory"),
             "{message}"
         );
-        let happening = out_of_memory::happening(&world.vmi, &decision);
+        let event = out_of_memory::event(&world.vmi, &decision);
         let ended = EventReason::Ended(EndReason::OutOfMemory);
-        assert_eq!(happening, Some(NewEvent { kind: EventType::Warning, reason: ended, note: message.to_owned() }));
+        assert_eq!(event, Some(NewEvent { kind: EventType::Warning, reason: ended, note: message.to_owned() }));
         world.vmi.status = Some(decision.status.clone());
-        assert_eq!(out_of_memory::happening(&world.vmi, &decide(&world)), None, "reported once");
+        assert_eq!(out_of_memory::event(&world.vmi, &decide(&world)), None, "reported once");
         assert_eq!(decide(&world).status, decision.status, "written once");
     }
     let stopped =

@@ -12,7 +12,7 @@ use k8s_openapi::api::core::v1::Pod;
 
 /// The answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum EvictionVerdict {
     /// The pod may go.
     Allowed,
     /// Not now; the client asks again.
@@ -26,13 +26,15 @@ pub enum Verdict {
 
 /// Judges the eviction of a pod. `vmi` is the instance that owns it, `usual` the strategy of the cluster.
 #[must_use]
-pub fn decide(pod: &Pod, vmi: Option<&VirtualMachineInstance>, usual: &str) -> Verdict {
-    let Some((vmi, node)) = vmi.filter(|vmi| has_guest(pod, vmi)).zip(node(pod)) else { return Verdict::Allowed };
+pub fn decide(pod: &Pod, vmi: Option<&VirtualMachineInstance>, usual: &str) -> EvictionVerdict {
+    let Some((vmi, node)) = vmi.filter(|vmi| has_guest(pod, vmi)).zip(node(pod)) else {
+        return EvictionVerdict::Allowed;
+    };
     let metadata = &vmi.metadata;
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
     let named = format!("VMI \"{}/{}\"", namespace.unwrap_or_default(), name.unwrap_or_default());
     match non_empty(&vmi.spec.eviction_strategy).unwrap_or(usual) {
-        "LiveMigrate" => Verdict::Refused {
+        "LiveMigrate" => EvictionVerdict::Refused {
             message: format!(
                 "{named} has the evictionStrategy LiveMigrate and cannot be migrated; stop it, or change the strategy"
             ),
@@ -43,12 +45,12 @@ pub fn decide(pod: &Pod, vmi: Option<&VirtualMachineInstance>, usual: &str) -> V
             let is_marked = marked == Some(node);
             // Descheduler and drain controllers look for this text.
             let triggered = format!("Eviction triggered evacuation of {named}");
-            Verdict::Refused {
+            EvictionVerdict::Refused {
                 message: if is_marked { format!("Evacuation in progress: {triggered}") } else { triggered },
                 evacuate: (!is_marked).then(|| node.to_owned()),
             }
         }
-        _ => Verdict::Allowed,
+        _ => EvictionVerdict::Allowed,
     }
 }
 
@@ -83,14 +85,14 @@ mod tests {
         .unwrap()
     }
 
-    fn asked(strategy: Option<&str>, status: &Value, usual: &str) -> Verdict {
+    fn asked(strategy: Option<&str>, status: &Value, usual: &str) -> EvictionVerdict {
         decide(&pod("Running", Some("node-1")), Some(&vmi(strategy, status)), usual)
     }
 
-    fn refused(verdict: Verdict) -> (String, Option<String>) {
+    fn refused(verdict: EvictionVerdict) -> (String, Option<String>) {
         match verdict {
-            Verdict::Refused { message, evacuate } => (message, evacuate),
-            Verdict::Allowed => panic!("it is allowed"),
+            EvictionVerdict::Refused { message, evacuate } => (message, evacuate),
+            EvictionVerdict::Allowed => panic!("it is allowed"),
         }
     }
 
@@ -98,7 +100,7 @@ mod tests {
     fn every_strategy_has_its_answer() {
         let running = json!({"phase": "Running"});
         for strategy in [None, Some("None"), Some("LiveMigrateIfPossible")] {
-            assert_eq!(asked(strategy, &running, "None"), Verdict::Allowed, "{strategy:?}");
+            assert_eq!(asked(strategy, &running, "None"), EvictionVerdict::Allowed, "{strategy:?}");
         }
         let (message, evacuate) = refused(asked(Some("LiveMigrate"), &running, "None"));
         assert!(message.starts_with("VMI \"ns/vm\" has the evictionStrategy LiveMigrate"), "{message}");
@@ -111,9 +113,9 @@ mod tests {
     #[test]
     fn the_clusters_strategy_counts_where_the_instance_has_none() {
         let running = json!({"phase": "Running"});
-        assert!(matches!(asked(None, &running, "LiveMigrate"), Verdict::Refused { .. }));
-        assert!(matches!(asked(Some(""), &running, "LiveMigrate"), Verdict::Refused { .. }));
-        assert_eq!(asked(Some("None"), &running, "LiveMigrate"), Verdict::Allowed);
+        assert!(matches!(asked(None, &running, "LiveMigrate"), EvictionVerdict::Refused { .. }));
+        assert!(matches!(asked(Some(""), &running, "LiveMigrate"), EvictionVerdict::Refused { .. }));
+        assert_eq!(asked(Some("None"), &running, "LiveMigrate"), EvictionVerdict::Allowed);
     }
 
     #[test]
@@ -130,12 +132,15 @@ mod tests {
     fn without_a_guest_nothing_is_kept() {
         let of = |pod: &Pod, vmi: Option<&VirtualMachineInstance>| decide(pod, vmi, "None");
         let (running, lives) = (pod("Running", Some("node-1")), vmi(Some("LiveMigrate"), &json!({"phase": "Running"})));
-        assert_eq!(of(&running, None), Verdict::Allowed);
-        assert_eq!(of(&pod("Succeeded", Some("node-1")), Some(&lives)), Verdict::Allowed);
-        assert_eq!(of(&pod("Pending", None), Some(&lives)), Verdict::Allowed);
-        assert_eq!(of(&running, Some(&vmi(Some("LiveMigrate"), &json!({"phase": "Failed"})))), Verdict::Allowed);
+        assert_eq!(of(&running, None), EvictionVerdict::Allowed);
+        assert_eq!(of(&pod("Succeeded", Some("node-1")), Some(&lives)), EvictionVerdict::Allowed);
+        assert_eq!(of(&pod("Pending", None), Some(&lives)), EvictionVerdict::Allowed);
+        assert_eq!(
+            of(&running, Some(&vmi(Some("LiveMigrate"), &json!({"phase": "Failed"})))),
+            EvictionVerdict::Allowed
+        );
         let mut leaves = running.clone();
         leaves.metadata.deletion_timestamp = Some(serde_json::from_value(json!("2026-01-01T00:00:00Z")).unwrap());
-        assert_eq!(of(&leaves, Some(&lives)), Verdict::Allowed);
+        assert_eq!(of(&leaves, Some(&lives)), EvictionVerdict::Allowed);
     }
 }

@@ -14,7 +14,7 @@ use kube::core::admission::AdmissionResponse;
 use kube::{Api, Resource};
 use serde_json::json;
 
-use self::decide::{Verdict, decide};
+use self::decide::{EvictionVerdict, decide};
 use super::{Request, answer};
 use crate::context::{Context, FIELD_MANAGER, ReconcileError, while_trying};
 use crate::stores::{Instances, Kept};
@@ -29,8 +29,8 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub(super) async fn evict(context: &Context, request: &Request) -> AdmissionResponse {
     let response = AdmissionResponse::from(request);
     match in_time(judge(context, request)).await {
-        Verdict::Allowed => response,
-        Verdict::Refused { message, .. } => {
+        EvictionVerdict::Allowed => response,
+        EvictionVerdict::Refused { message, .. } => {
             let status = Status::failure(&message, "TooManyRequests").with_code(TOO_MANY_REQUESTS);
             answer::denied(response, status)
         }
@@ -38,21 +38,21 @@ pub(super) async fn evict(context: &Context, request: &Request) -> AdmissionResp
 }
 
 /// The verdict. Where there is none in time it is not known whether there is a guest to be kept: the eviction waits.
-async fn in_time(judging: impl Future<Output = Result<Verdict, ReconcileError>>) -> Verdict {
+async fn in_time(judging: impl Future<Output = Result<EvictionVerdict, ReconcileError>>) -> EvictionVerdict {
     let why = match tokio::time::timeout(PATIENCE, judging).await {
         Ok(Ok(verdict)) => return verdict,
         Ok(Err(error)) => ErrorChain(&error).to_string(),
         Err(_) => "the API server does not answer in time".to_owned(),
     };
-    Verdict::Refused { message: format!("the eviction cannot be judged now: {why}"), evacuate: None }
+    EvictionVerdict::Refused { message: format!("the eviction cannot be judged now: {why}"), evacuate: None }
 }
 
-async fn judge(context: &Context, request: &Request) -> Result<Verdict, ReconcileError> {
+async fn judge(context: &Context, request: &Request) -> Result<EvictionVerdict, ReconcileError> {
     let namespace = request.namespace.as_deref().ok_or(ReconcileError::Incomplete { what: "a namespace" })?;
     let pods: Api<Pod> = Api::namespaced(context.client.clone(), namespace);
     let pod = pods.get_opt(&request.name).await.map_err(while_trying("get the launcher pod"))?;
     let Some((pod, (name, uid))) = pod.and_then(|pod| owner(&pod).map(|owner| (pod, owner))) else {
-        return Ok(Verdict::Allowed);
+        return Ok(EvictionVerdict::Allowed);
     };
     let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
     let kept = instances.get_opt(&name).await.map_err(while_trying("get the VirtualMachineInstance"))?;
@@ -63,12 +63,12 @@ async fn judge(context: &Context, request: &Request) -> Result<Verdict, Reconcil
         // Whether its guest may be powered down is not known.
         Err(problem) => {
             let message = format!("VMI \"{namespace}/{name}\": {problem}; correct the object, or delete it");
-            return Ok(Verdict::Refused { message, evacuate: None });
+            return Ok(EvictionVerdict::Refused { message, evacuate: None });
         }
     };
     let usual = context.settings.borrow().config.eviction_strategy.clone();
     let verdict = decide(&pod, vmi.as_ref(), &usual);
-    if let Verdict::Refused { evacuate: Some(node), .. } = &verdict
+    if let EvictionVerdict::Refused { evacuate: Some(node), .. } = &verdict
         && !is_dry_run(request)
     {
         mark(&instances, &name, &uid, node).await?;
@@ -141,8 +141,8 @@ mod tests {
             ))))
         };
         let client = kube::Client::new(tower::service_fn(serve), "ns");
-        let unsaid = Defaults { emulation: Emulation::Refused, image_pull_policy: "Never".to_owned() };
-        let (_keeps, settings) = tokio::sync::watch::channel(Settings::of([], "garboard", &unsaid));
+        let defaults = Defaults { emulation: Emulation::Refused, image_pull_policy: "Never".to_owned() };
+        let (_keeps, settings) = tokio::sync::watch::channel(Settings::of([], "garboard", &defaults));
         let (context, _no_events) = Context::new(client, "launcher:1".to_owned(), settings, "garboard".to_owned(), "1");
         let response = evict(&context, &eviction()).await;
         let written = *written.lock().unwrap();
@@ -193,7 +193,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_eviction_waits_for_an_api_server_that_does_not_answer() {
-        let Verdict::Refused { message, evacuate: None } = in_time(std::future::pending()).await else {
+        let EvictionVerdict::Refused { message, evacuate: None } = in_time(std::future::pending()).await else {
             panic!("allowed");
         };
         assert!(message.contains("does not answer in time"), "{message}");

@@ -21,7 +21,7 @@ use super::boot::BootOrder;
 use super::disk::{DiskNodes, DiskPlan, DiskSource, ImageFormat, Medium};
 use super::draft::{Draft, device_id, node_name, text};
 use super::error::PlanError;
-use super::launch::{Access, DescriptorPurpose, Layer};
+use super::launch::{DescriptorPurpose, Layer, OpenAccess};
 use super::opening;
 use super::stored::{BusPlaces, StoredDisk};
 use super::usb::UsbPorts;
@@ -164,7 +164,7 @@ fn layers(
     let name = asked.disk.name.as_str();
     let node = |prefix| node_name(prefix, name, asked.field);
     // Descriptors are numbered top first; nodes are made bottom first.
-    let top_access = if read_only && !source.has_overlay { Access::ReadOnly } else { Access::ReadWrite };
+    let top_access = if read_only && !source.has_overlay { OpenAccess::ReadOnly } else { OpenAccess::ReadWrite };
     let top = open(draft, name, Layer::Top, top_access, cache);
     let room = draft.rooms.of_disk(name).map(|bytes| Ok::<_, PlanError>((node("room")?, bytes))).transpose()?;
     let mut nodes = DiskNodes {
@@ -178,7 +178,7 @@ fn layers(
     if source.has_overlay {
         // Many VMs read the same base, none writes it: one copy in the host's page cache serves them all.
         let cache = CachePlan::shared_base();
-        let base = open(draft, name, Layer::Base, Access::ReadOnly, cache);
+        let base = open(draft, name, Layer::Base, OpenAccess::ReadOnly, cache);
         sets.push(base);
         let (image, file) = (node("base")?, node("basefile")?);
         nodes.base = Some(image.to_string());
@@ -193,7 +193,7 @@ fn layers(
     if !source.has_overlay {
         backing = own_backing(format);
     }
-    let is_writable = top_access == Access::ReadWrite;
+    let is_writable = top_access == OpenAccess::ReadWrite;
     let (image, file) = (node("image")?, node("file")?);
     push_stack(draft, source, Stack { image, room, file, set: top, format, is_writable, cache, backing });
     Ok((nodes, sets))
@@ -248,7 +248,7 @@ fn push_stack(draft: &mut Draft<'_>, source: &Source, stack: Stack) {
     draft.blockdevs.push(image(stack.image, stack.format, (below, None, stack.backing)));
 }
 
-fn open(draft: &mut Draft<'_>, volume: &str, layer: Layer, access: Access, cache: CachePlan) -> u32 {
+fn open(draft: &mut Draft<'_>, volume: &str, layer: Layer, access: OpenAccess, cache: CachePlan) -> u32 {
     let label = match layer {
         Layer::Top => format!("{volume}-top"),
         Layer::Base => format!("{volume}-base"),

@@ -3,11 +3,11 @@
 
 use serde_json::Value;
 
-use super::Held;
+use super::HeldByQemu;
 
 /// What QEMU holds after these arguments; without drives, which the plan describes better.
-pub(super) fn held_by(argv: &[String]) -> Held {
-    let mut held = Held::default();
+pub(super) fn held_by(argv: &[String]) -> HeldByQemu {
+    let mut held = HeldByQemu::default();
     for pair in argv.windows(2) {
         let [option, value] = pair else { continue };
         match option.as_str() {

@@ -29,7 +29,7 @@ pub struct LivePlan {
     /// [`LIVE_VERSION`] of its writer.
     pub version: u32,
     /// What it holds.
-    pub held: Held,
+    pub held: HeldByQemu,
     /// Changes that were begun and whose outcome is not known yet, oldest first.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub pending: Vec<Change>,
@@ -38,7 +38,7 @@ pub struct LivePlan {
 /// What a QEMU holds, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Held {
+pub struct HeldByQemu {
     /// Block nodes that have a name of their own.
     pub block_nodes: BTreeSet<String>,
     /// Devices with an ID: children of `/machine/peripheral`.
@@ -108,7 +108,7 @@ impl LivePlan {
         let drive = |tray: Tray, medium: &Option<String>| Drive { is_open: tray == Tray::Open, medium: medium.clone() };
         let drives =
             plan.disks.iter().filter_map(|disk| Some((disk.device.clone(), drive(disk.tray?, &disk.nodes.image))));
-        let held = Held { drives: drives.collect(), ..argv::held_by(&plan.argv) };
+        let held = HeldByQemu { drives: drives.collect(), ..argv::held_by(&plan.argv) };
         Self { version: LIVE_VERSION, held, pending: Vec::new() }
     }
 
@@ -130,15 +130,15 @@ impl LivePlan {
     }
 
     /// Takes over what QEMU reports, and returns what is new in it. Network backends stay.
-    pub fn observe(&mut self, observed: Held) -> Difference {
-        let held = Held { netdevs: self.held.netdevs.clone(), ..observed };
+    pub fn observe(&mut self, observed: HeldByQemu) -> Difference {
+        let held = HeldByQemu { netdevs: self.held.netdevs.clone(), ..observed };
         let difference = self.held.until(&held);
         self.held = held;
         difference
     }
 }
 
-impl Held {
+impl HeldByQemu {
     /// What has to be done to this to get that.
     fn until(&self, later: &Self) -> Difference {
         let sets: [(&str, &BTreeSet<String>, &BTreeSet<String>); 4] = [

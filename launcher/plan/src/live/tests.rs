@@ -46,7 +46,7 @@ fn what_qemu_reports_is_taken_over_and_what_is_new_is_returned() {
     let drive = |is_open, medium: Option<&str>| {
         [("cd".to_owned(), Drive { is_open, medium: medium.map(str::to_owned) })].into_iter().collect()
     };
-    let held = Held {
+    let held = HeldByQemu {
         block_nodes: set(&["root", "cd"]),
         devices: set(&["root", "cd", "nic"]),
         chardevs: set(&["monitor"]),
@@ -54,8 +54,8 @@ fn what_qemu_reports_is_taken_over_and_what_is_new_is_returned() {
         drives: drive(false, Some("cd")),
     };
     let mut live = LivePlan { version: LIVE_VERSION, held: held.clone(), pending: Vec::new() };
-    assert!(live.observe(Held { netdevs: BTreeSet::new(), ..held.clone() }).is_empty(), "network backends stay");
-    let observed = Held { block_nodes: set(&["root", "new"]), drives: drive(true, None), ..held };
+    assert!(live.observe(HeldByQemu { netdevs: BTreeSet::new(), ..held.clone() }).is_empty(), "network backends stay");
+    let observed = HeldByQemu { block_nodes: set(&["root", "new"]), drives: drive(true, None), ..held };
     let difference = live.observe(observed.clone());
     assert_eq!(difference.missing, ["block node cd"]);
     assert_eq!(difference.added, ["block node new"]);

@@ -460,7 +460,7 @@ proptest! {
     fn a_claim_is_opened_as_its_node_uses_it(vmi in any_vmi()) {
         let Ok((plan, _)) = try_plan(&vmi, &HostFacts::reference()) else { return Ok(()) };
         for volume in vmi.spec.volumes.iter().filter(|volume| volume.persistent_volume_claim.is_some()) {
-            let opened = if is_opened_read_only(&vmi.spec, volume) { Access::ReadOnly } else { Access::ReadWrite };
+            let opened = if is_opened_read_only(&vmi.spec, volume) { OpenAccess::ReadOnly } else { OpenAccess::ReadWrite };
             let differs = |one: &Descriptor| {
                 matches!(&one.purpose, DescriptorPurpose::DiskLayer { volume: name, access, .. }
                     if *name == volume.name && *access != opened)

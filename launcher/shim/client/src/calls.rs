@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use crate::directory::{self, Right};
-use crate::processes::{self, Part};
+use crate::processes::{self, MachineProcess};
 use crate::request::{self, LaunchRequest};
 use crate::{ShimError, lock, logs, pause_briefly, program};
 
@@ -172,14 +172,14 @@ pub fn wait_until_gone(machine: &Path) -> Result<(), ShimError> {
 /// # Errors
 /// As [`wait_until_gone`].
 pub fn give_up(machine: &Path) -> Result<(), ShimError> {
-    processes::send(&processes::find(machine, Part::Shim), Signal::SIGTERM);
+    processes::send(&processes::find(machine, MachineProcess::Shim), Signal::SIGTERM);
     wait_until_gone(machine)
 }
 
 /// Whether a machine without a shim still has a guest: then it is no leftover.
 #[must_use]
 pub fn has_guest(machine: &Path) -> bool {
-    !processes::find(machine, Part::Init).is_empty()
+    !processes::find(machine, MachineProcess::Init).is_empty()
 }
 
 /// The record of a machine's present run: each has its own, so it distinguishes runs.

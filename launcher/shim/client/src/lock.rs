@@ -18,7 +18,7 @@ const LOCK: &str = "lock";
 const MOMENT: Duration = Duration::from_secs(2);
 
 /// The lock, held until this is dropped.
-pub struct Held {
+pub struct HeldLock {
     /// Held, not read.
     _lock: Flock<File>,
 }
@@ -27,7 +27,7 @@ pub struct Held {
 ///
 /// # Errors
 /// `WouldBlock` if another shim holds it, `NotFound` if the directory was removed meanwhile, else the file system's error.
-pub fn hold(machine: &Path) -> io::Result<Held> {
+pub fn hold(machine: &Path) -> io::Result<HeldLock> {
     let path = machine.join(LOCK);
     let mut file = File::create(&path)?;
     let deadline = Instant::now() + MOMENT;
@@ -42,7 +42,7 @@ pub fn hold(machine: &Path) -> io::Result<Held> {
     // The directory of a shim that has just ended its machine is gone, and another machine may have its place.
     let (ours, there) = (lock.metadata()?, std::fs::metadata(&path)?);
     if (ours.dev(), ours.ino()) == (there.dev(), there.ino()) {
-        Ok(Held { _lock: lock })
+        Ok(HeldLock { _lock: lock })
     } else {
         Err(ErrorKind::NotFound.into())
     }

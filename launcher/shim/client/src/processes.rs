@@ -27,7 +27,7 @@ const REPLACED: &str = " (deleted)";
 
 /// A process of ours that lives as long as its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum MachineProcess {
     /// `garboard-launcher MACHINE`.
     Supervisor,
     /// `garboard-init MACHINE/init …`.
@@ -70,7 +70,7 @@ struct ProcessInfo {
     program: Option<OsString>,
 }
 
-impl Part {
+impl MachineProcess {
     fn starts(self, machine: &Path) -> Vec<Start> {
         let start = |program, arguments: &[&OsStr]| Start {
             program,
@@ -103,7 +103,7 @@ impl Part {
 /// The processes that play a part for the machine of a directory. A process that has ended but was not waited for has
 /// no command line any more and is not among them.
 #[must_use]
-pub fn find(machine: &Path, part: Part) -> Vec<Process> {
+pub fn find(machine: &Path, part: MachineProcess) -> Vec<Process> {
     let (starts, users) = (part.starts(machine), part.users(machine));
     let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
@@ -113,7 +113,7 @@ pub fn find(machine: &Path, part: Part) -> Vec<Process> {
 /// The numbers of all processes of a machine but QEMU and its helpers, which end with PID 1.
 #[must_use]
 pub fn all(machine: &Path) -> Vec<Pid> {
-    let parts = [Part::Shim, Part::Deleter, Part::Supervisor, Part::Init];
+    let parts = [MachineProcess::Shim, MachineProcess::Deleter, MachineProcess::Supervisor, MachineProcess::Init];
     parts.into_iter().flat_map(|part| find(machine, part)).map(|process| process.pid).collect()
 }
 
@@ -179,7 +179,7 @@ pub fn send(processes: &[Process], signal: Signal) {
 
 /// Waits until no process plays the part any more; false when `limit` is over first.
 #[must_use]
-pub fn wait_for_end(machine: &Path, part: Part, limit: Duration) -> bool {
+pub fn wait_for_end(machine: &Path, part: MachineProcess, limit: Duration) -> bool {
     let deadline = Instant::now() + limit;
     while !find(machine, part).is_empty() {
         if Instant::now() >= deadline {
@@ -206,16 +206,20 @@ mod tests {
     #[test]
     fn a_process_is_known_by_its_program_and_its_machine() {
         let machine = Path::new(MACHINE);
-        let table: [(Part, &[&str], bool); 9] = [
-            (Part::Supervisor, &["/usr/bin/garboard-launcher", "/run/garboard/default/vm"], true),
-            (Part::Supervisor, &["/usr/bin/garboard-launcher", "/run/garboard/default/vm2"], false),
-            (Part::Init, &["garboard-init", "/run/garboard/default/vm/init", "--own-root"], true),
-            (Part::Shim, &["/usr/bin/garboard-shim", "run", "/run/garboard/default/vm"], true),
-            (Part::Shim, &["/usr/bin/garboard-shim", "delete", "/run/garboard/default/vm"], false),
-            (Part::Deleter, &["/usr/bin/garboard-shim", "delete", "/run/garboard/default/vm", "--forced"], true),
-            (Part::Shim, &["/usr/bin/garboard", "keeper", "/run/garboard/default/vm/order.json"], true),
-            (Part::Shim, &["/usr/bin/garboard", "logs", "/run/garboard/default/vm/order.json"], false),
-            (Part::Shim, &["vi", "run", "/run/garboard/default/vm"], false),
+        let table: [(MachineProcess, &[&str], bool); 9] = [
+            (MachineProcess::Supervisor, &["/usr/bin/garboard-launcher", "/run/garboard/default/vm"], true),
+            (MachineProcess::Supervisor, &["/usr/bin/garboard-launcher", "/run/garboard/default/vm2"], false),
+            (MachineProcess::Init, &["garboard-init", "/run/garboard/default/vm/init", "--own-root"], true),
+            (MachineProcess::Shim, &["/usr/bin/garboard-shim", "run", "/run/garboard/default/vm"], true),
+            (MachineProcess::Shim, &["/usr/bin/garboard-shim", "delete", "/run/garboard/default/vm"], false),
+            (
+                MachineProcess::Deleter,
+                &["/usr/bin/garboard-shim", "delete", "/run/garboard/default/vm", "--forced"],
+                true,
+            ),
+            (MachineProcess::Shim, &["/usr/bin/garboard", "keeper", "/run/garboard/default/vm/order.json"], true),
+            (MachineProcess::Shim, &["/usr/bin/garboard", "logs", "/run/garboard/default/vm/order.json"], false),
+            (MachineProcess::Shim, &["vi", "run", "/run/garboard/default/vm"], false),
         ];
         for (part, arguments, wanted) in table {
             let found = part.starts(machine).iter().any(|start| begins(&line(arguments), start));
@@ -225,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_command_line_of_another_user_or_program_is_not_trusted() {
-        let starts = Part::Init.starts(Path::new(MACHINE));
+        let starts = MachineProcess::Init.starts(Path::new(MACHINE));
         let users = [0, 2_000_000_007];
         let with_ids = |ids: &[u32], program: Option<&str>| ProcessInfo {
             line: line(&["garboard-init", "/run/garboard/default/vm/init", "--own-root"]),
@@ -269,7 +273,7 @@ mod tests {
         }
     }
 
-    fn found(machine: &Path, part: Part) -> Vec<Pid> {
+    fn found(machine: &Path, part: MachineProcess) -> Vec<Pid> {
         find(machine, part).iter().map(Process::pid).collect()
     }
 
@@ -283,13 +287,13 @@ mod tests {
             let mut child = playing_process(room.path(), program, [script.as_ref(), argument.as_ref()], program);
             let number = Pid::from_raw(i32::try_from(child.id()).unwrap());
             let deadline = Instant::now() + Duration::from_secs(60);
-            while found(&machine, Part::Shim) != [number] {
+            while found(&machine, MachineProcess::Shim) != [number] {
                 assert!(Instant::now() < deadline, "{program} is not found");
                 pause_briefly();
             }
             drop(child.stdin.take());
             child.wait().unwrap();
-            assert!(wait_for_end(&machine, Part::Shim, Duration::from_secs(60)));
+            assert!(wait_for_end(&machine, MachineProcess::Shim, Duration::from_secs(60)));
         }
     }
 
@@ -301,11 +305,11 @@ mod tests {
         let mut child = playing_process(room.path(), "stranger", arguments, program::SHIM);
         let number = Pid::from_raw(i32::try_from(child.id()).unwrap());
         let deadline = Instant::now() + Duration::from_secs(60);
-        while !Part::Shim.starts(&machine).iter().any(|start| begins(&command_line(number), start)) {
+        while !MachineProcess::Shim.starts(&machine).iter().any(|start| begins(&command_line(number), start)) {
             assert!(Instant::now() < deadline, "the stranger has no command line");
             pause_briefly();
         }
-        assert!(found(&machine, Part::Shim).is_empty());
+        assert!(found(&machine, MachineProcess::Shim).is_empty());
         drop(child.stdin.take());
         child.wait().unwrap();
     }

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ShimError;
 use crate::places::MachineId;
-use crate::volume_source::VolumeSource;
+use crate::volume_source::HostVolumeSource;
 
 /// Its name.
 const REQUEST: &str = "launch-request.json";
@@ -48,7 +48,7 @@ pub struct LaunchRequest {
     /// cgroup limits, as the same plan decided them.
     pub resources: Resources,
     /// Where each volume is.
-    pub volumes: BTreeMap<String, VolumeSource>,
+    pub volumes: BTreeMap<String, HostVolumeSource>,
     /// Files of `kernelBoot` by their absolute path in its image.
     pub kernel_files: BTreeMap<String, PathBuf>,
     /// Where UEFI variables that must survive are kept.

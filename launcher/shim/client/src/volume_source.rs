@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Where a volume comes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind")]
-pub enum VolumeSource {
+pub enum HostVolumeSource {
     /// A directory the supervisor may read: an unpacked image.
     Directory {
         /// Its path.
@@ -40,7 +40,7 @@ pub enum VolumeSource {
     Made,
 }
 
-impl VolumeSource {
+impl HostVolumeSource {
     /// The path that the machine's own user has to reach.
     #[must_use]
     pub fn read_by_path(&self) -> Option<&PathBuf> {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use garboard_api::RunStrategy;
 use garboard_shim_client::pending_restart::{self, PendingRestart};
 use garboard_shim_client::request::{self, LaunchRequest};
-use garboard_shim_client::volume_source::VolumeSource;
+use garboard_shim_client::volume_source::HostVolumeSource;
 use garboard_shim_client::{ShimError, calls};
 use serde_json::{Value, json};
 
@@ -37,11 +37,11 @@ fn the_order_of_an_earlier_build_is_a_launch_request() {
     assert!(request.machine_uid.is_some() && request.stored.is_some() && request.kept.is_some());
     assert!(request.firmware_vars.is_some() && request.grace_seconds > 0);
     let source = |name: &str| request.volumes.get(name).unwrap();
-    assert!(matches!(source("root"), VolumeSource::File { .. }), "{:?}", source("root"));
-    assert!(matches!(source("host"), VolumeSource::HostDisk { .. }), "{:?}", source("host"));
-    assert!(matches!(source("claim"), VolumeSource::Opened { writable: true, .. }), "{:?}", source("claim"));
-    assert!(matches!(source("config"), VolumeSource::Projected { .. }), "{:?}", source("config"));
-    assert_eq!(source("empty"), &VolumeSource::Made);
+    assert!(matches!(source("root"), HostVolumeSource::File { .. }), "{:?}", source("root"));
+    assert!(matches!(source("host"), HostVolumeSource::HostDisk { .. }), "{:?}", source("host"));
+    assert!(matches!(source("claim"), HostVolumeSource::Opened { writable: true, .. }), "{:?}", source("claim"));
+    assert!(matches!(source("config"), HostVolumeSource::Projected { .. }), "{:?}", source("config"));
+    assert_eq!(source("empty"), &HostVolumeSource::Made);
 }
 
 #[test]

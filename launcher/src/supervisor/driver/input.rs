@@ -67,7 +67,7 @@ pub(crate) enum Input {
     /// The guest agent came or went.
     AgentUp(Option<Arc<dyn PowerDown>>),
     /// The guest agent reported on the guest.
-    AgentSaid {
+    GuestAgentReported {
         /// Names and versions.
         guest: GuestStatus,
         /// Addresses by MAC; nothing if it does not report any (file systems are frozen, it is busy), which takes nothing back.

@@ -206,7 +206,7 @@ impl Driver {
                     self.seed.status.interfaces.clone_from(&self.planned);
                 }
             }
-            Input::AgentSaid { guest, interfaces } => {
+            Input::GuestAgentReported { guest, interfaces } => {
                 self.seed.status.guest = Some(guest);
                 if let Some(interfaces) = interfaces {
                     self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);
@@ -283,7 +283,7 @@ impl Driver {
     async fn apply(&mut self, event: Event) {
         let name = event_name(&event);
         let effects = step(&mut self.seed.life, event, clock::now());
-        tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "step");
+        tracing::debug!(event = name, state = ?View::from(&self.seed.life.state), ?effects, "event applied");
         // The journal is written before anything irreversible is done.
         self.write_journal();
         for effect in effects {

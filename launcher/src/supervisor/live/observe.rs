@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use garboard_plan::live::{Drive, Held};
+use garboard_plan::live::{Drive, HeldByQemu};
 use garboard_qmp::{CallError, Event, Monitor, qmp};
 use serde::Deserialize;
 
@@ -14,7 +14,7 @@ const DRIVES: [&str; 2] = ["child<ide-cd>", "child<scsi-cd>"];
 
 /// What QEMU reports. Network backends are in no query; of a drive that is not among the `drives` known so far, the tray is taken to be
 /// closed.
-pub(super) async fn held(monitor: &Monitor, drives: &BTreeMap<String, Drive>) -> Result<Held, CallError> {
+pub(super) async fn held(monitor: &Monitor, drives: &BTreeMap<String, Drive>) -> Result<HeldByQemu, CallError> {
     let block_nodes = block_nodes(monitor).await?;
     let children: Vec<Child> = monitor.ask(&qmp::qom_list { path: PERIPHERALS.to_owned() }).await?;
     let chardevs: Vec<Chardev> = monitor.ask(&qmp::query_chardev {}).await?;
@@ -28,12 +28,12 @@ pub(super) async fn held(monitor: &Monitor, drives: &BTreeMap<String, Drive>) ->
         let is_open = drives.get(&id).is_some_and(|drive| drive.is_open);
         Some((id, Drive { is_open, medium: block.node_name }))
     };
-    Ok(Held {
+    Ok(HeldByQemu {
         block_nodes: block_nodes.into_iter().filter(|name| !name.starts_with('#')).collect(),
         drives: blocks.into_iter().filter_map(drive).collect(),
         devices: children.into_iter().filter(Child::is_device).map(|child| child.name).collect(),
         chardevs: chardevs.into_iter().map(|chardev| chardev.label).collect(),
-        ..Held::default()
+        ..HeldByQemu::default()
     })
 }
 

@@ -1,9 +1,9 @@
 use std::time::Duration;
 
-use garboard_plan::live::{Drive, Held};
+use garboard_plan::live::{Drive, HeldByQemu};
 use garboard_protocol::control::QmpAccess;
 use garboard_protocol::paths::Layout;
-use garboard_qmp::broker::Access;
+use garboard_qmp::broker::ClientAccess;
 use garboard_qmp::testing::{Behaviour, FakeMonitor};
 use garboard_qmp::{ConnectOptions, Request};
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ async fn client(room: &Room, live: &Live, monitor: Monitor) -> (Monitor, Box<dyn
     let caller = Caller { uid: 0, pid: None, claimed: None };
     let client = QmpClient { stream: theirs, access: QmpAccess::Dangerous, caller, span: Span::none() };
     clients.send(client).await.ok().unwrap();
-    let options = ConnectOptions { access: Access::ReadOnly, ..ConnectOptions::named("client") };
+    let options = ConnectOptions { access: ClientAccess::ReadOnly, ..ConnectOptions::named("client") };
     let (client, _) = Monitor::connect(ours.into_std().unwrap(), options).await.unwrap();
     (client, Box::new((up, clients, inbox)))
 }
@@ -194,7 +194,8 @@ fn a_supervisor_that_attaches_goes_on_from_the_document_and_without_one_from_the
         {"command": "netdev_add", "subject": "net5"}]});
     std::fs::write(room.0.path().join(paths::LIVE), later.to_string()).unwrap();
     drop(Live::resume(room.0.path(), &plan()));
-    let held = Held { devices: ["hot".to_owned()].into(), netdevs: ["net5".to_owned()].into(), ..Held::default() };
+    let held =
+        HeldByQemu { devices: ["hot".to_owned()].into(), netdevs: ["net5".to_owned()].into(), ..HeldByQemu::default() };
     assert_eq!((room.written().held, room.written().pending), (held, Vec::new()));
     std::fs::write(room.0.path().join(paths::LIVE), "{").unwrap();
     drop(Live::resume(room.0.path(), &plan()));

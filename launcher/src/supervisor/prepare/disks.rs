@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use garboard_plan::{DescriptorPurpose, DiskPlan, DiskSource, LaunchPlan};
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::volumes::SCRATCH_VOLUME;
-use garboard_storage::open::{Access, Dir};
-use garboard_storage::preflight::{FreeSpace, room_for, unlocked, unlocked_to_share};
+use garboard_storage::open::{Dir, DiskAccess};
+use garboard_storage::preflight::{SpaceCheck, room_for, unlocked, unlocked_to_share};
 use garboard_storage::qcow2::{create_empty, host_bytes_of_empty};
 use garboard_storage::source::SourceError;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -76,7 +76,7 @@ fn layers(
 
 /// QEMU would end on a disk that another QEMU holds, with a message that few users understand.
 fn refuse_locked(disk: &DiskPlan, descriptor: &OwnedFd) -> Result<(), VolumeError> {
-    let access = if disk.overlay || disk.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let access = if disk.overlay || disk.read_only { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
     let looked = if disk.shareable {
         unlocked_to_share(descriptor, access, "the disk")
     } else {
@@ -117,7 +117,7 @@ fn new_image(subject: Subject<'_>, disk: &DiskPlan, virtual_bytes: u64) -> Resul
     let first_bytes = host_bytes_of_empty(virtual_bytes);
     let most_bytes = disk.room_bytes.unwrap_or(virtual_bytes.saturating_add(first_bytes));
     let room = room_for(&directory, first_bytes, most_bytes);
-    if let FreeSpace::Overcommitted { wanted_bytes, available_bytes } = room.map_err(SourceError::from)? {
+    if let SpaceCheck::Overcommitted { wanted_bytes, available_bytes } = room.map_err(SourceError::from)? {
         tracing::warn!(
             wanted_bytes,
             available_bytes,

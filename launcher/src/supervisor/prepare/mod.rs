@@ -29,9 +29,9 @@ pub(crate) use order::{Order, read_plan};
 use super::journal;
 use super::run::{Context, Environment};
 use descriptors::{OpenedDescriptors, obtain};
-use garboard_agent::client::{AgentClient, AgentError, Ask, Plumbed, until_answered};
+use garboard_agent::client::{AgentClient, Ask, NodeAgentError, Plumbed, until_answered};
 use garboard_plan::{BindingPlan, DescriptorPurpose, LaunchPlan, PlanError, PlanOptions, plan};
-use garboard_protocol::agent::PlumbedInterface;
+use garboard_protocol::agent::InterfaceReply;
 use garboard_protocol::launch::{BASIC_DEVICES, KVM_DEVICE, LOADER_FILES, Launch, ProcessIdentity, SYSTEM_DIRECTORIES};
 use garboard_protocol::paths;
 use garboard_storage::open::OpenError;
@@ -70,7 +70,7 @@ pub(crate) enum PrepareError {
     },
     /// The shim or node agent did not help.
     #[error("the shim (or node agent) failed")]
-    Agent(#[from] AgentError),
+    Agent(#[from] NodeAgentError),
     /// A socket could not be made.
     #[error(transparent)]
     Socket(#[from] SocketError),
@@ -120,7 +120,7 @@ pub(crate) enum VolumeError {
     Create(#[from] CreateError),
     /// The shim or node agent did not open it.
     #[error(transparent)]
-    Agent(#[from] AgentError),
+    Agent(#[from] NodeAgentError),
     /// No process of its own container opened it.
     #[error(transparent)]
     ContainerDisk(#[from] container_disk_client::ContainerDiskError),
@@ -163,7 +163,7 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
     let options = PlanOptions { volumes: survey.facts(), ..order.options.clone() };
     let plan = plan(&order.vmi, &order.facts, &options, order.stored.as_ref())?;
     for note in &plan.notes {
-        tracing::info!(field = note.field, note = note.text, "plan");
+        tracing::info!(field = note.field, note = note.text, "plan note");
     }
     log_plan(&plan);
     let own = context.layout.supervisor();
@@ -180,8 +180,8 @@ pub(crate) async fn prepare(context: &Context, order: Order) -> Result<Prepared,
         (None, Environment::Host) => Vec::new(),
     };
     for one in &plumbed {
-        let PlumbedInterface { name, taps, vhosts, addresses, .. } = &one.interface;
-        tracing::info!(interface = name, taps, vhosts, ?addresses, "plumbed");
+        let InterfaceReply { name, taps, vhosts, addresses, .. } = &one.interface;
+        tracing::info!(interface = name, taps, vhosts, ?addresses, "interface plumbed");
     }
     stock.interfaces = plumbed.into_iter().map(|one| (one.interface.name.clone(), one)).collect();
     let for_helpers = helpers::fill(&plan, &mut stock)?;
@@ -209,7 +209,7 @@ fn log_plan(plan: &LaunchPlan) {
 }
 
 /// The shim of a bare host, if it has a part in this machine. A node agent has none before the plan is made.
-async fn shim(context: &Context) -> Result<Option<AgentClient>, AgentError> {
+async fn shim(context: &Context) -> Result<Option<AgentClient>, NodeAgentError> {
     let socket = context.layout.order().join(paths::AGENT_SOCKET);
     if context.environment == Environment::Pod || !socket.exists() {
         return Ok(None);

@@ -12,7 +12,7 @@ use garboard_plan::{CloudInitFlavour, DiskPlan, FileTreeKind, LaunchPlan};
 use garboard_protocol::agent::VolumePlace;
 use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
 use garboard_storage::iso::{DiscTree, LabelError, TreeError, VolumeLabel};
-use garboard_storage::open::{Access, Dir};
+use garboard_storage::open::{Dir, DiskAccess};
 use garboard_storage::seed::{self, ConfigDrive, NoCloud, SysprepError};
 use garboard_storage::source::disc;
 
@@ -137,7 +137,7 @@ pub(super) fn file_tree(
 }
 
 fn burn(disk: &DiskPlan, tree: &DiscTree, label: &VolumeLabel) -> Result<OwnedFd, VolumeError> {
-    let access = if disk.read_only { Access::ReadOnly } else { Access::ReadWrite };
+    let access = if disk.read_only { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite };
     Ok(disc::of_tree(tree, label, access)?.opened.fd)
 }
 

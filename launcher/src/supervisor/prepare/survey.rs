@@ -15,7 +15,7 @@ use garboard_protocol::pod::DISK_IMAGE;
 use garboard_storage::beneath::BeneathPath;
 use garboard_storage::block_size;
 use garboard_storage::direct;
-use garboard_storage::open::{Access, Dir, Direct, Expected, Opening, Sharing, open_disk};
+use garboard_storage::open::{Dir, Direct, DiskAccess, Expected, Opening, Sharing, open_disk};
 use garboard_storage::qcow2::{Format, looks_like_qcow2};
 use garboard_storage::source::container_disk;
 
@@ -125,7 +125,7 @@ fn opening(order: &Order, volume: &Volume) -> Opening {
     let disk = order.vmi.spec.domain.devices.disks.iter().find(|disk| disk.name == volume.name);
     let is_shared = disk.is_some_and(|disk| disk.shareable == Some(true));
     Opening {
-        access: if is_read { Access::ReadOnly } else { Access::ReadWrite },
+        access: if is_read { DiskAccess::ReadOnly } else { DiskAccess::ReadWrite },
         direct: Direct::Off,
         expected: Expected::FileOrBlock,
         sharing: if is_read || is_shared { Sharing::Shared } else { Sharing::Exclusive },
@@ -201,7 +201,7 @@ const SCRATCH_PROBE_BYTES: u64 = 4096;
 const LARGEST_LOGICAL: u32 = 4096;
 
 /// What a device of QEMU, and a guest, take of these: it discards whole logical blocks, or nothing (0).
-fn shown(found: block_size::BlockSizes) -> BlockSizes {
+fn shown(found: block_size::MeasuredBlockSizes) -> BlockSizes {
     let logical = found.logical_bytes.min(LARGEST_LOGICAL);
     let discard = Some(found.discard_bytes).filter(|bytes| bytes.is_multiple_of(logical));
     BlockSizes { logical, physical: found.physical_bytes, discard_granularity: discard }
@@ -273,7 +273,8 @@ mod tests {
 
     #[test]
     fn a_guest_gets_only_what_a_device_of_qemu_supports() {
-        let found = |discard_bytes| block_size::BlockSizes { logical_bytes: 4096, physical_bytes: 4096, discard_bytes };
+        let found =
+            |discard_bytes| block_size::MeasuredBlockSizes { logical_bytes: 4096, physical_bytes: 4096, discard_bytes };
         for (discard, expected) in [(4096, Some(4096)), (1 << 20, Some(1 << 20)), (0, Some(0)), (512, None)] {
             let expected = BlockSizes { logical: 4096, physical: 4096, discard_granularity: expected };
             assert_eq!(shown(found(discard)), expected, "{discard}");

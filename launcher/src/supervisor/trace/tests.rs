@@ -141,7 +141,7 @@ async fn a_request_is_followed_to_qemus_answer() {
         std::fs::write(path, log.text()).unwrap();
     }
     let lines = log.lines();
-    let request = lines.iter().find(|line| line["fields"]["message"] == "request").unwrap();
+    let request = lines.iter().find(|line| line["fields"]["message"] == "request decided").unwrap();
     let number = &request["spans"][1]["request"];
     assert!(number.is_u64(), "{request}");
     let entries = entries_of(&log, "stop");

@@ -18,7 +18,7 @@ use oci_client::errors::OciDistributionError;
 use oci_client::secrets::RegistryAuth;
 use oci_client::{Client, Reference, RegistryOperation};
 
-use super::Limits;
+use super::ImageLimits;
 use super::cache::{Cache, CacheError};
 use super::credentials::Credential;
 use super::digest::{Digest, Hasher};
@@ -48,7 +48,7 @@ pub(super) struct Registry {
     client: Client,
     reference: Reference,
     auth: RegistryAuth,
-    limits: Limits,
+    limits: ImageLimits,
 }
 
 impl Registry {

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_told_a_thing_twice() {
+    fn no_component_gets_an_argument_twice() {
         let layout = Layout::new("main".parse().unwrap(), None).unwrap();
         for component in all() {
             let started = invocation(&layout, Path::new("/opt/programs"), component);

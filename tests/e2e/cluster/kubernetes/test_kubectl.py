@@ -15,7 +15,7 @@ NAME = "shown"
 # What the log of a launcher has, in this order.
 STORY = [
     "the plan is made",
-    "plumbed",
+    "interface plumbed",
     "the machine is prepared",
     "QEMU was executed",
     "QEMU's monitor answered",
@@ -73,6 +73,6 @@ def test_kubectl_logs_shows_the_story_line_by_line(kube: Kube, crashed: str, not
     places = [messages.index(message) if message in messages else -1 for message in STORY]
     assert -1 not in places and places == sorted(places), f"the log has {messages}, not {STORY}"
     log = "\n".join(lines)
-    for text in ("qemu-system-x86_64", "plumbed", "taps", "qmp_capabilities", "QEMU closed its monitor"):
+    for text in ("qemu-system-x86_64", "interface plumbed", "taps", "qmp_capabilities", "QEMU closed its monitor"):
         assert text in log, f"{text!r} is not in the log:\n{log[:3000]}"
     note(f"{len(lines)} lines")

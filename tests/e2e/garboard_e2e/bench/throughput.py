@@ -66,7 +66,7 @@ class Outside:
         self.host = host
         self.ports = {"send": self.serve(take), "receive": self.serve(give)}
 
-    def serve(self, converse: Callable[[socket.socket], None]) -> int:
+    def serve(self, exchange: Callable[[socket.socket], None]) -> int:
         listener = self.host.made(lambda: socket.create_server((OUTSIDE, 0)))
 
         def run() -> None:
@@ -74,7 +74,7 @@ class Outside:
                 connection, _ = listener.accept()
                 # It fails when the guest has measured enough.
                 with connection, contextlib.suppress(OSError):
-                    converse(connection)
+                    exchange(connection)
 
         threading.Thread(target=run, daemon=True).start()
         port: int = listener.getsockname()[1]

@@ -8,8 +8,8 @@ import sys
 from ..cluster.build import Build
 from ..cluster.shared import Shared
 from ..outcome import Failure
+from .preparation import prepare
 from .suite import Spec, run
-from .surroundings import prepare
 
 DEFAULT_LABEL = "conformance && sig-compute"
 

@@ -9,7 +9,7 @@ from ..cluster.build import tools
 from ..cluster.kube import Kube
 from ..cluster.names import INSTALLED_IN
 from ..outcome import Failure
-from .surroundings import PREFIX, STORAGE, TAG
+from .preparation import PREFIX, STORAGE, TAG
 
 # Seconds that one specification may take before ginkgo calls it stuck.
 POLL_AFTER = "300s"

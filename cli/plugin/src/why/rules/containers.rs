@@ -4,7 +4,7 @@ use garboard_api::conditions::Reason;
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, Event, Pod};
 
 use super::refused::{bounded, edit};
-use crate::why::diagnosis::{Finding, Verdict, seen};
+use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Facts, containers, when};
 
 const PULL: [&str; 6] = [
@@ -37,8 +37,12 @@ pub(crate) fn image(facts: &Facts) -> Option<Finding> {
     let place = format!("pod/{}", pod.metadata.name.clone().unwrap_or_default());
     let field = status.map_or_else(|| "events".to_owned(), |status| format!("containers[{}] {reason}", status.name));
     let cause = format!("the image {image} cannot be had");
-    let finding =
-        Finding::wrong(Verdict::ImagePull, cause).since(since).shown_by(seen(place, field, bounded(&text), since));
+    let finding = Finding::wrong(DiagnosisVerdict::ImagePull, cause).since(since).shown_by(seen(
+        place,
+        field,
+        bounded(&text),
+        since,
+    ));
     let is_ours = status.is_some_and(|status| status.image == image) || image.contains("garboard/launcher");
     Some(if is_ours {
         finding
@@ -59,7 +63,7 @@ pub(crate) fn volume(facts: &Facts) -> Option<Finding> {
     let text = bounded(event.message.as_deref().unwrap_or_default());
     let place = format!("pod/{}", pod.metadata.name.clone().unwrap_or_default());
     let field = format!("event {}", event.reason.clone().unwrap_or_default());
-    let finding = Finding::wrong(Verdict::VolumeMount, format!("a volume cannot be mounted: {text}"));
+    let finding = Finding::wrong(DiagnosisVerdict::VolumeMount, format!("a volume cannot be mounted: {text}"));
     let finding = finding.since(when(event)).shown_by(seen(place, field, text, when(event)));
     Some(finding.then("kubectl get pvc,secret,configmap").then(edit(facts)))
 }
@@ -84,8 +88,9 @@ pub(crate) fn refused(facts: &Facts) -> Option<Finding> {
         _ => format!("its container {} cannot be made: {text}", status.name),
     };
     let since = last.and_then(|last| last.finished_at.as_ref()).map(|time| time.0);
-    let finding =
-        Finding::wrong(Verdict::ContainerRefused, cause).since(since).shown_by(seen(place, field, text, since));
+    let finding = Finding::wrong(DiagnosisVerdict::ContainerRefused, cause)
+        .since(since)
+        .shown_by(seen(place, field, text, since));
     Some(finding.then(format!("kubectl garboard logs {} --previous", facts.name)))
 }
 

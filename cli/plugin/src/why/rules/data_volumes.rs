@@ -5,7 +5,7 @@ use garboard_api::run_strategy::RunStrategy;
 use serde_json::Value;
 
 use super::refused::bounded;
-use crate::why::diagnosis::{Finding, Verdict, seen};
+use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Condition, Facts};
 
 /// The controller's reason, KubeVirt's, where the API server does not take a DataVolume.
@@ -29,9 +29,9 @@ pub(crate) fn unfilled(facts: &Facts) -> Option<Finding> {
     let waits_for_consumer = facts.data_volumes.iter().any(|each| phase(each) == Some(WAITS_FOR_CONSUMER));
     let is_under_way = kind == NOT_FILLED && !waits_for_consumer;
     let finding = if is_under_way {
-        Finding::waiting(Verdict::DataVolume, message.clone())
+        Finding::waiting(DiagnosisVerdict::DataVolume, message.clone())
     } else {
-        Finding::wrong(Verdict::DataVolume, message.clone())
+        Finding::wrong(DiagnosisVerdict::DataVolume, message.clone())
     };
     let evidence = seen(object, format!("conditions[{kind}] {}", condition.reason), message, condition.since);
     let finding = finding.since(condition.since).shown_by(evidence);

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as PodQuantity;
 
 use super::refused::bounded;
-use crate::why::diagnosis::{Evidence, Finding, Verdict, seen};
+use crate::why::diagnosis::{DiagnosisVerdict, Evidence, Finding, seen};
 use crate::why::facts::{Condition, Facts, containers, when};
 
 /// The kubelet's reason for a container that the OOM killer ended.
@@ -33,7 +33,7 @@ pub(crate) fn evicted(facts: &Facts) -> Option<Finding> {
     let name = pod.metadata.name.clone().unwrap_or_default();
     let since = terminated(facts).and_then(|(_, end)| end.finished_at.as_ref()).map(|time| time.0);
     let cause = format!("the kubelet ended its pod ({reason}): {message}");
-    let finding = Finding::wrong(Verdict::Evicted, cause).since(since);
+    let finding = Finding::wrong(DiagnosisVerdict::Evicted, cause).since(since);
     let finding = finding.shown_by(seen(format!("pod/{name}"), format!("status.reason {reason}"), message, since));
     let node = facts.node_name().unwrap_or_default();
     Some(finding.then(format!("kubectl describe node {node}")).then(again(facts)))
@@ -59,9 +59,9 @@ pub(crate) fn back_off(facts: &Facts) -> Option<Finding> {
     let finding = match last_end(facts) {
         Some(end) => {
             let cause = format!("it failed to start {times}; {soon}; the last time: {}", end.message);
-            Finding::wrong(Verdict::BackOff, cause).since(end.at).shown_by(end.evidence)
+            Finding::wrong(DiagnosisVerdict::BackOff, cause).since(end.at).shown_by(end.evidence)
         }
-        None => Finding::wrong(Verdict::BackOff, format!("it failed to start {times}; {soon}")),
+        None => Finding::wrong(DiagnosisVerdict::BackOff, format!("it failed to start {times}; {soon}")),
     };
     let stop = format!("kubectl garboard stop {}", facts.name);
     Some(
@@ -91,11 +91,15 @@ pub(crate) fn failed(facts: &Facts) -> Option<Finding> {
         );
         let evidence = seen(format!("vmi/{}", facts.name), "status.phase", "Failed", facts.phase_since());
         return Some(
-            Finding::wrong(Verdict::RunFailed, cause).since(facts.phase_since()).shown_by(evidence).then(again(facts)),
+            Finding::wrong(DiagnosisVerdict::RunFailed, cause)
+                .since(facts.phase_since())
+                .shown_by(evidence)
+                .then(again(facts)),
         );
     };
     let finding =
-        Finding::wrong(Verdict::of_bad_end(end.cause), format!("its run ended badly: {}", end.message)).since(end.at);
+        Finding::wrong(DiagnosisVerdict::of_bad_end(end.cause), format!("its run ended badly: {}", end.message))
+            .since(end.at);
     let finding = advice(facts, &end).into_iter().fold(finding, Finding::then);
     Some(finding.shown_by(end.evidence))
 }
@@ -114,7 +118,7 @@ pub(crate) fn over(facts: &Facts) -> Option<Finding> {
         RunStrategy::Always | RunStrategy::Manual | RunStrategy::Halted => "it is not to run on",
     });
     let finding = match last_end(facts) {
-        Some(end) => Finding::well(Verdict::RunOver, format!("its run is over: {}; {strategy}", end.message))
+        Some(end) => Finding::well(DiagnosisVerdict::RunOver, format!("its run is over: {}; {strategy}", end.message))
             .since(end.at)
             .shown_by(end.evidence),
         None => {
@@ -124,7 +128,7 @@ pub(crate) fn over(facts: &Facts) -> Option<Finding> {
                 facts.phase().unwrap_or("gone"),
                 facts.phase_since(),
             );
-            Finding::well(Verdict::RunOver, format!("its run is over; {strategy}"))
+            Finding::well(DiagnosisVerdict::RunOver, format!("its run is over; {strategy}"))
                 .since(facts.phase_since())
                 .shown_by(evidence)
         }

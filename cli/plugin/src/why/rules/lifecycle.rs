@@ -6,7 +6,7 @@ use garboard_api::run_strategy::RunStrategy;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
-use crate::why::diagnosis::{Finding, Verdict, seen};
+use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Facts, age};
 
 /// Finalizers that Garboard and Kubernetes take away by themselves.
@@ -20,11 +20,14 @@ pub(crate) fn not_found(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let finding = match facts.near.as_slice() {
-        [] => Finding::wrong(Verdict::NotFound, format!("there is no machine `{}` in this namespace", facts.name)),
+        [] => Finding::wrong(
+            DiagnosisVerdict::NotFound,
+            format!("there is no machine `{}` in this namespace", facts.name),
+        ),
         near => {
             let names = near.join(" or ");
             let text = format!("there is no machine `{}` in this namespace; did you mean {names}?", facts.name);
-            Finding::wrong(Verdict::NotFound, text)
+            Finding::wrong(DiagnosisVerdict::NotFound, text)
         }
     };
     let finding = finding.then("kubectl get vm,vmi -A");
@@ -52,16 +55,16 @@ pub(crate) fn deletion(facts: &Facts) -> Option<Finding> {
     let evidence = seen(object.clone(), "metadata.finalizers", finalizers.join(", "), since);
     if let Some(foreign) = finalizers.iter().find(|name| !OURS.contains(&name.as_str())) {
         let cause = format!("it is deleted as soon as the owner of its finalizer {foreign} removes it");
-        let finding = Finding::wrong(Verdict::DeletionStuck, cause).since(since).shown_by(evidence);
+        let finding = Finding::wrong(DiagnosisVerdict::DeletionStuck, cause).since(since).shown_by(evidence);
         return Some(finding.then(format!("find out who owns {foreign}, and why it is not removed")));
     }
     let waited = since.map_or(0, |since| facts.now.duration_since(since).as_secs());
     if facts.is_without_controller() || waited > REACTION_SECONDS {
         let cause = "it is deleted as soon as the controller takes its finalizer away, and the controller does not act";
-        let finding = Finding::wrong(Verdict::DeletionStuck, cause).since(since).shown_by(evidence);
+        let finding = Finding::wrong(DiagnosisVerdict::DeletionStuck, cause).since(since).shown_by(evidence);
         return Some(finding.then("kubectl garboard cluster status"));
     }
-    Some(Finding::waiting(Verdict::Stopping, "it is being deleted").since(since).shown_by(evidence))
+    Some(Finding::waiting(DiagnosisVerdict::Stopping, "it is being deleted").since(since).shown_by(evidence))
 }
 
 /// Its guest is being shut down, by whichever way that was asked for.
@@ -77,8 +80,8 @@ pub(crate) fn stopping(facts: &Facts) -> Option<Finding> {
     }
     let since = vmi.metadata.deletion_timestamp.as_ref().map(|time| time.0);
     let object = format!("vmi/{}", facts.name);
-    let finding =
-        Finding::waiting(Verdict::Stopping, "it is to stop, and its pod is not being deleted yet").since(since);
+    let finding = Finding::waiting(DiagnosisVerdict::Stopping, "it is to stop, and its pod is not being deleted yet")
+        .since(since);
     Some(finding.shown_by(seen(object, "status.phase", facts.phase().unwrap_or_default(), facts.phase_since())))
 }
 
@@ -96,7 +99,7 @@ fn pod_leaves(facts: &Facts) -> Option<Finding> {
             1.. => format!("its guest is being shut down; it is ended by force in {left} s at the latest"),
             _ => "its guest was shut down, and its pod is being cleared away".to_owned(),
         };
-        return Some(Finding::waiting(Verdict::Stopping, cause).since(asked).shown_by(evidence));
+        return Some(Finding::waiting(DiagnosisVerdict::Stopping, cause).since(asked).shown_by(evidence));
     }
     Some(overdue(facts, pod, end).since(asked).shown_by(evidence))
 }
@@ -109,10 +112,10 @@ fn overdue(facts: &Facts, pod: &Pod, end: Timestamp) -> Finding {
     if !foreign.is_empty() {
         let text =
             format!("its pod should have been gone {late} ago, but carries the finalizer {}", foreign.join(", "));
-        return Finding::wrong(Verdict::DeletionStuck, text).then(format!("kubectl describe pod {name}"));
+        return Finding::wrong(DiagnosisVerdict::DeletionStuck, text).then(format!("kubectl describe pod {name}"));
     }
     let text = format!("its pod should have been gone {late} ago; the kubelet of {node} has not reported that it is");
-    Finding::wrong(Verdict::DeletionStuck, text)
+    Finding::wrong(DiagnosisVerdict::DeletionStuck, text)
         .then(format!("kubectl describe node {node}"))
         .then(format!("kubectl describe pod {name}"))
 }
@@ -129,9 +132,10 @@ pub(crate) fn halted(facts: &Facts) -> Option<Finding> {
     let written = if vm.spec.running.is_some() { "spec.running" } else { "spec.runStrategy" };
     let start = format!("kubectl garboard start {}", facts.name);
     let finding = match strategy {
-        RunStrategy::Halted => Finding::well(Verdict::Halted, "it is not to run, and does not").then(start),
+        RunStrategy::Halted => Finding::well(DiagnosisVerdict::Halted, "it is not to run, and does not").then(start),
         RunStrategy::Manual => {
-            Finding::well(Verdict::Halted, "it runs when it is started, and nothing has started it").then(start)
+            Finding::well(DiagnosisVerdict::Halted, "it runs when it is started, and nothing has started it")
+                .then(start)
         }
         RunStrategy::Once | RunStrategy::RerunOnFailure | RunStrategy::Always => return None,
     };
@@ -157,7 +161,7 @@ pub(crate) fn starting(facts: &Facts) -> Option<Finding> {
     };
     let object = if facts.vmi.is_some() { format!("vmi/{}", facts.name) } else { format!("vm/{}", facts.name) };
     let state = facts.phase().unwrap_or("no instance");
-    let finding = Finding::waiting(Verdict::Starting, cause).since(since);
+    let finding = Finding::waiting(DiagnosisVerdict::Starting, cause).since(since);
     let watch = format!("kubectl garboard logs {} -f", facts.name);
     let next = if facts.pod().is_some() { watch } else { format!("kubectl get vmi {} -w", facts.name) };
     Some(finding.shown_by(seen(object, "status.phase", state, since)).then(next))

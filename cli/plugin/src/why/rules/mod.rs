@@ -1,5 +1,6 @@
 //! The rules, by what they look at.
 
+pub(super) mod components;
 pub(super) mod containers;
 pub(super) mod data_volumes;
 pub(super) mod ending;
@@ -7,4 +8,3 @@ pub(super) mod lifecycle;
 pub(super) mod refused;
 pub(super) mod running;
 pub(super) mod scheduling;
-pub(super) mod surroundings;

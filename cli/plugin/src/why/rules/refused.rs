@@ -3,7 +3,7 @@
 use garboard_api::conditions::{Reason, VmConditionType, VmiConditionType};
 use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 
-use crate::why::diagnosis::{Finding, Verdict, seen};
+use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Condition, Facts, when};
 
 /// The most characters of a message of the API server.
@@ -23,7 +23,7 @@ pub(crate) fn instance(facts: &Facts) -> Option<Finding> {
         }
     };
     let cause = format!("its instance cannot be made: {message}");
-    let finding = Finding::wrong(Verdict::InstanceRefused, cause).since(since);
+    let finding = Finding::wrong(DiagnosisVerdict::InstanceRefused, cause).since(since);
     let evidence = seen(format!("vm/{}", facts.name), place, message, since);
     Some(finding.shown_by(evidence).then(format!("kubectl edit vm {}", facts.name)))
 }
@@ -40,12 +40,12 @@ pub(crate) fn field_or_claim(facts: &Facts) -> Option<Finding> {
     let message = bounded(&condition.message);
     if condition.reason == Reason::FailedPvcNotFound.name() {
         let cause = format!("its disk is not there: {message}");
-        let finding = Finding::wrong(Verdict::ClaimMissing, cause).since(condition.since).shown_by(evidence);
+        let finding = Finding::wrong(DiagnosisVerdict::ClaimMissing, cause).since(condition.since).shown_by(evidence);
         return Some(
             finding.then("kubectl get pvc").then(format!("create the claim, or name another one: {}", edit(facts))),
         );
     }
-    let finding = Finding::wrong(Verdict::FieldRefused, message).since(condition.since).shown_by(evidence);
+    let finding = Finding::wrong(DiagnosisVerdict::FieldRefused, message).since(condition.since).shown_by(evidence);
     Some(finding.then(edit(facts)))
 }
 
@@ -85,17 +85,17 @@ pub(crate) fn pod(facts: &Facts) -> Option<Finding> {
     let namespace = &facts.namespace;
     let finding = if message.contains("violates PodSecurity") {
         let cause = format!("the namespace's Pod Security refuses its pod: {message}");
-        Finding::wrong(Verdict::PodSecurity, cause)
+        Finding::wrong(DiagnosisVerdict::PodSecurity, cause)
             .then(format!("kubectl get namespace {namespace} --show-labels"))
             .then(format!("leave out what needs the privilege: {}", edit(facts)))
     } else if message.contains("exceeded quota") {
         let cause = format!("the namespace's quota is used up: {message}");
-        Finding::wrong(Verdict::QuotaExceeded, cause)
+        Finding::wrong(DiagnosisVerdict::QuotaExceeded, cause)
             .then(format!("kubectl describe quota -n {namespace}"))
             .then("stop something else in the namespace, or have the quota raised")
     } else {
         let cause = format!("its pod cannot be made: {message}");
-        Finding::wrong(Verdict::PodRefused, cause).then(format!("kubectl describe vmi {}", facts.name))
+        Finding::wrong(DiagnosisVerdict::PodRefused, cause).then(format!("kubectl describe vmi {}", facts.name))
     };
     Some(finding.since(since).shown_by(evidence))
 }
@@ -159,7 +159,7 @@ pub(super) fn unbound(facts: &Facts) -> Option<Finding> {
         Some(message) => format!("its claim {name} has no volume: {message}"),
         None => format!("its claim {name} has no volume"),
     };
-    let finding = Finding::wrong(Verdict::ClaimUnbound, cause).since(since);
+    let finding = Finding::wrong(DiagnosisVerdict::ClaimUnbound, cause).since(since);
     let finding = finding.shown_by(seen(format!("pvc/{name}"), "status.phase", state, since));
     Some(finding.then(format!("kubectl describe pvc {name}")).then("kubectl get storageclass,pv"))
 }

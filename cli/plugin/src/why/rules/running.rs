@@ -7,7 +7,7 @@ use jiff::SignedDuration;
 use super::ending::{restarted, stopped};
 use super::refused::bounded;
 use crate::operate::emulation::EmulationSetting;
-use crate::why::diagnosis::{Evidence, Finding, Verdict, seen};
+use crate::why::diagnosis::{DiagnosisVerdict, Evidence, Finding, seen};
 use crate::why::facts::{Facts, age, of_pod, when};
 
 /// An end that is older does not explain how a machine is today.
@@ -29,7 +29,7 @@ pub(crate) fn storage_failed(facts: &Facts) -> Option<Finding> {
     let evidence =
         seen(format!("vmi/{}", facts.name), "conditions[Paused] PausedIOError", paused.message, paused.since);
     let cause = "its disk failed, and its vCPUs are stopped until it works again (errorPolicy stop)";
-    let finding = Finding::wrong(Verdict::StorageFailed, cause).since(paused.since).shown_by(evidence);
+    let finding = Finding::wrong(DiagnosisVerdict::StorageFailed, cause).since(paused.since).shown_by(evidence);
     let name = &facts.name;
     Some(
         finding
@@ -48,7 +48,7 @@ pub(crate) fn unresponsive(facts: &Facts) -> Option<Finding> {
     let field = format!("conditions[{}] {}", VmiConditionType::Unresponsive.name(), silent.reason);
     let evidence = seen(format!("vmi/{}", facts.name), field, bounded(&silent.message), silent.since);
     let cause = "QEMU does not answer on its monitor, most often because the node's storage hangs; what is known of the guest is old";
-    let finding = Finding::wrong(Verdict::Unresponsive, cause).since(silent.since).shown_by(evidence);
+    let finding = Finding::wrong(DiagnosisVerdict::Unresponsive, cause).since(silent.since).shown_by(evidence);
     let name = &facts.name;
     let look = match facts.node_name() {
         Some(node) => format!("look at the storage of node {node}: the guest goes on once its disks answer"),
@@ -71,7 +71,7 @@ pub(crate) fn network_lost(facts: &Facts) -> Option<Finding> {
     let field = format!("conditions[{}] {}", VmiConditionType::NetworkLost.name(), lost.reason);
     let evidence = seen(format!("vmi/{}", facts.name), field, bounded(&lost.message), lost.since);
     let cause = "its guest has no network until its next start: a program that carries the network has ended";
-    let finding = Finding::wrong(Verdict::NetworkLost, cause).since(lost.since).shown_by(evidence);
+    let finding = Finding::wrong(DiagnosisVerdict::NetworkLost, cause).since(lost.since).shown_by(evidence);
     let log = format!("kubectl garboard logs {}    # what the program printed last", facts.name);
     Some(finding.then(restarted(facts)).then(log))
 }
@@ -81,7 +81,8 @@ pub(crate) fn paused(facts: &Facts) -> Option<Finding> {
     let paused = facts.of_vmi(VmiConditionType::Paused).filter(|each| each.status == "True")?;
     let field = format!("conditions[Paused] {}", paused.reason);
     let evidence = seen(format!("vmi/{}", facts.name), field, paused.message, paused.since);
-    let finding = Finding::well(Verdict::Paused, "it was paused on request; its memory is kept").since(paused.since);
+    let finding =
+        Finding::well(DiagnosisVerdict::Paused, "it was paused on request; its memory is kept").since(paused.since);
     let name = &facts.name;
     let who = format!("kubectl garboard logs {name}    # who did it");
     Some(finding.shown_by(evidence).then(format!("kubectl garboard unpause {name}")).then(who))
@@ -98,7 +99,7 @@ pub(crate) fn restart_required(facts: &Facts) -> Option<Finding> {
     let detail = if message.is_empty() { String::new() } else { format!(": {message}") };
     let cause =
         format!("its guest runs with what it was started with; what was changed since waits for a restart{detail}");
-    let finding = Finding::well(Verdict::RestartRequired, cause).since(facts.phase_since()).shown_by(evidence);
+    let finding = Finding::well(DiagnosisVerdict::RestartRequired, cause).since(facts.phase_since()).shown_by(evidence);
     Some(finding.then(format!("kubectl garboard restart {}", facts.name)))
 }
 
@@ -114,8 +115,10 @@ pub(crate) fn not_ready(facts: &Facts) -> Option<Finding> {
     };
     let field = format!("conditions[Ready] {}", ready.reason);
     let evidence = seen(format!("vmi/{}", facts.name), field, bounded(&ready.message), ready.since);
-    let finding =
-        Finding::waiting(Verdict::NotReady, cause).since(ready.since).shown_by(evidence).shown_by(phase(facts));
+    let finding = Finding::waiting(DiagnosisVerdict::NotReady, cause)
+        .since(ready.since)
+        .shown_by(evidence)
+        .shown_by(phase(facts));
     Some(match facts.pod().and_then(|pod| pod.metadata.name.clone()) {
         Some(pod) => finding.then(format!("kubectl describe pod {pod}")),
         None => finding,
@@ -128,7 +131,7 @@ pub(crate) fn runs(facts: &Facts) -> Option<Finding> {
         return None;
     }
     let mut finding =
-        Finding::well(Verdict::Running, "its guest runs").since(facts.phase_since()).shown_by(phase(facts));
+        Finding::well(DiagnosisVerdict::Running, "its guest runs").since(facts.phase_since()).shown_by(phase(facts));
     if let Some((pod, ready)) = facts.pod().and_then(|pod| Some((pod, of_pod(pod, PodConditionType::Ready)?))) {
         let place = format!("pod/{}", pod.metadata.name.clone().unwrap_or_default());
         finding = finding.shown_by(seen(place, "conditions[Ready]", ready.status, ready.since));

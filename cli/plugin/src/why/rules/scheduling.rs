@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 
 use super::refused::{bounded, edit, unbound};
 use crate::operate::emulation::EmulationSetting;
-use crate::why::diagnosis::{Finding, Verdict, seen};
+use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Condition, Facts, of_pod};
 
 /// What the controller asks of nodes by itself: beginning of the label, the field it comes from, and what it is.
@@ -35,7 +35,7 @@ pub(crate) fn unschedulable(facts: &Facts) -> Option<Finding> {
         .or_else(|| of_taints(message))
         .unwrap_or_else(|| {
             let cause = format!("no node can take it: {}", bounded(message));
-            Finding::wrong(Verdict::Unschedulable, cause).then("kubectl describe nodes")
+            Finding::wrong(DiagnosisVerdict::Unschedulable, cause).then("kubectl describe nodes")
         });
     Some(finding.since(condition.since).shown_by(evidence(pod, &condition, message)))
 }
@@ -51,19 +51,19 @@ fn of_claims(facts: &Facts, message: &str) -> Option<Finding> {
         && let Some((claim, tail)) = rest.split_once('"')
         && tail.starts_with(" not found")
     {
-        let finding = Finding::wrong(Verdict::ClaimMissing, format!("its claim {claim} is not there"));
+        let finding = Finding::wrong(DiagnosisVerdict::ClaimMissing, format!("its claim {claim} is not there"));
         return Some(finding.then("kubectl get pvc").then(edit(facts)));
     }
     if message.contains("unbound immediate PersistentVolumeClaims") {
         let nameless = || {
             let cause = "one of its claims has no volume";
-            Finding::wrong(Verdict::ClaimUnbound, cause).then("kubectl get pvc")
+            Finding::wrong(DiagnosisVerdict::ClaimUnbound, cause).then("kubectl get pvc")
         };
         return Some(unbound(facts).unwrap_or_else(nameless));
     }
     message.contains("volume node affinity conflict").then(|| {
         let cause = "the volume of one of its claims is on a node that does not take it";
-        Finding::wrong(Verdict::Unschedulable, cause).then("kubectl get pvc,pv")
+        Finding::wrong(DiagnosisVerdict::Unschedulable, cause).then("kubectl get pvc,pv")
     })
 }
 
@@ -74,18 +74,20 @@ fn of_cluster(facts: &Facts, message: &str) -> Option<Finding> {
         return None;
     }
     let cause = "no node takes machines: none has the label kubevirt.io/schedulable=true, which node agents set";
-    Some(Finding::wrong(Verdict::NoSchedulableNode, cause).then("kubectl garboard cluster status"))
+    Some(Finding::wrong(DiagnosisVerdict::NoSchedulableNode, cause).then("kubectl garboard cluster status"))
 }
 
 fn of_devices(facts: &Facts, message: &str) -> Option<Finding> {
     let (_, rest) = message.split_once(&format!("Insufficient {OWN_DEVICES}"))?;
     let device: String = rest.chars().take_while(|one| one.is_alphanumeric() || *one == '-').collect();
     let finding = match device.as_str() {
-        "kvm" => Finding::wrong(Verdict::NoDevice, "no node that it may run on has /dev/kvm to give")
+        "kvm" => Finding::wrong(DiagnosisVerdict::NoDevice, "no node that it may run on has /dev/kvm to give")
             .then("kubectl garboard cluster status")
             .then(format!("{}    # slow: vCPUs are interpreted where there is no KVM", emulation(facts).command())),
-        other => Finding::wrong(Verdict::NoDevice, format!("no node that it may run on has /dev/{other} to give"))
-            .then("kubectl garboard cluster status"),
+        other => {
+            Finding::wrong(DiagnosisVerdict::NoDevice, format!("no node that it may run on has /dev/{other} to give"))
+                .then("kubectl garboard cluster status")
+        }
     };
     Some(finding)
 }
@@ -102,13 +104,14 @@ fn of_room(facts: &Facts, pod: &Pod, message: &str) -> Option<Finding> {
         .collect();
     if missing.is_empty() {
         return (message.contains("Too many pods")).then(|| {
-            Finding::wrong(Verdict::NoRoom, "the nodes that it may run on have as many pods as they take")
+            Finding::wrong(DiagnosisVerdict::NoRoom, "the nodes that it may run on have as many pods as they take")
                 .then("kubectl describe nodes")
         });
     }
     let asked: Vec<String> = missing.iter().map(|what| format!("{} {what}", requested(pod, what))).collect();
     let cause = format!("no node that it may run on has {} left", asked.join(" and "));
-    let finding = Finding::wrong(Verdict::NoRoom, cause).then("kubectl describe nodes    # see Allocated resources");
+    let finding =
+        Finding::wrong(DiagnosisVerdict::NoRoom, cause).then("kubectl describe nodes    # see Allocated resources");
     Some(finding.then(format!("ask for less: {}", edit(facts))))
 }
 
@@ -147,7 +150,7 @@ fn of_selector(facts: &Facts, pod: &Pod, message: &str) -> Option<Finding> {
     } else {
         format!("no node that takes machines has the labels of its {path}.nodeSelector: {}", asked.join(", "))
     };
-    let finding = Finding::wrong(Verdict::NoNodeMatches, cause);
+    let finding = Finding::wrong(DiagnosisVerdict::NoNodeMatches, cause);
     Some(finding.then("kubectl get nodes -l kubevirt.io/schedulable=true --show-labels").then(edit(facts)))
 }
 
@@ -158,7 +161,7 @@ fn of_offer(facts: &Facts, selector: &BTreeMap<String, String>, path: &str) -> O
         lacking.find_map(|label| Some((label, OFFERS.iter().find(|offer| label.starts_with(offer.0))?)))?;
     let name = label.strip_prefix(family).unwrap_or(label);
     let cause = format!("no node that takes machines gives guests the {what} {name} of its {path}.{field}");
-    let finding = Finding::wrong(Verdict::NoNodeMatches, cause);
+    let finding = Finding::wrong(DiagnosisVerdict::NoNodeMatches, cause);
     let nodes = format!("kubectl get nodes -l kubevirt.io/schedulable=true -o yaml | grep {family}    # what there is");
     Some(finding.then(nodes).then(edit(facts)))
 }
@@ -170,7 +173,7 @@ fn of_taints(message: &str) -> Option<Finding> {
         Some(taint) => format!("nodes do not take it because of their taint {}", taint.trim_end_matches(':')),
         None => "nodes do not take it because of a taint".to_owned(),
     };
-    let finding = Finding::wrong(Verdict::Tainted, cause);
+    let finding = Finding::wrong(DiagnosisVerdict::Tainted, cause);
     Some(
         finding
             .then("kubectl get nodes -o custom-columns=NAME:.metadata.name,TAINTS:.spec.taints")

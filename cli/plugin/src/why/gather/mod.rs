@@ -1,0 +1,239 @@
+//! Looking at everything `why` judges by, as far as the user may.
+
+use std::collections::BTreeSet;
+
+use garboard_api::VirtualMachine;
+use garboard_api::metadata::DEFAULT_NAMESPACE;
+use garboard_api::v1::Volume;
+use garboard_api::v1::cdi::DataVolumeSpec;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{Event, Pod};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::facts::{Facts, Parts, when};
+use crate::failure::Failure;
+use crate::find;
+use crate::kubectl::{Kubectl, typed};
+use crate::operate::{AGENT_SELECTOR, CONTROLLER};
+
+/// Events that are looked at; a crash loop makes many.
+const MOST_EVENTS: usize = 50;
+
+/// Looks. What the user may not see is noted, and is no failure.
+pub(super) fn gather(kubectl: &Kubectl, name: &str, now: Timestamp) -> Result<Facts, Failure> {
+    let mut facts = Facts { now, name: name.to_owned(), ..Facts::default() };
+    std::thread::scope(|scope| {
+        let machine = scope.spawn(|| find::machine(kubectl, name));
+        let nodes = scope.spawn(|| list(kubectl, &["nodes"]));
+        let controller = scope.spawn(|| list(&kubectl.within_garboard(), &["deployment", CONTROLLER]));
+        let agents = scope.spawn(|| list(&kubectl.within_garboard(), &["pods", "-l", AGENT_SELECTOR]));
+        let kubevirts = scope.spawn(|| kubectl.get(&["kubevirts.kubevirt.io", "-A"]));
+        let lost = || Failure::Other("the query failed".to_owned());
+        let machine = machine.join().unwrap_or_else(|_| Err(lost()))?;
+        (facts.vm, facts.vmi, facts.pods) = (machine.vm, machine.vmi, machine.pods);
+        facts.nodes = noted(nodes.join().unwrap_or_else(|_| Err(lost())), "nodes", &mut facts.unseen);
+        let controller = noted(controller.join().unwrap_or_else(|_| Err(lost())), "the controller", &mut facts.unseen);
+        let agents = noted(agents.join().unwrap_or_else(|_| Err(lost())), "node agents", &mut facts.unseen);
+        if let (Some(mut controller), Some(agents)) = (controller, agents) {
+            facts.parts = Some(Parts { controller: controller.pop(), agents });
+        }
+        // A cluster need not have this kind.
+        facts.kubevirts = kubevirts.join().unwrap_or_else(|_| Err(lost())).unwrap_or_default();
+        Ok(())
+    })?;
+    facts.namespace = namespace(kubectl, &facts);
+    claims_and_events(kubectl, &mut facts);
+    data_volumes(kubectl, &mut facts);
+    if facts.vm.is_none() && facts.vmi.is_none() {
+        let kinds = "virtualmachines.kubevirt.io,virtualmachineinstances.kubevirt.io";
+        let others = kubectl.get(&[kinds]).unwrap_or_default();
+        let names = others.iter().filter_map(|each| each["metadata"]["name"].as_str());
+        facts.near = find::nearest(name, names);
+    }
+    strip(&mut facts);
+    Ok(facts)
+}
+
+fn list<T: DeserializeOwned>(kubectl: &Kubectl, what: &[&str]) -> Result<Vec<T>, Failure> {
+    kubectl.get(what).map(typed)
+}
+
+fn noted<T>(outcome: Result<T, Failure>, what: &str, unseen: &mut Vec<String>) -> Option<T> {
+    match outcome {
+        Ok(seen) => Some(seen),
+        Err(Failure::Forbidden(_)) => {
+            unseen.push(format!("{what}: you may not see them"));
+            None
+        }
+        Err(failure) => {
+            unseen.push(format!("{what}: {failure}"));
+            None
+        }
+    }
+}
+
+fn namespace(kubectl: &Kubectl, facts: &Facts) -> String {
+    let of_vm = facts.vm.as_ref().and_then(|vm| vm.metadata.namespace.clone());
+    let of_vmi = facts.vmi.as_ref().and_then(|vmi| vmi.metadata.namespace.clone());
+    let of_context = || {
+        let asked = kubectl.run(&["config", "view", "--minify", "-o", "jsonpath={..namespace}"]).ok()?;
+        Some(String::from_utf8_lossy(&asked).trim().to_owned()).filter(|namespace| !namespace.is_empty())
+    };
+    let chosen = || kubectl.namespace().map(str::to_owned);
+    of_vm.or(of_vmi).or_else(chosen).or_else(of_context).unwrap_or_else(|| DEFAULT_NAMESPACE.to_owned())
+}
+
+fn claims_and_events(kubectl: &Kubectl, facts: &mut Facts) {
+    let claims = claims_of(facts);
+    let mut names: BTreeSet<&str> = BTreeSet::from([facts.name.as_str()]);
+    names.extend(facts.pods.iter().filter_map(|pod| pod.metadata.name.as_deref()));
+    names.extend(claims.iter().map(String::as_str));
+    let (found, events) = std::thread::scope(|scope| {
+        let found = scope.spawn(|| {
+            let named: Vec<&str> = ["pvc"].into_iter().chain(claims.iter().map(String::as_str)).collect();
+            if claims.is_empty() { Ok(Vec::new()) } else { list(kubectl, &named) }
+        });
+        // One field selector cannot name several objects, and a namespace may have many events.
+        let asked: Vec<_> = names
+            .iter()
+            .map(|name| {
+                scope.spawn(move || {
+                    list::<Event>(kubectl, &["events", &format!("--field-selector=involvedObject.name={name}")])
+                })
+            })
+            .collect();
+        let lost = || Failure::Other("the query failed".to_owned());
+        let events: Result<Vec<Vec<Event>>, Failure> =
+            asked.into_iter().map(|one| one.join().unwrap_or_else(|_| Err(lost()))).collect();
+        (found.join().unwrap_or_else(|_| Err(lost())), events)
+    });
+    facts.claims = noted(found, "claims", &mut facts.unseen).unwrap_or_default();
+    let mut events: Vec<Event> =
+        noted(events, "events", &mut facts.unseen).unwrap_or_default().into_iter().flatten().collect();
+    events.sort_by_key(|event| std::cmp::Reverse(when(event)));
+    events.truncate(MOST_EVENTS);
+    facts.events = events;
+}
+
+/// The DataVolumes it names. Which they are is written where its claims are: each fills the claim of its name. A cluster need
+/// not have the kind.
+fn data_volumes(kubectl: &Kubectl, facts: &mut Facts) {
+    let claims = claims_of(facts);
+    if !claims.is_empty() {
+        let named: Vec<&str> =
+            ["datavolumes.cdi.kubevirt.io"].into_iter().chain(claims.iter().map(String::as_str)).collect();
+        facts.data_volumes = kubectl.get(&named).unwrap_or_default();
+    }
+}
+
+/// The claims that the instance, or else the machine, names.
+fn claims_of(facts: &Facts) -> Vec<String> {
+    let of_vmi = facts.vmi.as_ref().map(|vmi| &vmi.spec);
+    let of_vm = facts.vm.as_ref().and_then(|vm| vm.spec.template.spec.as_ref());
+    of_vmi.or(of_vm).map(|spec| spec.claims(&facts.name).collect()).unwrap_or_default()
+}
+
+/// What no rule looks at, and what may be secret, is not written down.
+fn strip(facts: &mut Facts) {
+    // Every field: of a new fact it has to be decided here whether it may hold a secret.
+    let Facts {
+        now: _,
+        namespace: _,
+        name: _,
+        vm,
+        vmi,
+        pods,
+        events,
+        claims,
+        data_volumes,
+        nodes,
+        parts,
+        kubevirts,
+        near: _,
+        unseen: _,
+    } = facts;
+    vm.iter_mut().for_each(strip_machine);
+    if let Some(vmi) = vmi {
+        vmi.metadata.managed_fields = None;
+        vmi.metadata.annotations = None;
+        vmi.spec.volumes.iter_mut().for_each(without_secrets);
+    }
+    pods.iter_mut().for_each(strip_pod);
+    if let Some(Parts { controller, agents }) = parts {
+        agents.iter_mut().for_each(strip_pod);
+        controller.iter_mut().for_each(|deployment| deployment.metadata.managed_fields = None);
+    }
+    events.iter_mut().for_each(|event| event.metadata.managed_fields = None);
+    claims.iter_mut().for_each(|claim| claim.metadata.managed_fields = None);
+    for node in nodes.iter_mut().flatten() {
+        node.metadata.managed_fields = None;
+        node.metadata.annotations = None;
+        if let Some(status) = &mut node.status {
+            status.images = None;
+        }
+    }
+    kubevirts.iter_mut().for_each(strip_metadata);
+    for object in data_volumes {
+        strip_metadata(object);
+        // The source of a DataVolume may have a password in it.
+        object["spec"] = Value::Null;
+    }
+}
+
+fn strip_machine(vm: &mut VirtualMachine) {
+    vm.metadata.managed_fields = None;
+    vm.metadata.annotations = None;
+    vm.spec.template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
+    // Where a DataVolume comes from may have a password in it.
+    for template in &mut vm.spec.data_volume_templates {
+        template.metadata.iter_mut().for_each(|metadata| metadata.annotations = None);
+        template.spec = DataVolumeSpec::default();
+    }
+    if let Some(spec) = &mut vm.spec.template.spec {
+        spec.volumes.iter_mut().for_each(without_secrets);
+    }
+}
+
+fn strip_pod(pod: &mut Pod) {
+    pod.metadata.managed_fields = None;
+    // The order has the user's whole machine in it, cloud-init too.
+    pod.metadata.annotations = None;
+}
+
+fn strip_metadata(object: &mut Value) {
+    if let Some(Value::Object(metadata)) = object.get_mut("metadata") {
+        metadata.remove("managedFields");
+        metadata.remove("annotations");
+    }
+}
+
+/// Takes out what may have a secret in it. What only names a Secret, an image or a claim stays.
+fn without_secrets(volume: &mut Volume) {
+    // Every field: of a new source it has to be decided here whether it may hold a secret.
+    let Volume {
+        name: _,
+        cloud_init_config_drive,
+        cloud_init_no_cloud,
+        config_map: _,
+        container_disk: _,
+        container_path: _,
+        data_volume: _,
+        downward_api: _,
+        downward_metrics: _,
+        empty_disk: _,
+        ephemeral: _,
+        host_disk: _,
+        memory_dump: _,
+        persistent_volume_claim: _,
+        secret: _,
+        service_account: _,
+        sysprep,
+    } = volume;
+    *cloud_init_config_drive = None;
+    *cloud_init_no_cloud = None;
+    *sysprep = None;
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+use serde_json::json;
+
+use super::*;
+
+/// A text that stands wherever a secret may stand.
+const SECRET: &str = "hunter2";
+
+#[test]
+fn facts_have_no_secrets() {
+    let spec = json!({
+        "domain": {"devices": {}},
+        "volumes": [
+            {"name": "a", "cloudInitNoCloud": {"userData": SECRET}},
+            {"name": "b", "cloudInitConfigDrive": {"networkData": SECRET}},
+            {"name": "c", "sysprep": {"secret": {"name": SECRET}}},
+            {"name": "d", "persistentVolumeClaim": {"claimName": "d"}},
+        ],
+    });
+    let metadata = json!({"name": "vm", "annotations": {"example.com/key": SECRET}});
+    let vm = json!({
+        "metadata": metadata,
+        "spec": {
+            "template": {"metadata": {"annotations": {"kubevirt.io/ignitiondata": SECRET}}, "spec": spec},
+            "dataVolumeTemplates": [{"metadata": metadata, "spec": {"source": {"http": {"url": SECRET}}}}],
+        },
+    });
+    let mut facts = Facts {
+        vm: Some(serde_json::from_value(vm).unwrap()),
+        vmi: Some(serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()),
+        data_volumes: vec![json!({"metadata": metadata, "spec": {"source": {"http": {"url": SECRET}}}})],
+        ..Facts::default()
+    };
+    assert_eq!(serde_json::to_string(&facts).unwrap().matches(SECRET).count(), 13);
+    strip(&mut facts);
+    let gathered = serde_json::to_string(&facts).unwrap();
+    assert!(!gathered.contains(SECRET) && gathered.contains("claimName"), "{gathered}");
+}
+
+/// What the pages call each fact that is looked at. Every field of `Facts` has a line, or this does not compile.
+macro_rules! called {
+    ($($fact:ident => $names:expr,)*) => {{
+        let Facts { $($fact: _,)* } = Facts::default();
+        let names: [&[&str]; _] = [$(&$names,)*];
+        names.concat()
+    }};
+}
+
+/// Each page has one sentence that says what is looked at.
+#[test]
+fn the_documents_name_what_is_looked_at() {
+    let kubectl = include_str!("../../../../../docs/kubectl.md");
+    let troubleshooting = include_str!("../../../../../docs/troubleshooting-cluster.md");
+    let names = called! {
+        now => [],
+        namespace => [],
+        name => [],
+        vm => ["the machine"],
+        vmi => ["its instance"],
+        pods => ["pods"],
+        events => ["events"],
+        claims => ["claims"],
+        data_volumes => ["DataVolumes"],
+        nodes => ["nodes"],
+        parts => ["node agents", "controllers"],
+        kubevirts => ["the KubeVirt object"],
+        near => [],
+        unseen => [],
+    };
+    for (page, text) in [("kubectl.md", kubectl), ("troubleshooting-cluster.md", troubleshooting)] {
+        let (_, rest) = text.split_once("It looks at ").unwrap();
+        let sentence = rest.split_once(['.', ';', ':']).unwrap().0.replace('\n', " ");
+        for name in &names {
+            assert!(sentence.contains(*name), "docs/{page} does not say that {name} are looked at: {sentence}");
+        }
+    }
+}
