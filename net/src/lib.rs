@@ -20,7 +20,8 @@ pub mod seam;
 mod sys;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-#[cfg(all(test, feature = "dhcp", feature = "plumbing"))]
+#[cfg(test)]
+#[cfg(all(feature = "dhcp", feature = "plumbing"))]
 mod tests;
 pub mod undo;
 pub mod uplink;

@@ -243,7 +243,10 @@ mod tests {
     fn a_mac_address_is_read_as_it_is_written_and_is_not_a_group() {
         assert_eq!("02:00:00:00:00:ab".parse::<EthernetAddress>().unwrap().bytes(), [2, 0, 0, 0, 0, 0xab]);
         for other in ["02-00-00-00-00-ab", "02:00:00:00:00:AB", "0200.0000.00ab", "2:0:0:0:0:ab"] {
-            assert!(other.parse::<EthernetAddress>().is_err(), "{other:?}: the API reads it, and the plan writes it anew");
+            assert!(
+                other.parse::<EthernetAddress>().is_err(),
+                "{other:?}: the API reads it, and the plan writes it anew"
+            );
         }
         for bad in ["", "02:00", "02:00:00:00:00:0", "02:00:00:00:00:00:00", "0g:00:00:00:00:00", "+2:00:00:00:00:00"] {
             assert!(matches!(bad.parse::<EthernetAddress>(), Err(NameError::Mac { .. })), "{bad:?}");

@@ -70,7 +70,7 @@ pub async fn run(leader: Arc<Leader>, mut changed: UnboundedReceiver<ObjectKey>)
     }
 }
 
-async fn round(leader: &Leader, observer: &mut Observer, memory: Memory) -> Memory {
+async fn round(leader: &Leader, observer: &mut Observer, memory: RoundMemory) -> RoundMemory {
     let Some(world) = observer.observe(&memory, Timestamp::now()).await else { return memory };
     let decision = decide(&world, &memory);
     apply::apply(&leader.context, &world, decision).await

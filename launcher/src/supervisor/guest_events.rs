@@ -45,12 +45,12 @@ pub(crate) fn translate(name: &str, data: &str) -> Option<Event> {
 /// What caused QEMU's end.
 pub(crate) fn shutdown_kind(reason: &ShutdownReason) -> ShutdownKind {
     match reason.cause {
-        ShutdownCause::GuestReset => ShutdownKind::GuestReset,
+        // QEMU leaves after the second only where a reset means the end, whoever asked for it.
+        ShutdownCause::GuestReset | ShutdownCause::HostQmpSystemReset => ShutdownKind::GuestReset,
         ShutdownCause::GuestPanic => ShutdownKind::GuestPanic,
         ShutdownCause::GuestShutdown => ShutdownKind::Guest,
         ShutdownCause::HostError
         | ShutdownCause::HostQmpQuit
-        | ShutdownCause::HostQmpSystemReset
         | ShutdownCause::HostSignal
         | ShutdownCause::HostUi
         | ShutdownCause::SubsystemReset
@@ -129,6 +129,11 @@ mod tests {
                 "SHUTDOWN",
                 r#"{"guest":false,"reason":"host-qmp-quit"}"#,
                 Some(Event::Shutdown { kind: ShutdownKind::Host }),
+            ),
+            (
+                "SHUTDOWN",
+                r#"{"guest":false,"reason":"host-qmp-system-reset"}"#,
+                Some(Event::Shutdown { kind: ShutdownKind::GuestReset }),
             ),
             ("SHUTDOWN", "garbage", Some(Event::Shutdown { kind: ShutdownKind::Host })),
             ("WATCHDOG", r#"{"action":"reset"}"#, None),

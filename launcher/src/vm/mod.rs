@@ -172,7 +172,7 @@ pub enum RunState {
 pub enum ShutdownKind {
     /// `guest-shutdown`.
     Guest,
-    /// `guest-reset` under `rebootPolicy: Terminate`.
+    /// `guest-reset`, or `host-qmp-system-reset`, under `rebootPolicy: Terminate`.
     GuestReset,
     /// `guest-panic`.
     GuestPanic,

@@ -153,7 +153,10 @@ fn faster(facts: &Facts) -> Option<String> {
     let slow = facts.of_vmi(VmiConditionType::SoftwareEmulation)?;
     let emulation = EmulationSetting::of(&[], &facts.kubevirts);
     (slow.reason == Reason::KvmInterpretsGuestCode.name() && !emulation.allowed).then(|| {
-        let then = format!("then restart it; QEMU's own interpreter is faster than this KVM: kubectl garboard restart {}", facts.name);
+        let then = format!(
+            "then restart it; QEMU's own interpreter is faster than this KVM: kubectl garboard restart {}",
+            facts.name
+        );
         format!("{}    # {then}", emulation.command())
     })
 }

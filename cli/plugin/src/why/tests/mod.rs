@@ -752,7 +752,8 @@ fn a_guest_that_kvm_interprets_is_shown_how_it_gets_faster() {
     let running = || json!({"vmi": vmi("Running", conditions.clone())});
     let steps = |permitted: bool| {
         let setting = json!({"developerConfiguration": {"useEmulation": permitted}});
-        let object = json!({"metadata": {"namespace": "garboard", "name": "kubevirt"}, "spec": {"configuration": setting}});
+        let object =
+            json!({"metadata": {"namespace": "garboard", "name": "kubevirt"}, "spec": {"configuration": setting}});
         judge(with(running(), json!({"kubevirts": [object]}))).next.join("\n")
     };
     let shown = steps(false);
