@@ -45,7 +45,7 @@ pub(crate) fn translate(name: &str, data: &str) -> Option<Event> {
 /// What caused QEMU's end.
 pub(crate) fn shutdown_kind(reason: &ShutdownReason) -> ShutdownKind {
     match reason.cause {
-        // QEMU leaves after the second only where a reset means the end, whoever asked for it.
+        // QEMU leaves after the second only where a reset means the end, by request of the guest or of a user.
         ShutdownCause::GuestReset | ShutdownCause::HostQmpSystemReset => ShutdownKind::GuestReset,
         ShutdownCause::GuestPanic => ShutdownKind::GuestPanic,
         ShutdownCause::GuestShutdown => ShutdownKind::Guest,
