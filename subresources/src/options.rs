@@ -1,4 +1,4 @@
-//! The bodies of requests: KubeVirt's `StartOptions`, `StopOptions`, `RestartOptions`. Pure.
+//! The bodies of requests: KubeVirt's `StartOptions`, `StopOptions`, `RestartOptions` and others. Pure.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -34,6 +34,16 @@ pub struct StopOptions {
 #[serde(rename_all = "camelCase", default)]
 pub struct PauseOptions {
     /// `All`: nothing is done.
+    pub dry_run: Option<Vec<String>>,
+}
+
+/// `EvacuateCancelOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EvacuateCancelOptions {
+    /// The node that the instance was to leave when the caller looked.
+    pub evacuation_node_name: Option<String>,
+    /// `All`: nothing is stored.
     pub dry_run: Option<Vec<String>>,
 }
 
