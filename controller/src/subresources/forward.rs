@@ -44,12 +44,7 @@ enum DialError {
 }
 
 /// Connects to the guest, and only then answers with 101: before it, a refusal is a `Status`.
-pub(super) async fn open(
-    serving: &Serving,
-    call: &Call<'_>,
-    user: &str,
-    mut head: Parts,
-) -> Result<Response, Refusal> {
+pub(super) async fn open(serving: &Serving, call: &Call<'_>, user: &str, mut head: Parts) -> Result<Response, Refusal> {
     let target = forward::target(&call.parameters)?;
     let vmi = instance_of_call(serving, call).await?;
     forward::may_forward(&vmi)?;

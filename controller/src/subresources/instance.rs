@@ -75,7 +75,7 @@ async fn carry_out(serving: &Serving, vmi: &VirtualMachineInstance, user: &str, 
                 Err(error) => Err(unanswered(error)),
             }
         }
-        ControlReply::Status(_) | ControlReply::Streaming | ControlReply::Healthy => {
+        ControlReply::Status(_) | ControlReply::Streaming | ControlReply::Session | ControlReply::Healthy => {
             Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()))
         }
     }

@@ -1,16 +1,21 @@
-//! Streams: a websocket of a client on one side, a connection to the supervisor on the other.
+//! Streams: a websocket of a client on one side, a connection to the supervisor on the other. Each is the session of the console or
+//! the screen, of which there is one: the next one ends it ([ADR 36](../../../docs/adr/0036-sessions.md)).
 
+use axum::body::Bytes;
+use axum::extract::ws::close_code;
 use axum::http::request::Parts;
 use axum::response::Response;
-use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest};
+use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest, Session};
+use garboard_protocol::session::{Decoder, Part};
 use garboard_protocol::text::printable;
-use garboard_subresources::instance;
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
 use garboard_subresources::routes::Stream as Which;
+use garboard_subresources::{instance, options};
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered};
-use super::relay::{self, Reader, Then, Writer};
+use super::relay::{self, LARGEST_FRAME, Next, Reader, Source, Then, Writer};
 use super::server::Serving;
 use crate::nodes::control::ask;
 
@@ -22,11 +27,12 @@ pub(super) async fn open(
     which: Which,
     mut head: Parts,
 ) -> Result<Response, Refusal> {
+    let session = session(which, &head)?;
     let vmi = get_instance(serving, call).await?;
     instance::may_open(which, &vmi)?;
     let request = match which {
-        Which::Console => ControlRequest::Console { access: ConsoleAccess::TakeOver },
-        Which::Vnc => ControlRequest::Vnc,
+        Which::Console => ControlRequest::Console { access: ConsoleAccess::TakeOver, session },
+        Which::Vnc => ControlRequest::Vnc { session },
     };
     let socket = relay::websocket(&mut head).await?;
     let Some(turn) = serving.streams.take(user) else { return Err(Refusal::TooManyRequests) };
@@ -34,14 +40,69 @@ pub(super) async fn open(
     let Some(asking) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
     let (reply, stream) = ask(&serving.nodes, &place, user, request).await.map_err(unanswered)?;
     drop(asking);
+    let (reader, writer) = tokio::io::split(stream);
+    let writer = Writer::new(writer, Then::Close);
     match reply {
-        ControlReply::Streaming => {}
-        ControlReply::Denied { reason } => return Err(Refusal::Conflict(printable(&reason, LONGEST_REASON))),
+        ControlReply::Session => {
+            tracing::info!(?session, "a stream is opened");
+            Ok(relay::answer(socket, SessionParts::of(reader), writer, turn))
+        }
+        // A supervisor of a version before sessions: the stream is one of several.
+        ControlReply::Streaming => {
+            tracing::info!("a stream is opened");
+            Ok(relay::answer(socket, Reader::new(reader), writer, turn))
+        }
+        ControlReply::Denied { reason } => Err(denied(session, &reason)),
         ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy => {
-            return Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()));
+            Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()))
         }
     }
-    tracing::info!("a stream is opened");
-    let (reader, writer) = tokio::io::split(stream);
-    Ok(relay::answer(socket, Reader::new(reader), Writer::new(writer, Then::Close), turn))
+}
+
+/// What becomes of the session that is there.
+fn session(which: Which, head: &Parts) -> Result<Session, Refusal> {
+    match which {
+        Which::Console => Ok(Session::Replace),
+        Which::Vnc if options::preserves_session(head.uri.query())? => Ok(Session::Only),
+        Which::Vnc => Ok(Session::Replace),
+    }
+}
+
+/// A session that would end no other one may come later.
+fn denied(session: Session, reason: &str) -> Refusal {
+    let reason = printable(reason, LONGEST_REASON);
+    if session == Session::Only { Refusal::Unavailable(reason) } else { Refusal::Conflict(reason) }
+}
+
+/// What a supervisor sends in a session.
+struct SessionParts<R> {
+    from: R,
+    buffer: Vec<u8>,
+    decoder: Decoder,
+}
+
+impl<R> SessionParts<R> {
+    fn of(from: R) -> Self {
+        Self { from, buffer: vec![0; LARGEST_FRAME], decoder: Decoder::default() }
+    }
+}
+
+impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
+    async fn next(&mut self) -> Next {
+        loop {
+            match self.decoder.next_part() {
+                Ok(Some(Part::Bytes(bytes))) => return Next::Bytes(Bytes::from(bytes)),
+                // Clients that connect again by themselves do not after this code; two of them would end each other for ever.
+                Ok(Some(Part::End(end))) => return Next::End(relay::close(close_code::AWAY, &end.reason)),
+                Ok(None) => {}
+                Err(error) => return Next::End(relay::close(close_code::ERROR, &error.to_string())),
+            }
+            match self.from.read(&mut self.buffer).await {
+                Ok(0) if self.decoder.is_between_parts() => return Next::End(relay::close(close_code::NORMAL, "")),
+                Ok(0) => return Next::End(relay::close(close_code::ERROR, "the stream was cut")),
+                Ok(count) => self.decoder.push(&self.buffer[..count]),
+                Err(error) => return Next::End(relay::broken(&error)),
+            }
+        }
+    }
 }

@@ -64,16 +64,21 @@ async fn open(api: &Api, path: &str) -> Client {
     socket
 }
 
+/// A path of the namespace.
+fn at(path: &str) -> String {
+    format!("{NAMESPACE}/{path}")
+}
+
 /// The next message.
 async fn next(client: &mut Client) -> Message {
     tokio::time::timeout(PATIENCE, client.next()).await.expect("a message comes").unwrap().unwrap()
 }
 
 /// The answer to the request for a websocket: its code, and the message of a `Status`.
-async fn answered(api: &Api, path: &str) -> (u16, String) {
+pub(super) async fn answered(api: &Api, path: &str) -> (u16, String) {
     let mut stream = BufReader::new(connection(api).await);
     let request = format!(
-        "GET {NAMESPACE}/{path} HTTP/1.1\r\nHost: api\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Remote-User: ada\r\n\
+        "GET {path} HTTP/1.1\r\nHost: api\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Remote-User: ada\r\n\
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     );
     stream.get_mut().write_all(request.as_bytes()).await.unwrap();
@@ -228,7 +233,7 @@ async fn a_ping_of_the_client_is_answered() {
 async fn a_port_that_is_not_reached_is_a_status() {
     let (listener, path) = server("virtualmachineinstances").await;
     drop(listener);
-    let (code, message) = answered(&with_guest(), &path).await;
+    let (code, message) = answered(&with_guest(), &at(&path)).await;
     assert!(code == 500 && message.contains("dialing VM") && message.contains("refused"), "{code} {message}");
 }
 
@@ -261,7 +266,7 @@ async fn nothing_is_dialled_for_what_is_refused() {
         change(&mut vmi, &mut pod);
         let api = api(true, vm("Always"), Some(vmi));
         *api.pod.lock().unwrap() = Some(pod);
-        let (code, message) = answered(&api, path).await;
+        let (code, message) = answered(&api, &at(path)).await;
         assert!(code == expected && message.contains(text), "{path}: {code} {message}");
     }
     let dialled = tokio::time::timeout(Duration::from_millis(100), listener.accept()).await;
@@ -271,9 +276,9 @@ async fn nothing_is_dialled_for_what_is_refused() {
 #[tokio::test]
 async fn a_machine_that_is_not_started_is_a_conflict() {
     let api = api(true, vm("Always"), None);
-    let (code, message) = answered(&api, "virtualmachines/vm/portforward/22").await;
+    let (code, message) = answered(&api, &at("virtualmachines/vm/portforward/22")).await;
     assert!(code == 409 && message.contains("VMI is not started"), "{code} {message}");
-    let (code, _) = answered(&api, "virtualmachineinstances/vm/portforward/22").await;
+    let (code, _) = answered(&api, &at("virtualmachineinstances/vm/portforward/22")).await;
     assert_eq!(code, 404);
 }
 
@@ -283,12 +288,12 @@ async fn a_user_has_so_many_streams() {
     let api = with_guest();
     let first = open(&api, &path).await;
     let _second = open(&api, &path).await;
-    assert_eq!(answered(&api, &path).await.0, 429);
+    assert_eq!(answered(&api, &at(&path)).await.0, 429);
     drop(first);
     let (guest, _) = listener.accept().await.unwrap();
     drop(guest);
     let freed = async {
-        while answered(&api, &path).await.0 == 429 {
+        while answered(&api, &at(&path)).await.0 == 429 {
             tokio::task::yield_now().await;
         }
     };

@@ -347,5 +347,8 @@ async fn an_evacuation_is_taken_back() {
     let writes = marked.writes();
     let [(method, at, patch)] = writes.as_slice() else { panic!("{writes:?}") };
     assert!(method == "PATCH" && at.contains("/virtualmachineinstances/vm?") && at.contains("dryRun=All"), "{at}");
-    assert_eq!((&patch[0]["op"], &patch[0]["value"], &patch[1]["op"]), (&json!("test"), &json!("node-1"), &json!("remove")));
+    assert_eq!(
+        (&patch[0]["op"], &patch[0]["value"], &patch[1]["op"]),
+        (&json!("test"), &json!("node-1"), &json!("remove"))
+    );
 }
