@@ -70,10 +70,13 @@ mod tests {
         assert!(!names.contains(&"virtualmachines/migrate"));
         assert_eq!(list["groupVersion"], "subresources.kubevirt.io/v1alpha3");
         assert_eq!(groups()["groups"][0]["name"], GROUP);
-    }
         let first = resources("v1alpha2");
-        let methods: Vec<String> =
-            first["resources"].as_array().unwrap().iter().map(|each| format!("{} {}", each["name"], each["verbs"])).collect();
+        let methods: Vec<String> = first["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|each| format!("{} {}", each["name"], each["verbs"]))
+            .collect();
         assert_eq!(methods, [r#""virtualmachines/start" ["get"]"#, r#""virtualmachines/stop" ["get"]"#]);
     }
 

@@ -57,8 +57,10 @@ mod tests {
 
     fn vmi(leaves: Option<&str>) -> VirtualMachineInstance {
         let status = json!({"phase": "Running", "nodeName": "node-1", "evacuationNodeName": leaves});
-        serde_json::from_value(json!({"metadata": {"name": "vm"}, "spec": {"domain": {"devices": {}}}, "status": status}))
-            .unwrap()
+        serde_json::from_value(
+            json!({"metadata": {"name": "vm"}, "spec": {"domain": {"devices": {}}}, "status": status}),
+        )
+        .unwrap()
     }
 
     fn a_node(taints: &Value) -> Node {

@@ -107,7 +107,9 @@ pub fn addresses(vmi: &VirtualMachineInstance, pod: &Pod) -> Result<Vec<IpAddr>,
     let active = vmi.status.as_ref().map(|status| &status.active_pods);
     let is_its = pod.metadata.uid.as_ref().is_some_and(|uid| active.is_some_and(|active| active.contains_key(uid)));
     if !is_its {
-        return Err(Refusal::Internal("the launcher pod is not the one that the instance runs in; try again".to_owned()));
+        return Err(Refusal::Internal(
+            "the launcher pod is not the one that the instance runs in; try again".to_owned(),
+        ));
     }
     if pod.spec.as_ref().is_some_and(|spec| spec.host_network == Some(true)) {
         return Err(bad("the pod of this instance shares the network of its node: a port of it is the node's"));

@@ -79,38 +79,34 @@ impl NotHere {
         let runs = found.vmi.is_some_and(is_running);
         match self {
             Self::Migration if !runs => conflict(VMI_NOT_RUNNING),
-            Self::Migration => bad(
-                "migrate is not supported in this version: a guest is not moved to another node. \
+            Self::Migration => bad("migrate is not supported in this version: a guest is not moved to another node. \
                  Stop the machine and start it again, or drain its node with kubectl drain: \
-                 with spec.evictionStrategy None its guest is shut down, and starts on another node by its run strategy",
-            ),
+                 with spec.evictionStrategy None its guest is shut down, and starts on another node by its run strategy"),
             Self::AddVolume => bad(&format!(
                 "Unable to Add Volume because HotplugVolumes feature gate is not enabled. {AT_THE_NEXT_START}"
             )),
             Self::RemoveVolume => bad(&format!(
                 "Unable to Remove Volume because HotplugVolumes feature gate is not enabled. {AT_THE_NEXT_START}"
             )),
-            Self::MemoryDump => bad(&format!(
-                "Unable to memory dump because HotplugVolumes feature gate is not enabled. {NO_SPACE}"
-            )),
+            Self::MemoryDump => {
+                bad(&format!("Unable to memory dump because HotplugVolumes feature gate is not enabled. {NO_SPACE}"))
+            }
             Self::RemoveMemoryDump => {
                 let name = found.vm.and_then(|vm| vm.metadata.name.as_deref()).unwrap_or_default();
                 conflict(&format!(
                     "can't remove memory dump association for vm {name}, no association found: there are no memory dumps here"
                 ))
             }
-            Self::ObjectGraph => bad(
-                "ObjectGraph feature gate not enabled: Unable to return object graph. \
-                 What a machine uses is named in its spec: kubectl get -o yaml shows it",
-            ),
+            Self::ObjectGraph => bad("ObjectGraph feature gate not enabled: Unable to return object graph. \
+                 What a machine uses is named in its spec: kubectl get -o yaml shows it"),
             Self::UsbRedirection => conflict(
                 "Not configured with USB Redirection: clientPassthrough is not supported in this version. \
                  Attach the device over the network from within the guest (usbip)",
             ),
-            Self::Vsock => bad(
-                "'VSOCK' feature gate is not enabled: autoattachVSOCK is not supported in this version. \
-                 Use the network (portforward), or the guest agent",
-            ),
+            Self::Vsock => {
+                bad("'VSOCK' feature gate is not enabled: autoattachVSOCK is not supported in this version. \
+                 Use the network (portforward), or the guest agent")
+            }
             Self::Backup if !runs => conflict(VM_NOT_RUNNING),
             Self::Backup | Self::Checkpoint => {
                 conflict(&format!("ChangedBlockTracking is not enabled, nor supported in this version: {BY_STORAGE}"))
@@ -145,7 +141,14 @@ mod tests {
     /// The route, the phase of the instance, what has to exist, the code, KubeVirt's words, and what to do instead.
     const TABLE: &[(NotHere, &str, Needs, u16, &str, &str)] = &[
         (NotHere::Migration, "Scheduled", Needs::MachineAndItsInstance, 409, "VMI is not running", ""),
-        (NotHere::Migration, "Running", Needs::MachineAndItsInstance, 400, "not supported in this version", "kubectl drain"),
+        (
+            NotHere::Migration,
+            "Running",
+            Needs::MachineAndItsInstance,
+            400,
+            "not supported in this version",
+            "kubectl drain",
+        ),
         (
             NotHere::AddVolume,
             "Running",
@@ -191,7 +194,14 @@ mod tests {
         (NotHere::Backup, "Scheduled", Needs::Instance, 409, "VM is not running", ""),
         (NotHere::Backup, "Running", Needs::Instance, 409, "ChangedBlockTracking is not enabled", "VolumeSnapshot"),
         (NotHere::Checkpoint, "Running", Needs::Instance, 409, "ChangedBlockTracking is not enabled", "VolumeSnapshot"),
-        (NotHere::Sev, "Running", Needs::Nothing, 400, "'WorkloadEncryptionSEV' feature gate is not enabled", "Leave it out"),
+        (
+            NotHere::Sev,
+            "Running",
+            Needs::Nothing,
+            400,
+            "'WorkloadEncryptionSEV' feature gate is not enabled",
+            "Leave it out",
+        ),
     ];
 
     #[test]

@@ -145,7 +145,9 @@ mod tests {
                 let operation = item.as_object().unwrap().values().next().unwrap();
                 let parameters = operation["parameters"].as_array().unwrap();
                 assert_eq!(path.matches('{').count(), parameters.len(), "{path}");
-                assert!(parameters.iter().all(|each| path.contains(&format!("{{{}}}", each["name"].as_str().unwrap()))));
+                assert!(
+                    parameters.iter().all(|each| path.contains(&format!("{{{}}}", each["name"].as_str().unwrap())))
+                );
                 assert!(names.insert(operation["operationId"].clone()), "{path}");
             }
         }

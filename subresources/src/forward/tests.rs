@@ -94,7 +94,8 @@ fn the_pods_own_addresses_are_dialled() {
 #[test]
 fn what_a_guest_reports_of_itself_is_not_dialled() {
     let liar = vmi(|vmi| {
-        vmi["status"]["interfaces"] = json!([{"name": "default", "ipAddress": "10.96.0.1", "ipAddresses": ["10.96.0.1"]}]);
+        vmi["status"]["interfaces"] =
+            json!([{"name": "default", "ipAddress": "10.96.0.1", "ipAddresses": ["10.96.0.1"]}]);
     });
     let dialled = addresses(&liar, &pod(|_| {})).unwrap();
     assert!(!dialled.contains(&"10.96.0.1".parse().unwrap()), "{dialled:?}");
