@@ -10,7 +10,8 @@ use axum::body::Bytes;
 use axum::http::request::Parts;
 use axum::response::Response;
 use garboard_api::VirtualMachineInstance;
-use garboard_subresources::forward::{self, Protocol, Target};
+use garboard_protocol::causes::ErrorChain;
+use garboard_subresources::forward::{self, Protocol};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::{Call, Resource};
 use k8s_openapi::api::core::v1::Pod;
@@ -36,11 +37,26 @@ const PROBES: u32 = 3;
 #[derive(Debug, thiserror::Error)]
 enum DialError {
     /// Nothing answered.
-    #[error("no answer within {} s; a NetworkPolicy of the pod has to let the controller's pods in", DIAL_WITHIN.as_secs())]
-    Silent,
+    #[error(
+        "no answer from {address} within {} s; a NetworkPolicy of the pod has to let the controller's pods in",
+        DIAL_WITHIN.as_secs()
+    )]
+    Silent {
+        /// The address.
+        address: IpAddr,
+    },
     /// It was refused, or there is no way to it.
-    #[error(transparent)]
-    Refused(#[from] io::Error),
+    #[error("{address} cannot be reached")]
+    Refused {
+        /// The address.
+        address: IpAddr,
+        /// What the kernel says.
+        #[source]
+        source: io::Error,
+    },
+    /// There is none.
+    #[error("there is no address")]
+    NoAddress,
 }
 
 /// Connects to the guest, and only then answers with 101: before it, a refusal is a `Status`.
@@ -53,16 +69,18 @@ pub(super) async fn open(serving: &Serving, call: &Call<'_>, user: &str, mut hea
     let addresses = forward::addresses(&vmi, &launcher_pod(serving, call, &vmi).await?)?;
     let addresses: Vec<SocketAddr> =
         addresses.into_iter().map(|address| (serving.dialled)(SocketAddr::new(address, target.port))).collect();
-    let unreached = |error: String| forward::unreached(&vmi, target, &error);
-    tracing::info!(port = target.port, protocol = target.protocol.name(), "a port is forwarded");
+    let unreached = |errors: Vec<DialError>| {
+        let texts: Vec<String> = errors.iter().map(|error| ErrorChain(error).to_string()).collect();
+        forward::unreached(&vmi, target, &texts.join("; "))
+    };
+    tracing::info!(port = target.port, protocol = target.protocol.name(), "a port of the guest is dialled");
     match target.protocol {
         Protocol::Tcp => {
             let (reader, writer) = dial(&addresses).await.map_err(unreached)?.into_split();
             Ok(relay::answer(socket, Reader::new(reader), Writer::new(writer, Then::Drain), turn))
         }
         Protocol::Udp => {
-            let connected = datagrams(&addresses).await.map_err(|error| unreached(error.to_string()))?;
-            let guest = Arc::new(connected);
+            let guest = Arc::new(datagrams(&addresses).await.map_err(|error| unreached(vec![error]))?);
             let source = Datagrams { guest: Arc::clone(&guest), buffer: vec![0; LARGEST_FRAME] };
             Ok(relay::answer(socket, source, DatagramSink(guest), turn))
         }
@@ -88,16 +106,17 @@ async fn launcher_pod(serving: &Serving, call: &Call<'_>, vmi: &VirtualMachineIn
 }
 
 /// A connection to the first address that takes one; what each one answered, if none does.
-async fn dial(addresses: &[SocketAddr]) -> Result<TcpStream, String> {
+async fn dial(addresses: &[SocketAddr]) -> Result<TcpStream, Vec<DialError>> {
     let mut errors = Vec::new();
-    for address in addresses {
-        match tokio::time::timeout(DIAL_WITHIN, connect(*address)).await {
+    for &dialled in addresses {
+        let address = dialled.ip();
+        match tokio::time::timeout(DIAL_WITHIN, connect(dialled)).await {
             Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => errors.push(format!("{}: {}", address.ip(), DialError::from(error))),
-            Err(_) => errors.push(format!("{}: {}", address.ip(), DialError::Silent)),
+            Ok(Err(source)) => errors.push(DialError::Refused { address, source }),
+            Err(_) => errors.push(DialError::Silent { address }),
         }
     }
-    Err(errors.join("; "))
+    Err(errors)
 }
 
 async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
@@ -112,11 +131,12 @@ async fn connect(address: SocketAddr) -> io::Result<TcpStream> {
 }
 
 /// A socket for datagrams to and from the first address alone: nothing shows whether one arrives.
-async fn datagrams(addresses: &[SocketAddr]) -> io::Result<UdpSocket> {
-    let address = addresses.first().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    let any: IpAddr = if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
-    let socket = UdpSocket::bind((any, 0)).await?;
-    socket.connect(address).await?;
+async fn datagrams(addresses: &[SocketAddr]) -> Result<UdpSocket, DialError> {
+    let guest = *addresses.first().ok_or(DialError::NoAddress)?;
+    let any: IpAddr = if guest.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let unreached = |source: io::Error| DialError::Refused { address: guest.ip(), source };
+    let socket = UdpSocket::bind((any, 0)).await.map_err(unreached)?;
+    socket.connect(guest).await.map_err(unreached)?;
     Ok(socket)
 }
 
@@ -161,6 +181,10 @@ mod tests {
         assert_eq!(stream.peer_addr().unwrap(), listening);
         assert!(stream.nodelay().unwrap());
         let errors = dial(&[refusing, refusing]).await.unwrap_err();
-        assert_eq!(errors.matches("Connection refused").count(), 2, "{errors}");
+        let is_refusal = |error: &DialError| {
+            matches!(error, DialError::Refused { source, .. }
+            if source.kind() == io::ErrorKind::ConnectionRefused)
+        };
+        assert!(errors.len() == 2 && errors.iter().all(is_refusal), "{errors:?}");
     }
 }
