@@ -148,7 +148,7 @@ mod tests {
                 assert!(
                     parameters.iter().all(|each| path.contains(&format!("{{{}}}", each["name"].as_str().unwrap())))
                 );
-                assert!(names.insert(operation["operationId"].clone()), "{path}");
+                assert!(names.insert(operation["operationId"].to_string()), "{path}");
             }
         }
     }

@@ -82,8 +82,8 @@ pub(super) async fn overdue(mut over: watch::Receiver<Reason>) {
 
 /// Waits until a session is over for a reason.
 async fn replaced(over: &mut watch::Receiver<Reason>) -> Reason {
-    match over.wait_for(Option::is_some).await {
-        Ok(reason) => *reason,
+    match over.wait_for(Option::is_some).await.map(|reason| *reason) {
+        Ok(reason) => reason,
         // Nothing can end it any more for a reason.
         Err(_) => std::future::pending().await,
     }
@@ -173,7 +173,8 @@ mod tests {
         tokio::time::timeout(PATIENCE, client.read_exact(&mut first)).await.unwrap().unwrap();
         assert_eq!(&first[2..], b"RFB 003.008\n");
         let _next = screen.begin(Session::Replace).unwrap();
-        let [Part::End(end)] = parts(&mut client).await.try_into().unwrap() else { panic!("no end") };
+        let rest = parts(&mut client).await;
+        let [Part::End(end)] = rest.as_slice() else { panic!("no end: {rest:?}") };
         assert_eq!(end.reason, SCREEN_REPLACED);
         relay.await.unwrap().unwrap();
         assert_eq!(qemu.read(&mut pressed).await.unwrap(), 0, "QEMU sees its client leave");
