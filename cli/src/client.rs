@@ -113,6 +113,7 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
         other @ (ControlReply::Queued
         | ControlReply::AlreadySo
         | ControlReply::Streaming
+        | ControlReply::Session
         | ControlReply::Healthy
         | ControlReply::Denied { .. }) => {
             anyhow::bail!("the supervisor of {id} answered {other:?} to a question for its status")
@@ -129,6 +130,7 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
         ControlReply::Queued
         | ControlReply::AlreadySo
         | ControlReply::Streaming
+        | ControlReply::Session
         | ControlReply::Healthy
         | ControlReply::Denied { .. } => None,
     }

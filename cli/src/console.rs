@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 
 pub(crate) use garboard_kubectl::console::AttachmentEnd;
 use garboard_kubectl::console::{ESCAPE, RawTerminal, access, report_end};
-use garboard_protocol::control::{ConsoleAccess, ControlRequest};
+use garboard_protocol::control::{ConsoleAccess, ControlRequest, Session};
 use garboard_shim_client::places::{MachineId, Places};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::SigSet;
@@ -33,7 +33,7 @@ pub(crate) fn attend(
     access: ConsoleAccess,
     signals: &SigSet,
 ) -> anyhow::Result<AttachmentEnd> {
-    let stream = client::stream(places, id, &ControlRequest::Console { access })?;
+    let stream = client::stream(places, id, &ControlRequest::Console { access, session: Session::None })?;
     let signals = SignalFd::with_flags(signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
     let _raw = RawTerminal::enter()?;
     relay(&stream, &signals)

@@ -1,6 +1,6 @@
 //! `garboard vnc`: the guest's screen. QEMU listens nowhere; each client is handed to it by the supervisor.
 
-use garboard_protocol::control::ControlRequest;
+use garboard_protocol::control::{ControlRequest, Session};
 use garboard_protocol::paths;
 use garboard_shim_client::places::{MachineId, Places};
 
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &VncArgs) -> anyhow::Result<u8> {
 }
 
 fn open(places: &Places, id: &MachineId) -> anyhow::Result<Screen<()>> {
-    let stream = client::stream(places, id, &ControlRequest::Vnc)?;
+    let stream = client::stream(places, id, &ControlRequest::Vnc { session: Session::None })?;
     let incoming = Box::new(stream.try_clone()?);
     Ok(Screen { incoming, outgoing: Box::new(client::WritingEnd(stream)), way: () })
 }

@@ -31,9 +31,16 @@ pub enum ControlRequest {
     Console {
         /// Whether this viewer may type.
         access: ConsoleAccess,
+        /// Whether it is the session of the console.
+        #[serde(default, skip_serializing_if = "Session::is_none")]
+        session: Session,
     },
     /// Use RFB (VNC) on this connection.
-    Vnc,
+    Vnc {
+        /// Whether it is the session of the screen.
+        #[serde(default, skip_serializing_if = "Session::is_none")]
+        session: Session,
+    },
     /// Use QMP on this connection, through the debug broker.
     Qmp {
         /// Whether commands that change the machine are let through.
@@ -74,7 +81,7 @@ names! {
     Self::Unpause => "unpause",
     Self::Reset => "reset",
     Self::Console { .. } => "console",
-    Self::Vnc => "vnc",
+    Self::Vnc { .. } => "vnc",
     Self::Qmp { .. } => "qmp",
     Self::Probe { .. } => "probe",
 }
@@ -128,8 +135,30 @@ pub enum ConsoleAccess {
     View,
     /// Type too; refused while another viewer types.
     Write,
-    /// Type, and take the keyboard from the viewer that has it; that viewer keeps looking.
+    /// Type, and take the keyboard from the viewer that has it; that viewer keeps looking, unless it is a [`Session`].
     TakeOver,
+}
+
+/// Whether a viewer is the session of the subresource API, of which console and screen have one each. Other viewers are
+/// beside it. A supervisor of a version before this takes every viewer for one of those.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Session {
+    /// It is not.
+    #[default]
+    None,
+    /// It is, and the one before ends.
+    Replace,
+    /// It is, and is refused while there is another one.
+    Only,
+}
+
+impl Session {
+    /// Whether it is none.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        *self == Self::None
+    }
 }
 
 /// What a QMP client may do.
@@ -156,6 +185,8 @@ pub enum ControlReply {
     AlreadySo,
     /// Raw bytes follow.
     Streaming,
+    /// A session begins: bytes follow in parts ([`crate::session`]).
+    Session,
     /// The guest is well.
     Healthy,
     /// No, and why.
@@ -362,6 +393,30 @@ mod tests {
         assert_eq!(wire::decode::<ControlRequest>(&line).unwrap(), request);
         let plain = wire::encode(&request).unwrap();
         assert_eq!(wire::decode::<Asked>(&plain).unwrap(), Asked { request, claimed_user: None, audit_id: None });
+    }
+
+    #[test]
+    fn a_viewer_that_is_no_session_is_asked_for_as_before() {
+        let plain = [
+            (ControlRequest::Vnc { session: Session::None }, r#"{"ask":"vnc"}"#),
+            (
+                ControlRequest::Console { access: ConsoleAccess::TakeOver, session: Session::None },
+                r#"{"ask":"console","access":"takeOver"}"#,
+            ),
+        ];
+        for (request, line) in plain {
+            assert_eq!(serde_json::to_string(&request).unwrap(), line);
+            assert_eq!(wire::decode::<ControlRequest>(line.as_bytes()).unwrap(), request);
+        }
+        let session = serde_json::to_string(&ControlRequest::Vnc { session: Session::Only }).unwrap();
+        assert_eq!(session, r#"{"ask":"vnc","session":"only"}"#);
+        /// As a supervisor of a version before this reads it.
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase", tag = "ask")]
+        enum Before {
+            Vnc,
+        }
+        assert!(matches!(wire::decode::<Before>(session.as_bytes()), Ok(Before::Vnc)));
     }
 
     /// Kinds that the taken-over QEMU does not ask of the socket for probes, and why.

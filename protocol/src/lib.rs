@@ -26,6 +26,7 @@ pub mod namespaces;
 pub mod paths;
 pub mod pod;
 pub mod probe;
+pub mod session;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod text;

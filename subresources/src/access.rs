@@ -20,7 +20,7 @@ pub fn review(call: &Call<'_>, caller: &Caller) -> SubjectAccessReview {
         resource: Some(call.route.resource.plural().to_owned()),
         subresource: some(first),
         name: some(call.name),
-        verb: Some(call.route.method.verb().to_owned()),
+        verb: Some(call.route.verb().to_owned()),
         ..ResourceAttributes::default()
     };
     let spec = SubjectAccessReviewSpec {
@@ -59,8 +59,20 @@ mod tests {
         let spec = asked("GET", "virtualmachineinstances/a/portforward/22/tcp");
         let attributes = &spec["resourceAttributes"];
         assert_eq!((&attributes["subresource"], &attributes["verb"]), (&json!("portforward"), &json!("get")));
+        let spec = asked("PUT", "virtualmachines/a/evacuate/cancel");
+        assert_eq!(spec["resourceAttributes"]["subresource"], "evacuate");
         let spec = asked("PUT", "expand-vm-spec");
         let attributes = &spec["resourceAttributes"];
         assert_eq!((attributes.get("subresource"), attributes.get("name")), (None, None));
+    }
+    #[test]
+    fn a_start_by_get_needs_the_verb_of_a_change() {
+        let ada = Caller { user: "ada".to_owned(), ..Caller::default() };
+        for verb in ["start", "stop"] {
+            let path = format!("/apis/{GROUP}/v1alpha2/namespaces/n/virtualmachines/a/{verb}");
+            let Ok(Endpoint::Call(call)) = endpoint("GET", &path) else { panic!("{path}") };
+            let attributes = review(&call, &ada).spec.resource_attributes.unwrap();
+            assert_eq!((attributes.verb.as_deref(), attributes.version.as_deref()), (Some("update"), Some("v1alpha2")));
+        }
     }
 }

@@ -8,24 +8,24 @@ use crate::refusal::Refusal;
 use crate::routes::{Question, Stream};
 
 /// The wording of `pause` and `freeze`, which speak of a VM.
-const VM_NOT_RUNNING: &str = "VM is not running";
-const VMI_NOT_RUNNING: &str = "VMI is not running";
+pub(crate) const VM_NOT_RUNNING: &str = "VM is not running";
+pub(crate) const VMI_NOT_RUNNING: &str = "VMI is not running";
 
-fn is_running(vmi: &VirtualMachineInstance) -> bool {
+pub(crate) fn is_running(vmi: &VirtualMachineInstance) -> bool {
     Phase::of(vmi) == Phase::Running
 }
 
 /// Whether the condition is there, whatever its status.
-fn is_paused(vmi: &VirtualMachineInstance) -> bool {
+pub(crate) fn is_paused(vmi: &VirtualMachineInstance) -> bool {
     let mut conditions = vmi.status.iter().flat_map(|status| &status.conditions);
     conditions.any(|condition| condition.r#type == VmiConditionType::Paused.name())
 }
 
-fn conflict(message: &str) -> Refusal {
+pub(crate) fn conflict(message: &str) -> Refusal {
     Refusal::Conflict(message.to_owned())
 }
 
-fn bad(message: &str) -> Refusal {
+pub(crate) fn bad(message: &str) -> Refusal {
     Refusal::BadRequest(message.to_owned())
 }
 

@@ -13,7 +13,11 @@
 pub mod access;
 pub mod caller;
 pub mod discovery;
+pub mod evacuation;
+pub mod forward;
 pub mod instance;
+pub mod not_here;
+pub mod open_api;
 pub mod options;
 pub mod power;
 pub mod refusal;

@@ -1,4 +1,4 @@
-//! The bodies of requests: KubeVirt's `StartOptions`, `StopOptions`, `RestartOptions`. Pure.
+//! The bodies of requests: KubeVirt's `StartOptions`, `StopOptions`, `RestartOptions` and others. Pure.
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -37,6 +37,16 @@ pub struct PauseOptions {
     pub dry_run: Option<Vec<String>>,
 }
 
+/// `EvacuateCancelOptions`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct EvacuateCancelOptions {
+    /// The node that the instance was to leave when the caller looked.
+    pub evacuation_node_name: Option<String>,
+    /// `All`: nothing is stored.
+    pub dry_run: Option<Vec<String>>,
+}
+
 /// `RestartOptions`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -68,6 +78,20 @@ pub fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
     }
 }
 
+/// Whether a new viewer leaves the session of another one as it is (`?preserveSession=`), in the spellings that Go takes.
+///
+/// # Errors
+/// Another value.
+pub fn preserves_session(query: Option<&str>) -> Result<bool, Refusal> {
+    let pairs = query.unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));
+    let values: Vec<&str> = pairs.filter(|(name, _)| *name == "preserveSession").map(|(_, value)| value).collect();
+    match values.first().copied().unwrap_or_default() {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "" | "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        other => Err(Refusal::BadRequest(format!("preserveSession={other}: write true or false"))),
+    }
+}
+
 /// Whether nothing is to be stored.
 ///
 /// # Errors
@@ -93,6 +117,21 @@ mod tests {
         }
         for body in ["[", "[]", "\"x\"", r#"{"gracePeriod": "x"}"#] {
             assert_eq!(stop(body).unwrap_err().code(), 400, "{body}");
+        }
+    }
+
+    #[test]
+    fn a_session_is_preserved_on_request() {
+        for (query, expected) in [
+            (None, Some(false)),
+            (Some(""), Some(false)),
+            (Some("preserveSession="), Some(false)),
+            (Some("preserveSession=false"), Some(false)),
+            (Some("preserveSession=true"), Some(true)),
+            (Some("moveCursor=false&preserveSession=1"), Some(true)),
+            (Some("preserveSession=yes"), None),
+        ] {
+            assert_eq!(preserves_session(query).ok(), expected, "{query:?}");
         }
     }
 

@@ -28,6 +28,8 @@ pub enum Refusal {
     TooManyRequests,
     /// Something failed here. 500.
     Internal(String),
+    /// Another one has what was asked for. 503.
+    Unavailable(String),
 }
 
 impl Refusal {
@@ -44,6 +46,7 @@ impl Refusal {
             Self::TooLarge(_) => 413,
             Self::TooManyRequests => 429,
             Self::Internal(_) => 500,
+            Self::Unavailable(_) => 503,
         }
     }
 
@@ -58,6 +61,7 @@ impl Refusal {
             Self::TooLarge(_) => "RequestEntityTooLarge",
             Self::TooManyRequests => "TooManyRequests",
             Self::Internal(_) => "InternalError",
+            Self::Unavailable(_) => "ServiceUnavailable",
         }
     }
 
@@ -66,7 +70,7 @@ impl Refusal {
     pub fn status(&self, call: Option<&Call<'_>>) -> Status {
         let object = call.map_or_else(|| "the request".to_owned(), object);
         let message = match self {
-            Self::BadRequest(message) | Self::Unauthorized(message) => message.clone(),
+            Self::BadRequest(message) | Self::Unauthorized(message) | Self::Unavailable(message) => message.clone(),
             Self::Forbidden(message) => format!("{object} is forbidden: {message}"),
             Self::NotFound => format!("{object} not found"),
             Self::NoSuchPath => "the server could not find the requested resource".to_owned(),

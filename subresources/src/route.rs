@@ -1,10 +1,11 @@
 //! From a method and a path to what is asked for. Pure.
 
 use crate::GROUP;
-use crate::routes::{ROUTES, Route};
+use crate::routes::{FIRST_VERSION, Route, routes};
 
-/// The versions that are served, the preferred one first. The group has no objects: all versions answer alike.
-pub const VERSIONS: [&str; 2] = ["v1", "v1alpha3"];
+/// The versions that are served, the preferred one first. The group has no objects: the first two answer alike, the last one
+/// has few routes.
+pub const VERSIONS: [&str; 3] = ["v1", "v1alpha3", FIRST_VERSION];
 
 /// A method that some route has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ impl Resource {
 /// A request at one of the routes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Call<'a> {
-    /// `v1` or `v1alpha3`.
+    /// One of [`VERSIONS`].
     pub version: &'a str,
     /// The namespace.
     pub namespace: &'a str,
@@ -98,6 +99,10 @@ pub enum Endpoint<'a> {
     Health,
     /// `/openapi/v2`.
     OpenApi2,
+    /// `/openapi/v3`: the list of documents.
+    OpenApi3,
+    /// `/openapi/v3/apis/subresources.kubevirt.io/VERSION`: the document of a version.
+    OpenApi3Of(&'a str),
     /// A request at a route.
     Call(Call<'a>),
 }
@@ -123,6 +128,8 @@ pub fn endpoint<'a>(method: &str, path: &'a str) -> Result<Endpoint<'a>, NoEndpo
         ["apis"] | ["apis", ""] => Endpoint::Groups,
         ["apis", GROUP] | ["apis", GROUP, ""] => Endpoint::Group,
         ["openapi", "v2"] => Endpoint::OpenApi2,
+        ["openapi", "v3"] | ["openapi", "v3", ""] => Endpoint::OpenApi3,
+        ["openapi", "v3", "apis", GROUP, version] if VERSIONS.contains(version) => Endpoint::OpenApi3Of(version),
         ["healthz"] => Endpoint::Health,
         ["apis", GROUP, version, rest @ ..] if VERSIONS.contains(version) => match rest {
             [] | [""] => Endpoint::Resources(version),
@@ -149,7 +156,7 @@ fn call<'a>(method: &str, version: &'a str, namespace: &'a str, rest: &[&'a str]
         return Err(NoEndpoint::NotFound);
     }
     // The longest comes first: `vnc/screenshot` is no `vnc`.
-    let mut found: Vec<(&Route, Vec<&str>)> = ROUTES
+    let mut found: Vec<(&Route, Vec<&str>)> = routes(version)
         .iter()
         .filter(|route| route.resource == resource)
         .filter_map(|route| Some((route, parameters(route, below)?)))
@@ -177,6 +184,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::routes::{FIRST_ROUTES, ROUTES};
 
     fn name_of(method: &str, path: &str) -> Result<String, NoEndpoint> {
         let found = endpoint(method, path)?;
@@ -198,6 +206,9 @@ mod tests {
             (&format!("{base}/v1/healthz"), "Health"),
             (&format!("{base}/v1/guestfs"), "Guestfs"),
             ("/openapi/v2", "OpenApi2"),
+            ("/openapi/v3", "OpenApi3"),
+            ("/openapi/v3/apis/subresources.kubevirt.io/v1alpha3", r#"OpenApi3Of("v1alpha3")"#),
+            (&format!("{base}/v1alpha2/namespaces/n/virtualmachines/a/start"), "virtualmachines/start n a"),
             (&format!("{base}/v1/namespaces/n/virtualmachines/a/expand-spec"), "virtualmachines/expand-spec n a"),
             (&format!("{base}/v1/namespaces/n/virtualmachineinstances/a/vnc"), "virtualmachineinstances/vnc n a"),
             (
@@ -223,6 +234,9 @@ mod tests {
             "/api",
             "/apis/kubevirt.io/v1",
             "/apis/subresources.kubevirt.io/v2",
+            "/openapi/v3/apis/subresources.kubevirt.io/v2",
+            "/openapi/v3/apis/kubevirt.io/v1",
+            "/apis/subresources.kubevirt.io/v1alpha2/namespaces/n/virtualmachines/a/restart",
             &format!("{base}/pods/a/log"),
             &format!("{base}/virtualmachines/a"),
             &format!("{base}/virtualmachines//start"),
@@ -240,19 +254,24 @@ mod tests {
         for method in ["GET", "POST", "DELETE", "put"] {
             assert_eq!(name_of(method, &start), Err(NoEndpoint::MethodNotAllowed), "{method}");
         }
-        assert_eq!(name_of("PUT", "/apis"), Err(NoEndpoint::MethodNotAllowed));
+        let first = start.replace("/v1/", "/v1alpha2/");
+        for (method, path) in [("PUT", "/apis"), ("PUT", "/openapi/v3"), ("PUT", first.as_str()), ("POST", &first)] {
+            assert_eq!(name_of(method, path), Err(NoEndpoint::MethodNotAllowed), "{method} {path}");
+        }
     }
 
     #[test]
     fn every_route_is_found_by_its_own_path() {
-        for route in ROUTES {
+        for (version, route) in
+            ROUTES.iter().map(|route| ("v1", route)).chain(FIRST_ROUTES.iter().map(|route| (FIRST_VERSION, route)))
+        {
             let method = if route.method == Method::Get { "GET" } else { "PUT" };
             let tail = match (route.resource, route.subresource) {
                 (Resource::ExpandVmSpec, _) => route.resource.plural().to_owned(),
                 (resource, "portforward") => format!("{}/a/portforward/80", resource.plural()),
                 (resource, subresource) => format!("{}/a/{subresource}", resource.plural()),
             };
-            let path = format!("/apis/{GROUP}/v1/namespaces/n/{tail}");
+            let path = format!("/apis/{GROUP}/{version}/namespaces/n/{tail}");
             let Ok(Endpoint::Call(call)) = endpoint(method, &path) else { panic!("{path}") };
             assert_eq!(call.route, *route);
         }

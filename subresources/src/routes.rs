@@ -1,5 +1,6 @@
 //! The table of routes: one line for each, in the order in which discovery lists them. Pure.
 
+use crate::not_here::NotHere;
 use crate::route::{Method, Resource};
 
 /// What a route is for.
@@ -19,6 +20,12 @@ pub enum Action {
     Ask(Question),
     /// Opens a stream to the supervisor of a running instance.
     Open(Stream),
+    /// Connects to a port of the guest.
+    Forward,
+    /// Takes back that an instance is to leave its node.
+    CancelEvacuation,
+    /// A route of KubeVirt for what is not there: it answers as KubeVirt does where that is switched off.
+    Refuse(NotHere),
     /// A route of KubeVirt that is not served yet. It is refused, and discovery does not list it.
     NotServed,
 }
@@ -57,6 +64,29 @@ pub struct Route {
 }
 
 impl Route {
+    /// Whether it does something. Discovery and roles have no other.
+    #[must_use]
+    pub const fn is_served(&self) -> bool {
+        !matches!(self.action, Action::NotServed | Action::Refuse(_))
+    }
+
+    /// The verb of roles that a caller needs. What starts and stops a machine needs `update`, by whatever method it is asked.
+    #[must_use]
+    pub const fn verb(&self) -> &'static str {
+        match self.action {
+            Action::Start | Action::Stop => Method::Put.verb(),
+            Action::Restart
+            | Action::ExpandSpec
+            | Action::ExpandVmSpec
+            | Action::Ask(_)
+            | Action::Open(_)
+            | Action::Forward
+            | Action::CancelEvacuation
+            | Action::Refuse(_)
+            | Action::NotServed => self.method.verb(),
+        }
+    }
+
     /// Its name in discovery and in roles: `virtualmachines/start`.
     #[must_use]
     pub fn name(&self) -> String {
@@ -82,20 +112,20 @@ pub const ROUTES: &[Route] = &[
     vm("stop", Method::Put, Action::Stop),
     vm("restart", Method::Put, Action::Restart),
     vm("expand-spec", Method::Get, Action::ExpandSpec),
-    vm("migrate", Method::Put, Action::NotServed),
-    vm("addvolume", Method::Put, Action::NotServed),
-    vm("removevolume", Method::Put, Action::NotServed),
-    vm("memorydump", Method::Put, Action::NotServed),
-    vm("removememorydump", Method::Put, Action::NotServed),
-    vm("portforward", Method::Get, Action::NotServed),
-    vm("objectgraph", Method::Get, Action::NotServed),
-    vm("evacuate/cancel", Method::Put, Action::NotServed),
+    vm("migrate", Method::Put, Action::Refuse(NotHere::Migration)),
+    vm("addvolume", Method::Put, Action::Refuse(NotHere::AddVolume)),
+    vm("removevolume", Method::Put, Action::Refuse(NotHere::RemoveVolume)),
+    vm("memorydump", Method::Put, Action::Refuse(NotHere::MemoryDump)),
+    vm("removememorydump", Method::Put, Action::Refuse(NotHere::RemoveMemoryDump)),
+    vm("portforward", Method::Get, Action::Forward),
+    vm("objectgraph", Method::Get, Action::Refuse(NotHere::ObjectGraph)),
+    vm("evacuate/cancel", Method::Put, Action::CancelEvacuation),
     vmi("console", Method::Get, Action::Open(Stream::Console)),
     vmi("vnc", Method::Get, Action::Open(Stream::Vnc)),
     vmi("vnc/screenshot", Method::Get, Action::NotServed),
-    vmi("portforward", Method::Get, Action::NotServed),
-    vmi("usbredir", Method::Get, Action::NotServed),
-    vmi("vsock", Method::Get, Action::NotServed),
+    vmi("portforward", Method::Get, Action::Forward),
+    vmi("usbredir", Method::Get, Action::Refuse(NotHere::UsbRedirection)),
+    vmi("vsock", Method::Get, Action::Refuse(NotHere::Vsock)),
     vmi("pause", Method::Put, Action::Ask(Question::Pause)),
     vmi("unpause", Method::Put, Action::Ask(Question::Unpause)),
     vmi("freeze", Method::Put, Action::NotServed),
@@ -105,14 +135,25 @@ pub const ROUTES: &[Route] = &[
     vmi("guestosinfo", Method::Get, Action::NotServed),
     vmi("userlist", Method::Get, Action::NotServed),
     vmi("filesystemlist", Method::Get, Action::NotServed),
-    vmi("addvolume", Method::Put, Action::NotServed),
-    vmi("removevolume", Method::Put, Action::NotServed),
-    vmi("backup", Method::Put, Action::NotServed),
-    vmi("redefine-checkpoint", Method::Put, Action::NotServed),
-    vmi("objectgraph", Method::Get, Action::NotServed),
-    vmi("evacuate/cancel", Method::Put, Action::NotServed),
-    vmi("sev/fetchcertchain", Method::Get, Action::NotServed),
-    vmi("sev/querylaunchmeasurement", Method::Get, Action::NotServed),
-    vmi("sev/setupsession", Method::Put, Action::NotServed),
-    vmi("sev/injectlaunchsecret", Method::Put, Action::NotServed),
+    vmi("addvolume", Method::Put, Action::Refuse(NotHere::AddVolume)),
+    vmi("removevolume", Method::Put, Action::Refuse(NotHere::RemoveVolume)),
+    vmi("backup", Method::Put, Action::Refuse(NotHere::Backup)),
+    vmi("redefine-checkpoint", Method::Put, Action::Refuse(NotHere::Checkpoint)),
+    vmi("objectgraph", Method::Get, Action::Refuse(NotHere::ObjectGraph)),
+    vmi("evacuate/cancel", Method::Put, Action::CancelEvacuation),
+    vmi("sev/fetchcertchain", Method::Get, Action::Refuse(NotHere::Sev)),
+    vmi("sev/querylaunchmeasurement", Method::Get, Action::Refuse(NotHere::Sev)),
+    vmi("sev/setupsession", Method::Put, Action::Refuse(NotHere::Sev)),
+    vmi("sev/injectlaunchsecret", Method::Put, Action::Refuse(NotHere::Sev)),
 ];
+
+/// The version of the first clients of KubeVirt, and its routes: they start and stop a machine by `GET`.
+pub const FIRST_VERSION: &str = "v1alpha2";
+/// Every route of [`FIRST_VERSION`].
+pub const FIRST_ROUTES: &[Route] = &[vm("start", Method::Get, Action::Start), vm("stop", Method::Get, Action::Stop)];
+
+/// The routes of a version.
+#[must_use]
+pub fn routes(version: &str) -> &'static [Route] {
+    if version == FIRST_VERSION { FIRST_ROUTES } else { ROUTES }
+}

@@ -4,7 +4,7 @@
 use std::io::{self, IsTerminal, Read, Write};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
-use garboard_protocol::control::{ConsoleAccess, ControlRequest};
+use garboard_protocol::control::{ConsoleAccess, ControlRequest, Session};
 
 use crate::line::{Line, Outgoing};
 use crate::options::ConsoleMode;
@@ -73,7 +73,7 @@ impl Drop for RawTerminal {
 
 /// Attaches the terminal to a machine until one side leaves.
 pub(crate) fn attend(mut line: Line, access: ConsoleAccess) -> anyhow::Result<AttachmentEnd> {
-    line.open(ControlRequest::Console { access })?;
+    line.open(ControlRequest::Console { access, session: Session::None })?;
     line.incoming.set_patience(None);
     let _raw = RawTerminal::enter()?;
     relay(line, io::stdin(), io::stdout())

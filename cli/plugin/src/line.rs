@@ -124,7 +124,11 @@ pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
     match reply {
         ControlReply::Streaming => Ok(()),
         ControlReply::Denied { reason } => Err(exit_error(REFUSED, format!("{machine}: {reason}"))),
-        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy) => {
+        other @ (ControlReply::Status(_)
+        | ControlReply::Queued
+        | ControlReply::AlreadySo
+        | ControlReply::Session
+        | ControlReply::Healthy) => {
             anyhow::bail!("unexpected answer {other:?}")
         }
     }
@@ -152,6 +156,7 @@ impl Statuses {
             other @ (ControlReply::Queued
             | ControlReply::AlreadySo
             | ControlReply::Streaming
+            | ControlReply::Session
             | ControlReply::Healthy
             | ControlReply::Denied { .. }) => anyhow::bail!("unexpected answer {other:?}"),
         }
@@ -183,9 +188,11 @@ pub fn request_reply(
 /// Judges the answer to a request that is queued, is so already, or is denied.
 pub fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
     match reply {
-        ControlReply::Queued | ControlReply::Streaming | ControlReply::Status(_) | ControlReply::Healthy => {
-            Ok(Outcome::Queued)
-        }
+        ControlReply::Queued
+        | ControlReply::Streaming
+        | ControlReply::Session
+        | ControlReply::Status(_)
+        | ControlReply::Healthy => Ok(Outcome::Queued),
         ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
         ControlReply::Denied { reason } => Err(exit_error(REFUSED, format!("{machine}: {reason}"))),
     }
@@ -202,6 +209,8 @@ pub enum Outcome {
 
 #[cfg(test)]
 mod tests {
+    use garboard_protocol::control::Session;
+
     use super::*;
 
     /// A supervisor that answers so, and what it was asked.
@@ -233,7 +242,7 @@ mod tests {
         let mut answers = wire::encode(&ControlReply::Streaming).unwrap();
         answers.extend(b"RFB 003.008\n");
         let (mut line, _asked) = line(answers);
-        line.open(ControlRequest::Vnc).unwrap();
+        line.open(ControlRequest::Vnc { session: Session::None }).unwrap();
         let mut greeting = String::new();
         line.incoming.read_to_string(&mut greeting).unwrap();
         assert_eq!(greeting, "RFB 003.008\n");

@@ -1,6 +1,6 @@
 //! `kubectl garboard vnc`: the guest's screen at a port of this computer, and a viewer that shows it.
 
-use garboard_protocol::control::ControlRequest;
+use garboard_protocol::control::{ControlRequest, Session};
 
 use crate::args::VncArgs;
 use crate::exit;
@@ -44,7 +44,7 @@ pub(crate) fn run(kubectl: &Kubectl, args: &VncArgs) -> anyhow::Result<u8> {
 
 fn open(kubectl: &Kubectl, place: &Place) -> anyhow::Result<Screen<Way>> {
     let Link { mut line, exec } = Link::open(kubectl, place)?;
-    if let Err(error) = line.open(ControlRequest::Vnc) {
+    if let Err(error) = line.open(ControlRequest::Vnc { session: Session::None }) {
         drop(line);
         return exec.close(Err(error));
     }

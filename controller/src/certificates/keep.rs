@@ -26,7 +26,8 @@ pub const SECRET: &str = "garboard-webhook";
 /// Both webhook configurations.
 pub const WEBHOOKS: &str = "garboard";
 /// The APIServices of the subresource API.
-pub const API_SERVICES: [&str; 2] = ["v1.subresources.kubevirt.io", "v1alpha3.subresources.kubevirt.io"];
+pub const API_SERVICES: [&str; 3] =
+    ["v1.subresources.kubevirt.io", "v1alpha3.subresources.kubevirt.io", "v1alpha2.subresources.kubevirt.io"];
 /// How long after a failure it is tried again.
 const PAUSE: Duration = Duration::from_secs(2);
 

@@ -7,19 +7,19 @@ use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use garboard_api::{VirtualMachine, VirtualMachineInstance};
-use garboard_subresources::discovery;
 use garboard_subresources::options::{self, LONGEST_BODY, RestartOptions, StartOptions, StopOptions};
 use garboard_subresources::power::{self, Change, Machine, Part};
 use garboard_subresources::refusal::Refusal;
-use garboard_subresources::route::{Call, Endpoint, endpoint};
+use garboard_subresources::route::{Call, Endpoint, Method, endpoint};
 use garboard_subresources::routes::Action;
+use garboard_subresources::{discovery, open_api};
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::server::Serving;
-use super::{instance, refused, stream};
+use super::{evacuation, forward, instance, not_here, refused, stream};
 use crate::context::FIELD_MANAGER;
 use crate::nodes::control::Requester;
 use crate::pod;
@@ -51,7 +51,9 @@ pub(super) async fn answer(State(serving): State<Serving>, request: Request) -> 
         Endpoint::Group => discovery::group(),
         Endpoint::Resources(version) => discovery::resources(version),
         Endpoint::Version => version(serving.context.version),
-        Endpoint::OpenApi2 => discovery::open_api(serving.context.version),
+        Endpoint::OpenApi2 => open_api::v2(serving.context.version),
+        Endpoint::OpenApi3 => open_api::v3(),
+        Endpoint::OpenApi3Of(version) => open_api::v3_of(version, serving.context.version),
         Endpoint::Health => json!({ "apiserver": { "connectivity": "ok" } }),
         Endpoint::Guestfs | Endpoint::Call(_) => {
             let message = "guestfs is not supported: there is no image of libguestfs tools";
@@ -72,6 +74,11 @@ fn version(ours: &str) -> Value {
 
 async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -> Result<Response, Refusal> {
     let by = head.extensions.get::<Requester>().cloned().unwrap_or_default();
+    let is_change_by_get = call.route.method == Method::Get && call.route.verb() != Method::Get.verb();
+    if is_change_by_get && head.uri.query().is_some_and(|query| !query.is_empty()) {
+        let message = "a start or stop by GET has no parameters; its options are those of PUT in v1, in the body";
+        return Err(Refusal::BadRequest(message.to_owned()));
+    }
     match call.route.action {
         Action::Start => {
             let options: StartOptions = options::read(body)?;
@@ -95,6 +102,9 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
         Action::ExpandVmSpec => expanded(carried(call, body)?, Refusal::BadRequest),
         Action::Ask(question) => instance::change(serving, call, &by, question, body).await,
         Action::Open(which) => stream::open(serving, call, &by, which, head).await,
+        Action::Forward => forward::open(serving, call, &by.user, head).await,
+        Action::CancelEvacuation => evacuation::cancel(serving, call, body).await,
+        Action::Refuse(what) => Err(not_here::refusal(serving, call, what).await),
         Action::NotServed => {
             Err(Refusal::BadRequest(format!("{} is not supported in this version", call.route.name())))
         }
@@ -125,7 +135,7 @@ async fn power(
     }
 }
 
-async fn machine(serving: &Serving, call: &Call<'_>) -> Result<VirtualMachine, Refusal> {
+pub(super) async fn machine(serving: &Serving, call: &Call<'_>) -> Result<VirtualMachine, Refusal> {
     let machines: Api<VirtualMachine> = Api::namespaced(serving.context.client.clone(), call.namespace);
     machines.get_opt(call.name).await.map_err(internal)?.ok_or(Refusal::NotFound)
 }
@@ -167,7 +177,7 @@ pub(super) fn internal(error: kube::Error) -> Refusal {
 }
 
 /// A machine that changed after it was read is a conflict; anything else that the API server refuses is an error.
-fn conflict(error: kube::Error) -> Refusal {
+pub(super) fn conflict(error: kube::Error) -> Refusal {
     let kube::Error::Api(status) = &error else { return internal(error) };
     if status.is_not_found() {
         Refusal::NotFound

@@ -80,7 +80,7 @@ async fn carry_out(
                 Err(error) => Err(unanswered(error)),
             }
         }
-        ControlReply::Status(_) | ControlReply::Streaming | ControlReply::Healthy => {
+        ControlReply::Status(_) | ControlReply::Streaming | ControlReply::Session | ControlReply::Healthy => {
             Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()))
         }
     }

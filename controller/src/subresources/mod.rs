@@ -4,6 +4,7 @@
 //!   client ─► API server ─ TLS with its proxy certificate ─► peer: who is at the other end
 //!                                                         ─► admit: route, user, rights, a turn; nothing is read before
 //!                                                         ─► answer: read the objects, decide (garboard-subresources), apply
+//!                                                            stream: relay to a supervisor; forward: relay to a port of a guest
 //! ```
 //!
 //! An API server authenticates the user and names it in headers; these count only from a connection whose certificate is
@@ -12,8 +13,12 @@
 
 mod admit;
 mod answer;
+mod evacuation;
+mod forward;
 mod instance;
+mod not_here;
 mod peer;
+mod relay;
 mod server;
 mod stream;
 mod trust;

@@ -50,6 +50,8 @@ pub(super) struct Serving {
     pub(super) streams: Turns,
     /// The node agents that are connected.
     pub(super) nodes: Nodes,
+    /// Where an address of a guest is dialled: there. Tests have no network of pods.
+    pub(super) dialled: fn(SocketAddr) -> SocketAddr,
 }
 
 /// Serves until all is drained. A cluster that forwards no requests is served once it does.
@@ -92,7 +94,8 @@ pub async fn run(
     let reloading = RustlsConfig::from_config(config);
     let (turns, streams) = (Turns::new(REQUESTS_OF_A_USER), Turns::new(STREAMS_OF_A_USER));
     let asks = Turns::new(ASKS_OF_AN_INSTANCE);
-    let serving = Serving { context: Arc::new(context), header, turns, asks, streams, nodes };
+    let dialled = std::convert::identity;
+    let serving = Serving { context: Arc::new(context), header, turns, asks, streams, nodes, dialled };
     let routes = stages.closing(routes(serving));
     let tls = RustlsAcceptor::new(reloading.clone()).handshake_timeout(Places::USUAL.handshake);
     let acceptor = PeerAcceptor(tls.acceptor(Listener::new(Places::USUAL)));

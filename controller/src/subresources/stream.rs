@@ -1,35 +1,23 @@
-//! Streams: a websocket of a client on one side, a connection to the supervisor on the other.
-
-use std::time::Duration;
+//! Streams: a websocket of a client on one side, a connection to the supervisor on the other. Each is the session of the console or
+//! the screen, of which there is one: the next one ends it ([ADR 36](../../../docs/adr/0036-sessions.md)).
 
 use axum::body::Bytes;
-use axum::extract::FromRequestParts;
-use axum::extract::ws::{CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code};
+use axum::extract::ws::close_code;
 use axum::http::request::Parts;
 use axum::response::Response;
-use futures::stream::{SplitSink, SplitStream};
-use futures::{SinkExt, StreamExt};
-use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest};
+use garboard_protocol::control::{ConsoleAccess, ControlReply, ControlRequest, Session};
+use garboard_protocol::session::{Decoder, Part};
 use garboard_protocol::text::printable;
-use garboard_subresources::instance;
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
 use garboard_subresources::routes::Stream as Which;
-use garboard_tunnel::Stream;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::time::{Instant, Interval, interval_at};
+use garboard_subresources::{instance, options};
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered};
+use super::relay::{self, LARGEST_FRAME, Next, Reader, Source, Then, Writer};
 use super::server::Serving;
-use super::turns::Turn;
 use crate::nodes::control::{Requester, ask};
-
-/// The subprotocol of KubeVirt's clients: binary frames of bytes, and nothing else.
-const PLAIN: &str = "plain.kubevirt.io";
-/// The largest frame of a client, and of us, bytes. What a person types is short; VNC pastes are not.
-const LARGEST_FRAME: usize = 64 * 1024;
-/// How often an idle client is sent a ping, so that proxies keep the connection.
-const PING_EVERY: Duration = Duration::from_secs(30);
 
 /// Opens a stream to the supervisor, and only then answers with 101: before it, a refusal is a `Status`.
 pub(super) async fn open(
@@ -39,72 +27,82 @@ pub(super) async fn open(
     which: Which,
     mut head: Parts,
 ) -> Result<Response, Refusal> {
+    let session = session(which, &head)?;
     let vmi = get_instance(serving, call).await?;
     instance::may_open(which, &vmi)?;
     let request = match which {
-        Which::Console => ControlRequest::Console { access: ConsoleAccess::TakeOver },
-        Which::Vnc => ControlRequest::Vnc,
+        Which::Console => ControlRequest::Console { access: ConsoleAccess::TakeOver, session },
+        Which::Vnc => ControlRequest::Vnc { session },
     };
-    let socket = WebSocketUpgrade::from_request_parts(&mut head, &()).await;
-    let socket = socket.map_err(|rejection| Refusal::BadRequest(format!("this is a websocket: {rejection}")))?;
+    let socket = relay::websocket(&mut head).await?;
     let Some(turn) = serving.streams.take(&by.user) else { return Err(Refusal::TooManyRequests) };
     let place = place(&vmi)?;
     let Some(asking) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
     let (reply, stream) = ask(&serving.nodes, &place, by, request).await.map_err(unanswered)?;
     drop(asking);
+    let (reader, writer) = tokio::io::split(stream);
+    let writer = Writer::new(writer, Then::Close);
     match reply {
-        ControlReply::Streaming => {}
-        ControlReply::Denied { reason } => return Err(Refusal::Conflict(printable(&reason, LONGEST_REASON))),
+        ControlReply::Session => {
+            tracing::info!(?session, "a stream is opened");
+            Ok(relay::answer(socket, SessionParts::of(reader), writer, turn))
+        }
+        // A supervisor of a version before sessions: the stream is one of several.
+        ControlReply::Streaming => {
+            tracing::info!("a stream is opened");
+            Ok(relay::answer(socket, Reader::new(reader), writer, turn))
+        }
+        ControlReply::Denied { reason } => Err(denied(session, &reason)),
         ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy => {
-            return Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()));
+            Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()))
         }
     }
-    tracing::info!("a stream is opened");
-    let socket = socket.protocols([PLAIN]).max_message_size(LARGEST_FRAME).max_frame_size(LARGEST_FRAME);
-    Ok(socket.on_upgrade(move |socket| relay(socket, stream, turn)))
 }
 
-/// Copies both ways until one end closes. Neither side is read further than the other one takes: what is slow holds back
-/// its own stream.
-async fn relay(socket: WebSocket, stream: Stream, turn: Turn) {
-    let (to_client, from_client) = socket.split();
-    let (from_machine, to_machine) = tokio::io::split(stream);
-    let pings = interval_at(Instant::now() + PING_EVERY, PING_EVERY);
-    tokio::select! {
-        () = send(from_machine, to_client, pings) => {}
-        () = receive(from_client, to_machine) => {}
+/// What becomes of the session that is there.
+fn session(which: Which, head: &Parts) -> Result<Session, Refusal> {
+    match which {
+        Which::Console => Ok(Session::Replace),
+        Which::Vnc if options::preserves_session(head.uri.query())? => Ok(Session::Only),
+        Which::Vnc => Ok(Session::Replace),
     }
-    drop(turn);
 }
 
-async fn send(mut machine: ReadHalf<Stream>, mut client: SplitSink<WebSocket, Message>, mut pings: Interval) {
-    let mut bytes = vec![0; LARGEST_FRAME];
-    loop {
-        let message = tokio::select! {
-            read = machine.read(&mut bytes) => match read {
-                Ok(count @ 1..) => Message::Binary(Bytes::copy_from_slice(&bytes[..count])),
-                Ok(0) | Err(_) => break,
-            },
-            _ = pings.tick() => Message::Ping(Bytes::new()),
-        };
-        if client.send(message).await.is_err() {
-            return;
-        }
+/// A session that would end no other one may come later.
+fn denied(session: Session, reason: &str) -> Refusal {
+    let reason = printable(reason, LONGEST_REASON);
+    if session == Session::Only { Refusal::Unavailable(reason) } else { Refusal::Conflict(reason) }
+}
+
+/// What a supervisor sends in a session.
+struct SessionParts<R> {
+    from: R,
+    buffer: Vec<u8>,
+    decoder: Decoder,
+}
+
+impl<R> SessionParts<R> {
+    fn of(from: R) -> Self {
+        Self { from, buffer: vec![0; LARGEST_FRAME], decoder: Decoder::default() }
     }
-    let close = CloseFrame { code: close_code::NORMAL, reason: "".into() };
-    let _ = client.send(Message::Close(Some(close))).await;
 }
 
-async fn receive(mut client: SplitStream<WebSocket>, mut machine: WriteHalf<Stream>) {
-    while let Some(Ok(message)) = client.next().await {
-        let written = match message {
-            Message::Binary(bytes) => machine.write_all(&bytes).await,
-            Message::Text(text) => machine.write_all(text.as_bytes()).await,
-            Message::Ping(_) | Message::Pong(_) => Ok(()),
-            Message::Close(_) => return,
-        };
-        if written.is_err() {
-            return;
+impl<R: AsyncRead + Unpin + Send + 'static> Source for SessionParts<R> {
+    async fn next(&mut self) -> Next {
+        loop {
+            match self.decoder.next_part() {
+                Ok(Some(Part::Bytes(bytes))) => return Next::Bytes(Bytes::from(bytes)),
+                // Clients that connect again by themselves do not after this code; two of them would end each other for ever.
+                Ok(Some(Part::End(end))) => return Next::End(relay::close(close_code::AWAY, &end.reason)),
+                Ok(None) => {}
+                Err(error) => return Next::End(relay::close(close_code::ERROR, &error.to_string())),
+            }
+            match self.from.read(&mut self.buffer).await {
+                Ok(0) if self.decoder.is_between_parts() => return Next::End(relay::close(close_code::NORMAL, "")),
+                Ok(0) => return Next::End(relay::close(close_code::ERROR, "the stream was cut")),
+                Ok(count) => self.decoder.push(&self.buffer[..count]),
+                Err(error) => return Next::End(relay::broken(&error)),
+            }
         }
     }
 }

@@ -27,6 +27,7 @@ use super::live::Live;
 use super::monitor::{MonitorUsers, RetryPolicy};
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Context, Environment};
+use super::session::ScreenSession;
 use super::{broker, guest_agent, monitor, network, qemu_log};
 
 /// Bytes of QMP transcript kept, and as much again of the part before.
@@ -53,7 +54,7 @@ pub(crate) fn open_channels(
     let (vnc, vnc_station) = mpsc::channel(4);
     let (qmp, qmp_station) = mpsc::channel(4);
     let (agent_up, agent) = watch::channel(None);
-    let senders = ControlSenders { requests, status, console, vnc, qmp, agent };
+    let senders = ControlSenders { requests, status, console, vnc, screen: ScreenSession::default(), qmp, agent };
     (senders, ControlReceivers { console: console_station, vnc: vnc_station, qmp: qmp_station, agent: agent_up })
 }
 

@@ -2,18 +2,21 @@
 //!
 //! One task holds the connection to QEMU's serial port and a ring of the last bytes. A viewer gets the ring
 //! and from then on every byte, in order, without loss or repetition; one that cannot keep up gets a notice
-//! and is disconnected, because a slow terminal must not slow the guest down.
+//! and is disconnected, because a slow terminal must not slow the guest down. One of the viewers may be the session of the
+//! subresource API ([`super::session`]): the next session disconnects it.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-use garboard_protocol::control::ConsoleAccess;
+use garboard_protocol::control::{ConsoleAccess, Session};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::serial_log::SerialLog;
+use super::session::{CONSOLE_REPLACED, Reason};
 
 /// Bytes of scroll-back kept in memory.
 const RING_BYTES: usize = 32 * 1024;
@@ -24,11 +27,15 @@ const KEYBOARD_BACKLOG: usize = 64;
 const CHUNK_BYTES: usize = 4096;
 /// More viewers than this are refused.
 const MAX_VIEWERS: usize = 32;
+/// The reason that a session gets that cannot keep up.
+const TOO_SLOW: &str = "the guest prints faster than this client reads";
 
 /// A new viewer.
 pub(crate) struct Attach {
     /// What it may do.
     pub(crate) access: ConsoleAccess,
+    /// Whether it is the session.
+    pub(crate) session: Session,
     /// Where it is answered: a pair of channels or the reason why not.
     pub(crate) reply: oneshot::Sender<Result<Attached, String>>,
 }
@@ -43,6 +50,8 @@ pub(crate) struct Attached {
     pub(crate) keyboard: Option<mpsc::Sender<Keys>>,
     /// Its number, for [`Keys`].
     pub(crate) id: u64,
+    /// Why `output` was closed, if not by the end of the machine.
+    pub(crate) over: watch::Receiver<Reason>,
 }
 
 /// What a viewer typed.
@@ -55,6 +64,7 @@ pub(crate) struct Keys {
 struct Viewer {
     id: u64,
     output: mpsc::Sender<Vec<u8>>,
+    over: watch::Sender<Reason>,
 }
 
 /// The task's state.
@@ -62,6 +72,7 @@ struct Console {
     ring: VecDeque<u8>,
     viewers: Vec<Viewer>,
     writer: Option<u64>,
+    session: Option<u64>,
     next_id: u64,
     keyboard: mpsc::Sender<Keys>,
     log: SerialLog,
@@ -72,7 +83,7 @@ pub(crate) async fn serve(serial: UnixStream, log: PathBuf, mut attaching: mpsc:
     let (keyboard, mut keys) = mpsc::channel(KEYBOARD_BACKLOG);
     let log = SerialLog::new(log);
     let ring = log.tail(RING_BYTES).into();
-    let mut console = Console { ring, viewers: Vec::new(), writer: None, next_id: 1, keyboard, log };
+    let mut console = Console { ring, viewers: Vec::new(), writer: None, session: None, next_id: 1, keyboard, log };
     let (mut from_guest, mut to_guest): (OwnedReadHalf, OwnedWriteHalf) = serial.into_split();
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut typed = Vec::new();
@@ -104,7 +115,14 @@ impl Console {
         self.ring.extend(bytes);
         let excess = self.ring.len().saturating_sub(RING_BYTES);
         self.ring.drain(..excess);
-        self.viewers.retain(|viewer| viewer.output.try_send(bytes.to_vec()).is_ok());
+        self.viewers.retain(|viewer| match viewer.output.try_send(bytes.to_vec()) {
+            Ok(()) => true,
+            Err(TrySendError::Full(_)) => {
+                viewer.over.send_replace(Some(TOO_SLOW));
+                false
+            }
+            Err(TrySendError::Closed(_)) => false,
+        });
         self.log.note_appended(bytes.len());
     }
 
@@ -115,13 +133,17 @@ impl Console {
 
     fn attach(&mut self, attach: Attach) {
         self.viewers.retain(|viewer| !viewer.output.is_closed());
-        let answer = self.admit(attach.access);
+        let answer = self.admit(attach.access, attach.session);
         let _ = attach.reply.send(answer);
     }
 
-    fn admit(&mut self, access: ConsoleAccess) -> Result<Attached, String> {
+    fn admit(&mut self, access: ConsoleAccess, session: Session) -> Result<Attached, String> {
         if self.viewers.len() >= MAX_VIEWERS {
             return Err(format!("{MAX_VIEWERS} viewers are attached already; close one"));
+        }
+        let has_session = self.session.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
+        if session == Session::Only && has_session {
+            return Err("another client has opened this console".into());
         }
         let has_writer = self.writer.is_some_and(|id| self.viewers.iter().any(|viewer| viewer.id == id));
         if access == ConsoleAccess::Write && has_writer {
@@ -131,13 +153,29 @@ impl Console {
         }
         let id = self.next_id;
         self.next_id += 1;
+        if session != Session::None {
+            self.end_session();
+            self.session = Some(id);
+        }
         let (sender, output) = mpsc::channel(VIEWER_BACKLOG);
-        self.viewers.push(Viewer { id, output: sender });
+        let (ends, over) = watch::channel(None);
+        self.viewers.push(Viewer { id, output: sender, over: ends });
         let keyboard = (access != ConsoleAccess::View).then(|| {
             self.writer = Some(id);
             self.keyboard.clone()
         });
-        Ok(Attached { scrollback: self.ring.iter().copied().collect(), output, keyboard, id })
+        Ok(Attached { scrollback: self.ring.iter().copied().collect(), output, keyboard, id, over })
+    }
+
+    /// Disconnects the viewer that is the session.
+    fn end_session(&mut self) {
+        let Some(session) = self.session.take() else { return };
+        self.viewers.retain(|viewer| {
+            if viewer.id == session {
+                viewer.over.send_replace(Some(CONSOLE_REPLACED));
+            }
+            viewer.id != session
+        });
     }
 }
 
@@ -146,8 +184,12 @@ mod tests {
     use super::*;
 
     async fn attach(to: &mpsc::Sender<Attach>, access: ConsoleAccess) -> Result<Attached, String> {
+        attach_as(to, access, Session::None).await
+    }
+
+    async fn attach_as(to: &mpsc::Sender<Attach>, access: ConsoleAccess, session: Session) -> Result<Attached, String> {
         let (reply, answer) = oneshot::channel();
-        to.send(Attach { access, reply }).await.ok();
+        to.send(Attach { access, session, reply }).await.ok();
         answer.await.unwrap()
     }
 
@@ -184,6 +226,28 @@ mod tests {
         let mut received = [0; 5];
         guest.read_exact(&mut received).await.unwrap();
         assert_eq!(&received, b"typed");
+    }
+
+    #[tokio::test]
+    async fn the_next_session_ends_the_one_before_and_no_other_viewer() {
+        let (mut guest, console, _directory) = start();
+        let mut beside = attach(&console, ConsoleAccess::Write).await.unwrap();
+        let mut first = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
+        guest.write_all(b"login:").await.unwrap();
+        assert_eq!(beside.output.recv().await.unwrap(), b"login:");
+        let second = attach_as(&console, ConsoleAccess::TakeOver, Session::Replace).await.unwrap();
+        assert_eq!(second.scrollback, b"login:");
+        assert_eq!(first.output.recv().await.unwrap(), b"login:", "what came before is still read");
+        assert_eq!(first.output.recv().await, None);
+        assert_eq!(*first.over.borrow(), Some(CONSOLE_REPLACED));
+        let refused = attach_as(&console, ConsoleAccess::TakeOver, Session::Only).await;
+        assert!(refused.is_err(), "there is a session");
+        let _viewer = attach(&console, ConsoleAccess::View).await.unwrap();
+        guest.write_all(b"#").await.unwrap();
+        assert_eq!(beside.output.recv().await.unwrap(), b"#");
+        assert_eq!((*beside.over.borrow(), *second.over.borrow()), (None, None));
+        drop(second);
+        assert!(attach_as(&console, ConsoleAccess::TakeOver, Session::Only).await.is_ok(), "there is none any more");
     }
 
     #[tokio::test]
@@ -224,5 +288,6 @@ mod tests {
             seen += 1;
         }
         assert_eq!(seen, VIEWER_BACKLOG);
+        assert_eq!(*slow.over.borrow(), Some(TOO_SLOW));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use garboard_agent::line_socket::next_client;
 use garboard_protocol::control::{
-    Asked, ConsoleAccess, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Status,
+    Asked, ConsoleAccess, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Session, Status,
 };
 use garboard_protocol::text::printable;
 use garboard_protocol::wire;
@@ -22,6 +22,7 @@ use tracing::{Instrument, Span};
 use super::console::{Attach, Attached, Keys};
 use super::driver::Offer;
 use super::guest_probe;
+use super::session::{self, ScreenSession, Wire};
 use super::trace::Cause;
 use crate::vm::{Request, Verdict};
 
@@ -65,6 +66,7 @@ pub(crate) struct ControlSenders {
     pub(crate) status: watch::Receiver<Status>,
     pub(crate) console: mpsc::Sender<Attach>,
     pub(crate) vnc: mpsc::Sender<OwnedFd>,
+    pub(crate) screen: ScreenSession,
     pub(crate) qmp: mpsc::Sender<QmpClient>,
     /// The guest agent, while it answers.
     pub(crate) agent: watch::Receiver<Option<Agent>>,
@@ -160,11 +162,11 @@ async fn serve_request(
         ControlRequest::Pause => ask(&mut stream, &senders, Request::Pause, asker).await,
         ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, asker).await,
         ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, asker).await,
-        ControlRequest::Console { access } => {
-            tracing::info!(?access, uid = asker.caller.uid, claimed_user = asker.caller.claimed, "console requested");
-            console(stream, &senders, access).await
+        ControlRequest::Console { access, session } => {
+            tracing::info!(?access, ?session, uid = asker.caller.uid, claimed_user = asker.caller.claimed, "console requested");
+            console(stream, &senders, access, session).await
         }
-        ControlRequest::Vnc => vnc(stream, &senders).await,
+        ControlRequest::Vnc { session } => vnc(stream, &senders, session).await,
         ControlRequest::Qmp { access } => qmp(stream, &senders, access, asker.caller).await,
         ControlRequest::Probe { question, within_seconds } => {
             ask_guest(&mut stream, &senders, question, within_seconds).await
@@ -223,32 +225,53 @@ async fn watch_status(mut stream: UnixStream, mut status: watch::Receiver<Status
     }
 }
 
-async fn console(mut stream: UnixStream, senders: &ControlSenders, access: ConsoleAccess) -> io::Result<()> {
+/// The answer to a viewer that is let in, and how its bytes are written from then on.
+fn begun(session: Session) -> (ControlReply, Wire) {
+    match session {
+        Session::None => (ControlReply::Streaming, Wire::Raw),
+        Session::Replace | Session::Only => (ControlReply::Session, Wire::Parts),
+    }
+}
+
+async fn console(
+    mut stream: UnixStream,
+    senders: &ControlSenders,
+    access: ConsoleAccess,
+    session: Session,
+) -> io::Result<()> {
     let (reply, attached) = oneshot::channel();
-    if senders.console.send(Attach { access, reply }).await.is_err() {
+    if senders.console.send(Attach { access, session, reply }).await.is_err() {
         return answer(&mut stream, &denied("this machine has no serial console, or it was closed")).await;
     }
     match attached.await {
         Ok(Ok(attached)) => {
-            answer(&mut stream, &ControlReply::Streaming).await?;
-            relay_console(stream, attached).await
+            let (reply, wire) = begun(session);
+            answer(&mut stream, &reply).await?;
+            let late = attached.over.clone();
+            tokio::select! {
+                ended = relay_console(stream, attached, wire) => ended,
+                () = session::overdue(late), if wire == Wire::Parts => Ok(()),
+            }
         }
         Ok(Err(reason)) => answer(&mut stream, &denied(reason)).await,
         Err(_) => answer(&mut stream, &denied("the serial console was closed")).await,
     }
 }
 
-async fn relay_console(stream: UnixStream, mut attached: Attached) -> io::Result<()> {
+async fn relay_console(stream: UnixStream, mut attached: Attached, wire: Wire) -> io::Result<()> {
     let (mut from_viewer, mut to_viewer) = stream.into_split();
-    to_viewer.write_all(&attached.scrollback).await?;
+    wire.put(&mut to_viewer, &attached.scrollback).await?;
     let mut typed = vec![0; KEYS_BYTES];
     let mut may_type = attached.keyboard.is_some();
     let mut listens = true;
     loop {
         tokio::select! {
             output = attached.output.recv() => match output {
-                Some(bytes) => to_viewer.write_all(&bytes).await?,
-                None => return Ok(()),
+                Some(bytes) => wire.put(&mut to_viewer, &bytes).await?,
+                None => {
+                    let reason = *attached.over.borrow();
+                    return wire.end(&mut to_viewer, reason).await;
+                }
             },
             read = from_viewer.read(&mut typed), if listens => match read? {
                 // Input from a pipe ended; the viewer still reads the output. Or the viewer is gone, which
@@ -268,12 +291,27 @@ async fn relay_console(stream: UnixStream, mut attached: Attached) -> io::Result
     }
 }
 
-async fn vnc(mut stream: UnixStream, senders: &ControlSenders) -> io::Result<()> {
+async fn vnc(mut stream: UnixStream, senders: &ControlSenders, session: Session) -> io::Result<()> {
     if senders.vnc.is_closed() {
         return answer(&mut stream, &denied("this machine has no graphics (autoattachGraphicsDevice: false)")).await;
     }
-    answer(&mut stream, &ControlReply::Streaming).await?;
-    let descriptor = stream.into_std().map(OwnedFd::from)?;
+    if session == Session::None {
+        answer(&mut stream, &ControlReply::Streaming).await?;
+        return screen(senders, stream).await;
+    }
+    // KubeVirt's words.
+    let Some(over) = senders.screen.begin(session) else {
+        return answer(&mut stream, &denied("Active VNC connection. Request denied.")).await;
+    };
+    answer(&mut stream, &ControlReply::Session).await?;
+    let (ours, theirs) = UnixStream::pair()?;
+    screen(senders, theirs).await?;
+    session::relay_screen(stream, ours, over).await
+}
+
+/// Hands a client's socket to QEMU.
+async fn screen(senders: &ControlSenders, client: UnixStream) -> io::Result<()> {
+    let descriptor = client.into_std().map(OwnedFd::from)?;
     senders.vnc.send(descriptor).await.map_err(|_| io::Error::other("the machine has just ended"))
 }
 

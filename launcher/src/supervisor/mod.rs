@@ -22,6 +22,7 @@ mod run;
 mod seed;
 mod serial_log;
 mod served;
+mod session;
 mod trace;
 
 use std::future::Future;

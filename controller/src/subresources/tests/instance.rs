@@ -4,17 +4,20 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
-use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Status};
+use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Session, Status};
 use garboard_protocol::testing::AUDIT_ID;
-use garboard_protocol::wire;
+use garboard_protocol::{session, wire};
 use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
 use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tracing_subscriber::layer::SubscriberExt;
 
+use super::forward::answered;
 use super::{Api, Peer, api, vm, vmi};
 
 const NODE: &str = "node-1";
@@ -26,6 +29,8 @@ const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachi
 struct Played {
     asked: Arc<Mutex<Vec<Asked>>>,
     paused: Arc<Mutex<bool>>,
+    /// Of a version before sessions.
+    is_old: bool,
 }
 
 impl Supervisors for Played {
@@ -53,12 +58,17 @@ impl Played {
                 ControlReply::Queued
             }
             ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
-            ControlRequest::Console { .. } => ControlReply::Streaming,
+            ControlRequest::Console { session: Session::None, .. } => ControlReply::Streaming,
+            ControlRequest::Console { .. } if self.is_old => ControlReply::Streaming,
+            ControlRequest::Console { .. } | ControlRequest::Vnc { session: Session::Replace } => ControlReply::Session,
+            ControlRequest::Vnc { session: Session::Only } => {
+                ControlReply::Denied { reason: "Active VNC connection. Request denied.".to_owned() }
+            }
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
             ControlRequest::Status
             | ControlRequest::Stop { .. }
             | ControlRequest::Unpause
-            | ControlRequest::Vnc
+            | ControlRequest::Vnc { session: Session::None }
             | ControlRequest::Qmp { .. }
             | ControlRequest::Probe { .. } => panic!("no test sends {asked:?}"),
         };
@@ -66,6 +76,17 @@ impl Played {
         if reply == ControlReply::Streaming {
             to.write_all(b"login: ").await.unwrap();
             let _ = tokio::io::copy(&mut from, &mut to).await;
+        }
+        if reply == ControlReply::Session {
+            let mut sent = Vec::new();
+            session::encode(b"login: ", &mut sent);
+            to.write_all(&sent).await.unwrap();
+            let mut typed = [0; 5];
+            from.read_exact(&mut typed).await.unwrap();
+            sent.clear();
+            session::encode(&typed, &mut sent);
+            session::encode_end("another client", &mut sent).unwrap();
+            to.write_all(&sent).await.unwrap();
         }
     }
 
@@ -83,7 +104,11 @@ impl Played {
 
 /// The API, with a node whose agent is connected.
 async fn connected(vmi: Value) -> (Api, Played) {
-    let (api, played) = (api(true, vm("Always"), Some(vmi)), Played::default());
+    connected_to(vmi, Played::default()).await
+}
+
+async fn connected_to(vmi: Value, played: Played) -> (Api, Played) {
+    let api = api(true, vm("Always"), Some(vmi));
     let (above, below) = UnixStream::pair().unwrap();
     tokio::spawn(agent::serve(below, Arc::new(played.clone())));
     let nodes = api.nodes.clone();
@@ -169,27 +194,50 @@ async fn a_node_whose_agent_is_not_connected_is_named() {
     assert!(message.contains("the agent of node node-1 is not connected"), "{message}");
 }
 
-#[tokio::test]
-async fn a_console_is_a_websocket_of_plain_bytes() {
-    let (api, played) = connected(running()).await;
+/// The websocket of a stream.
+async fn stream(api: &Api, path: &str) -> WebSocketStream<TcpStream> {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let peer = Peer { common_names: vec!["front-proxy-client".to_owned()] };
     let routes = api.routes.clone().layer(axum::Extension(peer));
     tokio::spawn(async move { axum::serve(listener, routes).await });
-    let mut request = format!("ws://{address}{BASE}/console").into_client_request().unwrap();
+    let mut request = format!("ws://{address}{BASE}/{path}").into_client_request().unwrap();
     request.headers_mut().insert("X-Remote-User", "ada".parse().unwrap());
     request.headers_mut().insert("Audit-ID", AUDIT_ID.parse().unwrap());
     request.headers_mut().insert("Sec-WebSocket-Protocol", "plain.kubevirt.io".parse().unwrap());
-    let stream = TcpStream::connect(address).await.unwrap();
-    let (mut socket, answer) = tokio_tungstenite::client_async(request, stream).await.unwrap();
+    let connection = TcpStream::connect(address).await.unwrap();
+    let (socket, answer) = tokio_tungstenite::client_async(request, connection).await.unwrap();
     assert_eq!(answer.headers()["sec-websocket-protocol"], "plain.kubevirt.io");
+    socket
+}
+
+#[tokio::test]
+async fn a_session_is_a_websocket_of_plain_bytes_and_its_client_reads_why_it_ended() {
+    let access = ConsoleAccess::TakeOver;
+    let table = [
+        ("console", ControlRequest::Console { access, session: Session::Replace }),
+        ("vnc", ControlRequest::Vnc { session: Session::Replace }),
+    ];
+    for (path, wanted) in table {
+        let (api, played) = connected(running()).await;
+        let mut socket = stream(&api, path).await;
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
+        socket.send(Message::binary("root\r")).await.unwrap();
+        assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("root\r"));
+        let Message::Close(Some(frame)) = socket.next().await.unwrap().unwrap() else { panic!("no close frame") };
+        assert_eq!((frame.code, frame.reason.as_str()), (CloseCode::Away, "another client"));
+        let asked = played.asked.lock().unwrap().clone();
+        assert_eq!(asked, [of_ada(wanted)]);
+    }
+}
+
+#[tokio::test]
+async fn a_supervisor_that_has_no_sessions_is_one_of_several() {
+    let (api, _) = connected_to(running(), Played { is_old: true, ..Played::default() }).await;
+    let mut socket = stream(&api, "console").await;
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("login: "));
     socket.send(Message::binary("root\r")).await.unwrap();
     assert_eq!(socket.next().await.unwrap().unwrap(), Message::binary("root\r"));
-    let asked = played.asked.lock().unwrap().clone();
-    let wanted = ControlRequest::Console { access: ConsoleAccess::TakeOver };
-    assert_eq!(asked, [of_ada(wanted)]);
 }
 
 #[tokio::test]
@@ -204,4 +252,16 @@ async fn a_stream_that_is_refused_is_a_status_and_no_upgrade() {
     let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
     assert_eq!(code, 400);
     assert!(status["message"].as_str().unwrap().starts_with("this is a websocket"), "{status}");
+    let line = format!("GET {BASE}/vnc?preserveSession=maybe");
+    let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+    assert!(code == 400 && status["message"].as_str().unwrap().contains("write true or false"), "{status}");
+}
+
+#[tokio::test]
+async fn a_screen_whose_session_is_to_be_preserved_is_refused_while_there_is_one() {
+    let (api, played) = connected(running()).await;
+    let (code, message) = answered(&api, &format!("{BASE}/vnc?preserveSession=true")).await;
+    assert_eq!((code, message.as_str()), (503, "Active VNC connection. Request denied."));
+    let asked = played.asked.lock().unwrap().clone();
+    assert_eq!(asked, [of_ada(ControlRequest::Vnc { session: Session::Only })]);
 }

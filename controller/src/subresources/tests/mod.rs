@@ -1,6 +1,7 @@
 //! From a request to its answer: who is let in, and what reaches the API server.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -15,6 +16,7 @@ use super::peer::Peer;
 use super::server::{Serving, routes};
 use super::turns::Turns;
 
+mod forward;
 mod instance;
 use crate::context::Context;
 use crate::settings::{Defaults, Settings};
@@ -27,6 +29,8 @@ struct Api {
     asked: Arc<Mutex<Vec<(String, String, Value)>>>,
     /// The nodes whose agents are connected.
     nodes: Nodes,
+    /// The launcher pod, if it is there.
+    pod: Arc<Mutex<Option<Value>>>,
     /// How many of the next patches meet an object that was changed meanwhile.
     overtaken: Arc<Mutex<usize>>,
 }
@@ -47,8 +51,11 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
     let seen = Arc::clone(&asked);
     let overtaken: Arc<Mutex<usize>> = Arc::default();
     let overtakes = Arc::clone(&overtaken);
+    let pod: Arc<Mutex<Option<Value>>> = Arc::default();
+    let pods = Arc::clone(&pod);
     let serve = move |request: http::Request<Body>| {
         let (seen, vm, vmi, overtaken) = (Arc::clone(&seen), vm.clone(), vmi.clone(), Arc::clone(&overtakes));
+        let pod = pods.lock().unwrap().clone();
         async move {
             let (head, body) = request.into_parts();
             let body = http_body_util::BodyExt::collect(body).await?.to_bytes();
@@ -60,7 +67,8 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
                 }
                 (path, Some(vmi)) if path.contains("virtualmachineinstances") => (200, vmi),
                 (path, None) if path.contains("virtualmachineinstances") => (404, missing),
-                (path, _) if path.contains("/pods/") => (404, missing),
+                (path, _) if path.contains("/pods/") => pod.map_or((404, missing), |pod| (200, pod)),
+                (path, _) if path.contains("/nodes/") => (200, json!({"metadata": {"name": "node-1"}})),
                 _ if head.method == http::Method::PATCH && is_overtaken(&overtaken) => {
                     let message = "the server rejected our request due to an error in our request";
                     (
@@ -92,8 +100,14 @@ fn api(allowed: bool, vm: Value, vmi: Option<Value>) -> Api {
         asks: Turns::new(4),
         streams: Turns::new(2),
         nodes: nodes.clone(),
+        dialled: to_loopback,
     };
-    Api { routes: routes(serving), asked, nodes, overtaken }
+    Api { routes: routes(serving), asked, nodes, pod, overtaken }
+}
+
+/// There is no network of pods here: guests that are played listen at this host's own address.
+fn to_loopback(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(Ipv4Addr::LOCALHOST.into(), address.port())
 }
 
 /// Whether this patch is one of those.
@@ -261,7 +275,10 @@ async fn an_expansion_is_the_machine_itself() {
 #[tokio::test]
 async fn discovery_needs_no_user() {
     let api = api(false, vm("Always"), None);
-    for path in ["/", "/apis", "/apis/subresources.kubevirt.io", "/apis/subresources.kubevirt.io/v1", "/openapi/v2"] {
+    let group = "/apis/subresources.kubevirt.io";
+    let (v1, first) = (format!("{group}/v1"), format!("{group}/v1alpha2"));
+    let of_v1 = format!("/openapi/v3{v1}");
+    for path in ["/", "/apis", group, &v1, &first, "/openapi/v2", "/openapi/v3", &of_v1] {
         let (code, answer) = api.send(&["front-proxy-client"], &format!("GET {path}"), None, Value::Null).await;
         assert!(code == 200 && answer.is_object(), "{path}: {code}");
     }
@@ -269,4 +286,70 @@ async fn discovery_needs_no_user() {
     let (_, answer) = api.send(&[], version, None, Value::Null).await;
     assert_eq!(answer["gitVersion"], "v1.7.0+garboard.0.1.0");
     assert!(api.asked.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_start_by_get_needs_the_right_to_change() {
+    let line = format!("GET {}", START.replace("/v1/", "/v1alpha2/"));
+    let front = ["front-proxy-client"];
+    let api = api(true, vm("Manual"), None);
+    assert_eq!(api.send(&front, &line, Some("ada"), Value::Null).await.0, 202);
+    let review = api.asked.lock().unwrap()[0].2.clone();
+    assert_eq!(review["spec"]["resourceAttributes"]["verb"], "update");
+    assert_eq!(api.writes().len(), 1);
+    let (code, status) = api.send(&front, &format!("{line}?dryRun=All"), Some("ada"), Value::Null).await;
+    assert_eq!((code, api.writes().len()), (400, 1), "{status}");
+    assert_eq!(api.put(&START.replace("/v1/", "/v1alpha2/"), Value::Null).await.0, 405);
+    assert_eq!(api.send(&front, &format!("GET {START}"), Some("ada"), Value::Null).await.0, 405);
+}
+
+#[tokio::test]
+async fn a_viewer_starts_nothing_by_get() {
+    let api = api(false, vm("Manual"), None);
+    let line = format!("GET {}", START.replace("/v1/", "/v1alpha2/"));
+    assert_eq!(api.send(&["front-proxy-client"], &line, Some("eve"), Value::Null).await.0, 401);
+    assert_eq!(api.writes(), []);
+}
+
+#[tokio::test]
+async fn what_is_not_in_this_version_is_answered_as_where_it_is_switched_off() {
+    let (there, gone) = (api(true, vm("Always"), Some(vmi())), api(true, vm("Always"), None));
+    let base = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachine";
+    let table = [
+        ("PUT", "s/vm/migrate", 400, 409),
+        ("PUT", "s/vm/addvolume", 400, 400),
+        ("PUT", "s/vm/removememorydump", 409, 409),
+        ("GET", "s/vm/objectgraph", 400, 400),
+        ("GET", "instances/vm/usbredir", 409, 404),
+        ("GET", "instances/vm/vsock", 400, 400),
+        ("PUT", "instances/vm/backup", 409, 404),
+        ("GET", "instances/vm/sev/fetchcertchain", 400, 400),
+    ];
+    for (method, tail, with_instance, without) in table {
+        let line = format!("{method} {base}{tail}");
+        for (api, expected) in [(&there, with_instance), (&gone, without)] {
+            let (code, status) = api.send(&["front-proxy-client"], &line, Some("ada"), Value::Null).await;
+            assert_eq!((code, &status["kind"]), (expected, &json!("Status")), "{line}: {status}");
+        }
+    }
+    assert_eq!((there.writes(), gone.writes()), (vec![], vec![]));
+}
+
+#[tokio::test]
+async fn an_evacuation_is_taken_back() {
+    let path = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm/evacuate/cancel";
+    let unmarked = api(true, vm("Always"), Some(vmi()));
+    assert_eq!(unmarked.put(path, json!({"evacuationNodeName": "node-1"})).await.0, 200);
+    assert_eq!(unmarked.writes(), []);
+    let mut marked = vmi();
+    marked["status"]["evacuationNodeName"] = json!("node-1");
+    let marked = api(true, vm("Always"), Some(marked));
+    assert_eq!(marked.put(path, json!({"evacuationNodeName": "node-1", "dryRun": ["All"]})).await.0, 200);
+    let writes = marked.writes();
+    let [(method, at, patch)] = writes.as_slice() else { panic!("{writes:?}") };
+    assert!(method == "PATCH" && at.contains("/virtualmachineinstances/vm?") && at.contains("dryRun=All"), "{at}");
+    assert_eq!(
+        (&patch[0]["op"], &patch[0]["value"], &patch[1]["op"]),
+        (&json!("test"), &json!("node-1"), &json!("remove"))
+    );
 }

@@ -5,6 +5,7 @@ import json
 from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import NAMESPACE, Object
 from garboard_e2e.cluster.objects import machine
+from garboard_e2e.cluster.virtctl import virtctl as client
 
 
 def evict(kube: Kube, name: str, code: int, dry_run: bool = False) -> str:
@@ -51,6 +52,8 @@ def test_an_eviction_marks_a_machine_that_another_program_moves(kube: Kube) -> N
     node = kube.pod(name)["spec"]["nodeName"]
     kube.wait("the mark", lambda: kube.status_of("vmi", name).get("evacuationNodeName") == node)
     stays(kube, name, "Evacuation in progress")
+    client(kube).run("evacuate-cancel", "vm", name)
+    assert "evacuationNodeName" not in kube.get("vmi", name)["status"]
     assert is_undisturbed(kube, name, before)
 
 

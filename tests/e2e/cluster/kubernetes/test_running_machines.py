@@ -1,9 +1,13 @@
 """What goes down to a running machine through subresources.kubevirt.io: virtctl pauses and resets it, opens its console
-and its screen."""
+and its screen, and forwards its ports."""
 
 import contextlib
+import http.client
+import pathlib
 import socket
 import subprocess
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -77,23 +81,153 @@ def test_virtctl_opens_the_console(kube: Kube, virtctl: Tool, running: str) -> N
     terminal.expect_end(PATIENCE)
 
 
-def test_virtctl_shows_the_screen(kube: Kube, virtctl: Tool, running: str) -> None:
+def test_the_next_console_ends_the_one_before_which_reads_why(kube: Kube, virtctl: Tool, running: str) -> None:
+    first = virtctl.terminal("console", running)
+    first.expect("Successfully connected", PATIENCE)
+    second = virtctl.terminal("console", running)
+    second.expect("Successfully connected", PATIENCE)
+    first.expect("another client has opened this console", PATIENCE)
+    assert first.end(PATIENCE) != 0
+    second.type(b"\r")
+    second.type(b"echo product-$((6*9))\r")
+    second.expect("product-54", PATIENCE)
+    second.type(DETACH)
+    second.expect_end(PATIENCE)
+
+
+@contextlib.contextmanager
+def screen(kube: Kube, virtctl: Tool, name: str) -> Iterator[Viewer]:
+    """A viewer at the screen of a machine, through virtctl."""
     port = free_port()
-    proxy = virtctl.begin("vnc", running, "--proxy-only", "--port", str(port))
+    proxy = virtctl.begin("vnc", name, "--proxy-only", "--port", str(port))
     try:
-        screen = kube.ask_until("virtctl listens", lambda: connected(port))
-        viewer = Viewer(screen, PATIENCE)
-        assert viewer.picture() >= viewer.width * viewer.height
+        viewer = Viewer(kube.ask_until("virtctl listens", lambda: connected(port)), PATIENCE)
+        yield viewer
         viewer.close()
     finally:
         proxy.terminate()
         proxy.wait()
 
 
+def test_virtctl_shows_the_screen(kube: Kube, virtctl: Tool, running: str) -> None:
+    with screen(kube, virtctl, running) as viewer:
+        assert viewer.picture() >= viewer.width * viewer.height
+
+
+def has_ended(viewer: Viewer) -> bool:
+    """Whether nothing more comes, though nobody has left; it is waited for."""
+    with contextlib.suppress(ConnectionError):
+        return viewer.stream.read(1) == b""
+    return True
+
+
+def test_the_next_screen_ends_the_one_before(kube: Kube, virtctl: Tool, running: str) -> None:
+    with screen(kube, virtctl, running) as first:
+        assert first.picture() >= first.width * first.height
+        with screen(kube, virtctl, running) as second:
+            assert has_ended(first)
+            assert second.picture() >= second.width * second.height
+
+
+def test_a_screen_that_is_to_be_preserved_is_not_taken(kube: Kube, virtctl: Tool, running: str) -> None:
+    path = f"/apis/subresources.kubevirt.io/v1/namespaces/{NAMESPACE}/virtualmachineinstances/{running}/vnc"
+
+    def answer() -> str:
+        """Of a request for a websocket, through the API server."""
+        proxy_port = free_port()
+        proxy = subprocess.Popen([kube.tool, "proxy", f"--port={proxy_port}"], env=kube.environment)
+        try:
+            kube.ask_until("kubectl proxy listens", lambda: connected(proxy_port)).close()
+            headers = ["Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13"]
+            headers.append("Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==")
+            options = [option for header in headers for option in ("-H", header)]
+            url = f"http://127.0.0.1:{proxy_port}{path}?preserveSession=true"
+            command = ["curl", "-s", "--http1.1", "-m", "5", "-w", "\n%{http_code}", *options, url]
+            return subprocess.run(command, capture_output=True, text=True, errors="replace").stdout
+        finally:
+            proxy.terminate()
+            proxy.wait()
+
+    with screen(kube, virtctl, running) as viewer:
+        refused = answer()
+        assert refused.endswith("\n503") and "Active VNC connection" in refused, refused
+        assert viewer.picture() >= viewer.width * viewer.height
+
+
+# ---- ports of the guest
+
+
+@contextlib.contextmanager
+def forwarded(virtctl: Tool, target: str, port: str, **options: Any) -> Iterator[int]:
+    """A port of this host that leads to a port of a guest."""
+    local = free_port()
+    protocol, _, remote = port.rpartition("/")
+    mapping = f"{local}:{remote}" if not protocol else f"{protocol}/{local}:{remote}"
+    forwarder = virtctl.begin("port-forward", target, mapping, **options)
+    try:
+        yield local
+    finally:
+        forwarder.terminate()
+        forwarder.wait()
+
+
+def page(port: int) -> str:
+    """What is served at a port of this host; nothing while it is not."""
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        connection.request("GET", "/")
+        return connection.getresponse().read().decode()
+    return ""
+
+
+@pytest.mark.parametrize("kind", ["vmi", "vm"])
+def test_virtctl_forwards_a_port_of_the_guest(kube: Kube, virtctl: Tool, running: str, kind: str) -> None:
+    kube.prints(running, "garboard-hello: httpd")
+    with forwarded(virtctl, f"{kind}/{running}", "80") as port:
+        for _ in range(3):
+            served = kube.ask_until("the guest's page", lambda: page(port))
+            assert "garboard-hello" in served, served
+
+
+def test_a_datagram_reaches_the_guest_and_its_refusal_comes_back(
+    virtctl: Tool, kube: Kube, running: str, tmp_path: pathlib.Path
+) -> None:
+    """Nothing in the guest listens at the port: its kernel says so, which ends the stream."""
+    printed = tmp_path / "printed"
+    with (
+        printed.open("w") as file,
+        forwarded(virtctl, f"vmi/{running}", "udp/9", stdout=file, stderr=file) as port,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender,
+    ):
+
+        def is_refused() -> bool:
+            with contextlib.suppress(OSError):
+                sender.sendto(b"anyone?", ("127.0.0.1", port))
+            return "refused" in printed.read_text()
+
+        kube.ask_until("the refusal of the guest", is_refused)
+
+
+def test_a_port_that_nothing_listens_at_is_reported(kube: Kube, virtctl: Tool, running: str) -> None:
+    done = virtctl.call("port-forward", "--stdio=true", f"vmi/{running}", "81")
+    assert done.returncode != 0 and "dialing VM" in done.stderr and "refused" in done.stderr, done.stderr
+
+
+def test_a_port_of_a_paused_guest_is_not_forwarded(kube: Kube, virtctl: Tool, running: str) -> None:
+    virtctl.run("pause", "vmi", running)
+    kube.becomes("vmi", running, "Paused")
+    done = virtctl.call("port-forward", "--stdio=true", f"vmi/{running}", "80")
+    assert done.returncode != 0 and "VMI is paused" in done.stderr, done.stderr
+    virtctl.run("unpause", "vmi", running)
+    kube.ask_until("the guest runs on", lambda: not is_paused(kube, running))
+
+
 def test_a_console_that_cannot_be_opened_is_a_status(kube: Kube, virtctl: Tool) -> None:
     kube.apply(machine("stopped", "Halted"))
     missing = virtctl.call("console", "stopped")
     assert missing.returncode != 0 and "not found" in missing.stderr, missing.stderr
+    idle = virtctl.call("port-forward", "--stdio=true", "vm/stopped", "80")
+    assert idle.returncode != 0 and "VMI is not started" in idle.stderr, idle.stderr
 
 
 def test_a_machine_is_reached_again_when_its_agent_and_its_supervisor_were_replaced(

@@ -108,7 +108,7 @@ def test_discovery_lists_what_is_served_and_nothing_else(kube: Kube) -> None:
     assert "virtualmachines/start" in names and "virtualmachines/migrate" not in names, names
     group = json.loads(kube.kubectl("get", "--raw", "/apis/subresources.kubevirt.io", namespace=None))
     assert group["preferredVersion"]["version"] == "v1", group
-    for version in ("v1", "v1alpha3"):
+    for version in ("v1", "v1alpha3", "v1alpha2"):
         available = [
             "wait",
             "--for=condition=Available",
@@ -117,7 +117,31 @@ def test_discovery_lists_what_is_served_and_nothing_else(kube: Kube) -> None:
         ]
         kube.kubectl(*available, namespace=None)
     described = json.loads(kube.kubectl("get", "--raw", "/openapi/v2", namespace=None))
-    assert f"{BASE}/namespaces/{{namespace}}/virtualmachines/{{name}}/start" in described["paths"]
+    start = f"{BASE}/namespaces/{{namespace}}/virtualmachines/{{name}}/start"
+    assert start in described["paths"]
+    documents = json.loads(kube.kubectl("get", "--raw", "/openapi/v3", namespace=None))["paths"]
+    for version in ("v1", "v1alpha3", "v1alpha2"):
+        url = documents[f"apis/subresources.kubevirt.io/{version}"]["serverRelativeURL"]
+        document = json.loads(kube.kubectl("get", "--raw", url, namespace=None))
+        assert document["openapi"].startswith("3.0"), document
+        assert start.replace("/v1/", f"/{version}/") in document["paths"], document["paths"].keys()
+
+
+def test_the_first_clients_start_and_stop_a_machine_by_get(kube: Kube, virtctl: Tool) -> None:
+    kube.apply(machine("first", "Manual"))
+    base = f"/apis/subresources.kubevirt.io/v1alpha2/namespaces/{NAMESPACE}/virtualmachines/first"
+    kube.kubectl("get", "--raw", f"{base}/start", namespace=None)
+    kube.runs("first")
+    kube.kubectl("get", "--raw", f"{base}/stop", namespace=None)
+    kube.is_gone("first")
+    # A right to read is none to start.
+    rule = {"apiGroups": ["subresources.kubevirt.io"], "resources": ["*"], "verbs": ["get"]}
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "reader"}}
+    kube.kubectl("delete", "rolebinding", "reader", "--ignore-not-found")
+    kube.apply(head | {"rules": [rule]})
+    kube.kubectl("create", "rolebinding", "reader", "--role=reader", "--user=eve")
+    assert kube.tried("get", "--raw", f"{base}/start", "--as=eve") == ""
+    assert "stateChangeRequests" not in kube.get("vm", "first").get("status", {})
 
 
 def test_what_is_not_there_or_not_served_is_reported(kube: Kube, virtctl: Tool) -> None:
@@ -126,8 +150,14 @@ def test_what_is_not_there_or_not_served_is_reported(kube: Kube, virtctl: Tool) 
         missing.stderr
     )
     kube.apply(machine("still", "Halted"))
-    unserved = virtctl.call("migrate", "still")
-    assert unserved.returncode != 0 and "not supported in this version" in unserved.stderr, unserved.stderr
+    refusals = {
+        ("migrate", "still"): "VMI is not running",
+        ("memory-dump", "remove", "still"): "no association found",
+        ("removevolume", "still", "--volume-name=x"): "HotplugVolumes feature gate is not enabled",
+    }
+    for command, text in refusals.items():
+        refused = virtctl.call(*command)
+        assert refused.returncode != 0 and text in refused.stderr, f"{command}: {refused.stderr}"
 
 
 def test_a_right_is_for_one_subresource(kube: Kube, virtctl: Tool) -> None:

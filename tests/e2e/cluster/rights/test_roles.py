@@ -17,7 +17,7 @@ POWER = ("start", "stop", "restart")
 RUN, WRITTEN, STREAMS = (
     "virtualmachineinstances.subresources.kubevirt.io",
     ("pause", "unpause", "reset"),
-    ("console", "vnc"),
+    ("console", "vnc", "portforward"),
 )
 TOKENS, SLICES, AUTHORITIES = (
     "tokenreviews.authentication.k8s.io",
@@ -39,6 +39,7 @@ GIVEN = {
     "controller: its lease": Right(CONTROLLER, "update", f"{LEASES}/garboard-controller", "garboard"),
     "controller: writes the webhooks' CA bundle": Right(CONTROLLER, "patch", f"{WEBHOOKS}/garboard"),
     "controller: watches its webhooks": Right(CONTROLLER, "watch", f"{WEBHOOKS}/garboard"),
+    "controller: reads where a pod is": Right(CONTROLLER, "get", "pods", "default"),
     "controller: changes pods": Right(CONTROLLER, "patch", "pods", "default"),
     "controller: looks whether a node lives": Right(CONTROLLER, "get", "nodes"),
     "controller: writes events": Right(CONTROLLER, "create", EVENTS, "default"),
@@ -46,15 +47,21 @@ GIVEN = {
     "controller: asks for rights of users": Right(CONTROLLER, "create", REVIEWS),
     "controller: asks whose token a caller has shown": Right(CONTROLLER, "create", TOKENS),
     "controller: writes the CA bundle that agents trust": Right(CONTROLLER, "patch", AUTHORITIES, "garboard"),
-    "controller: writes the CA bundle of its API": Right(
-        CONTROLLER, "patch", f"{SERVICES}/v1.subresources.kubevirt.io"
-    ),
+    **{
+        f"controller: writes the CA bundle of its API, {version}": Right(
+            CONTROLLER, "patch", f"{SERVICES}/{version}.subresources.kubevirt.io"
+        )
+        for version in ("v1", "v1alpha3", "v1alpha2")
+    },
     "controller: reads the API servers": Right(
         CONTROLLER, "watch", "configmaps/extension-apiserver-authentication", "kube-system"
     ),
     **{f"editor: {verb}": Right(EDITOR, "update", ASKED, "default", verb) for verb in POWER},
     **{f"editor: {verb}": Right(EDITOR, "update", RUN, "default", verb) for verb in WRITTEN},
     **{f"editor: {stream}": Right(EDITOR, "get", RUN, "default", stream) for stream in STREAMS},
+    "editor: forwards a port of a machine": Right(EDITOR, "get", ASKED, "default", "portforward"),
+    "editor: takes an evacuation back": Right(EDITOR, "update", RUN, "default", "evacuate"),
+    **{f"editor: {verb} by GET": Right(EDITOR, "get", ASKED, "default", verb) for verb in POWER[:2]},
     "editor: expands a machine": Right(EDITOR, "get", ASKED, "default", "expand-spec"),
     "viewer: expands a machine": Right(VIEWER, "get", ASKED, "default", "expand-spec"),
     "viewer: expands what it carries": Right(VIEWER, "update", CARRIED, "default"),
@@ -108,6 +115,9 @@ NOT_GIVEN = {
     "controller: no other APIService": Right(CONTROLLER, "patch", f"{SERVICES}/v1.apps"),
     "controller: no other ConfigMap": Right(CONTROLLER, "get", "configmaps/other", "kube-system"),
     **{f"viewer: no {verb}": Right(VIEWER, "update", ASKED, "default", verb) for verb in POWER},
+    **{f"viewer: no {verb} by GET": Right(VIEWER, "get", ASKED, "default", verb) for verb in POWER[:2]},
+    "viewer: no port of a machine": Right(VIEWER, "get", ASKED, "default", "portforward"),
+    "viewer: takes no evacuation back": Right(VIEWER, "update", RUN, "default", "evacuate"),
     **{f"viewer: no {verb}": Right(VIEWER, "update", RUN, "default", verb) for verb in WRITTEN},
     **{f"viewer: no {stream}": Right(VIEWER, "get", RUN, "default", stream) for stream in STREAMS},
     **{f"any user: no {stream}": Right(ANY_USER, "get", RUN, "default", stream) for stream in STREAMS},
