@@ -138,7 +138,7 @@ mod tests {
         .unwrap()
     }
 
-    /// The route, the phase of the instance, what has to exist, the code, KubeVirt's words, and what to do instead.
+    /// The route, the phase of the instance, what has to exist, the code, KubeVirt's message, and what to do instead.
     const TABLE: &[(NotHere, &str, Needs, u16, &str, &str)] = &[
         (NotHere::Migration, "Scheduled", Needs::MachineAndItsInstance, 409, "VMI is not running", ""),
         (
@@ -206,12 +206,12 @@ mod tests {
 
     #[test]
     fn each_is_answered_as_kubevirt_does_and_names_what_to_do_instead() {
-        for &(what, phase, needs, code, words, instead) in TABLE {
+        for &(what, phase, needs, code, text, instead) in TABLE {
             let (vm, vmi) = (vm(), vmi(phase));
             let refusal = what.refusal(Found { vm: Some(&vm), vmi: Some(&vmi) });
             let message = refusal.status(None).message.unwrap();
             assert_eq!((what.needs(), refusal.code()), (needs, code), "{what:?}: {message}");
-            assert!(message.contains(words) && message.contains(instead), "{what:?}: {message}");
+            assert!(message.contains(text) && message.contains(instead), "{what:?}: {message}");
         }
     }
 

@@ -163,7 +163,13 @@ async fn serve_request(
         ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, asker).await,
         ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, asker).await,
         ControlRequest::Console { access, session } => {
-            tracing::info!(?access, ?session, uid = asker.caller.uid, claimed_user = asker.caller.claimed, "console requested");
+            tracing::info!(
+                ?access,
+                ?session,
+                uid = asker.caller.uid,
+                claimed_user = asker.caller.claimed,
+                "console requested"
+            );
             console(stream, &senders, access, session).await
         }
         ControlRequest::Vnc { session } => vnc(stream, &senders, session).await,
@@ -299,7 +305,7 @@ async fn vnc(mut stream: UnixStream, senders: &ControlSenders, session: Session)
         answer(&mut stream, &ControlReply::Streaming).await?;
         return screen(senders, stream).await;
     }
-    // KubeVirt's words.
+    // KubeVirt's message.
     let Some(over) = senders.screen.begin(session) else {
         return answer(&mut stream, &denied("Active VNC connection. Request denied.")).await;
     };

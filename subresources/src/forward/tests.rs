@@ -30,6 +30,9 @@ fn outcome<T>(result: Result<T, Refusal>) -> (u16, String) {
     result.map_or_else(|refusal| (refusal.code(), format!("{refusal:?}")), |_| (0, String::new()))
 }
 
+/// What is changed, and the code and text of the refusal.
+type Row<'a> = (&'a dyn Fn(&mut Value), u16, &'a str);
+
 #[test]
 fn a_port_and_a_protocol_are_read() {
     let read = |parameters: &[&str]| target(parameters).map(|target| (target.port, target.protocol.name()));
@@ -45,7 +48,7 @@ fn a_port_and_a_protocol_are_read() {
 
 #[test]
 fn a_guest_has_to_run_and_to_have_an_interface() {
-    let table: [(&dyn Fn(&mut Value), u16, &str); 7] = [
+    let table: [Row<'_>; 7] = [
         (&|_| {}, 0, ""),
         (&|vmi| vmi["status"]["conditions"] = json!([{"type": "Paused", "status": "True"}]), 409, "VMI is paused"),
         (&|vmi| vmi["status"]["phase"] = json!("Scheduled"), 400, "VMI is not running"),
@@ -103,7 +106,7 @@ fn what_a_guest_reports_of_itself_is_not_dialled() {
 
 #[test]
 fn another_pod_and_the_nodes_network_are_refused() {
-    let table: [(&dyn Fn(&mut Value), u16, &str); 5] = [
+    let table: [Row<'_>; 5] = [
         (&|pod| pod["metadata"]["uid"] = json!("of-another-pod"), 500, "not the one"),
         (&|pod| pod["metadata"] = json!({}), 500, "not the one"),
         (&|pod| pod["spec"]["hostNetwork"] = json!(true), 400, "shares the network of its node"),
