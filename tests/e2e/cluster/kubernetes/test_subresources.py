@@ -127,6 +127,11 @@ def test_discovery_lists_what_is_served_and_nothing_else(kube: Kube) -> None:
         assert start.replace("/v1/", f"/{version}/") in document["paths"], document["paths"].keys()
 
 
+def requests_of(kube: Kube, name: str) -> list[Object]:
+    requests: list[Object] = kube.get("vm", name).get("status", {}).get("stateChangeRequests", [])
+    return requests
+
+
 def test_the_first_clients_start_and_stop_a_machine_by_get(kube: Kube, virtctl: Tool) -> None:
     kube.apply(machine("first", "Manual"))
     base = f"/apis/subresources.kubevirt.io/v1alpha2/namespaces/{NAMESPACE}/virtualmachines/first"
@@ -134,6 +139,7 @@ def test_the_first_clients_start_and_stop_a_machine_by_get(kube: Kube, virtctl: 
     kube.runs("first")
     kube.kubectl("get", "--raw", f"{base}/stop", namespace=None)
     kube.is_gone("first")
+    kube.ask_until("a stop that was carried out", lambda: not requests_of(kube, "first"))
     # A right to read is none to start.
     rule = {"apiGroups": ["subresources.kubevirt.io"], "resources": ["*"], "verbs": ["get"]}
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "reader"}}
@@ -141,7 +147,7 @@ def test_the_first_clients_start_and_stop_a_machine_by_get(kube: Kube, virtctl: 
     kube.apply(head | {"rules": [rule]})
     kube.kubectl("create", "rolebinding", "reader", "--role=reader", "--user=eve")
     assert kube.tried("get", "--raw", f"{base}/start", "--as=eve") == ""
-    assert "stateChangeRequests" not in kube.get("vm", "first").get("status", {})
+    assert not requests_of(kube, "first")
 
 
 def test_what_is_not_there_or_not_served_is_reported(kube: Kube, virtctl: Tool) -> None:
