@@ -53,6 +53,8 @@ pub(crate) enum Command {
     Unpause(UnpauseArgs),
     /// Press the reset button of machines.
     Reset(ResetArgs),
+    /// Have the guests of machines reboot: guest agent, or power button and a reset once it is off.
+    SoftReboot(SoftRebootArgs),
     /// Show what was recorded of a machine's run: events, argv, QMP transcript, serial output, how it ended.
     Logs(LogsArgs),
     /// Send QMP commands to a machine's QEMU, beside the supervisor; read-only unless --allow-write.
@@ -177,6 +179,17 @@ pub(crate) struct UnpauseArgs {
   garboard reset hello
   garboard reset default/hello web")]
 pub(crate) struct ResetArgs {
+    #[command(flatten)]
+    pub(crate) which: Machines,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard soft-reboot hello
+  garboard soft-reboot default/hello web
+
+A guest that does not react keeps running. It has its terminationGracePeriodSeconds, and at least half a minute.")]
+pub(crate) struct SoftRebootArgs {
     #[command(flatten)]
     pub(crate) which: Machines,
 }

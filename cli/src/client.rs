@@ -114,6 +114,7 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
         | ControlReply::AlreadySo
         | ControlReply::Streaming
         | ControlReply::Healthy
+        | ControlReply::Guest(_)
         | ControlReply::Denied { .. }) => {
             anyhow::bail!("the supervisor of {id} answered {other:?} to a question for its status")
         }
@@ -130,6 +131,7 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
         | ControlReply::AlreadySo
         | ControlReply::Streaming
         | ControlReply::Healthy
+        | ControlReply::Guest(_)
         | ControlReply::Denied { .. } => None,
     }
 }

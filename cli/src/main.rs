@@ -59,6 +59,7 @@ fn main() -> ExitCode {
         Command::Pause(args) => simple::pause(&args.which),
         Command::Unpause(args) => simple::unpause(&args.which),
         Command::Reset(args) => simple::reset(&args.which),
+        Command::SoftReboot(args) => simple::soft_reboot(&args.which),
         Command::Logs(args) => logs::run(&args),
         Command::Qmp(args) => qmp::run(&args),
         Command::Explain(args) => explain::run(&args),

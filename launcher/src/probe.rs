@@ -70,9 +70,11 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<(), ProbeError> {
     match ask(directory, &request, within + MARGIN).map_err(ProbeError::Supervisor)? {
         ControlReply::Healthy => Ok(()),
         ControlReply::Denied { reason } => Err(ProbeError::Unwell { reason }),
-        ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Streaming => {
-            Err(ProbeError::Nonsense)
-        }
+        ControlReply::Status(_)
+        | ControlReply::Queued
+        | ControlReply::AlreadySo
+        | ControlReply::Streaming
+        | ControlReply::Guest(_) => Err(ProbeError::Nonsense),
     }
 }
 

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{ExitCause, ExitReport};
+use crate::guest::{GuestReport, GuestSubject};
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,13 @@ pub enum ControlRequest {
     Unpause,
     /// Press the reset button.
     Reset,
+    /// Have the guest shut down and start again: by its agent, or by the power button and a reset once it is off.
+    SoftReboot,
+    /// Answer with what the guest agent reports: `Guest`.
+    Guest {
+        /// What is asked.
+        about: GuestSubject,
+    },
     /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
     Console {
         /// Whether this viewer may type.
@@ -73,6 +81,8 @@ names! {
     Self::Pause => "pause",
     Self::Unpause => "unpause",
     Self::Reset => "reset",
+    Self::SoftReboot => "softReboot",
+    Self::Guest { .. } => "guest",
     Self::Console { .. } => "console",
     Self::Vnc => "vnc",
     Self::Qmp { .. } => "qmp",
@@ -155,6 +165,8 @@ pub enum ControlReply {
     Streaming,
     /// The guest is well.
     Healthy,
+    /// What the guest agent reports.
+    Guest(Box<GuestReport>),
     /// No, and why.
     Denied {
         /// The reason, for a person.
@@ -213,6 +225,9 @@ pub struct Status {
     pub observed: bool,
     /// A stop is under way.
     pub stopping: bool,
+    /// A soft reboot is under way: the guest was asked, and has not started again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soft_rebooting: bool,
     /// QEMU does not answer its monitor: the state of the guest is the one that QEMU reported last.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unresponsive: bool,

@@ -1,5 +1,5 @@
 //! What is asked of a running instance, and when it is refused: KubeVirt's checks (`pkg/virt-api/rest/lifecycle.go`, `console.go`,
-//! `vnc.go`). Pure.
+//! `vnc.go`, `subresource.go`). Pure.
 
 use garboard_api::conditions::VmiConditionType;
 use garboard_api::{Phase, VirtualMachineInstance};
@@ -10,15 +10,20 @@ use crate::routes::{Question, Stream};
 /// The wording of `pause` and `freeze`, which speak of a VM.
 const VM_NOT_RUNNING: &str = "VM is not running";
 const VMI_NOT_RUNNING: &str = "VMI is not running";
+const NO_AGENT: &str = "VMI does not have guest agent connected";
 
 fn is_running(vmi: &VirtualMachineInstance) -> bool {
     Phase::of(vmi) == Phase::Running
 }
 
 /// Whether the condition is there, whatever its status.
-fn is_paused(vmi: &VirtualMachineInstance) -> bool {
+fn has(vmi: &VirtualMachineInstance, kind: VmiConditionType) -> bool {
     let mut conditions = vmi.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.r#type == VmiConditionType::Paused.name())
+    conditions.any(|condition| condition.r#type == kind.name())
+}
+
+fn is_paused(vmi: &VirtualMachineInstance) -> bool {
+    has(vmi, VmiConditionType::Paused)
 }
 
 fn conflict(message: &str) -> Refusal {
@@ -38,7 +43,20 @@ pub fn may_ask(question: Question, vmi: &VirtualMachineInstance) -> Result<(), R
         Question::Pause => pause(vmi),
         Question::Unpause => unpause(vmi),
         Question::Reset => reset(vmi),
+        Question::SoftReboot => soft_reboot(vmi),
     }
+}
+
+/// Whether the guest agent may be asked.
+///
+/// # Errors
+/// The instance does not run, or no agent is connected.
+pub fn may_read(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    let conflict = |message: &str| Err(Refusal::ConflictAsError(message.to_owned()));
+    if !is_running(vmi) {
+        return conflict(VMI_NOT_RUNNING);
+    }
+    if has(vmi, VmiConditionType::AgentConnected) { Ok(()) } else { conflict(NO_AGENT) }
 }
 
 /// Whether a stream may be opened.
@@ -80,6 +98,22 @@ fn reset(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
     }
     let phase = Phase::of(vmi).name();
     Err(Refusal::Internal(format!("Failed to reset non-running VMI with phase {phase}: {VMI_NOT_RUNNING}")))
+}
+
+/// An agent can reboot the guest, and so can a power button, after which it is reset.
+fn soft_reboot(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if !is_running(vmi) {
+        return Err(conflict(VMI_NOT_RUNNING));
+    }
+    if is_paused(vmi) {
+        return Err(conflict("VMI is paused"));
+    }
+    let acpi = vmi.spec.domain.features.as_ref().and_then(|features| features.acpi.as_ref());
+    let has_acpi = acpi.and_then(|acpi| acpi.enabled) != Some(false);
+    if has_acpi || has(vmi, VmiConditionType::AgentConnected) {
+        return Ok(());
+    }
+    Err(conflict("VMI has neither a connected guest agent nor ACPI"))
 }
 
 fn console(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
@@ -141,6 +175,45 @@ mod tests {
         for (question, vmi, code, text) in table {
             let found = outcome(may_ask(question, &vmi));
             assert!(found.0 == code && found.1.contains(text), "{question:?}: {found:?}");
+        }
+    }
+
+    /// An instance that runs with these conditions and features.
+    fn with(conditions: &[&str], features: Value) -> VirtualMachineInstance {
+        let mut found = vmi("Running", false, json!({"domain": {"devices": {}, "features": features}}));
+        let conditions = conditions.iter().map(|kind| json!({"type": kind, "status": "True"}));
+        let conditions: Vec<Value> = conditions.collect();
+        found.status = serde_json::from_value(json!({"phase": "Running", "conditions": conditions})).unwrap();
+        found
+    }
+
+    #[test]
+    fn a_soft_reboot_needs_a_way_to_ask_the_guest() {
+        let no_acpi = || json!({"acpi": {"enabled": false}});
+        let table = [
+            (with(&[], Value::Null), 0, ""),
+            (with(&[], json!({"acpi": {}})), 0, ""),
+            (with(&[], no_acpi()), 409, "neither"),
+            (with(&["AgentConnected"], no_acpi()), 0, ""),
+            (with(&["AgentConnected", "Paused"], Value::Null), 409, "VMI is paused"),
+            (vmi("Scheduled", false, Value::Null), 409, "VMI is not running"),
+        ];
+        for (vmi, code, text) in table {
+            let found = outcome(may_ask(Question::SoftReboot, &vmi));
+            assert!(found.0 == code && found.1.contains(text), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_guest_is_read_through_its_agent() {
+        let table = [
+            (with(&["AgentConnected"], Value::Null), 0, ""),
+            (with(&[], Value::Null), 500, "VMI does not have guest agent connected"),
+            (vmi("Succeeded", false, Value::Null), 500, "VMI is not running"),
+        ];
+        for (vmi, code, text) in table {
+            let found = outcome(may_read(&vmi));
+            assert!(found.0 == code && found.1.contains(text), "{found:?}");
         }
     }
 

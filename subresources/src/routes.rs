@@ -17,6 +17,8 @@ pub enum Action {
     ExpandVmSpec,
     /// Asks the supervisor of a running instance.
     Ask(Question),
+    /// Answers what the guest agent of a running instance reports.
+    Read(Reading),
     /// Opens a stream to the supervisor of a running instance.
     Open(Stream),
     /// A route of KubeVirt that is not served yet. It is refused, and discovery does not list it.
@@ -32,6 +34,19 @@ pub enum Question {
     Unpause,
     /// To press the reset button.
     Reset,
+    /// To have the guest shut down and start again.
+    SoftReboot,
+}
+
+/// What is read of a guest, by its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reading {
+    /// Everything (`VirtualMachineInstanceGuestAgentInfo`).
+    GuestOsInfo,
+    /// Users who are logged in (`VirtualMachineInstanceGuestOSUserList`).
+    UserList,
+    /// Mounted file systems (`VirtualMachineInstanceFileSystemList`).
+    FilesystemList,
 }
 
 /// A stream of a supervisor.
@@ -101,10 +116,10 @@ pub const ROUTES: &[Route] = &[
     vmi("freeze", Method::Put, Action::NotServed),
     vmi("unfreeze", Method::Put, Action::NotServed),
     vmi("reset", Method::Put, Action::Ask(Question::Reset)),
-    vmi("softreboot", Method::Put, Action::NotServed),
-    vmi("guestosinfo", Method::Get, Action::NotServed),
-    vmi("userlist", Method::Get, Action::NotServed),
-    vmi("filesystemlist", Method::Get, Action::NotServed),
+    vmi("softreboot", Method::Put, Action::Ask(Question::SoftReboot)),
+    vmi("guestosinfo", Method::Get, Action::Read(Reading::GuestOsInfo)),
+    vmi("userlist", Method::Get, Action::Read(Reading::UserList)),
+    vmi("filesystemlist", Method::Get, Action::Read(Reading::FilesystemList)),
     vmi("addvolume", Method::Put, Action::NotServed),
     vmi("removevolume", Method::Put, Action::NotServed),
     vmi("backup", Method::Put, Action::NotServed),

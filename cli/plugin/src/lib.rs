@@ -108,6 +108,7 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
         PluginCommand::Pause(args) => guest_action::run(&kubectl, args, GuestAction::Pause),
         PluginCommand::Unpause(args) => guest_action::run(&kubectl, args, GuestAction::Unpause),
         PluginCommand::Reset(args) => guest_action::run(&kubectl, args, GuestAction::Reset),
+        PluginCommand::SoftReboot(args) => guest_action::run(&kubectl, args, GuestAction::SoftReboot),
         PluginCommand::Vnc(args) => vnc::run(&kubectl, args),
         PluginCommand::Console(args) => attach(&kubectl, args),
         PluginCommand::Qmp(args) => qmp(&kubectl, args),

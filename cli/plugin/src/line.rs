@@ -124,7 +124,11 @@ pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
     match reply {
         ControlReply::Streaming => Ok(()),
         ControlReply::Denied { reason } => Err(exit_error(REFUSED, format!("{machine}: {reason}"))),
-        other @ (ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy) => {
+        other @ (ControlReply::Status(_)
+        | ControlReply::Queued
+        | ControlReply::AlreadySo
+        | ControlReply::Healthy
+        | ControlReply::Guest(_)) => {
             anyhow::bail!("unexpected answer {other:?}")
         }
     }
@@ -153,6 +157,7 @@ impl Statuses {
             | ControlReply::AlreadySo
             | ControlReply::Streaming
             | ControlReply::Healthy
+            | ControlReply::Guest(_)
             | ControlReply::Denied { .. }) => anyhow::bail!("unexpected answer {other:?}"),
         }
     }
@@ -183,9 +188,11 @@ pub fn request_reply(
 /// Judges the answer to a request that is queued, is so already, or is denied.
 pub fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
     match reply {
-        ControlReply::Queued | ControlReply::Streaming | ControlReply::Status(_) | ControlReply::Healthy => {
-            Ok(Outcome::Queued)
-        }
+        ControlReply::Queued
+        | ControlReply::Streaming
+        | ControlReply::Status(_)
+        | ControlReply::Healthy
+        | ControlReply::Guest(_) => Ok(Outcome::Queued),
         ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
         ControlReply::Denied { reason } => Err(exit_error(REFUSED, format!("{machine}: {reason}"))),
     }

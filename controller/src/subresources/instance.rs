@@ -36,11 +36,13 @@ impl Change {
                 Self { request: ControlRequest::Unpause, is_done: Some(|status| status.paused.is_none()) }
             }
             Question::Reset => Self { request: ControlRequest::Reset, is_done: None },
+            // A guest takes as long as it likes.
+            Question::SoftReboot => Self { request: ControlRequest::SoftReboot, is_done: None },
         }
     }
 }
 
-/// Pauses, unpauses or resets.
+/// Pauses, unpauses, resets or reboots.
 pub(super) async fn change(
     serving: &Serving,
     call: &Call<'_>,
@@ -75,10 +77,14 @@ async fn carry_out(serving: &Serving, vmi: &VirtualMachineInstance, user: &str, 
                 Err(error) => Err(unanswered(error)),
             }
         }
-        ControlReply::Status(_) | ControlReply::Streaming | ControlReply::Healthy => {
-            Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()))
+        ControlReply::Status(_) | ControlReply::Streaming | ControlReply::Healthy | ControlReply::Guest(_) => {
+            Err(unexpected())
         }
     }
+}
+
+pub(super) fn unexpected() -> Refusal {
+    Refusal::Internal("the launcher sent an unexpected answer".to_owned())
 }
 
 /// The instance of a call.

@@ -12,6 +12,7 @@
 
 mod admit;
 mod answer;
+mod guest;
 mod instance;
 mod peer;
 mod server;

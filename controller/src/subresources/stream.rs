@@ -19,7 +19,7 @@ use garboard_tunnel::Stream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::time::{Instant, Interval, interval_at};
 
-use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered};
+use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered, unexpected};
 use super::server::Serving;
 use super::turns::Turn;
 use crate::nodes::control::ask;
@@ -55,9 +55,11 @@ pub(super) async fn open(
     match reply {
         ControlReply::Streaming => {}
         ControlReply::Denied { reason } => return Err(Refusal::Conflict(printable(&reason, LONGEST_REASON))),
-        ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy => {
-            return Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()));
-        }
+        ControlReply::Status(_)
+        | ControlReply::Queued
+        | ControlReply::AlreadySo
+        | ControlReply::Healthy
+        | ControlReply::Guest(_) => return Err(unexpected()),
     }
     tracing::info!("a stream is opened");
     let socket = socket.protocols([PLAIN]).max_message_size(LARGEST_FRAME).max_frame_size(LARGEST_FRAME);

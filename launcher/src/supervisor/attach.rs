@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use garboard_agent::client::Plumbed;
 use garboard_agent::line_socket::next_client;
 use garboard_machine::features::Accelerator;
-use garboard_plan::{DiskPlan, Display, InterfacePlan, LaunchPlan};
+use garboard_plan::{DiskPlan, Display, InterfacePlan, LaunchPlan, RebootPolicy};
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{DiskStatus, InterfaceStatus, QmpAccess, Status};
 use garboard_protocol::paths;
@@ -183,6 +183,8 @@ fn log_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed]) {
         memory_bytes: plan.resources.guest_memory_bytes,
         overhead_bytes: plan.resources.overhead.total_bytes,
         vcpus: plan.resources.vcpu_count,
+        has_acpi: plan.lifecycle.acpi,
+        reboot_ends_run: plan.lifecycle.reboot == RebootPolicy::Terminate,
         stored: serde_json::to_value(&plan.stored).ok(),
         disks: plan.disks.iter().map(disk).collect(),
         interfaces: interfaces.collect(),

@@ -21,8 +21,8 @@ use tracing::{Instrument, Span};
 
 use super::console::{Attach, Attached, Keys};
 use super::driver::Offer;
-use super::guest_probe;
 use super::trace::Cause;
+use super::{guest_probe, guest_report};
 use crate::vm::{Request, Verdict};
 
 /// A request line of a user is short; a probe's command may be a script.
@@ -159,6 +159,11 @@ async fn serve_request(
         ControlRequest::Pause => ask(&mut stream, &senders, Request::Pause, asker).await,
         ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, asker).await,
         ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, asker).await,
+        ControlRequest::SoftReboot => ask(&mut stream, &senders, Request::SoftReboot, asker).await,
+        ControlRequest::Guest { about } => {
+            let found = guest_report::ask(about, &senders.agent, &senders.status).await;
+            answer(&mut stream, &found.unwrap_or_else(denied)).await
+        }
         ControlRequest::Console { access } => {
             tracing::info!(?access, uid = asker.caller.uid, claimed_user = asker.caller.claimed, "console");
             console(stream, &senders, access).await

@@ -1,21 +1,17 @@
 //! The guest agent: asked now and then, and trusted only within bounds. Everything it reports
 //! is guest-controlled text, escaped and cut by the agent client.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{GuestStatus, GuestSystem, InterfaceStatus};
 use garboard_protocol::paths;
-use garboard_qmp::agent::{Agent, AgentOptions, GuestText, OsInfo, ShutdownMode};
+use garboard_qmp::agent::{Agent, AgentInfo, AgentOptions, GuestText, OsInfo};
 use garboard_qmp::{Interest, Monitor, Notice, Subscription};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::PowerDown;
 use super::driver::Input;
 use super::run::Context;
 
@@ -39,7 +35,7 @@ pub(crate) async fn run(
     loop {
         if let Some(agent) = connect(&context).await {
             connected.send_replace(Some(agent.clone()));
-            follow(&context, Arc::new(agent), &mut port).await;
+            follow(&context, agent, &mut port).await;
             connected.send_replace(None);
         }
         if !wait_for_port(&mut port).await {
@@ -66,10 +62,9 @@ async fn connect(context: &Context) -> Option<Agent> {
 }
 
 /// Forwards what the agent reports until it stops answering.
-async fn follow(context: &Context, agent: Arc<Agent>, port: &mut Subscription) {
+async fn follow(context: &Context, agent: Agent, port: &mut Subscription) {
     tracing::info!("the guest agent is connected");
-    let power_down: Arc<dyn PowerDown> = Arc::new(AgentPowerDown { agent: Arc::clone(&agent) });
-    if context.happened.send(Input::AgentUp(Some(power_down))).await.is_err() {
+    if context.happened.send(Input::AgentUp(Some(agent.clone()))).await.is_err() {
         return;
     }
     loop {
@@ -96,17 +91,22 @@ async fn ask(agent: &Agent) -> Result<(GuestStatus, Option<Vec<InterfaceStatus>>
     agent.ping().await.map_err(|error| ErrorChain(&error).to_string())?;
     // Each answer is used without the others: an agent may have commands switched off.
     let info = agent.info().await.ok();
+    let guest = names(agent, info.as_ref()).await;
+    let interfaces = agent.interfaces().await.ok();
+    let interfaces = interfaces.map(|list| list.items().iter().filter_map(interface_status).collect());
+    Ok((guest, interfaces))
+}
+
+/// Host name, operating system and versions, as far as the agent reports them.
+pub(super) async fn names(agent: &Agent, info: Option<&AgentInfo>) -> GuestStatus {
     let os = agent.os_info().await.unwrap_or_default();
-    let guest = GuestStatus {
+    GuestStatus {
         hostname: agent.host_name().await.ok().map(|name| name.to_string()),
         os: shown(os.pretty_name.as_ref()),
         kernel: shown(os.kernel_release.as_ref()),
         agent_version: info.map(|info| info.version.to_string()),
         system: system(&os),
-    };
-    let interfaces = agent.interfaces().await.ok();
-    let interfaces = interfaces.map(|list| list.items().iter().filter_map(interface_status).collect());
-    Ok((guest, interfaces))
+    }
 }
 
 /// The operating system, as escaped and bounded text.
@@ -121,7 +121,7 @@ fn system(os: &OsInfo) -> GuestSystem {
     }
 }
 
-fn shown(text: Option<&GuestText>) -> Option<String> {
+pub(super) fn shown(text: Option<&GuestText>) -> Option<String> {
     text.map(ToString::to_string)
 }
 
@@ -178,18 +178,5 @@ async fn wait_for_port(port: &mut Subscription) -> bool {
             Ok(Port::Opened) | Err(_) => return true,
             Ok(Port::Closed) => {}
         }
-    }
-}
-
-struct AgentPowerDown {
-    agent: Arc<Agent>,
-}
-
-impl PowerDown for AgentPowerDown {
-    fn power_down(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
-        Box::pin(async move {
-            let asked = self.agent.shut_down(ShutdownMode::PowerDown).await;
-            asked.map(|_| ()).map_err(|error| ErrorChain(&error).to_string())
-        })
     }
 }

@@ -7,13 +7,13 @@ use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_plan::{LaunchPlan, StartState};
 use garboard_protocol::control::{PauseReason, Phase, Status, SupervisorInfo};
 use garboard_protocol::exit::EndHints;
-use garboard_protocol::journal::Journal;
+use garboard_protocol::journal::{self, Journal, SoftRebootStep};
 use garboard_protocol::paths::Layout;
 
 use super::driver::DriverSeed;
 use super::prepare::{Order, OrderError, read_plan};
 use crate::clock::{self, boot_id, now_ms};
-use crate::vm::{Asked, Life, Memory, OnReady, State};
+use crate::vm::{Asked, Life, Memory, OnReady, RebootStep, SoftReboot, State};
 
 /// Whose machine it is and how it is to be treated: from the plan of one that was launched, whatever build made that, or
 /// from the order of one that was not.
@@ -77,6 +77,7 @@ pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: 
         pause_message: None,
         observed: false,
         stopping: false,
+        soft_rebooting: false,
         unresponsive: false,
         ended_helper: None,
         software_emulation: false,
@@ -124,20 +125,34 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
         paused,
         deadline,
         stop_deadline_ms,
+        soft_reboot,
     } = journal;
     let grace_ms = whose.grace_seconds.saturating_mul(1000);
+    let boot_id = boot_id();
     let memory = Memory {
         hints: *hints,
         resets: *resets,
         has_run: *started,
         paused_by_user: *paused == Some(PauseReason::PausedByUser),
+        soft_reboot: soft_reboot.as_ref().and_then(|reboot| soft_reboot_of(reboot, &boot_id)),
         ..Memory::default()
     };
     let now = clock::now();
-    let deadline_ms = now.on_boot_clock(deadline.as_ref(), *stop_deadline_ms, &boot_id(), grace_ms);
-    let life = Life { state: state(journal, deadline_ms), memory, grace_ms };
+    let deadline_ms = now.on_boot_clock(deadline.as_ref(), *stop_deadline_ms, &boot_id, grace_ms);
+    // The plan says what the guest has; it is read before QEMU is reached.
+    let life = Life { state: state(journal, deadline_ms), memory, grace_ms, has_acpi: true, reboot_ends_run: false };
     let on_ready = if *started || whose.starts_paused { OnReady::Leave } else { OnReady::LetRun };
     DriverSeed { life, journal: journal.clone(), status, on_ready, shared: shared.to_owned() }
+}
+
+/// No guest of another boot of the host is there any more.
+fn soft_reboot_of(reboot: &journal::SoftReboot, boot_id: &str) -> Option<SoftReboot> {
+    let step = match reboot.step {
+        SoftRebootStep::Agent => RebootStep::Agent,
+        SoftRebootStep::PowerButton => RebootStep::PowerButton,
+        SoftRebootStep::Reset => RebootStep::Reset,
+    };
+    (reboot.deadline.boot_id == boot_id).then_some(SoftReboot { step, until_ms: reboot.deadline.at_ms })
 }
 
 /// A stop that was under way goes on: its deadline is an instant, not a duration. One that had come to its last step is
@@ -204,6 +219,21 @@ mod tests {
         assert!(whose.starts_paused);
         assert_eq!(first_status(&whose, &launched, "1").name, "paused");
         assert!(MachineMetadata::read(&layout, &Journal::default()).is_err(), "what is to be prepared needs its order");
+    }
+
+    #[test]
+    fn a_soft_reboot_goes_on_in_the_same_boot_of_the_host() {
+        let steps = [
+            (SoftRebootStep::Agent, RebootStep::Agent),
+            (SoftRebootStep::PowerButton, RebootStep::PowerButton),
+            (SoftRebootStep::Reset, RebootStep::Reset),
+        ];
+        for (written, step) in steps {
+            let deadline = journal::Deadline { boot_id: "b".to_owned(), at_ms: 7 };
+            let reboot = journal::SoftReboot { step: written, deadline };
+            assert_eq!(soft_reboot_of(&reboot, "b"), Some(SoftReboot { step, until_ms: 7 }));
+            assert_eq!(soft_reboot_of(&reboot, "another boot"), None);
+        }
     }
 
     #[test]

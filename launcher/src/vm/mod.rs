@@ -4,7 +4,7 @@
 //!                    Spawned              MonitorReady
 //!   ┌───────────┐          ┌──────────┐               ┌───────────────────────────┐
 //!   │ Preparing ├─────────►│ Launched ├──────────────►│ Running {vcpus}           │◄─┐ pause, unpause,
-//!   └─────┬─────┘          └────┬─────┘               └──────┬─────────────┬──────┘──┘ reset, I/O error
+//!   └─────┬─────┘          └────┬─────┘               └──────┬─────────────┬──────┘──┘ reset, soft reboot, I/O error
 //!         │ stop, failure       │ stop              stop     │             │ panic, watchdog, force
 //!         │                     └────────────┐   ┌───────────┘             │
 //!         │                                  ▼   ▼          grace over     ▼
@@ -120,6 +120,10 @@ pub enum Event {
     Panicked,
     /// QEMU reported `WATCHDOG` with an action that stops the machine.
     WatchdogFired,
+    /// There is no guest agent to reboot the guest, or it refused.
+    AgentDidNotReboot,
+    /// The power button could not be pressed for a soft reboot.
+    ButtonNotPressed,
     /// A user's request, accepted by the queue.
     Requested(Request),
     /// A deadline passed.
@@ -189,6 +193,12 @@ pub enum Effect {
     Reset,
     /// Ask the guest to power down.
     AskGuest(PowerDownMethod),
+    /// Have the guest agent reboot the guest.
+    AskAgentToReboot,
+    /// QMP `set-action` with `shutdown=pause`, so that QEMU stays when the guest is off, then `system_powerdown`.
+    PressButtonAndStay,
+    /// QMP `set-action` with `shutdown=poweroff`: QEMU leaves again when the guest is off.
+    LeaveAtPowerOff,
     /// QMP `quit`.
     Quit,
     /// Have PID 1 send SIGKILL.
@@ -211,6 +221,26 @@ pub enum PowerDownMethod {
     Button,
 }
 
+/// A soft reboot that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftReboot {
+    /// How far it is.
+    pub step: RebootStep,
+    /// When it is given up; where the guest is off, when it is reset again. Milliseconds since boot.
+    pub until_ms: i64,
+}
+
+/// How far a soft reboot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebootStep {
+    /// The guest agent is asked to reboot the guest.
+    Agent,
+    /// The power button is pressed, and QEMU stays when the guest is off.
+    PowerButton,
+    /// The guest is off, and is reset.
+    Reset,
+}
+
 /// What is remembered beside the state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -226,6 +256,8 @@ pub struct Memory {
     pub paused_by_user: bool,
     /// The pauses that I/O errors cause.
     pub io: IoRetry,
+    /// A soft reboot that is under way; only while QEMU holds the guest, and no stop.
+    pub soft_reboot: Option<SoftReboot>,
 }
 
 /// The machine as [`step()`] sees it.
@@ -237,6 +269,10 @@ pub struct Life {
     pub memory: Memory,
     /// How long a guest may take to power down, milliseconds.
     pub grace_ms: i64,
+    /// The guest has ACPI: its power button can be pressed.
+    pub has_acpi: bool,
+    /// A reboot of the guest ends the run (`rebootPolicy: Terminate`).
+    pub reboot_ends_run: bool,
 }
 
 impl Life {
@@ -244,7 +280,10 @@ impl Life {
     #[must_use]
     pub fn wake_at_ms(&self) -> Option<i64> {
         match self.state {
-            State::Running { .. } => self.memory.io.at_ms(),
+            State::Running { .. } => {
+                let soft_reboot = self.memory.soft_reboot.map(|reboot| reboot.until_ms);
+                [soft_reboot, self.memory.io.at_ms()].into_iter().flatten().min()
+            }
             State::Stopping { force_at_ms, asked } => {
                 let again_at_ms = match asked {
                     Asked::Yes { again_at_ms } => Some(again_at_ms),

@@ -237,6 +237,12 @@ impl Agent {
         self.ask(&qapi_qga::guest_get_timezone {}).await
     }
 
+    /// Whether file systems are frozen.
+    pub async fn is_frozen(&self) -> Result<bool, AgentError> {
+        let status: GuestText = self.ask(&qapi_qga::guest_fsfreeze_status {}).await?;
+        Ok(status.as_str() == "frozen")
+    }
+
     /// Asks the guest to end. A working agent does not answer this one, so silence is a success; whether the guest ends
     /// is for the caller to see. Takes up to the time limit.
     pub async fn shut_down(&self, mode: ShutdownMode) -> Result<ShutdownAnswer, AgentError> {

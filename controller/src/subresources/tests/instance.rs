@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Status};
+use garboard_protocol::guest::{GuestReport, GuestSubject, GuestUser};
 use garboard_protocol::wire;
 use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
 use serde_json::{Value, json};
@@ -53,6 +54,12 @@ impl Played {
             ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
             ControlRequest::Console { .. } => ControlReply::Streaming,
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
+            ControlRequest::SoftReboot => ControlReply::Queued,
+            ControlRequest::Guest { about: GuestSubject::Users } => {
+                let user = GuestUser { user: "root".to_owned(), ..GuestUser::default() };
+                ControlReply::Guest(Box::new(GuestReport { users: vec![user], ..GuestReport::default() }))
+            }
+            ControlRequest::Guest { .. } => ControlReply::Denied { reason: "the agent is busy".to_owned() },
             ControlRequest::Status
             | ControlRequest::Stop { .. }
             | ControlRequest::Unpause
@@ -122,6 +129,34 @@ async fn what_the_supervisor_refuses_is_a_conflict() {
     let (code, status) = api.put(&format!("{BASE}/reset"), Value::Null).await;
     assert_eq!(code, 409);
     assert!(status["message"].as_str().unwrap().ends_with("the guest is being stopped"), "{status}");
+}
+
+#[tokio::test]
+async fn a_soft_reboot_is_answered_when_the_guest_is_about_to_be_asked() {
+    let (api, played) = connected(running()).await;
+    assert_eq!(api.put(&format!("{BASE}/softreboot"), Value::Null).await, (200, Value::Null));
+    assert_eq!(played.asked.lock().unwrap().clone(), [of_ada(ControlRequest::SoftReboot)]);
+}
+
+#[tokio::test]
+async fn what_the_guest_agent_reports_is_read_while_it_is_connected() {
+    let read = async |vmi: Value, route: &str| {
+        let (api, _) = connected(vmi).await;
+        api.send(&["front-proxy-client"], &format!("GET {BASE}/{route}"), Some("ada"), Value::Null).await
+    };
+    let mut with_agent = running();
+    with_agent["status"]["conditions"] = json!([{"type": "AgentConnected", "status": "True"}]);
+    let (code, list) = read(with_agent.clone(), "userlist").await;
+    assert_eq!((code, &list["items"][0]["userName"]), (200, &json!("root")));
+    // As KubeVirt answers: the body of a conflict, as an error of the server.
+    let missing = read(running(), "userlist").await;
+    let refused = read(with_agent, "guestosinfo").await;
+    for ((code, status), message) in
+        [(missing, "VMI does not have guest agent connected"), (refused, "the agent is busy")]
+    {
+        assert_eq!((code, &status["code"], &status["reason"]), (500, &json!(409), &json!("Conflict")));
+        assert!(status["message"].as_str().unwrap().ends_with(message), "{status}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

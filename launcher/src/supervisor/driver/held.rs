@@ -92,7 +92,7 @@ mod tests {
                 ..Journal::default()
             };
             let memory = Memory { has_run: true, paused_by_user: true, ..Memory::default() };
-            let life = Life { state: State::Launched, memory, grace_ms: 1000 };
+            let life = Life { state: State::Launched, memory, grace_ms: 1000, has_acpi: true, reboot_ends_run: false };
             let status = garboard_protocol::testing::running(1);
             let (publish, published) = watch::channel(status.clone());
             let (happened, inbox) = mpsc::channel(4);

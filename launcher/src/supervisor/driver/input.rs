@@ -1,15 +1,14 @@
 //! What the driver starts from, what reaches it, and why it returns.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use garboard_protocol::control::{DiskStatus, GuestStatus, InterfaceStatus, Status};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::FromInit;
 use garboard_qmp::Monitor;
+use garboard_qmp::agent::Agent;
 use tokio::sync::{mpsc, oneshot};
 
-use super::PowerDown;
 use crate::supervisor::trace::Cause;
 use crate::vm::{Event, Life, OnReady, Request, RunState, Verdict};
 
@@ -28,6 +27,10 @@ pub(crate) struct Planned {
     pub(crate) overhead_bytes: u64,
     /// vCPUs.
     pub(crate) vcpus: u32,
+    /// The guest has a power button.
+    pub(crate) has_acpi: bool,
+    /// A reboot of the guest ends the run.
+    pub(crate) reboot_ends_run: bool,
     /// What the next start keeps.
     pub(crate) stored: Option<serde_json::Value>,
     /// Disks in the order of the manifest.
@@ -62,7 +65,7 @@ pub(crate) enum Input {
     /// An event of QEMU that matters.
     Guest(Event),
     /// The guest agent came or went.
-    AgentUp(Option<Arc<dyn PowerDown>>),
+    AgentUp(Option<Agent>),
     /// The guest agent reported on the guest.
     AgentSaid {
         /// Names and versions.

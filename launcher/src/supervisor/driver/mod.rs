@@ -1,14 +1,14 @@
 //! The one task that owns the machine. It alone moves [`Life`](crate::vm::Life), issues state-changing QMP commands and
 //! publishes; all others post to one of two inboxes. Events of the guest go before requests.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
-use garboard_protocol::journal::{Deadline, Journal};
+use garboard_protocol::journal::{self as journal_file, Deadline, Journal, SoftRebootStep};
 use garboard_protocol::launch::{FromInit, ToInit};
+use garboard_qmp::agent::{Agent, ShutdownMode};
 use garboard_qmp::{Monitor, qmp};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
@@ -24,12 +24,12 @@ pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, 
 use command_queue::{Command, CommandQueue};
 use held::Held;
 
+use super::journal;
 use super::trace::Cause;
-use super::{PowerDown, journal};
 use crate::clock::{self, boot_id, boot_ms, now_ms};
 use crate::vm::{
-    Effect, Event, OnReady, PowerDownMethod, Request, RequestQueue, State, Verdict, View, guest_interfaces, publish,
-    step,
+    Denial, Effect, Event, OnReady, PowerDownMethod, RebootStep, Request, RequestQueue, SoftReboot, State, Verdict,
+    View, guest_interfaces, publish, step,
 };
 
 /// How long QEMU's last events may take to arrive after PID 1 has reported its end.
@@ -57,7 +57,7 @@ pub(super) struct Driver {
     queue: RequestQueue,
     held: Held,
     monitor: Option<Monitor>,
-    agent: Option<Arc<dyn PowerDown>>,
+    agent: Option<Agent>,
     init: mpsc::Sender<ToInit>,
     publish: watch::Sender<Status>,
     commands: CommandQueue,
@@ -140,7 +140,10 @@ impl Driver {
 
     /// Answers a request, and does it if it is accepted.
     async fn serve(&mut self, Offer { request, reply, cause }: Offer) {
-        let verdict = self.queue.offer(request, View::from(&self.seed.life.state));
+        let verdict = match self.denial(request) {
+            Some(denial) => Verdict::Denied(denial),
+            None => self.queue.offer(request, View::from(&self.seed.life.state)),
+        };
         let _ = reply.send(verdict);
         if verdict == Verdict::Queued && matches!(request, Request::Stop(_)) {
             self.stop = cause.clone();
@@ -149,6 +152,13 @@ impl Driver {
         self.cause = cause;
         self.do_accepted().instrument(span).await;
         self.cause = Cause::supervisor();
+    }
+
+    /// Why a request is not even offered: what only the driver knows of the guest.
+    fn denial(&self, request: Request) -> Option<Denial> {
+        let is_asked = matches!(request, Request::SoftReboot) && matches!(self.seed.life.state, State::Running { .. });
+        let can_be_asked = self.agent.is_some() || self.seed.life.has_acpi;
+        (is_asked && !can_be_asked).then_some(Denial::CannotBeAsked)
     }
 
     /// A deadline has come. While a stop is under way it is the stop's.
@@ -265,6 +275,8 @@ impl Driver {
         status.disks = planned.disks;
         status.interfaces.clone_from(&planned.interfaces);
         self.planned = planned.interfaces;
+        self.seed.life.has_acpi = planned.has_acpi;
+        self.seed.life.reboot_ends_run = planned.reboot_ends_run;
     }
 
     async fn finish_pending_end(&mut self) {
@@ -291,8 +303,22 @@ impl Driver {
             (Effect::LetRun, Some(monitor)) => self.commands.begin(monitor, Command::LetRun, &self.cause),
             (Effect::StopVcpus, Some(monitor)) => self.commands.begin(monitor, Command::StopVcpus, &self.cause),
             (Effect::Reset, Some(monitor)) => self.commands.begin(monitor, Command::Reset, &self.cause),
-            (Effect::LetRun | Effect::StopVcpus | Effect::Reset, None) => {}
+            (Effect::PressButtonAndStay, Some(monitor)) => {
+                self.commands.begin(monitor, Command::PressButtonAndStay, &self.cause);
+            }
+            (Effect::LeaveAtPowerOff, Some(monitor)) => {
+                self.commands.begin(monitor, Command::LeaveAtPowerOff, &self.cause);
+            }
+            (
+                Effect::LetRun
+                | Effect::StopVcpus
+                | Effect::Reset
+                | Effect::PressButtonAndStay
+                | Effect::LeaveAtPowerOff,
+                None,
+            ) => {}
             (Effect::AskGuest(way), _) => self.ask_guest(way),
+            (Effect::AskAgentToReboot, _) => self.ask_agent_to_reboot(),
             (Effect::Quit, Some(monitor)) => command_queue::quit(monitor, &self.cause),
             (Effect::Quit, None) | (Effect::Kill, _) => {
                 tracing::warn!("PID 1 is asked to kill QEMU");
@@ -311,9 +337,11 @@ impl Driver {
         let span = cause.span();
         let asking = async move {
             if let Some(agent) = agent {
-                match agent.power_down().await {
-                    Ok(()) => return tracing::info!("the guest agent was asked to power down"),
-                    Err(reason) => tracing::info!(reason, "the guest agent did not power down; using ACPI"),
+                match agent.shut_down(ShutdownMode::PowerDown).await {
+                    Ok(_) => return tracing::info!("the guest agent was asked to power down"),
+                    Err(error) => {
+                        tracing::info!(error = %ErrorChain(&error), "the guest agent did not power down; using ACPI");
+                    }
                 }
             }
             let Some(monitor) = monitor else { return };
@@ -323,6 +351,23 @@ impl Driver {
             }
         };
         tokio::spawn(asking.instrument(span));
+    }
+
+    /// Beside the driver too; without an agent, or if it refuses, the state machine has another way.
+    fn ask_agent_to_reboot(&self) {
+        let (agent, report) = (self.agent.clone(), self.commands.report());
+        let asking = async move {
+            if let Some(agent) = agent {
+                match agent.shut_down(ShutdownMode::Reboot).await {
+                    Ok(_) => return tracing::info!("the guest agent was asked to reboot the guest"),
+                    Err(error) => {
+                        tracing::info!(error = %ErrorChain(&error), "the guest agent did not reboot the guest");
+                    }
+                }
+            }
+            let _ = report.send(Event::AgentDidNotReboot).await;
+        };
+        tokio::spawn(asking.instrument(self.cause.span()));
     }
 
     /// By when a stop that is under way is enforced, milliseconds since boot.
@@ -366,6 +411,7 @@ impl Driver {
             journal.stop_deadline_ms = deadline_ms.map(|at_ms| at_ms - now.boot_ms + now.wall_ms);
             journal.deadline = deadline;
         }
+        journal.soft_reboot = life.memory.soft_reboot.map(|reboot| journaled(reboot, &self.boot_id));
         if let State::Running { .. } = life.state {
             journal.paused = publish::paused(&life.state);
         }
@@ -408,6 +454,15 @@ impl Driver {
     }
 }
 
+fn journaled(SoftReboot { step, until_ms }: SoftReboot, boot_id: &str) -> journal_file::SoftReboot {
+    let step = match step {
+        RebootStep::Agent => SoftRebootStep::Agent,
+        RebootStep::PowerButton => SoftRebootStep::PowerButton,
+        RebootStep::Reset => SoftRebootStep::Reset,
+    };
+    journal_file::SoftReboot { step, deadline: Deadline { boot_id: boot_id.to_owned(), at_ms: until_ms } }
+}
+
 fn event_name(event: &Event) -> &'static str {
     match event {
         Event::Spawned => "spawned",
@@ -419,6 +474,8 @@ fn event_name(event: &Event) -> &'static str {
         Event::StoppedByIoError(_) => "io-error",
         Event::Panicked => "panicked",
         Event::WatchdogFired => "watchdog",
+        Event::AgentDidNotReboot => "agent-did-not-reboot",
+        Event::ButtonNotPressed => "button-not-pressed",
         Event::Requested(_) => "requested",
         Event::TimePassed => "time-passed",
         Event::QemuGone(_) => "qemu-gone",

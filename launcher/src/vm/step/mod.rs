@@ -5,7 +5,12 @@ use std::time::Duration;
 use garboard_protocol::control::{Ended, PauseReason, StopMode};
 use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, full_message};
 
-use super::{Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, Request, RunState, ShutdownKind, State, Vcpus};
+use super::{
+    Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, RebootStep, Request, RunState, ShutdownKind, State,
+    Vcpus,
+};
+
+mod soft_reboot;
 
 /// How long QEMU may take to follow `quit`, or to leave on its own, before PID 1 kills it: it flushes disks on the way out. PID 1's
 /// own patience (`init/watch.rs`) is longer.
@@ -29,9 +34,12 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
         Event::MonitorReady { run_state, on_ready } => ready(life, state, run_state, on_ready, now),
         Event::WasReset => {
             life.memory.resets += 1;
-            (state, Vec::new())
+            (state, soft_reboot::was_reset(life))
         }
-        Event::VcpusStopped { run_state } => held(life, state, run_state, now),
+        Event::VcpusStopped { run_state } => match soft_reboot::held(life, run_state, now) {
+            Some(effects) => (state, effects),
+            None => held(life, state, run_state, now),
+        },
         Event::VcpusResumed => resumed(life, state, now),
         Event::StoppedByIoError(error) => {
             if is_retried(life, &state) {
@@ -39,13 +47,20 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
             }
             held(life, state, RunState::IoError, now)
         }
+        Event::Shutdown { kind } if soft_reboot::is_answer(life, &state, kind) => soft_reboot::is_off(life, state, now),
         Event::Shutdown { kind } => {
             note_shutdown(life, kind);
             leave(state, now)
         }
         Event::Panicked => held(life, state, RunState::GuestPanicked, now),
         Event::WatchdogFired => held(life, state, RunState::Watchdog, now),
+        Event::AgentDidNotReboot => soft_reboot::without_agent(life, state),
+        Event::ButtonNotPressed => soft_reboot::not_pressed(life, state),
     };
+    // A stop, and every other end, precedes it.
+    if !matches!(state, State::Launched | State::Running { .. }) {
+        life.memory.soft_reboot = None;
+    }
     life.state = state;
     effects
 }
@@ -103,6 +118,10 @@ fn ready(life: &mut Life, state: State, run: RunState, on_ready: OnReady, now: N
 /// The state of a QEMU that is not being stopped.
 fn found(life: &mut Life, run: RunState, on_ready: OnReady, now: Now) -> (State, Vec<Effect>) {
     let running = State::Running { vcpus: Vcpus::Running };
+    if let Some(effects) = soft_reboot::found(life, run, now) {
+        let is_held = life.memory.paused_by_user && matches!(run, RunState::Shutdown | RunState::Prelaunch);
+        return (if is_held { stopped(PauseReason::PausedByUser) } else { running }, effects);
+    }
     match (run, on_ready) {
         (RunState::GuestPanicked | RunState::Watchdog | RunState::Shutdown | RunState::InternalError, _) => {
             held(life, running, run, now)
@@ -257,6 +276,7 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
                 (state, Vec::new())
             }
         },
+        Request::SoftReboot => soft_reboot::requested(life, state, now),
         Request::Reset => match state {
             State::Running { .. } => (state, vec![Effect::Reset]),
             State::Preparing | State::Launched | State::Stopping { .. } | State::Ending { .. } | State::Ended(_) => {
@@ -277,10 +297,15 @@ fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<E
             life.memory.hints.grace_exceeded = true;
             end_now(state, now)
         }
-        State::Running { vcpus } => {
-            let first = if vcpus == Vcpus::Running { Vec::new() } else { vec![Effect::LetRun] };
-            ask(wanted, first, now)
-        }
+        State::Running { vcpus } => match life.memory.soft_reboot.map(|reboot| reboot.step) {
+            // It is off already.
+            Some(RebootStep::Reset) => quit(state, now),
+            step @ (Some(RebootStep::Agent | RebootStep::PowerButton) | None) => {
+                let leaves = (step == Some(RebootStep::PowerButton)).then_some(Effect::LeaveAtPowerOff);
+                let resumes = (vcpus != Vcpus::Running).then_some(Effect::LetRun);
+                ask(wanted, leaves.into_iter().chain(resumes).collect(), now)
+            }
+        },
         // Asked again: a shorter time counts, a longer one does not.
         State::Stopping { force_at_ms, asked: before } => {
             let by_ms = force_at_ms.min(wanted);
@@ -333,10 +358,14 @@ fn time_passed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) 
         State::Ending { kill_at_ms } if kill_at_ms <= now.boot_ms => {
             (State::Ending { kill_at_ms: now.boot_ms.saturating_add(QUIT_PATIENCE_MS) }, vec![Effect::Kill])
         }
-        State::Running { .. } if life.memory.io.is_due(now.boot_ms) => (state, vec![Effect::LetRun]),
-        State::Preparing | State::Launched | State::Running { .. } | State::Ending { .. } | State::Ended(_) => {
-            (state, Vec::new())
+        State::Running { .. } => {
+            let mut effects = soft_reboot::time_passed(life, now);
+            if life.memory.io.is_due(now.boot_ms) {
+                effects.push(Effect::LetRun);
+            }
+            (state, effects)
         }
+        State::Preparing | State::Launched | State::Ending { .. } | State::Ended(_) => (state, Vec::new()),
     }
 }
 

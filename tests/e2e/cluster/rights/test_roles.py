@@ -16,9 +16,11 @@ POWER = ("start", "stop", "restart")
 # Of a running instance: what is written to it, and its streams.
 RUN, WRITTEN, STREAMS = (
     "virtualmachineinstances.subresources.kubevirt.io",
-    ("pause", "unpause", "reset"),
+    ("pause", "unpause", "reset", "softreboot"),
     ("console", "vnc"),
 )
+# What the guest agent reports.
+READ = ("guestosinfo", "userlist", "filesystemlist")
 TOKENS, SLICES, AUTHORITIES = (
     "tokenreviews.authentication.k8s.io",
     "endpointslices.discovery.k8s.io",
@@ -55,6 +57,8 @@ GIVEN = {
     **{f"editor: {verb}": Right(EDITOR, "update", ASKED, "default", verb) for verb in POWER},
     **{f"editor: {verb}": Right(EDITOR, "update", RUN, "default", verb) for verb in WRITTEN},
     **{f"editor: {stream}": Right(EDITOR, "get", RUN, "default", stream) for stream in STREAMS},
+    **{f"editor: {what}": Right(EDITOR, "get", RUN, "default", what) for what in READ},
+    **{f"viewer: {what}": Right(VIEWER, "get", RUN, "default", what) for what in READ},
     "editor: expands a machine": Right(EDITOR, "get", ASKED, "default", "expand-spec"),
     "viewer: expands a machine": Right(VIEWER, "get", ASKED, "default", "expand-spec"),
     "viewer: expands what it carries": Right(VIEWER, "update", CARRIED, "default"),

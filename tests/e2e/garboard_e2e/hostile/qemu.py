@@ -44,6 +44,8 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"ask": "pause"},
     {"ask": "unpause"},
     {"ask": "reset"},
+    {"ask": "softReboot"},
+    {"ask": "guest", "about": "info"},
     {"ask": "vnc"},
     {"ask": "console", "access": "takeOver"},
     {"ask": "qmp", "access": "dangerous"},
