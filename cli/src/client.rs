@@ -112,6 +112,7 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
         ControlReply::Status(status) => Ok(*status),
         other @ (ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Healthy
         | ControlReply::Guest(_)
@@ -129,6 +130,7 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
         ControlReply::Status(status) => Some(*status),
         ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Healthy
         | ControlReply::Guest(_)

@@ -73,6 +73,7 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<(), ProbeError> {
         ControlReply::Status(_)
         | ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Guest(_) => Err(ProbeError::Nonsense),
     }

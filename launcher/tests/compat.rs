@@ -24,7 +24,7 @@ use garboard_protocol::exit::{EndHints, ExitCause, ExitReport, ProcessEnd};
 use garboard_protocol::guest::{
     GuestCommand, GuestFileSystem, GuestFileSystemDisk, GuestReport, GuestTimezone, GuestUser,
 };
-use garboard_protocol::journal::{Deadline, Journal, SoftReboot, SoftRebootStep};
+use garboard_protocol::journal::{Deadline, Freeze, Journal, SoftReboot, SoftRebootStep};
 use garboard_protocol::launch::{FromInit, ToInit};
 use garboard_protocol::pod::{NodeFacts, PodOrder};
 use serde::de::DeserializeOwned;
@@ -66,9 +66,12 @@ const KINDS: &[(&str, Check)] = &[
     ("said-to-init-kill.json", reads::<ToInit>),
     ("said-to-init-launch.json", reads::<ToInit>),
     ("said-to-init-powering-down.json", reads::<ToInit>),
+    ("asked-freeze.json", reads::<Asked>),
     ("asked-guest.json", reads::<Asked>),
     ("asked-soft-reboot.json", reads::<Asked>),
     ("asked-stop.json", reads::<Asked>),
+    ("asked-unfreeze.json", reads::<Asked>),
+    ("answered-done.json", reads::<ControlReply>),
     ("answered-guest.json", reads::<ControlReply>),
     ("answered-status.json", reads::<ControlReply>),
     ("status.json", reads::<Status>),
@@ -119,9 +122,12 @@ samples!(
 const NOT_YET: &[(&[&str], &[&str])] = &[(
     &["72c849a", "8ee2679"],
     &[
+        "answered-done.json",
         "answered-guest.json",
+        "asked-freeze.json",
         "asked-guest.json",
         "asked-soft-reboot.json",
+        "asked-unfreeze.json",
         "live.json",
         "offer.json",
         "said-to-agent-serve.json",
@@ -183,7 +189,7 @@ fn status(plan: &LaunchPlan) -> Value {
     json!({
         "generation": 1_790_000_000_123_u64, "namespace": "golden", "name": "uefi", "uid": "u", "phase": "Running",
         "phaseSinceMs": 1_790_000_000_000_i64, "paused": "PausedIOError", "pauseMessage": "writing to root failed: full",
-        "stopping": true, "softRebooting": true, "unresponsive": true, "endedHelper": "passt", "softwareEmulation": true,
+        "frozen": true, "stopping": true, "softRebooting": true, "unresponsive": true, "endedHelper": "passt", "softwareEmulation": true,
         "interpretedByKvm": true,
         "machine": "pc-q35-7.2", "memoryBytes": 1, "overheadBytes": 1, "vcpus": 1, "stored": plan.stored,
         "disks": [{"volume": "root", "target": "vda"}],
@@ -243,6 +249,7 @@ fn written() -> Vec<(&'static str, Value)> {
             step: SoftRebootStep::PowerButton,
             deadline: Deadline { boot_id: "b".to_owned(), at_ms: 30_000 },
         }),
+        freeze: Some(Freeze { thaw_at: Some(Deadline { boot_id: "b".to_owned(), at_ms: 30_000 }) }),
         ended: Some(ended()),
         hints: EndHints::default(),
         paused: Some(PauseReason::PausedByUser),
@@ -300,12 +307,15 @@ fn written() -> Vec<(&'static str, Value)> {
         ("said-to-init-kill.json", value(serde_json::to_value(ToInit::Kill))),
         ("said-to-init-launch.json", launch()),
         ("said-to-init-powering-down.json", value(serde_json::to_value(ToInit::PoweringDown { within_seconds: 30 }))),
+        ("asked-freeze.json", json!({"ask": "freeze", "thaw_after_seconds": 300, "claimedUser": "ada"})),
+        ("asked-unfreeze.json", json!({"ask": "unfreeze", "claimedUser": "ada"})),
         ("asked-guest.json", json!({"ask": "guest", "about": "info", "claimedUser": "ada"})),
         ("asked-soft-reboot.json", json!({"ask": "softReboot", "claimedUser": "ada"})),
         (
             "asked-stop.json",
             json!({"ask": "stop", "mode": {"mode": "graceful", "within_seconds": 7}, "claimedUser": "ada"}),
         ),
+        ("answered-done.json", json!({"answer": "done"})),
         ("answered-guest.json", {
             let mut answer = guest_report();
             answer["answer"] = json!("guest");
@@ -518,6 +528,9 @@ fn what_later_builds_add_is_ignored() {
 
 /// Values in place of which a later one is an error, by file and key: what is asked of a program that must do it or refuse.
 const DEMANDS: &[(&str, &str)] = &[
+    ("asked-freeze.json", "ask"),
+    ("asked-unfreeze.json", "ask"),
+    ("answered-done.json", "answer"),
     ("asked-guest.json", "ask"),
     ("asked-guest.json", "about"),
     ("asked-soft-reboot.json", "ask"),

@@ -62,6 +62,7 @@ pub fn bounded(mut report: Status) -> Status {
         observed: _,
         stopping: _,
         soft_rebooting: _,
+        frozen: _,
         unresponsive: _,
         ended_helper,
         software_emulation: _,

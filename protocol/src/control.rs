@@ -30,6 +30,13 @@ pub enum ControlRequest {
     Reset,
     /// Have the guest shut down and start again: by its agent, or by the power button and a reset once it is off.
     SoftReboot,
+    /// Freeze the guest's file systems, by its agent; the answer comes when it has.
+    Freeze {
+        /// After how many seconds they are thawed unasked; never, if it is not set.
+        thaw_after_seconds: Option<u64>,
+    },
+    /// Thaw the guest's file systems, by its agent; the answer comes when it has.
+    Unfreeze,
     /// Answer with what the guest agent reports: `Guest`.
     Guest {
         /// What is asked.
@@ -82,6 +89,8 @@ names! {
     Self::Unpause => "unpause",
     Self::Reset => "reset",
     Self::SoftReboot => "softReboot",
+    Self::Freeze { .. } => "freeze",
+    Self::Unfreeze => "unfreeze",
     Self::Guest { .. } => "guest",
     Self::Console { .. } => "console",
     Self::Vnc => "vnc",
@@ -161,6 +170,8 @@ pub enum ControlReply {
     Queued,
     /// Nothing to do: the machine is so already.
     AlreadySo,
+    /// It has been done.
+    Done,
     /// Raw bytes follow.
     Streaming,
     /// The guest is well.
@@ -223,6 +234,9 @@ pub struct Status {
     /// or nothing. Never on the wire: it decides what is put there.
     #[serde(skip)]
     pub observed: bool,
+    /// The guest's file systems are frozen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frozen: bool,
     /// A stop is under way.
     pub stopping: bool,
     /// A soft reboot is under way: the guest was asked, and has not started again.

@@ -34,6 +34,8 @@ pub struct Journal {
     pub resets: u32,
     /// A soft reboot that is under way.
     pub soft_reboot: Option<SoftReboot>,
+    /// The guest's file systems were to be frozen, and were not thawed since.
+    pub freeze: Option<Freeze>,
     /// How it ended.
     pub ended: Option<Ended>,
 }
@@ -46,6 +48,14 @@ pub struct SoftReboot {
     pub step: SoftRebootStep,
     /// When it is given up.
     pub deadline: Deadline,
+}
+
+/// File systems of a guest that are frozen on request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Freeze {
+    /// When they are thawed unasked; never, if it is not set.
+    pub thaw_at: Option<Deadline>,
 }
 
 /// How far a soft reboot is.

@@ -44,6 +44,7 @@ pub fn may_ask(question: Question, vmi: &VirtualMachineInstance) -> Result<(), R
         Question::Unpause => unpause(vmi),
         Question::Reset => reset(vmi),
         Question::SoftReboot => soft_reboot(vmi),
+        Question::Freeze | Question::Unfreeze => freeze(vmi),
     }
 }
 
@@ -116,6 +117,11 @@ fn soft_reboot(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
     Err(conflict("VMI has neither a connected guest agent nor ACPI"))
 }
 
+/// Whether it has an agent that can do it, its supervisor knows best.
+fn freeze(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if is_running(vmi) { Ok(()) } else { Err(conflict(VM_NOT_RUNNING)) }
+}
+
 fn console(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
     if vmi.spec.domain.devices.autoattach_serial_console == Some(false) {
         return Err(bad("No serial consoles are present."));
@@ -169,6 +175,10 @@ mod tests {
             (Question::Unpause, vmi("Running", true, Value::Null), 0, ""),
             (Question::Unpause, vmi("Running", false, Value::Null), 409, "VMI is not paused"),
             (Question::Unpause, vmi("Succeeded", true, Value::Null), 409, "VMI is not running"),
+            (Question::Freeze, vmi("Running", false, Value::Null), 0, ""),
+            (Question::Freeze, vmi("Failed", false, Value::Null), 409, "VM is not running"),
+            (Question::Unfreeze, vmi("Running", false, Value::Null), 0, ""),
+            (Question::Unfreeze, vmi("Scheduled", false, Value::Null), 409, "VM is not running"),
             (Question::Reset, vmi("Running", true, Value::Null), 0, ""),
             (Question::Reset, vmi("Scheduled", false, Value::Null), 500, "phase Scheduled"),
         ];

@@ -36,6 +36,10 @@ pub enum Question {
     Reset,
     /// To have the guest shut down and start again.
     SoftReboot,
+    /// To freeze the guest's file systems.
+    Freeze,
+    /// To thaw them.
+    Unfreeze,
 }
 
 /// What is read of a guest, by its agent.
@@ -113,8 +117,8 @@ pub const ROUTES: &[Route] = &[
     vmi("vsock", Method::Get, Action::NotServed),
     vmi("pause", Method::Put, Action::Ask(Question::Pause)),
     vmi("unpause", Method::Put, Action::Ask(Question::Unpause)),
-    vmi("freeze", Method::Put, Action::NotServed),
-    vmi("unfreeze", Method::Put, Action::NotServed),
+    vmi("freeze", Method::Put, Action::Ask(Question::Freeze)),
+    vmi("unfreeze", Method::Put, Action::Ask(Question::Unfreeze)),
     vmi("reset", Method::Put, Action::Ask(Question::Reset)),
     vmi("softreboot", Method::Put, Action::Ask(Question::SoftReboot)),
     vmi("guestosinfo", Method::Get, Action::Read(Reading::GuestOsInfo)),

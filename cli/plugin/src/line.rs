@@ -127,6 +127,7 @@ pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
         other @ (ControlReply::Status(_)
         | ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Healthy
         | ControlReply::Guest(_)) => {
             anyhow::bail!("unexpected answer {other:?}")
@@ -155,6 +156,7 @@ impl Statuses {
             ControlReply::Status(status) => Ok(Some(*status)),
             other @ (ControlReply::Queued
             | ControlReply::AlreadySo
+            | ControlReply::Done
             | ControlReply::Streaming
             | ControlReply::Healthy
             | ControlReply::Guest(_)
@@ -189,6 +191,7 @@ pub fn request_reply(
 pub fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
     match reply {
         ControlReply::Queued
+        | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Status(_)
         | ControlReply::Healthy

@@ -38,6 +38,7 @@ pub(super) async fn read(serving: &Serving, call: &Call<'_>, user: &str, what: R
         ControlReply::Status(_)
         | ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Healthy => Err(unexpected()),
     }

@@ -58,6 +58,7 @@ pub(super) async fn open(
         ControlReply::Status(_)
         | ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Healthy
         | ControlReply::Guest(_) => return Err(unexpected()),
     }

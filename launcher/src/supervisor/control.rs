@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use super::console::{Attach, Attached, Keys};
-use super::driver::Offer;
+use super::driver::{Offer, Outcome};
 use super::trace::Cause;
 use super::{guest_probe, guest_report};
 use crate::vm::{Request, Verdict};
@@ -160,6 +160,10 @@ async fn serve_request(
         ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, asker).await,
         ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, asker).await,
         ControlRequest::SoftReboot => ask(&mut stream, &senders, Request::SoftReboot, asker).await,
+        ControlRequest::Freeze { thaw_after_seconds } => {
+            have_done(&mut stream, &senders, Request::Freeze { thaw_after_seconds }, asker).await
+        }
+        ControlRequest::Unfreeze => have_done(&mut stream, &senders, Request::Unfreeze, asker).await,
         ControlRequest::Guest { about } => {
             let found = guest_report::ask(about, &senders.agent, &senders.status).await;
             answer(&mut stream, &found.unwrap_or_else(denied)).await
@@ -197,18 +201,41 @@ async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io::Result<()>
 }
 
 async fn ask(stream: &mut UnixStream, senders: &ControlSenders, request: Request, asker: Asker) -> io::Result<()> {
+    let reply = verdict(senders, request, asker, None).await;
+    answer(stream, &reply).await
+}
+
+/// Answers when the guest agent has done it.
+async fn have_done(
+    stream: &mut UnixStream,
+    senders: &ControlSenders,
+    request: Request,
+    asker: Asker,
+) -> io::Result<()> {
+    let (done, outcome) = oneshot::channel();
+    let reply = match verdict(senders, request, asker, Some(done)).await {
+        ControlReply::Queued => match outcome.await {
+            Ok(Ok(())) => ControlReply::Done,
+            Ok(Err(reason)) => denied(reason),
+            Err(_) => denied("the machine was stopped, or its supervisor is shutting down"),
+        },
+        other => other,
+    };
+    answer(stream, &reply).await
+}
+
+async fn verdict(senders: &ControlSenders, request: Request, asker: Asker, done: Option<Outcome>) -> ControlReply {
     let (reply, verdict) = oneshot::channel();
-    let posted = senders.requests.send(Offer { request, reply, cause: asker.cause }).await.is_ok();
+    let posted = senders.requests.send(Offer { request, reply, done, cause: asker.cause }).await.is_ok();
     let verdict = if posted { verdict.await.ok() } else { None };
     let Caller { uid, pid, claimed } = asker.caller;
     tracing::info!(?request, ?verdict, uid, pid, claimed_user = claimed, "request");
-    let reply = match verdict {
+    match verdict {
         Some(Verdict::Queued) => ControlReply::Queued,
         Some(Verdict::AlreadySo) => ControlReply::AlreadySo,
         Some(Verdict::Denied(denial)) => denied(denial.message()),
         None => denied("the supervisor is shutting down"),
-    };
-    answer(stream, &reply).await
+    }
 }
 
 async fn watch_status(mut stream: UnixStream, mut status: watch::Receiver<Status>) -> io::Result<()> {

@@ -69,8 +69,8 @@ async fn follow(context: &Context, agent: Agent, port: &mut Subscription) {
     }
     loop {
         match ask(&agent).await {
-            Ok((guest, interfaces)) => {
-                if context.happened.send(Input::AgentSaid { guest, interfaces }).await.is_err() {
+            Ok(said) => {
+                if context.happened.send(said).await.is_err() {
                     return;
                 }
             }
@@ -87,14 +87,20 @@ async fn follow(context: &Context, agent: Agent, port: &mut Subscription) {
     let _ = context.happened.send(Input::AgentUp(None)).await;
 }
 
-async fn ask(agent: &Agent) -> Result<(GuestStatus, Option<Vec<InterfaceStatus>>), String> {
+/// What it reports: [`Input::AgentSaid`].
+async fn ask(agent: &Agent) -> Result<Input, String> {
     agent.ping().await.map_err(|error| ErrorChain(&error).to_string())?;
+    let frozen = agent.is_frozen().await.ok();
+    if frozen == Some(true) {
+        // It refuses all that follows until file systems are thawed.
+        return Ok(Input::AgentSaid { guest: None, frozen, interfaces: None });
+    }
     // Each answer is used without the others: an agent may have commands switched off.
     let info = agent.info().await.ok();
-    let guest = names(agent, info.as_ref()).await;
+    let guest = Some(names(agent, info.as_ref()).await);
     let interfaces = agent.interfaces().await.ok();
     let interfaces = interfaces.map(|list| list.items().iter().filter_map(interface_status).collect());
-    Ok((guest, interfaces))
+    Ok(Input::AgentSaid { guest, frozen, interfaces })
 }
 
 /// Host name, operating system and versions, as far as the agent reports them.
@@ -178,5 +184,34 @@ async fn wait_for_port(port: &mut Subscription) -> bool {
             Ok(Port::Opened) | Err(_) => return true,
             Ok(Port::Closed) => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use garboard_qmp::testing::{AgentBehaviour, FakeAgent};
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_agent_whose_file_systems_are_frozen_is_still_there() {
+        let (fake, stream) = FakeAgent::pair(b"").unwrap();
+        let limit = Duration::from_secs(60);
+        let agent = Agent::connect(stream, AgentOptions { limit, ..AgentOptions::default() }).await.unwrap();
+        fake.on("guest-get-host-name", AgentBehaviour::Reply(json!({"host-name": "barque"})));
+        fake.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("thawed")));
+        let Ok(Input::AgentSaid { guest: Some(guest), frozen: Some(false), .. }) = ask(&agent).await else {
+            panic!("what it reports is missing")
+        };
+        assert_eq!(guest.hostname.as_deref(), Some("barque"));
+        fake.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("frozen")));
+        let asked = fake.received().len();
+        let said = ask(&agent).await;
+        assert!(matches!(said, Ok(Input::AgentSaid { guest: None, frozen: Some(true), interfaces: None })));
+        assert_eq!(fake.received()[asked..], ["guest-ping", "guest-fsfreeze-status"]);
+        // One that has no such command is asked for everything else.
+        fake.on("guest-fsfreeze-status", AgentBehaviour::Refuse("CommandNotFound", "no"));
+        assert!(matches!(ask(&agent).await, Ok(Input::AgentSaid { guest: Some(_), frozen: None, .. })));
     }
 }

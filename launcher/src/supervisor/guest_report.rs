@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use garboard_protocol::causes::ErrorChain;
-use garboard_protocol::control::{ControlReply, Status};
+use garboard_protocol::control::{ControlReply, GuestStatus, Status};
 use garboard_protocol::guest::{
     GuestCommand, GuestFileSystem, GuestFileSystemDisk, GuestReport, GuestSubject, GuestTimezone, GuestUser,
 };
@@ -28,9 +28,10 @@ pub(super) async fn ask(
         return Err("the guest's vCPUs are stopped, so that its agent cannot answer".to_owned());
     }
     let agent = agent.borrow().clone().ok_or("no guest agent is connected")?;
+    let known = status.borrow().guest.clone().unwrap_or_default();
     let asking = async {
         match about {
-            GuestSubject::Info => info(&agent).await,
+            GuestSubject::Info => info(&agent, known).await,
             GuestSubject::Users => Ok(GuestReport { users: users(&agent).await?, ..GuestReport::default() }),
             GuestSubject::FileSystems => {
                 Ok(GuestReport { file_systems: file_systems(&agent).await?, ..GuestReport::default() })
@@ -47,12 +48,13 @@ pub(super) async fn ask(
     if length > wire::MAX_LINE_BYTES { Err("the guest agent's answer is too long".to_owned()) } else { Ok(reply) }
 }
 
-/// Everything. Each answer is used without the others: an agent may have commands switched off, and while file systems are frozen
-/// it refuses most of them.
-async fn info(agent: &Agent) -> Result<GuestReport, AgentError> {
+/// Everything. Each answer is used without the others: an agent may have commands switched off. While file systems are frozen it
+/// refuses most of them; then names and versions are those that are known.
+async fn info(agent: &Agent, known: GuestStatus) -> Result<GuestReport, AgentError> {
     let info = agent.info().await?;
+    let frozen = agent.is_frozen().await.ok();
+    let guest = if frozen == Some(true) { known } else { names(agent, Some(&info)).await };
     let timezone = agent.timezone().await.ok();
-    let guest = names(agent, Some(&info)).await;
     let commands = info.commands.into_items().into_iter();
     Ok(GuestReport {
         guest,
@@ -63,7 +65,7 @@ async fn info(agent: &Agent) -> Result<GuestReport, AgentError> {
             .map(|zone| GuestTimezone { zone: shown(zone.zone.as_ref()), offset_seconds: zone.offset_seconds }),
         users: users(agent).await.unwrap_or_default(),
         file_systems: file_systems(agent).await.unwrap_or_default(),
-        frozen: agent.is_frozen().await.ok(),
+        frozen,
     })
 }
 
@@ -137,6 +139,9 @@ mod tests {
         assert_eq!(found.frozen, Some(false));
         // It does not have the command.
         assert!(found.file_systems.is_empty());
+        fake.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("frozen")));
+        let frozen = asked(Some((&fake, agent.clone())), GuestSubject::Info).await.unwrap();
+        assert_eq!((frozen.frozen, frozen.guest), (Some(true), GuestStatus::default()), "what its status has");
         let refused = asked(Some((&fake, agent)), GuestSubject::FileSystems).await.unwrap_err();
         assert!(refused.contains("guest-get-fsinfo"), "{refused}");
     }

@@ -13,7 +13,7 @@ use garboard_protocol::paths::Layout;
 use super::driver::DriverSeed;
 use super::prepare::{Order, OrderError, read_plan};
 use crate::clock::{self, boot_id, now_ms};
-use crate::vm::{Asked, Life, Memory, OnReady, RebootStep, SoftReboot, State};
+use crate::vm::{Asked, Freeze, Life, Memory, OnReady, RebootStep, SoftReboot, State};
 
 /// Whose machine it is and how it is to be treated: from the plan of one that was launched, whatever build made that, or
 /// from the order of one that was not.
@@ -77,6 +77,7 @@ pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: 
         pause_message: None,
         observed: false,
         stopping: false,
+        frozen: journal.freeze.is_some(),
         soft_rebooting: false,
         unresponsive: false,
         ended_helper: None,
@@ -126,6 +127,7 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
         deadline,
         stop_deadline_ms,
         soft_reboot,
+        freeze,
     } = journal;
     let grace_ms = whose.grace_seconds.saturating_mul(1000);
     let boot_id = boot_id();
@@ -135,6 +137,9 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
         has_run: *started,
         paused_by_user: *paused == Some(PauseReason::PausedByUser),
         soft_reboot: soft_reboot.as_ref().and_then(|reboot| soft_reboot_of(reboot, &boot_id)),
+        freeze: freeze.as_ref().map(freeze_of),
+        // Until its agent reports it.
+        frozen: freeze.is_some(),
         ..Memory::default()
     };
     let now = clock::now();
@@ -153,6 +158,11 @@ fn soft_reboot_of(reboot: &journal::SoftReboot, boot_id: &str) -> Option<SoftReb
         SoftRebootStep::Reset => RebootStep::Reset,
     };
     (reboot.deadline.boot_id == boot_id).then_some(SoftReboot { step, until_ms: reboot.deadline.at_ms })
+}
+
+/// No deadline of another boot of the host is met: no guest of it is there any more.
+fn freeze_of(freeze: &journal::Freeze) -> Freeze {
+    Freeze { thaw_at_ms: freeze.thaw_at.as_ref().map(|deadline| deadline.at_ms) }
 }
 
 /// A stop that was under way goes on: its deadline is an instant, not a duration. One that had come to its last step is
@@ -234,6 +244,14 @@ mod tests {
             assert_eq!(soft_reboot_of(&reboot, "b"), Some(SoftReboot { step, until_ms: 7 }));
             assert_eq!(soft_reboot_of(&reboot, "another boot"), None);
         }
+    }
+
+    #[test]
+    fn a_freeze_keeps_its_deadline() {
+        let deadline = journal::Deadline { boot_id: "b".to_owned(), at_ms: 7 };
+        let frozen = journal::Freeze { thaw_at: Some(deadline) };
+        assert_eq!(freeze_of(&frozen), Freeze { thaw_at_ms: Some(7) });
+        assert_eq!(freeze_of(&journal::Freeze::default()), Freeze { thaw_at_ms: None });
     }
 
     #[test]

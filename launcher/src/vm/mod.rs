@@ -124,6 +124,22 @@ pub enum Event {
     AgentDidNotReboot,
     /// The power button could not be pressed for a soft reboot.
     ButtonNotPressed,
+    /// The guest agent froze the file systems.
+    Froze,
+    /// It did not.
+    DidNotFreeze {
+        /// Whether it may do so yet: its answer did not come, or made no sense.
+        may_have_frozen: bool,
+    },
+    /// The guest agent thawed the file systems, or they were thawed.
+    Thawed,
+    /// It did not.
+    DidNotThaw,
+    /// The guest agent reports whether file systems are frozen.
+    FreezeReported {
+        /// Whether they are.
+        frozen: bool,
+    },
     /// A user's request, accepted by the queue.
     Requested(Request),
     /// A deadline passed.
@@ -203,6 +219,10 @@ pub enum Effect {
     Quit,
     /// Have PID 1 send SIGKILL.
     Kill,
+    /// Have the guest agent freeze the file systems, if they are not.
+    Freeze,
+    /// Have the guest agent thaw them, if they are frozen.
+    Thaw,
     /// Send PID 1 the time by which it will be over.
     TellInit {
         /// Milliseconds since boot.
@@ -219,6 +239,13 @@ pub enum PowerDownMethod {
     AgentFirst,
     /// By the power button (ACPI).
     Button,
+}
+
+/// File systems that are to be frozen, or are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freeze {
+    /// When they are thawed unasked, milliseconds since boot; never, if it is not set.
+    pub thaw_at_ms: Option<i64>,
 }
 
 /// A soft reboot that is under way.
@@ -258,6 +285,10 @@ pub struct Memory {
     pub io: IoRetry,
     /// A soft reboot that is under way; only while QEMU holds the guest, and no stop.
     pub soft_reboot: Option<SoftReboot>,
+    /// File systems were to be frozen on request, and were not thawed since.
+    pub freeze: Option<Freeze>,
+    /// File systems are frozen, as far as is known.
+    pub frozen: bool,
 }
 
 /// The machine as [`step()`] sees it.
@@ -282,7 +313,8 @@ impl Life {
         match self.state {
             State::Running { .. } => {
                 let soft_reboot = self.memory.soft_reboot.map(|reboot| reboot.until_ms);
-                [soft_reboot, self.memory.io.at_ms()].into_iter().flatten().min()
+                let thaw = self.memory.freeze.and_then(|freeze| freeze.thaw_at_ms);
+                [soft_reboot, thaw, self.memory.io.at_ms()].into_iter().flatten().min()
             }
             State::Stopping { force_at_ms, asked } => {
                 let again_at_ms = match asked {

@@ -55,6 +55,8 @@ impl Played {
             ControlRequest::Console { .. } => ControlReply::Streaming,
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
             ControlRequest::SoftReboot => ControlReply::Queued,
+            ControlRequest::Freeze { .. } => ControlReply::Done,
+            ControlRequest::Unfreeze => ControlReply::Denied { reason: "no guest agent is connected".to_owned() },
             ControlRequest::Guest { about: GuestSubject::Users } => {
                 let user = GuestUser { user: "root".to_owned(), ..GuestUser::default() };
                 ControlReply::Guest(Box::new(GuestReport { users: vec![user], ..GuestReport::default() }))
@@ -136,6 +138,24 @@ async fn a_soft_reboot_is_answered_when_the_guest_is_about_to_be_asked() {
     let (api, played) = connected(running()).await;
     assert_eq!(api.put(&format!("{BASE}/softreboot"), Value::Null).await, (200, Value::Null));
     assert_eq!(played.asked.lock().unwrap().clone(), [of_ada(ControlRequest::SoftReboot)]);
+}
+
+#[tokio::test]
+async fn a_freeze_has_its_time_and_is_answered_when_it_is_done() {
+    let (api, played) = connected(running()).await;
+    for (body, thaw_after_seconds) in [
+        (Value::Null, Some(300)),
+        (json!({"unfreezeTimeout": "1m0s"}), Some(60)),
+        (json!({"unfreezeTimeout": "0s"}), None),
+    ] {
+        assert_eq!(api.put(&format!("{BASE}/freeze"), body).await, (200, Value::Null));
+        let asked = played.asked.lock().unwrap().pop().unwrap();
+        assert_eq!(asked, of_ada(ControlRequest::Freeze { thaw_after_seconds }));
+    }
+    assert_eq!(api.put(&format!("{BASE}/freeze"), json!({"unfreezeTimeout": "later"})).await.0, 400);
+    let (code, status) = api.put(&format!("{BASE}/unfreeze"), Value::Null).await;
+    assert_eq!(code, 409);
+    assert!(status["message"].as_str().unwrap().ends_with("no guest agent is connected"), "{status}");
 }
 
 #[tokio::test]

@@ -230,7 +230,7 @@ async fn refusals_have_their_codes_and_are_statuses() {
         (format!("{base}/virtualmachines/vm/stop"), json!({"dryRun": ["Some"]}), 400),
         (format!("{base}/virtualmachines/vm/nothing"), Value::Null, 404),
         (format!("{base}/virtualmachines/vm/expand-spec"), Value::Null, 405),
-        (format!("{base}/virtualmachineinstances/vm/freeze"), Value::Null, 400),
+        (format!("{base}/virtualmachineinstances/vm/backup"), Value::Null, 400),
         (format!("{base}/virtualmachineinstances/vm/unpause"), Value::Null, 409),
         (format!("{base}/expand-vm-spec"), json!({"kind": "Pod"}), 400),
         (format!("{base}/expand-vm-spec"), Value::Null, 400),

@@ -8,28 +8,30 @@ use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
 use garboard_protocol::journal::{self as journal_file, Deadline, Journal, SoftRebootStep};
 use garboard_protocol::launch::{FromInit, ToInit};
-use garboard_qmp::agent::{Agent, ShutdownMode};
-use garboard_qmp::{Monitor, qmp};
+use garboard_qmp::Monitor;
+use garboard_qmp::agent::Agent;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 mod command_queue;
+mod guest_request;
 mod held;
 mod input;
 
 pub(crate) use held::REQUEST_PATIENCE;
-pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, Planned};
+pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, Outcome, Planned};
 
 use command_queue::{Command, CommandQueue};
+use guest_request::GuestRequest;
 use held::Held;
 
 use super::journal;
 use super::trace::Cause;
 use crate::clock::{self, boot_id, boot_ms, now_ms};
 use crate::vm::{
-    Denial, Effect, Event, OnReady, PowerDownMethod, RebootStep, Request, RequestQueue, SoftReboot, State, Verdict,
-    View, guest_interfaces, publish, step,
+    Denial, Effect, Event, Freeze, OnReady, PowerDownMethod, RebootStep, Request, RequestQueue, SoftReboot, State,
+    Verdict, View, guest_interfaces, publish, step,
 };
 
 /// How long QEMU's last events may take to arrive after PID 1 has reported its end.
@@ -66,6 +68,8 @@ pub(super) struct Driver {
     boot_id: String,
     /// The cause of the driver's present work.
     cause: Cause,
+    /// Where the outcome of the request goes that is being done, if the guest agent does it.
+    done: Option<Outcome>,
     /// The cause of a stop in progress: its deadline is part of it.
     stop: Cause,
 }
@@ -93,6 +97,7 @@ impl Driver {
             contradictions,
             boot_id,
             cause: Cause::supervisor(),
+            done: None,
             stop: Cause::supervisor(),
         }
     }
@@ -139,7 +144,7 @@ impl Driver {
     }
 
     /// Answers a request, and does it if it is accepted.
-    async fn serve(&mut self, Offer { request, reply, cause }: Offer) {
+    async fn serve(&mut self, Offer { request, reply, done, cause }: Offer) {
         let verdict = match self.denial(request) {
             Some(denial) => Verdict::Denied(denial),
             None => self.queue.offer(request, View::from(&self.seed.life.state)),
@@ -150,7 +155,10 @@ impl Driver {
         }
         let span = cause.span();
         self.cause = cause;
+        self.done = done.filter(|_| verdict == Verdict::Queued);
         self.do_accepted().instrument(span).await;
+        // Where nothing came of it, its client learns that by the end of this.
+        self.done = None;
         self.cause = Cause::supervisor();
     }
 
@@ -214,8 +222,14 @@ impl Driver {
                     self.seed.status.interfaces.clone_from(&self.planned);
                 }
             }
-            Input::AgentSaid { guest, interfaces } => {
-                self.seed.status.guest = Some(guest);
+            Input::AgentSaid { guest, frozen, interfaces } => {
+                match guest {
+                    Some(guest) => self.seed.status.guest = Some(guest),
+                    None => drop(self.seed.status.guest.get_or_insert_default()),
+                }
+                if let Some(frozen) = frozen.filter(|frozen| *frozen != self.seed.life.memory.frozen) {
+                    self.apply(Event::FreezeReported { frozen }).await;
+                }
                 if let Some(interfaces) = interfaces {
                     self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);
                 }
@@ -317,8 +331,13 @@ impl Driver {
                 | Effect::LeaveAtPowerOff,
                 None,
             ) => {}
-            (Effect::AskGuest(way), _) => self.ask_guest(way),
-            (Effect::AskAgentToReboot, _) => self.ask_agent_to_reboot(),
+            (Effect::AskGuest(way), monitor) => {
+                let agent = self.agent.clone().filter(|_| way == PowerDownMethod::AgentFirst);
+                self.guest(agent).power_down(monitor.clone());
+            }
+            (Effect::AskAgentToReboot, _) => self.guest(self.agent.clone()).reboot(),
+            (Effect::Freeze, _) => self.guest(self.agent.clone()).freeze(self.done.take()),
+            (Effect::Thaw, _) => self.guest(self.agent.clone()).thaw(self.done.take()),
             (Effect::Quit, Some(monitor)) => command_queue::quit(monitor, &self.cause),
             (Effect::Quit, None) | (Effect::Kill, _) => {
                 tracing::warn!("PID 1 is asked to kill QEMU");
@@ -329,45 +348,9 @@ impl Driver {
         }
     }
 
-    /// Beside the driver, because a guest may be slow.
-    fn ask_guest(&self, way: PowerDownMethod) {
-        let (agent, monitor) =
-            (self.agent.clone().filter(|_| way == PowerDownMethod::AgentFirst), self.monitor.clone());
-        let cause = self.cause.clone();
-        let span = cause.span();
-        let asking = async move {
-            if let Some(agent) = agent {
-                match agent.shut_down(ShutdownMode::PowerDown).await {
-                    Ok(_) => return tracing::info!("the guest agent was asked to power down"),
-                    Err(error) => {
-                        tracing::info!(error = %ErrorChain(&error), "the guest agent did not power down; using ACPI");
-                    }
-                }
-            }
-            let Some(monitor) = monitor else { return };
-            match monitor.send(cause.command(&qmp::system_powerdown {})).await {
-                Ok(_) => tracing::info!("the power button was pressed"),
-                Err(error) => tracing::warn!(error = %ErrorChain(&error), "the power button could not be pressed"),
-            }
-        };
-        tokio::spawn(asking.instrument(span));
-    }
-
-    /// Beside the driver too; without an agent, or if it refuses, the state machine has another way.
-    fn ask_agent_to_reboot(&self) {
-        let (agent, report) = (self.agent.clone(), self.commands.report());
-        let asking = async move {
-            if let Some(agent) = agent {
-                match agent.shut_down(ShutdownMode::Reboot).await {
-                    Ok(_) => return tracing::info!("the guest agent was asked to reboot the guest"),
-                    Err(error) => {
-                        tracing::info!(error = %ErrorChain(&error), "the guest agent did not reboot the guest");
-                    }
-                }
-            }
-            let _ = report.send(Event::AgentDidNotReboot).await;
-        };
-        tokio::spawn(asking.instrument(self.cause.span()));
+    /// The guest, to be asked something for the present cause.
+    fn guest(&self, agent: Option<Agent>) -> GuestRequest {
+        GuestRequest { agent, report: self.commands.report(), cause: self.cause.clone() }
     }
 
     /// By when a stop that is under way is enforced, milliseconds since boot.
@@ -412,6 +395,9 @@ impl Driver {
             journal.deadline = deadline;
         }
         journal.soft_reboot = life.memory.soft_reboot.map(|reboot| journaled(reboot, &self.boot_id));
+        journal.freeze = life.memory.freeze.map(|Freeze { thaw_at_ms }| journal_file::Freeze {
+            thaw_at: thaw_at_ms.map(|at_ms| Deadline { boot_id: self.boot_id.clone(), at_ms }),
+        });
         if let State::Running { .. } = life.state {
             journal.paused = publish::paused(&life.state);
         }
@@ -476,6 +462,11 @@ fn event_name(event: &Event) -> &'static str {
         Event::WatchdogFired => "watchdog",
         Event::AgentDidNotReboot => "agent-did-not-reboot",
         Event::ButtonNotPressed => "button-not-pressed",
+        Event::Froze => "froze",
+        Event::DidNotFreeze { .. } => "did-not-freeze",
+        Event::Thawed => "thawed",
+        Event::DidNotThaw => "did-not-thaw",
+        Event::FreezeReported { .. } => "freeze-reported",
         Event::Requested(_) => "requested",
         Event::TimePassed => "time-passed",
         Event::QemuGone(_) => "qemu-gone",

@@ -10,6 +10,7 @@ use super::{
     Vcpus,
 };
 
+mod freeze;
 mod soft_reboot;
 
 /// How long QEMU may take to follow `quit`, or to leave on its own, before PID 1 kills it: it flushes disks on the way out. PID 1's
@@ -34,6 +35,7 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
         Event::MonitorReady { run_state, on_ready } => ready(life, state, run_state, on_ready, now),
         Event::WasReset => {
             life.memory.resets += 1;
+            freeze::thawed(life);
             (state, soft_reboot::was_reset(life))
         }
         Event::VcpusStopped { run_state } => match soft_reboot::held(life, run_state, now) {
@@ -56,10 +58,29 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
         Event::WatchdogFired => held(life, state, RunState::Watchdog, now),
         Event::AgentDidNotReboot => soft_reboot::without_agent(life, state),
         Event::ButtonNotPressed => soft_reboot::not_pressed(life, state),
+        Event::Froze => {
+            let effects = freeze::froze(life, &state);
+            (state, effects)
+        }
+        Event::DidNotFreeze { may_have_frozen } => {
+            freeze::did_not_freeze(life, may_have_frozen, now);
+            (state, Vec::new())
+        }
+        Event::Thawed => {
+            freeze::thawed(life);
+            (state, Vec::new())
+        }
+        // It is tried again when its time comes.
+        Event::DidNotThaw => (state, Vec::new()),
+        Event::FreezeReported { frozen } => {
+            life.memory.frozen = frozen;
+            (state, Vec::new())
+        }
     };
     // A stop, and every other end, precedes it.
     if !matches!(state, State::Launched | State::Running { .. }) {
         life.memory.soft_reboot = None;
+        life.memory.freeze = None;
     }
     life.state = state;
     effects
@@ -277,6 +298,8 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
             }
         },
         Request::SoftReboot => soft_reboot::requested(life, state, now),
+        Request::Freeze { thaw_after_seconds } => freeze::freeze(life, state, thaw_after_seconds, now),
+        Request::Unfreeze => freeze::thaw(state),
         Request::Reset => match state {
             State::Running { .. } => (state, vec![Effect::Reset]),
             State::Preparing | State::Launched | State::Stopping { .. } | State::Ending { .. } | State::Ended(_) => {
@@ -303,7 +326,8 @@ fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<E
             step @ (Some(RebootStep::Agent | RebootStep::PowerButton) | None) => {
                 let leaves = (step == Some(RebootStep::PowerButton)).then_some(Effect::LeaveAtPowerOff);
                 let resumes = (vcpus != Vcpus::Running).then_some(Effect::LetRun);
-                ask(wanted, leaves.into_iter().chain(resumes).collect(), now)
+                let first = [freeze::before_shutdown(life), leaves, resumes];
+                ask(wanted, first.into_iter().flatten().collect(), now)
             }
         },
         // Asked again: a shorter time counts, a longer one does not.
@@ -358,8 +382,9 @@ fn time_passed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) 
         State::Ending { kill_at_ms } if kill_at_ms <= now.boot_ms => {
             (State::Ending { kill_at_ms: now.boot_ms.saturating_add(QUIT_PATIENCE_MS) }, vec![Effect::Kill])
         }
-        State::Running { .. } => {
+        State::Running { vcpus } => {
             let mut effects = soft_reboot::time_passed(life, now);
+            effects.extend(freeze::time_passed(life, vcpus, now));
             if life.memory.io.is_due(now.boot_ms) {
                 effects.push(Effect::LetRun);
             }

@@ -13,7 +13,7 @@
 //! A guest that ignores both keeps running; after its deadline the soft reboot is given up, and a guest that shuts down ends its
 //! run again. The journal has step and deadline: from them and from QEMU's run state the next supervisor goes on.
 
-use super::{Effect, Life, Now, PowerDownMethod, RunState, ShutdownKind, State, Vcpus, leave, note_shutdown};
+use super::{Effect, Life, Now, PowerDownMethod, RunState, ShutdownKind, State, Vcpus, freeze, leave, note_shutdown};
 use crate::vm::{RebootStep, SoftReboot};
 
 /// The shortest time that a guest has for it. Usually it has its grace period, as for any other shutdown; that may be zero.
@@ -31,7 +31,8 @@ pub(super) fn requested(life: &mut Life, state: State, now: Now) -> (State, Vec<
     };
     let until_ms = now.boot_ms.saturating_add(life.grace_ms.max(SHORTEST_MS));
     life.memory.soft_reboot = Some(SoftReboot { step, until_ms });
-    (state, vec![effect])
+    let thaw = freeze::before_shutdown(life);
+    (state, thaw.into_iter().chain([effect]).collect())
 }
 
 /// Where a power-off is not to be followed by a reset of ours (`rebootPolicy: Terminate`), QEMU need not stay.

@@ -104,6 +104,11 @@ each! {
     Event::WatchdogFired => [Event::WatchdogFired],
     Event::AgentDidNotReboot => [Event::AgentDidNotReboot],
     Event::ButtonNotPressed => [Event::ButtonNotPressed],
+    Event::Froze => [Event::Froze],
+    Event::DidNotFreeze { .. } => [false, true].map(|may_have_frozen| Event::DidNotFreeze { may_have_frozen }),
+    Event::Thawed => [Event::Thawed],
+    Event::DidNotThaw => [Event::DidNotThaw],
+    Event::FreezeReported { .. } => [false, true].map(|frozen| Event::FreezeReported { frozen }),
     Event::Requested(_) => all_requests().into_iter().map(Event::Requested),
     Event::TimePassed => [Event::TimePassed],
     Event::QemuGone(_) => [ProcessEnd::Exited { code: 0 }, ProcessEnd::Signalled { signal: 9 }]
@@ -138,9 +143,10 @@ fn all_machines() -> Vec<Life> {
         .collect()
 }
 
-/// A soft reboot is remembered only while its guest is held.
+/// A soft reboot and a deadline of frozen file systems are remembered only while their guest is held.
 fn is_tidy(machine: &Life) -> bool {
-    machine.memory.soft_reboot.is_none() || matches!(machine.state, State::Launched | State::Running { .. })
+    let remembers = machine.memory.soft_reboot.is_some() || machine.memory.freeze.is_some();
+    !remembers || matches!(machine.state, State::Launched | State::Running { .. })
 }
 
 #[test]

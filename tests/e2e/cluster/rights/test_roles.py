@@ -16,7 +16,7 @@ POWER = ("start", "stop", "restart")
 # Of a running instance: what is written to it, and its streams.
 RUN, WRITTEN, STREAMS = (
     "virtualmachineinstances.subresources.kubevirt.io",
-    ("pause", "unpause", "reset", "softreboot"),
+    ("pause", "unpause", "reset", "softreboot", "freeze", "unfreeze"),
     ("console", "vnc"),
 )
 # What the guest agent reports.

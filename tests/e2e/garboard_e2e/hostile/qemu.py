@@ -45,6 +45,8 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"ask": "unpause"},
     {"ask": "reset"},
     {"ask": "softReboot"},
+    {"ask": "freeze", "thaw_after_seconds": 300},
+    {"ask": "unfreeze"},
     {"ask": "guest", "about": "info"},
     {"ask": "vnc"},
     {"ask": "console", "access": "takeOver"},

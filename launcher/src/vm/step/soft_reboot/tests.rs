@@ -277,7 +277,12 @@ impl Model {
                 vec![gone()]
             }
             Effect::AskAgentToReboot => vec![Event::AgentDidNotReboot],
-            Effect::StopVcpus | Effect::AskGuest(_) | Effect::TellInit { .. } | Effect::Finish => Vec::new(),
+            Effect::StopVcpus
+            | Effect::AskGuest(_)
+            | Effect::Freeze
+            | Effect::Thaw
+            | Effect::TellInit { .. }
+            | Effect::Finish => Vec::new(),
         }
     }
 
