@@ -49,6 +49,12 @@ pub enum ControlRequest {
     },
     /// Use RFB (VNC) on this connection.
     Vnc,
+    /// Draw the screen; the reply is `Streaming`, then a PNG, then the end of the connection.
+    Screenshot {
+        /// Whether the pointer is moved before, so that a guest switches on a screen that it switched off.
+        #[serde(default)]
+        move_cursor: bool,
+    },
     /// Use QMP on this connection, through the debug broker.
     Qmp {
         /// Whether commands that change the machine are let through.
@@ -94,6 +100,7 @@ names! {
     Self::Guest { .. } => "guest",
     Self::Console { .. } => "console",
     Self::Vnc => "vnc",
+    Self::Screenshot { .. } => "screenshot",
     Self::Qmp { .. } => "qmp",
     Self::Probe { .. } => "probe",
 }

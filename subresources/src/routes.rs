@@ -19,6 +19,8 @@ pub enum Action {
     Ask(Question),
     /// Answers what the guest agent of a running instance reports.
     Read(Reading),
+    /// Answers a picture of the screen of a running instance.
+    Screenshot,
     /// Opens a stream to the supervisor of a running instance.
     Open(Stream),
     /// A route of KubeVirt that is not served yet. It is refused, and discovery does not list it.
@@ -111,7 +113,7 @@ pub const ROUTES: &[Route] = &[
     vm("evacuate/cancel", Method::Put, Action::NotServed),
     vmi("console", Method::Get, Action::Open(Stream::Console)),
     vmi("vnc", Method::Get, Action::Open(Stream::Vnc)),
-    vmi("vnc/screenshot", Method::Get, Action::NotServed),
+    vmi("vnc/screenshot", Method::Get, Action::Screenshot),
     vmi("portforward", Method::Get, Action::NotServed),
     vmi("usbredir", Method::Get, Action::NotServed),
     vmi("vsock", Method::Get, Action::NotServed),

@@ -20,7 +20,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::server::Serving;
-use super::{guest, instance, refused, stream};
+use super::{guest, instance, refused, screenshot, stream};
 use crate::context::FIELD_MANAGER;
 use crate::pod;
 
@@ -95,6 +95,7 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
         Action::ExpandVmSpec => expanded(carried(call, body)?, Refusal::BadRequest),
         Action::Ask(question) => instance::change(serving, call, &user, question, body).await,
         Action::Read(what) => guest::read(serving, call, &user, what).await,
+        Action::Screenshot => screenshot::take(serving, call, &user, head.uri.query()).await,
         Action::Open(which) => stream::open(serving, call, &user, which, head).await,
         Action::NotServed => {
             Err(Refusal::BadRequest(format!("{} is not supported in this version", call.route.name())))

@@ -15,6 +15,7 @@ mod answer;
 mod guest;
 mod instance;
 mod peer;
+mod screenshot;
 mod server;
 mod stream;
 mod trust;

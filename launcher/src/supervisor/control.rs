@@ -21,6 +21,7 @@ use tracing::{Instrument, Span};
 
 use super::console::{Attach, Attached, Keys};
 use super::driver::{Offer, Outcome};
+use super::screenshot::{Pointer, Screen};
 use super::trace::Cause;
 use super::{guest_probe, guest_report};
 use crate::vm::{Request, Verdict};
@@ -35,6 +36,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const MAX_PROBES: usize = 4;
 /// The longest name of a user that is logged, in characters.
 const MAX_NAME: usize = 128;
+const NO_SCREEN: &str = "this machine has no graphics (autoattachGraphicsDevice: false)";
 /// Bytes typed at once.
 const KEYS_BYTES: usize = 1024;
 
@@ -68,6 +70,8 @@ pub(crate) struct ControlSenders {
     pub(crate) qmp: mpsc::Sender<QmpClient>,
     /// The guest agent, while it answers.
     pub(crate) agent: watch::Receiver<Option<Agent>>,
+    /// Its pictures.
+    pub(crate) screen: Arc<Screen>,
 }
 
 /// Accepts connections for as long as the supervisor lives.
@@ -173,6 +177,11 @@ async fn serve_request(
             console(stream, &senders, access).await
         }
         ControlRequest::Vnc => vnc(stream, &senders).await,
+        ControlRequest::Screenshot { .. } if senders.vnc.is_closed() => answer(&mut stream, &denied(NO_SCREEN)).await,
+        ControlRequest::Screenshot { move_cursor } => {
+            let pointer = if move_cursor { Pointer::Moves } else { Pointer::Stays };
+            senders.screen.send(&mut stream, pointer).await
+        }
         ControlRequest::Qmp { access } => qmp(stream, &senders, access, asker.caller).await,
         ControlRequest::Probe { question, within_seconds } => {
             ask_guest(&mut stream, &senders, question, within_seconds).await
@@ -192,11 +201,11 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "the request is too long"))
 }
 
-fn denied(reason: impl Into<String>) -> ControlReply {
+pub(super) fn denied(reason: impl Into<String>) -> ControlReply {
     ControlReply::Denied { reason: reason.into() }
 }
 
-async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io::Result<()> {
+pub(super) async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io::Result<()> {
     stream.write_all(&wire::encode(reply)?).await
 }
 
@@ -301,7 +310,7 @@ async fn relay_console(stream: UnixStream, mut attached: Attached) -> io::Result
 
 async fn vnc(mut stream: UnixStream, senders: &ControlSenders) -> io::Result<()> {
     if senders.vnc.is_closed() {
-        return answer(&mut stream, &denied("this machine has no graphics (autoattachGraphicsDevice: false)")).await;
+        return answer(&mut stream, &denied(NO_SCREEN)).await;
     }
     answer(&mut stream, &ControlReply::Streaming).await?;
     let descriptor = stream.into_std().map(OwnedFd::from)?;

@@ -20,6 +20,7 @@ pub mod prepare;
 mod qemu_log;
 mod report;
 mod run;
+mod screenshot;
 mod seed;
 mod serial_log;
 mod served;

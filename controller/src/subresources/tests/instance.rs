@@ -20,6 +20,9 @@ const NODE: &str = "node-1";
 const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
 const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm";
 
+/// What begins and ends as a PNG does.
+const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\nsome pixels, and then the last chunk\0\0\0\0IEND\xaeB`\x82";
+
 /// A supervisor with one guest: what it was asked, and by whom.
 #[derive(Clone, Default)]
 struct Played {
@@ -52,7 +55,7 @@ impl Played {
                 ControlReply::Queued
             }
             ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
-            ControlRequest::Console { .. } => ControlReply::Streaming,
+            ControlRequest::Console { .. } | ControlRequest::Screenshot { .. } => ControlReply::Streaming,
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
             ControlRequest::SoftReboot => ControlReply::Queued,
             ControlRequest::Freeze { .. } => ControlReply::Done,
@@ -70,6 +73,11 @@ impl Played {
             | ControlRequest::Probe { .. } => panic!("no test sends {asked:?}"),
         };
         to.write_all(&wire::encode(&reply).unwrap()).await.unwrap();
+        if let ControlRequest::Screenshot { move_cursor } = asked.request {
+            // A machine that was taken over, or whose supervisor ended: half a picture.
+            let length = if move_cursor { PICTURE.len() / 2 } else { PICTURE.len() };
+            return to.write_all(&PICTURE[..length]).await.unwrap();
+        }
         if reply == ControlReply::Streaming {
             to.write_all(b"login: ").await.unwrap();
             let _ = tokio::io::copy(&mut from, &mut to).await;
@@ -156,6 +164,22 @@ async fn a_freeze_has_its_time_and_is_answered_when_it_is_done() {
     let (code, status) = api.put(&format!("{BASE}/unfreeze"), Value::Null).await;
     assert_eq!(code, 409);
     assert!(status["message"].as_str().unwrap().ends_with("no guest agent is connected"), "{status}");
+}
+
+#[tokio::test]
+async fn a_screenshot_is_passed_on_whole_or_not_at_all() {
+    let (api, played) = connected(running()).await;
+    let answer = api.ask("GET", &format!("{BASE}/vnc/screenshot"), Value::Null).await;
+    assert_eq!((answer.status().as_u16(), &answer.headers()["content-type"]), (200, &"image/png".parse().unwrap()));
+    assert_eq!(axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap(), PICTURE);
+    assert_eq!(played.asked.lock().unwrap().pop(), Some(of_ada(ControlRequest::Screenshot { move_cursor: false })));
+    let half = api.ask("GET", &format!("{BASE}/vnc/screenshot?moveCursor=true"), Value::Null).await;
+    assert!(axum::body::to_bytes(half.into_body(), 1 << 20).await.is_err(), "the client learns that it is not whole");
+    assert_eq!(played.asked.lock().unwrap().pop(), Some(of_ada(ControlRequest::Screenshot { move_cursor: true })));
+    let mut blind = running();
+    blind["spec"]["domain"]["devices"]["autoattachGraphicsDevice"] = json!(false);
+    let (api, _) = connected(blind).await;
+    assert_eq!(api.ask("GET", &format!("{BASE}/vnc/screenshot"), Value::Null).await.status().as_u16(), 400);
 }
 
 #[tokio::test]

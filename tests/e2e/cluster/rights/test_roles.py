@@ -17,7 +17,7 @@ POWER = ("start", "stop", "restart")
 RUN, WRITTEN, STREAMS = (
     "virtualmachineinstances.subresources.kubevirt.io",
     ("pause", "unpause", "reset", "softreboot", "freeze", "unfreeze"),
-    ("console", "vnc"),
+    ("console", "vnc", "vnc/screenshot"),
 )
 # What the guest agent reports.
 READ = ("guestosinfo", "userlist", "filesystemlist")

@@ -1,0 +1,73 @@
+//! Files that QEMU is given to write a result into, as descriptor sets (`add-fd`): none stays behind, as far as QEMU lets it.
+//!
+//! Sources followed: `ui/console.c` (`qmp_screendump` opens with `qemu_open`, which supports `/dev/fdset`) and
+//! `monitor/fds.c` of QEMU 7.2 and 10.0.
+
+use std::os::fd::OwnedFd;
+
+use serde::Deserialize;
+
+use crate::connection::Monitor;
+use crate::error::CallError;
+use crate::qmp;
+
+/// Why QEMU cannot be given a file.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ResultSetError {
+    #[error("could not pass the file to QEMU")]
+    Pass(#[from] CallError),
+    #[error("QEMU still has {0} earlier results open, which it closes while the guest runs; resume the guest first")]
+    Held(usize),
+}
+
+/// How results are called in `query-fdsets`.
+const LABEL: &str = "result of a QMP client's command";
+
+/// Results QEMU may hold at once. QEMU 7.2 closes a descriptor that it was asked to release only while the guest runs
+/// (`monitor_fdset_cleanup`), so a client of a paused guest could otherwise use up all of QEMU's descriptors.
+const HELD_LIMIT: usize = 8;
+
+/// Gives QEMU a file that is open for writing alone, as `qemu_open` finds a descriptor by its access mode; answers with its set.
+pub(crate) async fn offer(monitor: &Monitor, file: OwnedFd) -> Result<i64, ResultSetError> {
+    let held = give_back_leftovers(monitor).await?;
+    if held >= HELD_LIMIT {
+        return Err(ResultSetError::Held(held));
+    }
+    Ok(monitor.add_descriptor(None, LABEL, file).await?.set)
+}
+
+/// The name by which QEMU opens it.
+pub(crate) fn path(set: i64) -> String {
+    format!("/dev/fdset/{set}")
+}
+
+/// Takes it back from QEMU, which keeps its own while it still writes.
+pub(crate) async fn take_back(monitor: &Monitor, set: i64) {
+    if let Err(error) = monitor.call(&qmp::remove_fd { fd: None, fdset_id: set }).await {
+        tracing::debug!(%error, set, "could not remove a result's descriptor from QEMU");
+    }
+}
+
+/// Takes back what could not be taken back before; the number of those that QEMU holds nevertheless.
+async fn give_back_leftovers(monitor: &Monitor) -> Result<usize, CallError> {
+    for set in held(monitor).await? {
+        take_back(monitor, set).await;
+    }
+    Ok(held(monitor).await?.len())
+}
+
+async fn held(monitor: &Monitor) -> Result<Vec<i64>, CallError> {
+    #[derive(Deserialize)]
+    struct Set {
+        #[serde(rename = "fdset-id")]
+        id: i64,
+        fds: Vec<Held>,
+    }
+    #[derive(Deserialize)]
+    struct Held {
+        opaque: Option<String>,
+    }
+    let sets: Vec<Set> = monitor.ask(&qmp::query_fdsets {}).await?;
+    let is_result = |set: &Set| set.fds.iter().any(|held| held.opaque.as_deref() == Some(LABEL));
+    Ok(sets.into_iter().filter(is_result).map(|set| set.id).collect())
+}
