@@ -60,6 +60,8 @@ fn main() -> ExitCode {
         Command::Unpause(args) => simple::unpause(&args.which),
         Command::Reset(args) => simple::reset(&args.which),
         Command::SoftReboot(args) => simple::soft_reboot(&args.which),
+        Command::Freeze(args) => simple::freeze(&args.which, args.unfreeze_timeout),
+        Command::Unfreeze(args) => simple::unfreeze(&args.which),
         Command::Logs(args) => logs::run(&args),
         Command::Qmp(args) => qmp::run(&args),
         Command::Explain(args) => explain::run(&args),

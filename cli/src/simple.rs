@@ -1,4 +1,4 @@
-//! Commands that are one request: pause, unpause, reset, soft-reboot.
+//! Commands that are one request: pause, unpause, reset, soft-reboot, freeze, unfreeze.
 
 use garboard_kubectl::line::Outcome;
 use garboard_protocol::control::{ControlRequest, PauseReason, Status};
@@ -42,6 +42,23 @@ pub(crate) fn soft_reboot(args: &Machines) -> anyhow::Result<u8> {
         })?;
         let ignored = "the guest did not react; `garboard reset` needs nothing of it";
         report(id, "rebooted", last, |status| status.resets > before, ignored)
+    })
+}
+
+/// `garboard freeze MACHINE…`.
+pub(crate) fn freeze(args: &Machines, unfreeze_timeout: u64) -> anyhow::Result<u8> {
+    let thaw_after_seconds = (unfreeze_timeout > 0).then_some(unfreeze_timeout);
+    each(args, |places, id| {
+        client::request_of_guest(places, id, &ControlRequest::Freeze { thaw_after_seconds })?;
+        outln!("{id} frozen")
+    })
+}
+
+/// `garboard unfreeze MACHINE…`.
+pub(crate) fn unfreeze(args: &Machines) -> anyhow::Result<u8> {
+    each(args, |places, id| {
+        client::request_of_guest(places, id, &ControlRequest::Unfreeze)?;
+        outln!("{id} thawed")
     })
 }
 

@@ -1,4 +1,4 @@
-//! `kubectl garboard pause | unpause | reset | soft-reboot`: what the supervisor does at once. It is asked over the same way as for a
+//! `kubectl garboard pause | unpause | reset | soft-reboot | freeze | unfreeze`: what the supervisor does at once. It is asked over the same way as for a
 //! console, and the status that it reports shows when it is done.
 
 use std::time::{Duration, Instant};
@@ -25,6 +25,13 @@ pub(crate) enum GuestAction {
     Reset,
     /// Its guest shuts down and starts again.
     SoftReboot,
+    /// Its file systems are frozen.
+    Freeze {
+        /// After how many seconds they are thawed unasked.
+        thaw_after_seconds: Option<u64>,
+    },
+    /// Its file systems are thawed.
+    Unfreeze,
 }
 
 impl GuestAction {
@@ -34,6 +41,8 @@ impl GuestAction {
             Self::Unpause => ControlRequest::Unpause,
             Self::Reset => ControlRequest::Reset,
             Self::SoftReboot => ControlRequest::SoftReboot,
+            Self::Freeze { thaw_after_seconds } => ControlRequest::Freeze { thaw_after_seconds },
+            Self::Unfreeze => ControlRequest::Unfreeze,
         }
     }
 
@@ -44,6 +53,8 @@ impl GuestAction {
             Self::Unpause => "running",
             Self::Reset => "reset",
             Self::SoftReboot => "rebooted",
+            Self::Freeze { .. } => "frozen",
+            Self::Unfreeze => "thawed",
         }
     }
 
@@ -53,13 +64,15 @@ impl GuestAction {
             Self::Pause => now.paused == Some(PauseReason::PausedByUser),
             Self::Unpause => now.paused.is_none(),
             Self::Reset | Self::SoftReboot => now.resets > before.resets,
+            Self::Freeze { .. } => now.frozen,
+            Self::Unfreeze => !now.frozen,
         }
     }
 
     /// Whether the guest still has time to react.
     const fn is_under_way(self, now: &Status) -> bool {
         match self {
-            Self::Pause | Self::Unpause | Self::Reset => true,
+            Self::Pause | Self::Unpause | Self::Reset | Self::Freeze { .. } | Self::Unfreeze => true,
             Self::SoftReboot => now.soft_rebooting,
         }
     }

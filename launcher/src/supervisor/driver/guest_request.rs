@@ -92,7 +92,7 @@ impl GuestRequest {
         tokio::spawn(asking.instrument(span));
     }
 
-    /// The state is told first: a client that gets the outcome finds it there.
+    /// The state comes first: a client that gets the outcome finds it there.
     async fn conclude(self, what: &str, event: Event, outcome: Result<(), Failure>, done: Option<Outcome>) {
         match &outcome {
             Ok(()) => tracing::info!(what, "the guest agent did it"),
@@ -151,7 +151,7 @@ mod tests {
         (fake, agent)
     }
 
-    /// What the state is told, and the client.
+    /// The event for the state, and the answer for the client.
     async fn outcome(
         agent: Option<Agent>,
         ask: impl FnOnce(GuestRequest, Option<Outcome>),

@@ -113,7 +113,7 @@ fn a_guest_that_ignores_the_button_keeps_running_and_is_forgotten() {
     assert_eq!(step(&mut machine, Event::TimePassed, at(NOW + GRACE_MS - 1)), []);
     assert_eq!(step(&mut machine, Event::TimePassed, at(NOW + GRACE_MS)), [Effect::LeaveAtPowerOff]);
     assert_eq!((machine.state.clone(), machine.wake_at_ms()), (running(), None));
-    // It was off before QEMU had its action back: QEMU stays, and is told to leave.
+    // It was off before QEMU had its action back: QEMU stays, and gets `quit`.
     let _ = step(&mut machine, OFF, at(NOW + GRACE_MS + 1));
     assert_eq!(step(&mut machine, HELD_OFF, at(NOW + GRACE_MS + 2)), [Effect::Quit]);
     let mut without_grace = Life { grace_ms: 0, ..self::machine() };
@@ -231,7 +231,7 @@ fn a_guest_that_is_off_before_the_monitor_was_used_is_reset_when_it_is() {
     assert_eq!(step(&mut machine, ready(RunState::Shutdown), at(NOW + 5)), [Effect::Reset]);
 }
 
-/// What the guest of the model does, and what it is told.
+/// What happens to the guest of the model.
 #[derive(Clone, Copy, Debug)]
 enum Move {
     /// It shuts down, if it runs.
@@ -315,8 +315,8 @@ fn moves() -> impl Strategy<Value = Move> {
 }
 
 proptest! {
-    /// Whatever the guest does, and whoever supervises it: a guest that is off does not stay so, and QEMU leaves at a power-off
-    /// again once nothing is under way.
+    /// Whatever the guest does, and however often its supervisor is replaced: a guest that is off does not stay so, and QEMU
+    /// leaves at a power-off again once nothing is under way.
     #[test]
     fn no_guest_stays_off_for_ever(moves in prop::collection::vec(moves(), 0..20)) {
         let mut machine = machine();
