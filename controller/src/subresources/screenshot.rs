@@ -58,7 +58,7 @@ pub(super) async fn take(
     // Once an answer has begun, an error can only end the connection.
     let first = picture.next().await.map_err(|error| Refusal::Internal(error.to_string()))?;
     let first = first.filter(|first| first.starts_with(BEGIN)).ok_or_else(unexpected)?;
-    let rest = stream::try_unfold(picture, async |mut picture| {
+    let rest = stream::try_unfold(picture, |mut picture| async move {
         let next = picture.next().await?;
         Ok::<_, std::io::Error>(next.map(|bytes| (bytes, picture)))
     });

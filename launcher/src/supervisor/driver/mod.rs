@@ -474,3 +474,6 @@ fn event_name(event: &Event) -> &'static str {
         Event::PreparationFailed(_) => "preparation-failed",
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -76,7 +76,8 @@ async fn driven(layout: &Layout) -> (FakeMonitor, ControlReceivers, mpsc::Sender
     let (to_init, _) = mpsc::channel(4);
     let status = garboard_protocol::testing::running(1);
     let (publish, published) = watch::channel(status.clone());
-    let life = Life { state: State::Launched, memory: Memory { has_run: true, ..Memory::default() }, grace_ms: 1000 };
+    let memory = Memory { has_run: true, ..Memory::default() };
+    let life = Life { state: State::Launched, memory, grace_ms: 1000, has_acpi: true, reboot_ends_run: false };
     let shared = layout.supervisor();
     let seed = DriverSeed { life, journal: Journal::default(), status, on_ready: OnReady::Leave, shared };
     tokio::spawn(Driver::new(seed, to_init, publish).run(Inputs { happened: inbox, requests: request_inbox }));
