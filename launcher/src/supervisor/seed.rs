@@ -78,7 +78,7 @@ pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: 
         observed: false,
         stopping: false,
         frozen: journal.freeze.is_some(),
-        soft_rebooting: false,
+        soft_rebooting: journal.soft_reboot.is_some(),
         unresponsive: false,
         ended_helper: None,
         software_emulation: false,
@@ -162,7 +162,7 @@ fn soft_reboot_of(reboot: &journal::SoftReboot, boot_id: &str) -> Option<SoftReb
 
 /// No deadline of another boot of the host is met: no guest of it is there any more.
 fn freeze_of(freeze: &journal::Freeze) -> Freeze {
-    Freeze { thaw_at_ms: freeze.thaw_at.as_ref().map(|deadline| deadline.at_ms) }
+    Freeze { thaw_at_ms: freeze.thaw_at.as_ref().map(|deadline| deadline.at_ms), is_asked: false }
 }
 
 /// A stop that was under way goes on: its deadline is an instant, not a duration. One that had come to its last step is
@@ -250,8 +250,8 @@ mod tests {
     fn a_freeze_keeps_its_deadline() {
         let deadline = journal::Deadline { boot_id: "b".to_owned(), at_ms: 7 };
         let frozen = journal::Freeze { thaw_at: Some(deadline) };
-        assert_eq!(freeze_of(&frozen), Freeze { thaw_at_ms: Some(7) });
-        assert_eq!(freeze_of(&journal::Freeze::default()), Freeze { thaw_at_ms: None });
+        assert_eq!(freeze_of(&frozen), Freeze { thaw_at_ms: Some(7), is_asked: false });
+        assert_eq!(freeze_of(&journal::Freeze::default()).thaw_at_ms, None);
     }
 
     #[test]

@@ -246,6 +246,8 @@ pub enum PowerDownMethod {
 pub struct Freeze {
     /// When they are thawed unasked, milliseconds since boot; never, if it is not set.
     pub thaw_at_ms: Option<i64>,
+    /// The guest agent has not answered yet whether it froze them.
+    pub is_asked: bool,
 }
 
 /// A soft reboot that is under way.

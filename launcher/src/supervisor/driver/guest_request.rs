@@ -1,10 +1,12 @@
 //! What the driver asks of the guest: by its agent, or by the power button. Beside the driver, because a guest may be slow; the
 //! outcome becomes an event.
 
+use std::sync::Arc;
+
 use garboard_protocol::causes::ErrorChain;
 use garboard_qmp::agent::{Agent, AgentError, ShutdownMode};
 use garboard_qmp::{Monitor, qmp};
-use tokio::sync::mpsc;
+use tokio::sync::{Mutex, mpsc};
 use tracing::Instrument;
 
 use super::input::Outcome;
@@ -15,6 +17,8 @@ use crate::vm::Event;
 pub(super) struct GuestRequest {
     /// The agent, while it answers.
     pub(super) agent: Option<Agent>,
+    /// Held while file systems are frozen or thawed: one after the other.
+    pub(super) turn: Arc<Mutex<()>>,
     /// Where the outcome goes.
     pub(super) report: mpsc::Sender<Event>,
     /// What is asked belongs to it.
@@ -64,6 +68,8 @@ impl GuestRequest {
     pub(super) fn freeze(self, done: Option<Outcome>) {
         let span = self.cause.span();
         let asking = async move {
+            let turn = Arc::clone(&self.turn);
+            let _turn = turn.lock().await;
             let outcome = match &self.agent {
                 Some(agent) => become_frozen(agent).await.map_err(Failure::Agent),
                 None => Err(Failure::NoAgent),
@@ -82,6 +88,8 @@ impl GuestRequest {
     pub(super) fn thaw(self, done: Option<Outcome>) {
         let span = self.cause.span();
         let asking = async move {
+            let turn = Arc::clone(&self.turn);
+            let _turn = turn.lock().await;
             let outcome = match &self.agent {
                 Some(agent) => become_thawed(agent).await.map_err(Failure::Agent),
                 None => Err(Failure::NoAgent),
@@ -151,6 +159,10 @@ mod tests {
         (fake, agent)
     }
 
+    fn request(agent: Option<Agent>, report: mpsc::Sender<Event>) -> GuestRequest {
+        GuestRequest { agent, turn: Arc::default(), report, cause: Cause::supervisor() }
+    }
+
     /// The event for the state, and the answer for the client.
     async fn outcome(
         agent: Option<Agent>,
@@ -158,7 +170,7 @@ mod tests {
     ) -> (Event, Result<(), String>) {
         let (report, mut events) = mpsc::channel(1);
         let (done, answer) = oneshot::channel();
-        ask(GuestRequest { agent, report, cause: Cause::supervisor() }, Some(done));
+        ask(request(agent, report), Some(done));
         (events.recv().await.unwrap(), answer.await.unwrap())
     }
 
@@ -206,13 +218,13 @@ mod tests {
         fake.on("guest-shutdown", AgentBehaviour::Refuse("GenericError", "no"));
         for agent in [None, Some(agent)] {
             let (report, mut events) = mpsc::channel(1);
-            GuestRequest { agent, report, cause: Cause::supervisor() }.reboot();
+            request(agent, report).reboot();
             assert_eq!(events.recv().await, Some(Event::AgentDidNotReboot));
         }
         let (fake, agent) = channel().await;
         fake.on("guest-shutdown", AgentBehaviour::Silence);
         let (report, mut events) = mpsc::channel(1);
-        GuestRequest { agent: Some(agent), report, cause: Cause::supervisor() }.reboot();
+        request(Some(agent), report).reboot();
         assert_eq!(events.recv().await, None, "silence is what a working agent answers");
     }
 }

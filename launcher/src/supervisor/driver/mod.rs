@@ -1,6 +1,7 @@
 //! The one task that owns the machine. It alone moves [`Life`](crate::vm::Life), issues state-changing QMP commands and
 //! publishes; all others post to one of two inboxes. Events of the guest go before requests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_protocol::causes::ErrorChain;
@@ -10,7 +11,7 @@ use garboard_protocol::journal::{self as journal_file, Deadline, Journal, SoftRe
 use garboard_protocol::launch::{FromInit, ToInit};
 use garboard_qmp::Monitor;
 use garboard_qmp::agent::Agent;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
@@ -68,6 +69,8 @@ pub(super) struct Driver {
     boot_id: String,
     /// The cause of the driver's present work.
     cause: Cause,
+    /// Held while file systems are frozen or thawed: one after the other.
+    freezing: Arc<Mutex<()>>,
     /// Where the outcome of the request goes that is being done, if the guest agent does it.
     done: Option<Outcome>,
     /// The cause of a stop in progress: its deadline is part of it.
@@ -97,6 +100,7 @@ impl Driver {
             contradictions,
             boot_id,
             cause: Cause::supervisor(),
+            freezing: Arc::default(),
             done: None,
             stop: Cause::supervisor(),
         }
@@ -149,7 +153,6 @@ impl Driver {
             Some(denial) => Verdict::Denied(denial),
             None => self.queue.offer(request, View::from(&self.seed.life.state)),
         };
-        let _ = reply.send(verdict);
         if verdict == Verdict::Queued && matches!(request, Request::Stop(_)) {
             self.stop = cause.clone();
         }
@@ -159,6 +162,8 @@ impl Driver {
         self.do_accepted().instrument(span).await;
         // Where nothing came of it, its client learns that by the end of this.
         self.done = None;
+        // What a client reads of the status from now on is later than its request.
+        let _ = reply.send(verdict);
         self.cause = Cause::supervisor();
     }
 
@@ -350,7 +355,8 @@ impl Driver {
 
     /// The guest, to be asked something for the present cause.
     fn guest(&self, agent: Option<Agent>) -> GuestRequest {
-        GuestRequest { agent, report: self.commands.report(), cause: self.cause.clone() }
+        let (turn, report, cause) = (Arc::clone(&self.freezing), self.commands.report(), self.cause.clone());
+        GuestRequest { agent, turn, report, cause }
     }
 
     /// By when a stop that is under way is enforced, milliseconds since boot.
@@ -395,7 +401,7 @@ impl Driver {
             journal.deadline = deadline;
         }
         journal.soft_reboot = life.memory.soft_reboot.map(|reboot| journaled(reboot, &self.boot_id));
-        journal.freeze = life.memory.freeze.map(|Freeze { thaw_at_ms }| journal_file::Freeze {
+        journal.freeze = life.memory.freeze.map(|Freeze { thaw_at_ms, is_asked: _ }| journal_file::Freeze {
             thaw_at: thaw_at_ms.map(|at_ms| Deadline { boot_id: self.boot_id.clone(), at_ms }),
         });
         if let State::Running { .. } = life.state {

@@ -1,6 +1,5 @@
 //! The driver and the monitor together, over a simulated QEMU: what takes several steps, and what another supervisor goes on with.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_plan::LaunchPlan;

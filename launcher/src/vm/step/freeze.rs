@@ -15,7 +15,7 @@ pub(super) fn freeze(life: &mut Life, state: State, thaw_after_seconds: Option<u
     let State::Running { vcpus: Vcpus::Running } = state else { return (state, Vec::new()) };
     let after_ms = thaw_after_seconds.map(|seconds| i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(1000));
     let thaw_at_ms = after_ms.map(|after_ms| now.boot_ms.saturating_add(after_ms));
-    life.memory.freeze = Some(Freeze { thaw_at_ms });
+    life.memory.freeze = Some(Freeze { thaw_at_ms, is_asked: true });
     (state, vec![Effect::Freeze])
 }
 
@@ -33,6 +33,9 @@ pub(super) fn before_shutdown(life: &Life) -> Option<Effect> {
 /// They are frozen. A stop that began meanwhile has them thawed.
 pub(super) fn froze(life: &mut Life, state: &State) -> Vec<Effect> {
     life.memory.frozen = true;
+    if let Some(freeze) = &mut life.memory.freeze {
+        freeze.is_asked = false;
+    }
     match state {
         State::Stopping { .. } => vec![Effect::Thaw],
         State::Preparing | State::Launched | State::Running { .. } | State::Ending { .. } | State::Ended(_) => {
@@ -44,15 +47,14 @@ pub(super) fn froze(life: &mut Life, state: &State) -> Vec<Effect> {
 /// They are not frozen, or nobody knows: then they are thawed at once.
 pub(super) fn did_not_freeze(life: &mut Life, may_have_frozen: bool, now: Now) {
     // Of file systems that were frozen before, the deadline holds.
-    if life.memory.frozen {
-        return;
-    }
-    life.memory.freeze = may_have_frozen.then_some(Freeze { thaw_at_ms: Some(now.boot_ms) });
+    let at_once = may_have_frozen.then_some(Freeze { thaw_at_ms: Some(now.boot_ms), is_asked: false });
+    let kept = life.memory.freeze.filter(|_| life.memory.frozen).map(|freeze| Freeze { is_asked: false, ..freeze });
+    life.memory.freeze = kept.or(at_once);
 }
 
-/// They are thawed, or the guest has started again.
+/// They are thawed, or the guest has started again. What is asked of the agent comes after it, and has its deadline.
 pub(super) fn thawed(life: &mut Life) {
-    life.memory.freeze = None;
+    life.memory.freeze = life.memory.freeze.filter(|freeze| freeze.is_asked);
     life.memory.frozen = false;
 }
 

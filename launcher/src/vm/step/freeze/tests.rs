@@ -57,6 +57,18 @@ fn a_second_freeze_moves_the_deadline_and_none_means_never() {
 }
 
 #[test]
+fn a_freeze_during_a_thaw_keeps_its_own_deadline() {
+    let mut machine = frozen();
+    assert_eq!(step(&mut machine, Event::TimePassed, at(NOW + 300_000)), [Effect::Thaw]);
+    freeze(&mut machine, Some(60), NOW + 300_001);
+    let _ = step(&mut machine, Event::Thawed, at(NOW + 300_002));
+    let _ = step(&mut machine, Event::Froze, at(NOW + 300_003));
+    assert_eq!((machine.memory.frozen, machine.wake_at_ms()), (true, Some(NOW + 360_001)));
+    let _ = step(&mut machine, Event::Thawed, at(NOW + 300_004));
+    assert_eq!((machine.memory.frozen, machine.wake_at_ms()), (false, None));
+}
+
+#[test]
 fn a_freeze_that_may_have_happened_is_taken_back() {
     for (may_have_frozen, effects) in [(true, vec![Effect::Thaw]), (false, vec![])] {
         let mut machine = machine();
