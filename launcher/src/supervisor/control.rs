@@ -222,14 +222,14 @@ async fn have_done(
     asker: Asker,
 ) -> io::Result<()> {
     let (done, outcome) = oneshot::channel();
-    let reply = match verdict(senders, request, asker, Some(done)).await {
-        ControlReply::Queued => match outcome.await {
+    let mut reply = verdict(senders, request, asker, Some(done)).await;
+    if reply == ControlReply::Queued {
+        reply = match outcome.await {
             Ok(Ok(())) => ControlReply::Done,
             Ok(Err(reason)) => denied(reason),
             Err(_) => denied("the machine was stopped, or its supervisor is shutting down"),
-        },
-        other => other,
-    };
+        };
+    }
     answer(stream, &reply).await
 }
 

@@ -4,7 +4,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
 use garboard_protocol::journal::{self as journal_file, Deadline, Journal, SoftRebootStep};

@@ -332,7 +332,8 @@ proptest! {
                 Move::Replaced if !model.is_gone => {
                     // What the guest did while nobody looked.
                     machine.state = State::Launched;
-                    settle(&mut machine, &mut model, vec![ready(model.run)], now);
+                    let found = ready(model.run);
+                    settle(&mut machine, &mut model, vec![found], now);
                 }
                 Move::Replaced => {}
                 Move::Later(by_ms) => {
