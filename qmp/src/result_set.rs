@@ -29,11 +29,17 @@ const HELD_LIMIT: usize = 8;
 
 /// Gives QEMU a file that is open for writing alone, as `qemu_open` finds a descriptor by its access mode; answers with its set.
 pub(crate) async fn offer(monitor: &Monitor, file: OwnedFd) -> Result<i64, ResultSetError> {
-    let held = give_back_leftovers(monitor).await?;
+    for set in sets(monitor).await?.into_iter().filter(Set::is_result) {
+        take_back(monitor, set.id).await;
+    }
+    let sets = sets(monitor).await?;
+    let held = sets.iter().filter(|set| set.is_result()).count();
     if held >= HELD_LIMIT {
         return Err(ResultSetError::Held(held));
     }
-    Ok(monitor.add_descriptor(None, LABEL, file).await?.set)
+    // QEMU 7.2 keeps the empty set of a PNG for ever, because it closes that file without its own `qemu_close`.
+    let empty = sets.iter().find(|set| set.fds.is_empty()).map(|set| set.id);
+    Ok(monitor.add_descriptor(empty, LABEL, file).await?.set)
 }
 
 /// The name by which QEMU opens it.
@@ -48,26 +54,26 @@ pub(crate) async fn take_back(monitor: &Monitor, set: i64) {
     }
 }
 
-/// Takes back what could not be taken back before; the number of those that QEMU holds nevertheless.
-async fn give_back_leftovers(monitor: &Monitor) -> Result<usize, CallError> {
-    for set in held(monitor).await? {
-        take_back(monitor, set).await;
-    }
-    Ok(held(monitor).await?.len())
+/// A descriptor set.
+#[derive(Deserialize)]
+struct Set {
+    #[serde(rename = "fdset-id")]
+    id: i64,
+    fds: Vec<Held>,
 }
 
-async fn held(monitor: &Monitor) -> Result<Vec<i64>, CallError> {
-    #[derive(Deserialize)]
-    struct Set {
-        #[serde(rename = "fdset-id")]
-        id: i64,
-        fds: Vec<Held>,
+/// A descriptor of one.
+#[derive(Deserialize)]
+struct Held {
+    opaque: Option<String>,
+}
+
+impl Set {
+    fn is_result(&self) -> bool {
+        self.fds.iter().any(|held| held.opaque.as_deref() == Some(LABEL))
     }
-    #[derive(Deserialize)]
-    struct Held {
-        opaque: Option<String>,
-    }
-    let sets: Vec<Set> = monitor.ask(&qmp::query_fdsets {}).await?;
-    let is_result = |set: &Set| set.fds.iter().any(|held| held.opaque.as_deref() == Some(LABEL));
-    Ok(sets.into_iter().filter(is_result).map(|set| set.id).collect())
+}
+
+async fn sets(monitor: &Monitor) -> Result<Vec<Set>, CallError> {
+    monitor.ask(&qmp::query_fdsets {}).await
 }
