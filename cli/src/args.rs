@@ -53,6 +53,12 @@ pub(crate) enum Command {
     Unpause(UnpauseArgs),
     /// Press the reset button of machines.
     Reset(ResetArgs),
+    /// Have the guests of machines reboot: guest agent, or power button and a reset once it is off.
+    SoftReboot(SoftRebootArgs),
+    /// Freeze the file systems of guests, by their agents, for a consistent copy of their disks.
+    Freeze(FreezeArgs),
+    /// Thaw the file systems of guests.
+    Unfreeze(UnfreezeArgs),
     /// Show what was recorded of a machine's run: events, argv, QMP transcript, serial output, how it ended.
     Logs(LogsArgs),
     /// Send QMP commands to a machine's QEMU, beside the supervisor; read-only unless --allow-write.
@@ -177,6 +183,40 @@ pub(crate) struct UnpauseArgs {
   garboard reset hello
   garboard reset default/hello web")]
 pub(crate) struct ResetArgs {
+    #[command(flatten)]
+    pub(crate) which: Machines,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard soft-reboot hello
+  garboard soft-reboot default/hello web
+
+A guest that does not react keeps running. It has its terminationGracePeriodSeconds, and at least half a minute.")]
+pub(crate) struct SoftRebootArgs {
+    #[command(flatten)]
+    pub(crate) which: Machines,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard freeze hello
+  garboard freeze hello --unfreeze-timeout 30
+
+Programs of the guest wait as soon as they write to a disk. The guest needs an agent.")]
+pub(crate) struct FreezeArgs {
+    #[command(flatten)]
+    pub(crate) which: Machines,
+    /// Seconds after which they are thawed unasked; 0: only by `unfreeze`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) unfreeze_timeout: u64,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  garboard unfreeze hello
+  garboard unfreeze default/hello web")]
+pub(crate) struct UnfreezeArgs {
     #[command(flatten)]
     pub(crate) which: Machines,
 }

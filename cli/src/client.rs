@@ -19,6 +19,9 @@ use crate::exit::{NOT_FOUND, REFUSED, exit_error};
 /// A supervisor that is alive answers at once; one that hangs must not hang the command.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// The same of one that waits for a guest, which has a minute.
+const PATIENCE_WITH_GUESTS: Duration = Duration::from_secs(90);
+
 /// Connects to the supervisor of a machine.
 pub(crate) fn connect(places: &Places, id: &MachineId) -> anyhow::Result<UnixStream> {
     if !places.machine(id).exists() {
@@ -105,6 +108,13 @@ pub(crate) fn request(places: &Places, id: &MachineId, request: &ControlRequest)
     line::outcome(ask(&connect(places, id)?, request)?, &id.to_string())
 }
 
+/// The same, of what is answered when the guest has done it.
+pub(crate) fn request_of_guest(places: &Places, id: &MachineId, request: &ControlRequest) -> anyhow::Result<Outcome> {
+    let stream = connect(places, id)?;
+    stream.set_read_timeout(Some(PATIENCE_WITH_GUESTS))?;
+    line::outcome(ask(&stream, request)?, &id.to_string())
+}
+
 /// The machine's current status.
 pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> {
     let stream = connect(places, id)?;
@@ -112,9 +122,11 @@ pub(crate) fn status(places: &Places, id: &MachineId) -> anyhow::Result<Status> 
         ControlReply::Status(status) => Ok(*status),
         other @ (ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
         | ControlReply::Healthy
+        | ControlReply::Guest(_)
         | ControlReply::Denied { .. }) => {
             anyhow::bail!("the supervisor of {id} answered {other:?} to a question for its status")
         }
@@ -129,9 +141,11 @@ pub(crate) fn status_now(places: &Places, id: &MachineId) -> Option<Status> {
         ControlReply::Status(status) => Some(*status),
         ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
         | ControlReply::Healthy
+        | ControlReply::Guest(_)
         | ControlReply::Denied { .. } => None,
     }
 }

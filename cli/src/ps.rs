@@ -180,6 +180,9 @@ fn notes(status: &Status) -> String {
     if status.software_emulation {
         notes.push("emulated".to_owned());
     }
+    if status.frozen && status.ended.is_none() {
+        notes.push("file systems frozen".to_owned());
+    }
     if !status.taints.is_empty() {
         notes.push(format!("tainted: {}", status.taints.join(", ")));
     }

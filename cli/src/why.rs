@@ -101,6 +101,8 @@ fn remarks(status: &Status, verdict: DiagnosisVerdict) -> Vec<String> {
         software_emulation,
         interpreted_by_kvm,
         taints,
+        frozen,
+        soft_rebooting,
         // Of these the verdict is made.
         phase: _,
         phase_since_ms: _,
@@ -135,6 +137,10 @@ fn remarks(status: &Status, verdict: DiagnosisVerdict) -> Vec<String> {
         helper.map(|helper| without_network(helper)),
         software_emulation.then(|| "its vCPUs are interpreted by software".to_owned()),
         interpreted_by_kvm.then(|| "KVM of this host interprets the guest's code, which is slow".to_owned()),
+        (*frozen && !is_over).then(|| {
+            "its file systems are frozen, so that its programs may wait; `garboard unfreeze` thaws them".to_owned()
+        }),
+        (*soft_rebooting && !is_over).then(|| "its guest was asked to reboot".to_owned()),
         (!taints.is_empty()).then(|| format!("it is tainted: QMP commands changed it: {taints}")),
     ];
     all.into_iter().flatten().collect()
@@ -416,11 +422,12 @@ mod tests {
 
     #[test]
     fn what_is_no_verdict_is_a_remark() {
-        let impaired = json!({"unresponsive": true, "endedHelper": "passt", "interpretedByKvm": true});
+        let impaired = json!({"unresponsive": true, "endedHelper": "passt", "interpretedByKvm": true, "frozen": true});
         let remarks = diagnose(&running(impaired.clone())).also;
         assert!(!remarks.iter().any(|each| each == UNRESPONSIVE), "it is the verdict: {remarks:#?}");
         assert!(remarks.contains(&without_network("passt")), "{remarks:#?}");
         assert!(remarks.iter().any(|each| each.contains("KVM of this host")), "{remarks:#?}");
+        assert!(remarks.iter().any(|each| each.contains("garboard unfreeze")), "{remarks:#?}");
         let mut stopping = impaired;
         stopping["stopping"] = json!(true);
         let diagnosis = diagnose(&running(stopping));

@@ -73,8 +73,10 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<(), ProbeError> {
         ControlReply::Status(_)
         | ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Streaming
-        | ControlReply::Session => Err(ProbeError::Nonsense),
+        | ControlReply::Session
+        | ControlReply::Guest(_) => Err(ProbeError::Nonsense),
     }
 }
 

@@ -21,7 +21,10 @@ use garboard_protocol::control::{
     SupervisorInfo,
 };
 use garboard_protocol::exit::{EndHints, ExitCause, ExitReport, ProcessEnd};
-use garboard_protocol::journal::{Deadline, Journal};
+use garboard_protocol::guest::{
+    GuestCommand, GuestFileSystem, GuestFileSystemDisk, GuestReport, GuestTimezone, GuestUser,
+};
+use garboard_protocol::journal::{Deadline, Freeze, Journal, SoftReboot, SoftRebootStep};
 use garboard_protocol::launch::{FromInit, ToInit};
 use garboard_protocol::pod::{NodeFacts, PodOrder};
 use serde::de::DeserializeOwned;
@@ -63,7 +66,14 @@ const KINDS: &[(&str, Check)] = &[
     ("to-init-kill.json", reads::<ToInit>),
     ("to-init-launch.json", reads::<ToInit>),
     ("to-init-powering-down.json", reads::<ToInit>),
+    ("asked-freeze.json", reads::<Asked>),
+    ("asked-guest.json", reads::<Asked>),
+    ("asked-screenshot.json", reads::<Asked>),
+    ("asked-soft-reboot.json", reads::<Asked>),
     ("asked-stop.json", reads::<Asked>),
+    ("asked-unfreeze.json", reads::<Asked>),
+    ("answered-done.json", reads::<ControlReply>),
+    ("answered-guest.json", reads::<ControlReply>),
     ("answered-status.json", reads::<ControlReply>),
     ("status.json", reads::<Status>),
     ("stored.json", reads::<StoredMachine>),
@@ -113,6 +123,13 @@ samples!(
 const NOT_YET: &[(&[&str], &[&str])] = &[(
     &["72c849a", "8ee2679"],
     &[
+        "answered-done.json",
+        "answered-guest.json",
+        "asked-freeze.json",
+        "asked-guest.json",
+        "asked-screenshot.json",
+        "asked-soft-reboot.json",
+        "asked-unfreeze.json",
         "live.json",
         "offer.json",
         "to-agent-serve.json",
@@ -174,7 +191,7 @@ fn status(plan: &LaunchPlan) -> Value {
     json!({
         "generation": 1_790_000_000_123_u64, "namespace": "golden", "name": "uefi", "uid": "u", "phase": "Running",
         "phaseSinceMs": 1_790_000_000_000_i64, "paused": "PausedIOError", "pauseMessage": "writing to root failed: full",
-        "stopping": true, "unresponsive": true, "endedHelper": "passt", "softwareEmulation": true,
+        "frozen": true, "stopping": true, "softRebooting": true, "unresponsive": true, "endedHelper": "passt", "softwareEmulation": true,
         "interpretedByKvm": true,
         "machine": "pc-q35-7.2", "memoryBytes": 1, "overheadBytes": 1, "vcpus": 1, "stored": plan.stored,
         "disks": [{"volume": "root", "target": "vda"}],
@@ -184,6 +201,18 @@ fn status(plan: &LaunchPlan) -> Value {
             "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
         "taints": ["device_del"], "supervisorPid": 7, "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64},
         "resets": 3, "ended": ended(),
+    })
+}
+
+fn guest_report() -> Value {
+    json!({
+        "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
+            "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
+        "commands": [{"name": "guest-ping", "enabled": true}], "timezone": {"zone": "UTC", "offsetSeconds": 3600},
+        "users": [{"user": "root", "domain": "d", "loginTimeSeconds": 1.5}],
+        "fileSystems": [{"name": "vda1", "mountpoint": "/", "type": "ext4", "usedBytes": 1, "totalBytes": 2,
+            "disks": [{"bus": "virtio", "serial": "s"}]}],
+        "frozen": true,
     })
 }
 
@@ -218,6 +247,11 @@ fn written() -> Vec<(&'static str, Value)> {
         deadline: Some(Deadline { boot_id: "b".to_owned(), at_ms: 30_000 }),
         taints: vec!["device_del".to_owned()],
         resets: 3,
+        soft_reboot: Some(SoftReboot {
+            step: SoftRebootStep::PowerButton,
+            deadline: Deadline { boot_id: "b".to_owned(), at_ms: 30_000 },
+        }),
+        freeze: Some(Freeze { thaw_at: Some(Deadline { boot_id: "b".to_owned(), at_ms: 30_000 }) }),
         ended: Some(ended()),
         hints: EndHints::default(),
         paused: Some(PauseReason::PausedByUser),
@@ -275,11 +309,22 @@ fn written() -> Vec<(&'static str, Value)> {
         ("to-init-kill.json", value(serde_json::to_value(ToInit::Kill))),
         ("to-init-launch.json", launch()),
         ("to-init-powering-down.json", value(serde_json::to_value(ToInit::PoweringDown { within_seconds: 30 }))),
+        ("asked-freeze.json", json!({"ask": "freeze", "thaw_after_seconds": 300, "claimedUser": "ada"})),
+        ("asked-unfreeze.json", json!({"ask": "unfreeze", "claimedUser": "ada"})),
+        ("asked-guest.json", json!({"ask": "guest", "about": "info", "claimedUser": "ada"})),
+        ("asked-screenshot.json", json!({"ask": "screenshot", "move_cursor": true, "claimedUser": "ada"})),
+        ("asked-soft-reboot.json", json!({"ask": "softReboot", "claimedUser": "ada"})),
         (
             "asked-stop.json",
             json!({"ask": "stop", "mode": {"mode": "graceful", "within_seconds": 7}, "claimedUser": "ada",
                 "auditId": "6a1f0c52-7d3e-4b8a-9c11-2f4e5d6a7b80"}),
         ),
+        ("answered-done.json", json!({"answer": "done"})),
+        ("answered-guest.json", {
+            let mut answer = guest_report();
+            answer["answer"] = json!("guest");
+            answer
+        }),
         ("answered-status.json", {
             let mut answer = status.clone();
             answer["answer"] = json!("status");
@@ -334,6 +379,22 @@ fn the_sample_of_a_status_has_each_field() {
     has_each_field(&sample, &objects);
     let read: Status = serde_json::from_value(sample.clone()).unwrap();
     assert_eq!(serde_json::to_value(read).unwrap(), sample, "nothing of it is lost");
+}
+
+#[test]
+fn the_sample_of_a_guest_has_each_field() {
+    let objects = [
+        ("", fields_of::<GuestReport>()),
+        ("/guest", fields_of::<GuestStatus>()),
+        ("/commands/0", fields_of::<GuestCommand>()),
+        ("/timezone", fields_of::<GuestTimezone>()),
+        ("/users/0", fields_of::<GuestUser>()),
+        ("/fileSystems/0", fields_of::<GuestFileSystem>()),
+        ("/fileSystems/0/disks/0", fields_of::<GuestFileSystemDisk>()),
+    ];
+    has_each_field(&guest_report(), &objects);
+    let read: GuestReport = serde_json::from_value(guest_report()).unwrap();
+    assert_eq!(serde_json::to_value(read).unwrap(), guest_report(), "nothing of it is lost");
 }
 
 /// What the first build wrote of an offer. Any other field has a default for an image that is older.
@@ -471,6 +532,14 @@ fn what_later_builds_add_is_ignored() {
 
 /// Values in place of which a later one is an error, by file and key: what is asked of a program that must do it or refuse.
 const DEMANDS: &[(&str, &str)] = &[
+    ("asked-freeze.json", "ask"),
+    ("asked-unfreeze.json", "ask"),
+    ("answered-done.json", "answer"),
+    ("asked-guest.json", "ask"),
+    ("asked-guest.json", "about"),
+    ("asked-screenshot.json", "ask"),
+    ("asked-soft-reboot.json", "ask"),
+    ("answered-guest.json", "answer"),
     ("asked-stop.json", "ask"),
     ("asked-stop.json", "mode"),
     ("to-agent-plumb.json", "ask"),

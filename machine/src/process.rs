@@ -30,8 +30,8 @@ impl Arg for Sandbox {
 
 /// `-action`: what QEMU does when the guest does something.
 ///
-/// `shutdown` is always `poweroff`: QEMU sends `SHUTDOWN` with its reason on every monitor and then exits. A supervisor that needs
-/// it to stay (a soft reboot) sets it at run time with `set-action`.
+/// `shutdown` is always `poweroff`: QEMU sends `SHUTDOWN` with its reason on every monitor and then exits. For a soft reboot by the
+/// power button the supervisor needs it to stay, and sets `pause` for a while with `set-action` (`launcher/src/vm/step/soft_reboot/mod.rs`).
 ///
 /// `panic` is always `pause`, and so is a watchdog that ends the run: a QEMU that leaves by itself would leave with the
 /// same exit code as after a power-off, and a supervisor that was away could not distinguish them.

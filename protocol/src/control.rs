@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exit::{ExitCause, ExitReport};
+use crate::guest::{GuestReport, GuestSubject};
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +28,20 @@ pub enum ControlRequest {
     Unpause,
     /// Press the reset button.
     Reset,
+    /// Have the guest shut down and start again: by its agent, or by the power button and a reset once it is off.
+    SoftReboot,
+    /// Freeze the guest's file systems, by its agent; the answer comes when it has.
+    Freeze {
+        /// After how many seconds they are thawed unasked; never, if it is not set.
+        thaw_after_seconds: Option<u64>,
+    },
+    /// Thaw the guest's file systems, by its agent; the answer comes when it has.
+    Unfreeze,
+    /// Answer with what the guest agent reports: `Guest`.
+    Guest {
+        /// What is asked.
+        about: GuestSubject,
+    },
     /// Attach to the first serial port; the reply is `Streaming`, then scroll-back, then live bytes.
     Console {
         /// Whether this viewer may type.
@@ -40,6 +55,12 @@ pub enum ControlRequest {
         /// Whether it is the session of the screen.
         #[serde(default, skip_serializing_if = "Session::is_none")]
         session: Session,
+    },
+    /// Draw the screen; the reply is `Streaming`, then a PNG, then the end of the connection.
+    Screenshot {
+        /// Whether the pointer is moved before, so that a guest switches on a screen that it switched off.
+        #[serde(default)]
+        move_cursor: bool,
     },
     /// Use QMP on this connection, through the debug broker.
     Qmp {
@@ -80,8 +101,13 @@ names! {
     Self::Pause => "pause",
     Self::Unpause => "unpause",
     Self::Reset => "reset",
+    Self::SoftReboot => "softReboot",
+    Self::Freeze { .. } => "freeze",
+    Self::Unfreeze => "unfreeze",
+    Self::Guest { .. } => "guest",
     Self::Console { .. } => "console",
     Self::Vnc { .. } => "vnc",
+    Self::Screenshot { .. } => "screenshot",
     Self::Qmp { .. } => "qmp",
     Self::Probe { .. } => "probe",
 }
@@ -183,12 +209,16 @@ pub enum ControlReply {
     Queued,
     /// Nothing to do: the machine is so already.
     AlreadySo,
+    /// It has been done.
+    Done,
     /// Raw bytes follow.
     Streaming,
     /// A session begins: bytes follow in parts ([`crate::session`]).
     Session,
     /// The guest is well.
     Healthy,
+    /// What the guest agent reports.
+    Guest(Box<GuestReport>),
     /// No, and why.
     Denied {
         /// The reason, for a person.
@@ -245,8 +275,14 @@ pub struct Status {
     /// or nothing. Never on the wire: it decides what is put there.
     #[serde(skip)]
     pub observed: bool,
+    /// The guest's file systems are frozen.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub frozen: bool,
     /// A stop is under way.
     pub stopping: bool,
+    /// A soft reboot is under way: the guest was asked, and has not started again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub soft_rebooting: bool,
     /// QEMU does not answer its monitor: the state of the guest is the one that QEMU reported last.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unresponsive: bool,

@@ -32,8 +32,44 @@ pub struct Journal {
     pub taints: Vec<String>,
     /// Resets and reboots so far.
     pub resets: u32,
+    /// A soft reboot that is under way.
+    pub soft_reboot: Option<SoftReboot>,
+    /// The guest's file systems were to be frozen, and were not thawed since.
+    pub freeze: Option<Freeze>,
     /// How it ended.
     pub ended: Option<Ended>,
+}
+
+/// A soft reboot that is under way: what QEMU reports of a guest that shut down means something else then.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct SoftReboot {
+    /// How far it is.
+    pub step: SoftRebootStep,
+    /// When it is given up.
+    pub deadline: Deadline,
+}
+
+/// File systems of a guest that are frozen on request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Freeze {
+    /// When they are thawed unasked; never, if it is not set.
+    pub thaw_at: Option<Deadline>,
+}
+
+/// How far a soft reboot is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum SoftRebootStep {
+    /// The power button was pressed, and QEMU stays when the guest is off.
+    PowerButton,
+    /// The guest is off, and is reset.
+    Reset,
+    /// The guest agent was asked. Also a step of a later build: a guest that shuts down ends the run then.
+    #[default]
+    #[serde(other)]
+    Agent,
 }
 
 /// An instant that a clock which is set does not move.

@@ -19,6 +19,7 @@ pub mod agent;
 pub mod causes;
 pub mod control;
 pub mod exit;
+pub mod guest;
 pub mod handed;
 pub mod journal;
 pub mod launch;

@@ -38,7 +38,9 @@ mod event;
 mod fd;
 mod job;
 pub mod redact;
+mod result_set;
 pub mod schema;
+mod screenshot;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod text;
@@ -53,6 +55,7 @@ pub use event::{Event, Interest, Notice, Subscription};
 pub use fd::{AddedDescriptor, DESCRIPTOR_LIMIT};
 pub use garboard_qmp_commands::CommandClass;
 pub use job::{JobError, JobStatus, JobWatch};
+pub use screenshot::ScreenshotError;
 pub use transcript::{FileTranscript, TranscriptSink};
 pub use unplug::{UnplugError, Unplugged};
 

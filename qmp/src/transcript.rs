@@ -40,6 +40,7 @@ const POLLS: &[&str] = &[
     "query-dirty-rate",
     "query-memory-size-summary",
     "guest-ping",
+    "guest-fsfreeze-status",
     "guest-sync",
     "guest-sync-delimited",
 ];

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use garboard_qmp::agent::{Agent, AgentOptions, GuestAgentError, ShutdownAnswer, ShutdownMode};
+use garboard_qmp::agent::{Agent, AgentOptions, FREEZE_LIMIT, GuestAgentError, ShutdownAnswer, ShutdownMode};
 use garboard_qmp::testing::{AgentBehaviour, FakeAgent};
 use serde_json::json;
 
@@ -139,6 +139,25 @@ async fn lists_and_strings_of_a_guest_are_bounded() {
     let interfaces = agent.interfaces().await.unwrap();
     assert_eq!((interfaces.items().len(), interfaces.left_out()), (64, 436));
     assert_eq!(interfaces.items()[0].name.as_str(), "veth0\\u{7}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn file_systems_are_frozen_and_thawed_in_their_own_time() {
+    let (agent, fake) = hurried_channel(b"", Duration::from_millis(1500)).await;
+    fake.on("guest-fsfreeze-freeze", AgentBehaviour::Reply(json!(3)));
+    fake.on("guest-fsfreeze-thaw", AgentBehaviour::Reply(json!(3)));
+    for status in ["frozen", "thawed"] {
+        fake.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!(status)));
+        assert_eq!(agent.is_frozen().await.unwrap(), status == "frozen");
+    }
+    assert_eq!((agent.freeze().await.unwrap(), agent.thaw().await.unwrap()), (3, 3));
+    fake.on("guest-fsfreeze-freeze", AgentBehaviour::Silence);
+    let begun = tokio::time::Instant::now();
+    let error = agent.freeze().await.unwrap_err();
+    assert!(matches!(error, GuestAgentError::TimedOut { after: FREEZE_LIMIT, .. }) && error.may_have_taken_effect());
+    assert!(begun.elapsed() >= FREEZE_LIMIT, "a guest that writes much to disk needs more than other commands");
+    fake.on("guest-fsfreeze-freeze", AgentBehaviour::Refuse("GenericError", "no"));
+    assert!(!agent.freeze().await.unwrap_err().may_have_taken_effect());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,5 +1,5 @@
 //! What is asked of a running instance, and when it is refused: KubeVirt's checks (`pkg/virt-api/rest/lifecycle.go`, `console.go`,
-//! `vnc.go`). Pure.
+//! `vnc.go`, `subresource.go`). Pure.
 
 use garboard_api::conditions::VmiConditionType;
 use garboard_api::{Phase, VirtualMachineInstance};
@@ -10,15 +10,20 @@ use crate::routes::{Question, Stream};
 /// The wording of `pause` and `freeze`, which speak of a VM.
 pub(crate) const VM_NOT_RUNNING: &str = "VM is not running";
 pub(crate) const VMI_NOT_RUNNING: &str = "VMI is not running";
+const NO_AGENT: &str = "VMI does not have guest agent connected";
 
 pub(crate) fn is_running(vmi: &VirtualMachineInstance) -> bool {
     Phase::of(vmi) == Phase::Running
 }
 
 /// Whether the condition is there, whatever its status.
-pub(crate) fn is_paused(vmi: &VirtualMachineInstance) -> bool {
+fn has(vmi: &VirtualMachineInstance, kind: VmiConditionType) -> bool {
     let mut conditions = vmi.status.iter().flat_map(|status| &status.conditions);
-    conditions.any(|condition| condition.r#type == VmiConditionType::Paused.name())
+    conditions.any(|condition| condition.r#type == kind.name())
+}
+
+pub(crate) fn is_paused(vmi: &VirtualMachineInstance) -> bool {
+    has(vmi, VmiConditionType::Paused)
 }
 
 pub(crate) fn conflict(message: &str) -> Refusal {
@@ -38,7 +43,21 @@ pub fn may_ask(question: Question, vmi: &VirtualMachineInstance) -> Result<(), R
         Question::Pause => pause(vmi),
         Question::Unpause => unpause(vmi),
         Question::Reset => reset(vmi),
+        Question::SoftReboot => soft_reboot(vmi),
+        Question::Freeze | Question::Unfreeze => freeze(vmi),
     }
+}
+
+/// Whether the guest agent may be asked.
+///
+/// # Errors
+/// The instance does not run, or no agent is connected.
+pub fn may_read(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    let conflict = |message: &str| Err(Refusal::ConflictAsError(message.to_owned()));
+    if !is_running(vmi) {
+        return conflict(VMI_NOT_RUNNING);
+    }
+    if has(vmi, VmiConditionType::AgentConnected) { Ok(()) } else { conflict(NO_AGENT) }
 }
 
 /// Whether a stream may be opened.
@@ -80,6 +99,27 @@ fn reset(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
     }
     let phase = Phase::of(vmi).name();
     Err(Refusal::Internal(format!("Failed to reset non-running VMI with phase {phase}: {VMI_NOT_RUNNING}")))
+}
+
+/// An agent can reboot the guest, and so can a power button, after which it is reset.
+fn soft_reboot(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if !is_running(vmi) {
+        return Err(conflict(VMI_NOT_RUNNING));
+    }
+    if is_paused(vmi) {
+        return Err(conflict("VMI is paused"));
+    }
+    let acpi = vmi.spec.domain.features.as_ref().and_then(|features| features.acpi.as_ref());
+    let has_acpi = acpi.and_then(|acpi| acpi.enabled) != Some(false);
+    if has_acpi || has(vmi, VmiConditionType::AgentConnected) {
+        return Ok(());
+    }
+    Err(conflict("VMI has neither a connected guest agent nor ACPI"))
+}
+
+/// Whether it has an agent that can do it, its supervisor knows best.
+fn freeze(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
+    if is_running(vmi) { Ok(()) } else { Err(conflict(VM_NOT_RUNNING)) }
 }
 
 fn console(vmi: &VirtualMachineInstance) -> Result<(), Refusal> {
@@ -135,12 +175,55 @@ mod tests {
             (Question::Unpause, vmi("Running", true, Value::Null), 0, ""),
             (Question::Unpause, vmi("Running", false, Value::Null), 409, "VMI is not paused"),
             (Question::Unpause, vmi("Succeeded", true, Value::Null), 409, "VMI is not running"),
+            (Question::Freeze, vmi("Running", false, Value::Null), 0, ""),
+            (Question::Freeze, vmi("Failed", false, Value::Null), 409, "VM is not running"),
+            (Question::Unfreeze, vmi("Running", false, Value::Null), 0, ""),
+            (Question::Unfreeze, vmi("Scheduled", false, Value::Null), 409, "VM is not running"),
             (Question::Reset, vmi("Running", true, Value::Null), 0, ""),
             (Question::Reset, vmi("Scheduled", false, Value::Null), 500, "phase Scheduled"),
         ];
         for (question, vmi, code, text) in table {
             let found = outcome(may_ask(question, &vmi));
             assert!(found.0 == code && found.1.contains(text), "{question:?}: {found:?}");
+        }
+    }
+
+    /// An instance that runs with these conditions and features.
+    fn with(conditions: &[&str], features: Value) -> VirtualMachineInstance {
+        let mut found = vmi("Running", false, json!({"domain": {"devices": {}, "features": features}}));
+        let conditions = conditions.iter().map(|kind| json!({"type": kind, "status": "True"}));
+        let conditions: Vec<Value> = conditions.collect();
+        found.status = serde_json::from_value(json!({"phase": "Running", "conditions": conditions})).unwrap();
+        found
+    }
+
+    #[test]
+    fn a_soft_reboot_needs_a_way_to_ask_the_guest() {
+        let no_acpi = || json!({"acpi": {"enabled": false}});
+        let table = [
+            (with(&[], Value::Null), 0, ""),
+            (with(&[], json!({"acpi": {}})), 0, ""),
+            (with(&[], no_acpi()), 409, "neither"),
+            (with(&["AgentConnected"], no_acpi()), 0, ""),
+            (with(&["AgentConnected", "Paused"], Value::Null), 409, "VMI is paused"),
+            (vmi("Scheduled", false, Value::Null), 409, "VMI is not running"),
+        ];
+        for (vmi, code, text) in table {
+            let found = outcome(may_ask(Question::SoftReboot, &vmi));
+            assert!(found.0 == code && found.1.contains(text), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn a_guest_is_read_through_its_agent() {
+        let table = [
+            (with(&["AgentConnected"], Value::Null), 0, ""),
+            (with(&[], Value::Null), 500, "VMI does not have guest agent connected"),
+            (vmi("Succeeded", false, Value::Null), 500, "VMI is not running"),
+        ];
+        for (vmi, code, text) in table {
+            let found = outcome(may_read(&vmi));
+            assert!(found.0 == code && found.1.contains(text), "{found:?}");
         }
     }
 

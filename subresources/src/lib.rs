@@ -13,6 +13,7 @@
 pub mod access;
 pub mod caller;
 pub mod discovery;
+pub mod duration;
 pub mod evacuation;
 pub mod forward;
 pub mod instance;

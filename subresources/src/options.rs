@@ -1,9 +1,12 @@
-//! The bodies of requests: KubeVirt's `StartOptions`, `StopOptions`, `RestartOptions` and others. Pure.
+//! The bodies of requests: KubeVirt's `StartOptions`, `StopOptions`, `RestartOptions`, `FreezeUnfreezeTimeout` and others. Pure.
+
+use std::time::Duration;
 
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::duration;
 use crate::refusal::Refusal;
 
 /// The longest body that is read, in bytes. The largest is a VirtualMachine, which etcd bounds to 1.5 MiB.
@@ -45,6 +48,34 @@ pub struct EvacuateCancelOptions {
     pub evacuation_node_name: Option<String>,
     /// `All`: nothing is stored.
     pub dry_run: Option<Vec<String>>,
+}
+
+/// How long file systems stay frozen where the request does not say it: KubeVirt's clients always do, with this by default.
+const UNFREEZE_TIMEOUT: Duration = Duration::from_secs(5 * 60);
+
+/// `FreezeUnfreezeTimeout`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FreezeOptions {
+    /// After how long they are thawed unasked, as `metav1.Duration`: a text of Go's form.
+    pub unfreeze_timeout: Option<String>,
+}
+
+impl FreezeOptions {
+    /// After how many seconds they are thawed unasked, rounded up; never, where it is zero.
+    ///
+    /// # Errors
+    /// It is no duration, or a negative one.
+    pub fn thaw_after_seconds(&self) -> Result<Option<u64>, Refusal> {
+        let after = match &self.unfreeze_timeout {
+            Some(text) => duration::parse(text).ok_or_else(|| {
+                Refusal::BadRequest("unfreezeTimeout: write a duration that is not negative, such as 5m0s".to_owned())
+            })?,
+            None => UNFREEZE_TIMEOUT,
+        };
+        let seconds = after.as_secs() + u64::from(after.subsec_nanos() > 0);
+        Ok((seconds > 0).then_some(seconds))
+    }
 }
 
 /// `RestartOptions`.
@@ -132,6 +163,24 @@ mod tests {
             (Some("preserveSession=yes"), None),
         ] {
             assert_eq!(preserves_session(query).ok(), expected, "{query:?}");
+        }
+    }
+
+    #[test]
+    fn a_freeze_ends_after_its_time_or_never() {
+        let after =
+            |body: &str| read::<FreezeOptions>(body.as_bytes()).and_then(|options| options.thaw_after_seconds());
+        for (body, seconds) in [
+            ("", Some(300)),
+            ("{}", Some(300)),
+            (r#"{"unfreezeTimeout": "1m0s"}"#, Some(60)),
+            (r#"{"unfreezeTimeout": "0s"}"#, None),
+            (r#"{"unfreezeTimeout": "100ms"}"#, Some(1)),
+        ] {
+            assert_eq!(after(body), Ok(seconds), "{body}");
+        }
+        for body in [r#"{"unfreezeTimeout": "-1s"}"#, r#"{"unfreezeTimeout": "soon"}"#, r#"{"unfreezeTimeout": 5}"#] {
+            assert_eq!(after(body).unwrap_err().code(), 400, "{body}");
         }
     }
 

@@ -22,6 +22,8 @@ pub enum Refusal {
     MethodNotAllowed,
     /// The object is in a state in which this is not possible. 409.
     Conflict(String),
+    /// The same of a route that reads what the guest agent reports: KubeVirt answers with the body of a conflict and 500.
+    ConflictAsError(String),
     /// The body is too long. 413.
     TooLarge(usize),
     /// Too much is asked at once. 429.
@@ -36,13 +38,18 @@ impl Refusal {
     /// The HTTP status.
     #[must_use]
     pub const fn code(&self) -> u16 {
+        if matches!(self, Self::ConflictAsError(_)) { 500 } else { self.code_in_body() }
+    }
+
+    /// The code in the body.
+    const fn code_in_body(&self) -> u16 {
         match self {
             Self::BadRequest(_) => 400,
             Self::Unauthorized(_) => 401,
             Self::Forbidden(_) => 403,
             Self::NotFound | Self::NoSuchPath => 404,
             Self::MethodNotAllowed => 405,
-            Self::Conflict(_) => 409,
+            Self::Conflict(_) | Self::ConflictAsError(_) => 409,
             Self::TooLarge(_) => 413,
             Self::TooManyRequests => 429,
             Self::Internal(_) => 500,
@@ -57,7 +64,7 @@ impl Refusal {
             Self::Forbidden(_) => "Forbidden",
             Self::NotFound | Self::NoSuchPath => "NotFound",
             Self::MethodNotAllowed => "MethodNotAllowed",
-            Self::Conflict(_) => "Conflict",
+            Self::Conflict(_) | Self::ConflictAsError(_) => "Conflict",
             Self::TooLarge(_) => "RequestEntityTooLarge",
             Self::TooManyRequests => "TooManyRequests",
             Self::Internal(_) => "InternalError",
@@ -75,13 +82,15 @@ impl Refusal {
             Self::NotFound => format!("{object} not found"),
             Self::NoSuchPath => "the server could not find the requested resource".to_owned(),
             Self::MethodNotAllowed => "the server does not allow this method on the requested resource".to_owned(),
-            Self::Conflict(message) => format!("Operation cannot be fulfilled on {object}: {message}"),
+            Self::Conflict(message) | Self::ConflictAsError(message) => {
+                format!("Operation cannot be fulfilled on {object}: {message}")
+            }
             Self::TooLarge(limit) => format!("Request entity is too large: limit is {limit}"),
             Self::TooManyRequests => "too many requests at once; try again".to_owned(),
             Self::Internal(message) => format!("Internal error occurred: {message}"),
         };
         Status {
-            code: Some(self.code().into()),
+            code: Some(self.code_in_body().into()),
             details: call.filter(|_| self.names_its_object()).map(details),
             message: Some(message),
             reason: Some(self.reason().to_owned()),
@@ -91,7 +100,7 @@ impl Refusal {
     }
 
     const fn names_its_object(&self) -> bool {
-        matches!(self, Self::Forbidden(_) | Self::NotFound | Self::Conflict(_))
+        matches!(self, Self::Forbidden(_) | Self::NotFound | Self::Conflict(_) | Self::ConflictAsError(_))
     }
 }
 
@@ -141,6 +150,8 @@ mod tests {
             (&json!(409), &json!("Conflict"), &details)
         );
         assert_eq!((&conflict["kind"], &conflict["apiVersion"]), (&json!("Status"), &json!("v1")));
+        let reading = Refusal::ConflictAsError("VM is already running".to_owned());
+        assert_eq!((reading.code(), status(reading)), (500, conflict));
         assert_eq!(status(Refusal::NotFound)["message"], r#"virtualmachine.kubevirt.io "a" not found"#);
         let bad = status(Refusal::BadRequest("no".to_owned()));
         assert_eq!((&bad["message"], &bad["code"], bad.get("details")), (&json!("no"), &json!(400), None));

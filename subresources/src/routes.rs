@@ -18,16 +18,19 @@ pub enum Action {
     ExpandVmSpec,
     /// Asks the supervisor of a running instance.
     Ask(Question),
+    /// Answers what the guest agent of a running instance reports.
+    Read(Reading),
+    /// Answers a picture of the screen of a running instance.
+    Screenshot,
     /// Opens a stream to the supervisor of a running instance.
     Open(Stream),
     /// Connects to a port of the guest.
     Forward,
     /// Takes back that an instance is to leave its node.
     CancelEvacuation,
-    /// A route of KubeVirt for what is not there: it answers as KubeVirt does where that is switched off.
+    /// A route of KubeVirt for what is not there: it answers as KubeVirt does where that is switched off, and discovery does not
+    /// list it.
     Refuse(NotHere),
-    /// A route of KubeVirt that is not served yet. It is refused, and discovery does not list it.
-    NotServed,
 }
 
 /// What a supervisor is asked.
@@ -39,6 +42,23 @@ pub enum Question {
     Unpause,
     /// To press the reset button.
     Reset,
+    /// To have the guest shut down and start again.
+    SoftReboot,
+    /// To freeze the guest's file systems.
+    Freeze,
+    /// To thaw them.
+    Unfreeze,
+}
+
+/// What is read of a guest, by its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reading {
+    /// Everything (`VirtualMachineInstanceGuestAgentInfo`).
+    GuestOsInfo,
+    /// Users who are logged in (`VirtualMachineInstanceGuestOSUserList`).
+    UserList,
+    /// Mounted file systems (`VirtualMachineInstanceFileSystemList`).
+    FilesystemList,
 }
 
 /// A stream of a supervisor.
@@ -67,7 +87,7 @@ impl Route {
     /// Whether it does something. Discovery and roles have no other.
     #[must_use]
     pub const fn is_served(&self) -> bool {
-        !matches!(self.action, Action::NotServed | Action::Refuse(_))
+        !matches!(self.action, Action::Refuse(_))
     }
 
     /// The verb of roles that a caller needs. What starts and stops a machine needs `update`, by whatever method it is asked.
@@ -79,11 +99,12 @@ impl Route {
             | Action::ExpandSpec
             | Action::ExpandVmSpec
             | Action::Ask(_)
+            | Action::Read(_)
+            | Action::Screenshot
             | Action::Open(_)
             | Action::Forward
             | Action::CancelEvacuation
-            | Action::Refuse(_)
-            | Action::NotServed => self.method.verb(),
+            | Action::Refuse(_) => self.method.verb(),
         }
     }
 
@@ -122,19 +143,19 @@ pub const ROUTES: &[Route] = &[
     vm("evacuate/cancel", Method::Put, Action::CancelEvacuation),
     vmi("console", Method::Get, Action::Open(Stream::Console)),
     vmi("vnc", Method::Get, Action::Open(Stream::Vnc)),
-    vmi("vnc/screenshot", Method::Get, Action::NotServed),
+    vmi("vnc/screenshot", Method::Get, Action::Screenshot),
     vmi("portforward", Method::Get, Action::Forward),
     vmi("usbredir", Method::Get, Action::Refuse(NotHere::UsbRedirection)),
     vmi("vsock", Method::Get, Action::Refuse(NotHere::Vsock)),
     vmi("pause", Method::Put, Action::Ask(Question::Pause)),
     vmi("unpause", Method::Put, Action::Ask(Question::Unpause)),
-    vmi("freeze", Method::Put, Action::NotServed),
-    vmi("unfreeze", Method::Put, Action::NotServed),
+    vmi("freeze", Method::Put, Action::Ask(Question::Freeze)),
+    vmi("unfreeze", Method::Put, Action::Ask(Question::Unfreeze)),
     vmi("reset", Method::Put, Action::Ask(Question::Reset)),
-    vmi("softreboot", Method::Put, Action::NotServed),
-    vmi("guestosinfo", Method::Get, Action::NotServed),
-    vmi("userlist", Method::Get, Action::NotServed),
-    vmi("filesystemlist", Method::Get, Action::NotServed),
+    vmi("softreboot", Method::Put, Action::Ask(Question::SoftReboot)),
+    vmi("guestosinfo", Method::Get, Action::Read(Reading::GuestOsInfo)),
+    vmi("userlist", Method::Get, Action::Read(Reading::UserList)),
+    vmi("filesystemlist", Method::Get, Action::Read(Reading::FilesystemList)),
     vmi("addvolume", Method::Put, Action::Refuse(NotHere::AddVolume)),
     vmi("removevolume", Method::Put, Action::Refuse(NotHere::RemoveVolume)),
     vmi("backup", Method::Put, Action::Refuse(NotHere::Backup)),

@@ -11,7 +11,13 @@ use garboard_subresources::routes::{FIRST_ROUTES, ROUTES};
 type Given = BTreeSet<(String, String)>;
 
 /// What the role `view` has: routes that change nothing.
-const VIEW: &[(&str, &str)] = &[("virtualmachines/expand-spec", "get"), ("expand-vm-spec", "update")];
+const VIEW: &[(&str, &str)] = &[
+    ("virtualmachines/expand-spec", "get"),
+    ("expand-vm-spec", "update"),
+    ("virtualmachineinstances/guestosinfo", "get"),
+    ("virtualmachineinstances/userlist", "get"),
+    ("virtualmachineinstances/filesystemlist", "get"),
+];
 /// What every authenticated user has: routes of the group itself, not of a machine.
 const DEFAULT: &[(&str, &str)] = &[("version", "get"), ("version", "list"), ("guestfs", "get"), ("guestfs", "list")];
 

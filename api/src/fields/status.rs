@@ -26,7 +26,7 @@ pub(super) const INSTANCE: &[Line] = &[
     read("guestOSInfo", "id kernelRelease kernelVersion machine name prettyName version versionId", REPORT),
     read("interfaces[]", "infoSource interfaceName ipAddress ipAddresses linkState mac name podInterfaceName", REPORT),
     read("", "machine.type memory.guestAtBoot memory.guestCurrent memory.guestRequested memory.memoryOverhead", REPORT),
-    read("", "phase reason runtimeUser", REPORT),
+    read("", "fsFreezeStatus phase reason runtimeUser", REPORT),
     read("", "evacuationNodeName", "controller/src/webhook/eviction/mod.rs"),
     read("phaseTransitionTimestamps[]", "phase phaseTransitionTimestamp", REPORT),
     read("volumeStatus[]", "name target", REPORT),
@@ -36,7 +36,7 @@ pub(super) const INSTANCE: &[Line] = &[
     never("interfaces[]", "queueCount"),
     never(
         "",
-        "VSOCKCID changedBlockTracking fsFreezeStatus kernelBootStatus launcherContainerImageVersion migratedVolumes \
+        "VSOCKCID changedBlockTracking kernelBootStatus launcherContainerImageVersion migratedVolumes \
          migrationMethod migrationState migrationTransport selinuxContext topologyHints virtualMachineRevisionName",
     ),
 ];

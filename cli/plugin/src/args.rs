@@ -10,7 +10,8 @@ use crate::options::{ConsoleMode, LogPart, Output, QmpTask};
 
 const HOW: &str = "
 It drives your kubectl: KUBECONFIG and the options above are passed on. GARBOARD_KUBECTL names another kubectl.
-console, qmp, vnc, pause, unpause, reset and logs --part go through `kubectl exec` and need the right to create pods/exec;
+console, qmp, vnc, pause, unpause, reset, soft-reboot, freeze, unfreeze and logs --part go through `kubectl exec` and need the
+right to create pods/exec;
 explain uses it where you have it. start, stop and restart need to patch virtualmachines and virtualmachines/status, as the
 roles admin and edit may. why, and logs without --part, only read. cluster install and uninstall need the rights of an administrator.";
 
@@ -92,6 +93,12 @@ pub(crate) enum PluginCommand {
     Unpause(GuestActionArgs),
     /// Press the reset button of machines.
     Reset(GuestActionArgs),
+    /// Have the guests of machines reboot: guest agent, or power button and a reset once it is off.
+    SoftReboot(GuestActionArgs),
+    /// Freeze the file systems of guests, by their agents, for a consistent copy of their disks.
+    Freeze(FreezeArgs),
+    /// Thaw the file systems of guests.
+    Unfreeze(GuestActionArgs),
     /// Show a machine's screen: a viewer if there is one here, else a port for one.
     Vnc(VncArgs),
     /// Attach to a machine's serial console; Ctrl-] detaches.
@@ -155,7 +162,8 @@ pub(crate) struct StopArgs {
 #[command(after_help = "Examples:
   kubectl garboard pause hello
   kubectl garboard unpause hello web
-  kubectl garboard reset hello")]
+  kubectl garboard reset hello
+  kubectl garboard soft-reboot hello --timeout 300")]
 pub(crate) struct GuestActionArgs {
     /// VirtualMachines or VirtualMachineInstances.
     #[arg(required = true, value_name = "MACHINE", value_parser = parse_name)]
@@ -163,6 +171,20 @@ pub(crate) struct GuestActionArgs {
     /// How long to wait until it is so, seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     pub(crate) timeout: u64,
+}
+
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:
+  kubectl garboard freeze hello
+  kubectl garboard freeze hello --unfreeze-timeout 30
+
+Programs of the guest wait as soon as they write to a disk. The guest needs an agent.")]
+pub(crate) struct FreezeArgs {
+    #[command(flatten)]
+    pub(crate) action: GuestActionArgs,
+    /// Seconds after which they are thawed unasked; 0: only by `unfreeze`.
+    #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+    pub(crate) unfreeze_timeout: u64,
 }
 
 #[derive(Args, Debug)]

@@ -1,4 +1,4 @@
-//! `kubectl garboard pause | unpause | reset`: what the supervisor does at once. It is asked over the same way as for a
+//! `kubectl garboard pause | unpause | reset | soft-reboot | freeze | unfreeze`: what the supervisor does at once. It is asked over the same way as for a
 //! console, and the status that it reports shows when it is done.
 
 use std::time::{Duration, Instant};
@@ -23,6 +23,15 @@ pub(crate) enum GuestAction {
     Unpause,
     /// Its reset button is pressed.
     Reset,
+    /// Its guest shuts down and starts again.
+    SoftReboot,
+    /// Its file systems are frozen.
+    Freeze {
+        /// After how many seconds they are thawed unasked.
+        thaw_after_seconds: Option<u64>,
+    },
+    /// Its file systems are thawed.
+    Unfreeze,
 }
 
 impl GuestAction {
@@ -31,6 +40,9 @@ impl GuestAction {
             Self::Pause => ControlRequest::Pause,
             Self::Unpause => ControlRequest::Unpause,
             Self::Reset => ControlRequest::Reset,
+            Self::SoftReboot => ControlRequest::SoftReboot,
+            Self::Freeze { thaw_after_seconds } => ControlRequest::Freeze { thaw_after_seconds },
+            Self::Unfreeze => ControlRequest::Unfreeze,
         }
     }
 
@@ -40,6 +52,9 @@ impl GuestAction {
             Self::Pause => "paused",
             Self::Unpause => "running",
             Self::Reset => "reset",
+            Self::SoftReboot => "rebooted",
+            Self::Freeze { .. } => "frozen",
+            Self::Unfreeze => "thawed",
         }
     }
 
@@ -48,7 +63,17 @@ impl GuestAction {
         match self {
             Self::Pause => now.paused == Some(PauseReason::PausedByUser),
             Self::Unpause => now.paused.is_none(),
-            Self::Reset => now.resets > before.resets,
+            Self::Reset | Self::SoftReboot => now.resets > before.resets,
+            Self::Freeze { .. } => now.frozen,
+            Self::Unfreeze => !now.frozen,
+        }
+    }
+
+    /// Whether the guest still has time to react.
+    const fn is_under_way(self, now: &Status) -> bool {
+        match self {
+            Self::Pause | Self::Unpause | Self::Reset | Self::Freeze { .. } | Self::Unfreeze => true,
+            Self::SoftReboot => now.soft_rebooting,
         }
     }
 }
@@ -102,13 +127,14 @@ fn watch(watching: Line, Asking { kubectl, place, action, deadline }: &Asking<'_
 
 /// Why it was not seen to be so.
 enum Stayed {
-    /// The run is over.
+    /// The run is over, or the guest has let its time pass.
     Over(String),
     /// Nothing more was reported.
     Lost(anyhow::Error),
 }
 
 fn follow(statuses: &mut Statuses, before: &Status, action: GuestAction, deadline: Instant) -> Result<(), Stayed> {
+    let mut was_asked = false;
     loop {
         let status = statuses.next(deadline).map_err(Stayed::Lost)?;
         let status = status.ok_or_else(|| Stayed::Lost(anyhow::anyhow!("the supervisor closed the connection")))?;
@@ -118,5 +144,10 @@ fn follow(statuses: &mut Statuses, before: &Status, action: GuestAction, deadlin
         if let Some(ended) = status.ended {
             return Err(Stayed::Over(ended.message));
         }
+        let is_under_way = action.is_under_way(&status);
+        if was_asked && !is_under_way {
+            return Err(Stayed::Over("the guest did not react".to_owned()));
+        }
+        was_asked |= is_under_way;
     }
 }

@@ -108,6 +108,12 @@ pub fn run(args: &PluginArgs) -> anyhow::Result<u8> {
         PluginCommand::Pause(args) => guest_action::run(&kubectl, args, GuestAction::Pause),
         PluginCommand::Unpause(args) => guest_action::run(&kubectl, args, GuestAction::Unpause),
         PluginCommand::Reset(args) => guest_action::run(&kubectl, args, GuestAction::Reset),
+        PluginCommand::SoftReboot(args) => guest_action::run(&kubectl, args, GuestAction::SoftReboot),
+        PluginCommand::Freeze(args) => {
+            let thaw_after_seconds = (args.unfreeze_timeout > 0).then_some(args.unfreeze_timeout);
+            guest_action::run(&kubectl, &args.action, GuestAction::Freeze { thaw_after_seconds })
+        }
+        PluginCommand::Unfreeze(args) => guest_action::run(&kubectl, args, GuestAction::Unfreeze),
         PluginCommand::Vnc(args) => vnc::run(&kubectl, args),
         PluginCommand::Console(args) => attach(&kubectl, args),
         PluginCommand::Qmp(args) => qmp(&kubectl, args),

@@ -127,8 +127,10 @@ pub fn streaming(reply: ControlReply, machine: &str) -> anyhow::Result<()> {
         other @ (ControlReply::Status(_)
         | ControlReply::Queued
         | ControlReply::AlreadySo
+        | ControlReply::Done
         | ControlReply::Session
-        | ControlReply::Healthy) => {
+        | ControlReply::Healthy
+        | ControlReply::Guest(_)) => {
             anyhow::bail!("unexpected answer {other:?}")
         }
     }
@@ -155,9 +157,11 @@ impl Statuses {
             ControlReply::Status(status) => Ok(Some(*status)),
             other @ (ControlReply::Queued
             | ControlReply::AlreadySo
+            | ControlReply::Done
             | ControlReply::Streaming
             | ControlReply::Session
             | ControlReply::Healthy
+            | ControlReply::Guest(_)
             | ControlReply::Denied { .. }) => anyhow::bail!("unexpected answer {other:?}"),
         }
     }
@@ -189,10 +193,12 @@ pub fn request_reply(
 pub fn outcome(reply: ControlReply, machine: &str) -> anyhow::Result<Outcome> {
     match reply {
         ControlReply::Queued
+        | ControlReply::Done
         | ControlReply::Streaming
         | ControlReply::Session
         | ControlReply::Status(_)
-        | ControlReply::Healthy => Ok(Outcome::Queued),
+        | ControlReply::Healthy
+        | ControlReply::Guest(_) => Ok(Outcome::Queued),
         ControlReply::AlreadySo => Ok(Outcome::AlreadySo),
         ControlReply::Denied { reason } => Err(exit_error(REFUSED, format!("{machine}: {reason}"))),
     }

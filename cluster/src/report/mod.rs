@@ -102,6 +102,7 @@ fn enter(status: &mut VirtualMachineInstanceStatus, phase: Phase, since_ms: i64,
 }
 
 fn end(status: &mut VirtualMachineInstanceStatus, ended: &Ended, now: Timestamp) {
+    status.fs_freeze_status = None;
     if ended.cause.is_success() {
         enter(status, Phase::Succeeded, ended.at_ms, now);
     } else {
@@ -141,6 +142,7 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
         let topology = CPUTopology { cores: Some(cores), sockets: Some(sockets), threads: Some(threads) };
         status.current_cpu_topology = Some(topology);
     }
+    status.fs_freeze_status = report.frozen.then(|| FROZEN.to_owned());
     status.guest_os_info = report.guest.as_ref().map(|guest| VirtualMachineInstanceGuestOSInfo {
         id: guest.system.id.clone(),
         kernel_release: guest.kernel.clone(),
@@ -152,6 +154,9 @@ fn describe_machine(status: &mut VirtualMachineInstanceStatus, seen: &Seen<'_>) 
         version_id: guest.system.version_id.clone(),
     });
 }
+
+/// KubeVirt's `fsFreezeStatus` while file systems are frozen; otherwise there is none.
+const FROZEN: &str = "frozen";
 
 fn volume(disk: &DiskStatus, seen: &Seen<'_>) -> VolumeStatus {
     let source = seen.vmi.spec.volumes.iter().find(|volume| volume.name == disk.volume);

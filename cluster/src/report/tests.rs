@@ -153,6 +153,15 @@ fn conditions_come_and_go() {
 }
 
 #[test]
+fn frozen_file_systems_are_reported_until_they_are_thawed() {
+    let frozen = with(vmi(scheduled()), next(&Status { frozen: true, ..report(1) }, &vmi(scheduled())).unwrap());
+    assert_eq!(frozen.status.as_ref().unwrap().fs_freeze_status.as_deref(), Some("frozen"));
+    for after in [report(2), ended(ExitCause::ForceStopped)] {
+        assert_eq!(next(&after, &frozen).unwrap().fs_freeze_status, None);
+    }
+}
+
+#[test]
 fn an_end_is_reported_with_its_cause() {
     let running = with(vmi(scheduled()), next(&report(1), &vmi(scheduled())).unwrap());
     let table = [

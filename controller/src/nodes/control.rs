@@ -19,6 +19,8 @@ const PAUSE: Duration = Duration::from_millis(200);
 /// How long an answer may take once the request was sent: a supervisor answers at once. Twice this and [`TRY_FOR`] are less than
 /// a request of the subresource API may take.
 const ANSWER_WITHIN: Duration = Duration::from_secs(6);
+/// The same of a request that is answered when the guest, or QEMU, has done it: once this and [`TRY_FOR`] are less.
+const DONE_WITHIN: Duration = Duration::from_secs(15);
 
 /// The launcher pod of an instance that has one on a node. The UID is that of one run: what is asked reaches no later and
 /// no earlier one.
@@ -38,8 +40,11 @@ pub(crate) enum ControlError {
     #[error("the launcher of this machine ended the connection before it answered")]
     Broken(#[source] std::io::Error),
     /// It does not answer.
-    #[error("the launcher of this machine did not answer within {} s", ANSWER_WITHIN.as_secs())]
-    Slow,
+    #[error("the launcher of this machine did not answer within {} s", within.as_secs())]
+    Slow {
+        /// The time limit.
+        within: Duration,
+    },
     /// It answered something else.
     #[error("the launcher of this machine sent an answer that cannot be parsed")]
     Undecodable(#[from] WireError),
@@ -66,11 +71,30 @@ pub(crate) async fn ask(
     request: ControlRequest,
 ) -> Result<(ControlReply, Stream), ControlError> {
     let mut stream = opened(nodes, place).await?;
+    let within = answer_within(&request);
     let asked = Asked { request, claimed_user: Some(by.user.clone()), audit_id: by.audit_id.clone() };
     let line = wire::encode(&asked).map_err(|error| ControlError::Broken(error.into()))?;
     stream.write_all(&line).await.map_err(ControlError::Broken)?;
-    let reply = next_reply(&mut stream).await?;
-    Ok((reply, stream))
+    let reply = tokio::time::timeout(within, read_reply(&mut stream)).await;
+    Ok((reply.unwrap_or(Err(ControlError::Slow { within }))?, stream))
+}
+
+const fn answer_within(request: &ControlRequest) -> Duration {
+    match request {
+        ControlRequest::Freeze { .. } | ControlRequest::Unfreeze | ControlRequest::Screenshot { .. } => DONE_WITHIN,
+        ControlRequest::Status
+        | ControlRequest::Watch
+        | ControlRequest::Stop { .. }
+        | ControlRequest::Pause
+        | ControlRequest::Unpause
+        | ControlRequest::Reset
+        | ControlRequest::SoftReboot
+        | ControlRequest::Guest { .. }
+        | ControlRequest::Console { .. }
+        | ControlRequest::Vnc { .. }
+        | ControlRequest::Qmp { .. }
+        | ControlRequest::Probe { .. } => ANSWER_WITHIN,
+    }
 }
 
 /// Waits until a supervisor reports a status of which this holds; whether it did in time.
@@ -110,10 +134,6 @@ async fn opened(nodes: &Nodes, place: &Place) -> Result<Stream, OpenError> {
             Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
-}
-
-async fn next_reply(stream: &mut Stream) -> Result<ControlReply, ControlError> {
-    tokio::time::timeout(ANSWER_WITHIN, read_reply(stream)).await.unwrap_or(Err(ControlError::Slow))
 }
 
 /// Byte by byte, because what follows the line belongs to a stream.

@@ -19,7 +19,7 @@ use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 
 use super::server::Serving;
-use super::{evacuation, forward, instance, not_here, refused, stream};
+use super::{evacuation, forward, guest, instance, not_here, refused, screenshot, stream};
 use crate::context::FIELD_MANAGER;
 use crate::nodes::control::Requester;
 use crate::pod;
@@ -101,13 +101,12 @@ async fn called(serving: &Serving, call: &Call<'_>, head: Parts, body: &Bytes) -
         }
         Action::ExpandVmSpec => expanded(carried(call, body)?, Refusal::BadRequest),
         Action::Ask(question) => instance::change(serving, call, &by, question, body).await,
+        Action::Read(what) => guest::read(serving, call, &by, what).await,
+        Action::Screenshot => screenshot::take(serving, call, &by, head.uri.query()).await,
         Action::Open(which) => stream::open(serving, call, &by, which, head).await,
         Action::Forward => forward::open(serving, call, &by.user, head).await,
         Action::CancelEvacuation => evacuation::cancel(serving, call, body).await,
         Action::Refuse(what) => Err(not_here::refusal(serving, call, what).await),
-        Action::NotServed => {
-            Err(Refusal::BadRequest(format!("{} is not supported in this version", call.route.name())))
-        }
     }
 }
 

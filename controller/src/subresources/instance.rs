@@ -7,7 +7,7 @@ use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{ControlReply, ControlRequest, Status};
 use garboard_protocol::text::printable;
 use garboard_subresources::instance;
-use garboard_subresources::options::{self, PauseOptions};
+use garboard_subresources::options::{self, FreezeOptions, PauseOptions};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
 use garboard_subresources::routes::Question;
@@ -26,21 +26,33 @@ struct Change {
     request: ControlRequest,
     /// Nothing where it is done with the answer.
     is_done: Option<fn(&Status) -> bool>,
+    dry_run: bool,
 }
 
 impl Change {
-    const fn of(question: Question) -> Self {
+    /// From the body of the request.
+    fn read(question: Question, body: &[u8]) -> Result<Self, Refusal> {
+        let with_options = |request: ControlRequest, is_done: Option<fn(&Status) -> bool>| {
+            let options: PauseOptions = options::read(body)?;
+            Ok(Self { request, is_done, dry_run: options::is_dry_run(options.dry_run.as_ref())? })
+        };
+        let alone = |request: ControlRequest| Self { request, is_done: None, dry_run: false };
         match question {
-            Question::Pause => Self { request: ControlRequest::Pause, is_done: Some(|status| status.paused.is_some()) },
-            Question::Unpause => {
-                Self { request: ControlRequest::Unpause, is_done: Some(|status| status.paused.is_none()) }
+            Question::Pause => with_options(ControlRequest::Pause, Some(|status| status.paused.is_some())),
+            Question::Unpause => with_options(ControlRequest::Unpause, Some(|status| status.paused.is_none())),
+            Question::Reset => with_options(ControlRequest::Reset, None),
+            // A guest takes as long as it likes.
+            Question::SoftReboot => Ok(alone(ControlRequest::SoftReboot)),
+            Question::Freeze => {
+                let options: FreezeOptions = options::read(body)?;
+                Ok(alone(ControlRequest::Freeze { thaw_after_seconds: options.thaw_after_seconds()? }))
             }
-            Question::Reset => Self { request: ControlRequest::Reset, is_done: None },
+            Question::Unfreeze => Ok(alone(ControlRequest::Unfreeze)),
         }
     }
 }
 
-/// Pauses, unpauses or resets.
+/// Has a supervisor do something to its machine.
 pub(super) async fn change(
     serving: &Serving,
     call: &Call<'_>,
@@ -48,11 +60,10 @@ pub(super) async fn change(
     question: Question,
     body: &[u8],
 ) -> Result<Response, Refusal> {
-    let options: PauseOptions = options::read(body)?;
-    let dry_run = options::is_dry_run(options.dry_run.as_ref())?;
+    let change = Change::read(question, body)?;
+    let dry_run = change.dry_run;
     let vmi = instance(serving, call).await?;
     instance::may_ask(question, &vmi)?;
-    let change = Change::of(question);
     if !dry_run {
         carry_out(serving, &vmi, by, change).await?;
     }
@@ -70,7 +81,7 @@ async fn carry_out(
     let Some(_turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
     let (reply, _) = ask(&serving.nodes, &place, by, change.request).await.map_err(unanswered)?;
     match reply {
-        ControlReply::AlreadySo => Ok(()),
+        ControlReply::AlreadySo | ControlReply::Done => Ok(()),
         ControlReply::Denied { reason } => Err(Refusal::Conflict(printable(&reason, LONGEST_REASON))),
         ControlReply::Queued => {
             let Some(is_done) = change.is_done else { return Ok(()) };
@@ -80,10 +91,16 @@ async fn carry_out(
                 Err(error) => Err(unanswered(error)),
             }
         }
-        ControlReply::Status(_) | ControlReply::Streaming | ControlReply::Session | ControlReply::Healthy => {
-            Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()))
-        }
+        ControlReply::Status(_)
+        | ControlReply::Streaming
+        | ControlReply::Session
+        | ControlReply::Healthy
+        | ControlReply::Guest(_) => Err(unexpected()),
     }
+}
+
+pub(super) fn unexpected() -> Refusal {
+    Refusal::Internal("the launcher sent an unexpected answer".to_owned())
 }
 
 /// The instance of a call.

@@ -14,7 +14,7 @@ use garboard_subresources::routes::Stream as Which;
 use garboard_subresources::{instance, options};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered};
+use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered, unexpected};
 use super::relay::{self, LARGEST_FRAME, Next, Reader, Source, Then, Writer};
 use super::server::Serving;
 use crate::nodes::control::{Requester, ask};
@@ -53,9 +53,12 @@ pub(super) async fn open(
             Ok(relay::answer(socket, Reader::new(reader), writer, turn))
         }
         ControlReply::Denied { reason } => Err(denied(session, &reason)),
-        ControlReply::Status(_) | ControlReply::Queued | ControlReply::AlreadySo | ControlReply::Healthy => {
-            Err(Refusal::Internal("the launcher sent an unexpected answer".to_owned()))
-        }
+        ControlReply::Status(_)
+        | ControlReply::Queued
+        | ControlReply::AlreadySo
+        | ControlReply::Done
+        | ControlReply::Healthy
+        | ControlReply::Guest(_) => Err(unexpected()),
     }
 }
 

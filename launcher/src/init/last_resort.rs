@@ -1,4 +1,4 @@
-//! Power-down without a supervisor: PID 1's own monitor, three commands, blocking and bounded.
+//! Power-down without a supervisor: PID 1's own monitor, four commands, blocking and bounded.
 //!
 //! The connection was made by the supervisor before QEMU ran, so PID 1 needs no path to it. Until its client has sent
 //! `qmp_capabilities` QEMU sends nothing on it but its greeting.
@@ -6,7 +6,8 @@
 //! Follows QEMU's `docs/interop/qmp-spec.rst`: greeting, `qmp_capabilities`, then the commands. Replies are
 //! read only to keep the order; their content does not change what PID 1 does next (the grace period runs).
 //!
-//! The three commands have the names of the generated types, and no arguments: nothing is encoded, and nothing of an answer decoded.
+//! The commands have the names of the generated types, and their arguments are text: nothing is encoded, and nothing of an answer
+//! decoded.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -18,6 +19,42 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const MAX_LINES: usize = 64;
 /// Longest line that is read, bytes: QEMU may not be what it was.
 const MAX_LINE_BYTES: u64 = 64 * 1024;
+
+/// What is sent, and whether it may be refused.
+const COMMANDS: [(Command, Refusal); 4] = [
+    (Command::of::<qmp::qmp_capabilities>("{}"), Refusal::IsAnError),
+    // A supervisor may have been lost in a soft reboot, in which QEMU stays when the guest is off.
+    (Command::of::<qmp::set_action>(r#"{"shutdown":"poweroff"}"#), Refusal::IsIgnored),
+    // It is refused for a guest that panicked or already shut down: the power-down is tried all the same.
+    (Command::of::<qmp::cont>("{}"), Refusal::IsIgnored),
+    (Command::of::<qmp::system_powerdown>("{}"), Refusal::IsAnError),
+];
+
+/// A command that needs no encoder.
+struct Command {
+    /// As QEMU's schema has it.
+    name: &'static str,
+    /// JSON.
+    arguments: &'static str,
+}
+
+impl Command {
+    const fn of<C: QmpCommand>(arguments: &'static str) -> Self {
+        Self { name: C::NAME, arguments }
+    }
+
+    fn line(&self) -> String {
+        let Self { name, arguments } = self;
+        format!("{{\"execute\":\"{name}\",\"arguments\":{arguments}}}\n")
+    }
+}
+
+/// Whether a command may be refused.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Refusal {
+    IsAnError,
+    IsIgnored,
+}
 
 /// Asks the guest to power down by ACPI (or wakes it first if its vCPUs are stopped).
 ///
@@ -34,21 +71,14 @@ fn power_down_with(stream: &UnixStream, patience: Duration) -> io::Result<()> {
     let mut writer = stream;
     let mut reader = BufReader::new(stream);
     wait_for(&mut reader, "\"QMP\"")?;
-    for command in [name::<qmp::qmp_capabilities>(), name::<qmp::cont>(), name::<qmp::system_powerdown>()] {
-        writer.write_all(format!("{{\"execute\":\"{command}\"}}\n").as_bytes())?;
-        wait_for(&mut reader, "\"return\"").or_else(|error| ignore_refused_cont(command, error))?;
+    for (command, refusal) in COMMANDS {
+        writer.write_all(command.line().as_bytes())?;
+        match wait_for(&mut reader, "\"return\"") {
+            Err(error) if refusal == Refusal::IsIgnored && error.kind() == io::ErrorKind::InvalidData => {}
+            outcome => outcome?,
+        }
     }
     Ok(())
-}
-
-/// A command's name, as QEMU's schema has it.
-fn name<C: QmpCommand>() -> &'static str {
-    C::NAME
-}
-
-/// `cont` is refused for a guest that panicked or already shut down: the power-down is tried all the same.
-fn ignore_refused_cont(command: &str, error: io::Error) -> io::Result<()> {
-    if command == name::<qmp::cont>() && error.kind() == io::ErrorKind::InvalidData { Ok(()) } else { Err(error) }
 }
 
 fn wait_for(reader: &mut impl BufRead, mark: &str) -> io::Result<()> {
@@ -71,6 +101,8 @@ fn wait_for(reader: &mut impl BufRead, mark: &str) -> io::Result<()> {
 mod tests {
     use super::*;
     use std::os::unix::net::UnixListener;
+
+    const DONE: &str = "{\"return\":{}}\n";
 
     /// As it is asked where it answers, however busy the machine is.
     fn power_down(stream: &UnixStream) -> io::Result<()> {
@@ -95,18 +127,18 @@ mod tests {
 
     #[test]
     fn the_guest_is_woken_and_asked() {
-        let (directory, thread) =
-            monitor(&["{\"return\":{}}\n", "{\"return\":{}}\n", "{\"event\":\"X\"}\n{\"return\":{}}\n"]);
+        let (directory, thread) = monitor(&[DONE, DONE, DONE, "{\"event\":\"X\"}\n{\"return\":{}}\n"]);
         power_down(&UnixStream::connect(directory.path().join("m")).unwrap()).unwrap();
         let received = thread.join().unwrap();
-        assert_eq!(received.last().unwrap(), "{\"execute\":\"system_powerdown\"}");
+        assert!(received[1].contains(r#""shutdown":"poweroff""#), "QEMU would stay: {received:?}");
+        assert_eq!(received.last().unwrap(), r#"{"execute":"system_powerdown","arguments":{}}"#);
     }
 
     #[test]
     fn a_panicked_guest_that_refuses_cont_is_still_asked() {
-        let (directory, thread) = monitor(&["{\"return\":{}}\n", "{\"error\":{}}\n", "{\"return\":{}}\n"]);
+        let (directory, thread) = monitor(&[DONE, "{\"error\":{}}\n", "{\"error\":{}}\n", DONE]);
         power_down(&UnixStream::connect(directory.path().join("m")).unwrap()).unwrap();
-        assert_eq!(thread.join().unwrap().len(), 3);
+        assert_eq!(thread.join().unwrap().len(), 4);
     }
 
     #[test]

@@ -27,6 +27,7 @@ use super::live::Live;
 use super::monitor::{MonitorUsers, RetryPolicy};
 use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Context, Environment};
+use super::screenshot::Screen;
 use super::session::ScreenSession;
 use super::{broker, guest_agent, monitor, network, qemu_log};
 
@@ -43,6 +44,7 @@ pub(crate) struct ControlReceivers {
     vnc: mpsc::Receiver<OwnedFd>,
     qmp: mpsc::Receiver<QmpClient>,
     agent: watch::Sender<Option<Agent>>,
+    monitor: watch::Sender<Option<Monitor>>,
 }
 
 /// Makes the senders and their receivers.
@@ -54,8 +56,17 @@ pub(crate) fn open_channels(
     let (vnc, vnc_station) = mpsc::channel(4);
     let (qmp, qmp_station) = mpsc::channel(4);
     let (agent_up, agent) = watch::channel(None);
-    let senders = ControlSenders { requests, status, console, vnc, screen: ScreenSession::default(), qmp, agent };
-    (senders, ControlReceivers { console: console_station, vnc: vnc_station, qmp: qmp_station, agent: agent_up })
+    let (monitor_up, monitor) = watch::channel(None);
+    let (screen, screenshot) = (ScreenSession::default(), Arc::new(Screen::new(monitor)));
+    let senders = ControlSenders { requests, status, console, vnc, qmp, agent, screen, screenshot };
+    let receivers = ControlReceivers {
+        console: console_station,
+        vnc: vnc_station,
+        qmp: qmp_station,
+        agent: agent_up,
+        monitor: monitor_up,
+    };
+    (senders, receivers)
 }
 
 /// The two sockets that use a foreign protocol at once: standard QMP (read-only) and RFB.
@@ -101,7 +112,7 @@ pub(crate) async fn machine(
     interfaces: Vec<Plumbed>,
     retry: RetryPolicy,
 ) {
-    let (monitor_up, monitor_seen) = watch::channel(None);
+    let monitor_seen = receivers.monitor.subscribe();
     let own = context.layout.supervisor();
     let live = match retry {
         RetryPolicy::GivenUp => Live::begin(&own, &plan),
@@ -118,7 +129,7 @@ pub(crate) async fn machine(
     }
     tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone(), live.clone()));
     tokio::spawn(guest_agent::run(context.clone(), monitor_seen, receivers.agent));
-    let up = MonitorUsers { monitor: monitor_up, live };
+    let up = MonitorUsers { monitor: receivers.monitor, live };
     tokio::spawn(monitor::run(context.clone(), plan, open_transcript(context), up, retry));
 }
 

@@ -20,10 +20,11 @@ use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
 use super::console::{Attach, Attached, Keys};
-use super::driver::Offer;
-use super::guest_probe;
+use super::driver::{Offer, Outcome};
+use super::screenshot::{Pointer, Screen};
 use super::session::{self, ScreenSession, Wire};
 use super::trace::Cause;
+use super::{guest_probe, guest_report};
 use crate::vm::{Request, Verdict};
 
 /// A request line of a user is short; a probe's command may be a script.
@@ -36,6 +37,7 @@ const PROBE_LIMIT: Duration = Duration::from_secs(2);
 const MAX_PROBES: usize = 4;
 /// The longest name of a user, and the longest audit ID, that is logged, in characters.
 const MAX_NAME: usize = 128;
+const NO_SCREEN: &str = "this machine has no graphics (autoattachGraphicsDevice: false)";
 /// Bytes typed at once.
 const KEYS_BYTES: usize = 1024;
 
@@ -70,6 +72,8 @@ pub(crate) struct ControlSenders {
     pub(crate) qmp: mpsc::Sender<QmpClient>,
     /// The guest agent, while it answers.
     pub(crate) agent: watch::Receiver<Option<Agent>>,
+    /// Its pictures.
+    pub(crate) screenshot: Arc<Screen>,
 }
 
 /// Accepts connections for as long as the supervisor lives.
@@ -162,6 +166,15 @@ async fn serve_request(
         ControlRequest::Pause => ask(&mut stream, &senders, Request::Pause, asker).await,
         ControlRequest::Unpause => ask(&mut stream, &senders, Request::Unpause, asker).await,
         ControlRequest::Reset => ask(&mut stream, &senders, Request::Reset, asker).await,
+        ControlRequest::SoftReboot => ask(&mut stream, &senders, Request::SoftReboot, asker).await,
+        ControlRequest::Freeze { thaw_after_seconds } => {
+            have_done(&mut stream, &senders, Request::Freeze { thaw_after_seconds }, asker).await
+        }
+        ControlRequest::Unfreeze => have_done(&mut stream, &senders, Request::Unfreeze, asker).await,
+        ControlRequest::Guest { about } => {
+            let found = guest_report::ask(about, &senders.agent, &senders.status).await;
+            answer(&mut stream, &found.unwrap_or_else(denied)).await
+        }
         ControlRequest::Console { access, session } => {
             tracing::info!(
                 ?access,
@@ -173,6 +186,11 @@ async fn serve_request(
             console(stream, &senders, access, session).await
         }
         ControlRequest::Vnc { session } => vnc(stream, &senders, session).await,
+        ControlRequest::Screenshot { .. } if senders.vnc.is_closed() => answer(&mut stream, &denied(NO_SCREEN)).await,
+        ControlRequest::Screenshot { move_cursor } => {
+            let pointer = if move_cursor { Pointer::Moves } else { Pointer::Stays };
+            senders.screenshot.send(&mut stream, pointer).await
+        }
         ControlRequest::Qmp { access } => qmp(stream, &senders, access, asker.caller).await,
         ControlRequest::Probe { question, within_seconds } => {
             ask_guest(&mut stream, &senders, question, within_seconds).await
@@ -192,27 +210,50 @@ async fn read_line(stream: &mut UnixStream) -> io::Result<Vec<u8>> {
     Err(io::Error::new(io::ErrorKind::InvalidData, "the request is too long"))
 }
 
-fn denied(reason: impl Into<String>) -> ControlReply {
+pub(super) fn denied(reason: impl Into<String>) -> ControlReply {
     ControlReply::Denied { reason: reason.into() }
 }
 
-async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io::Result<()> {
+pub(super) async fn answer(stream: &mut UnixStream, reply: &ControlReply) -> io::Result<()> {
     stream.write_all(&wire::encode(reply)?).await
 }
 
 async fn ask(stream: &mut UnixStream, senders: &ControlSenders, request: Request, asker: Asker) -> io::Result<()> {
+    let reply = verdict(senders, request, asker, None).await;
+    answer(stream, &reply).await
+}
+
+/// Answers when the guest agent has done it.
+async fn have_done(
+    stream: &mut UnixStream,
+    senders: &ControlSenders,
+    request: Request,
+    asker: Asker,
+) -> io::Result<()> {
+    let (done, outcome) = oneshot::channel();
+    let mut reply = verdict(senders, request, asker, Some(done)).await;
+    if reply == ControlReply::Queued {
+        reply = match outcome.await {
+            Ok(Ok(())) => ControlReply::Done,
+            Ok(Err(reason)) => denied(reason),
+            Err(_) => denied("the machine was stopped, or its supervisor is shutting down"),
+        };
+    }
+    answer(stream, &reply).await
+}
+
+async fn verdict(senders: &ControlSenders, request: Request, asker: Asker, done: Option<Outcome>) -> ControlReply {
     let (reply, verdict) = oneshot::channel();
-    let posted = senders.requests.send(Offer { request, reply, cause: asker.cause }).await.is_ok();
+    let posted = senders.requests.send(Offer { request, reply, done, cause: asker.cause }).await.is_ok();
     let verdict = if posted { verdict.await.ok() } else { None };
     let Caller { uid, pid, claimed } = asker.caller;
     tracing::info!(?request, ?verdict, uid, pid, claimed_user = claimed, "request decided");
-    let reply = match verdict {
+    match verdict {
         Some(Verdict::Queued) => ControlReply::Queued,
         Some(Verdict::AlreadySo) => ControlReply::AlreadySo,
         Some(Verdict::Denied(denial)) => denied(denial.message()),
         None => denied("the supervisor is shutting down"),
-    };
-    answer(stream, &reply).await
+    }
 }
 
 async fn watch_status(mut stream: UnixStream, mut status: watch::Receiver<Status>) -> io::Result<()> {
@@ -299,7 +340,7 @@ async fn relay_console(stream: UnixStream, mut attached: Attached, wire: Wire) -
 
 async fn vnc(mut stream: UnixStream, senders: &ControlSenders, session: Session) -> io::Result<()> {
     if senders.vnc.is_closed() {
-        return answer(&mut stream, &denied("this machine has no graphics (autoattachGraphicsDevice: false)")).await;
+        return answer(&mut stream, &denied(NO_SCREEN)).await;
     }
     if session == Session::None {
         answer(&mut stream, &ControlReply::Streaming).await?;

@@ -1,21 +1,17 @@
 //! The guest agent: asked now and then, and trusted only within bounds. Everything it reports
 //! is guest-controlled text, escaped and cut by the agent client.
 
-use std::future::Future;
-use std::pin::Pin;
-use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{GuestStatus, GuestSystem, InterfaceStatus};
 use garboard_protocol::paths;
-use garboard_qmp::agent::{Agent, AgentOptions, GuestText, OsInfo, ShutdownMode};
+use garboard_qmp::agent::{Agent, AgentInfo, AgentOptions, GuestText, OsInfo};
 use garboard_qmp::{Interest, Monitor, Notice, Subscription};
 use serde::Deserialize;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-use super::PowerDown;
 use super::driver::Input;
 use super::run::Context;
 
@@ -39,7 +35,7 @@ pub(crate) async fn run(
     loop {
         if let Some(agent) = connect(&context).await {
             connected.send_replace(Some(agent.clone()));
-            follow(&context, Arc::new(agent), &mut port).await;
+            follow(&context, agent, &mut port).await;
             connected.send_replace(None);
         }
         if !wait_for_port(&mut port).await {
@@ -66,16 +62,15 @@ async fn connect(context: &Context) -> Option<Agent> {
 }
 
 /// Forwards what the agent reports until it stops answering.
-async fn follow(context: &Context, agent: Arc<Agent>, port: &mut Subscription) {
+async fn follow(context: &Context, agent: Agent, port: &mut Subscription) {
     tracing::info!("the guest agent is connected");
-    let power_down: Arc<dyn PowerDown> = Arc::new(AgentPowerDown { agent: Arc::clone(&agent) });
-    if context.happened.send(Input::AgentUp(Some(power_down))).await.is_err() {
+    if context.happened.send(Input::AgentUp(Some(agent.clone()))).await.is_err() {
         return;
     }
     loop {
         match ask(&agent).await {
-            Ok((guest, interfaces)) => {
-                if context.happened.send(Input::GuestAgentReported { guest, interfaces }).await.is_err() {
+            Ok(report) => {
+                if context.happened.send(report).await.is_err() {
                     return;
                 }
             }
@@ -92,21 +87,32 @@ async fn follow(context: &Context, agent: Arc<Agent>, port: &mut Subscription) {
     let _ = context.happened.send(Input::AgentUp(None)).await;
 }
 
-async fn ask(agent: &Agent) -> Result<(GuestStatus, Option<Vec<InterfaceStatus>>), String> {
+/// What it reports: [`Input::GuestAgentReported`].
+async fn ask(agent: &Agent) -> Result<Input, String> {
     agent.ping().await.map_err(|error| ErrorChain(&error).to_string())?;
+    let frozen = agent.is_frozen().await.ok();
+    if frozen == Some(true) {
+        // It refuses all that follows until file systems are thawed.
+        return Ok(Input::GuestAgentReported { guest: None, frozen, interfaces: None });
+    }
     // Each answer is used without the others: an agent may have commands switched off.
     let info = agent.info().await.ok();
+    let guest = Some(names(agent, info.as_ref()).await);
+    let interfaces = agent.interfaces().await.ok();
+    let interfaces = interfaces.map(|list| list.items().iter().filter_map(interface_status).collect());
+    Ok(Input::GuestAgentReported { guest, frozen, interfaces })
+}
+
+/// Host name, operating system and versions, as far as the agent reports them.
+pub(super) async fn names(agent: &Agent, info: Option<&AgentInfo>) -> GuestStatus {
     let os = agent.os_info().await.unwrap_or_default();
-    let guest = GuestStatus {
+    GuestStatus {
         hostname: agent.host_name().await.ok().map(|name| name.to_string()),
         os: shown(os.pretty_name.as_ref()),
         kernel: shown(os.kernel_release.as_ref()),
         agent_version: info.map(|info| info.version.to_string()),
         system: system(&os),
-    };
-    let interfaces = agent.interfaces().await.ok();
-    let interfaces = interfaces.map(|list| list.items().iter().filter_map(interface_status).collect());
-    Ok((guest, interfaces))
+    }
 }
 
 /// The operating system, as escaped and bounded text.
@@ -121,7 +127,7 @@ fn system(os: &OsInfo) -> GuestSystem {
     }
 }
 
-fn shown(text: Option<&GuestText>) -> Option<String> {
+pub(super) fn shown(text: Option<&GuestText>) -> Option<String> {
     text.map(ToString::to_string)
 }
 
@@ -181,15 +187,34 @@ async fn wait_for_port(port: &mut Subscription) -> bool {
     }
 }
 
-struct AgentPowerDown {
-    agent: Arc<Agent>,
-}
+#[cfg(test)]
+mod tests {
+    use garboard_qmp::testing::{AgentBehaviour, FakeAgent};
+    use serde_json::json;
 
-impl PowerDown for AgentPowerDown {
-    fn power_down(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
-        Box::pin(async move {
-            let asked = self.agent.shut_down(ShutdownMode::PowerDown).await;
-            asked.map(|_| ()).map_err(|error| ErrorChain(&error).to_string())
-        })
+    use super::*;
+
+    #[tokio::test]
+    async fn an_agent_whose_file_systems_are_frozen_is_still_there() {
+        let (fake, stream) = FakeAgent::pair(b"").unwrap();
+        let limit = Duration::from_secs(60);
+        let agent = Agent::connect(stream, AgentOptions { limit, ..AgentOptions::default() }).await.unwrap();
+        fake.on("guest-get-host-name", AgentBehaviour::Reply(json!({"host-name": "barque"})));
+        fake.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("thawed")));
+        let Ok(Input::GuestAgentReported { guest: Some(guest), frozen: Some(false), .. }) = ask(&agent).await else {
+            panic!("what it reports is missing")
+        };
+        assert_eq!(guest.hostname.as_deref(), Some("barque"));
+        fake.on("guest-fsfreeze-status", AgentBehaviour::Reply(json!("frozen")));
+        let asked = fake.received().len();
+        let reported = ask(&agent).await;
+        assert!(matches!(
+            reported,
+            Ok(Input::GuestAgentReported { guest: None, frozen: Some(true), interfaces: None })
+        ));
+        assert_eq!(fake.received()[asked..], ["guest-ping", "guest-fsfreeze-status"]);
+        // One that has no such command is asked for everything else.
+        fake.on("guest-fsfreeze-status", AgentBehaviour::Refuse("CommandNotFound", "no"));
+        assert!(matches!(ask(&agent).await, Ok(Input::GuestAgentReported { guest: Some(_), frozen: None, .. })));
     }
 }

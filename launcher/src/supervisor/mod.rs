@@ -10,6 +10,7 @@ mod flood;
 mod guest_agent;
 mod guest_events;
 mod guest_probe;
+mod guest_report;
 mod init_link;
 mod live;
 mod lost;
@@ -19,14 +20,12 @@ pub mod prepare;
 mod qemu_log;
 mod report;
 mod run;
+mod screenshot;
 mod seed;
 mod serial_log;
 mod served;
 mod session;
 mod trace;
-
-use std::future::Future;
-use std::pin::Pin;
 
 pub use confine::confine;
 pub(crate) use driver::REQUEST_PATIENCE;
@@ -34,9 +33,3 @@ pub(crate) use garboard_common::journal;
 pub(crate) use monitor::query_state;
 pub use run::{Environment, SupervisorError, run};
 pub use trace::span;
-
-/// Something that can ask the guest to power down: the guest agent.
-pub trait PowerDown: Send + Sync {
-    /// Asks; the error is a message.
-    fn power_down(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>>;
-}

@@ -158,9 +158,13 @@ async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, re
         let error = match attempt {
             Ok(up) => return Some(up),
             Err(MonitorError::Leaving { kind }) => {
-                tracing::warn!("QEMU was terminating before its monitor could be used");
+                tracing::warn!("QEMU reported the guest's end before its monitor could be used");
                 let _ = context.happened.send(Input::Guest(Event::Shutdown { kind })).await;
-                return None;
+                if retry == RetryPolicy::GivenUp {
+                    return None;
+                }
+                // In a soft reboot it stays.
+                MonitorError::Leaving { kind }
             }
             Err(error) => error,
         };
@@ -168,7 +172,7 @@ async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, re
             give_up(context, &error).await;
             return None;
         }
-        if !was_logged {
+        if !was_logged && !matches!(error, MonitorError::Leaving { .. }) {
             tracing::error!(error = %ErrorChain(&error), "QEMU does not answer; tried again until it answers or ends");
             was_logged = true;
         }
@@ -182,7 +186,12 @@ async fn reach(context: &Context, plan: &LaunchPlan, options: ConnectOptions, re
 /// Whether waiting helps. Another machine than the planned one does not become it; what was refused is refused again.
 fn is_passing(error: &MonitorError) -> bool {
     use CallError::{Disconnected, TimedOut};
-    matches!(error, MonitorError::Connect(_) | MonitorError::Call(TimedOut { .. } | Disconnected { .. }))
+    matches!(
+        error,
+        MonitorError::Connect(_)
+            | MonitorError::Call(TimedOut { .. } | Disconnected { .. })
+            | MonitorError::Leaving { .. }
+    )
 }
 
 async fn give_up(context: &Context, error: &MonitorError) {
@@ -450,6 +459,31 @@ mod tests {
         };
         let (event, after) = of_a_qemu_that_leaves("qmp_capabilities", prints).await;
         assert!(event == by_host && after < Duration::from_secs(10), "{event:?} after {after:?}");
+    }
+
+    /// As in a soft reboot whose supervisor was replaced.
+    #[tokio::test(start_paused = true)]
+    async fn a_qemu_that_stays_when_its_guest_is_off_is_reached_again() {
+        let room = tempfile::tempdir().unwrap();
+        let layout = Layout::new(room.path());
+        for directory in [layout.supervisor(), layout.init()] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        let fake = FakeMonitor::listen(&layout.supervisor().join(paths::MONITOR_SOCKET)).unwrap();
+        fake.script("query-status", Behaviour::Silence);
+        fake.script("query-status", Behaviour::Reply(json!({"status": "shutdown", "running": false})));
+        let (happened, mut inbox) = mpsc::channel(1);
+        let context = Context { layout, environment: Environment::Pod, happened };
+        let plan = plan();
+        let reaching = reach(&context, &plan, ConnectOptions::named("vm"), RetryPolicy::TriedAgain);
+        let powering_off = async {
+            fake.until_received("query-status", 1).await;
+            fake.emit("SHUTDOWN", json!({"guest": true, "reason": "guest-shutdown"}));
+        };
+        let (reached, ()) = tokio::join!(reaching, powering_off);
+        assert!(matches!(reached, Some((_, _, RunState::Shutdown))));
+        let event = inbox.try_recv();
+        assert!(matches!(event, Ok(Input::Guest(Event::Shutdown { kind: ShutdownKind::Guest }))));
     }
 
     #[test]

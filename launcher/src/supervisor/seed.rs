@@ -6,13 +6,13 @@ use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_plan::{LaunchPlan, Lifecycle};
 use garboard_protocol::control::{PauseReason, Phase, Status, SupervisorInfo};
 use garboard_protocol::exit::EndHints;
-use garboard_protocol::journal::Journal;
+use garboard_protocol::journal::{self, Journal, SoftRebootStep};
 use garboard_protocol::paths::Layout;
 
 use super::driver::DriverSeed;
 use super::prepare::{Order, OrderError, read_plan};
 use crate::clock::{self, boot_id, now_ms};
-use crate::vm::{Asked, Life, Memory, OnReady, State};
+use crate::vm::{Asked, Freeze, Life, Memory, OnReady, RebootStep, SoftReboot, State};
 
 /// Whose machine it is: from the plan of one that was launched, whatever build made that, or from the order of one that was
 /// not. How it starts and stops is in a plan alone; one that is yet to be made comes as [`Input::Planned`](super::driver::Input).
@@ -73,6 +73,8 @@ pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: 
         pause_message: None,
         observed: false,
         stopping: false,
+        frozen: journal.freeze.is_some(),
+        soft_rebooting: journal.soft_reboot.is_some(),
         unresponsive: false,
         ended_helper: None,
         software_emulation: false,
@@ -120,12 +122,19 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
         paused,
         deadline,
         stop_deadline_ms,
+        soft_reboot,
+        freeze,
     } = journal;
+    let boot_id = boot_id();
     let memory = Memory {
         hints: *hints,
         resets: *resets,
         has_run: *started,
         paused_by_user: *paused == Some(PauseReason::PausedByUser),
+        soft_reboot: soft_reboot.as_ref().and_then(|reboot| soft_reboot_of(reboot, &boot_id)),
+        freeze: freeze.as_ref().map(freeze_of),
+        // Until its agent reports it.
+        frozen: freeze.is_some(),
         ..Memory::default()
     };
     let now = clock::now();
@@ -133,9 +142,24 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
     if let Some(lifecycle) = &whose.lifecycle {
         life.follow(lifecycle);
     }
-    let deadline_ms = now.on_boot_clock(deadline.as_ref(), *stop_deadline_ms, &boot_id(), life.grace_ms);
+    let deadline_ms = now.on_boot_clock(deadline.as_ref(), *stop_deadline_ms, &boot_id, life.grace_ms);
     life.state = state(journal, deadline_ms);
     DriverSeed { life, journal: journal.clone(), status, on_ready: OnReady::Leave, shared: shared.to_owned() }
+}
+
+/// No guest of another boot of the host is there any more.
+fn soft_reboot_of(reboot: &journal::SoftReboot, boot_id: &str) -> Option<SoftReboot> {
+    let step = match reboot.step {
+        SoftRebootStep::Agent => RebootStep::Agent,
+        SoftRebootStep::PowerButton => RebootStep::PowerButton,
+        SoftRebootStep::Reset => RebootStep::Reset,
+    };
+    (reboot.deadline.boot_id == boot_id).then_some(SoftReboot { step, until_ms: reboot.deadline.at_ms })
+}
+
+/// No deadline of another boot of the host is met: no guest of it is there any more.
+fn freeze_of(freeze: &journal::Freeze) -> Freeze {
+    Freeze { thaw_at_ms: freeze.thaw_at.as_ref().map(|deadline| deadline.at_ms), is_asked: false }
 }
 
 /// A stop that was under way goes on: its deadline is an instant, not a duration. One that had come to its last step is
@@ -204,6 +228,29 @@ mod tests {
         assert_eq!((seed.life.grace_ms, seed.life.has_acpi), (0, false), "as the plan says");
         assert_eq!(first_status(&whose, &launched, "1").name, "paused");
         assert!(MachineMetadata::read(&layout, &Journal::default()).is_err(), "what is to be prepared needs its order");
+    }
+
+    #[test]
+    fn a_soft_reboot_goes_on_in_the_same_boot_of_the_host() {
+        let steps = [
+            (SoftRebootStep::Agent, RebootStep::Agent),
+            (SoftRebootStep::PowerButton, RebootStep::PowerButton),
+            (SoftRebootStep::Reset, RebootStep::Reset),
+        ];
+        for (written, step) in steps {
+            let deadline = journal::Deadline { boot_id: "b".to_owned(), at_ms: 7 };
+            let reboot = journal::SoftReboot { step: written, deadline };
+            assert_eq!(soft_reboot_of(&reboot, "b"), Some(SoftReboot { step, until_ms: 7 }));
+            assert_eq!(soft_reboot_of(&reboot, "another boot"), None);
+        }
+    }
+
+    #[test]
+    fn a_freeze_keeps_its_deadline() {
+        let deadline = journal::Deadline { boot_id: "b".to_owned(), at_ms: 7 };
+        let frozen = journal::Freeze { thaw_at: Some(deadline) };
+        assert_eq!(freeze_of(&frozen), Freeze { thaw_at_ms: Some(7), is_asked: false });
+        assert_eq!(freeze_of(&journal::Freeze::default()).thaw_at_ms, None);
     }
 
     #[test]

@@ -5,6 +5,7 @@
 macro_rules! each {
     ($(#[$about:meta])* $visibility:vis $name:ident: $type:ty, $($pattern:pat => $values:expr,)*) => {
         $(#[$about])*
+        #[allow(clippy::redundant_pattern_matching, reason = "the pattern of a line may be `None`")]
         $visibility fn $name() -> Vec<$type> {
             let _has_a_line = |value: &$type| match value {
                 $($pattern)|* => {}

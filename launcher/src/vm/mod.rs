@@ -4,7 +4,7 @@
 //!                    Spawned              MonitorReady
 //!   ┌───────────┐          ┌──────────┐               ┌───────────────────────────┐
 //!   │ Preparing ├─────────►│ Launched ├──────────────►│ Running {vcpus}           │◄─┐ pause, unpause,
-//!   └─────┬─────┘          └────┬─────┘               └──────┬─────────────┬──────┘──┘ reset, I/O error
+//!   └─────┬─────┘          └────┬─────┘               └──────┬─────────────┬──────┘──┘ reset, soft reboot, I/O error
 //!         │ stop, failure       │ stop              stop     │             │ panic, watchdog, force
 //!         │                     └────────────┐   ┌───────────┘             │
 //!         │                                  ▼   ▼          grace over     ▼
@@ -122,6 +122,26 @@ pub enum Event {
     Panicked,
     /// QEMU reported `WATCHDOG` with an action that stops the machine.
     WatchdogFired,
+    /// There is no guest agent to reboot the guest, or it refused.
+    AgentDidNotReboot,
+    /// The power button could not be pressed for a soft reboot.
+    ButtonNotPressed,
+    /// The guest agent froze the file systems.
+    Froze,
+    /// It did not.
+    DidNotFreeze {
+        /// Whether it may do so yet: its answer did not come, or made no sense.
+        may_have_frozen: bool,
+    },
+    /// The guest agent thawed the file systems, or they were thawed.
+    Thawed,
+    /// It did not.
+    DidNotThaw,
+    /// The guest agent reports whether file systems are frozen.
+    FreezeReported {
+        /// Whether they are.
+        frozen: bool,
+    },
     /// A user's request, accepted by the queue.
     Requested(Request),
     /// A deadline passed.
@@ -191,10 +211,20 @@ pub enum Effect {
     Reset,
     /// Ask the guest to power down.
     AskGuest(PowerDownMethod),
+    /// Have the guest agent reboot the guest.
+    AskAgentToReboot,
+    /// QMP `set-action` with `shutdown=pause`, so that QEMU stays when the guest is off, then `system_powerdown`.
+    PressButtonAndStay,
+    /// QMP `set-action` with `shutdown=poweroff`: QEMU leaves again when the guest is off.
+    LeaveAtPowerOff,
     /// QMP `quit`.
     Quit,
     /// Have PID 1 send SIGKILL.
     Kill,
+    /// Have the guest agent freeze the file systems, if they are not.
+    Freeze,
+    /// Have the guest agent thaw them, if they are frozen.
+    Thaw,
     /// Send PID 1 the time by which it will be over.
     TellInit {
         /// Milliseconds since boot.
@@ -215,6 +245,35 @@ pub enum PowerDownMethod {
     Agent,
 }
 
+/// File systems that are to be frozen, or are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Freeze {
+    /// When they are thawed unasked, milliseconds since boot; never, if it is not set.
+    pub thaw_at_ms: Option<i64>,
+    /// The guest agent has not answered yet whether it froze them.
+    pub is_asked: bool,
+}
+
+/// A soft reboot that is under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SoftReboot {
+    /// How far it is.
+    pub step: RebootStep,
+    /// When it is given up; where the guest is off, when it is reset again. Milliseconds since boot.
+    pub until_ms: i64,
+}
+
+/// How far a soft reboot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RebootStep {
+    /// The guest agent is asked to reboot the guest.
+    Agent,
+    /// The power button is pressed, and QEMU stays when the guest is off.
+    PowerButton,
+    /// The guest is off, and is reset.
+    Reset,
+}
+
 /// What is remembered beside the state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
@@ -232,6 +291,12 @@ pub struct Memory {
     pub paused_by_user: bool,
     /// The pauses that I/O errors cause.
     pub io: IoRetry,
+    /// A soft reboot that is under way; only while QEMU holds the guest, and no stop.
+    pub soft_reboot: Option<SoftReboot>,
+    /// File systems were to be frozen on request, and were not thawed since.
+    pub freeze: Option<Freeze>,
+    /// File systems are frozen, as far as is known.
+    pub frozen: bool,
 }
 
 /// The machine as [`step()`] sees it.
@@ -269,7 +334,11 @@ impl Life {
     #[must_use]
     pub fn wake_at_ms(&self) -> Option<i64> {
         match self.state {
-            State::Running { .. } => self.memory.io.at_ms(),
+            State::Running { .. } => {
+                let soft_reboot = self.memory.soft_reboot.map(|reboot| reboot.until_ms);
+                let thaw = self.memory.freeze.and_then(|freeze| freeze.thaw_at_ms);
+                [soft_reboot, thaw, self.memory.io.at_ms()].into_iter().flatten().min()
+            }
             State::Stopping { force_at_ms, asked } => {
                 let again_at_ms = match asked {
                     Asked::Yes { again_at_ms } => Some(again_at_ms),

@@ -18,6 +18,8 @@ pub(crate) fn refresh(status: &mut Status, life: &Life, taints: &[String], now_m
     status.pause_message = life.memory.io.message().filter(|_| waits);
     status.observed = !matches!(life.state, State::Launched);
     status.stopping = matches!(life.state, State::Stopping { .. } | State::Ending { .. });
+    status.frozen = life.memory.frozen;
+    status.soft_rebooting = life.memory.soft_reboot.is_some();
     status.unresponsive = life.memory.is_silent && !matches!(life.state, State::Ended(_));
     status.resets = life.memory.resets;
     if status.taints != taints {

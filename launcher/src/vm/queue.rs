@@ -20,6 +20,15 @@ pub enum Request {
     Unpause,
     /// Press the reset button.
     Reset,
+    /// Have the guest shut down and start again.
+    SoftReboot,
+    /// Freeze the file systems.
+    Freeze {
+        /// After how many seconds they are thawed unasked.
+        thaw_after_seconds: Option<u64>,
+    },
+    /// Thaw the file systems.
+    Unfreeze,
 }
 
 /// The answer to an offer.
@@ -42,6 +51,10 @@ pub enum Denial {
     Stopping,
     /// The run is over.
     Ended,
+    /// The guest cannot react: its vCPUs are stopped.
+    Paused,
+    /// The guest has neither an agent that answers nor ACPI.
+    CannotBeAsked,
 }
 
 impl Denial {
@@ -52,6 +65,8 @@ impl Denial {
             Self::NotStarted => "the machine is still being started; try again when it is Running",
             Self::Stopping => "the machine is being stopped",
             Self::Ended => "the run is over; start the machine again",
+            Self::Paused => "the guest's vCPUs are stopped, so that it cannot react; unpause it first",
+            Self::CannotBeAsked => "the guest has neither an agent that answers nor ACPI; reset it instead",
         }
     }
 }
@@ -138,8 +153,13 @@ fn judge(request: Request, expected: View, pending: &VecDeque<Request>) -> Verdi
         (_, View::Stopping | View::Ending) => Verdict::Denied(Denial::Stopping),
         (_, View::Starting) => Verdict::Denied(Denial::NotStarted),
         (Request::Pause, View::Paused) | (Request::Unpause, View::Running) => Verdict::AlreadySo,
-        (Request::Reset, _) if pending.contains(&Request::Reset) => Verdict::AlreadySo,
-        (Request::Pause | Request::Unpause | Request::Reset, View::Running | View::Paused | View::Waiting) => {
+        (Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze, View::Paused | View::Waiting) => {
+            Verdict::Denied(Denial::Paused)
+        }
+        (Request::Reset | Request::SoftReboot, _) if pending.contains(&request) => Verdict::AlreadySo,
+        // Whether something is left to do, only the guest agent knows.
+        (Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze, View::Running)
+        | (Request::Pause | Request::Unpause | Request::Reset, View::Running | View::Paused | View::Waiting) => {
             Verdict::Queued
         }
     }
@@ -154,7 +174,7 @@ fn after(view: View, request: Request) -> View {
         (Request::Stop(StopMode::Graceful { .. }), _) => View::Stopping,
         (Request::Pause, _) => View::Paused,
         (Request::Unpause, _) => View::Running,
-        (Request::Reset, view) => view,
+        (Request::Reset | Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze, view) => view,
     }
 }
 
@@ -200,6 +220,22 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_guest_that_is_paused_cannot_react() {
+        let mut queue = RequestQueue::default();
+        for held in [View::Paused, View::Waiting] {
+            for request in [Request::SoftReboot, Request::Freeze { thaw_after_seconds: None }, Request::Unfreeze] {
+                assert_eq!(queue.offer(request, held), Verdict::Denied(Denial::Paused));
+            }
+        }
+        assert_eq!(queue.offer(Request::Pause, View::Running), Verdict::Queued);
+        assert_eq!(queue.offer(Request::SoftReboot, View::Running), Verdict::Denied(Denial::Paused));
+        assert_eq!(queue.offer(Request::Unpause, View::Running), Verdict::Queued);
+        for verdict in [Verdict::Queued, Verdict::AlreadySo] {
+            assert_eq!(queue.offer(Request::SoftReboot, View::Running), verdict);
+        }
+    }
+
+    #[test]
     fn an_ended_machine_is_already_stopped_and_cannot_be_paused() {
         let mut queue = RequestQueue::default();
         assert_eq!(queue.offer(FORCE, View::Ended), Verdict::AlreadySo);
@@ -212,6 +248,10 @@ pub(crate) mod tests {
         Request::Pause => [Request::Pause],
         Request::Unpause => [Request::Unpause],
         Request::Reset => [Request::Reset],
+        Request::SoftReboot => [Request::SoftReboot],
+        Request::Freeze { .. } =>
+            [None, Some(0), Some(300)].map(|thaw_after_seconds| Request::Freeze { thaw_after_seconds }),
+        Request::Unfreeze => [Request::Unfreeze],
         Request::Stop(StopMode::Force) => [FORCE],
         Request::Stop(StopMode::Graceful { within_seconds: None }) => [GRACEFUL],
         Request::Stop(StopMode::Graceful { within_seconds: Some(_) }) => [0, 7, 99].map(within),
@@ -243,7 +283,9 @@ pub(crate) mod tests {
     /// An even smaller machine: only whether it runs, is held, or is leaving.
     fn model(view: View, request: Request) -> bool {
         let leaving = matches!(view, View::Stopping | View::Ending | View::Ended);
-        matches!(request, Request::Stop(_)) || !leaving && view != View::Starting
+        let is_held = matches!(view, View::Paused | View::Waiting);
+        let is_for_the_guest = matches!(request, Request::SoftReboot | Request::Freeze { .. } | Request::Unfreeze);
+        matches!(request, Request::Stop(_)) || !leaving && view != View::Starting && !(is_for_the_guest && is_held)
     }
 
     proptest! {

@@ -61,6 +61,8 @@ pub fn bounded(mut report: Status) -> Status {
         pause_message,
         observed: _,
         stopping: _,
+        soft_rebooting: _,
+        frozen: _,
         unresponsive: _,
         ended_helper,
         software_emulation: _,

@@ -124,7 +124,18 @@ impl GuestAgentError {
     pub fn is_unsupported(&self) -> bool {
         matches!(self, Self::Refused { class, .. } if class == "CommandNotFound")
     }
+
+    /// Whether the guest may have done what it was asked, or may do it yet: there is no answer to be sure by.
+    pub fn may_have_taken_effect(&self) -> bool {
+        match self {
+            Self::TimedOut { .. } | Self::Disconnected { .. } | Self::Flood { .. } | Self::Nonsense { .. } => true,
+            Self::Open { .. } | Self::Prepare { .. } | Self::Refused { .. } | Self::Unencodable { .. } => false,
+        }
+    }
 }
+
+/// How long a guest may take to freeze or thaw its file systems: it writes to disk what waits, and runs scripts of its own.
+pub const FREEZE_LIMIT: Duration = Duration::from_secs(60);
 
 /// How to ask.
 #[derive(Clone)]
@@ -237,6 +248,23 @@ impl Agent {
         self.ask(&qapi_qga::guest_get_timezone {}).await
     }
 
+    /// Freezes all file systems that can be. Programs that write to one wait from then on, and the agent answers few
+    /// commands. Scripts of the guest may run first, so that it may take up to [`FREEZE_LIMIT`]; gives how many were frozen.
+    pub async fn freeze(&self) -> Result<i64, GuestAgentError> {
+        self.ask_within(&qapi_qga::guest_fsfreeze_freeze {}, FREEZE_LIMIT).await
+    }
+
+    /// Thaws them; gives how many were.
+    pub async fn thaw(&self) -> Result<i64, GuestAgentError> {
+        self.ask_within(&qapi_qga::guest_fsfreeze_thaw {}, FREEZE_LIMIT).await
+    }
+
+    /// Whether file systems are frozen.
+    pub async fn is_frozen(&self) -> Result<bool, GuestAgentError> {
+        let status: GuestText = self.ask(&qapi_qga::guest_fsfreeze_status {}).await?;
+        Ok(status.as_str() == "frozen")
+    }
+
     /// Asks the guest to end. A working agent does not answer this one, so silence is a success; whether the guest ends
     /// is for the caller to see. Takes up to the time limit.
     pub async fn shut_down(&self, mode: ShutdownMode) -> Result<ShutdownAnswer, GuestAgentError> {
@@ -275,18 +303,30 @@ impl Agent {
     /// Sends any command and gives the answer as raw JSON, at most
     /// [`AGENT_LINE_LIMIT`](crate::wire::AGENT_LINE_LIMIT) bytes. What is in it is the guest's: bound and escape it.
     pub async fn call_raw<C: QgaCommand>(&self, command: &C) -> Result<Box<RawValue>, GuestAgentError> {
+        self.call_within(command, self.limit).await
+    }
+
+    async fn call_within<C: QgaCommand>(&self, command: &C, limit: Duration) -> Result<Box<RawValue>, GuestAgentError> {
         let name = C::NAME;
         let arguments =
             to_raw_value(command).map_err(|source| GuestAgentError::Unencodable { command: name, source })?;
         let mut session = self.session.lock().await;
-        match tokio::time::timeout(self.limit, session.exchange(name, &arguments)).await {
+        match tokio::time::timeout(limit, session.exchange(name, &arguments)).await {
             Ok(answer) => answer,
-            Err(_) => Err(GuestAgentError::TimedOut { command: name, after: self.limit }),
+            Err(_) => Err(GuestAgentError::TimedOut { command: name, after: limit }),
         }
     }
 
     async fn ask<C: QgaCommand, A: DeserializeOwned>(&self, command: &C) -> Result<A, GuestAgentError> {
-        let answer = self.call_raw(command).await?;
+        self.ask_within(command, self.limit).await
+    }
+
+    async fn ask_within<C: QgaCommand, A: DeserializeOwned>(
+        &self,
+        command: &C,
+        limit: Duration,
+    ) -> Result<A, GuestAgentError> {
+        let answer = self.call_within(command, limit).await?;
         decode(C::NAME, &answer)
     }
 }

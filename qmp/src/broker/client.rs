@@ -225,11 +225,8 @@ impl Client {
 
 /// A command that was not sent because its result has no file, as QEMU would refuse it.
 fn no_file(command: &str, error: &ResultFileError) -> CallError {
-    let desc = match error {
-        ResultFileError::NoDirectory | ResultFileError::Held(_) => error.to_string(),
-        ResultFileError::Create { source, .. } => format!("{error}: {source}"),
-        ResultFileError::Pass(source) => format!("{error}: {source}"),
-    };
+    let causes = std::iter::successors(Some(error as &dyn std::error::Error), |error| error.source());
+    let desc = causes.map(ToString::to_string).collect::<Vec<_>>().join(": ");
     CallError::refused(command.to_owned().into(), "GenericError", &desc)
 }
 

@@ -4,21 +4,16 @@
 //! one. So a client leaves the argument out, and the answer has it, with the path where the file is:
 //! `{"filename": "…/screendump.png"}`. A later call of the same kind replaces the file: there is never more than one
 //! of each name, however often a client asks.
-//!
-//! Sources followed: `ui/console.c` (`qmp_screendump` opens with `qemu_open`, which supports `/dev/fdset`) and
-//! `monitor/fds.c` of QEMU 7.2 and 10.0.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::connection::Monitor;
-use crate::error::CallError;
-use crate::qmp;
+use crate::result_set::{self, ResultSetError};
 
 /// Why a result cannot have a file.
 #[derive(Debug, thiserror::Error)]
@@ -31,18 +26,9 @@ pub(super) enum ResultFileError {
         #[source]
         source: io::Error,
     },
-    #[error("could not pass the file to QEMU")]
-    Pass(#[from] CallError),
-    #[error("QEMU still has {0} earlier results open, which it closes while the guest runs; resume the guest first")]
-    Held(usize),
+    #[error(transparent)]
+    Offer(#[from] ResultSetError),
 }
-
-/// How results are called in `query-fdsets`.
-const LABEL: &str = "result of a QMP client's command";
-
-/// Results QEMU may hold at once. QEMU 7.2 closes a descriptor that it was asked to release only while the guest runs
-/// (`monitor_fdset_cleanup`), so a client of a paused guest could otherwise use up all of QEMU's descriptors.
-const HELD_LIMIT: usize = 8;
 
 /// The argument by which a command would take the name of a file that it writes.
 pub(super) fn argument_of(command: &str) -> Option<&'static str> {
@@ -74,20 +60,16 @@ impl ResultFile {
         arguments: &Value,
     ) -> Result<Option<Self>, ResultFileError> {
         let Some(argument) = argument_of(command) else { return Ok(None) };
-        let held = give_back_leftovers(monitor).await?;
-        if held >= HELD_LIMIT {
-            return Err(ResultFileError::Held(held));
-        }
         let path = directory.ok_or(ResultFileError::NoDirectory)?.join(name_of(arguments));
         let file = create(&path).map_err(|source| ResultFileError::Create { path: path.clone(), source })?;
-        let added = monitor.add_descriptor(None, LABEL, file.into()).await?;
-        Ok(Some(Self { argument, path, set: added.set }))
+        let set = result_set::offer(monitor, file.into()).await?;
+        Ok(Some(Self { argument, path, set }))
     }
 
     /// The client's arguments with the name under which QEMU finds the file.
     pub(super) fn in_arguments(&self, arguments: &Value) -> Value {
         let mut members = arguments.as_object().cloned().unwrap_or_default();
-        members.insert(self.argument.to_owned(), format!("/dev/fdset/{}", self.set).into());
+        members.insert(self.argument.to_owned(), result_set::path(self.set).into());
         Value::Object(members)
     }
 
@@ -98,41 +80,11 @@ impl ResultFile {
 
     /// Takes the descriptor back from QEMU, which keeps its own while it still writes. A file without a result goes.
     pub(super) async fn take_back(self, monitor: &Monitor, has_result: bool) {
-        remove_set(monitor, self.set).await;
+        result_set::take_back(monitor, self.set).await;
         if !has_result {
             let _ = std::fs::remove_file(&self.path);
         }
     }
-}
-
-async fn remove_set(monitor: &Monitor, set: i64) {
-    if let Err(error) = monitor.call(&qmp::remove_fd { fd: None, fdset_id: set }).await {
-        tracing::debug!(%error, set, "could not remove a result's descriptor from QEMU");
-    }
-}
-
-/// Takes back what could not be taken back before; the number of those that QEMU holds nevertheless.
-async fn give_back_leftovers(monitor: &Monitor) -> Result<usize, CallError> {
-    for set in results_held(monitor).await? {
-        remove_set(monitor, set).await;
-    }
-    Ok(results_held(monitor).await?.len())
-}
-
-async fn results_held(monitor: &Monitor) -> Result<Vec<i64>, CallError> {
-    #[derive(Deserialize)]
-    struct Set {
-        #[serde(rename = "fdset-id")]
-        id: i64,
-        fds: Vec<Held>,
-    }
-    #[derive(Deserialize)]
-    struct Held {
-        opaque: Option<String>,
-    }
-    let sets: Vec<Set> = monitor.ask(&qmp::query_fdsets {}).await?;
-    let is_result = |set: &Set| set.fds.iter().any(|held| held.opaque.as_deref() == Some(LABEL));
-    Ok(sets.into_iter().filter(is_result).map(|set| set.id).collect())
 }
 
 /// A new, empty file in the place of an earlier one; a link there is removed, never followed.

@@ -1,6 +1,8 @@
 //! The state behind the fake monitor.
 
 use std::collections::BTreeMap;
+use std::fs::OpenOptions;
+use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
@@ -75,6 +77,8 @@ pub struct FakeMachine {
     pub objects: BTreeMap<String, Value>,
     /// Network backends by id.
     pub netdevs: BTreeMap<String, Value>,
+    /// QEMU stays when the guest is off (`set-action` with `shutdown=pause`).
+    pub stays_at_power_off: bool,
     unplugging: Vec<String>,
     named_descriptors: BTreeMap<String, HeldDescriptor>,
     descriptor_sets: BTreeMap<i64, Vec<(HeldDescriptor, String)>>,
@@ -91,6 +95,7 @@ impl Default for FakeMachine {
             block_nodes: BTreeMap::new(),
             objects: BTreeMap::new(),
             netdevs: BTreeMap::new(),
+            stays_at_power_off: false,
             unplugging: Vec::new(),
             named_descriptors: BTreeMap::new(),
             descriptor_sets: BTreeMap::new(),
@@ -169,9 +174,10 @@ impl FakeMachine {
             "qom-list" => self.list_objects(&text("path")),
             "cont" => self.resume(),
             "stop" => self.pause(),
-            "system_reset" => {
-                Effect::done().with_event("RESET", json!({"guest": false, "reason": "host-qmp-system-reset"}))
-            }
+            "system_reset" => self.reset(),
+            "set-action" => self.set_action(arguments),
+            "screendump" => self.draw(&text("filename"), &text("format")),
+            "input-send-event" => Effect::done(),
             "system_powerdown" => self.power_down(),
             "quit" => {
                 let event = ("SHUTDOWN", json!({"guest": false, "reason": "host-qmp-quit"}));
@@ -207,6 +213,9 @@ impl FakeMachine {
         if self.status == "running" {
             return Effect::done();
         }
+        if self.status == "shutdown" {
+            return Effect::refuse("GenericError", "Resetting the Virtual Machine is required");
+        }
         "running".clone_into(&mut self.status);
         Effect::done().with_event("RESUME", json!({}))
     }
@@ -226,8 +235,48 @@ impl FakeMachine {
             GuestPower::Obeys => {
                 "shutdown".clone_into(&mut self.status);
                 let effect = effect.with_event("SHUTDOWN", json!({"guest": true, "reason": "guest-shutdown"}));
-                Effect { ends: true, ..effect }
+                match self.stays_at_power_off {
+                    true => effect.with_event("STOP", json!({})),
+                    false => Effect { ends: true, ..effect },
+                }
             }
+        }
+    }
+
+    /// A guest that does not run is at its first instruction afterwards.
+    fn reset(&mut self) -> Effect {
+        if self.status != "running" {
+            "prelaunch".clone_into(&mut self.status);
+        }
+        Effect::done().with_event("RESET", json!({"guest": false, "reason": "host-qmp-system-reset"}))
+    }
+
+    fn set_action(&mut self, arguments: &Value) -> Effect {
+        match arguments["shutdown"].as_str() {
+            None => {}
+            Some("pause") => self.stays_at_power_off = true,
+            Some("poweroff") => self.stays_at_power_off = false,
+            Some(other) => {
+                return Effect::refuse("GenericError", format!("Parameter 'shutdown' does not accept value '{other}'"));
+            }
+        }
+        Effect::done()
+    }
+
+    /// A picture of one pixel, or what is enough of one.
+    fn draw(&self, filename: &str, format: &str) -> Effect {
+        let set = filename.strip_prefix("/dev/fdset/").and_then(|set| set.parse().ok());
+        let Some((descriptor, _)) = set.and_then(|set: i64| self.descriptor_sets.get(&set)?.first()) else {
+            return Effect::refuse("GenericError", format!("Could not open '{filename}'"));
+        };
+        let picture: &[u8] = if format == "png" { b"\x89PNG\r\n\x1a\n" } else { b"P6 1 1 255 abc" };
+        let written = OpenOptions::new()
+            .write(true)
+            .open(format!("/proc/self/fd/{}", descriptor.0))
+            .and_then(|mut file| file.write_all(picture));
+        match written {
+            Ok(()) => Effect::done(),
+            Err(error) => Effect::refuse("GenericError", error.to_string()),
         }
     }
 
@@ -369,6 +418,7 @@ const COMMANDS: &[&str] = &[
     "device_add",
     "device_del",
     "getfd",
+    "input-send-event",
     "job-dismiss",
     "netdev_add",
     "netdev_del",
@@ -390,6 +440,8 @@ const COMMANDS: &[&str] = &[
     "query-version",
     "quit",
     "remove-fd",
+    "screendump",
+    "set-action",
     "stop",
     "system_powerdown",
     "system_reset",

@@ -73,6 +73,7 @@ async fn a_real_agent_answers_every_question() {
     assert!(loopback.addresses.items().iter().any(|address| address.ip.is_loopback()), "{loopback:?}");
     assert!(agent.timezone().await.unwrap().offset_seconds.abs() <= 14 * 3600);
     assert_eq!(agent.users().await.unwrap().left_out(), 0);
+    assert!(!agent.is_frozen().await.unwrap());
     match agent.filesystems().await {
         Ok(filesystems) => assert_eq!(filesystems.left_out(), 0),
         // A container may show mounts whose devices it hides.
@@ -87,6 +88,8 @@ async fn a_real_agent_refuses_what_is_blocked() {
     let agent = connect(&qemu_ga.directory.path().join("ga.sock")).await;
     let error = agent.shut_down(ShutdownMode::PowerDown).await.unwrap_err();
     assert!(error.is_unsupported(), "{error:?}");
+    let error = agent.freeze().await.unwrap_err();
+    assert!(error.is_unsupported() && !error.may_have_taken_effect(), "{error:?}");
     agent.ping().await.unwrap();
 }
 

@@ -77,6 +77,14 @@ pub(crate) async fn resets_with_an_event(backend: Backend) {
     assert_eq!((&data["guest"], &data["reason"]), (&json!(false), &json!("host-qmp-system-reset")));
 }
 
+pub(crate) async fn takes_an_action_for_a_guest_that_is_off(backend: Backend) {
+    for action in ["pause", "poweroff"] {
+        ask(&backend.monitor, "set-action", json!({"shutdown": action})).await.unwrap();
+    }
+    let error = ask(&backend.monitor, "set-action", json!({"shutdown": "reset"})).await.unwrap_err();
+    assert!(error.to_string().contains("does not accept value 'reset'"), "{error}");
+}
+
 pub(crate) async fn takes_descriptors_by_name(backend: Backend) {
     let error = ask(&backend.monitor, "getfd", json!({"fdname": "x"})).await.unwrap_err();
     assert!(error.to_string().contains("No file descriptor supplied via SCM_RIGHTS"), "{error}");

@@ -1,6 +1,7 @@
 """A Debian as clouds have it, through the real command: user data is applied, the guest agent answers, ssh gets in,
 and the guest is powered down by its agent. One boot for all tests here, because TCG is slow."""
 
+import contextlib
 import ipaddress
 import json
 import pathlib
@@ -142,6 +143,35 @@ def test_ssh_through_masquerade_to_the_namespace_s_address(debian: Debian) -> No
     address = debian.uplink_address()
     output = debian.ssh.run(address, 22, "ip -4 addr show scope global")
     assert GUEST_ADDRESS in output, f"another machine answered at {address}"
+
+
+def test_the_agent_freezes_and_thaws_file_systems(debian: Debian) -> None:
+    run = debian.namespace.run
+    assert f"{debian.id} frozen" in run("freeze", debian.id, "--unfreeze-timeout", "600")
+    status = debian.namespace.status("debian")
+    assert status and status["frozen"] and status["guest"]["hostname"] == "barque", status
+    assert f"{debian.id} thawed" in run("unfreeze", debian.id)
+    assert debian.run("echo thawed | sudo tee /etc/cargo") == "thawed"
+    run("freeze", debian.id, "--unfreeze-timeout", "1")
+    # It waits for the disk, and goes on.
+    assert debian.run("echo seven bales of hemp | sudo tee /etc/cargo; sync") == "seven bales of hemp"
+
+
+def test_a_soft_reboot_is_done_by_the_agent(debian: Debian) -> None:
+    def boot() -> str:
+        return debian.run("cat /proc/sys/kernel/random/boot_id")
+
+    def is_another() -> bool:
+        with contextlib.suppress(Failure, subprocess.TimeoutExpired):
+            return boot() != before
+        return False
+
+    before = boot()
+    assert f"{debian.id} rebooted" in debian.namespace.run("soft-reboot", debian.id, seconds=BOOT)
+    debian.namespace.wait("ssh after the reboot", is_another, BOOT)
+    events = debian.namespace.run("logs", debian.id)
+    assert "the guest agent was asked to reboot the guest" in events, events
+    debian.namespace.wait("the guest agent's report", debian.agent_status)
 
 
 def test_stop_powers_it_down_by_its_agent(stopped: Debian) -> None:

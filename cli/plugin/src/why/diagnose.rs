@@ -52,6 +52,7 @@ pub(super) const RULES: &[(&str, Rule)] = named![Rule:
 pub(super) const REMARKS: &[(&str, Remark)] = named![Remark:
     running::emulated,
     running::evicted,
+    running::frozen,
     running::started_again,
     components::controller_remark,
     components::agent_remark,

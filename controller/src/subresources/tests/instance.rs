@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use futures::{SinkExt, StreamExt};
 use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, PauseReason, Session, Status};
+use garboard_protocol::guest::{GuestReport, GuestSubject, GuestUser};
 use garboard_protocol::testing::AUDIT_ID;
 use garboard_protocol::{session, wire};
 use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
@@ -23,6 +24,9 @@ use super::{Api, Peer, api, vm, vmi};
 const NODE: &str = "node-1";
 const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
 const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm";
+
+/// What begins and ends as a PNG does.
+const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\nsome pixels, and then the last chunk\0\0\0\0IEND\xaeB`\x82";
 
 /// A supervisor with one guest: what it was asked, and by whom.
 #[derive(Clone, Default)]
@@ -64,7 +68,16 @@ impl Played {
             ControlRequest::Vnc { session: Session::Only } => {
                 ControlReply::Denied { reason: "Active VNC connection. Request denied.".to_owned() }
             }
+            ControlRequest::Screenshot { .. } => ControlReply::Streaming,
             ControlRequest::Reset => ControlReply::Denied { reason: "the guest is being stopped".to_owned() },
+            ControlRequest::SoftReboot => ControlReply::Queued,
+            ControlRequest::Freeze { .. } => ControlReply::Done,
+            ControlRequest::Unfreeze => ControlReply::Denied { reason: "no guest agent is connected".to_owned() },
+            ControlRequest::Guest { about: GuestSubject::Users } => {
+                let user = GuestUser { user: "root".to_owned(), ..GuestUser::default() };
+                ControlReply::Guest(Box::new(GuestReport { users: vec![user], ..GuestReport::default() }))
+            }
+            ControlRequest::Guest { .. } => ControlReply::Denied { reason: "the agent is busy".to_owned() },
             ControlRequest::Status
             | ControlRequest::Stop { .. }
             | ControlRequest::Unpause
@@ -73,6 +86,11 @@ impl Played {
             | ControlRequest::Probe { .. } => panic!("no test sends {asked:?}"),
         };
         to.write_all(&wire::encode(&reply).unwrap()).await.unwrap();
+        if let ControlRequest::Screenshot { move_cursor } = asked.request {
+            // A machine that was taken over, or whose supervisor ended: half a picture.
+            let length = if move_cursor { PICTURE.len() / 2 } else { PICTURE.len() };
+            return to.write_all(&PICTURE[..length]).await.unwrap();
+        }
         if reply == ControlReply::Streaming {
             to.write_all(b"login: ").await.unwrap();
             let _ = tokio::io::copy(&mut from, &mut to).await;
@@ -183,6 +201,68 @@ async fn what_the_supervisor_refuses_is_a_conflict() {
     let (code, status) = api.put(&format!("{BASE}/reset"), Value::Null).await;
     assert_eq!(code, 409);
     assert!(status["message"].as_str().unwrap().ends_with("the guest is being stopped"), "{status}");
+}
+
+#[tokio::test]
+async fn a_soft_reboot_is_answered_when_the_guest_is_about_to_be_asked() {
+    let (api, played) = connected(running()).await;
+    assert_eq!(api.put(&format!("{BASE}/softreboot"), Value::Null).await, (200, Value::Null));
+    assert_eq!(played.asked.lock().unwrap().clone(), [of_ada(ControlRequest::SoftReboot)]);
+}
+
+#[tokio::test]
+async fn a_freeze_has_its_time_and_is_answered_when_it_is_done() {
+    let (api, played) = connected(running()).await;
+    for (body, thaw_after_seconds) in [
+        (Value::Null, Some(300)),
+        (json!({"unfreezeTimeout": "1m0s"}), Some(60)),
+        (json!({"unfreezeTimeout": "0s"}), None),
+    ] {
+        assert_eq!(api.put(&format!("{BASE}/freeze"), body).await, (200, Value::Null));
+        let asked = played.asked.lock().unwrap().pop().unwrap();
+        assert_eq!(asked, of_ada(ControlRequest::Freeze { thaw_after_seconds }));
+    }
+    assert_eq!(api.put(&format!("{BASE}/freeze"), json!({"unfreezeTimeout": "later"})).await.0, 400);
+    let (code, status) = api.put(&format!("{BASE}/unfreeze"), Value::Null).await;
+    assert_eq!(code, 409);
+    assert!(status["message"].as_str().unwrap().ends_with("no guest agent is connected"), "{status}");
+}
+
+#[tokio::test]
+async fn a_screenshot_is_passed_on_whole_or_not_at_all() {
+    let (api, played) = connected(running()).await;
+    let answer = api.ask("GET", &format!("{BASE}/vnc/screenshot"), Value::Null).await;
+    assert_eq!((answer.status().as_u16(), &answer.headers()["content-type"]), (200, &"image/png".parse().unwrap()));
+    assert_eq!(axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap(), PICTURE);
+    assert_eq!(played.asked.lock().unwrap().pop(), Some(of_ada(ControlRequest::Screenshot { move_cursor: false })));
+    let half = api.ask("GET", &format!("{BASE}/vnc/screenshot?moveCursor=true"), Value::Null).await;
+    assert!(axum::body::to_bytes(half.into_body(), 1 << 20).await.is_err(), "the client learns that it is not whole");
+    assert_eq!(played.asked.lock().unwrap().pop(), Some(of_ada(ControlRequest::Screenshot { move_cursor: true })));
+    let mut blind = running();
+    blind["spec"]["domain"]["devices"]["autoattachGraphicsDevice"] = json!(false);
+    let (api, _) = connected(blind).await;
+    assert_eq!(api.ask("GET", &format!("{BASE}/vnc/screenshot"), Value::Null).await.status().as_u16(), 400);
+}
+
+#[tokio::test]
+async fn what_the_guest_agent_reports_is_read_while_it_is_connected() {
+    let read = async |vmi: Value, route: &str| {
+        let (api, _) = connected(vmi).await;
+        api.send(&["front-proxy-client"], &format!("GET {BASE}/{route}"), Some("ada"), Value::Null).await
+    };
+    let mut with_agent = running();
+    with_agent["status"]["conditions"] = json!([{"type": "AgentConnected", "status": "True"}]);
+    let (code, list) = read(with_agent.clone(), "userlist").await;
+    assert_eq!((code, &list["items"][0]["userName"]), (200, &json!("root")));
+    // As KubeVirt answers: the body of a conflict, as an error of the server.
+    let missing = read(running(), "userlist").await;
+    let refused = read(with_agent, "guestosinfo").await;
+    for ((code, status), message) in
+        [(missing, "VMI does not have guest agent connected"), (refused, "the agent is busy")]
+    {
+        assert_eq!((code, &status["code"], &status["reason"]), (500, &json!(409), &json!("Conflict")));
+        assert!(status["message"].as_str().unwrap().ends_with(message), "{status}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -121,6 +121,14 @@ fn is_overtaken(left: &Mutex<usize>) -> bool {
 impl Api {
     /// A request (`METHOD PATH`) of a user over a connection whose certificate has these names.
     async fn send(&self, peer: &[&str], line: &str, user: Option<&str>, body: Value) -> (u16, Value) {
+        let answer = self.answer(peer, line, user, body).await;
+        let code = answer.status().as_u16();
+        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
+        (code, serde_json::from_slice(&body).unwrap_or_default())
+    }
+
+    /// The same; the answer as it is.
+    async fn answer(&self, peer: &[&str], line: &str, user: Option<&str>, body: Value) -> axum::response::Response {
         let (method, path) = line.split_once(' ').unwrap();
         let mut request = http::Request::builder().method(method).uri(path);
         if let Some(user) = user {
@@ -131,10 +139,12 @@ impl Api {
         let body = if body.is_null() { String::new() } else { body.to_string() };
         let mut request = request.body(axum::body::Body::from(body)).unwrap();
         request.extensions_mut().insert(Peer { common_names });
-        let answer = self.routes.clone().oneshot(request).await.unwrap();
-        let code = answer.status().as_u16();
-        let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-        (code, serde_json::from_slice(&body).unwrap_or_default())
+        self.routes.clone().oneshot(request).await.unwrap()
+    }
+
+    /// A request of Ada's, by an API server.
+    async fn ask(&self, method: &str, path: &str, body: Value) -> axum::response::Response {
+        self.answer(&["front-proxy-client"], &format!("{method} {path}"), Some("ada"), body).await
     }
 
     async fn put(&self, path: &str, body: Value) -> (u16, Value) {
@@ -245,7 +255,7 @@ async fn refusals_have_their_codes_and_are_statuses() {
         (format!("{base}/virtualmachines/vm/stop"), json!({"dryRun": ["Some"]}), 400),
         (format!("{base}/virtualmachines/vm/nothing"), Value::Null, 404),
         (format!("{base}/virtualmachines/vm/expand-spec"), Value::Null, 405),
-        (format!("{base}/virtualmachineinstances/vm/freeze"), Value::Null, 400),
+        (format!("{base}/virtualmachineinstances/vm/backup"), Value::Null, 409),
         (format!("{base}/virtualmachineinstances/vm/unpause"), Value::Null, 409),
         (format!("{base}/expand-vm-spec"), json!({"kind": "Pod"}), 400),
         (format!("{base}/expand-vm-spec"), Value::Null, 400),

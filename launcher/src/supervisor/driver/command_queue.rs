@@ -2,7 +2,7 @@
 //! delays nothing else. The outcome of a command becomes an event if it contradicts the state.
 
 use garboard_protocol::causes::ErrorChain;
-use garboard_qmp::{CallError, Monitor, qmp};
+use garboard_qmp::{CallError, Monitor, Request, qmp};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
@@ -22,6 +22,10 @@ pub(super) enum Command {
     StopVcpus,
     /// `system_reset`.
     Reset,
+    /// `set-action` with `shutdown=pause`, then `system_powerdown`.
+    PressButtonAndStay,
+    /// `set-action` with `shutdown=poweroff`.
+    LeaveAtPowerOff,
 }
 
 impl Command {
@@ -30,6 +34,8 @@ impl Command {
             Self::LetRun => "cont",
             Self::StopVcpus => "stop",
             Self::Reset => "system_reset",
+            Self::PressButtonAndStay => "set-action, system_powerdown",
+            Self::LeaveAtPowerOff => "set-action",
         }
     }
 }
@@ -41,14 +47,18 @@ struct Task {
     cause: Cause,
 }
 
-/// Where commands go in.
-pub(super) struct CommandQueue(mpsc::Sender<Task>);
+/// Where commands go in, and what contradicts the state comes out.
+pub(super) struct CommandQueue {
+    todo: mpsc::Sender<Task>,
+    report: mpsc::Sender<Event>,
+}
 
 impl CommandQueue {
     /// The queue, and the receiver of what contradicts the state.
     pub(super) fn new() -> (Self, mpsc::Receiver<Event>) {
         let (todo, mut commands) = mpsc::channel::<Task>(BACKLOG);
         let (report, contradictions) = mpsc::channel(BACKLOG);
+        let queue = Self { todo, report: report.clone() };
         tokio::spawn(async move {
             while let Some(task) = commands.recv().await {
                 let span = task.cause.span();
@@ -58,12 +68,17 @@ impl CommandQueue {
                 }
             }
         });
-        (Self(todo), contradictions)
+        (queue, contradictions)
+    }
+
+    /// For what is asked of the guest beside this queue.
+    pub(super) fn report(&self) -> mpsc::Sender<Event> {
+        self.report.clone()
     }
 
     /// Has a command done.
     pub(super) fn begin(&self, monitor: &Monitor, command: Command, cause: &Cause) {
-        if self.0.try_send(Task { monitor: monitor.clone(), command, cause: cause.clone() }).is_err() {
+        if self.todo.try_send(Task { monitor: monitor.clone(), command, cause: cause.clone() }).is_err() {
             tracing::error!(
                 command = command.name(),
                 "QEMU has not answered earlier commands; this command is left out"
@@ -89,20 +104,19 @@ pub(super) fn quit(monitor: &Monitor, cause: &Cause) {
 }
 
 /// The state already assumes that the command succeeded. Where it failed, the state returns to what QEMU reports.
-async fn perform(Task { monitor, command, cause }: &Task) -> Option<Event> {
-    let sent = match command {
-        Command::LetRun => cause.command(&qmp::cont {}),
-        Command::StopVcpus => cause.command(&qmp::stop {}),
-        Command::Reset => cause.command(&qmp::system_reset {}),
+async fn perform(task: &Task) -> Option<Event> {
+    let cause = &task.cause;
+    let error = match task.command {
+        Command::LetRun => task.sent(cause.command(&qmp::cont {})).await?,
+        Command::StopVcpus => task.sent(cause.command(&qmp::stop {})).await?,
+        Command::Reset => task.sent(cause.command(&qmp::system_reset {})).await?,
+        Command::PressButtonAndStay => return press(task).await,
+        Command::LeaveAtPowerOff => task.sent(cause.command(&at_power_off(qmp::ShutdownAction::poweroff))).await?,
     };
-    let error = match monitor.send(sent).await {
-        Ok(_) | Err(CallError::Disconnected { .. }) => return None,
-        Err(error) => error,
-    };
-    tracing::error!(command = command.name(), error = %ErrorChain(&error), "QMP command failed");
-    let found = query_state(monitor).await.ok();
-    match (command, found) {
-        (Command::Reset, _) => None,
+    let found = query_state(&task.monitor).await.ok();
+    match (task.command, found) {
+        // A QEMU that stays where it should leave gets `quit`.
+        (Command::Reset | Command::PressButtonAndStay | Command::LeaveAtPowerOff, _) => None,
         (Command::LetRun | Command::StopVcpus, Some(RunState::Running)) => Some(Event::VcpusResumed),
         (Command::LetRun | Command::StopVcpus, Some(run_state)) => Some(Event::VcpusStopped { run_state }),
         // Events report what may have taken effect; a refused command has no effect.
@@ -111,6 +125,34 @@ async fn perform(Task { monitor, command, cause }: &Task) -> Option<Event> {
         }
         (Command::LetRun | Command::StopVcpus, None) => None,
     }
+}
+
+impl Task {
+    /// Sends a command; gives its failure, unless QEMU has ended.
+    async fn sent(&self, request: Request) -> Option<CallError> {
+        match self.monitor.send(request).await {
+            Ok(_) | Err(CallError::Disconnected { .. }) => None,
+            Err(error) => {
+                tracing::error!(command = self.command.name(), error = %ErrorChain(&error), "QMP command failed");
+                Some(error)
+            }
+        }
+    }
+}
+
+/// The button is pressed only if QEMU is known to stay: otherwise the run would end instead of going on.
+async fn press(task: &Task) -> Option<Event> {
+    let stay = task.cause.command(&at_power_off(qmp::ShutdownAction::pause));
+    if task.sent(stay).await.is_some() {
+        return Some(Event::ButtonNotPressed);
+    }
+    let refused = task.sent(task.cause.command(&qmp::system_powerdown {})).await?;
+    (!refused.may_have_taken_effect()).then_some(Event::ButtonNotPressed)
+}
+
+/// What QEMU does when the guest is off.
+fn at_power_off(action: qmp::ShutdownAction) -> qmp::set_action {
+    qmp::set_action { shutdown: Some(action), panic: None, reboot: None, watchdog: None }
 }
 
 #[cfg(test)]
@@ -140,6 +182,22 @@ mod tests {
         fake.script("query-status", Behaviour::Reply(serde_json::json!({"status": "io-error", "running": false})));
         let held = Event::VcpusStopped { run_state: RunState::IoError };
         assert_eq!(perform(&task(&monitor, Command::LetRun)).await, Some(held));
+    }
+
+    #[tokio::test]
+    async fn the_button_is_pressed_only_if_qemu_stays() {
+        let (fake, monitor) = monitor().await;
+        assert_eq!(perform(&task(&monitor, Command::PressButtonAndStay)).await, None);
+        let sent: Vec<_> = fake.received().into_iter().map(|each| (each.command, each.arguments)).collect();
+        let stay = ("set-action".to_owned(), serde_json::json!({"shutdown": "pause"}));
+        assert!(sent.ends_with(&[stay, ("system_powerdown".to_owned(), serde_json::json!({}))]), "{sent:?}");
+        fake.script("set-action", Behaviour::Refuse("GenericError", "no"));
+        let refused = perform(&task(&monitor, Command::PressButtonAndStay)).await;
+        assert_eq!(refused, Some(Event::ButtonNotPressed));
+        assert_eq!(fake.received().iter().filter(|each| each.command == "system_powerdown").count(), 1);
+        fake.script("system_powerdown", Behaviour::Refuse("GenericError", "no"));
+        let refused = perform(&task(&monitor, Command::PressButtonAndStay)).await;
+        assert_eq!(refused, Some(Event::ButtonNotPressed));
     }
 
     #[tokio::test]

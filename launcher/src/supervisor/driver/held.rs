@@ -106,7 +106,7 @@ mod tests {
 
         async fn ask(&self, request: Request) -> oneshot::Receiver<Verdict> {
             let (reply, verdict) = oneshot::channel();
-            self.requests.send(Offer { request, reply, cause: Cause::supervisor() }).await.ok().unwrap();
+            self.requests.send(Offer { request, reply, done: None, cause: Cause::supervisor() }).await.ok().unwrap();
             verdict
         }
     }

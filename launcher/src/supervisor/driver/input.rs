@@ -1,16 +1,15 @@
 //! What the driver starts from, what reaches it, and why it returns.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use garboard_plan::Lifecycle;
 use garboard_protocol::control::{DiskStatus, GuestStatus, InterfaceStatus, Status};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::FromInit;
 use garboard_qmp::Monitor;
+use garboard_qmp::agent::Agent;
 use tokio::sync::{mpsc, oneshot};
 
-use super::PowerDown;
 use crate::supervisor::trace::Cause;
 use crate::vm::{Event, Life, OnReady, Request, RunState, Verdict};
 
@@ -65,11 +64,13 @@ pub(crate) enum Input {
     /// An event of QEMU that matters.
     Guest(Event),
     /// The guest agent came or went.
-    AgentUp(Option<Arc<dyn PowerDown>>),
+    AgentUp(Option<Agent>),
     /// The guest agent reported on the guest.
     GuestAgentReported {
-        /// Names and versions.
-        guest: GuestStatus,
+        /// Names and versions; nothing if it does not report them now, which takes nothing back.
+        guest: Option<GuestStatus>,
+        /// Whether file systems are frozen; nothing if it does not report it.
+        frozen: Option<bool>,
         /// Addresses by MAC; nothing if it does not report any (file systems are frozen, it is busy), which takes nothing back.
         interfaces: Option<Vec<InterfaceStatus>>,
     },
@@ -98,12 +99,17 @@ pub(crate) struct Inputs {
     pub(crate) requests: mpsc::Receiver<Offer>,
 }
 
+/// What became of a request.
+pub(crate) type Outcome = oneshot::Sender<Result<(), String>>;
+
 /// A request of a user.
 pub(crate) struct Offer {
     /// What is asked for.
     pub(crate) request: Request,
     /// Where the verdict goes.
     pub(crate) reply: oneshot::Sender<Verdict>,
+    /// Where the outcome goes, of a request that is queued and is done by the guest agent. The error is a message.
+    pub(crate) done: Option<Outcome>,
     /// What is done for it belongs here.
     pub(crate) cause: Cause,
 }

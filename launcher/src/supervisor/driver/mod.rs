@@ -5,32 +5,34 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use garboard_plan::StartState;
-use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
-use garboard_protocol::journal::{Deadline, Journal};
+use garboard_protocol::journal::{self as journal_file, Deadline, Journal, SoftRebootStep};
 use garboard_protocol::launch::{FromInit, ToInit};
-use garboard_qmp::{Monitor, qmp};
-use tokio::sync::{mpsc, watch};
+use garboard_qmp::Monitor;
+use garboard_qmp::agent::Agent;
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio::time::{Instant, sleep_until};
 use tracing::Instrument;
 
 mod command_queue;
+mod guest_request;
 mod held;
 mod input;
 
 pub(crate) use held::REQUEST_PATIENCE;
-pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, Planned};
+pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, Outcome, Planned};
 
 use command_queue::{Command, CommandQueue};
+use guest_request::GuestRequest;
 use held::Held;
 
+use super::journal;
 use super::trace::Cause;
-use super::{PowerDown, journal};
 use crate::clock::{self, boot_id, boot_ms, now_ms};
 use crate::vm::{
-    Effect, Event, OnReady, PowerDownMethod, Request, RequestQueue, State, Verdict, View, guest_interfaces, publish,
-    step,
+    Denial, Effect, Event, Freeze, OnReady, PowerDownMethod, RebootStep, Request, RequestQueue, SoftReboot, State,
+    Verdict, View, guest_interfaces, publish, step,
 };
 
 /// How long QEMU's last events may take to arrive after PID 1 has reported its end.
@@ -58,7 +60,7 @@ pub(super) struct Driver {
     queue: RequestQueue,
     held: Held,
     monitor: Option<Monitor>,
-    agent: Option<Arc<dyn PowerDown>>,
+    agent: Option<Agent>,
     init: mpsc::Sender<ToInit>,
     publish: watch::Sender<Status>,
     commands: CommandQueue,
@@ -67,6 +69,10 @@ pub(super) struct Driver {
     boot_id: String,
     /// The cause of the driver's present work.
     cause: Cause,
+    /// Held while file systems are frozen or thawed: one after the other.
+    freezing: Arc<Mutex<()>>,
+    /// Where the outcome of the request goes that is being done, if the guest agent does it.
+    done: Option<Outcome>,
     /// The cause of a stop in progress: its deadline is part of it.
     stop: Cause,
 }
@@ -94,6 +100,8 @@ impl Driver {
             contradictions,
             boot_id,
             cause: Cause::supervisor(),
+            freezing: Arc::default(),
+            done: None,
             stop: Cause::supervisor(),
         }
     }
@@ -140,16 +148,30 @@ impl Driver {
     }
 
     /// Answers a request, and does it if it is accepted.
-    async fn serve(&mut self, Offer { request, reply, cause }: Offer) {
-        let verdict = self.queue.offer(request, View::from(&self.seed.life.state));
-        let _ = reply.send(verdict);
+    async fn serve(&mut self, Offer { request, reply, done, cause }: Offer) {
+        let verdict = match self.denial(request) {
+            Some(denial) => Verdict::Denied(denial),
+            None => self.queue.offer(request, View::from(&self.seed.life.state)),
+        };
         if verdict == Verdict::Queued && matches!(request, Request::Stop(_)) {
             self.stop = cause.clone();
         }
         let span = cause.span();
         self.cause = cause;
+        self.done = done.filter(|_| verdict == Verdict::Queued);
         self.do_accepted().instrument(span).await;
+        // Where nothing came of it, its client learns that by the end of this.
+        self.done = None;
+        // What a client reads of the status from now on is later than its request.
+        let _ = reply.send(verdict);
         self.cause = Cause::supervisor();
+    }
+
+    /// Why a request is not even offered: what only the driver knows of the guest.
+    fn denial(&self, request: Request) -> Option<Denial> {
+        let is_asked = matches!(request, Request::SoftReboot) && matches!(self.seed.life.state, State::Running { .. });
+        let can_be_asked = self.agent.is_some() || self.seed.life.has_acpi;
+        (is_asked && !can_be_asked).then_some(Denial::CannotBeAsked)
     }
 
     /// A deadline has come. While a stop is under way it is the stop's.
@@ -206,8 +228,14 @@ impl Driver {
                     self.seed.status.interfaces.clone_from(&self.planned);
                 }
             }
-            Input::GuestAgentReported { guest, interfaces } => {
-                self.seed.status.guest = Some(guest);
+            Input::GuestAgentReported { guest, frozen, interfaces } => {
+                match guest {
+                    Some(guest) => self.seed.status.guest = Some(guest),
+                    None => drop(self.seed.status.guest.get_or_insert_default()),
+                }
+                if let Some(frozen) = frozen.filter(|frozen| *frozen != self.seed.life.memory.frozen) {
+                    self.apply(Event::FreezeReported { frozen }).await;
+                }
                 if let Some(interfaces) = interfaces {
                     self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);
                 }
@@ -298,8 +326,31 @@ impl Driver {
             (Effect::LetRun, Some(monitor)) => self.commands.begin(monitor, Command::LetRun, &self.cause),
             (Effect::StopVcpus, Some(monitor)) => self.commands.begin(monitor, Command::StopVcpus, &self.cause),
             (Effect::Reset, Some(monitor)) => self.commands.begin(monitor, Command::Reset, &self.cause),
-            (Effect::LetRun | Effect::StopVcpus | Effect::Reset, None) => {}
-            (Effect::AskGuest(way), _) => self.ask_guest(way),
+            (Effect::PressButtonAndStay, Some(monitor)) => {
+                self.commands.begin(monitor, Command::PressButtonAndStay, &self.cause);
+            }
+            (Effect::LeaveAtPowerOff, Some(monitor)) => {
+                self.commands.begin(monitor, Command::LeaveAtPowerOff, &self.cause);
+            }
+            (
+                Effect::LetRun
+                | Effect::StopVcpus
+                | Effect::Reset
+                | Effect::PressButtonAndStay
+                | Effect::LeaveAtPowerOff,
+                None,
+            ) => {}
+            (Effect::AskGuest(way), monitor) => {
+                let (agent, button) = match way {
+                    PowerDownMethod::AgentFirst => (self.agent.clone(), monitor.clone()),
+                    PowerDownMethod::Button => (None, monitor.clone()),
+                    PowerDownMethod::Agent => (self.agent.clone(), None),
+                };
+                self.guest(agent).power_down(button);
+            }
+            (Effect::AskAgentToReboot, _) => self.guest(self.agent.clone()).reboot(),
+            (Effect::Freeze, _) => self.guest(self.agent.clone()).freeze(self.done.take()),
+            (Effect::Thaw, _) => self.guest(self.agent.clone()).thaw(self.done.take()),
             (Effect::Quit, Some(monitor)) => command_queue::quit(monitor, &self.cause),
             (Effect::Quit, None) | (Effect::Kill, _) => {
                 tracing::warn!("PID 1 is asked to kill QEMU");
@@ -310,31 +361,10 @@ impl Driver {
         }
     }
 
-    /// Beside the driver, because a guest may be slow.
-    fn ask_guest(&self, way: PowerDownMethod) {
-        let (agent, button) = match way {
-            PowerDownMethod::AgentFirst => (self.agent.clone(), self.monitor.clone()),
-            PowerDownMethod::Button => (None, self.monitor.clone()),
-            PowerDownMethod::Agent => (self.agent.clone(), None),
-        };
-        let cause = self.cause.clone();
-        let span = cause.span();
-        let asking = async move {
-            if let Some(agent) = agent {
-                match agent.power_down().await {
-                    Ok(()) => return tracing::info!("the guest agent was asked to power down"),
-                    Err(reason) => tracing::info!(reason, "the guest agent did not power down"),
-                }
-            }
-            let Some(button) = button else {
-                return tracing::info!("the guest has no power button that can be pressed");
-            };
-            match button.send(cause.command(&qmp::system_powerdown {})).await {
-                Ok(_) => tracing::info!("the power button was pressed"),
-                Err(error) => tracing::warn!(error = %ErrorChain(&error), "the power button could not be pressed"),
-            }
-        };
-        tokio::spawn(asking.instrument(span));
+    /// The guest, to be asked something for the present cause.
+    fn guest(&self, agent: Option<Agent>) -> GuestRequest {
+        let (turn, report, cause) = (Arc::clone(&self.freezing), self.commands.report(), self.cause.clone());
+        GuestRequest { agent, turn, report, cause }
     }
 
     /// By when a stop that is under way is enforced, milliseconds since boot.
@@ -378,6 +408,10 @@ impl Driver {
             journal.stop_deadline_ms = deadline_ms.map(|at_ms| at_ms - now.boot_ms + now.wall_ms);
             journal.deadline = deadline;
         }
+        journal.soft_reboot = life.memory.soft_reboot.map(|reboot| journaled(reboot, &self.boot_id));
+        journal.freeze = life.memory.freeze.map(|Freeze { thaw_at_ms, is_asked: _ }| journal_file::Freeze {
+            thaw_at: thaw_at_ms.map(|at_ms| Deadline { boot_id: self.boot_id.clone(), at_ms }),
+        });
         if let State::Running { .. } = life.state {
             journal.paused = publish::paused(&life.state);
         }
@@ -420,6 +454,15 @@ impl Driver {
     }
 }
 
+fn journaled(SoftReboot { step, until_ms }: SoftReboot, boot_id: &str) -> journal_file::SoftReboot {
+    let step = match step {
+        RebootStep::Agent => SoftRebootStep::Agent,
+        RebootStep::PowerButton => SoftRebootStep::PowerButton,
+        RebootStep::Reset => SoftRebootStep::Reset,
+    };
+    journal_file::SoftReboot { step, deadline: Deadline { boot_id: boot_id.to_owned(), at_ms: until_ms } }
+}
+
 fn event_name(event: &Event) -> &'static str {
     match event {
         Event::Spawned => "spawned",
@@ -431,6 +474,13 @@ fn event_name(event: &Event) -> &'static str {
         Event::StoppedByIoError(_) => "io-error",
         Event::Panicked => "panicked",
         Event::WatchdogFired => "watchdog",
+        Event::AgentDidNotReboot => "agent-did-not-reboot",
+        Event::ButtonNotPressed => "button-not-pressed",
+        Event::Froze => "froze",
+        Event::DidNotFreeze { .. } => "did-not-freeze",
+        Event::Thawed => "thawed",
+        Event::DidNotThaw => "did-not-thaw",
+        Event::FreezeReported { .. } => "freeze-reported",
         Event::Requested(_) => "requested",
         Event::TimePassed => "time-passed",
         Event::QemuGone(_) => "qemu-gone",

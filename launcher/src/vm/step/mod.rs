@@ -5,7 +5,13 @@ use std::time::Duration;
 use garboard_protocol::control::{Ended, PauseReason, StopMode};
 use garboard_protocol::exit::{ExitCause, ExitReport, explain, explain_lost, full_message};
 
-use super::{Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, Request, RunState, ShutdownKind, State, Vcpus};
+use super::{
+    Asked, Effect, Event, Life, Now, OnReady, PowerDownMethod, RebootStep, Request, RunState, ShutdownKind, State,
+    Vcpus,
+};
+
+mod freeze;
+mod soft_reboot;
 
 /// How long QEMU may take to follow `quit`, or to leave on its own, before PID 1 kills it: it flushes disks on the way out. PID 1's
 /// own patience (`init/watch.rs`) is longer.
@@ -29,9 +35,13 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
         Event::MonitorReady { run_state, on_ready } => ready(life, state, run_state, on_ready, now),
         Event::WasReset => {
             life.memory.resets += 1;
-            (state, Vec::new())
+            freeze::thawed(life);
+            (state, soft_reboot::was_reset(life))
         }
-        Event::VcpusStopped { run_state } => held(life, state, run_state, now),
+        Event::VcpusStopped { run_state } => match soft_reboot::held(life, run_state, now) {
+            Some(effects) => (state, effects),
+            None => held(life, state, run_state, now),
+        },
         Event::VcpusResumed => resumed(life, state, now),
         Event::StoppedByIoError(error) => {
             if is_retried(life, &state) {
@@ -39,13 +49,39 @@ pub fn step(life: &mut Life, event: Event, now: Now) -> Vec<Effect> {
             }
             held(life, state, RunState::IoError, now)
         }
+        Event::Shutdown { kind } if soft_reboot::is_answer(life, &state, kind) => soft_reboot::is_off(life, state, now),
         Event::Shutdown { kind } => {
             note_shutdown(life, kind);
             leave(state, now)
         }
         Event::Panicked => held(life, state, RunState::GuestPanicked, now),
         Event::WatchdogFired => held(life, state, RunState::Watchdog, now),
+        Event::AgentDidNotReboot => soft_reboot::without_agent(life, state),
+        Event::ButtonNotPressed => soft_reboot::not_pressed(life, state),
+        Event::Froze => {
+            let effects = freeze::froze(life, &state);
+            (state, effects)
+        }
+        Event::DidNotFreeze { may_have_frozen } => {
+            freeze::did_not_freeze(life, may_have_frozen, now);
+            (state, Vec::new())
+        }
+        Event::Thawed => {
+            freeze::thawed(life);
+            (state, Vec::new())
+        }
+        // It is tried again when its time comes.
+        Event::DidNotThaw => (state, Vec::new()),
+        Event::FreezeReported { frozen } => {
+            life.memory.frozen = frozen;
+            (state, Vec::new())
+        }
     };
+    // A stop, and every other end, precedes it.
+    if !matches!(state, State::Launched | State::Running { .. }) {
+        life.memory.soft_reboot = None;
+        life.memory.freeze = None;
+    }
     life.state = state;
     effects
 }
@@ -103,6 +139,10 @@ fn ready(life: &mut Life, state: State, run: RunState, on_ready: OnReady, now: N
 /// The state of a QEMU that is not being stopped.
 fn found(life: &mut Life, run: RunState, on_ready: OnReady, now: Now) -> (State, Vec<Effect>) {
     let running = State::Running { vcpus: Vcpus::Running };
+    if let Some(effects) = soft_reboot::found(life, run, now) {
+        let is_held = life.memory.paused_by_user && matches!(run, RunState::Shutdown | RunState::Prelaunch);
+        return (if is_held { stopped(PauseReason::PausedByUser) } else { running }, effects);
+    }
     match (run, on_ready) {
         (RunState::GuestPanicked | RunState::Watchdog | RunState::Shutdown | RunState::InternalError, _) => {
             held(life, running, run, now)
@@ -270,6 +310,9 @@ fn requested(life: &mut Life, state: State, request: Request, now: Now) -> (Stat
                 (state, Vec::new())
             }
         },
+        Request::SoftReboot => soft_reboot::requested(life, state, now),
+        Request::Freeze { thaw_after_seconds } => freeze::freeze(life, state, thaw_after_seconds, now),
+        Request::Unfreeze => freeze::thaw(state),
         Request::Reset => match state {
             State::Running { .. } => (state, vec![Effect::Reset]),
             State::Preparing | State::Launched | State::Stopping { .. } | State::Ending { .. } | State::Ended(_) => {
@@ -291,10 +334,16 @@ fn stop(life: &mut Life, state: State, grace_ms: i64, now: Now) -> (State, Vec<E
             note_end_of_grace(life);
             end_now(state, now)
         }
-        State::Running { vcpus } => {
-            let first = if vcpus == Vcpus::Running { Vec::new() } else { vec![Effect::LetRun] };
-            ask(life, wanted, first, now)
-        }
+        State::Running { vcpus } => match life.memory.soft_reboot.map(|reboot| reboot.step) {
+            // It is off already.
+            Some(RebootStep::Reset) => quit(state, now),
+            step @ (Some(RebootStep::Agent | RebootStep::PowerButton) | None) => {
+                let leaves = (step == Some(RebootStep::PowerButton)).then_some(Effect::LeaveAtPowerOff);
+                let resumes = (vcpus != Vcpus::Running).then_some(Effect::LetRun);
+                let first = [freeze::before_shutdown(life), leaves, resumes];
+                ask(life, wanted, first.into_iter().flatten().collect(), now)
+            }
+        },
         // Asked again: a shorter time counts, a longer one does not.
         State::Stopping { force_at_ms, asked: before } => {
             let by_ms = force_at_ms.min(wanted);
@@ -347,10 +396,15 @@ fn time_passed(life: &mut Life, state: State, now: Now) -> (State, Vec<Effect>) 
         State::Ending { kill_at_ms } if kill_at_ms <= now.boot_ms => {
             (State::Ending { kill_at_ms: now.boot_ms.saturating_add(QUIT_PATIENCE_MS) }, vec![Effect::Kill])
         }
-        State::Running { .. } if life.memory.io.is_due(now.boot_ms) => (state, vec![Effect::LetRun]),
-        State::Preparing | State::Launched | State::Running { .. } | State::Ending { .. } | State::Ended(_) => {
-            (state, Vec::new())
+        State::Running { vcpus } => {
+            let mut effects = soft_reboot::time_passed(life, now);
+            effects.extend(freeze::time_passed(life, vcpus, now));
+            if life.memory.io.is_due(now.boot_ms) {
+                effects.push(Effect::LetRun);
+            }
+            (state, effects)
         }
+        State::Preparing | State::Launched | State::Ending { .. } | State::Ended(_) => (state, Vec::new()),
     }
 }
 

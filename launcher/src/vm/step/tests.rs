@@ -1,7 +1,7 @@
 use super::*;
 use crate::vm::each::each;
 use crate::vm::queue::tests::all_requests;
-use crate::vm::{IoError, Memory};
+use crate::vm::{IoError, Memory, SoftReboot};
 use garboard_protocol::exit::{EndHints, ProcessEnd};
 use proptest::prelude::*;
 
@@ -101,6 +101,13 @@ each! {
         [Event::StoppedByIoError(IoError { what: String::new(), is_full: true })],
     Event::Panicked => [Event::Panicked],
     Event::WatchdogFired => [Event::WatchdogFired],
+    Event::AgentDidNotReboot => [Event::AgentDidNotReboot],
+    Event::ButtonNotPressed => [Event::ButtonNotPressed],
+    Event::Froze => [Event::Froze],
+    Event::DidNotFreeze { .. } => [false, true].map(|may_have_frozen| Event::DidNotFreeze { may_have_frozen }),
+    Event::Thawed => [Event::Thawed],
+    Event::DidNotThaw => [Event::DidNotThaw],
+    Event::FreezeReported { .. } => [false, true].map(|frozen| Event::FreezeReported { frozen }),
     Event::Requested(_) => all_requests().into_iter().map(Event::Requested),
     Event::TimePassed => [Event::TimePassed],
     Event::QemuGone(_) => [ProcessEnd::Exited { code: 0 }, ProcessEnd::Signalled { signal: 9 }]
@@ -109,19 +116,52 @@ each! {
     Event::PreparationFailed(_) => [Event::PreparationFailed("no disk".into())],
 }
 
+each! {
+    all_steps: Option<RebootStep>,
+    None => [None],
+    Some(RebootStep::Agent) => [Some(RebootStep::Agent)],
+    Some(RebootStep::PowerButton) => [Some(RebootStep::PowerButton)],
+    Some(RebootStep::Reset) => [Some(RebootStep::Reset)],
+}
+
+/// Machines in every state, and those whose guest is rebooting in every step.
+fn all_machines() -> Vec<Life> {
+    let machine = |state: State, step: Option<RebootStep>| {
+        let soft_reboot = step.map(|step| SoftReboot { step, until_ms: NOW + 4 });
+        let mut machine = life(state);
+        machine.memory.soft_reboot = soft_reboot;
+        machine
+    };
+    let states = all_states().into_iter();
+    states
+        .flat_map(|state| {
+            let holds = matches!(state, State::Launched | State::Running { .. });
+            let steps = all_steps().into_iter().filter(move |step| holds || step.is_none());
+            steps.map(move |step| machine(state.clone(), step))
+        })
+        .collect()
+}
+
+/// A soft reboot and a deadline of frozen file systems are remembered only while their guest is held.
+fn is_tidy(machine: &Life) -> bool {
+    let remembers = machine.memory.soft_reboot.is_some() || machine.memory.freeze.is_some();
+    !remembers || matches!(machine.state, State::Launched | State::Running { .. })
+}
+
 #[test]
 fn every_pair_keeps_the_invariants() {
-    for state in all_states() {
+    for before in all_machines() {
         for event in all_events() {
-            let mut machine = life(state.clone());
+            let (mut machine, state) = (before.clone(), before.state.clone());
             let effects = step(&mut machine, event.clone(), at(NOW));
-            let context = format!("{state:?} + {event:?} -> {machine:?} {effects:?}");
+            let context = format!("{before:?} + {event:?} -> {machine:?} {effects:?}");
             let was_over = matches!(state, State::Ended(_));
             let is_over = matches!(machine.state, State::Ended(_));
             assert!(!was_over || is_over, "an ended machine does not come back: {context}");
             assert!(!was_over || effects.is_empty(), "nothing is done to an ended machine: {context}");
             assert_eq!(effects.contains(&Effect::Finish), is_over && !was_over, "finished exactly once: {context}");
             assert!(is_armed(&machine), "a stop always has a deadline: {context}");
+            assert!(is_tidy(&machine), "a soft reboot does not outlive its guest: {context}");
             if matches!(state, State::Stopping { .. } | State::Ending { .. }) {
                 assert!(!matches!(machine.state, State::Running { .. }), "a stop is not taken back: {context}");
             }
@@ -401,16 +441,16 @@ proptest! {
     /// came is not due again at once.
     #[test]
     fn in_stopping_and_ending_a_wake_is_armed_at_or_before_the_deadline(
-        start in prop::sample::select(all_states()),
+        start in prop::sample::select(all_machines()),
         events in prop::collection::vec((events(), 0_i64..40_000, any::<i64>()), 0..60),
     ) {
-        let mut machine = life(start);
+        let mut machine = start;
         let mut boot_ms = NOW;
         for (event, later, wall_ms) in events {
             boot_ms += later;
             let time_passed = event == Event::TimePassed;
             let _ = step(&mut machine, event, Now { boot_ms, wall_ms });
-            prop_assert!(is_armed(&machine), "{machine:?}");
+            prop_assert!(is_armed(&machine) && is_tidy(&machine), "{machine:?}");
             if time_passed {
                 prop_assert!(machine.wake_at_ms().is_none_or(|at_ms| at_ms > boot_ms), "{machine:?} at {boot_ms}");
             }

@@ -3,6 +3,7 @@ and its screen, and forwards its ports."""
 
 import contextlib
 import http.client
+import json
 import pathlib
 import socket
 import subprocess
@@ -69,6 +70,68 @@ def test_virtctl_resets_a_guest(kube: Kube, virtctl: Tool, running: str) -> None
     kube.prints(running, "garboard-hello: userspace", times=boots + 1)
     kube.has_shell(running)
     assert kube.runs(running) == uid
+
+
+def test_virtctl_soft_reboots_a_guest_by_its_power_button(kube: Kube, virtctl: Tool, running: str) -> None:
+    uid = kube.runs(running)
+    boots = kube.serial(running).count("garboard-hello: userspace")
+    virtctl.run("soft-reboot", running)
+    kube.prints(running, "garboard-hello: userspace", times=boots + 1)
+    kube.has_shell(running)
+    assert kube.runs(running) == uid, "a soft reboot should keep its instance"
+    assert "power button" in kube.serial(running)
+
+
+def test_virtctl_takes_a_screenshot(virtctl: Tool, running: str, tmp_path: pathlib.Path) -> None:
+    picture = tmp_path / "screen.png"
+    virtctl.run("vnc", "screenshot", running, "--file", str(picture))
+    content = picture.read_bytes()
+    assert content.startswith(b"\x89PNG\r\n\x1a\n") and content.endswith(b"IEND\xaeB`\x82"), content[:16]
+
+
+def test_virtctl_asks_a_guest_without_an_agent(virtctl: Tool, running: str) -> None:
+    for question in ("guestosinfo", "userlist", "fslist"):
+        refused = virtctl.call(question, running)
+        assert refused.returncode != 0 and "VMI does not have guest agent connected" in refused.stderr, refused.stderr
+
+
+@pytest.fixture(scope="module")
+def with_agent(kube: Kube) -> str:
+    """A machine whose guest has an agent."""
+    kube.apply(machine("asked-inside", "Always", tests="agent"))
+    kube.runs("asked-inside")
+    kube.becomes("vmi", "asked-inside", "AgentConnected")
+    return "asked-inside"
+
+
+def test_virtctl_asks_the_guest_agent(virtctl: Tool, with_agent: str) -> None:
+    info = json.loads(virtctl.run("guestosinfo", with_agent))
+    assert info["guestAgentVersion"] == "hello" and info["fsFreezeStatus"] == "thawed", info
+    assert info["supportedCommands"] == [{"name": "guest-ping", "enabled": True}], info
+    users = json.loads(virtctl.run("userlist", with_agent))["items"]
+    assert [user["userName"] for user in users] == ["root"], users
+    disks = json.loads(virtctl.run("fslist", with_agent))["items"]
+    assert [(disk["mountPoint"], disk["fileSystemType"]) for disk in disks] == [("/", "ext4")], disks
+
+
+def test_file_systems_are_frozen_and_thawed(kube: Kube, virtctl: Tool, with_agent: str) -> None:
+    def put(what: str, body: str) -> None:
+        path = f"/apis/subresources.kubevirt.io/v1/namespaces/{NAMESPACE}/virtualmachineinstances/{with_agent}/{what}"
+        kube.kubectl("replace", "--raw", path, "-f", "-", text=body, namespace=None)
+
+    def is_frozen() -> bool:
+        return kube.get("vmi", with_agent).get("status", {}).get("fsFreezeStatus") == "frozen"
+
+    put("freeze", '{"unfreezeTimeout": "5m0s"}')
+    kube.ask_until("the status", is_frozen)
+    # It answers few commands now, and is connected all the same.
+    kube.becomes("vmi", with_agent, "AgentConnected")
+    put("unfreeze", "{}")
+    kube.ask_until("the status", lambda: not is_frozen())
+    put("freeze", '{"unfreezeTimeout": "2s"}')
+    kube.prints(with_agent, "agent thaw", times=2)
+    virtctl.run("soft-reboot", with_agent)
+    kube.prints(with_agent, "agent reboot")
 
 
 def test_virtctl_opens_the_console(kube: Kube, virtctl: Tool, running: str) -> None:

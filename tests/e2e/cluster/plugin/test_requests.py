@@ -79,7 +79,9 @@ def test_pause_unpause_and_reset(person: Person, goes_on: str, bob: str) -> None
     person.plugin.prints(f"kubectl garboard unpause {goes_on}", "why", goes_on)
     person.plugin.prints(f"{name} running", "unpause", goes_on)
     person.await_verdict(goes_on, "running")
+    person.plugin.prints(f"{name} rebooted", "soft-reboot", goes_on)
     person.plugin.prints(f"{name} reset", "reset", goes_on)
+    person.plugin.refuses(4, "no guest agent is connected", "freeze", goes_on)
     person.plugin.of(bob).refuses(4, "you may not do this: .*pods/exec", "pause", goes_on)
 
 

@@ -16,9 +16,11 @@ POWER = ("start", "stop", "restart")
 # Of a running instance: what is written to it, and its streams.
 RUN, WRITTEN, STREAMS = (
     "virtualmachineinstances.subresources.kubevirt.io",
-    ("pause", "unpause", "reset"),
-    ("console", "vnc", "portforward"),
+    ("pause", "unpause", "reset", "softreboot", "freeze", "unfreeze"),
+    ("console", "vnc", "vnc/screenshot", "portforward"),
 )
+# What the guest agent reports.
+READ = ("guestosinfo", "userlist", "filesystemlist")
 TOKENS, SLICES, AUTHORITIES = (
     "tokenreviews.authentication.k8s.io",
     "endpointslices.discovery.k8s.io",
@@ -62,6 +64,8 @@ GIVEN = {
     "editor: forwards a port of a machine": Right(EDITOR, "get", ASKED, "default", "portforward"),
     "editor: takes an evacuation back": Right(EDITOR, "update", RUN, "default", "evacuate"),
     **{f"editor: {verb} by GET": Right(EDITOR, "get", ASKED, "default", verb) for verb in POWER[:2]},
+    **{f"editor: {what}": Right(EDITOR, "get", RUN, "default", what) for what in READ},
+    **{f"viewer: {what}": Right(VIEWER, "get", RUN, "default", what) for what in READ},
     "editor: expands a machine": Right(EDITOR, "get", ASKED, "default", "expand-spec"),
     "viewer: expands a machine": Right(VIEWER, "get", ASKED, "default", "expand-spec"),
     "viewer: expands what it carries": Right(VIEWER, "update", CARRIED, "default"),

@@ -82,6 +82,90 @@ def test_why_restart_ps_a_tell_what_is_so(machine: Machine) -> None:
     assert len(machine.run("logs", "--tail", "1", machine.name).splitlines()) == 1, "logs --tail 1 should be one line"
 
 
+def boots(machine: Machine) -> int:
+    return machine.serial().count(b"garboard-hello: userspace")
+
+
+def soft_reboots(machine: Machine) -> None:
+    before, qemu = boots(machine), machine.qemu
+    assert f"{machine.id} rebooted" in machine.run("soft-reboot", machine.name)
+    machine.wait("the guest's next start", lambda: boots(machine) > before)
+    assert machine.qemu == qemu, "a soft reboot should keep its QEMU"
+
+
+def test_a_soft_reboot_presses_the_power_button_and_the_next_power_off_is_the_guest_s_own(machine: Machine) -> None:
+    machine.start()
+    machine.wait_for_shell()
+    for _ in range(2):
+        soft_reboots(machine)
+        machine.wait("the shell again", lambda: machine.serial().count(b"garboard-hello: address") == boots(machine))
+    assert b"power button" in machine.serial()
+    machine.run("pause", machine.name)
+    assert "vCPUs are stopped" in machine.run("soft-reboot", machine.name, code=4)
+    machine.run("unpause", machine.name)
+    machine.run("qmp", "--allow-dangerous", machine.name, "system_powerdown")
+    machine.expect_end("guestShutdown")
+
+
+def test_a_soft_reboot_goes_on_under_another_supervisor_and_a_stop_precedes_it(machine: Machine) -> None:
+    machine.start("slow-poweroff")
+    machine.wait_for_shell()
+    asking = machine.begin("soft-reboot", machine.name)
+    machine.wait_for("power button")
+    gone = machine.only(names.SUPERVISOR)
+    os.kill(gone, signal.SIGKILL)
+    machine.wait("the guest's second start", lambda: boots(machine) == 2)
+    output, _ = asking.communicate(timeout=PATIENCE)
+    assert asking.returncode == 0 and "rebooted" in output, output
+    machine.wait("the shell again", lambda: machine.serial().count(b"garboard-hello: address") == 2)
+    asking = machine.begin("soft-reboot", machine.name)
+    machine.wait("the button again", lambda: machine.serial().count(b"power button") == 2)
+    machine.run("stop", machine.name)
+    machine.expect_end("stoppedGracefully")
+    output, _ = asking.communicate(timeout=PATIENCE)
+    assert asking.returncode == 4 and "was not rebooted" in output, output
+
+
+def test_a_guest_that_ignores_a_soft_reboot_keeps_running(machine: Machine) -> None:
+    machine.start("ignore-power")
+    machine.wait_for_shell()
+    output = machine.run("soft-reboot", machine.name, code=4)
+    assert "the guest did not react" in output, output
+    assert machine.status_in("Running") and boots(machine) == 1
+    machine.run("stop", "--force", machine.name)
+    machine.expect_end("forceStopped")
+
+
+def is_frozen(machine: Machine) -> bool:
+    return bool(machine.reported_status().get("frozen"))
+
+
+def test_a_guest_agent_reboots_its_guest_and_freezes_and_thaws_it(machine: Machine) -> None:
+    machine.start("agent")
+    machine.wait_for("garboard-hello: agent")
+    machine.wait("the agent", lambda: (machine.status() or {}).get("guest"))
+    soft_reboots(machine)
+    assert b"agent reboot" in machine.serial(), "the guest agent was there and was not asked"
+    machine.wait("the agent again", lambda: machine.serial().count(b"garboard-hello: agent\r") == 2)
+    machine.wait("the agent again", lambda: (machine.status() or {}).get("guest"))
+    for _ in range(2):
+        assert f"{machine.id} frozen" in machine.run("freeze", machine.name)
+    assert is_frozen(machine) and machine.serial().count(b"agent freeze") == 1
+    os.kill(machine.only(names.SUPERVISOR), signal.SIGKILL)
+    machine.wait("the next supervisor with the agent", lambda: (machine.status() or {}).get("guest"))
+    assert is_frozen(machine), "another supervisor should know that the file systems are frozen"
+    for _ in range(2):
+        assert f"{machine.id} thawed" in machine.run("unfreeze", machine.name)
+    assert not is_frozen(machine) and machine.serial().count(b"agent thaw") == 1
+    machine.run("freeze", machine.name, "--unfreeze-timeout", "3")
+    os.kill(machine.only(names.SUPERVISOR), signal.SIGKILL)
+    machine.wait("a thaw after the time", lambda: machine.serial().count(b"agent thaw") == 2)
+    machine.wait("its report", lambda: not is_frozen(machine))
+    machine.run("freeze", machine.name)
+    machine.run("stop", machine.name)
+    machine.expect_end("stoppedGracefully")
+
+
 def test_two_runs_at_once_one_of_them_is_refused(machine: Machine) -> None:
     # Both find no machine, and only then do they look for images.
     arguments = ["run", "--detach", "--accel", "tcg", "--image", machine.image_option, machine.manifest()]

@@ -178,6 +178,18 @@ pub(crate) fn evicted(facts: &Facts) -> Option<String> {
     Some(format!("the cluster has it leave its node: {detail}"))
 }
 
+/// Its file systems are frozen.
+pub(crate) fn frozen(facts: &Facts) -> Option<String> {
+    let status = facts.vmi.as_ref()?.status.as_ref()?;
+    let is_frozen = status.fs_freeze_status.as_deref() == Some("frozen");
+    is_frozen.then(|| {
+        let name = &facts.name;
+        format!(
+            "its file systems are frozen, so that its programs may wait; `kubectl garboard unfreeze {name}` thaws them"
+        )
+    })
+}
+
 /// An earlier run of it ended badly, not long ago.
 pub(crate) fn started_again(facts: &Facts) -> Option<String> {
     if !is_running(facts) {

@@ -721,6 +721,7 @@ fn what_goes_on_beside_is_reported_as_well() {
     for part in [
         "slow",
         "leave its node: drained",
+        "its file systems are frozen",
         "started again: its last run ended 5 min ago",
         "no controller works",
         "agent of node node-1",
@@ -737,8 +738,10 @@ fn remarkable() -> Value {
         {"type": "SoftwareEmulation", "status": "True", "message": "slow"},
         {"type": "EvictionRequested", "status": "True", "message": "drained"},
     ]);
+    let mut vmi = vmi("Running", conditions);
+    vmi["status"]["fsFreezeStatus"] = json!("frozen");
     json!({
-        "vmi": vmi("Running", conditions),
+        "vmi": vmi,
         "pods": pod(json!("node-1"), json!({"phase": "Running"})),
         "parts": {"controller": {"status": null}, "agents": []},
         "events": event("VirtualMachineInstance", "Stopped", "Warning", &account(&ExitCause::MachineKilled)),

@@ -1,41 +1,20 @@
 //! A machine starts and stops as its plan says, whether this supervisor made the plan or an earlier one.
 
 use std::path::Path;
-use std::pin::Pin;
 
 use garboard_machine::facts::HostFacts;
-use garboard_plan::{LaunchPlan, Lifecycle, RebootPolicy};
+use garboard_plan::{LaunchPlan, Lifecycle};
 use garboard_protocol::control::StopMode;
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::ConnectOptions;
-use garboard_qmp::testing::FakeMonitor;
+use garboard_qmp::testing::{AgentBehaviour, FakeMonitor};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 
-use super::*;
+use super::super::*;
+use super::{PATIENCE, agent, lifecycle, planned};
 use crate::supervisor::seed::{self, MachineMetadata};
 use crate::vm::RunState;
-
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn lifecycle(start: StartState, acpi: bool) -> Lifecycle {
-    Lifecycle { grace_period_seconds: 900, start, reboot: RebootPolicy::Reboot, acpi }
-}
-
-fn planned(lifecycle: Lifecycle) -> Input {
-    Input::Planned(Box::new(Planned {
-        lifecycle,
-        software_emulation: false,
-        interpreted_by_kvm: false,
-        machine: "pc-q35-7.2".to_owned(),
-        memory_bytes: 1 << 28,
-        overhead_bytes: 1 << 26,
-        vcpus: 1,
-        stored: None,
-        disks: Vec::new(),
-        interfaces: Vec::new(),
-    }))
-}
 
 fn write(directory: &Path, name: &str, content: &Value) {
     std::fs::write(directory.join(name), content.to_string()).unwrap();
@@ -112,7 +91,7 @@ impl Driven {
     async fn stop(&self) {
         let (reply, verdict) = oneshot::channel();
         let request = Request::Stop(StopMode::Graceful { within_seconds: None });
-        self.requests.send(Offer { request, reply, cause: Cause::supervisor() }).await.ok().unwrap();
+        self.requests.send(Offer { request, reply, done: None, cause: Cause::supervisor() }).await.ok().unwrap();
         assert_eq!(verdict.await, Ok(Verdict::Queued));
     }
 
@@ -122,18 +101,6 @@ impl Driven {
             Some(ToInit::PoweringDown { within_seconds }) => within_seconds,
             other => panic!("{other:?}"),
         }
-    }
-}
-
-/// An agent that says that it was asked.
-struct Agent(mpsc::UnboundedSender<()>);
-
-impl PowerDown for Agent {
-    fn power_down(&self) -> Pin<Box<dyn Future<Output = Result<(), String>> + Send + '_>> {
-        Box::pin(async {
-            let _ = self.0.send(());
-            Ok(())
-        })
     }
 }
 
@@ -177,11 +144,17 @@ async fn a_guest_without_acpi_is_asked_by_its_agent_or_not_at_all() {
         let mut with_agent = Driven::start(room.path(), launched_with).await;
         with_agent.happens(planned(no_acpi.clone())).await;
         with_agent.monitor_is_up(RunState::Running).await;
-        let (asked, mut was_asked) = mpsc::unbounded_channel();
-        with_agent.happens(Input::AgentUp(Some(Arc::new(Agent(asked))))).await;
+        let (fake, agent) = agent().await;
+        fake.on("guest-shutdown", AgentBehaviour::Reply(json!({})));
+        with_agent.happens(Input::AgentUp(Some(agent))).await;
         with_agent.until(|status| status.observed).await;
         with_agent.stop().await;
-        assert_eq!(tokio::time::timeout(PATIENCE, was_asked.recv()).await.unwrap(), Some(()));
+        let was_asked = async {
+            while !fake.received().iter().any(|command| command == "guest-shutdown") {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, was_asked).await.unwrap();
         assert!((890..=900).contains(&with_agent.seconds_left().await));
         assert!(!with_agent.has_received("system_powerdown") && !with_agent.has_received("quit"));
 
