@@ -140,16 +140,21 @@ use_target_directory() {
     export GARBOARD_VERSION
 }
 
+# Options of `cargo build`: errors and warnings alone where standard error is no terminal.
+cargo_progress=()
+[ -t 2 ] || cargo_progress=(--quiet)
+
 # build_programs PROFILE [CRATE…]: the programs, in $programs; of the command, the shim and the launcher if no crate is named. `dev`
 # for what is only to run: `release` takes three times as long to compile and is for what is measured. In the open,
-# because cargo shows its progress better than `step` could.
+# because cargo shows its progress better than `step` could; where nobody watches it, without a line for each crate. $building names
+# what it is for, and which of how many builds it is.
 build_programs() {
     local profile=$1 directory=debug
     [ "$profile" = dev ] || directory=$profile
     shift
     [ $# -gt 0 ] || set -- garboard-cli garboard-launcher garboard-shim
-    say '==> building Garboard'
-    (cd "$repository" && cargo build --locked --profile "$profile" "${@/#/--package=}" >&2)
+    say "==> building Garboard${building:+: $building}"
+    (cd "$repository" && cargo build --locked "${cargo_progress[@]}" --profile "$profile" "${@/#/--package=}" >&2)
     export programs=$CARGO_TARGET_DIR/$directory
 }
 
@@ -158,7 +163,7 @@ build_programs() {
 build_all_programs() {
     [ -z "${programs:-}" ] || return 0
     say '==> building every program'
-    (cd "$repository" && cargo build --locked --workspace --bins >&2) || return
+    (cd "$repository" && cargo build --locked "${cargo_progress[@]}" --workspace --bins >&2) || return
     export programs=$CARGO_TARGET_DIR/debug
 }
 

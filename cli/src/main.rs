@@ -47,7 +47,13 @@ fn main() -> ExitCode {
         Called::Completer => return garboard_kubectl::complete(),
         Called::Garboard => {}
     }
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if std::env::args_os().nth(1).is_some_and(|first| first == "kubectl") => {
+            return garboard_kubectl::misspelt(&error);
+        }
+        Err(error) => error.exit(),
+    };
     let outcome = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Ps(args) => ps::run(&args),

@@ -13,8 +13,8 @@ use crate::kubectl::{Kubectl, failed, typed};
 pub(crate) const LAUNCHER: &str = "kubevirt.io=virt-launcher";
 /// The container people's commands go to.
 pub(crate) const CONTAINER: &str = "launcher";
-/// How different a name may be that is suggested, 0 to 1.
-const LIKENESS: f64 = 0.75;
+/// A name that is suggested differs by at most one character of so many.
+const CHARACTERS_PER_MISTAKE: usize = 3;
 /// Names that are suggested.
 const SUGGESTIONS: usize = 3;
 
@@ -195,13 +195,23 @@ fn not_found(name: &str, here: &[(String, String)], elsewhere: &[(String, String
     }
 }
 
-/// Names that are almost the one that was written, the nearest first.
+/// Names that are almost the one that was written, the nearest first. Of `NAMESPACE/NAME` in the same namespace the name counts.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut near: Vec<(f64, &str)> =
-        known.map(|other| (strsim::jaro_winkler(name, other), other)).filter(|(like, _)| *like >= LIKENESS).collect();
-    near.sort_by(|(one, first), (other, second)| other.total_cmp(one).then(first.cmp(second)));
+    let mut near: Vec<(usize, &str)> = known.filter_map(|other| Some((mistakes(name, other)?, other))).collect();
+    near.sort_unstable();
     near.dedup();
     near.into_iter().take(SUGGESTIONS).map(|(_, name)| name.to_owned()).collect()
+}
+
+/// How many characters of one name are other ones, more or fewer in the other, or in another order; nothing if these are too many.
+fn mistakes(one: &str, other: &str) -> Option<usize> {
+    let (one, other) = match (one.rsplit_once('/'), other.rsplit_once('/')) {
+        (Some((here, one)), Some((there, other))) if here == there => (one, other),
+        _ => (one, other),
+    };
+    let count = strsim::osa_distance(one, other);
+    let longer = one.chars().count().max(other.chars().count());
+    (count <= longer / CHARACTERS_PER_MISTAKE).then_some(count)
 }
 
 #[cfg(test)]
@@ -282,6 +292,10 @@ mod tests {
         let names = |all: &[&str]| all.iter().map(|name| ("n".to_owned(), (*name).to_owned())).collect::<Vec<_>>();
         let text = not_found("helo", &names(&["hello", "web", "hello"]), &[]);
         assert!(text.contains("did you mean hello?"), "{text}");
+        let far = not_found("nothere", &names(&["nosecret"]), &[]);
+        assert!(!far.contains("did you mean"), "{far}");
+        assert_eq!(nearest("default/nothere", ["default/nosecret", "default/nohere"].into_iter()), ["default/nohere"]);
+        assert_eq!(nearest("a/web", ["b/web", "b/db"].into_iter()), ["b/web"]);
         let text = not_found("db", &names(&["web"]), &names(&["db"]));
         assert!(text.ends_with("add -n n"), "{text}");
         assert!(not_found("db", &[], &[]).contains("kubectl get vm,vmi -A"));

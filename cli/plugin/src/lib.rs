@@ -89,7 +89,27 @@ fn called_as(program: Option<&Path>) -> Called {
 /// The whole program `kubectl-garboard`: its command line, what it does, its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
-    exit::report(run(&Plugin::parse().args))
+    match Plugin::try_parse() {
+        Ok(plugin) => exit::report(run(&plugin.args)),
+        Err(error) => misspelt(&error),
+    }
+}
+
+/// Prints what clap says of a command line that it does not take, or the help that was asked for. Machines are listed by kubectl,
+/// so that nobody looks for a command of ours.
+#[must_use]
+pub fn misspelt(error: &clap::Error) -> ExitCode {
+    // Where nobody reads it, there is nobody to tell.
+    let _ = error.print();
+    if let Some(hint) = hint_for(error.kind()) {
+        output::note!("{hint}");
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(exit::BAD_INPUT))
+}
+
+fn hint_for(kind: clap::error::ErrorKind) -> Option<&'static str> {
+    (kind == clap::error::ErrorKind::InvalidSubcommand)
+        .then_some("`kubectl get vm,vmi` lists machines; `kubectl garboard why NAME` says how one is.")
 }
 
 /// The whole program `kubectl_complete-garboard`.
@@ -147,6 +167,18 @@ fn qmp(kubectl: &Kubectl, args: &QmpArgs) -> anyhow::Result<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_looks_for_a_list_of_machines_is_sent_to_kubectl() {
+        let hint = |arguments: &[&str]| {
+            let error = Plugin::try_parse_from(["kubectl-garboard"].iter().chain(arguments)).unwrap_err();
+            hint_for(error.kind()).unwrap_or_default()
+        };
+        for verb in ["ps", "list", "get"] {
+            assert!(hint(&[verb]).contains("kubectl get vm,vmi"), "{verb}");
+        }
+        assert_eq!([hint(&["why", "--nothing"]), hint(&["--help"])], ["", ""]);
+    }
 
     #[test]
     fn it_is_called_by_its_name_wherever_it_is() {

@@ -36,13 +36,36 @@ fn human(event: &serde_json::Value) -> String {
     line
 }
 
+/// Fields that are a part of the record, which `--part` of the same name shows whole.
+const PARTS: [&str; 2] = ["plan", "argv"];
+/// The most characters of such a field in a line.
+const LONGEST_PART: usize = 60;
+
 fn pair(key: &str, value: &serde_json::Value) -> String {
-    format!("{key}={}", value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+    let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    if PARTS.contains(&key) && text.chars().count() > LONGEST_PART {
+        let beginning: String = text.chars().take(LONGEST_PART).collect();
+        return format!("{key}={beginning}… (whole: --part {key})");
+    }
+    format!("{key}={text}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_field_that_is_a_part_of_the_record_is_shortened_and_its_part_is_named() {
+        for (key, part) in [("plan", "plan"), ("argv", "argv")] {
+            let line =
+                |value: &str| for_person(&serde_json::json!({"fields": {"message": "m", key: value}}).to_string());
+            let shown = line(&"x".repeat(5000));
+            assert!(shown.ends_with(&format!("{key}={}… (whole: --part {part})", "x".repeat(60))), "{shown}");
+            assert!(line("short").ends_with(&format!("{key}=short")));
+        }
+        let other = serde_json::json!({"fields": {"message": "m", "error": "x".repeat(500)}}).to_string();
+        assert!(for_person(&other).ends_with(&"x".repeat(500)), "no part has it");
+    }
 
     #[test]
     fn a_line_is_shown_in_order_and_cannot_drive_the_terminal() {

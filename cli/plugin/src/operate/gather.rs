@@ -1,6 +1,8 @@
 //! Looking at an installation.
 
-use garboard_api::conditions::{KubeVirtConditionType, Reason};
+use std::collections::BTreeSet;
+
+use garboard_api::conditions::{KubeVirtConditionType, Reason, VmiConditionType};
 use garboard_api::metadata::label::OUTDATED_LAUNCHER_IMAGE;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -37,6 +39,8 @@ pub(super) struct Installation {
     pub(super) outdated: usize,
     /// Why the controller replaces no supervisor, if it has stopped.
     pub(super) stopped: Option<String>,
+    /// Nodes whose KVM interprets guest code, as far as their instances report it: node agents do not publish what they measured.
+    pub(super) interpreting: BTreeSet<String>,
     /// `printableStatus` of every machine, or the phase of an instance without one.
     pub(super) machines: Vec<String>,
 }
@@ -76,6 +80,7 @@ pub(super) fn gather(kubectl: &Kubectl) -> Result<Installation, Failure> {
         if !found.established.is_empty() {
             let all = machines(kubectl)?;
             found.outdated = all.iter().filter(|each| is_outdated(each)).count();
+            found.interpreting = all.iter().filter_map(interpreting).map(str::to_owned).collect();
             found.machines = states(&all);
         }
         found.wanted_definitions.clone_from(&wanted_definitions);
@@ -111,6 +116,15 @@ fn is_outdated(object: &Value) -> bool {
     !object["metadata"]["labels"][OUTDATED_LAUNCHER_IMAGE].is_null()
 }
 
+/// The node of an instance whose condition says that KVM there interprets guest code.
+fn interpreting(instance: &Value) -> Option<&str> {
+    let (kind, reason) = (VmiConditionType::SoftwareEmulation.name(), Reason::KvmInterpretsGuestCode.name());
+    let conditions = instance["status"]["conditions"].as_array()?;
+    let is_so =
+        conditions.iter().any(|each| each["type"] == kind && each["status"] == "True" && each["reason"] == reason);
+    instance["status"]["nodeName"].as_str().filter(|_| is_so)
+}
+
 /// Every machine and every instance.
 fn machines(kubectl: &Kubectl) -> Result<Vec<Value>, Failure> {
     match kubectl.get(&[MACHINES, "-A"]) {
@@ -137,6 +151,18 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn an_instance_tells_that_kvm_of_its_node_interprets_guest_code() {
+        let instance = |status: &str, reason: &str| {
+            let conditions = json!([{"type": "SoftwareEmulation", "status": status, "reason": reason}]);
+            json!({"status": {"nodeName": "node-1", "conditions": conditions}})
+        };
+        assert_eq!(interpreting(&instance("True", "KVMInterpretsGuestCode")), Some("node-1"));
+        assert_eq!(interpreting(&instance("False", "KVMInterpretsGuestCode")), None);
+        assert_eq!(interpreting(&instance("True", "NoKVM")), None, "of such a node KVM is not known");
+        assert_eq!(interpreting(&json!({"status": {"nodeName": "node-1"}})), None);
+    }
 
     #[test]
     fn outdated_supervisors_are_counted_and_a_stopped_roll_out_has_its_message() {

@@ -177,6 +177,31 @@ fn run_strategy(vm: &VirtualMachine, strategy: RunStrategy) -> Value {
     }
 }
 
+/// What the requested action leaves different from what the user wrote, where it does not go back by itself: `start` makes every
+/// machine that is not to run one that always runs.
+pub(super) fn lasting(action: PowerAction, before: Option<RunStrategy>, change: &Change) -> Option<String> {
+    // Of `running` there are only two values, which start and stop exchange.
+    let Change::Spec(spec) = change else { return None };
+    spec.get("runStrategy")?;
+    match (action, before?) {
+        (PowerAction::Start, RunStrategy::Halted) => Some(
+            "its runStrategy was Halted and is Always from now on: it is started again whenever its run ends".to_owned(),
+        ),
+        (PowerAction::Stop, RunStrategy::Once) => Some(
+            "its runStrategy was Once and is Halted from now on; `start` will make it Always, so write Once into it for another single run"
+                .to_owned(),
+        ),
+        (
+            PowerAction::Start | PowerAction::Stop | PowerAction::Restart,
+            RunStrategy::Always
+            | RunStrategy::Halted
+            | RunStrategy::Manual
+            | RunStrategy::RerunOnFailure
+            | RunStrategy::Once,
+        ) => None,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -245,6 +270,25 @@ mod tests {
                 expected,
                 "{strategy} {phase} {requests:?}"
             );
+        }
+    }
+
+    /// Of each pair of strategy and action, what the command says that the machine is from now on.
+    #[test]
+    fn a_strategy_that_another_one_replaces_is_named() {
+        let table = [
+            (PowerAction::Start, "Halted", "", Some("is Always from now on")),
+            (PowerAction::Stop, "Once", "Running", Some("was Once and is Halted from now on")),
+            (PowerAction::Stop, "Always", "Running", None),
+            (PowerAction::Start, "false", "", None),
+            (PowerAction::Start, "Manual", "", None),
+        ];
+        for (action, strategy, phase, expected) in table {
+            let vm = vm(strategy, NONE);
+            let Decision::Change(change) = decide(action, &vm, vmi(phase).as_ref()) else { panic!("{strategy}") };
+            let text = lasting(action, RunStrategy::of(&vm), &change);
+            assert_eq!(text.is_some(), expected.is_some(), "{strategy}: {text:?}");
+            assert!(text.unwrap_or_default().contains(expected.unwrap_or_default()), "{strategy}");
         }
     }
 

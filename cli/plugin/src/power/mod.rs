@@ -8,6 +8,7 @@ mod decide;
 
 use std::time::{Duration, Instant};
 
+use garboard_api::run_strategy::RunStrategy;
 use garboard_api::{Phase, VirtualMachine, VirtualMachineInstance};
 use garboard_protocol::control::{ControlRequest, StopMode};
 use serde_json::json;
@@ -20,7 +21,7 @@ use crate::kubectl::{Kubectl, failed};
 use crate::link::Link;
 use crate::output::{note, outln};
 use crate::several;
-use decide::{Change, Decision, PowerAction, decide};
+use decide::{Change, Decision, PowerAction, decide, lasting};
 
 /// The controller writes the same status; it is read again this often before that is given up.
 const ATTEMPTS: u32 = 10;
@@ -108,7 +109,12 @@ fn ask(kubectl: &Kubectl, name: &str, action: PowerAction) -> anyhow::Result<Ask
             Decision::Wait => return Ok(asked),
             Decision::Refused(message) => return Err(exit_error(REFUSED, format!("{}: {message}", asked.machine))),
             Decision::Change(change) => match apply(kubectl, &vm, name, &change) {
-                Ok(()) => return Ok(asked),
+                Ok(()) => {
+                    if let Some(text) = lasting(action, RunStrategy::of(&vm), &change) {
+                        note!("garboard: {}: {text}", asked.machine);
+                    }
+                    return Ok(asked);
+                }
                 Err(Failure::Other(text)) if text.contains("has been modified") => {}
                 Err(failure) => return Err(failed(failure)),
             },

@@ -40,6 +40,7 @@ pub(super) const RULES: &[(&str, Rule)] = named![Rule:
     running::unresponsive,
     running::network_lost,
     running::paused,
+    running::interpreted,
     running::restart_required,
     running::not_ready,
     running::runs,

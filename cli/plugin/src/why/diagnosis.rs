@@ -34,6 +34,8 @@ pub enum DiagnosisVerdict {
     Unresponsive,
     /// Its guest has no network until its next start.
     NetworkLost,
+    /// KVM of its node interprets the code of its guest, which is very slow.
+    Interpreted,
     /// No node has room.
     NoRoom,
     /// No node has the device, KVM most likely.

@@ -10,7 +10,11 @@ use super::facts::age;
 /// Evidence that is shown; the rest is in `-o json`.
 const MOST_EVIDENCE: usize = 8;
 /// The most characters of an object's text on a screen.
-const LONGEST_VALUE: usize = 160;
+const LONGEST_VALUE: usize = 200;
+/// A word of more characters, such as a path, may be cut.
+const LONGEST_WORD: usize = 30;
+/// What stands for what was left out.
+const GAP: &str = " … ";
 
 /// For a person.
 #[must_use]
@@ -54,11 +58,27 @@ fn mark(health: Health) -> &'static str {
 fn table(evidence: &[Evidence], now: Timestamp) -> String {
     let row = |one: &Evidence| {
         let ago = one.since.map(|since| format!(" ({})", age(since, now))).unwrap_or_default();
-        let value: String = plain(&one.value).chars().take(LONGEST_VALUE).collect();
+        let value = shortened(&plain(&one.value), LONGEST_VALUE);
         vec![one.object.clone(), one.field.clone(), format!("{value}{ago}")]
     };
     let rows: Vec<Vec<String>> = evidence.iter().take(MOST_EVIDENCE).map(row).collect();
     crate::table::render(&rows, &[]).lines().map(|line| format!("  {line}\n")).collect()
+}
+
+/// At most so many characters. The middle is left out, between two spaces: of a chain of errors the last one is the cause.
+pub(super) fn shortened(text: &str, longest: usize) -> String {
+    let all: Vec<char> = text.chars().collect();
+    if all.len() <= longest {
+        return text.to_owned();
+    }
+    let room = longest.saturating_sub(GAP.chars().count());
+    let (head, tail) = (room / 3, all.len() - (room - room / 3));
+    let is_space = |at: &usize| all.get(*at).is_some_and(|one| one.is_whitespace());
+    // What is longer than a word is cut where it has to be.
+    let head = (head.saturating_sub(LONGEST_WORD)..=head).rev().find(is_space).unwrap_or(head);
+    let tail = (tail.saturating_sub(1)..tail.saturating_add(LONGEST_WORD)).find(is_space).unwrap_or(tail);
+    let part = |chars: &[char]| chars.iter().collect::<String>().trim().to_owned();
+    format!("{}{GAP}{}", part(all.get(..head).unwrap_or_default()), part(all.get(tail..).unwrap_or_default()))
 }
 
 /// With a full stop, unless it ends by itself.
@@ -76,6 +96,21 @@ fn plain(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::why::diagnosis::{DiagnosisVerdict, seen};
+
+    #[test]
+    fn a_long_text_keeps_its_beginning_and_its_end() {
+        let error = "Failed to pull image \"quay.io/team/disk:1\": failed to pull and unpack image \"quay.io/team/disk:1\": \
+                     failed to resolve reference: dial tcp: lookup quay.io on 10.0.0.10:53: i/o timeout";
+        let short = shortened(error, 120);
+        assert_eq!(
+            short,
+            "Failed to pull image … to resolve reference: dial tcp: lookup quay.io on 10.0.0.10:53: i/o timeout"
+        );
+        assert_eq!(shortened("one two", 7), "one two");
+        assert_eq!(shortened("one two three four five", 15), "one … five");
+        let whole = shortened(&"x".repeat(500), 30);
+        assert_eq!(whole.chars().count(), 30, "{whole}");
+    }
 
     #[test]
     fn a_screen_is_short_and_aligned() {

@@ -245,11 +245,12 @@ fn unplaced(pod: &Pod) -> Option<String> {
 
 fn nodes(found: &Installation, now: Timestamp) -> Part {
     let mut troubles = Vec::new();
-    let (mut taking, mut with_kvm) = (0, 0);
+    let (mut taking, mut with_kvm, mut interpreting) = (0, 0, 0);
     for node in found.nodes.iter().filter(|node| is_for_machines(node, found)) {
         let name = node.metadata.name.as_deref().unwrap_or_default();
         if offers(node, KVM) {
             with_kvm += 1;
+            interpreting += usize::from(found.interpreting.contains(name));
         }
         match node_trouble(found, node, name, now) {
             Some(trouble) => troubles.push(trouble),
@@ -265,8 +266,20 @@ fn nodes(found: &Installation, now: Timestamp) -> Part {
     if taking == 0 && troubles.is_empty() {
         troubles.push(trouble("no node takes machines", own(found, "get pods -o wide")));
     }
-    let summary = format!("{taking} of {} take machines, {with_kvm} with KVM", found.nodes.len());
+    let summary = format!("{taking} of {} take machines, {}", found.nodes.len(), kvm(with_kvm, interpreting));
     part("nodes", summary, troubles)
+}
+
+/// How many nodes have KVM, and of how many it is known that guests are slow there. Firmware and small guests do run, so that it is
+/// no trouble.
+fn kvm(with_kvm: usize, interpreting: usize) -> String {
+    match interpreting {
+        0 => format!("{with_kvm} with KVM"),
+        all if all == with_kvm => format!("{with_kvm} with KVM that interprets guest code (kubectl garboard why NAME)"),
+        some => format!(
+            "{with_kvm} with KVM, {some} of them with KVM that interprets guest code (kubectl garboard why NAME)"
+        ),
+    }
 }
 
 /// Nodes that the agents are for.

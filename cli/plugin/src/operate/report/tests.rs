@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -53,6 +55,7 @@ fn well() -> Installation {
         nodes: vec![node("node-1")],
         emulation: EmulationSetting::default(),
         machines: vec!["Running".to_owned(), "Stopped".to_owned(), "Running".to_owned()],
+        interpreting: BTreeSet::new(),
         outdated: 0,
         stopped: None,
     }
@@ -81,6 +84,21 @@ fn a_healthy_installation_has_a_line_for_each_part() {
             "machines: 2 Running, 1 Stopped".to_owned(),
         ]
     );
+}
+
+#[test]
+fn nodes_whose_kvm_interprets_guest_code_are_counted_and_are_no_trouble() {
+    let nodes = |names: &[&str]| {
+        let interpreting = names.iter().map(|name| (*name).to_owned()).collect();
+        let report =
+            judge(&Installation { nodes: vec![node("node-1"), node("node-2")], interpreting, ..well() }, now());
+        assert!(report.well, "{report:?}");
+        report.parts.into_iter().find(|part| part.name == "nodes").unwrap().summary
+    };
+    let of_all = nodes(&["node-1", "node-2"]);
+    assert!(of_all.starts_with("2 of 2 take machines, 2 with KVM that interprets guest code"), "{of_all}");
+    let of_one = nodes(&["node-2", "gone"]);
+    assert!(of_one.contains("2 with KVM, 1 of them with KVM that interprets guest code"), "{of_one}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Pods whose containers do not come up.
 
 use garboard_api::conditions::Reason;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ContainerStateWaiting, ContainerStatus, Event, Pod};
 
 use super::refused::{bounded, edit};
@@ -49,8 +50,45 @@ pub(crate) fn image(facts: &Facts) -> Option<Finding> {
             .then("kubectl garboard cluster status")
             .then("load the launcher's image on the node, or install with --image-registry")
     } else {
-        finding.then(format!("correct the image, or give a pull secret: {}", edit(facts)))
+        pull_advice(facts, &text, &image).into_iter().fold(finding, Finding::then)
     })
+}
+
+/// What a person does about an image, by the error of the container runtime.
+fn pull_advice(facts: &Facts, error: &str, image: &str) -> Vec<String> {
+    let has = |parts: &[&str]| parts.iter().any(|part| error.contains(part));
+    let node = facts.node_name().unwrap_or("the node");
+    if has(&["lookup ", "timeout", "deadline exceeded", "refused", "unreachable", "no route to host"]) {
+        vec![
+            format!("{node} does not reach the registry: load the image on it, or check its network and DNS"),
+            format!("crictl pull {image}    # on {node}, to see whether it does now"),
+        ]
+    } else if has(&["unauthorized", "denied", "authorization failed", "forbidden", "Forbidden"]) {
+        vec![
+            format!("give a pull secret (imagePullSecret of the containerDisk), or correct the name: {}", edit(facts)),
+            "kubectl get secrets --field-selector type=kubernetes.io/dockerconfigjson".to_owned(),
+        ]
+    } else if has(&["not found", "manifest unknown"]) {
+        vec![format!("the registry has no such image: correct its name or its tag: {}", edit(facts))]
+    } else {
+        vec![format!("correct the image, or give a pull secret: {}", edit(facts))]
+    }
+}
+
+/// The image that the kubelet is pulling, and since when.
+pub(super) fn pulling(facts: &Facts) -> Option<(String, Option<Timestamp>)> {
+    let events = about_pod(facts, pending(facts)?);
+    let of = |event: &&Event| named_image(event.message.as_deref().unwrap_or_default());
+    let reason = |event: &Event, name: &str| event.reason.as_deref() == Some(name);
+    let begun = events.iter().copied().find(|event| reason(event, "Pulling"))?;
+    let image = of(&begun)?;
+    // Within one second the order of events is not known.
+    let is_over = events.iter().any(|event| {
+        ["Pulled", "Failed", "BackOff"].iter().any(|name| reason(event, name))
+            && of(event).as_ref() == Some(&image)
+            && when(event) >= when(begun)
+    });
+    (!is_over).then(|| (image, when(begun)))
 }
 
 /// A volume cannot be mounted.

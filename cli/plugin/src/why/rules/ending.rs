@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::{ContainerStateTerminated, Event, Pod};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as PodQuantity;
 
 use super::refused::bounded;
+use super::running;
 use crate::why::diagnosis::{DiagnosisVerdict, Evidence, Finding, seen};
 use crate::why::facts::{Condition, Facts, containers, when};
 
@@ -100,8 +101,8 @@ pub(crate) fn failed(facts: &Facts) -> Option<Finding> {
     let finding =
         Finding::wrong(DiagnosisVerdict::of_bad_end(end.cause), format!("its run ended badly: {}", end.message))
             .since(end.at);
-    let finding = advice(facts, &end).into_iter().fold(finding, Finding::then);
-    Some(finding.shown_by(end.evidence))
+    let finding = advice(facts, &end).into_iter().fold(finding, Finding::then).shown_by(end.evidence);
+    Some(interpretation_of(facts, end.cause).into_iter().fold(finding, Finding::shown_by))
 }
 
 /// Its run is over, and ended well.
@@ -235,7 +236,13 @@ pub(super) fn stopped(facts: &Facts) -> Option<&Event> {
 fn advice(facts: &Facts, end: &End) -> Vec<String> {
     let name = &facts.name;
     let logs = facts.pod().map(|_| format!("kubectl garboard logs {name}"));
-    logs.into_iter().chain(remedy(facts, end.cause)).chain([again(facts)]).collect()
+    let faster = interpretation_of(facts, end.cause).map(|_| running::faster(facts)).into_iter().flatten();
+    logs.into_iter().chain(faster).chain(remedy(facts, end.cause)).chain([again(facts)]).collect()
+}
+
+/// QEMU gives up where KVM, which interprets the guest's code, meets an instruction that it does not know.
+fn interpretation_of(facts: &Facts, cause: EndReason) -> Option<Evidence> {
+    running::interpretation(facts).filter(|_| cause == EndReason::QemuFailed)
 }
 
 /// What to do about a cause.

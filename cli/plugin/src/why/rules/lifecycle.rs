@@ -6,6 +6,7 @@ use garboard_api::run_strategy::RunStrategy;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 
+use super::containers;
 use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Facts, age};
 
@@ -142,8 +143,24 @@ pub(crate) fn halted(facts: &Facts) -> Option<Finding> {
     Some(finding.since(since).shown_by(seen(object, written, strategy.name(), None)))
 }
 
+/// The kubelet pulls an image for it, the launcher's or that of a container disk.
+fn pulls(facts: &Facts) -> Option<Finding> {
+    let (image, since) = containers::pulling(facts)?;
+    let pod = facts.pod()?.metadata.name.clone()?;
+    let lasts = since.map(|since| format!(", for {}", age(since, facts.now))).unwrap_or_default();
+    let node = facts.node_name().unwrap_or("its node");
+    let evidence = seen(format!("pod/{pod}"), "event Pulling", image.clone(), since);
+    let finding = Finding::waiting(DiagnosisVerdict::Starting, format!("{node} is pulling the image {image}{lasts}"));
+    let events = format!("kubectl get events -w --field-selector involvedObject.name={pod}    # how the pull ends");
+    let slow = format!("if it takes too long, check that {node} reaches the registry, or load the image on it");
+    Some(finding.since(since).shown_by(evidence).then(events).then(slow))
+}
+
 /// Nothing is wrong, and it does not run yet.
 pub(crate) fn starting(facts: &Facts) -> Option<Finding> {
+    if let Some(finding) = pulls(facts) {
+        return Some(finding);
+    }
     let (cause, since) = match facts.phase() {
         Some("Pending") => ("its pod is about to be made", facts.phase_since()),
         Some("Scheduling") => (waits_for(facts), facts.phase_since()),
@@ -163,7 +180,8 @@ pub(crate) fn starting(facts: &Facts) -> Option<Finding> {
     let state = facts.phase().unwrap_or("no instance");
     let finding = Finding::waiting(DiagnosisVerdict::Starting, cause).since(since);
     let watch = format!("kubectl garboard logs {} -f", facts.name);
-    let next = if facts.pod().is_some() { watch } else { format!("kubectl get vmi {} -w", facts.name) };
+    let has_launcher = facts.phase() == Some("Scheduled");
+    let next = if has_launcher { watch } else { format!("kubectl get vmi {} -w", facts.name) };
     Some(finding.shown_by(seen(object, "status.phase", state, since)).then(next))
 }
 

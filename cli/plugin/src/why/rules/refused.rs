@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Event, PersistentVolumeClaim};
 
 use crate::why::diagnosis::{DiagnosisVerdict, Finding, seen};
 use crate::why::facts::{Condition, Facts, when};
+use crate::why::text::shortened;
 
 /// The most characters of a message of the API server.
 const LONGEST: usize = 400;
@@ -132,11 +133,7 @@ fn message_of(event: &Event) -> String {
 /// In one line, and not endless.
 pub(super) fn bounded(text: &str) -> String {
     let one_line: String = text.chars().map(|one| if one.is_control() { ' ' } else { one }).collect();
-    let one_line = one_line.trim();
-    if one_line.chars().count() <= LONGEST {
-        return one_line.to_owned();
-    }
-    format!("{}…", one_line.chars().take(LONGEST).collect::<String>())
+    shortened(one_line.trim(), LONGEST)
 }
 
 /// How the user changes the machine, or the instance if it stands alone.

@@ -1,6 +1,7 @@
 //! Machines whose guest runs, more or less.
 
 use garboard_api::conditions::{PodConditionType, Reason, VmConditionType, VmiConditionType};
+use garboard_api::metadata::annotation::ACCELERATOR;
 use garboard_protocol::exit::Account;
 use jiff::SignedDuration;
 
@@ -142,28 +143,55 @@ pub(crate) fn runs(facts: &Facts) -> Option<Finding> {
         let evidence = seen(format!("vmi/{}", facts.name), "status.interfaces", addresses.join(", "), None);
         finding = finding.shown_by(evidence);
     }
-    if let Some(command) = faster(facts) {
-        finding = finding.then(command);
-    }
     Some(finding.then(format!("kubectl garboard console {}", facts.name)))
 }
 
-/// What to type where KVM interprets guest code and QEMU is not permitted to: a Linux guest takes hours to boot so.
-fn faster(facts: &Facts) -> Option<String> {
-    let slow = facts.of_vmi(VmiConditionType::SoftwareEmulation)?;
-    let emulation = EmulationSetting::of(&[], &facts.kubevirts);
-    (slow.reason == Reason::KvmInterpretsGuestCode.name() && !emulation.allowed).then(|| {
-        let then = format!(
-            "then restart it; QEMU's own interpreter is faster than this KVM: kubectl garboard restart {}",
-            facts.name
-        );
-        format!("{}    # {then}", emulation.command())
-    })
+/// KVM of its node interprets the code of its guest, whose console stays empty for as long as its kernel boots.
+pub(crate) fn interpreted(facts: &Facts) -> Option<Finding> {
+    let evidence = interpretation(facts).filter(|_| is_running(facts))?;
+    let cause = "its guest runs very slowly: KVM on this node interprets guest code; a guest of Linux may print nothing for hours";
+    let finding = Finding::wrong(DiagnosisVerdict::Interpreted, cause).since(facts.phase_since());
+    let finding = faster(facts).into_iter().fold(finding.shown_by(evidence).shown_by(phase(facts)), Finding::then);
+    Some(finding.then(format!("{}    # after that", restarted(facts))))
 }
 
-/// Its vCPUs are interpreted.
+/// Whether KVM interprets the code of its guest, or did in its last run: the event outlives the condition.
+pub(super) fn interpretation(facts: &Facts) -> Option<Evidence> {
+    let (object, reason) = (format!("vmi/{}", facts.name), Reason::KvmInterpretsGuestCode.name());
+    if let Some(slow) = facts.of_vmi(VmiConditionType::SoftwareEmulation) {
+        let field = format!("conditions[{}] {reason}", VmiConditionType::SoftwareEmulation.name());
+        let is_so = slow.status == "True" && slow.reason == reason;
+        return is_so.then(|| seen(object, field, bounded(&slow.message), slow.since));
+    }
+    let events = facts.events_of("VirtualMachineInstance");
+    let event = events.into_iter().find(|event| event.reason.as_deref() == Some(reason))?;
+    let message = bounded(event.message.as_deref().unwrap_or_default());
+    Some(seen(object, format!("event {reason}"), message, when(event)))
+}
+
+/// What to type so that QEMU interprets the code of its guest from the next start on, which is faster than such a KVM.
+pub(super) fn faster(facts: &Facts) -> Vec<String> {
+    let emulation = EmulationSetting::of(&[], &facts.kubevirts);
+    let all = (!emulation.allowed).then(|| {
+        format!("{}    # for all machines: QEMU's own interpreter is faster than this KVM", emulation.command())
+    });
+    let one = match facts.vm {
+        Some(_) => {
+            let metadata = format!(r#"{{"annotations":{{"{ACCELERATOR}":"tcg"}}}}"#);
+            let patch = format!(r#"{{"spec":{{"template":{{"metadata":{metadata}}}}}}}"#);
+            format!("kubectl patch vm {} --type merge -p '{patch}'    # or for this machine alone", facts.name)
+        }
+        None => format!("or for this machine alone: write the annotation {ACCELERATOR}: tcg into its manifest"),
+    };
+    all.into_iter().chain([one]).collect()
+}
+
+/// Its vCPUs are interpreted. Where that is the verdict, it is no remark.
 pub(crate) fn emulated(facts: &Facts) -> Option<String> {
     let slow = facts.of_vmi(VmiConditionType::SoftwareEmulation).filter(|each| each.status == "True")?;
+    if interpreted(facts).is_some() {
+        return None;
+    }
     Some(if slow.message.is_empty() {
         "its vCPUs are interpreted by software".to_owned()
     } else {

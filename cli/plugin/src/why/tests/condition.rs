@@ -26,7 +26,9 @@ fn use_of(kind: VmiConditionType) -> Use {
         VmiConditionType::AgentConnected => Use::Unused("a guest need not have an agent"),
         VmiConditionType::LiveMigratable => Use::Unused("it is always False: no guest is moved"),
         VmiConditionType::EvictionRequested => Use::Of(&["running::evicted"]),
-        VmiConditionType::SoftwareEmulation => Use::Of(&["running::emulated"]),
+        VmiConditionType::SoftwareEmulation => {
+            Use::Of(&["running::interpreted", "running::emulated", "ending::failed"])
+        }
         VmiConditionType::Unresponsive => Use::Of(&["running::unresponsive"]),
         VmiConditionType::NetworkLost => Use::Of(&["running::network_lost"]),
         VmiConditionType::Ended => Use::Of(&["ending::failed", "ending::over"]),

@@ -1,6 +1,8 @@
 //! Situations and their diagnoses. Those in `tests/situations` were recorded on a cluster with `why -o facts`.
 
 mod condition;
+mod interpreted;
+mod pull;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -157,6 +159,11 @@ fn holding(kind: &str, reason: &str, message: &str) -> Value {
         "lastTransitionTime": AGO}]))})
 }
 
+/// A guest that runs under a KVM that interprets its code.
+fn interpreted() -> Value {
+    holding("SoftwareEmulation", "KVMInterpretsGuestCode", "KVM on this node interprets guest code")
+}
+
 fn with_limit(mut facts: Value) -> Value {
     facts["pods"][0]["spec"]["containers"] = json!([{"name": "compute", "resources": {"limits": {"memory": "300Mi"}}}]);
     facts
@@ -242,6 +249,13 @@ fn situations() -> Vec<(&'static str, Value, DiagnosisVerdict, Health, &'static 
             DiagnosisVerdict::NetworkLost,
             Health::Wrong,
             "no network until its next start",
+        ),
+        (
+            "interpreted by KVM",
+            interpreted(),
+            DiagnosisVerdict::Interpreted,
+            Health::Wrong,
+            "KVM on this node interprets guest code",
         ),
         (
             "changed",
@@ -749,19 +763,12 @@ fn remarkable() -> Value {
     })
 }
 
-#[test]
-fn a_guest_that_kvm_interprets_is_shown_how_it_gets_faster() {
-    let conditions = json!([{"type": "SoftwareEmulation", "status": "True", "reason": "KvmInterpretsGuestCode"}]);
-    let running = || json!({"vmi": vmi("Running", conditions.clone())});
-    let steps = |permitted: bool| {
-        let setting = json!({"developerConfiguration": {"useEmulation": permitted}});
-        let object =
-            json!({"metadata": {"namespace": "garboard", "name": "kubevirt"}, "spec": {"configuration": setting}});
-        judge(with(running(), json!({"kubevirts": [object]}))).next.join("\n")
-    };
-    let shown = steps(false);
-    assert!(shown.contains("patch kubevirt") && shown.contains("kubectl garboard restart"), "{shown}");
-    assert!(!steps(true).contains("patch kubevirt"));
+/// Its run is over, and the instance is still there.
+fn interpreted_and_ended() -> Value {
+    let mut facts = ended(&ExitCause::QemuFailed { code: 0 }, "Manual");
+    let condition = interpreted()["vmi"]["status"]["conditions"][0].clone();
+    facts["vmi"]["status"]["conditions"].as_array_mut().unwrap().push(condition);
+    facts
 }
 
 #[test]
@@ -803,7 +810,7 @@ fn recorded() -> Vec<(PathBuf, Facts)> {
 /// Every situation of these tests.
 fn all_situations() -> Vec<Facts> {
     let of_table = situations().into_iter().map(|(_, differs, ..)| situation(differs));
-    let others = [remarkable(), ended(&ExitCause::GuestPanic, "Manual")].map(situation);
+    let others = [remarkable(), ended(&ExitCause::GuestPanic, "Manual"), interpreted_and_ended()].map(situation);
     of_table.chain(others).chain(recorded().into_iter().map(|(_, facts)| facts)).collect()
 }
 
