@@ -120,7 +120,7 @@ def test_file_systems_are_frozen_and_thawed(kube: Kube, virtctl: Tool, with_agen
         kube.kubectl("replace", "--raw", path, "-f", "-", text=body, namespace=None)
 
     def is_frozen() -> bool:
-        return kube.get("vmi", with_agent).get("status", {}).get("fsFreezeStatus") == "frozen"
+        return bool(kube.get("vmi", with_agent).get("status", {}).get("fsFreezeStatus") == "frozen")
 
     put("freeze", '{"unfreezeTimeout": "5m0s"}')
     kube.ask_until("the status", is_frozen)
