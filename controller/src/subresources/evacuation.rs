@@ -34,6 +34,6 @@ pub(super) async fn cancel(serving: &Serving, call: &Call<'_>, body: &[u8]) -> R
         let params = PatchParams { dry_run, field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
         instances.patch(call.name, &params, &Patch::<VirtualMachineInstance>::Json(patch)).await.map_err(conflict)?;
     }
-    tracing::info!(dry_run, "done");
+    tracing::info!(dry_run, "evacuation cancelled");
     Ok(StatusCode::OK.into_response())
 }

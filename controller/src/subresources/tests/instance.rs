@@ -187,7 +187,7 @@ async fn a_request_is_followed_by_its_audit_id_from_the_api_server_to_the_superv
     let (api, played) = connected(running()).await;
     assert_eq!(api.put(&format!("{BASE}/pause"), Value::Null).await.0, 200);
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let done = text.lines().find(|line| line.contains("done")).unwrap_or_else(|| panic!("{text}"));
+    let done = text.lines().find(|line| line.contains("instance change carried out")).unwrap_or_else(|| panic!("{text}"));
     for field in ["subresource{", "object=\"vm\"", "user=\"ada\"", &format!("audit_id=\"{AUDIT_ID}\"")] {
         assert!(done.contains(field), "{field}: {done}");
     }
@@ -343,5 +343,6 @@ async fn a_screen_whose_session_is_to_be_preserved_is_refused_while_there_is_one
     let (code, message) = answered(&api, &format!("{BASE}/vnc?preserveSession=true")).await;
     assert_eq!((code, message.as_str()), (503, "Active VNC connection. Request denied."));
     let asked = played.asked.lock().unwrap().clone();
-    assert_eq!(asked, [of_ada(ControlRequest::Vnc { session: Session::Only })]);
+    let request = ControlRequest::Vnc { session: Session::Only };
+    assert_eq!(asked, [Asked { audit_id: None, ..of_ada(request) }]);
 }

@@ -180,7 +180,7 @@ async fn an_audit_id_is_escaped_and_bounded() {
     let answer = asks(&layout, &json!({"ask": "reset", "auditId": forged})).await;
     assert_eq!(answer["answer"], "queued", "{answer}");
     let lines = log.lines();
-    let request = lines.iter().find(|line| line["fields"]["message"] == "request").unwrap();
+    let request = lines.iter().find(|line| line["fields"]["message"] == "request decided").unwrap();
     let shown = request["spans"][0]["audit_id"].as_str().unwrap();
     assert!(shown.starts_with("\\u{1b}[2J\\n") && shown.chars().count() < 200, "{shown}");
 }
