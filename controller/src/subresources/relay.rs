@@ -161,6 +161,8 @@ async fn relay(socket: WebSocket, mut source: impl Source, mut sink: impl Sink) 
     let last = async {
         match ended {
             Ended::Client => {
+                // The answer to its close frame.
+                let _ = to_client.flush().await;
                 if sink.finish().await == Then::Drain {
                     while let Next::Bytes(_) = source.next().await {}
                 }
