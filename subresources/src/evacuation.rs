@@ -22,10 +22,11 @@ pub fn node(vmi: &VirtualMachineInstance) -> Option<&str> {
     non_empty(&status.evacuation_node_name).or(non_empty(&status.node_name))
 }
 
-/// The JSON patch of the instance that takes it back; nothing where it is to leave no node. It tests what the caller has seen.
+/// The JSON patch of the instance that takes it back; nothing where it is to leave no node. It tests that the node is the one that
+/// the caller has seen; virtctl 1.7 names none and means whichever it is.
 ///
 /// # Errors
-/// The node is being drained, or the request does not say which node it means.
+/// The node is being drained.
 pub fn cancel(
     vmi: &VirtualMachineInstance,
     node: Option<&Node>,
@@ -36,12 +37,10 @@ pub fn cancel(
         let taint = format!("{DRAIN_TAINT}:{NO_SCHEDULE}");
         return Err(bad(&format!("Node {name:?} has NodeDrainTaintKey {taint:?}; remove the taint first")));
     }
-    if vmi.status.as_ref().and_then(|status| non_empty(&status.evacuation_node_name)).is_none() {
+    let Some(present) = vmi.status.as_ref().and_then(|status| non_empty(&status.evacuation_node_name)) else {
         return Ok(None);
-    }
-    let Some(meant) = non_empty(&options.evacuation_node_name) else {
-        return Err(bad("evacuationNodeName is required: the node that the instance was to leave"));
     };
+    let meant = non_empty(&options.evacuation_node_name).unwrap_or(present);
     let path = "/status/evacuationNodeName";
     Ok(Some(json!([{ "op": "test", "path": path, "value": meant }, { "op": "remove", "path": path }])))
 }
@@ -76,10 +75,10 @@ mod tests {
         assert_eq!(node(&vmi(Some("node-2"))), Some("node-2"));
         assert_eq!(node(&vmi(None)), Some("node-1"));
         let path = "/status/evacuationNodeName";
-        let patch = json!([{"op": "test", "path": path, "value": "node-2"}, {"op": "remove", "path": path}]);
-        assert_eq!(cancel(&vmi(Some("node-1")), None, &options(Some("node-2"))), Ok(Some(patch)));
+        let patch = |node| json!([{"op": "test", "path": path, "value": node}, {"op": "remove", "path": path}]);
+        assert_eq!(cancel(&vmi(Some("node-1")), None, &options(Some("node-2"))), Ok(Some(patch("node-2"))));
         assert_eq!(cancel(&vmi(None), None, &options(None)), Ok(None), "there is nothing to take back");
-        assert_eq!(cancel(&vmi(Some("node-1")), None, &options(None)).unwrap_err().code(), 400);
+        assert_eq!(cancel(&vmi(Some("node-1")), None, &options(None)), Ok(Some(patch("node-1"))), "as virtctl asks");
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct PauseOptions {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct EvacuateCancelOptions {
-    /// The node that the instance was to leave when the caller looked.
+    /// The node that the instance was to leave when the caller looked; none: whichever it is.
     pub evacuation_node_name: Option<String>,
     /// `All`: nothing is stored.
     pub dry_run: Option<Vec<String>>,
