@@ -22,7 +22,7 @@ pub enum Refusal {
     MethodNotAllowed,
     /// The object is in a state in which this is not possible. 409.
     Conflict(String),
-    /// The same of a route that reads what the guest agent reports: KubeVirt answers with the body of a conflict and 500.
+    /// The same of a route that reads what the guest agent reports: KubeVirt answers with 500, and the message of a conflict as text.
     ConflictAsError(String),
     /// The body is too long. 413.
     TooLarge(usize),

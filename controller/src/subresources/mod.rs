@@ -42,5 +42,10 @@ fn refused(refusal: &Refusal, call: Option<&Call<'_>>) -> Response {
     if let Refusal::Internal(message) = refusal {
         tracing::warn!(error = message, "a subresource could not be answered");
     }
-    (status, axum::Json(refusal.status(call))).into_response()
+    let body = refusal.status(call);
+    // KubeVirt's clients print a text, and of any other body of such an answer nothing.
+    if matches!(refusal, Refusal::ConflictAsError(_)) {
+        return (status, body.message.unwrap_or_default()).into_response();
+    }
+    (status, axum::Json(body)).into_response()
 }

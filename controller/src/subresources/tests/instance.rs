@@ -254,14 +254,14 @@ async fn what_the_guest_agent_reports_is_read_while_it_is_connected() {
     with_agent["status"]["conditions"] = json!([{"type": "AgentConnected", "status": "True"}]);
     let (code, list) = read(with_agent.clone(), "userlist").await;
     assert_eq!((code, &list["items"][0]["userName"]), (200, &json!("root")));
-    // As KubeVirt answers: the body of a conflict, as an error of the server.
+    // As KubeVirt answers: an error of the server, whose text is the message of a conflict.
     let missing = read(running(), "userlist").await;
     let refused = read(with_agent, "guestosinfo").await;
     for ((code, status), message) in
         [(missing, "VMI does not have guest agent connected"), (refused, "the agent is busy")]
     {
-        assert_eq!((code, &status["code"], &status["reason"]), (500, &json!(409), &json!("Conflict")));
-        assert!(status["message"].as_str().unwrap().ends_with(message), "{status}");
+        assert_eq!(code, 500);
+        assert!(status.as_str().unwrap().ends_with(message), "{status}");
     }
 }
 

@@ -71,6 +71,8 @@ pub(super) struct Driver {
     cause: Cause,
     /// Held while file systems are frozen or thawed: one after the other.
     freezing: Arc<Mutex<()>>,
+    /// What the agent's last report had of file systems, where it contradicts what is known.
+    doubted: Option<bool>,
     /// Where the outcome of the request goes that is being done, if the guest agent does it.
     done: Option<Outcome>,
     /// The cause of a stop in progress: its deadline is part of it.
@@ -101,6 +103,7 @@ impl Driver {
             boot_id,
             cause: Cause::supervisor(),
             freezing: Arc::default(),
+            doubted: None,
             done: None,
             stop: Cause::supervisor(),
         }
@@ -233,9 +236,12 @@ impl Driver {
                     Some(guest) => self.seed.status.guest = Some(guest),
                     None => drop(self.seed.status.guest.get_or_insert_default()),
                 }
-                if let Some(frozen) = frozen.filter(|frozen| *frozen != self.seed.life.memory.frozen) {
+                // A report that was asked for before a freeze or a thaw was done may arrive after it: the next one repeats what is true.
+                let differs = frozen.filter(|frozen| *frozen != self.seed.life.memory.frozen);
+                if let Some(frozen) = differs.filter(|_| self.doubted == differs) {
                     self.apply(Event::FreezeReported { frozen }).await;
                 }
+                self.doubted = differs.filter(|frozen| *frozen != self.seed.life.memory.frozen);
                 if let Some(interfaces) = interfaces {
                     self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);
                 }
