@@ -1,24 +1,28 @@
 //! Formats outlive programs: what earlier builds wrote (`tests/compat/<build>/`) is read by this one, and what later builds
-//! will write is read as far as it is known. `GARBOARD_COMPAT=<build>` writes the directory of this build; a directory that
+//! will write is read as far as it is known. `GARBOARD_COMPAT=<build>` writes the directory of this build; a file that
 //! is there is never written again.
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "the whole file is a test")]
 
+#[path = "compat/frozen.rs"]
+mod frozen;
+#[path = "compat/messages.rs"]
+mod messages;
+#[path = "../../tests/recorded.rs"]
+mod recorded;
 mod support;
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, BTreeSet};
 
+use garboard_api::VirtualMachineInstance;
 use garboard_host::offer::NodeOffer;
 use garboard_machine::facts::{HostFacts, KvmFacts};
 use garboard_machine::features::QemuVersion;
-use garboard_net::GuestAddresses;
-use garboard_plan::live::LivePlan;
-use garboard_plan::{LaunchPlan, PlanOptions, StoredMachine};
-use garboard_protocol::agent::{AgentReply, AgentRequest, VolumeTable};
+use garboard_plan::live::{Change, Drive, HeldByQemu, LIVE_VERSION, LivePlan};
+use garboard_plan::{FirmwareIdentity, KeptMachine, LaunchPlan, PlanOptions, StoredMachine};
+use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::control::{
-    Asked, ControlReply, DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, PauseReason, Status,
-    SupervisorInfo,
+    DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, PauseReason, Status, SupervisorInfo,
 };
 use garboard_protocol::exit::{EndHints, ExitCause, ExitReport, ProcessEnd};
 use garboard_protocol::guest::{
@@ -26,123 +30,44 @@ use garboard_protocol::guest::{
 };
 use garboard_protocol::journal::{Deadline, Freeze, Journal, SoftReboot, SoftRebootStep};
 use garboard_protocol::launch::{FromInit, ToInit};
-use garboard_protocol::pod::{NodeFacts, PodOrder};
+use garboard_protocol::pod::{DiskImage, NodeFacts, PodOrder};
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use support::Case;
 use support::fields::fields_of;
 
-type Check = fn(&[u8]) -> Result<(), serde_json::Error>;
+/// A kind of file that outlives its writer, or of line that is sent to a program of another version.
+pub(crate) struct Kind {
+    /// The file of its sample.
+    pub(crate) name: &'static str,
+    /// What this build writes.
+    pub(crate) value: Value,
+    /// Whether its reader can read it at all.
+    pub(crate) decodes: fn(&[u8]) -> Result<(), serde_json::Error>,
+    /// Whether it is read as what it was written as.
+    pub(crate) is_understood: fn(&[u8]) -> Result<(), String>,
+}
+
+impl Kind {
+    fn of<T: Serialize + DeserializeOwned>(name: &'static str, value: &T) -> Self {
+        let value = serde_json::to_value(value).unwrap();
+        Self { name, value, decodes: reads::<T>, is_understood: |bytes| reads::<T>(bytes).map_err(|it| it.to_string()) }
+    }
+
+    fn understood_by(self, is_understood: fn(&[u8]) -> Result<(), String>) -> Self {
+        Self { is_understood, ..self }
+    }
+}
 
 fn reads<T: DeserializeOwned>(bytes: &[u8]) -> Result<(), serde_json::Error> {
     serde_json::from_slice::<T>(bytes).map(|_| ())
 }
 
-/// Every file that outlives its writer, and every line that is sent to a program of another version.
-const KINDS: &[(&str, Check)] = &[
-    ("exit.json", reads::<ExitReport>),
-    ("facts.json", reads::<HostFacts>),
-    ("journal.json", reads::<Journal>),
-    ("live.json", reads::<LivePlan>),
-    ("node.json", reads::<NodeFacts>),
-    ("offer.json", reads::<NodeOffer>),
-    ("options.json", reads::<PlanOptions>),
-    ("order.json", reads::<PodOrder>),
-    ("plan.json", reads::<LaunchPlan>),
-    ("to-agent-plumb.json", reads::<AgentRequest>),
-    ("to-agent-report.json", reads::<AgentRequest>),
-    ("to-agent-serve.json", reads::<AgentRequest>),
-    ("to-agent-sockets.json", reads::<AgentRequest>),
-    ("to-agent-volume.json", reads::<AgentRequest>),
-    ("from-agent-connection.json", reads::<Reply>),
-    ("from-agent-serving.json", reads::<Reply>),
-    ("from-agent-noted.json", reads::<Reply>),
-    ("from-agent-plumbed.json", reads::<Reply>),
-    ("from-agent-refused.json", reads::<Reply>),
-    ("from-agent-volume.json", reads::<Reply>),
-    ("to-supervisor-ended.json", reads::<FromInit>),
-    ("to-supervisor-hello.json", reads::<FromInit>),
-    ("to-supervisor-spawned.json", reads::<FromInit>),
-    ("to-init-kill.json", reads::<ToInit>),
-    ("to-init-launch.json", reads::<ToInit>),
-    ("to-init-powering-down.json", reads::<ToInit>),
-    ("asked-freeze.json", reads::<Asked>),
-    ("asked-guest.json", reads::<Asked>),
-    ("asked-screenshot.json", reads::<Asked>),
-    ("asked-soft-reboot.json", reads::<Asked>),
-    ("asked-stop.json", reads::<Asked>),
-    ("asked-unfreeze.json", reads::<Asked>),
-    ("answered-done.json", reads::<ControlReply>),
-    ("answered-guest.json", reads::<ControlReply>),
-    ("answered-status.json", reads::<ControlReply>),
-    ("status.json", reads::<Status>),
-    ("stored.json", reads::<StoredMachine>),
-    ("volumes.json", reads::<VolumeTable>),
-];
-
-/// What the agent answers.
-type Reply = AgentReply<GuestAddresses>;
-
-/// Names the sample of each message of a type: one that has no line here does not compile.
-macro_rules! samples {
-    ($name:ident, $list:ident, $message:ty, $($pattern:pat => $sample:literal,)*) => {
-        const $list: &[&str] = &[$($sample,)*];
-
-        fn $name(message: &$message) -> &'static str {
-            match message {
-                $($pattern => $sample,)*
-            }
-        }
-    };
+/// Every kind.
+fn kinds() -> Vec<Kind> {
+    documents().into_iter().chain(messages::all()).collect()
 }
-
-samples!(
-    sample_of_request,
-    REQUESTS,
-    AgentRequest,
-    AgentRequest::Volume { .. } => "to-agent-volume.json",
-    AgentRequest::Plumb { .. } => "to-agent-plumb.json",
-    AgentRequest::Sockets { .. } => "to-agent-sockets.json",
-    AgentRequest::Report { .. } => "to-agent-report.json",
-    AgentRequest::Serve => "to-agent-serve.json",
-);
-
-samples!(
-    sample_of_reply,
-    REPLIES,
-    Reply,
-    AgentReply::Volume => "from-agent-volume.json",
-    AgentReply::Plumbed { .. } => "from-agent-plumbed.json",
-    AgentReply::Noted => "from-agent-noted.json",
-    AgentReply::Refused { .. } => "from-agent-refused.json",
-    AgentReply::Serving => "from-agent-serving.json",
-    AgentReply::Connection => "from-agent-connection.json",
-);
-
-/// Builds, and kinds of files that they did not write yet.
-const NOT_YET: &[(&[&str], &[&str])] = &[(
-    &["72c849a", "8ee2679"],
-    &[
-        "answered-done.json",
-        "answered-guest.json",
-        "asked-freeze.json",
-        "asked-guest.json",
-        "asked-screenshot.json",
-        "asked-soft-reboot.json",
-        "asked-unfreeze.json",
-        "live.json",
-        "offer.json",
-        "to-agent-serve.json",
-        "to-agent-sockets.json",
-        "to-agent-volume.json",
-        "from-agent-connection.json",
-        "from-agent-serving.json",
-        "from-agent-noted.json",
-        "from-agent-plumbed.json",
-        "from-agent-refused.json",
-        "from-agent-volume.json",
-    ],
-)];
 
 /// Objects whose keys are names and not fields: the file, or `""` for any, and their own key, or `""` for the whole file.
 const MAPS: &[(&str, &str)] = &[
@@ -150,6 +75,7 @@ const MAPS: &[(&str, &str)] = &[
     ("live.json", "drives"),
     ("plan.json", "devices"),
     ("stored.json", "devices"),
+    ("kept-machine.json", "devices"),
     ("order.json", "volumes"),
     ("options.json", "volumes"),
     ("volumes.json", ""),
@@ -159,18 +85,7 @@ const MAPS: &[(&str, &str)] = &[
     ("", "mtus"),
 ];
 
-fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/compat")
-}
-
-fn builds() -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(directory()).expect("tests/compat exists");
-    let mut builds: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir()).collect();
-    builds.sort();
-    builds
-}
-
-fn report() -> ExitReport {
+pub(crate) fn report() -> ExitReport {
     ExitReport {
         end: ProcessEnd::Signalled { signal: 9 },
         oom_kills: 1,
@@ -187,13 +102,15 @@ fn ended() -> Ended {
     Ended { message: cause.message(), cause, report: Some(report()), at_ms: 1_790_000_000_000 }
 }
 
-fn status(plan: &LaunchPlan) -> Value {
+/// Written out, with each field: a test compares them with those of the type.
+pub(crate) fn status() -> Value {
+    let stored = Case::load("uefi").plan().unwrap().stored;
     json!({
         "generation": 1_790_000_000_123_u64, "namespace": "golden", "name": "uefi", "uid": "u", "phase": "Running",
         "phaseSinceMs": 1_790_000_000_000_i64, "paused": "PausedIOError", "pauseMessage": "writing to root failed: full",
         "frozen": true, "stopping": true, "softRebooting": true, "unresponsive": true, "endedHelper": "passt", "softwareEmulation": true,
         "interpretedByKvm": true,
-        "machine": "pc-q35-7.2", "memoryBytes": 1, "overheadBytes": 1, "vcpus": 1, "stored": plan.stored,
+        "machine": "pc-q35-7.2", "memoryBytes": 1, "overheadBytes": 1, "vcpus": 1, "stored": stored,
         "disks": [{"volume": "root", "target": "vda"}],
         "interfaces": [{"name": "default", "interfaceName": "eth0", "mac": "02:00:00:00:00:01",
             "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent"}],
@@ -204,7 +121,8 @@ fn status(plan: &LaunchPlan) -> Value {
     })
 }
 
-fn guest_report() -> Value {
+/// The same of what a guest agent reports.
+pub(crate) fn guest_report() -> Value {
     json!({
         "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
             "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
@@ -223,21 +141,9 @@ fn offer() -> Value {
         "cpuVendor": "GenuineIntel", "hyperv": ["base"], "tscHz": 2_000_000_000_u64, "tscScalable": true})
 }
 
-fn launch() -> Value {
-    json!({"supervisor": "launch", "argv": ["/usr/bin/qemu"], "environment": [["TZ", "UTC"]], "descriptors": [10, 11],
-        "reopened": [10], "logs": [11], "identity": {"uid": 107, "gid": 107, "groups": [36]},
-        "readablePaths": ["/usr"], "devices": ["/dev/kvm"], "usesTcp": true, "hasMonitor": true, "memlockBytes": 1, "graceSeconds": 30,
-        "helpers": [{"argv": ["/usr/bin/passt"], "descriptor": 12}]})
-}
-
-/// What this build writes.
-fn written() -> Vec<(&'static str, Value)> {
-    let case = Case::load("uefi");
-    let plan = case.plan().unwrap();
-    let volumes = json!({"root": {"place": "directory", "path": "/v/root"}, "data": {"place": "file", "path": "/dev/d"},
-        "claim": {"place": "descriptor"}, "disk": {"place": "handed", "socket": "/run/garboard-disks/disk.sock"}});
-    // Written out: a new field has to be thought of here.
-    let journal = Journal {
+/// Written out: a new field has to be thought of here.
+fn journal() -> Journal {
+    Journal {
         version: 1,
         generation: 1_790_000_001_024,
         launched: true,
@@ -255,101 +161,109 @@ fn written() -> Vec<(&'static str, Value)> {
         ended: Some(ended()),
         hints: EndHints::default(),
         paused: Some(PauseReason::PausedByUser),
+    }
+}
+
+fn live() -> LivePlan {
+    let names = |name: &str| BTreeSet::from([name.to_owned()]);
+    let held = HeldByQemu {
+        block_nodes: names("root"),
+        devices: names("root"),
+        chardevs: names("monitor"),
+        netdevs: names("net-default"),
+        drives: BTreeMap::from([("cd".to_owned(), Drive { is_open: true, medium: Some("cd".to_owned()) })]),
     };
-    let value = |it: Result<Value, serde_json::Error>| it.unwrap();
-    let status = status(&plan);
-    let interfaces = json!([{"name": "default", "tap": "tap0", "mac": "02:00:00:00:00:01", "queues": 1,
-        "binding": {"binding": "masquerade", "ipv4": "10.0.2.0/24", "ipv6": "fd10:0:2::/120", "ports": [["TCP", 22]]}}]);
-    let addresses = json!({"mtu": 1500,
-        "ipv4": {"address": "10.0.2.2/24", "server": "10.0.2.1", "gateway": "10.0.2.1",
-            "routes": [{"to": "10.1.0.0/16", "via": "10.0.2.1"}]},
-        "ipv6": {"address": "fd10:0:2::2", "network": "fd10:0:2::/120", "gateway": "fd10:0:2::1"}});
+    let change = Change { command: "device_add".to_owned(), subject: Some("d".to_owned()) };
+    LivePlan { version: LIVE_VERSION, held, pending: vec![change] }
+}
+
+fn volumes() -> VolumeTable {
+    let places = [
+        ("root", VolumePlace::Directory { path: "/v/root".to_owned() }),
+        ("data", VolumePlace::File { path: "/dev/d".to_owned() }),
+        ("claim", VolumePlace::Descriptor),
+        ("disk", VolumePlace::Handed { socket: "/run/garboard-disks/disk.sock".to_owned() }),
+    ];
+    VolumeTable { places: places.map(|(name, place)| (name.to_owned(), place)).into() }
+}
+
+fn order(case: &Case, plan: &LaunchPlan) -> PodOrder {
+    PodOrder {
+        version: 1,
+        vmi: serde_json::to_value(&case.vmi).unwrap(),
+        volumes: volumes(),
+        images: vec![DiskImage { volume: "data".to_owned(), file: "disk.img".to_owned(), bytes: 1 }],
+        emulation: true,
+        overhead_permille: Some(1250),
+        stored: Some(serde_json::to_value(&plan.stored).unwrap()),
+    }
+}
+
+/// What is in an order is read by the planner; the protocol only carries it.
+fn is_order(bytes: &[u8]) -> Result<(), String> {
+    let read = || -> Result<(), serde_json::Error> {
+        let order: PodOrder = serde_json::from_slice(bytes)?;
+        serde_json::from_value::<VirtualMachineInstance>(order.vmi)?;
+        order.stored.map(serde_json::from_value::<StoredMachine>).transpose().map(drop)
+    };
+    read().map_err(|error| error.to_string())
+}
+
+fn kept(plan: &LaunchPlan) -> KeptMachine {
+    KeptMachine {
+        namespace: "golden".to_owned(),
+        name: "uefi".to_owned(),
+        firmware: FirmwareIdentity { uuid: Some("u".to_owned()), serial: Some("s".to_owned()) },
+        machine: serde_json::to_value(&plan.stored).unwrap(),
+    }
+}
+
+/// As the webhook and the controller read the annotation.
+fn is_kept(bytes: &[u8]) -> Result<(), String> {
+    let kept = KeptMachine::read(std::str::from_utf8(bytes).unwrap()).map_err(|error| error.to_string())?;
+    kept.judge().map(drop).map_err(|error| error.to_string())
+}
+
+/// Files.
+fn documents() -> Vec<Kind> {
+    let case = Case::load("uefi");
+    let plan = case.plan().unwrap();
+    let status: Status = serde_json::from_value(status()).unwrap();
+    let offer: NodeOffer = serde_json::from_value(offer()).unwrap();
     vec![
-        ("exit.json", value(serde_json::to_value(report()))),
-        ("facts.json", value(serde_json::to_value(&case.facts))),
-        ("journal.json", value(serde_json::to_value(journal))),
-        (
-            "live.json",
-            json!({"version": 1, "held": {"blockNodes": ["root"], "devices": ["root"], "chardevs": ["monitor"],
-            "netdevs": ["net-default"], "drives": {"cd": {"isOpen": true, "medium": "cd"}}},
-            "pending": [{"command": "device_add", "subject": "d"}]}),
-        ),
-        ("node.json", value(serde_json::to_value(NodeFacts { version: 1, tap: true, vhost_net: true, kvm: None }))),
-        ("offer.json", offer()),
-        ("options.json", value(serde_json::to_value(&case.options))),
-        (
-            "order.json",
-            json!({"version": 1, "vmi": case.vmi, "volumes": volumes, "emulation": true, "overheadPermille": 1250,
-            "images": [{"volume": "data", "file": "disk.img", "bytes": 1}], "stored": plan.stored}),
-        ),
-        ("plan.json", value(serde_json::to_value(&plan))),
-        ("to-agent-plumb.json", json!({"ask": "plumb", "interfaces": interfaces.clone()})),
-        ("to-agent-sockets.json", json!({"ask": "sockets", "interfaces": interfaces})),
-        ("to-agent-volume.json", json!({"ask": "volume", "name": "root"})),
-        ("to-agent-serve.json", json!({"ask": "serve"})),
-        ("from-agent-connection.json", json!({"answer": "connection"})),
-        ("from-agent-serving.json", json!({"answer": "serving"})),
-        ("from-agent-noted.json", json!({"answer": "noted"})),
-        (
-            "from-agent-plumbed.json",
-            json!({"answer": "plumbed", "interfaces": [{"name": "default", "taps": 1, "vhosts": 1,
-            "sockets": ["dhcp4", "dhcp6", "routerAdvertisement"], "addresses": addresses,
-            "nameservers": ["10.96.0.10"], "searches": ["svc.cluster.local"]}]}),
-        ),
-        ("from-agent-refused.json", json!({"answer": "refused", "reason": "no"})),
-        ("from-agent-volume.json", json!({"answer": "volume"})),
-        ("to-agent-report.json", json!({"ask": "report", "status": status})),
-        ("to-supervisor-ended.json", value(serde_json::to_value(FromInit::Ended { report: report() }))),
-        (
-            "to-supervisor-hello.json",
-            json!({"init": "hello", "version": 1, "oldest": 1,
-            "state": {"state": "running", "pid": 7}}),
-        ),
-        ("to-supervisor-spawned.json", value(serde_json::to_value(FromInit::Spawned { pid: 7 }))),
-        ("to-init-kill.json", value(serde_json::to_value(ToInit::Kill))),
-        ("to-init-launch.json", launch()),
-        ("to-init-powering-down.json", value(serde_json::to_value(ToInit::PoweringDown { within_seconds: 30 }))),
-        ("asked-freeze.json", json!({"ask": "freeze", "thaw_after_seconds": 300, "claimedUser": "ada"})),
-        ("asked-unfreeze.json", json!({"ask": "unfreeze", "claimedUser": "ada"})),
-        ("asked-guest.json", json!({"ask": "guest", "about": "info", "claimedUser": "ada"})),
-        ("asked-screenshot.json", json!({"ask": "screenshot", "move_cursor": true, "claimedUser": "ada"})),
-        ("asked-soft-reboot.json", json!({"ask": "softReboot", "claimedUser": "ada"})),
-        (
-            "asked-stop.json",
-            json!({"ask": "stop", "mode": {"mode": "graceful", "within_seconds": 7}, "claimedUser": "ada",
-                "auditId": "6a1f0c52-7d3e-4b8a-9c11-2f4e5d6a7b80"}),
-        ),
-        ("answered-done.json", json!({"answer": "done"})),
-        ("answered-guest.json", {
-            let mut answer = guest_report();
-            answer["answer"] = json!("guest");
-            answer
-        }),
-        ("answered-status.json", {
-            let mut answer = status.clone();
-            answer["answer"] = json!("status");
-            answer
-        }),
-        ("status.json", status),
-        ("stored.json", value(serde_json::to_value(&plan.stored))),
-        ("volumes.json", volumes),
+        Kind::of("exit.json", &report()),
+        Kind::of("facts.json", &case.facts),
+        Kind::of("journal.json", &journal()),
+        Kind::of("kept-machine.json", &kept(&plan)).understood_by(is_kept),
+        Kind::of("live.json", &live()),
+        Kind::of("node.json", &NodeFacts { version: 1, tap: true, vhost_net: true, kvm: offer.kvm.clone() }),
+        Kind::of("offer.json", &offer),
+        Kind::of("options.json", &case.options),
+        Kind::of("order.json", &order(&case, &plan)).understood_by(is_order),
+        Kind::of("plan.json", &plan),
+        Kind::of("status.json", &status),
+        Kind::of("stored.json", &plan.stored),
+        Kind::of("volumes.json", &volumes()),
     ]
 }
 
 #[test]
 fn this_build_reads_what_it_writes_and_has_its_directory() {
-    let written = written();
-    for (name, check) in KINDS {
-        let (_, value) = written.iter().find(|(written, _)| written == name).unwrap_or_else(|| panic!("{name}"));
-        check(value.to_string().as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
+    let kinds = kinds();
+    for Kind { name, value, is_understood, .. } in &kinds {
+        is_understood(value.to_string().as_bytes()).unwrap_or_else(|error| panic!("{name}: {error}"));
     }
-    if let Ok(build) = std::env::var("GARBOARD_COMPAT") {
-        let place = directory().join(build);
-        std::fs::create_dir(&place).expect("a directory of its own");
-        for (name, value) in &written {
-            std::fs::write(place.join(name), serde_json::to_string_pretty(value).unwrap() + "\n").unwrap();
-        }
+    let texts = messages::texts();
+    for messages::Text { name, text, is_understood } in &texts {
+        assert!(is_understood(text), "{name}");
     }
+    let names = kinds.iter().map(|kind| kind.name).chain(texts.iter().map(|text| text.name));
+    assert_eq!(names.clone().collect::<BTreeSet<_>>().len(), names.clone().count(), "each has a name of its own");
+    recorded::expect_listed(names);
+    let pretty = |value: &Value| (serde_json::to_string_pretty(value).unwrap() + "\n").into_bytes();
+    let files = kinds.iter().map(|kind| (kind.name, pretty(&kind.value)));
+    let files: Vec<_> = files.chain(texts.into_iter().map(|text| (text.name, text.text.into_bytes()))).collect();
+    recorded::write(&files);
 }
 
 /// Each object of a sample, and the fields of its type.
@@ -365,7 +279,7 @@ fn has_each_field(sample: &Value, objects: &[(&str, &[&str])]) {
 /// A field without a sample would change unnoticed.
 #[test]
 fn the_sample_of_a_status_has_each_field() {
-    let sample = status(&Case::load("uefi").plan().unwrap());
+    let sample = status();
     let objects = [
         ("", fields_of::<Status>()),
         ("/supervisor", fields_of::<SupervisorInfo>()),
@@ -429,44 +343,48 @@ fn the_sample_of_an_offer_has_each_field_and_a_later_field_may_be_absent() {
     assert_eq!(serde_json::to_value(read).unwrap(), offer(), "nothing of it is lost");
 }
 
-/// A message of the agent without a sample would change unnoticed.
-#[test]
-fn each_message_of_the_agent_has_its_sample() {
-    let written = written();
-    let sample = |name: &str| {
-        assert!(KINDS.iter().any(|(kind, _)| *kind == name), "{name} is not among KINDS");
-        written.iter().find(|(written, _)| *written == name).unwrap_or_else(|| panic!("no {name}")).1.clone()
-    };
-    for name in REQUESTS {
-        assert_eq!(sample_of_request(&serde_json::from_value(sample(name)).unwrap()), *name);
-    }
-    for name in REPLIES {
-        assert_eq!(sample_of_reply(&serde_json::from_value(sample(name)).unwrap()), *name);
-    }
-}
-
 #[test]
 fn what_earlier_builds_wrote_is_read() {
-    let builds = builds();
-    assert!(!builds.is_empty(), "no build has left its files");
-    for build in builds {
-        for (name, check) in KINDS {
-            let path = build.join(name);
-            let is_older =
-                |(old, kinds): &(&[&str], &[&str])| old.iter().any(|old| build.ends_with(old)) && kinds.contains(name);
-            if NOT_YET.iter().any(is_older) {
-                continue;
-            }
-            let Ok(bytes) = std::fs::read(&path) else { panic!("{} is missing", path.display()) };
-            check(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let mut read = 0;
+    for Kind { name, is_understood, .. } in kinds() {
+        for file in recorded::all(name) {
+            is_understood(&file.bytes).unwrap_or_else(|error| panic!("{}: {error}", file.path.display()));
+            read += 1;
         }
     }
+    for messages::Text { name, is_understood, .. } in messages::texts() {
+        for file in recorded::all(name) {
+            let text = String::from_utf8(file.bytes).unwrap();
+            assert!(is_understood(&text), "{}", file.path.display());
+            read += 1;
+        }
+    }
+    assert!(read > 50, "{read}");
+}
+
+/// The table is the list of what every later build reads: no file leaves a directory, or comes into one, without it.
+#[test]
+fn the_table_has_each_kind_of_file_and_each_build() {
+    let names = |path: &std::path::Path| path.file_name().unwrap().to_str().unwrap().to_owned();
+    let builds = recorded::builds();
+    assert_eq!(recorded::columns(), builds.iter().map(|build| names(build)).collect::<BTreeSet<_>>());
+    let mut present: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for build in &builds {
+        for file in std::fs::read_dir(build).unwrap() {
+            present.entry(names(&file.unwrap().path())).or_default().insert(names(build));
+        }
+    }
+    for (name, builds) in recorded::table() {
+        let recorded = present.remove(&name).unwrap_or_default();
+        assert_eq!(recorded, builds, "{name}: the directories, and the table of tests/compat/README.md");
+    }
+    assert!(present.is_empty(), "files without a row in the table of tests/compat/README.md: {:?}", present.keys());
 }
 
 /// Without /dev/kvm among its devices, QEMU is refused its accelerator by Landlock.
 #[test]
 fn a_launch_of_an_earlier_build_keeps_its_devices_and_no_other_path() {
-    let path = directory().join("8ee2679/to-init-launch.json");
+    let path = recorded::directory().join("8ee2679/to-init-launch.json");
     let mut stored: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     stored["writablePaths"].as_array_mut().unwrap().push(json!("/run/garboard/shared"));
     let launch = |sent: Value| match serde_json::from_value(sent).unwrap() {
@@ -511,15 +429,14 @@ fn with_one_more_field(value: &Value, key: &str, put_back: &dyn Fn(Value) -> Val
 #[test]
 fn what_later_builds_add_is_ignored() {
     let (mut tried, mut wrong) = (0, Vec::new());
-    for (name, value) in written() {
-        let (_, check) = KINDS.iter().find(|(kind, _)| *kind == name).unwrap_or_else(|| panic!("{name}"));
+    for Kind { name, value, decodes, .. } in kinds() {
         let mut found = Vec::new();
         with_one_more_field(&value, "", &|whole| whole, &mut found);
         for (key, more) in found {
             let is_map = MAPS.contains(&(name, key.as_str())) || MAPS.contains(&("", key.as_str()));
             if !is_map {
                 tried += 1;
-                if let Err(error) = check(more.to_string().as_bytes()) {
+                if let Err(error) = decodes(more.to_string().as_bytes()) {
                     wrong.push(format!("{name}, in `{key}`: {error}"));
                 }
             }
@@ -530,31 +447,20 @@ fn what_later_builds_add_is_ignored() {
     assert!(tried > 200, "{tried}");
 }
 
-/// Values in place of which a later one is an error, by file and key: what is asked of a program that must do it or refuse.
+/// Values in place of which a later one is an error, by file, or `""` for any, and key: what is asked of a program that must do it
+/// or refuse.
 const DEMANDS: &[(&str, &str)] = &[
-    ("asked-freeze.json", "ask"),
-    ("asked-unfreeze.json", "ask"),
-    ("answered-done.json", "answer"),
-    ("asked-guest.json", "ask"),
-    ("asked-guest.json", "about"),
-    ("asked-screenshot.json", "ask"),
-    ("asked-soft-reboot.json", "ask"),
-    ("answered-guest.json", "answer"),
-    ("asked-stop.json", "ask"),
+    ("", "ask"),
+    ("", "answer"),
     ("asked-stop.json", "mode"),
-    ("to-agent-plumb.json", "ask"),
+    ("asked-guest.json", "about"),
+    ("asked-console.json", "access"),
+    ("asked-console.json", "session"),
+    ("asked-vnc.json", "session"),
+    ("asked-qmp.json", "access"),
+    ("asked-probe.json", "question"),
     ("to-agent-plumb.json", "binding"),
-    ("to-agent-report.json", "ask"),
-    ("to-agent-sockets.json", "ask"),
     ("to-agent-sockets.json", "binding"),
-    ("to-agent-volume.json", "ask"),
-    ("to-agent-serve.json", "ask"),
-    ("from-agent-connection.json", "answer"),
-    ("from-agent-serving.json", "answer"),
-    ("from-agent-noted.json", "answer"),
-    ("from-agent-plumbed.json", "answer"),
-    ("from-agent-refused.json", "answer"),
-    ("from-agent-volume.json", "answer"),
     // Addresses that are announced to the guest.
     ("from-agent-plumbed.json", "address"),
     ("from-agent-plumbed.json", "server"),
@@ -562,7 +468,6 @@ const DEMANDS: &[(&str, &str)] = &[
     ("from-agent-plumbed.json", "to"),
     ("from-agent-plumbed.json", "via"),
     ("from-agent-plumbed.json", "network"),
-    ("answered-status.json", "answer"),
     // Facts of a volume that is to be opened: another format would be read as what it is not.
     ("options.json", "format"),
     ("options.json", "medium"),
@@ -604,14 +509,13 @@ fn with_another_name(value: &Value, key: &str, put_back: &dyn Fn(Value) -> Value
 fn a_name_of_a_later_build_does_not_end_a_document() {
     let (mut tried, mut wrong) = (0, Vec::new());
     let golden = Case::load("many-disks").plan().unwrap();
-    let more = ("plan.json", serde_json::to_value(&golden).unwrap());
-    for (name, value) in written().into_iter().chain([more]) {
-        let (_, check) = KINDS.iter().find(|(kind, _)| *kind == name).unwrap_or_else(|| panic!("{name}"));
+    for Kind { name, value, decodes, .. } in kinds().into_iter().chain([Kind::of("plan.json", &golden)]) {
+        let demands = |key: &str| DEMANDS.contains(&(name, key)) || DEMANDS.contains(&("", key));
         let mut found = Vec::new();
         with_another_name(&value, "", &|whole| whole, &mut found);
-        for (key, other) in found.into_iter().filter(|(key, _)| !DEMANDS.contains(&(name, key.as_str()))) {
+        for (key, other) in found.into_iter().filter(|(key, _)| !demands(key)) {
             tried += 1;
-            if let Err(error) = check(other.to_string().as_bytes()) {
+            if let Err(error) = decodes(other.to_string().as_bytes()) {
                 wrong.push(format!("{name}, `{key}`: {error}"));
             }
         }
@@ -630,7 +534,7 @@ fn a_message_of_a_later_build_does_not_end_a_connection() {
 
 #[test]
 fn a_stop_of_an_earlier_build_keeps_its_deadline() {
-    let path = directory().join("8ee2679/journal.json");
+    let path = recorded::directory().join("8ee2679/journal.json");
     let journal: Journal = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     assert_eq!((journal.deadline, journal.stop_deadline_ms), (None, Some(1_790_000_030_000)));
 }
@@ -638,14 +542,20 @@ fn a_stop_of_an_earlier_build_keeps_its_deadline() {
 /// What its guest notices is the same: the same devices with the same properties, the same CPU, the same board.
 #[test]
 fn a_machine_of_an_earlier_build_is_the_same_to_its_guest() {
+    let case = Case::load("uefi");
     // Between 8ee2679 and 72c849a every guest lost its sleep states and the balloon's polling: there were no rules to keep.
-    for build in builds().into_iter().filter(|build| !build.ends_with("8ee2679")) {
-        let read = |name: &str| -> Value { serde_json::from_slice(&std::fs::read(build.join(name)).unwrap()).unwrap() };
-        let stored: StoredMachine = serde_json::from_value(read("stored.json")).unwrap();
-        let before: LaunchPlan = serde_json::from_value(read("plan.json")).unwrap();
-        let facts: HostFacts = serde_json::from_value(read("facts.json")).unwrap();
-        let options: PlanOptions = serde_json::from_value(read("options.json")).unwrap();
-        let vmi = serde_json::from_value(read("order.json")["vmi"].clone()).unwrap();
+    for file in recorded::all("plan.json").into_iter().filter(|file| !file.is_of("8ee2679")) {
+        let build = file.path.parent().unwrap();
+        let read =
+            |name: &str| std::fs::read(build.join(name)).ok().map(|it| serde_json::from_slice::<Value>(&it).unwrap());
+        let before: LaunchPlan = serde_json::from_slice(&file.bytes).unwrap();
+        let stored: StoredMachine = serde_json::from_value(read("stored.json").unwrap()).unwrap();
+        // A build of which only the golden machine is there had the facts, options and manifest of today.
+        let facts: HostFacts = read("facts.json").map_or(case.facts.clone(), |it| serde_json::from_value(it).unwrap());
+        let options: PlanOptions =
+            read("options.json").map_or(case.options.clone(), |it| serde_json::from_value(it).unwrap());
+        let vmi = read("order.json")
+            .map_or(case.vmi.clone(), |mut order: Value| serde_json::from_value(order["vmi"].take()).unwrap());
         let now = garboard_plan::plan(&vmi, &facts, &options, Some(&stored)).unwrap();
         assert_eq!(seen(&now), seen(&before), "{}", build.display());
         assert_eq!((now.stored.version, now.stored.rules), (garboard_plan::STORED_VERSION, stored.rules));

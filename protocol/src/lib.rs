@@ -36,7 +36,8 @@ pub mod wire;
 
 /// The version of every message in this crate. It grows when a message changes its meaning, or gets a field that earlier
 /// readers must not ignore; other new fields do not need it, because every reader ignores fields it does not have, nor do new
-/// causes of an end and new messages between a supervisor and PID 1.
+/// causes of an end and new messages between a supervisor and PID 1. What is written to PID 1 and by it only grows: each key that an earlier
+/// build wrote stays (`launcher/tests/compat/frozen.rs`).
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// The oldest version that is still supported. A supervisor is replaced while its PID 1 runs on, so this one grows only when

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::Context;
 use garboard_machine::facts::HostFacts;
 use garboard_protocol::launch::{KVM_DEVICE, LOADER_FILES, NOT_BOUND_IN_OWN_ROOT, RESOLVER, SYSTEM_DIRECTORIES};
-use garboard_protocol::namespaces::NamespaceReport;
+use garboard_protocol::namespaces::{NamespaceReport, ReportError};
 use garboard_shim_client::request::LaunchRequest;
 use garboard_shim_client::{logs, program};
 use nix::sched::{CloneFlags, setns, unshare};
@@ -107,21 +107,42 @@ pub(crate) fn adopt(mut child: Child) -> anyhow::Result<Result<Pid, String>> {
     }
     // Only once its parent is gone is PID 1 ours.
     child.wait().context("wait for the parent of PID 1")?;
+    match outcome(&report)? {
+        Outcome::Ready(pid) => Ok(Ok(pid)),
+        Outcome::Refused { why, pid } => {
+            if let Some(pid) = pid {
+                let _ = waitpid(pid, None);
+            }
+            Ok(Err(why))
+        }
+    }
+}
+
+/// What became of a PID 1 that made its namespaces.
+#[derive(Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It is there.
+    Ready(Pid),
+    /// The kernel refused, and the process, if it was born, has ended.
+    Refused { why: String, pid: Option<Pid> },
+}
+
+/// What its reports come to. A later PID 1 may have more of them, which are not needed.
+fn outcome(report: &str) -> anyhow::Result<Outcome> {
     let (mut pid, mut is_ready) = (None, false);
     for line in report.lines() {
-        match line.parse().map_err(anyhow::Error::msg)? {
-            NamespaceReport::Pid(number) => pid = Some(Pid::from_raw(number)),
-            NamespaceReport::Ready => is_ready = true,
-            NamespaceReport::Refused(why) => {
-                if let Some(pid) = pid {
-                    let _ = waitpid(pid, None);
-                }
-                return Ok(Err(why));
+        match line.parse::<NamespaceReport>() {
+            Ok(NamespaceReport::Pid(number)) => pid = Some(Pid::from_raw(number)),
+            Ok(NamespaceReport::Ready) => is_ready = true,
+            Ok(NamespaceReport::Refused(why)) => return Ok(Outcome::Refused { why, pid }),
+            Err(ReportError::Unknown { line }) => {
+                tracing::warn!(line, "PID 1 reports what this version of the shim does not know; ignored");
             }
+            Err(error @ ReportError::NoProcess { .. }) => return Err(error.into()),
         }
     }
     match pid {
-        Some(pid) if is_ready => Ok(Ok(pid)),
+        Some(pid) if is_ready => Ok(Outcome::Ready(pid)),
         _ => anyhow::bail!("PID 1 ended without a report while it made its namespaces"),
     }
 }
@@ -146,4 +167,21 @@ pub(crate) fn readable_paths(facts: &HostFacts) -> Vec<PathBuf> {
 
 fn append(path: &Path) -> anyhow::Result<File> {
     logs::append().create(true).open(path).with_context(|| format!("open {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_of_a_later_pid_1_are_ignored() {
+        let pid = Pid::from_raw(7);
+        assert_eq!(outcome("pid 7\nready\n").unwrap(), Outcome::Ready(pid));
+        assert_eq!(outcome("version 9\nready\ncgroup /x\npid 7 of 9\n").unwrap(), Outcome::Ready(pid));
+        let refused = Outcome::Refused { why: "no".to_owned(), pid: Some(pid) };
+        assert_eq!(outcome("pid 7\nversion 9\nrefused no\n").unwrap(), refused);
+        for without in ["", "version 9\n", "pid 7\nversion 9\n", "ready\n", "pid x\nready\n"] {
+            assert!(outcome(without).is_err(), "{without:?}");
+        }
+    }
 }

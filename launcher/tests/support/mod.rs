@@ -5,7 +5,7 @@
 pub(crate) mod fields;
 pub(crate) mod qmp;
 pub(crate) mod stage;
-mod sys;
+pub(crate) mod sys;
 
 use std::path::PathBuf;
 

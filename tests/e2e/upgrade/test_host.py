@@ -1,5 +1,6 @@
-"""On this host, where the shim is what the node agent is on a cluster: every pair of shim and PID 1 of both versions
-has a machine under load, whose supervisor is exchanged again and again."""
+"""On this host, where the shim is what the node agent is on a cluster: every shim, PID 1 and supervisor of both
+versions start a machine under load together, whose supervisor is then exchanged again and again. In a pod a supervisor
+of today launches through a PID 1 of before where the sidecar got its new image before QEMU was started."""
 
 import itertools
 import os
@@ -72,13 +73,18 @@ class Mixed(Machine):
             self.garboard = own
 
 
-@pytest.fixture(params=itertools.product(AGES, AGES), ids=lambda pair: f"shim of {pair[0]}, PID 1 of {pair[1]}")
+def named(ages: tuple[str, str, str]) -> str:
+    shim, init, supervisor = ages
+    return f"shim of {shim}, PID 1 of {init}, launched by {supervisor}"
+
+
+@pytest.fixture(params=itertools.product(AGES, repeat=3), ids=named)
 def mixed(
     request: pytest.FixtureRequest, versions: dict[str, Version], hello: pathlib.Path, directory: pathlib.Path
 ) -> Iterator[Mixed]:
-    """A machine of two versions, not started yet."""
-    shim, init = (versions[age] for age in request.param)
-    parts = {names.COMMAND: shim, names.SHIM: shim, names.INIT: init, names.SUPERVISOR: versions["before"]}
+    """A machine of both versions, not started yet."""
+    shim, init, supervisor = (versions[age] for age in request.param)
+    parts = {names.COMMAND: shim, names.SHIM: shim, names.INIT: init, names.SUPERVISOR: supervisor}
     # Earlier commits have the shim in the command.
     present = {program: version for program, version in parts.items() if (version.programs / program).exists()}
     yield from looked_after(request, Mixed(present, hello, directory))
