@@ -187,7 +187,8 @@ async fn a_request_is_followed_by_its_audit_id_from_the_api_server_to_the_superv
     let (api, played) = connected(running()).await;
     assert_eq!(api.put(&format!("{BASE}/pause"), Value::Null).await.0, 200);
     let text = String::from_utf8(log.0.lock().unwrap().clone()).unwrap();
-    let done = text.lines().find(|line| line.contains("instance change carried out")).unwrap_or_else(|| panic!("{text}"));
+    let done =
+        text.lines().find(|line| line.contains("instance change carried out")).unwrap_or_else(|| panic!("{text}"));
     for field in ["subresource{", "object=\"vm\"", "user=\"ada\"", &format!("audit_id=\"{AUDIT_ID}\"")] {
         assert!(done.contains(field), "{field}: {done}");
     }

@@ -124,7 +124,10 @@ impl Api {
         let answer = self.answer(peer, line, user, body).await;
         let code = answer.status().as_u16();
         let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-        (code, serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8(body.to_vec()).unwrap())))
+        (
+            code,
+            serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8(body.to_vec()).unwrap())),
+        )
     }
 
     /// The same; the answer as it is.
