@@ -124,10 +124,11 @@ impl Api {
         let answer = self.answer(peer, line, user, body).await;
         let code = answer.status().as_u16();
         let body = axum::body::to_bytes(answer.into_body(), 1 << 20).await.unwrap();
-        (
-            code,
-            serde_json::from_slice(&body).unwrap_or_else(|_| Value::String(String::from_utf8(body.to_vec()).unwrap())),
-        )
+        let text = || match String::from_utf8(body.to_vec()).unwrap() {
+            empty if empty.is_empty() => Value::Null,
+            text => Value::String(text),
+        };
+        (code, serde_json::from_slice(&body).unwrap_or_else(|_| text()))
     }
 
     /// The same; the answer as it is.
