@@ -1,6 +1,7 @@
 //! The driver and the monitor together, over a simulated QEMU: what takes several steps, and what another supervisor goes on with.
 
 use garboard_plan::LaunchPlan;
+use garboard_protocol::control::GuestStatus;
 use garboard_protocol::journal::{Deadline, Freeze as JournalFreeze, SoftReboot as JournalSoftReboot};
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::testing::{AgentBehaviour, FakeAgent, FakeMonitor, GuestPower};
@@ -227,4 +228,23 @@ async fn a_freeze_is_answered_when_it_is_done_and_thawed_by_another_supervisor_i
     assert_eq!(qemu.journal().freeze, None);
     let (_, outcome) = second.asked(Request::Unfreeze).await;
     assert_eq!(timeout(PATIENCE, outcome).await.unwrap().unwrap(), Ok(()));
+}
+
+#[tokio::test]
+async fn a_report_that_contradicts_a_freeze_counts_when_it_is_repeated() {
+    let qemu = Qemu::start(GuestPower::Obeys);
+    let frozen = Some(JournalFreeze { thaw_at: None });
+    assert!(qemu.write(&Journal { launched: true, started: true, freeze: frozen, ..Journal::default() }));
+    let supervisor = qemu.attach();
+    supervisor.has_attached().await;
+    // One that was asked for before the freeze was done may come after it; names tell the reports apart.
+    for (name, reported, expected) in [("a", false, true), ("b", true, true), ("c", false, true), ("d", false, false)] {
+        let guest = Some(GuestStatus { hostname: Some(name.to_owned()), ..GuestStatus::default() });
+        let report = Input::GuestAgentReported { guest, frozen: Some(reported), interfaces: None };
+        supervisor.happened.send(report).await.unwrap();
+        let is_this =
+            |status: &Status| status.guest.as_ref().is_some_and(|guest| guest.hostname.as_deref() == Some(name));
+        let status = supervisor.until(|status| is_this(status) && status.frozen == expected).await;
+        assert_eq!(status.frozen, expected, "{name}");
+    }
 }
