@@ -1,7 +1,7 @@
 //! What a pod may ask of the agent. What is made for it is in its order, which only the controller writes: a request names an
 //! interface of it; of its other fields, only the address of a NIC counts, where the order leaves it open. Pure.
 
-use garboard_agent::plumbing::{TapBinding, tapped};
+use garboard_agent::tap_binding::{TapBinding, tapped};
 use garboard_api::v1::VirtualMachineInstance;
 use garboard_plan::{OrderedInterface, PlanError, ordered_interfaces};
 use garboard_protocol::agent::{AgentRequest, InterfaceRequest};

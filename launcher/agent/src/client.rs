@@ -12,7 +12,7 @@ use garboard_protocol::control::Status;
 use tokio::net::UnixStream;
 
 use crate::line_socket::{LineError, LineSocket};
-use crate::plumbing::{TapBinding, tapped};
+use crate::tap_binding::{TapBinding, tapped};
 
 /// Pause before a node agent that did not answer is asked again, and the longest it grows to.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);

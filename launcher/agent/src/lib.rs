@@ -3,6 +3,7 @@
 //!
 //! - [`line_socket`]: lines of JSON with descriptors over a unix socket, for every conversation of a machine's parties.
 //! - [`client`]: the supervisor's end.
+//! - [`tap_binding`]: what a planned interface needs of the other end.
 //! - `plumbing` (the feature of that name): the other end: interfaces are made and their descriptors sent.
 
 pub mod client;
@@ -10,5 +11,6 @@ pub mod line_socket;
 #[cfg(feature = "plumbing")]
 pub mod plumbing;
 mod sys;
+pub mod tap_binding;
 
 pub use sys::scm;

@@ -8,7 +8,6 @@ use std::str::FromStr;
 
 use garboard_net::resolv::Resolver;
 use garboard_net::{Binding, GuestAddresses, Masquerade, NetError, NetNs, NetPlan, Port, Protocol, Sockets};
-use garboard_plan::{BindingPlan, Protocol as PlannedProtocol};
 use garboard_protocol::agent::{
     AgentReply, BRIDGE, BindingRequest, InterfaceReply, InterfaceRequest, SocketKind, UPLINK,
 };
@@ -35,15 +34,6 @@ pub struct Interfaces<'a> {
     pub requests: &'a [InterfaceRequest],
     /// Their [`net_plans`].
     pub plans: &'a [NetPlan],
-}
-
-/// What a binding with a tap needs of the shim or the node agent.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TapBinding {
-    /// Name of the tap.
-    pub tap: String,
-    /// How it is bound.
-    pub binding: BindingRequest,
 }
 
 /// Why interfaces were not made.
@@ -74,28 +64,6 @@ pub enum PlumbingError {
         #[source]
         source: NetError,
     },
-}
-
-/// What a binding needs of the shim or the node agent; nothing for one without a tap.
-#[must_use]
-pub fn tapped(binding: &BindingPlan) -> Option<TapBinding> {
-    match binding {
-        BindingPlan::Masquerade { tap, ipv4, ipv6, ports, .. } => {
-            let ports = ports.iter().map(|plan| (protocol_name(plan.protocol).to_owned(), plan.port)).collect();
-            let binding = BindingRequest::Masquerade { ipv4: ipv4.clone(), ipv6: ipv6.clone(), ports };
-            Some(TapBinding { tap: tap.clone(), binding })
-        }
-        BindingPlan::Bridge { tap } => Some(TapBinding { tap: tap.clone(), binding: BindingRequest::Bridge }),
-        BindingPlan::User { .. } | BindingPlan::Passt { .. } => None,
-    }
-}
-
-fn protocol_name(protocol: PlannedProtocol) -> &'static str {
-    match protocol {
-        PlannedProtocol::Tcp => "TCP",
-        PlannedProtocol::Udp => "UDP",
-        PlannedProtocol::Sctp => "SCTP",
-    }
 }
 
 /// What is to be done for each request.

@@ -21,6 +21,8 @@ const PORT: &str = "org.qemu.guest_agent.0";
 const POLL: Duration = Duration::from_secs(10);
 /// How often a silent agent is tried again: the event of its opened port may have been missed.
 const RETRY: Duration = Duration::from_secs(5);
+/// How long an agent may take to answer after its port was closed.
+const REOPEN: Duration = Duration::from_secs(2);
 
 /// Follows the agent for as long as QEMU runs.
 pub(crate) async fn run(
@@ -79,12 +81,23 @@ async fn follow(context: &Context, agent: Agent, port: &mut Subscription) {
                 break;
             }
         }
-        if let Ok(Port::Closed | Port::MonitorClosed) = timeout(POLL, port_change(port)).await {
+        let closed = match timeout(POLL, port_change(port)).await {
+            Ok(Port::Closed) => !answers(&agent).await,
+            Ok(Port::MonitorClosed) => true,
+            Ok(Port::Opened) | Err(_) => false,
+        };
+        if closed {
             tracing::info!("the guest agent closed its port");
             break;
         }
     }
     let _ = context.happened.send(Input::AgentUp(None)).await;
+}
+
+/// Whether it answers although its port was closed. A guest that reboots closes the port and opens it again, and this event may be
+/// read after the agent of after the reboot has answered: QEMU holds back events of ports for up to a second.
+async fn answers(agent: &Agent) -> bool {
+    matches!(timeout(REOPEN, agent.ping()).await, Ok(Ok(())))
 }
 
 /// What it reports: [`Input::GuestAgentReported`].

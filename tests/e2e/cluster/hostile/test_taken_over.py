@@ -13,6 +13,7 @@ from garboard_e2e.cluster.names import NAMESPACE, NODE_2, Object
 from garboard_e2e.hostile import levels, taken_over
 from garboard_e2e.hostile.attackers import Attackers
 from garboard_e2e.hostile.machines import Machines
+from garboard_e2e.hostile.qemu import QUESTIONS
 
 # What is not in the pod, and what is there and closed, as QEMU in `compute` would write it.
 ABSENT = [
@@ -93,7 +94,7 @@ def expect_refused(report: list[str]) -> str:
     assert refused >= 180, f"only {refused} attempts were refused"
     probes = sum(PROBE in line for line in report)
     asked = [line for line in report if "as a probe" in line]
-    assert probes == 10, f"the socket for probes refused {probes} of 10: {asked}"
+    assert probes == len(QUESTIONS), f"the socket for probes refused {probes} of {len(QUESTIONS)}: {asked}"
     return f"{refused} attempts refused"
 
 
