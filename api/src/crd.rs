@@ -1,6 +1,6 @@
 //! CustomResourceDefinitions, from the same types that read manifests.
 //!
-//! A definition is a value: `deploy/crds/` holds it as YAML, and a test compares. Names, columns and versions are
+//! A definition is a value: `deploy/base/crds/` holds it as YAML, and a test compares. Names, columns and versions are
 //! KubeVirt's (inventory: `pkg/virt-operator/resource/generate/components/crds.go`); rules that CEL can express are
 //! here too, so that the API server refuses it although no webhook is there.
 

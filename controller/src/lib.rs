@@ -5,9 +5,10 @@
 //!        ▲ status                                        ▲ status: scheduling here, the running guest by the node agent
 //! ```
 //!
-//! Each reconciler is three files: `observe` looks into the stores (`stores`) and asks the API server for what is not in them, `decide` is pure and sees nothing but what was observed,
-//! `apply` does what was decided. What is decided can be printed, compared and tested without a cluster. Nothing here
-//! looks into a guest or a node: that is the launcher's and the node agent's.
+//! Each reconciler is three files: `observe` looks into the stores (`stores`) and asks the API server
+//! for what is not in them, `decide` is pure and sees nothing but what was observed, `apply` does what was decided. What is decided can
+//! be printed, compared and tested without a cluster. Nothing here looks into a guest or a node: that is the launcher's and the node
+//! agent's.
 //!
 //! Every replica answers the webhooks and the subresource API; one, the leader (`lease`), reconciles and keeps the webhooks' certificates.
 

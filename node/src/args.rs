@@ -21,7 +21,7 @@ pub struct Args {
     #[arg(long, default_value = "/var/lib/kubelet/device-plugins")]
     pub kubelet_directory: PathBuf,
     /// What `garboard-facts --node` wrote about the QEMU of launchers, from which the node's labels are made.
-    #[arg(long, default_value = "/run/garboard-facts/node.json")]
+    #[arg(long, default_value = "/run/garboard-facts/offer.json")]
     pub offer: PathBuf,
     /// The namespace of the installation, in which the controllers are found.
     #[arg(long, env = "POD_NAMESPACE", default_value = "garboard")]

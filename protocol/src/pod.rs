@@ -48,11 +48,11 @@ pub const SSH_KEYS_DIRECTORY: &str = "/var/lib/garboard/ssh-keys";
 /// Below it the Secret of each `networkDataSecretRef` has a directory of the volume's name, in the sidecar.
 pub const NETWORK_DATA_DIRECTORY: &str = "/var/lib/garboard/network-data";
 /// Where the program that opens a container disk is, in the disk's own container; an init container put it there.
-pub const HELPER_DIRECTORY: &str = "/run/garboard-helper";
-/// Name of that program, in [`HELPER_DIRECTORY`] and in `/usr/bin` of the launcher's image.
-pub const HELPER_PROGRAM: &str = "garboard-container-disk";
+pub const CONTAINER_DISK_DIRECTORY: &str = "/run/garboard-container-disk";
+/// Name of that program, in [`CONTAINER_DISK_DIRECTORY`] and in `/usr/bin` of the launcher's image.
+pub const CONTAINER_DISK_PROGRAM: &str = "garboard-container-disk";
 /// Where that program listens, in its container and in the sidecar; emptyDir in memory.
-pub const HELPER_SOCKETS: &str = "/run/garboard-disks";
+pub const CONTAINER_DISK_SOCKETS: &str = "/run/garboard-disks";
 /// The agent's directory, mounted into each container that requests one of its devices.
 pub const AGENT_DIRECTORY: &str = "/run/garboard-agent";
 /// The agent's socket in [`AGENT_DIRECTORY`].

@@ -5,7 +5,7 @@ use garboard_protocol::agent::{VolumePlace, VolumeTable};
 use garboard_protocol::pod::DiskImage;
 use k8s_openapi::api::core::v1::{Volume, VolumeDevice, VolumeMount};
 
-use super::helpers::{self, ImageFiles, OpenedImage};
+use super::container_disks::{self, ImageFiles, OpenedImage};
 
 /// A volume, and what has to be known of it.
 #[derive(Default)]
@@ -106,7 +106,7 @@ pub(super) fn fold(contributions: impl IntoIterator<Item = Contribution>) -> Mou
         files.extend(contribution.opened.clone());
         mounted.put(contribution);
     }
-    let opened = helpers::open(files);
+    let opened = container_disks::open(files);
     opened.places.into_iter().for_each(|place| mounted.enter(place));
     opened.volumes.into_iter().for_each(|volume| mounted.put(volume));
     Mounted { opened: opened.images, ..mounted }

@@ -1,7 +1,7 @@
 //! From a VirtualMachineInstance to its launcher pod. Pure.
 //!
 //! ```text
-//!   init containers of container disks, where the cluster has no image volumes     (`helpers`)
+//!   init containers of container disks, where the cluster has no image volumes     (`container_disks`)
 //!   init container `launcher` (restartPolicy Always)   every volume, the order, the agent's directory by its device
 //!   container `compute`                                what PID 1 shares, and /dev/kvm, nothing else
 //! ```
@@ -10,9 +10,9 @@
 //! `restricted`. Names, labels and annotations that other programs look for are KubeVirt's.
 
 mod claims;
+mod container_disks;
 mod containers;
 mod contribution;
-mod helpers;
 mod host_disk;
 mod metadata;
 mod nodes;
@@ -183,7 +183,7 @@ pub fn launcher_pod(input: &PodInput<'_>) -> Result<Pod, PodRefusal> {
     let mounted = volumes::mounted(input, &resources)?;
     let spec = &input.vmi.spec;
     let order = order::render(input, &mounted).map_err(PodRefusal::Order)?;
-    let mut init_containers = helpers::containers(input, &resources, &mounted.opened);
+    let mut init_containers = container_disks::containers(input, &resources, &mounted.opened);
     init_containers.push(containers::launcher(input, &resources, &mounted));
     let account = projected::account(input.vmi).or(spec.service_account_name.as_deref());
     Ok(Pod {

@@ -108,11 +108,11 @@ fn a_container_disk_is_opened_in_its_own_container_where_there_are_none() {
     let pod = made_with(&config, &disks, &json!({ "domain": { "firmware": { "kernelBoot": kernel } } })).unwrap();
     let init = spec(&pod).init_containers.as_ref().unwrap();
     let names: Vec<_> = init.iter().map(|container| container.name.as_str()).collect();
-    assert_eq!(names, ["garboard-helper", "volumeroot", "volume-1", "volume-2", "launcher"]);
+    assert_eq!(names, ["garboard-container-disk", "volumeroot", "volume-1", "volume-2", "launcher"]);
     let root = container(&pod, "volumeroot");
     assert_eq!((root.image.as_deref(), root.restart_policy.as_deref()), (Some("guest:1"), Some("Always")));
     let command = root.command.as_ref().unwrap();
-    assert_eq!(command[..2], ["/run/garboard-helper/garboard-container-disk", "--open"]);
+    assert_eq!(command[..2], ["/run/garboard-container-disk/garboard-container-disk", "--open"]);
     assert_eq!(command[2..], ["/run/garboard-disks/1.sock", "/other/disk.img"]);
     assert_eq!(container(&pod, "volume-1").command.as_ref().unwrap()[2..], ["/run/garboard-disks/2.sock", ""]);
     assert_eq!(

@@ -16,7 +16,7 @@ use k8s_openapi::api::core::v1::{
 use k8s_openapi::apimachinery::pkg::api::resource as quantity;
 
 use super::contribution::{Contribution, Mounted, Writable, fold};
-use super::{PodInput, PodRefusal, helpers, host_disk, projected, state};
+use super::{PodInput, PodRefusal, container_disks, host_disk, projected, state};
 
 /// Name of the volume with the machine's directory.
 const RUN: &str = "garboard-run";
@@ -121,7 +121,7 @@ fn of_volume(input: &PodInput<'_>, index: usize, volume: &VmiVolume) -> Result<V
 
 fn container_disk(input: &PodInput<'_>, name: &str, disk: &ContainerDiskSource) -> Contribution {
     if !input.config.has(Gate::ImageVolume) {
-        return Contribution::opened(helpers::disk(name, disk));
+        return Contribution::opened(container_disks::disk(name, disk));
     }
     let source = ImageVolumeSource { reference: Some(disk.image.clone()), pull_policy: disk.image_pull_policy.clone() };
     Contribution::directory(Volume { image: Some(source), ..named(name) }, name, &path_of(name))
@@ -149,7 +149,7 @@ fn kernel(input: &PodInput<'_>) -> Option<Contribution> {
     let boot = input.vmi.spec.domain.firmware.as_ref()?.kernel_boot.as_ref()?;
     let container = boot.container.as_ref()?;
     if !input.config.has(Gate::ImageVolume) {
-        return Some(Contribution::opened(helpers::kernel(container)));
+        return Some(Contribution::opened(container_disks::kernel(container)));
     }
     let source = ImageVolumeSource {
         reference: Some(container.image.clone()),

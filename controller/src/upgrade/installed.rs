@@ -57,7 +57,7 @@ impl Lookout {
         let found = match ask(context, is_active).await {
             Ok(found) => Some(found),
             Err(error) => {
-                tracing::warn!(error = %ErrorChain(&error), "the controllers and node agents could not be looked at");
+                tracing::warn!(error = %ErrorChain(&error), "could not read the Deployment of the controllers and the DaemonSet of the node agents");
                 None
             }
         };

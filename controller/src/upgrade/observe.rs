@@ -163,7 +163,7 @@ impl Observer {
                 tracing::warn!(
                     namespace = launcher.namespace,
                     instance = launcher.instance,
-                    "the instance of a pod cannot be read; its supervisor is replaced after all others, and only the pod shows how it is"
+                    "the instance of a pod cannot be read; its supervisor is replaced after all others, and only the pod's status shows whether it runs"
                 );
             }
         }

@@ -49,7 +49,7 @@ fn install(directory: &Path) -> std::io::Result<()> {
     let fresh = directory.join(".fresh");
     fs::copy("/proc/self/exe", &fresh)?;
     fs::set_permissions(&fresh, fs::Permissions::from_mode(0o555))?;
-    fs::rename(fresh, directory.join(garboard_protocol::pod::HELPER_PROGRAM))
+    fs::rename(fresh, directory.join(garboard_protocol::pod::CONTAINER_DISK_PROGRAM))
 }
 
 fn open(pairs: &[&str]) -> Result<(), String> {

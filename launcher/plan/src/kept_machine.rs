@@ -47,13 +47,13 @@ pub struct FirmwareIdentity {
 #[derive(Debug, thiserror::Error)]
 pub enum KeptError {
     /// More than is ever written.
-    #[error("{bytes} bytes are more than a stored machine has, at most {KEPT_MAX}")]
+    #[error("the stored machine is {bytes} bytes long; at most {KEPT_MAX} are read")]
     TooLong {
         /// Its length.
         bytes: usize,
     },
     /// Not the JSON that is expected.
-    #[error("it is no stored machine: {0}")]
+    #[error("the stored machine cannot be parsed: {0}")]
     Unreadable(#[from] serde_json::Error),
     /// A newer Garboard wrote it.
     #[error(transparent)]

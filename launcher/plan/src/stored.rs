@@ -17,11 +17,11 @@ use super::options::BlockSizes;
 /// Version of [`StoredMachine`]. It grows when a reader of before would give the guest another machine; of an earlier version
 /// everything is read:
 ///
-/// Version 2 had `queues` until nothing read them: they follow from vCPUs, manifest and [`StoredMachine::rules`].
-///
 /// | version | what it has not | what that means |
 /// | --- | --- | --- |
 /// | 1 | `rules`, `cpuFeatures`, `accelerator`, `disks`, `firmware`, `ram` | decided at the next start, and kept from then on; disks have QEMU's number of queues |
+///
+/// Version 2 had `queues` until nothing read them: they follow from vCPUs, manifest and [`StoredMachine::rules`].
 pub const STORED_VERSION: u32 = 2;
 
 /// What is decided once and kept: reported at the first start, given back at every later one.

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use garboard_api::MacAddr;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{GuestStatus, GuestSystem, InterfaceStatus};
 use garboard_protocol::paths;
@@ -152,14 +153,10 @@ fn interface_status(seen: &garboard_qmp::agent::Interface) -> Option<InterfaceSt
     Some(InterfaceStatus {
         name: String::new(),
         interface_name: Some(name),
-        mac: seen.mac.map(mac_text).unwrap_or_default(),
+        mac: seen.mac.map(|mac| MacAddr::new(mac).to_string()).unwrap_or_default(),
         addresses: seen.addresses.items().iter().map(|address| address.ip.to_string()).collect(),
         info_source: "guest-agent".to_owned(),
     })
-}
-
-fn mac_text(octets: [u8; 6]) -> String {
-    octets.map(|octet| format!("{octet:02x}")).join(":")
 }
 
 /// What happened to the agent's port.

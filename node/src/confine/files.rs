@@ -109,14 +109,14 @@ mod tests {
             for name in ["agent", "kubelet"] {
                 std::fs::create_dir(place.path().join(name)).unwrap();
             }
-            std::fs::write(place.path().join("node.json"), "{}").unwrap();
+            std::fs::write(place.path().join("offer.json"), "{}").unwrap();
             let name = "confine::files::tests::what_the_agent_needs_is_there_and_what_makes_it_root_is_not";
             let ended = std::process::Command::new(program).args(["--exact", name]).env(INSIDE, place.path()).status();
             assert!(ended.unwrap().success());
             return;
         };
         let place = Path::new(&place);
-        let (agent, kubelet, offer) = (place.join("agent"), place.join("kubelet"), place.join("node.json"));
+        let (agent, kubelet, offer) = (place.join("agent"), place.join("kubelet"), place.join("offer.json"));
         super::super::devices::keep().unwrap();
         let (enforced, _held) = restrict(Directories { agent: &agent, kubelet: &kubelet, offer: &offer }).unwrap();
         if enforced == RulesetStatus::NotEnforced {

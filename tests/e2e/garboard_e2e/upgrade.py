@@ -107,7 +107,7 @@ class Exchanges:
     def summary(self) -> str:
         took = [self.ended[name] - self.begun[name] for name in self.names]
         all_of_them = max(self.ended.values()) - min(self.begun.values())
-        each = f"{min(took):.1f} s at least, {statistics.median(took):.1f} s in the middle, {max(took):.1f} s at most"
+        each = f"{min(took):.1f} s at least, {statistics.median(took):.1f} s (median), {max(took):.1f} s at most"
         whole = f"{time.monotonic() - self.since:.0f} s from the manifest to the last one that is taken for good"
         return f"{len(took)} supervisors exchanged within {all_of_them:.0f} s, each {each}; {whole}"
 

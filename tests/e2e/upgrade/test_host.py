@@ -111,4 +111,4 @@ def test_supervisors_of_both_versions_follow_each_other_and_the_guest_does_not_n
         last = mixed.reported_status()
     mixed.run("stop", mixed.name)
     mixed.expect_end("stoppedGracefully")
-    note(f"{len(took)} supervisors, each {statistics.median(took):.1f} s in the middle, {max(took):.1f} s at most")
+    note(f"{len(took)} supervisors, each {statistics.median(took):.1f} s (median), {max(took):.1f} s at most")

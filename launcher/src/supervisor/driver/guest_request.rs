@@ -105,8 +105,10 @@ impl GuestRequest {
     /// The state comes first: a client that gets the outcome finds it there.
     async fn conclude(self, what: &str, event: Event, outcome: Result<(), Failure>, done: Option<Outcome>) {
         match &outcome {
-            Ok(()) => tracing::info!(what, "the guest agent did it"),
-            Err(error) => tracing::warn!(what, error = %ErrorChain(error), "the guest agent did not do it"),
+            Ok(()) => tracing::info!(command = what, "the guest agent carried out the command"),
+            Err(error) => {
+                tracing::warn!(command = what, error = %ErrorChain(error), "the guest agent did not carry out the command")
+            }
         }
         let _ = self.report.send(event).await;
         if let Some(done) = done {

@@ -19,7 +19,7 @@ from garboard_e2e.hostile.qemu import QUESTIONS
 ABSENT = [
     *("/run/garboard/order", "/run/garboard/supervisor", "/var/run/secrets", "/run/secrets", "/run/garboard-agent"),
     *("/run/garboard-agent/agent.sock", "/etc/garboard", "/var/lib/garboard", "/run/garboard-disks"),
-    *("/run/garboard-helper", "/dev/net/tun", "/dev/vhost-net", "/dev/garboard", "/var/lib/kubelet"),
+    *("/run/garboard-container-disk", "/dev/net/tun", "/dev/vhost-net", "/dev/garboard", "/var/lib/kubelet"),
     "/run/containerd/containerd.sock",
 ]
 CLOSED = [

@@ -1,7 +1,7 @@
 //! Container disks without image volumes: the disk's own container runs a program of ours that opens it.
 //!
 //! ```text
-//!   init container `garboard-helper`  (launcher's image)  copies the program into an emptyDir
+//!   init container `garboard-container-disk`  (launcher's image)  copies the program into an emptyDir
 //!   init container `volume<NAME>`     (the disk's image, restartPolicy Always)  the program opens the disk
 //!         └── socket in an emptyDir in memory ──► `launcher`: a descriptor
 //! ```
@@ -9,7 +9,7 @@
 use garboard_api::v1::{ContainerDiskSource, KernelBootContainer};
 use garboard_plan::Resources;
 use garboard_protocol::agent::VolumePlace;
-use garboard_protocol::pod::{HELPER_DIRECTORY, HELPER_PROGRAM, HELPER_SOCKETS};
+use garboard_protocol::pod::{CONTAINER_DISK_DIRECTORY, CONTAINER_DISK_PROGRAM, CONTAINER_DISK_SOCKETS};
 use garboard_protocol::volumes::{KERNEL_BOOT_PREFIX, KERNEL_BOOT_VOLUME};
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, Volume};
 
@@ -17,10 +17,9 @@ use super::PodInput;
 use super::containers::{Share, of_launcher_image, powerless};
 use super::contribution::{Contribution, NamedPlace, Writable, mount};
 
-const PROGRAM: &str = "garboard-helper";
 const SOCKETS: &str = "garboard-disks";
 /// One program that sleeps, and the copy of it.
-const HELPER: Share = Share { memory: "1Mi", cpu: "1m", bound_memory: "16Mi", bound_cpu: "10m" };
+const SHARE: Share = Share { memory: "1Mi", cpu: "1m", bound_memory: "16Mi", bound_cpu: "10m" };
 /// The name of a container is a DNS label.
 const LONGEST_NAME: usize = 63;
 
@@ -98,7 +97,7 @@ pub(super) fn open(all: Vec<ImageFiles>) -> OpenedImages {
     for (index, of_image) in all.into_iter().enumerate() {
         let mut files = Vec::new();
         for ImageFile { name, path } in of_image.files {
-            let socket = format!("{HELPER_SOCKETS}/{}.sock", places.len() + 1);
+            let socket = format!("{CONTAINER_DISK_SOCKETS}/{}.sock", places.len() + 1);
             places.push(NamedPlace { name, place: VolumePlace::Handed { socket: socket.clone() } });
             files.push(OpenedFile { socket, path });
         }
@@ -111,10 +110,11 @@ pub(super) fn open(all: Vec<ImageFiles>) -> OpenedImages {
 
 /// The program, and the sockets.
 fn volumes() -> [Contribution; 2] {
-    let program = Volume { name: PROGRAM.to_owned(), empty_dir: Some(Default::default()), ..Volume::default() };
+    let program =
+        Volume { name: CONTAINER_DISK_PROGRAM.to_owned(), empty_dir: Some(Default::default()), ..Volume::default() };
     let in_memory = EmptyDirVolumeSource { medium: Some("Memory".to_owned()), ..Default::default() };
     let sockets = Volume { name: SOCKETS.to_owned(), empty_dir: Some(in_memory), ..Volume::default() };
-    [Contribution::beside(program), Contribution::mounted(sockets, HELPER_SOCKETS, Writable::No)]
+    [Contribution::beside(program), Contribution::mounted(sockets, CONTAINER_DISK_SOCKETS, Writable::No)]
 }
 
 /// What `volume<NAME>` is called where tools look for it, unless that is too long.
@@ -130,23 +130,23 @@ pub(super) fn containers(input: &PodInput<'_>, machine: &Resources, opened: &[Op
         return Vec::new();
     }
     let mut all = vec![installer(input, machine)];
-    all.extend(opened.iter().map(|each| helper(each, machine)));
+    all.extend(opened.iter().map(|each| opener(each, machine)));
     all
 }
 
 fn installer(input: &PodInput<'_>, machine: &Resources) -> Container {
-    let program = format!("/usr/bin/{HELPER_PROGRAM}");
+    let program = format!("/usr/bin/{CONTAINER_DISK_PROGRAM}");
     Container {
-        name: PROGRAM.to_owned(),
-        command: Some(vec![program, "--install".to_owned(), HELPER_DIRECTORY.to_owned()]),
-        resources: Some(HELPER.requirements(machine)),
-        volume_mounts: Some(vec![mount(PROGRAM, HELPER_DIRECTORY, Writable::Yes)]),
+        name: CONTAINER_DISK_PROGRAM.to_owned(),
+        command: Some(vec![program, "--install".to_owned(), CONTAINER_DISK_DIRECTORY.to_owned()]),
+        resources: Some(SHARE.requirements(machine)),
+        volume_mounts: Some(vec![mount(CONTAINER_DISK_PROGRAM, CONTAINER_DISK_DIRECTORY, Writable::Yes)]),
         ..of_launcher_image(input)
     }
 }
 
-fn helper(opened: &OpenedImage, machine: &Resources) -> Container {
-    let program = format!("{HELPER_DIRECTORY}/{HELPER_PROGRAM}");
+fn opener(opened: &OpenedImage, machine: &Resources) -> Container {
+    let program = format!("{CONTAINER_DISK_DIRECTORY}/{CONTAINER_DISK_PROGRAM}");
     let files = opened.files.iter().flat_map(|file| [file.socket.clone(), file.path.clone()]);
     Container {
         name: opened.container.clone(),
@@ -154,10 +154,10 @@ fn helper(opened: &OpenedImage, machine: &Resources) -> Container {
         image_pull_policy: opened.pull_policy.clone(),
         command: Some([program, "--open".to_owned()].into_iter().chain(files).collect()),
         restart_policy: Some("Always".to_owned()),
-        resources: Some(HELPER.requirements(machine)),
+        resources: Some(SHARE.requirements(machine)),
         volume_mounts: Some(vec![
-            mount(PROGRAM, HELPER_DIRECTORY, Writable::No),
-            mount(SOCKETS, HELPER_SOCKETS, Writable::Yes),
+            mount(CONTAINER_DISK_PROGRAM, CONTAINER_DISK_DIRECTORY, Writable::No),
+            mount(SOCKETS, CONTAINER_DISK_SOCKETS, Writable::Yes),
         ]),
         ..powerless()
     }

@@ -10,12 +10,11 @@
     reason = "the whole file is a test"
 )]
 
-#[path = "conversations/machine.rs"]
 mod machine;
-#[path = "conversations/record.rs"]
 mod record;
-#[path = "../../tests/recorded.rs"]
+#[path = "../../../tests/recorded.rs"]
 mod recorded;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

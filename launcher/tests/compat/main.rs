@@ -4,12 +4,11 @@
 
 #![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used, reason = "the whole file is a test")]
 
-#[path = "compat/frozen.rs"]
 mod frozen;
-#[path = "compat/messages.rs"]
 mod messages;
-#[path = "../../tests/recorded.rs"]
+#[path = "../../../tests/recorded.rs"]
 mod recorded;
+#[path = "../support/mod.rs"]
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};
