@@ -1,0 +1,97 @@
+"""One run of the functional tests on a cluster: portion after portion, each with its own beginning and end, so that
+what was found is kept whatever comes later."""
+
+import collections
+import contextlib
+import dataclasses
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from ..cluster.kube import Kube
+from ..cluster.shared import Shared
+from ..outcome import Failure
+from ..places import REPOSITORY
+from . import results
+from .portions import portions
+from .preparation import prepare
+from .results import Result
+from .storage import Provisioner
+from .suite import Suite
+
+# What the suite makes and removes itself; a run that was interrupted leaves them.
+NAMESPACES = [f"kubevirt-test-{name}1" for name in ("default", "alternative", "operator", "privileged")]
+
+
+def commit() -> str:
+    """That of this checkout, with a mark where files differ from it."""
+    command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--abbrev=9", "--dirty=+", "--exclude=*"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+@contextlib.contextmanager
+def prepared(shared: Shared, suite: Suite) -> Iterator[Kube]:
+    """Garboard on a cluster, and what the tests expect around it."""
+    kube = shared.empty()
+    kube.install()
+    # Only their objects matter here; what the recorder sees of nodes and processes is for other tests.
+    kube.recorder.stop()
+    prepare(kube, suite.program.parent)
+    with Provisioner(kube):
+        yield kube
+
+
+def clear(kube: Kube) -> None:
+    """The suite does not begin where its namespaces are."""
+    kube.kubectl("delete", "namespace", *NAMESPACES, "--ignore-not-found", "--timeout=180s", namespace=None)
+
+
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    """Specifications that are run."""
+
+    suite: Suite
+    portion: int
+    # Seconds after which no portion is begun.
+    limit: float
+    collect: bool
+    show: Callable[[str], None]
+
+    def run(self, kube: Kube, texts: list[str]) -> list[Result]:
+        """What came out, in the order in which it was run; it is shown at once, and kept after each portion."""
+        began, found = time.monotonic(), list[Result]()
+        parts = portions(texts, self.portion)
+        for number, part in enumerate(parts, 1):
+            if time.monotonic() - began > self.limit:
+                self.show(f"the time is over: {sum(map(len, parts[number - 1 :]))} specifications were not run")
+                break
+            self.show(f"==== portion {number} of {len(parts)}: {len(part)} specifications")
+            found += self.run_portion(kube, part)
+        return found
+
+    def run_portion(self, kube: Kube, texts: list[str]) -> list[Result]:
+        began = time.monotonic()
+        try:
+            clear(kube)
+            specs = self.suite.run(kube, texts, self.collect)
+        except Failure as failure:
+            self.show(f"this portion has no result: {failure}")
+            return []
+        today, mine = datetime.now(UTC).date().isoformat(), commit()
+        found = [results.of(spec, mine, today) for spec in specs]
+        results.save(results.merge(results.load(), found))
+        for result in found:
+            self.show(line(result))
+        self.show(f"{summary(found)} in {time.monotonic() - began:.0f} s")
+        return found
+
+
+def line(result: Result) -> str:
+    failure = f"\n                   {result.failure}" if result.state != "passed" and result.failure else ""
+    return f"{result.state:9} {result.seconds:4} s  {result.text}{failure}"
+
+
+def summary(found: list[Result]) -> str:
+    counted = collections.Counter(result.state for result in found)
+    return ", ".join(f"{number} {state}" for state, number in sorted(counted.items())) or "nothing was run"
