@@ -44,7 +44,28 @@ def prepared(shared: Shared, suite: Suite) -> Iterator[Kube]:
 
 def clear(kube: Kube) -> None:
     """The suite does not begin where its namespaces are."""
-    kube.kubectl("delete", "namespace", *NAMESPACES, "--ignore-not-found", "--timeout=180s", namespace=None)
+    command = ["delete", "namespace", *NAMESPACES, "--ignore-not-found"]
+    if not kube.tried(*command, "--timeout=60s", namespace=None) and remaining(kube):
+        # A test that was interrupted leaves machines with finalizers that nothing else removes.
+        for kind, namespace, name in held(kube):
+            kube.tried(
+                "patch", kind, name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', namespace=namespace
+            )
+        kube.kubectl(*command, "--timeout=120s", namespace=None)
+
+
+def remaining(kube: Kube) -> set[str]:
+    present = {each["metadata"]["name"] for each in kube.items("namespaces", namespace=None)}
+    return present & set(NAMESPACES)
+
+
+def held(kube: Kube) -> list[tuple[str, str, str]]:
+    """Kind, namespace and name of each machine that is left."""
+    found = []
+    for kind in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"):
+        for each in kube.items(kind, "-A", namespace=None):
+            found.append((kind, each["metadata"]["namespace"], each["metadata"]["name"]))
+    return found
 
 
 @dataclasses.dataclass(frozen=True)

@@ -18,8 +18,10 @@ GROUPS = ("sig-compute", "sig-network", "sig-storage", "sig-operator", "sig-moni
 PASSES, FAILS, INAPPLICABLE, NEVER_RUN = "passes", "fails", "does not apply", "never run"
 # What may be shown of a specification's text and of a reason, in characters: a cell of a table has at most 200.
 TEXT, REASON = 150, 190
-# Brackets at the beginning of texts name requirements in a tracker; numbers of tests are kept.
-TRACKER = re.compile(r"\[(?!test_id)[^\]]*\]\s*")
+# Brackets that name requirements in a tracker, or repeat labels; numbers of tests are kept.
+TRACKER = re.compile(
+    r"\[(?:rfe_id|ref_id|crit|vendor|level|posneg|label|sig-|release-blocker|storage-req|virtctl)[^\]]*\]\s*"
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,8 +68,11 @@ def judge(result: Result, known: Iterable[Verdict]) -> tuple[str, str]:
 
 
 def cell(text: str, longest: int) -> str:
-    text = text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+    """What fits into one, its middle left out: texts differ at their ends."""
+    if len(text) > longest:
+        begin = longest // 3
+        text = f"{text[:begin]} … {text[begin + 3 - longest :]}"
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
 
 
 def short(text: str) -> str:
