@@ -1,8 +1,9 @@
 """What is kept of KubeVirt's functional tests, and the page that is made from it."""
 
 import re
+import struct
 
-from garboard_e2e.reference import results, table
+from garboard_e2e.reference import dns, results, table
 from garboard_e2e.reference.portions import in_order, portions
 from garboard_e2e.reference.results import Result
 from garboard_e2e.reference.suite import Spec
@@ -68,6 +69,28 @@ def test_the_table_counts_each_group_and_lists_conformance() -> None:
     assert "| sig-compute | 1 | 1 | 0 | 1 | 3 |\n" in made
     assert "| VM [test_id:7]starts | passes, 2026-11-26 |  |\n" in made
     assert "VM stops" not in made
+
+
+def query(name: str, kind: int) -> bytes:
+    labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
+    return struct.pack("!HHHHHH", 7, 0x0100, 1, 0, 0, 0) + labels + b"\0" + struct.pack("!HH", kind, dns.INTERNET)
+
+
+def test_names_are_answered_as_a_resolver_reads_them() -> None:
+    asked = query("web.shop.svc.cluster.local", dns.A)
+    assert dns.question(asked) == ("web.shop.svc.cluster.local", dns.A, len(asked))
+    known = dns.answer(asked, ["10.96.0.7"])
+    assert struct.unpack_from("!HHHH", known) == (7, 0x8500, 1, 1)
+    assert known[12 : len(asked)] == asked[12:]
+    assert known.endswith(bytes([10, 96, 0, 7]))
+    assert struct.unpack_from("!HHHH", dns.answer(asked, None)) == (7, 0x8503, 1, 0)
+    # An address of the other family: the name is known, and has none.
+    assert struct.unpack_from("!HHHH", dns.answer(query("web.shop.svc.cluster.local", 28), ["10.96.0.7"])) == (
+        7,
+        0x8500,
+        1,
+        0,
+    )
 
 
 def test_the_page_is_what_the_results_say() -> None:

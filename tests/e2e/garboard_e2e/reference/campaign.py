@@ -14,6 +14,7 @@ from ..cluster.shared import Shared
 from ..outcome import Failure
 from ..places import REPOSITORY
 from . import results
+from .dns import NameServer
 from .portions import portions
 from .preparation import prepare
 from .results import Result
@@ -38,7 +39,7 @@ def prepared(shared: Shared, suite: Suite) -> Iterator[Kube]:
     # Only their objects matter here; what the recorder sees of nodes and processes is for other tests.
     kube.recorder.stop()
     prepare(kube, suite.program.parent)
-    with Provisioner(kube):
+    with Provisioner(kube), NameServer(kube):
         yield kube
 
 
