@@ -1,9 +1,8 @@
-"""A name server for pods of a test cluster, which has none: the addresses of Services, and of pods that have a host name
-and a subdomain. Follows RFC 1035; answers A, and nothing to other types."""
+"""A name server for pods of a test cluster, which has none: the addresses of Services, and of pods that have a host
+name and a subdomain. Follows RFC 1035; answers A, and nothing to other types."""
 
 import contextlib
 import ipaddress
-import pathlib
 import socket
 import struct
 import threading
@@ -11,9 +10,8 @@ import threading
 from ..cluster.kube import Kube
 from ..outcome import Failure
 
-# Where the nodes reach this host, and the only names that are known.
+# Where kubelets send pods (tests/cluster/src/config/kubelet.rs), and the only names that are known.
 ADDRESS, DOMAIN = "172.30.0.1", "svc.cluster.local"
-RESOLVER = f"nameserver {ADDRESS}\nsearch {DOMAIN}\noptions ndots:5 timeout:2\n"
 A, INTERNET, NO_SUCH_NAME = 1, 1, 3
 LIFETIME = 1
 
@@ -56,17 +54,12 @@ class NameServer:
     def __enter__(self) -> "NameServer":
         self.socket.bind((ADDRESS, 53))
         self.thread.start()
-        # A kubelet gives each new pod what its node's file has.
-        for file in pathlib.Path(self.kube.state / "nodes").glob("*/resolv.conf"):
-            file.write_text(RESOLVER)
         return self
 
     def __exit__(self, *_: object) -> None:
         self.is_over = True
         self.thread.join()
         self.socket.close()
-        for file in pathlib.Path(self.kube.state / "nodes").glob("*/resolv.conf"):
-            file.write_text("")
 
     def serve(self) -> None:
         while not self.is_over:
