@@ -20,15 +20,19 @@ from .preparation import prepare
 from .results import Result
 from .storage import Provisioner
 from .suite import Suite
+from .table import PAGE
 
 # What the suite makes and removes itself; a run that was interrupted leaves them.
 NAMESPACES = [f"kubevirt-test-{name}1" for name in ("default", "alternative", "operator", "privileged")]
 
 
 def commit() -> str:
-    """That of this checkout, with a mark where files differ from it."""
-    command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--abbrev=9", "--dirty=+", "--exclude=*"]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    """That of this checkout, with a mark where files differ from it, but for those that a campaign writes."""
+    git = ["git", "-C", str(REPOSITORY)]
+    head = subprocess.run([*git, "rev-parse", "--short=9", "HEAD"], check=True, stdout=subprocess.PIPE, text=True)
+    others = [".", *(f":!{file.relative_to(REPOSITORY)}" for file in (results.FILE, PAGE))]
+    differs = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *others]).returncode != 0
+    return head.stdout.strip() + ("+" if differs else "")
 
 
 @contextlib.contextmanager
