@@ -7,14 +7,21 @@ from .outcome import Failure
 from .places import SCRIPTS
 
 HELLO, HELLO_PC = "registry.garboard.dev/hello:1", "registry.garboard.dev/hello-pc:1"
-# As hello-pc, with the prompt of Alpine Linux.
-ALPINE = "registry.garboard.dev/hello-alpine:1"
+# As hello-pc, with the logins of Alpine Linux and CirrOS.
+ALPINE, CIRROS = "registry.garboard.dev/hello-alpine:1", "registry.garboard.dev/hello-cirros:1"
+# Debian with the login of Fedora.
+FEDORA = "registry.garboard.dev/debian-as-fedora:12"
+# No guest: what a pod of KubeVirt's functional tests has, a shell and a few commands.
+TOOLS = "registry.garboard.dev/reference-tools:1"
 DEBIAN, BOOTSECTOR = "registry.garboard.dev/debian:12", "registry.garboard.dev/bootsector:1"
 # The script, and its arguments, that makes the image of a reference.
 RECIPES = {
     HELLO: ["guest-hello"],
     HELLO_PC: ["guest-hello", "pc"],
     ALPINE: ["guest-hello", "alpine"],
+    CIRROS: ["guest-hello", "cirros"],
+    FEDORA: ["guest-debian", "fedora"],
+    TOOLS: ["reference-tools"],
     DEBIAN: ["guest-debian"],
     BOOTSECTOR: ["guest-bootsector"],
 }

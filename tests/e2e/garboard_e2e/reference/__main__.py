@@ -1,17 +1,20 @@
 """`python3 -m garboard_e2e.reference`: see scripts/reference."""
 
 import argparse
-import collections
 import pathlib
 import sys
 
 from ..cluster.build import Build
 from ..cluster.shared import Shared
 from ..outcome import Failure
-from .preparation import prepare
-from .suite import Spec, run
+from . import results, table
+from .campaign import Campaign, prepared, summary
+from .portions import in_order
+from .suite import Suite
 
-DEFAULT_LABEL = "conformance && sig-compute"
+DEFAULT_LABEL = "conformance"
+# The cluster's; eight letters at most.
+NAME = "suite"
 
 
 def arguments() -> argparse.Namespace:
@@ -21,36 +24,61 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--directory", type=pathlib.Path, default=pathlib.Path("/tmp/garboard-reference"))
     parser.add_argument("--label", default=DEFAULT_LABEL)
     parser.add_argument("--focus", default="")
+    parser.add_argument("--failures-first", action="store_true")
+    parser.add_argument("--new", action="store_true")
+    parser.add_argument("--without-known", action="store_true")
+    parser.add_argument("--portion", type=int, default=16)
+    parser.add_argument("--minutes", type=float, default=24 * 60)
+    parser.add_argument("--collect", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--list-all", action="store_true")
     parser.add_argument("--keep-cluster", action="store_true")
     return parser.parse_args()
 
 
-def line(spec: Spec) -> str:
-    failure = " ".join(spec.failure.split())[:200]
-    return f"{spec.state:8} {spec.seconds:6.0f} s  {spec.text}" + (
-        f"\n                    {failure}" if failure else ""
-    )
+def show(text: str) -> None:
+    print(text, flush=True)
+
+
+def keep_list(suite: Suite) -> None:
+    """Every specification of the suite has a line among the results; those that it has no more have none."""
+    known = results.load()
+    specs = {result.text: result for result in map(results.listed, suite.selected("", ""))}
+    results.save({text: known.get(text, listed) for text, listed in specs.items()})
+    show(f"{len(specs)} specifications")
 
 
 def main() -> int:
     chosen = arguments()
-    shared = Shared(Build.made(chosen.programs / "cluster"), "reference", lambda text: print(text, flush=True))
+    suite = Suite(chosen.suite / "suite", chosen.directory)
     try:
-        kube = shared.empty()
-        kube.install()
-        prepare(kube, chosen.suite)
-        specs = run(kube, chosen.suite / "suite", chosen.directory, chosen.label, chosen.focus, chosen.list)
+        if chosen.list_all:
+            keep_list(suite)
+            return 0
+        listed = [results.listed(spec).text for spec in suite.selected(chosen.label, chosen.focus)]
+        texts = in_order(listed, results.load(), chosen.failures_first, chosen.new)
+        if chosen.without_known:
+            verdicts = table.verdicts()
+            texts = [text for text in texts if not any(each.pattern.search(text) for each in verdicts)]
+        if chosen.list or not texts:
+            show("\n".join([*texts, f"{len(texts)} specifications"]))
+            return 0
+        return run(chosen, suite, texts)
     except Failure as failure:
-        print(failure)
+        show(str(failure))
         return 2
+
+
+def run(chosen: argparse.Namespace, suite: Suite, texts: list[str]) -> int:
+    shared = Shared(Build.made(chosen.programs / "cluster"), NAME, show)
+    campaign = Campaign(suite, chosen.portion, chosen.minutes * 60, chosen.collect, show)
+    try:
+        with prepared(shared, suite) as kube:
+            found = campaign.run(kube, texts)
     finally:
         if not chosen.keep_cluster:
             shared.down()
-    for spec in specs:
-        print(line(spec))
-    counted = collections.Counter(spec.state for spec in specs)
-    print(", ".join(f"{number} {state}" for state, number in sorted(counted.items())) or "nothing was selected")
+    show(f"==== {summary(found)}; kept in {results.FILE}")
     return 0
 
 

@@ -1,5 +1,5 @@
 """What the functional tests expect around what they test: definitions of all kinds that they list, a Deployment of the
-operator's name, storage classes, and guests by the names of KubeVirt's images.
+operator's name, and guests by the names of KubeVirt's images.
 
 None of it pretends that something works: a kind without a controller stays as it was written.
 """
@@ -10,42 +10,39 @@ import subprocess
 
 from ..cluster.kube import Kube
 from ..cluster.names import INSTALLED_IN, Object
-from ..guests import ALPINE, layout
+from ..guests import ALPINE, CIRROS, FEDORA, TOOLS, layout
 
 PREFIX, TAG = "registry.garboard.dev/reference", "1"
-# Which guest of ours stands for which image.
-GUESTS = {
+# Which image of ours stands for which of KubeVirt's.
+IMAGES = {
     "alpine-container-disk-demo": ALPINE,
+    "alpine-ext-kernel-boot-demo": ALPINE,
     "alpine-with-test-tooling-container-disk": ALPINE,
-    "cirros-container-disk-demo": ALPINE,
+    "cirros-container-disk-demo": CIRROS,
+    "cirros-custom-container-disk-demo": CIRROS,
+    "fedora-with-test-tooling-container-disk": FEDORA,
+    "vm-killer": TOOLS,
 }
 OPERATOR = "virt-operator"
-STORAGE = "local"
 
 
-def operator(image: str) -> Object:
+def operator() -> Object:
     """A Deployment with a ready replica, which the tests wait for before the first one; it does nothing."""
     labels = {"kubevirt.io": OPERATOR}
-    container = {"name": OPERATOR, "image": image, "imagePullPolicy": "Never", "command": ["sleep", "infinity"]}
+    image = f"{PREFIX}/vm-killer:{TAG}"
+    container = {"name": "does-nothing", "image": image, "imagePullPolicy": "Never", "command": ["sleep", "infinity"]}
+    about = {
+        "kubernetes.io/description": "does nothing: KubeVirt's functional tests wait for a Deployment of this name"
+    }
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": OPERATOR, "namespace": INSTALLED_IN, "labels": labels},
+        "metadata": {"name": OPERATOR, "namespace": INSTALLED_IN, "labels": labels, "annotations": about},
         "spec": {
             "replicas": 1,
             "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
+            "template": {"metadata": {"labels": labels, "annotations": about}, "spec": {"containers": [container]}},
         },
-    }
-
-
-def storage_class(name: str) -> Object:
-    """A class that nothing makes volumes for."""
-    return {
-        "apiVersion": "storage.k8s.io/v1",
-        "kind": "StorageClass",
-        "metadata": {"name": name},
-        "provisioner": "kubernetes.io/no-provisioner",
     }
 
 
@@ -59,20 +56,27 @@ def definitions(program: pathlib.Path, kube: Kube) -> list[Object]:
     return found
 
 
+def load_images(kube: Kube) -> None:
+    """On each node that has not got them, under the names that the tests ask for."""
+    for node in (each["metadata"]["name"] for each in kube.items("nodes", namespace=None)):
+        present = kube.inside(node, "ctr", "--namespace", "k8s.io", "images", "list", "--quiet").split()
+        for image in sorted(set(IMAGES.values()) - set(present)):
+            kube.load(layout(image))
+        for name, image in IMAGES.items():
+            theirs = f"{PREFIX}/{name}:{TAG}"
+            kube.inside(node, "ctr", "--namespace", "k8s.io", "images", "tag", "--force", image, theirs)
+
+
 def prepare(kube: Kube, programs: pathlib.Path) -> None:
     """Everything, on a cluster where Garboard is installed."""
-    missing = {"apiVersion": "v1", "kind": "List", "items": definitions(programs / "definitions", kube)}
+    kinds = definitions(programs / "definitions", kube)
+    missing = {"apiVersion": "v1", "kind": "List", "items": kinds}
     kube.kubectl("apply", "--server-side", "-f", "-", text=json.dumps(missing), namespace=None)
-    image = kube.images.launcher
-    kube.apply(operator(image), *(storage_class(name) for name in (STORAGE, "rhel", "windows")), namespace=None)
-    nodes = [node["metadata"]["name"] for node in kube.items("nodes", namespace=None)]
-    for guest in sorted(set(GUESTS.values())):
-        kube.load(layout(guest))
-    for name, guest in GUESTS.items():
-        for node in nodes:
-            theirs = f"{PREFIX}/{name}:{TAG}"
-            kube.inside(node, "ctr", "--namespace", "k8s.io", "images", "tag", "--force", guest, theirs)
+    load_images(kube)
+    kube.apply(operator(), namespace=None)
     # These guests are Linux, which a KVM that interprets its code would not boot in time.
     emulated = {"spec": {"configuration": {"developerConfiguration": {"useEmulation": True}}}}
     kube.patch("kubevirt/kubevirt", emulated, namespace=INSTALLED_IN)
     kube.kubectl("rollout", "status", f"deployment/{OPERATOR}", "--timeout=240s", namespace=INSTALLED_IN)
+    for name in (kind["metadata"]["name"] for kind in kinds):
+        kube.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=60s", namespace=None)

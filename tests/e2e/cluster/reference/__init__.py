@@ -1,0 +1,1 @@
+"""A few of KubeVirt's own functional tests."""

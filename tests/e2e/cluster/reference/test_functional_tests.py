@@ -1,0 +1,39 @@
+"""A dozen of KubeVirt's functional tests (v1.7.0), unmodified: those that are quick, and have passed before."""
+
+import pathlib
+import subprocess
+
+import pytest
+
+from garboard_e2e.cluster.shared import Shared
+from garboard_e2e.places import REPOSITORY, SCRIPTS, temporary_directory
+from garboard_e2e.reference import results
+from garboard_e2e.reference.campaign import clear, prepared
+from garboard_e2e.reference.results import Result
+from garboard_e2e.reference.suite import Suite
+
+QUICK = (REPOSITORY / "tests/reference/quick.txt").read_text().splitlines()
+
+
+@pytest.fixture(scope="module")
+def suite() -> pathlib.Path:
+    """The compiled tests; five to twenty minutes the first time."""
+    made = subprocess.run([SCRIPTS / "fetch-reference", "suite"], check=True, stdout=subprocess.PIPE, text=True)
+    return pathlib.Path(made.stdout.strip()) / "suite"
+
+
+@pytest.fixture(scope="module")
+def outcomes(shared: Shared, suite: pathlib.Path) -> dict[str, Result]:
+    """What a single run of the suite came to, by the texts of its specifications."""
+    with temporary_directory() as directory:
+        tests = Suite(suite, directory)
+        with prepared(shared, tests) as kube:
+            clear(kube)
+            found = [results.of(spec, "", "") for spec in tests.run(kube, QUICK, collect=False)]
+    return results.merge({}, found)
+
+
+@pytest.mark.parametrize("text", QUICK)
+def test_this_one_of_kubevirt_passes(outcomes: dict[str, Result], text: str) -> None:
+    assert text in outcomes, "the suite has no specification of this name"
+    assert outcomes[text].state == "passed", outcomes[text].failure

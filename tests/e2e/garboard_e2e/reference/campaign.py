@@ -1,0 +1,123 @@
+"""One run of the functional tests on a cluster: portion after portion, each with its own beginning and end, so that
+what was found is kept whatever comes later."""
+
+import collections
+import contextlib
+import dataclasses
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+from ..cluster.kube import Kube
+from ..cluster.shared import Shared
+from ..outcome import Failure
+from ..places import REPOSITORY
+from . import results
+from .dns import NameServer
+from .portions import portions
+from .preparation import prepare
+from .results import Result
+from .storage import Provisioner
+from .suite import Suite
+from .table import PAGE
+
+# What the suite makes and removes itself; a run that was interrupted leaves them.
+NAMESPACES = [f"kubevirt-test-{name}1" for name in ("default", "alternative", "operator", "privileged")]
+
+
+def commit() -> str:
+    """That of this checkout, with a mark where files differ from it, but for those that a campaign writes."""
+    git = ["git", "-C", str(REPOSITORY)]
+    head = subprocess.run([*git, "rev-parse", "--short=9", "HEAD"], check=True, stdout=subprocess.PIPE, text=True)
+    others = [".", *(f":!{file.relative_to(REPOSITORY)}" for file in (results.FILE, PAGE))]
+    differs = subprocess.run([*git, "diff", "--quiet", "HEAD", "--", *others]).returncode != 0
+    return head.stdout.strip() + ("+" if differs else "")
+
+
+@contextlib.contextmanager
+def prepared(shared: Shared, suite: Suite) -> Iterator[Kube]:
+    """Garboard on a cluster, and what the tests expect around it."""
+    kube = shared.empty()
+    kube.install()
+    # Only their objects matter here; what the recorder sees of nodes and processes is for other tests.
+    kube.recorder.stop()
+    prepare(kube, suite.program.parent)
+    with Provisioner(kube), NameServer(kube):
+        yield kube
+
+
+def clear(kube: Kube) -> None:
+    """The suite does not begin where its namespaces are."""
+    command = ["delete", "namespace", *NAMESPACES, "--ignore-not-found"]
+    if not kube.tried(*command, "--timeout=60s", namespace=None) and remaining(kube):
+        # A test that was interrupted leaves machines with finalizers that nothing else removes.
+        for kind, namespace, name in held(kube):
+            kube.tried(
+                "patch", kind, name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', namespace=namespace
+            )
+        kube.kubectl(*command, "--timeout=120s", namespace=None)
+
+
+def remaining(kube: Kube) -> set[str]:
+    present = {each["metadata"]["name"] for each in kube.items("namespaces", namespace=None)}
+    return present & set(NAMESPACES)
+
+
+def held(kube: Kube) -> list[tuple[str, str, str]]:
+    """Kind, namespace and name of each machine that is left."""
+    found = []
+    for kind in ("virtualmachines.kubevirt.io", "virtualmachineinstances.kubevirt.io"):
+        for each in kube.items(kind, "-A", namespace=None):
+            found.append((kind, each["metadata"]["namespace"], each["metadata"]["name"]))
+    return found
+
+
+@dataclasses.dataclass(frozen=True)
+class Campaign:
+    """Specifications that are run."""
+
+    suite: Suite
+    portion: int
+    # Seconds after which no portion is begun.
+    limit: float
+    collect: bool
+    show: Callable[[str], None]
+
+    def run(self, kube: Kube, texts: list[str]) -> list[Result]:
+        """What came out, in the order in which it was run; it is shown at once, and kept after each portion."""
+        began, found = time.monotonic(), list[Result]()
+        parts = portions(texts, self.portion)
+        for number, part in enumerate(parts, 1):
+            if time.monotonic() - began > self.limit:
+                self.show(f"the time is over: {sum(map(len, parts[number - 1 :]))} specifications were not run")
+                break
+            self.show(f"==== portion {number} of {len(parts)}: {len(part)} specifications")
+            found += self.run_portion(kube, part)
+        return found
+
+    def run_portion(self, kube: Kube, texts: list[str]) -> list[Result]:
+        began = time.monotonic()
+        try:
+            clear(kube)
+            specs = self.suite.run(kube, texts, self.collect)
+        except Failure as failure:
+            self.show(f"this portion has no result: {failure}")
+            return []
+        today, mine = datetime.now(UTC).date().isoformat(), commit()
+        found = [results.of(spec, mine, today) for spec in specs]
+        results.save(results.merge(results.load(), found))
+        for result in found:
+            self.show(line(result))
+        self.show(f"{summary(found)} in {time.monotonic() - began:.0f} s")
+        return found
+
+
+def line(result: Result) -> str:
+    failure = f"\n                   {result.failure}" if result.state != "passed" and result.failure else ""
+    return f"{result.state:9} {result.seconds:4} s  {result.text}{failure}"
+
+
+def summary(found: list[Result]) -> str:
+    counted = collections.Counter(result.state for result in found)
+    return ", ".join(f"{number} {state}" for state, number in sorted(counted.items())) or "nothing was run"
