@@ -21,7 +21,7 @@ const (
 	pagePort   = 80
 	closedAt   = 81
 	greeting   = "garboard-hello: userspace"
-	agentIsUp  = "garboard-hello: agent"
+	agentIsUp  = "garboard-hello: agent\r\n"
 	rfbVersion = "RFB 003.008\n"
 	// How long a shell may take for a line.
 	typedAgain = 5 * time.Second
