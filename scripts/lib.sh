@@ -214,5 +214,5 @@ e2e_python() {
 
 make_e2e_python() {
     step 'making an environment for tests/e2e' /usr/bin/python3 -m venv "$2"
-    step 'installing pytest, ruff and mypy' "$2/bin/python" -m pip install --disable-pip-version-check --no-deps --requirement "$1"
+    step 'installing what tests of tests/e2e use' "$2/bin/python" -m pip install --disable-pip-version-check --no-deps --requirement "$1"
 }

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
+use crate::body::{document, unread};
 use crate::duration;
 use crate::refusal::Refusal;
 
@@ -88,24 +89,16 @@ pub struct RestartOptions {
     pub dry_run: Option<Vec<String>>,
 }
 
-/// Reads a body; none means the defaults.
+/// Reads a body, JSON or YAML; none means the defaults.
 ///
 /// # Errors
-/// It is no JSON, or not of this shape.
+/// It is neither, or not of this shape.
 pub fn read<T: DeserializeOwned + Default>(body: &[u8]) -> Result<T, Refusal> {
-    if body.iter().all(u8::is_ascii_whitespace) {
-        return Ok(T::default());
-    }
-    let unread = |error: serde_json::Error| {
-        Refusal::BadRequest(format!("Can not unmarshal Request body to struct, error: {error}"))
-    };
-    match serde_json::from_slice(body).map_err(unread)? {
+    match document(body)? {
         // What clients of Go send for no options.
         Value::Null => Ok(T::default()),
-        options @ Value::Object(_) => serde_json::from_value(options).map_err(unread),
-        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err(Refusal::BadRequest("Can not unmarshal Request body to struct, error: it is no object".to_owned()))
-        }
+        options @ Value::Object(_) => serde_json::from_value(options).map_err(|error| unread(&error)),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Err(unread(&"it is no object")),
     }
 }
 
@@ -143,10 +136,11 @@ mod tests {
     fn bodies_are_read_and_what_is_no_body_is_the_default() {
         let stop = |body: &str| read::<StopOptions>(body.as_bytes());
         assert_eq!(stop(r#"{"gracePeriod": 0, "later": 1}"#).unwrap().grace_period, Some(0));
+        assert_eq!(stop("gracePeriod: 0\nlater: [1]\n").unwrap().grace_period, Some(0));
         for body in ["", " \n", "null", "{}"] {
             assert_eq!(stop(body), Ok(StopOptions::default()), "{body:?}");
         }
-        for body in ["[", "[]", "\"x\"", r#"{"gracePeriod": "x"}"#] {
+        for body in ["[", "[]", "\"x\"", r#"{"gracePeriod": "x"}"#, "gracePeriod: x", "- gracePeriod: 0"] {
             assert_eq!(stop(body).unwrap_err().code(), 400, "{body}");
         }
     }

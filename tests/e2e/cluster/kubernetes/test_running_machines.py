@@ -16,6 +16,7 @@ from garboard_e2e.cluster.kube import Kube
 from garboard_e2e.cluster.names import INSTALLED_IN, NAMESPACE, Object
 from garboard_e2e.cluster.objects import machine
 from garboard_e2e.cluster.person import Tool
+from garboard_e2e.cluster.virtctl import connected, is_paused
 from garboard_e2e.cluster.virtctl import virtctl as client
 from garboard_e2e.patience import PATIENCE
 from garboard_e2e.processes import free_port
@@ -35,18 +36,6 @@ def running(kube: Kube) -> str:
     kube.runs("watched")
     kube.has_shell("watched")
     return "watched"
-
-
-def connected(port: int) -> socket.socket | None:
-    """A connection to a port of this host, once something listens there."""
-    with contextlib.suppress(OSError):
-        return socket.create_connection(("127.0.0.1", port), PATIENCE)
-    return None
-
-
-def is_paused(kube: Kube, name: str) -> bool:
-    conditions = kube.get("vmi", name).get("status", {}).get("conditions", [])
-    return any(each["type"] == "Paused" and each["status"] == "True" for each in conditions)
 
 
 def test_virtctl_pauses_and_unpauses_a_guest(kube: Kube, virtctl: Tool, running: str) -> None:

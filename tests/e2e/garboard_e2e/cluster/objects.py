@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ..guests import BOOTSECTOR, HELLO, PATIENT
+from ..guests import BOOTSECTOR, DEBIAN, HELLO, PATIENT
 from .names import INSTALLED_IN, NAMESPACE, Object
 
 # As a new user has them: all by default.
@@ -65,6 +65,43 @@ def firmware(name: str, node: str) -> Object:
     } | on(node)
     template = {"metadata": {"labels": {"app": name}}, "spec": spec}
     return virtual_machine(name, {"runStrategy": "Always", "template": template})
+
+
+def debian(name: str, key: str, strategy: str = "Always") -> Object:
+    """The guest of examples/vm-debian-cloudinit.yaml as a VirtualMachine; a user `debian` with this public key."""
+    container = {"image": DEBIAN, "kernelPath": "/boot/vmlinuz", "initrdPath": "/boot/initrd"}
+    arguments = f"console=ttyS0 quiet {PATIENT}"
+    user_data = f"""#cloud-config
+hostname: {name}
+users:
+  - name: debian
+    shell: /bin/bash
+    sudo: ALL=(ALL) NOPASSWD:ALL
+    ssh_authorized_keys:
+      - {key}
+runcmd:
+  - echo "cloud-init was here" >/dev/ttyS0
+"""
+    names = ["root", "cloudinit"]
+    devices = {
+        "interfaces": [{"name": "default", "masquerade": {}}],
+        "rng": {},
+        "disks": [{"name": each, "disk": {"bus": "virtio"}} for each in names],
+    }
+    sources = [{"containerDisk": {"image": DEBIAN}}, {"cloudInitNoCloud": {"userData": user_data}}]
+    spec = {
+        "domain": {
+            "cpu": {"cores": 2},
+            "memory": {"guest": "1Gi"},
+            "firmware": {"kernelBoot": {"kernelArgs": arguments, "container": container}},
+            "devices": devices,
+        },
+        "networks": [{"name": "default", "pod": {}}],
+        "terminationGracePeriodSeconds": 60,
+        "volumes": [{"name": each} | source for each, source in zip(names, sources, strict=True)],
+    }
+    template = {"metadata": {"labels": {"app": name}, "annotations": dict(TCG)}, "spec": spec}
+    return virtual_machine(name, {"runStrategy": strategy, "template": template})
 
 
 def virtual_machine(name: str, spec: Object) -> Object:
