@@ -24,6 +24,8 @@ pub mod label {
     pub const CREATED_BY: &str = "kubevirt.io/created-by";
     /// On a claim: the machine whose firmware keeps its variables there; also how its name begins.
     pub const PERSISTENT_STATE_FOR: &str = "persistent-state-for";
+    /// On a ControllerRevision: the UID of the VirtualMachine that it is of. Not KubeVirt's.
+    pub const REVISION_OF: &str = "garboard.dev/revision-of";
     /// On a pod and an instance: the node it runs on.
     pub const NODE_NAME: &str = "kubevirt.io/nodeName";
     /// On an instance, empty: the supervisor in its launcher pod is of another image than the controller gives to new pods.

@@ -360,6 +360,13 @@ pub struct InterfaceStatus {
     pub addresses: Vec<String>,
     /// Comma list of `domain` and `guest-agent`, as KubeVirt reports it.
     pub info_source: String,
+    /// How many pairs of queues the card has; 0 where that is not known, as of one that only the guest reports.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub queues: u32,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 /// What the guest agent reported. Guest-controlled: escaped and bounded before it gets here.

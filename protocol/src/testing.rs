@@ -23,7 +23,7 @@ pub fn running(generation: u64) -> Status {
         "machine": "pc-q35-7.2", "memoryBytes": 536_870_912, "overheadBytes": 57_671_680, "vcpus": 2,
         "disks": [{"volume": "root", "target": "vda"}, {"volume": "data", "target": "sda"}],
         "interfaces": [{"name": "default", "interfaceName": null, "mac": "02:00:00:00:00:01",
-            "addresses": ["10.0.2.2"], "infoSource": "domain"}],
+            "addresses": ["10.0.2.2"], "infoSource": "domain", "queues": 2}],
         "guest": null, "taints": [], "supervisorPid": 7, "resets": 0, "ended": null,
     }))
     .expect("a status")

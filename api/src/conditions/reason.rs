@@ -59,7 +59,7 @@ name_enum! {
         /// Not KubeVirt's: the object cannot be read by this release.
         Unreadable = "Unreadable",
 
-        // `Paused`, and the readiness gate of the pod.
+        // `Paused`, the readiness gate of the pod, and an event.
         /// A user paused the guest.
         PausedByUser = "PausedByUser",
         /// QEMU paused the guest because of a failed read or write.
@@ -130,15 +130,29 @@ name_enum! {
         SuccessfulDelete = "SuccessfulDelete",
         /// A DataVolume was created.
         SuccessfulDataVolumeCreate = "SuccessfulDataVolumeCreate",
+        /// QEMU was started.
+        Created = "Created",
         /// The guest was started.
         Started = "Started",
+        /// The guest goes on after a pause.
+        Unpaused = "Unpaused",
+        /// A user reset the guest.
+        Reset = "Reset",
+        /// A user had the guest shut down and start again.
+        SoftRebooted = "SoftRebooted",
+        /// The guest's file systems could not be frozen.
+        FreezeError = "FreezeError",
+        /// The guest was asked to shut down.
+        ShuttingDown = "ShuttingDown",
+        /// Nothing is left of the machine.
+        Deleted = "Deleted",
         /// The guest's run is over.
         Stopped = "Stopped",
     }
 }
 
 impl Reason {
-    /// Whether there are events with it; `docs/monitoring.md` has a row for each.
+    /// Whether there are events with it; `docs/states.md` has a row for each.
     #[must_use]
     pub const fn is_of_event(self) -> bool {
         match self {
@@ -159,7 +173,15 @@ impl Reason {
             | Self::SuccessfulCreate
             | Self::SuccessfulDelete
             | Self::SuccessfulDataVolumeCreate
+            | Self::Created
             | Self::Started
+            | Self::Paused
+            | Self::Unpaused
+            | Self::Reset
+            | Self::SoftRebooted
+            | Self::FreezeError
+            | Self::ShuttingDown
+            | Self::Deleted
             | Self::Stopped => true,
             Self::PodNotExists
             | Self::PodTerminating
@@ -176,7 +198,6 @@ impl Reason {
             | Self::Unschedulable
             | Self::PausedByUser
             | Self::PausedIoError
-            | Self::Paused
             | Self::NotPaused
             | Self::Reported
             | Self::DisksNotLiveMigratable

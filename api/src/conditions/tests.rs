@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::{Phase, PrintableStatus};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
@@ -71,22 +72,6 @@ fn every_name_belongs_to_one_variant() {
     assert_eq!(VmiConditionType::from_name("HotVCPUChange"), None);
 }
 
-#[test]
-fn the_documentation_names_every_type() {
-    let document = include_str!("../../../docs/monitoring.md");
-    let (of_instances, rest) = document.split_once("| condition of a VirtualMachine |").unwrap();
-    let (of_machines, of_settings) = rest.split_once("\n\n").unwrap();
-    let missing = |names: Vec<&'static str>, part: &str| {
-        names.into_iter().filter(|name| !part.contains(&format!("`{name}`"))).collect::<Vec<_>>()
-    };
-    let missing = [
-        missing(VmiConditionType::ALL.iter().map(|each| each.name()).collect(), of_instances),
-        missing(VmConditionType::ALL.iter().map(|each| each.name()).collect(), of_machines),
-        missing(KubeVirtConditionType::ALL.iter().map(|each| each.name()).collect(), of_settings),
-    ];
-    assert!(missing.iter().all(Vec::is_empty), "docs/monitoring.md does not name {missing:?}");
-}
-
 proptest! {
     /// Whatever was set and removed: one condition of each type, and those that were not named are untouched.
     #[test]
@@ -107,14 +92,39 @@ proptest! {
     }
 }
 
+/// The names in the first cells of the table below a heading of `docs/states.md`.
+fn documented(heading: &str) -> BTreeSet<&'static str> {
+    let (_, section) = include_str!("../../../docs/states.md").split_once(&format!("\n## {heading}\n")).unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| `"));
+    let cells = rows.filter_map(|row| row.split('|').nth(1));
+    cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect()
+}
+
+fn names<T: Copy>(all: &[T], name: fn(T) -> &'static str) -> BTreeSet<&'static str> {
+    all.iter().map(|each| name(*each)).collect()
+}
+
 #[test]
-fn the_documents_name_every_reason_of_an_event() {
-    let (_, table) = include_str!("../../../docs/monitoring.md").split_once("| event | on | it means |\n").unwrap();
-    let table = table.split("\n\n").next().unwrap();
-    let cells = table.lines().filter_map(|row| row.split('|').nth(1));
-    let named: BTreeSet<&str> = cells.flat_map(|cell| cell.split('`').skip(1).step_by(2)).collect();
+fn the_documents_have_a_row_for_each_state_and_for_nothing_else() {
+    assert_eq!(documented("printableStatus of a VirtualMachine"), names(PrintableStatus::ALL, PrintableStatus::name));
+    assert_eq!(documented("Phases of an instance"), names(&Phase::ALL, Phase::name));
+    assert_eq!(documented("Conditions of an instance"), names(VmiConditionType::ALL, VmiConditionType::name));
+    assert_eq!(documented("Conditions of a VirtualMachine"), names(VmConditionType::ALL, VmConditionType::name));
+    let of_settings = names(KubeVirtConditionType::ALL, KubeVirtConditionType::name);
+    assert_eq!(documented("Conditions of the KubeVirt object"), of_settings);
+}
+
+#[test]
+fn the_documents_have_a_row_for_each_reason() {
+    let (of_conditions, mut of_events) = (documented("Reasons of conditions"), documented("Events"));
     // How a run ended is a reason as well, of the event of an end that the pod alone explains.
-    let named: BTreeSet<&str> = named.into_iter().filter(|name| *name != "OutOfMemory").collect();
-    let events = Reason::ALL.iter().filter(|reason| reason.is_of_event());
-    assert_eq!(named, events.map(|reason| reason.name()).collect());
+    assert!(of_events.remove("OutOfMemory"));
+    let events: Vec<Reason> = Reason::ALL.iter().copied().filter(|reason| reason.is_of_event()).collect();
+    assert_eq!(of_events, names(&events, Reason::name));
+    let all = names(Reason::ALL, Reason::name);
+    assert_eq!(of_conditions.difference(&all).collect::<Vec<_>>(), [] as [&&str; 0], "the program has no such reason");
+    let missing: Vec<_> =
+        all.iter().filter(|name| !of_conditions.contains(*name) && !of_events.contains(*name)).collect();
+    assert_eq!(missing, [] as [&&str; 0]);
 }

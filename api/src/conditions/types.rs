@@ -20,6 +20,10 @@ name_enum! {
         AgentConnected = "AgentConnected",
         /// The guest can be moved to another node while it runs.
         LiveMigratable = "LiveMigratable",
+        /// The guest's volumes can be moved to other storage while it runs.
+        StorageLiveMigratable = "StorageLiveMigratable",
+        /// DataVolumes that the instance names are being filled.
+        Provisioning = "Provisioning",
         /// The cluster has the machine leave its node.
         EvictionRequested = "EvictionRequested",
         /// The guest is many times slower than its node's processor.
@@ -57,6 +61,8 @@ impl VmiConditionType {
             | Self::Synchronized
             | Self::DataVolumesReady
             | Self::LiveMigratable
+            | Self::StorageLiveMigratable
+            | Self::Provisioning
             | Self::EvictionRequested => ConditionWriter::Controller,
             Self::Paused
             | Self::AgentConnected

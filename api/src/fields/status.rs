@@ -18,13 +18,18 @@ const fn never(under: &'static str, fields: &'static str) -> Line {
 
 /// `status` of a VirtualMachineInstance.
 pub(super) const INSTANCE: &[Line] = &[
-    read("", "activePods nodeName qosClass", POD),
+    read("", "activePods launcherContainerImageVersion nodeName qosClass", POD),
+    read("", "virtualMachineRevisionName", DECIDE),
     read("", "conditions[].message conditions[].reason conditions[].status conditions[].type", CONDITIONS),
     read("", "conditions[].lastTransitionTime", CONDITIONS),
     never("conditions[]", "lastProbeTime"),
     read("currentCPUTopology", "cores sockets threads", REPORT),
     read("guestOSInfo", "id kernelRelease kernelVersion machine name prettyName version versionId", REPORT),
-    read("interfaces[]", "infoSource interfaceName ipAddress ipAddresses linkState mac name podInterfaceName", REPORT),
+    read(
+        "interfaces[]",
+        "infoSource interfaceName ipAddress ipAddresses linkState mac name podInterfaceName queueCount",
+        REPORT,
+    ),
     read("", "machine.type memory.guestAtBoot memory.guestCurrent memory.guestRequested memory.memoryOverhead", REPORT),
     read("", "fsFreezeStatus phase reason runtimeUser", REPORT),
     read("", "evacuationNodeName", "controller/src/webhook/eviction/mod.rs"),
@@ -33,11 +38,10 @@ pub(super) const INSTANCE: &[Line] = &[
     both("volumeStatus[]", "persistentVolumeClaimInfo", Fate::Handed(REPORT)),
     both("", "storedMachine supervisor", Fate::Handed(REPORT)),
     never("volumeStatus[]", "containerDiskVolume hotplugVolume memoryDumpVolume message phase reason size"),
-    never("interfaces[]", "queueCount"),
     never(
         "",
-        "VSOCKCID changedBlockTracking kernelBootStatus launcherContainerImageVersion migratedVolumes \
-         migrationMethod migrationState migrationTransport selinuxContext topologyHints virtualMachineRevisionName",
+        "VSOCKCID changedBlockTracking kernelBootStatus migratedVolumes migrationMethod migrationState \
+         migrationTransport selinuxContext topologyHints",
     ),
 ];
 

@@ -193,7 +193,7 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
         link_state: known.is_some().then(|| if is_down { "down" } else { "up" }.to_owned()),
         mac: Some(interface.mac.clone()).filter(|mac| !mac.is_empty()),
         pod_interface_name: primary.then(|| POD_INTERFACE.to_owned()),
-        queue_count: None,
+        queue_count: i32::try_from(interface.queues).ok().filter(|queues| *queues > 0),
         name: known,
     }
 }
@@ -220,6 +220,8 @@ fn condition_of(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> 
         | VmiConditionType::Synchronized
         | VmiConditionType::DataVolumesReady
         | VmiConditionType::LiveMigratable
+        | VmiConditionType::StorageLiveMigratable
+        | VmiConditionType::Provisioning
         | VmiConditionType::EvictionRequested
         | VmiConditionType::OutdatedLauncher => None,
     };
@@ -297,18 +299,26 @@ pub struct InstanceEvent {
     pub note: String,
 }
 
-/// The events of a report, by the phase that the VMI had before and the status that follows from the report. Who writes that status
+impl InstanceEvent {
+    fn normal(reason: Reason, note: impl Into<String>) -> Self {
+        Self { kind: EventType::Normal, reason, note: note.into() }
+    }
+}
+
+/// The events of a report, by the status that the VMI had before and the one that follows from the report. Who writes that status
 /// writes them: the agent, or the controller where the report came through the pod.
 #[must_use]
-pub fn events(before: Phase, status: &VirtualMachineInstanceStatus) -> Vec<InstanceEvent> {
+pub fn events(
+    before: Option<&VirtualMachineInstanceStatus>,
+    status: &VirtualMachineInstanceStatus,
+) -> Vec<InstanceEvent> {
     let condition = |kind| conditions::find(&status.conditions, kind);
     let phase = Phase::of_status(status);
-    if phase == Phase::Running && before < Phase::Running {
-        let started = InstanceEvent {
-            kind: EventType::Normal,
-            reason: Reason::Started,
-            note: "the guest was started".to_owned(),
-        };
+    let (before, phase_before) = (before.map_or(&[][..], |old| &old.conditions), before.map(Phase::of_status));
+    let phase_before = phase_before.unwrap_or(Phase::Pending);
+    if phase == Phase::Running && phase_before < Phase::Running {
+        let created = InstanceEvent::normal(Reason::Created, "QEMU was started");
+        let started = InstanceEvent::normal(Reason::Started, "the guest was started");
         // Software emulation is configured, so that it needs no event.
         let reason = Reason::KvmInterpretsGuestCode;
         let slow = condition(VmiConditionType::SoftwareEmulation)
@@ -318,10 +328,32 @@ pub fn events(before: Phase, status: &VirtualMachineInstanceStatus) -> Vec<Insta
                 reason,
                 note: each.message.clone().unwrap_or_default(),
             });
-        return [started].into_iter().chain(slow).collect();
+        return [created, started].into_iter().chain(slow).collect();
     }
-    let ended = condition(VmiConditionType::Ended).filter(|_| phase.is_final() && !before.is_final());
+    if phase == Phase::Running {
+        return pause_event(before, &status.conditions).into_iter().collect();
+    }
+    let ended = condition(VmiConditionType::Ended).filter(|_| phase.is_final() && !phase_before.is_final());
     ended.map(ended_event).into_iter().collect()
+}
+
+/// The event of a guest whose processors were stopped, or go on.
+fn pause_event(
+    before: &[VirtualMachineInstanceCondition],
+    after: &[VirtualMachineInstanceCondition],
+) -> Option<InstanceEvent> {
+    let kind = VmiConditionType::Paused;
+    let was_paused = conditions::find_with(before, kind, ConditionStatus::True);
+    match (was_paused, conditions::find_with(after, kind, ConditionStatus::True)) {
+        (None, Some(paused)) => {
+            let is_asked = paused.reason.as_deref() == Some(Reason::PausedByUser.name());
+            let kind = if is_asked { EventType::Normal } else { EventType::Warning };
+            let note = paused.message.clone().unwrap_or_default();
+            Some(InstanceEvent { kind, reason: Reason::Paused, note })
+        }
+        (Some(_), None) => Some(InstanceEvent::normal(Reason::Unpaused, "the guest's processors run again")),
+        (Some(_), Some(_)) | (None, None) => None,
+    }
 }
 
 /// The event of an end: its note is an [`Account`] of the condition's cause and message.

@@ -55,7 +55,7 @@ fn a_running_machine_is_described() {
     assert_eq!(
         written["interfaces"],
         json!([{"infoSource": "domain", "ipAddress": "10.244.1.7", "ipAddresses": ["10.244.1.7", "fd00::7"],
-            "linkState": "up", "mac": "02:00:00:00:00:01", "name": "default", "podInterfaceName": "eth0"}])
+            "linkState": "up", "mac": "02:00:00:00:00:01", "name": "default", "podInterfaceName": "eth0", "queueCount": 2}])
     );
     assert_eq!(written["machine"]["type"], "pc-q35-7.2");
     assert_eq!(written["memory"]["guestCurrent"], "512Mi");
@@ -188,7 +188,7 @@ fn the_event_of_an_end_begins_with_its_cause() {
     let running = with(vmi(scheduled()), next(&report(1), &vmi(scheduled())).unwrap());
     for cause in garboard_protocol::testing::causes() {
         let status = next(&ended(cause.clone()), &running).unwrap();
-        let events = events(Phase::Running, &status);
+        let events = events(running.status.as_ref(), &status);
         let [InstanceEvent { kind, reason: Reason::Stopped, note }] = events.as_slice() else { panic!("{events:?}") };
         let text = message(&cause, &cause.message());
         assert_eq!(Account::read(note), Account { reason: cause.reason(), message: &text });
@@ -202,14 +202,17 @@ fn the_event_of_an_end_begins_with_its_cause() {
 fn a_start_has_an_event_and_another_one_where_kvm_is_slow() {
     let reasons = |before: Phase, report: &Status| -> Vec<Reason> {
         let status = next(report, &vmi(scheduled())).unwrap();
-        events(before, &status).into_iter().map(|event| event.reason).collect()
+        let mut old = scheduled();
+        old["phase"] = json!(before.name());
+        events(vmi(old).status.as_ref(), &status).into_iter().map(|event| event.reason).collect()
     };
     let emulated = Status { software_emulation: true, ..report(1) };
     let interpreted = Status { interpreted_by_kvm: true, ..report(1) };
     for before in [Phase::Pending, Phase::Scheduling, Phase::Scheduled] {
-        assert_eq!(reasons(before, &report(1)), [Reason::Started]);
-        assert_eq!(reasons(before, &emulated), [Reason::Started]);
-        assert_eq!(reasons(before, &interpreted), [Reason::Started, Reason::KvmInterpretsGuestCode]);
+        assert_eq!(reasons(before, &report(1)), [Reason::Created, Reason::Started]);
+        assert_eq!(reasons(before, &emulated), [Reason::Created, Reason::Started]);
+        let slow = [Reason::Created, Reason::Started, Reason::KvmInterpretsGuestCode];
+        assert_eq!(reasons(before, &interpreted), slow);
     }
     assert!(reasons(Phase::Running, &interpreted).is_empty());
     let over = ended(ExitCause::GuestShutdown);
@@ -217,6 +220,23 @@ fn a_start_has_an_event_and_another_one_where_kvm_is_slow() {
     assert!(reasons(Phase::Succeeded, &over).is_empty());
     let all = [report(1), emulated, interpreted, over];
     assert!(all.iter().flat_map(|report| reasons(Phase::Pending, report)).all(Reason::is_of_event));
+}
+
+#[test]
+fn a_pause_and_its_end_have_an_event_each_and_one_that_storage_caused_is_a_warning() {
+    let status_of = |report: &Status| next(report, &vmi(scheduled())).unwrap();
+    let runs = status_of(&report(1));
+    for (reason, kind) in
+        [(PauseReason::PausedByUser, EventType::Normal), (PauseReason::PausedIOError, EventType::Warning)]
+    {
+        let paused = status_of(&Status { paused: Some(reason), ..report(2) });
+        let recorded = |before, after| -> Vec<(Reason, EventType)> {
+            events(Some(before), after).into_iter().map(|event| (event.reason, event.kind)).collect()
+        };
+        assert_eq!(recorded(&runs, &paused), [(Reason::Paused, kind)]);
+        assert!(recorded(&paused, &paused).is_empty());
+        assert_eq!(recorded(&paused, &runs), [(Reason::Unpaused, EventType::Normal)]);
+    }
 }
 
 #[test]
@@ -271,6 +291,7 @@ fn cards_that_only_the_guest_has_have_no_name() {
     let card = &status.interfaces[1];
     assert_eq!((card.name.as_deref(), card.ip_address.as_deref()), (None, Some("172.17.0.1")));
     assert_eq!((card.pod_interface_name.as_deref(), card.mac.as_deref()), (None, None));
+    assert_eq!((card.link_state.as_deref(), card.queue_count), (None, None), "only QEMU's own cards have them");
 }
 
 #[test]

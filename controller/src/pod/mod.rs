@@ -149,6 +149,12 @@ impl PodRefusal {
             Self::DataVolume { progress: DataVolumeProgress::UnderWay(_) | DataVolumeProgress::WaitsForConsumer, .. }
         )
     }
+
+    /// Whether an importer is at work on it.
+    #[must_use]
+    pub fn is_being_filled(&self) -> bool {
+        matches!(self, Self::DataVolume { progress: DataVolumeProgress::UnderWay(_), .. })
+    }
 }
 
 /// The name of an instance's pod. It follows from the UID, so that there is never a second one, whatever a cache has.

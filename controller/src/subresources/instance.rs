@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use garboard_api::VirtualMachineInstance;
+use garboard_api::conditions::Reason;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::control::{ControlReply, ControlRequest, Status};
 use garboard_protocol::text::printable;
@@ -11,10 +12,11 @@ use garboard_subresources::options::{self, FreezeOptions, PauseOptions};
 use garboard_subresources::refusal::Refusal;
 use garboard_subresources::route::Call;
 use garboard_subresources::routes::Question;
-use kube::Api;
+use kube::{Api, Resource};
 
 use super::answer::internal;
 use super::server::Serving;
+use crate::events::NewEvent;
 use crate::nodes::control::{ControlError, Requester, ask, place_of, wait_for};
 use crate::vmi::history::Place;
 
@@ -65,10 +67,36 @@ pub(super) async fn change(
     let vmi = instance(serving, call).await?;
     instance::may_ask(question, &vmi)?;
     if !dry_run {
-        carry_out(serving, &vmi, by, change).await?;
+        let done = carry_out(serving, &vmi, by, change).await;
+        if let Some(event) = event_of(question, &done) {
+            serving.context.record(&vmi.object_ref(&()), event);
+        }
+        done?;
     }
     tracing::info!(dry_run, "instance change carried out");
     Ok(StatusCode::OK.into_response())
+}
+
+/// The event on the instance. Of a pause its node agent writes it.
+fn event_of(question: Question, done: &Result<(), Refusal>) -> Option<NewEvent> {
+    match (question, done) {
+        (Question::Reset, Ok(())) => Some(NewEvent::normal(Reason::Reset, "the guest was reset by a user")),
+        (Question::SoftReboot, Ok(())) => {
+            Some(NewEvent::normal(Reason::SoftRebooted, "the guest was asked by a user to shut down and start again"))
+        }
+        (Question::Freeze, Err(Refusal::Conflict(why) | Refusal::Internal(why))) => {
+            Some(NewEvent::warning(Reason::FreezeError, format!("the file systems could not be frozen: {why}")))
+        }
+        (
+            Question::Pause
+            | Question::Unpause
+            | Question::Reset
+            | Question::SoftReboot
+            | Question::Freeze
+            | Question::Unfreeze,
+            _,
+        ) => None,
+    }
 }
 
 async fn carry_out(
@@ -116,4 +144,32 @@ pub(super) fn place(vmi: &VirtualMachineInstance) -> Result<Place, Refusal> {
 
 pub(super) fn unanswered(error: ControlError) -> Refusal {
     Refusal::Internal(printable(&ErrorChain(&error).to_string(), LONGEST_REASON))
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::runtime::events::EventType;
+
+    use super::*;
+    use crate::events::EventReason;
+
+    #[test]
+    fn what_a_user_did_to_a_guest_has_an_event_and_so_has_a_freeze_that_failed() {
+        let reason =
+            |question, done: Result<(), Refusal>| event_of(question, &done).map(|event| (event.reason, event.kind));
+        let normal = |reason| Some((EventReason::Of(reason), EventType::Normal));
+        assert_eq!(reason(Question::Reset, Ok(())), normal(Reason::Reset));
+        assert_eq!(reason(Question::SoftReboot, Ok(())), normal(Reason::SoftRebooted));
+        let refused = || Err(Refusal::Conflict("no guest agent is connected".to_owned()));
+        let warned = Some((EventReason::Of(Reason::FreezeError), EventType::Warning));
+        assert_eq!(reason(Question::Freeze, refused()), warned);
+        let recorded = event_of(Question::Freeze, &refused()).unwrap();
+        assert!(recorded.note.contains("no guest agent is connected"), "{}", recorded.note);
+        for question in [Question::Pause, Question::Unpause, Question::Reset, Question::SoftReboot, Question::Unfreeze]
+        {
+            assert_eq!(reason(question, refused()), None, "the caller has the answer: {question:?}");
+        }
+        assert_eq!(reason(Question::Freeze, Err(Refusal::TooManyRequests)), None);
+        assert_eq!(reason(Question::Freeze, Ok(())), None);
+    }
 }

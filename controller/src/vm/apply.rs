@@ -2,9 +2,10 @@
 
 use garboard_api::VirtualMachine;
 use garboard_api::conditions::Reason;
-use garboard_api::metadata::annotation;
+use garboard_api::metadata::{annotation, label};
 use garboard_api::v1::VirtualMachineStatus;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use k8s_openapi::api::apps::v1::ControllerRevision;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, Preconditions};
 use kube::core::DynamicObject;
 use kube::{Api, Resource};
 use serde_json::json;
@@ -16,6 +17,8 @@ use crate::data_volumes;
 use crate::events::NewEvent;
 use crate::stores::{Instances, Kept, Machines};
 use crate::unread::{self, NamespacedName};
+
+const CREATE_REVISION: &str = "create the ControllerRevision of the machine";
 
 pub(super) async fn apply(context: &Context, world: &World, decision: &Decision) -> Result<(), ReconcileError> {
     let vm = &world.vm;
@@ -35,7 +38,13 @@ pub(super) async fn apply(context: &Context, world: &World, decision: &Decision)
             return Err(error);
         }
     }
-    if remembers { Ok(()) } else { write_status(context, vm, decision).await }
+    if remembers {
+        return Ok(());
+    }
+    write_status(context, vm, decision).await?;
+    let failed = status::failed_import(vm, &decision.status);
+    failed.into_iter().for_each(|event| context.record(&vm.object_ref(&()), event));
+    Ok(())
 }
 
 /// The report where a step fails.
@@ -49,6 +58,7 @@ struct Failure {
 fn failure_of(step: &Step) -> Failure {
     let (reason, action) = match step {
         Step::CreateVmi(_) => (Reason::FailedCreate, "make the VirtualMachineInstance".to_owned()),
+        Step::RecordRevision { .. } => (Reason::FailedCreate, CREATE_REVISION.to_owned()),
         Step::CreateDataVolume { name, .. } => {
             (Reason::FailedDataVolumeCreate, format!("create the DataVolume {name}"))
         }
@@ -83,6 +93,9 @@ async fn take(
     let instances: Api<Kept<Instances>> = Api::namespaced(context.client.clone(), namespace);
     match step {
         Step::CreateDataVolume { name, object } => make_data_volume(context, vm, name, object).await?,
+        Step::RecordRevision { object: revision, replaces } => {
+            record_revision(context, namespace, revision, *replaces).await?;
+        }
         Step::CreateVmi(vmi) => match unread::create(&context.client, namespace, &made_by_us(), vmi.as_ref()).await {
             Ok(()) => {
                 let note = format!("created the VirtualMachineInstance {name}");
@@ -142,6 +155,32 @@ async fn take(
                 Err(kube::Error::Api(status)) if status.is_conflict() => return Err(ReconcileError::Overtaken),
                 Err(error) => return Err(while_trying("remove the finalizer of the VirtualMachine")(error)),
             }
+        }
+    }
+    Ok(())
+}
+
+/// One that is there is of this very generation. Those of earlier ones are named by no instance any more; one that stays although
+/// it is of no use keeps no machine from its start.
+async fn record_revision(
+    context: &Context,
+    namespace: &str,
+    revision: &ControllerRevision,
+    replaces: bool,
+) -> Result<(), ReconcileError> {
+    match unread::create(&context.client, namespace, &made_by_us(), revision).await {
+        Ok(()) => {}
+        Err(kube::Error::Api(status)) if status.is_already_exists() => return Ok(()),
+        Err(error) => return Err(while_trying(CREATE_REVISION)(error)),
+    }
+    let (name, labels) = (revision.metadata.name.as_deref(), revision.metadata.labels.as_ref());
+    let of = labels.and_then(|labels| labels.get(label::REVISION_OF));
+    if let (true, Some(name), Some(of)) = (replaces, name, of) {
+        let revisions: Api<ControllerRevision> = Api::namespaced(context.client.clone(), namespace);
+        let earlier = ListParams::default().labels(&format!("{}={of}", label::REVISION_OF));
+        let earlier = earlier.fields(&format!("metadata.name!={name}"));
+        if let Err(error) = revisions.delete_collection(&DeleteParams::default(), &earlier).await {
+            tracing::warn!(%error, revision = name, "revisions of earlier starts could not be deleted");
         }
     }
     Ok(())

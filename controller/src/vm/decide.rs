@@ -17,14 +17,17 @@ use std::time::Duration;
 use garboard_api::conditions::{Reason, VmiConditionType};
 use garboard_api::metadata::finalizer;
 use garboard_api::run_strategy::{RunStrategy, backoff};
-use garboard_api::v1::{VirtualMachineStartFailure, VirtualMachineStateChangeRequest, VirtualMachineStatus};
+use garboard_api::v1::{
+    VirtualMachineSpec, VirtualMachineStartFailure, VirtualMachineStateChangeRequest, VirtualMachineStatus,
+};
 use garboard_api::{ClusterConfig, Identity, Phase, VirtualMachine, VirtualMachineInstance, default_vmi, vmi_of};
 use jiff::Timestamp;
+use k8s_openapi::api::apps::v1::ControllerRevision;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::core::DynamicObject;
 
 use super::kept::{self, Keeping};
-use super::status;
+use super::{revision, status};
 use crate::data_volumes::{self, DataVolumeProgress, ProgressByName};
 use crate::time::stamp;
 
@@ -38,6 +41,8 @@ pub struct World {
     pub vm: VirtualMachine,
     /// The instance of its name, also if another client made it.
     pub vmi: Option<VirtualMachineInstance>,
+    /// What the machine was when its instance was started; asked only while the machine is newer than that.
+    pub started_from: Option<VirtualMachineSpec>,
     /// How far the DataVolumes are that it names, those of its templates among them; asked only while there is no instance.
     pub data_volumes: ProgressByName,
     /// When it was looked at.
@@ -68,6 +73,13 @@ pub enum Step {
         name: String,
         /// The object.
         object: Box<DynamicObject>,
+    },
+    /// Write down what is started.
+    RecordRevision {
+        /// The record.
+        object: Box<ControllerRevision>,
+        /// There may be one of an earlier start, which is of no use any more.
+        replaces: bool,
     },
     /// Make the instance.
     CreateVmi(Box<VirtualMachineInstance>),
@@ -123,7 +135,7 @@ pub fn decide(world: &World) -> Decision {
         if let Err(message) = kept::stored(&world.vm)
             && starts(&decision)
         {
-            decision.steps.retain(|step| !matches!(step, Step::CreateVmi(_)));
+            decision.steps.retain(|step| !matches!(step, Step::CreateVmi(_) | Step::RecordRevision { .. }));
             decision.status = status::because(world, Reason::FailedCreate, &message);
             return decision;
         }
@@ -277,7 +289,7 @@ fn follow_strategy(world: &World, decision: &mut Decision) {
 
 /// An instance that is what the machine would make now is as new as the machine.
 fn bump(world: &World, vmi: &VirtualMachineInstance) -> Option<Step> {
-    if Phase::of(vmi).is_final() || !status::is_newer(world, vmi) || status::needs_restart(world, vmi) {
+    if Phase::of(vmi).is_final() || !status::is_newer(&world.vm, vmi) || status::needs_restart(world, vmi) {
         return None;
     }
     Some(Step::BumpGeneration { uid: vmi.metadata.uid.clone()?, generation: world.vm.metadata.generation? })
@@ -363,7 +375,15 @@ fn start(world: &World, decision: &mut Decision) {
     }
     decision.status.run_strategy = RunStrategy::of(&world.vm).map(|strategy| strategy.name().to_owned());
     decision.status.state_change_requests.retain(|request| request.action != "Start");
+    decision.steps.extend(record(&world.vm));
     decision.steps.push(Step::CreateVmi(Box::new(instance(world))));
+}
+
+/// The record of what is started. An observed generation is that of an earlier start.
+fn record(vm: &VirtualMachine) -> Option<Step> {
+    let started = vm.status.as_ref().and_then(|status| status.observed_generation);
+    let replaces = started.is_some_and(|started| Some(started) != vm.metadata.generation);
+    Some(Step::RecordRevision { object: Box::new(revision::of(vm)?), replaces })
 }
 
 /// The instance as it is created: with everything that is filled in, and the status it begins with.
@@ -377,6 +397,7 @@ pub(super) fn instance(world: &World) -> VirtualMachineInstance {
     if let Some(status) = &mut vmi.status {
         // What is of no use has kept the machine from its start.
         status.stored_machine = kept::stored(&world.vm).unwrap_or_default();
+        status.virtual_machine_revision_name = revision::name(&world.vm);
         for transition in &mut status.phase_transition_timestamps {
             transition.phase_transition_timestamp.get_or_insert_with(|| stamp(world.now));
         }

@@ -4,6 +4,7 @@ mod apply;
 pub mod decide;
 pub(crate) mod kept;
 mod observe;
+mod revision;
 mod status;
 
 use std::sync::Arc;
@@ -85,7 +86,8 @@ fn stored_instance(leader: &Leader, vm: &VirtualMachine) -> Result<Option<Virtua
 /// Whether something is started, adopted or ended: a store that lags must not be the reason.
 fn asks_afresh(decision: &Decision) -> bool {
     decision.steps.iter().any(|step| match step {
-        Step::CreateVmi(_)
+        Step::RecordRevision { .. }
+        | Step::CreateVmi(_)
         | Step::DeleteVmi { .. }
         | Step::AdoptVmi { .. }
         | Step::Unhalt

@@ -9,7 +9,9 @@ use garboard_api::v1::{VirtualMachineCondition, VirtualMachineInstanceCondition,
 use garboard_api::{Phase, PrintableStatus, VirtualMachine, VirtualMachineInstance};
 
 use super::decide::{World, carried, instance, start_is_due};
+use super::revision;
 use crate::data_volumes::{self, DataVolumeProgress};
+use crate::events::NewEvent;
 use crate::time::{QUICK, at_latest, elapsed};
 
 /// Fills in what follows from the world; `starts`: an instance is made with this decision.
@@ -178,15 +180,15 @@ fn unfilled(world: &World, before: &[VirtualMachineCondition]) -> Option<Virtual
 }
 
 /// Whether the machine was changed since its instance was made.
-pub(super) fn is_newer(world: &World, vmi: &VirtualMachineInstance) -> bool {
-    made_from(vmi).is_some_and(|made_from| Some(made_from) != world.vm.metadata.generation)
+pub(super) fn is_newer(vm: &VirtualMachine, vmi: &VirtualMachineInstance) -> bool {
+    made_from(vmi).is_some_and(|made_from| Some(made_from) != vm.metadata.generation)
 }
 
 /// Whether the next start would make another machine of the template than the one that runs. A change of the settings of
 /// the cluster alone asks for no restart.
 pub(super) fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool {
     // First: a machine that is not newer, which is almost every one, needs no other instance to compare with.
-    if !is_newer(world, vmi) || Phase::of(vmi).is_final() {
+    if !is_newer(&world.vm, vmi) || Phase::of(vmi).is_final() {
         return false;
     }
     let mut wanted = instance(world);
@@ -194,7 +196,9 @@ pub(super) fn needs_restart(world: &World, vmi: &VirtualMachineInstance) -> bool
     wanted.spec.start_strategy = wanted.spec.start_strategy.or(vmi.spec.start_strategy.clone());
     // As JSON: what is left out and what is empty are the same there.
     let spec = |vmi: &VirtualMachineInstance| serde_json::to_value(&vmi.spec).ok();
-    spec(vmi) != spec(&wanted)
+    // A setting of the cluster may have changed beside something of the machine that is not in its template.
+    let is_changed = world.started_from.as_ref().is_none_or(|started| revision::differs(started, &world.vm.spec));
+    is_changed && spec(vmi) != spec(&wanted)
 }
 
 /// The generation of the machine that an instance was made from.
@@ -222,6 +226,14 @@ pub(super) fn is_known(vm: &VirtualMachine, message: &str) -> bool {
     let conditions = vm.status.as_ref().map_or(&[][..], |status| &status.conditions);
     let failure = conditions::find(conditions, VmConditionType::Failure);
     failure.is_some_and(|each| each.message.as_deref() == Some(message))
+}
+
+/// That a DataVolume cannot be filled, unless the machine reports it already.
+pub(super) fn failed_import(vm: &VirtualMachine, after: &VirtualMachineStatus) -> Option<NewEvent> {
+    let failure = conditions::find_with(&after.conditions, VmConditionType::Failure, ConditionStatus::True)?;
+    let reason = Reason::FailedDataVolumeImport;
+    let message = failure.message.clone().filter(|_| failure.reason.as_deref() == Some(reason.name()))?;
+    (!is_known(vm, &message)).then(|| NewEvent::warning(reason, message))
 }
 
 /// With the instance's own time.

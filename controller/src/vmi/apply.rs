@@ -8,7 +8,7 @@ use kube::{Api, Client, Resource};
 use serde_json::json;
 
 use super::decide::{Decision, Step, World};
-use super::{fields, out_of_memory, start, status};
+use super::{fields, leaving, out_of_memory, start, status};
 use crate::context::{FIELD_MANAGER, ReconcileError, made_by_us, while_trying};
 use crate::events::{EventReason, NewEvent};
 use crate::reconcilers::Leader;
@@ -94,7 +94,8 @@ async fn take(
         Step::DeletePod { name, uid } => {
             if delete(&pods, name, uid).await? {
                 let note = format!("deleted the pod {name}");
-                context.record(&vmi.object_ref(&()), NewEvent::normal(Reason::SuccessfulDelete, note));
+                let events = [Some(NewEvent::normal(Reason::SuccessfulDelete, note)), leaving::shutting_down(vmi)];
+                events.into_iter().flatten().for_each(|event| context.record(&vmi.object_ref(&()), event));
             }
         }
         Step::ReplaceRejectedPod { name, uid: pod_uid, why } => {
@@ -113,7 +114,10 @@ async fn take(
             let metadata = json!({ "uid": vmi.metadata.uid, "resourceVersion": version, "finalizers": rest });
             let patch = json!({ "metadata": metadata });
             match instances.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await {
-                Ok(_) => {}
+                Ok(_) => {
+                    let deleted = leaving::deleted(vmi);
+                    deleted.into_iter().for_each(|event| context.record(&vmi.object_ref(&()), event));
+                }
                 Err(kube::Error::Api(status)) if status.is_not_found() => {}
                 Err(kube::Error::Api(status)) if status.is_conflict() => return Err(ReconcileError::Overtaken),
                 Err(error) => return Err(while_trying("remove the finalizers of the VirtualMachineInstance")(error)),

@@ -37,6 +37,7 @@ pub(super) fn owned(status: &VirtualMachineInstanceStatus, ownership: FieldOwner
         active_pods: status.active_pods.clone(),
         node_name: status.node_name.clone(),
         qos_class: status.qos_class.clone(),
+        launcher_container_image_version: status.launcher_container_image_version.clone(),
         conditions: conditions.cloned().collect(),
         ..VirtualMachineInstanceStatus::default()
     };

@@ -5,6 +5,7 @@ pub mod decide;
 mod eviction;
 mod fields;
 pub mod history;
+mod leaving;
 mod observe;
 mod out_of_memory;
 mod place;

@@ -8,7 +8,7 @@ use garboard_api::{Phase, VirtualMachineInstance};
 use k8s_openapi::api::core::v1::Pod;
 
 use super::history::Place;
-use super::pod_status::node;
+use super::pod_status::{COMPUTE, node};
 use super::remains;
 use super::situation::Case;
 
@@ -21,6 +21,8 @@ pub(super) struct Placement {
     pub active_pods: BTreeMap<String, String>,
     /// `status.qosClass`.
     pub qos_class: Option<String>,
+    /// `status.launcherContainerImageVersion`: the image that QEMU is of, which stays until its end.
+    pub image: Option<String>,
     /// The labels that the instance is to have beside its own.
     pub labels: BTreeMap<String, String>,
 }
@@ -29,8 +31,13 @@ pub(super) struct Placement {
 pub(super) fn of(case: &Case<'_>, phase: Phase) -> Placement {
     let status = case.status();
     let labels = kept_label(&case.world.vmi, &status);
-    let before =
-        Placement { labels, node_name: status.node_name, active_pods: status.active_pods, qos_class: status.qos_class };
+    let before = Placement {
+        labels,
+        node_name: status.node_name,
+        active_pods: status.active_pods,
+        qos_class: status.qos_class,
+        image: status.launcher_container_image_version,
+    };
     match &case.world.pod {
         Some(pod) => of_pod(pod, phase, before),
         None => match case.asked.as_ref().filter(|_| !phase.is_final()) {
@@ -48,8 +55,15 @@ fn of_pod(pod: &Pod, phase: Phase, before: Placement) -> Placement {
         node_name: Some(node.to_owned()),
         active_pods: uid.map_or(before.active_pods.clone(), |uid| [(uid.clone(), node.to_owned())].into()),
         qos_class: pod.status.as_ref().and_then(|status| status.qos_class.clone()),
+        image: image(pod).or(before.image),
         labels: with_label(before.labels, node),
     }
+}
+
+/// As the pod was stored; KubeVirt has no shorter version of it either.
+fn image(pod: &Pod) -> Option<String> {
+    let compute = pod.spec.as_ref()?.containers.iter().find(|each| each.name == COMPUTE)?;
+    compute.image.clone()
 }
 
 /// Puts the question into the status, where a quick start has left it out.

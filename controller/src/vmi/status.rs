@@ -45,6 +45,7 @@ pub(super) fn of(case: &Case<'_>, phase: Phase, parts: &Parts<'_>) -> VirtualMac
         node_name: parts.placement.node_name.clone(),
         active_pods: parts.placement.active_pods.clone(),
         qos_class: parts.placement.qos_class.clone(),
+        launcher_container_image_version: parts.placement.image.clone(),
         ..before
     }
 }
@@ -62,7 +63,7 @@ fn synchronized(case: &Case<'_>) -> Vec<Change> {
     };
     let pod = case.world.pod.as_ref();
     match &case.situation {
-        Situation::Obstructed(refusal) => return refused(refusal).into(),
+        Situation::Obstructed(refusal) => return refused(refusal),
         Situation::Rejected { why } => return not(Reason::FailedCreate, why.clone()),
         Situation::Reported(_)
         | Situation::Settled
@@ -83,23 +84,33 @@ fn synchronized(case: &Case<'_>) -> Vec<Change> {
     if is_taken { vec![ConditionChange::Remove(VmiConditionType::Synchronized)] } else { Vec::new() }
 }
 
-/// Why there is no pod. One of the two conditions: what was waited for before is not what is waited for now.
-fn refused(refusal: &PodRefusal) -> [Change; 2] {
+/// Why there is no pod. One of the first two conditions: what was waited for before is not what is waited for now.
+fn refused(refusal: &PodRefusal) -> Vec<Change> {
     let (kind, other) = if refusal.is_unfilled() {
         (VmiConditionType::DataVolumesReady, VmiConditionType::Synchronized)
     } else {
         (VmiConditionType::Synchronized, VmiConditionType::DataVolumesReady)
     };
     let new = NewCondition::new(kind, false, refusal.reason(), refusal.to_string());
-    [ConditionChange::Remove(other), ConditionChange::Set(new)]
+    let provisioning = if refusal.is_being_filled() {
+        ConditionChange::Set(NewCondition::bare(VmiConditionType::Provisioning, true))
+    } else {
+        ConditionChange::Remove(VmiConditionType::Provisioning)
+    };
+    vec![ConditionChange::Remove(other), ConditionChange::Set(new), provisioning]
 }
 
-/// The condition of DataVolumes is true once a pod is made.
-fn filled(case: &Case<'_>, before: &VirtualMachineInstanceStatus) -> Option<Change> {
+/// The condition of DataVolumes is true once a pod is made, and none is being filled. Also where the pod is there already: of a
+/// quick start nothing was written when it was made.
+fn filled(case: &Case<'_>, before: &VirtualMachineInstanceStatus) -> Vec<Change> {
     let kind = VmiConditionType::DataVolumesReady;
-    let is_there = conditions::find(&before.conditions, kind).is_some();
+    if !case.makes_pod() && case.world.pod.is_none() {
+        return Vec::new();
+    }
+    let was_waited_for = conditions::find(&before.conditions, kind).is_some();
     let new = NewCondition::new(kind, true, Reason::AllDataVolumesReady, "");
-    (case.makes_pod() && is_there).then_some(ConditionChange::Set(new))
+    let filled = was_waited_for.then_some(ConditionChange::Set(new));
+    filled.into_iter().chain([ConditionChange::Remove(VmiConditionType::Provisioning)]).collect()
 }
 
 /// When it was in which phase.

@@ -109,10 +109,12 @@ fn instance(
 ) -> serde_json::Result<Option<Value>> {
     let mut vmi: garboard_api::VirtualMachineInstance = serde_json::from_value(written.clone())?;
     let before = serde_json::to_value(&vmi)?;
-    // The client that makes an instance has no state of it; the controller has that of an earlier one.
-    let stored = vmi.status.take().filter(|_| context.is_ours(request)).and_then(|status| status.stored_machine);
+    // The client that makes an instance has no state of it; the controller has that of an earlier one, and what it starts.
+    let known = vmi.status.take().filter(|_| context.is_ours(request)).unwrap_or_default();
     default_vmi(&mut vmi, context.config, &Identity { firmware_uuid: context.fresh });
-    vmi.status.get_or_insert_default().stored_machine = stored;
+    let status = vmi.status.get_or_insert_default();
+    status.stored_machine = known.stored_machine;
+    status.virtual_machine_revision_name = known.virtual_machine_revision_name;
     let transitions = vmi.status.iter_mut().flat_map(|status| &mut status.phase_transition_timestamps);
     for transition in transitions {
         transition.phase_transition_timestamp.get_or_insert(Time(now));

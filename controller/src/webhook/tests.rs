@@ -103,10 +103,12 @@ fn an_instance_is_filled_in_whole_and_its_status_is_not_the_clients() {
     assert_eq!(after["status"]["phase"], "Pending");
     assert_eq!(after["status"].get("nodeName"), None);
     // What an earlier instance decided is the controller's to write.
-    lying["status"] = json!({"storedMachine": {"machineType": "pc-q35-7.2"}});
+    lying["status"] = json!({"storedMachine": {"machineType": "pc-q35-7.2"}, "virtualMachineRevisionName": "r"});
     assert_eq!(filled(&lying)["status"].get("storedMachine"), None);
+    assert_eq!(filled(&lying)["status"].get("virtualMachineRevisionName"), None);
     let ours = filled_for("system:serviceaccount:garboard:garboard-controller", &lying);
     assert_eq!(ours["status"]["storedMachine"]["machineType"], "pc-q35-7.2");
+    assert_eq!(ours["status"]["virtualMachineRevisionName"], "r");
     assert_eq!(after["spec"]["domain"]["firmware"]["uuid"], "00000000-0000-0000-0000-000000000007");
     assert_eq!(after["spec"]["networks"][0]["name"], "default");
     assert_eq!(filled(&after), after);

@@ -189,6 +189,7 @@ async fn report_plan(context: &Context, plan: &LaunchPlan, interfaces: &[Plumbed
         mac: interface.mac.clone(),
         addresses: leased(interface),
         info_source: "domain".to_owned(),
+        queues: interface.queues,
     });
     let planned = Planned {
         lifecycle: plan.lifecycle.clone(),

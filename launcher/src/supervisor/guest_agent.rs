@@ -156,6 +156,7 @@ fn interface_status(seen: &garboard_qmp::agent::Interface) -> Option<InterfaceSt
         mac: seen.mac.map(|mac| MacAddr::new(mac).to_string()).unwrap_or_default(),
         addresses: seen.addresses.items().iter().map(|address| address.ip.to_string()).collect(),
         info_source: "guest-agent".to_owned(),
+        queues: 0,
     })
 }
 

@@ -50,6 +50,7 @@ mod tests {
             mac: CARD.into(),
             addresses: vec!["10.0.2.2".into()],
             info_source: "domain".into(),
+            queues: 2,
             ..InterfaceStatus::default()
         }]
     }
@@ -61,6 +62,7 @@ mod tests {
             mac: mac.into(),
             addresses,
             info_source: "guest-agent".into(),
+            queues: 0,
         }
     }
 
@@ -72,7 +74,7 @@ mod tests {
         let all = beside(&planned(), vec![card, docker.clone(), tunnel.clone()]);
         assert_eq!((all[0].name.as_str(), all[0].interface_name.as_deref()), ("default", Some("eth0")));
         assert_eq!(all[0].addresses, ["10.0.2.2", "fe80::1"]);
-        assert_eq!(all[0].info_source, "domain, guest-agent");
+        assert_eq!((all[0].info_source.as_str(), all[0].queues), ("domain, guest-agent", 2));
         assert_eq!(all[1..], [docker, tunnel]);
         assert_eq!(beside(&planned(), Vec::new()), planned());
     }

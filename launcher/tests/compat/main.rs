@@ -112,7 +112,7 @@ pub(crate) fn status() -> Value {
         "machine": "pc-q35-7.2", "memoryBytes": 1, "overheadBytes": 1, "vcpus": 1, "stored": stored,
         "disks": [{"volume": "root", "target": "vda"}],
         "interfaces": [{"name": "default", "interfaceName": "eth0", "mac": "02:00:00:00:00:01",
-            "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent"}],
+            "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent", "queues": 2}],
         "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
             "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
         "taints": ["device_del"], "supervisorPid": 7, "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64},

@@ -127,7 +127,7 @@ fn writer(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_is_two_writes_and_an_event() {
+async fn a_start_is_two_writes_and_two_events() {
     let fake = Fake::new(vmi(scheduled()));
     let (writer, _) = writer(&fake, Some(vmi(scheduled())));
     writer.note(&pod(), report(1));
@@ -137,7 +137,7 @@ async fn a_start_is_two_writes_and_an_event() {
     assert_eq!(fake.phase().as_deref(), Some("Running"));
     assert_eq!((fake.0.patches.borrow().len(), fake.gates()), (1, vec![true]));
     assert!(fake.0.marks.borrow().iter().all(|news| news.report.is_none()), "it is written where it belongs");
-    assert_eq!(fake.reasons(), ["Started"]);
+    assert_eq!(fake.reasons(), ["Created", "Started"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -102,7 +102,9 @@ fn a_restored_machine_is_the_one_that_it_was_and_a_copy_is_another() {
     let text = kept(&decide(&running_for(600))).unwrap().to_string();
     let made = |world: &World| {
         let decision = decide(world);
-        let [Step::CreateVmi(vmi)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+        let [Step::RecordRevision { .. }, Step::CreateVmi(vmi)] = decision.steps.as_slice() else {
+            panic!("{:?}", decision.steps)
+        };
         vmi.status.clone().unwrap().stored_machine
     };
     assert_eq!(made(&restored(&text)), Some(stored()));

@@ -9,13 +9,15 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::decide::{Decision, Step, World, decide};
-use super::status::{because, is_known};
+use super::status::{because, failed_import, is_known};
 use crate::data_volumes::{DataVolumeProgress, ProgressByName};
+use crate::events::EventReason;
 use crate::time::QUICK;
 
 mod kept;
 mod owners;
 mod printable;
+mod revisions;
 
 fn vm(strategy: &str) -> VirtualMachine {
     serde_json::from_value(json!({
@@ -33,6 +35,7 @@ fn world(strategy: &str) -> World {
     World {
         vm: vm(strategy),
         vmi: None,
+        started_from: None,
         data_volumes: ProgressByName::new(),
         now: Timestamp::UNIX_EPOCH,
         chance: 0,
@@ -55,17 +58,21 @@ fn with(strategy: &str, phase: Phase) -> World {
 }
 
 fn steps(decision: &Decision) -> Vec<&'static str> {
-    let name = |step: &Step| match step {
-        Step::CreateDataVolume { .. } => "bring",
-        Step::CreateVmi(_) => "create",
-        Step::DeleteVmi { .. } => "delete",
-        Step::AdoptVmi { .. } => "adopt",
-        Step::BumpGeneration { .. } => "bump",
-        Step::Unhalt => "unhalt",
-        Step::Keep { .. } => "keep",
-        Step::RemoveFinalizer { .. } => "release",
+    let name = |step: &Step| {
+        Some(match step {
+            // Before each creation (`revisions`).
+            Step::RecordRevision { .. } => return None,
+            Step::CreateDataVolume { .. } => "bring",
+            Step::CreateVmi(_) => "create",
+            Step::DeleteVmi { .. } => "delete",
+            Step::AdoptVmi { .. } => "adopt",
+            Step::BumpGeneration { .. } => "bump",
+            Step::Unhalt => "unhalt",
+            Step::Keep { .. } => "keep",
+            Step::RemoveFinalizer { .. } => "release",
+        })
     };
-    decision.steps.iter().map(name).collect()
+    decision.steps.iter().filter_map(name).collect()
 }
 
 #[test]
@@ -229,6 +236,7 @@ fn a_machine_brings_its_data_volumes_and_waits_until_they_are_filled() {
     }
     let conditions = decide(&bringing("Always", Failed("the server answers 404".to_owned()))).status.conditions;
     let failure = conditions.iter().find(|each| each.r#type == "Failure").unwrap();
+    assert_eq!(failure.reason.as_deref(), Some("FailedDataVolumeImport"));
     assert!(failure.message.as_deref().unwrap().contains("root cannot be filled: the server answers 404"));
     // One that another program makes.
     let mut named = bringing("Always", Missing);
@@ -261,6 +269,19 @@ fn what_keeps_an_instance_from_its_start_has_its_printable_status() {
     }
 }
 
+#[test]
+fn a_data_volume_that_cannot_be_filled_has_one_event() {
+    let mut world = bringing("Always", DataVolumeProgress::Failed("404".to_owned()));
+    let failed = decide(&world).status;
+    let event = failed_import(&world.vm, &failed).unwrap();
+    assert_eq!(event.reason, EventReason::Of(Reason::FailedDataVolumeImport));
+    assert!(event.note.contains("root cannot be filled: 404"), "{}", event.note);
+    world.vm.status = Some(failed.clone());
+    assert_eq!(failed_import(&world.vm, &failed), None);
+    let refused = because(&self::world("Always"), Reason::FailedCreate, "no quota");
+    assert_eq!(failed_import(&world.vm, &refused), None, "another failure");
+}
+
 /// Carries a decision out as the API server would.
 fn carry_out(world: &mut World, decision: Decision) {
     world.vm.status = Some(decision.status);
@@ -269,6 +290,7 @@ fn carry_out(world: &mut World, decision: Decision) {
             Step::CreateDataVolume { name, .. } => {
                 world.data_volumes.insert(name, DataVolumeProgress::UnderWay("Pending".to_owned()));
             }
+            Step::RecordRevision { object, .. } => world.started_from = super::revision::spec(&object),
             Step::Unhalt => world.vm.spec.run_strategy = Some("Always".to_owned()),
             Step::CreateVmi(vmi) => {
                 let mut vmi = *vmi;
@@ -362,7 +384,7 @@ fn a_changed_template_asks_for_a_restart_and_another_strategy_does_not() {
     let mut world = world("Always");
     world.vm.metadata.generation = Some(1);
     let decision = decide(&world);
-    let [Step::CreateVmi(vmi)] = decision.steps.as_slice() else { panic!("no instance") };
+    let [Step::RecordRevision { .. }, Step::CreateVmi(vmi)] = decision.steps.as_slice() else { panic!("no instance") };
     world.vmi = Some(vmi.as_ref().clone());
     let asked = |world: &World| decide(world).status.conditions.iter().any(|each| each.r#type == "RestartRequired");
     world.vm.metadata.generation = Some(2);
@@ -403,7 +425,9 @@ fn what_one_instance_decided_is_given_to_the_next() {
     assert_eq!(world.vm.status.as_ref().unwrap().stored_machine, Some(stored.clone()));
     world.vmi = None;
     let decision = decide(&world);
-    let [Step::CreateVmi(next)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    let [Step::RecordRevision { .. }, Step::CreateVmi(next)] = decision.steps.as_slice() else {
+        panic!("{:?}", decision.steps)
+    };
     assert_eq!(next.status.as_ref().unwrap().stored_machine, Some(stored.clone()));
     assert_eq!(decision.status.stored_machine, Some(stored));
 }
@@ -448,7 +472,9 @@ fn a_start_may_be_asked_for_with_the_vcpus_stopped() {
     let mut manual = world("Manual");
     manual.vm.status = asked(request);
     let decision = decide(&manual);
-    let [Step::CreateVmi(vmi)] = decision.steps.as_slice() else { panic!("{:?}", decision.steps) };
+    let [Step::RecordRevision { .. }, Step::CreateVmi(vmi)] = decision.steps.as_slice() else {
+        panic!("{:?}", decision.steps)
+    };
     assert_eq!(vmi.spec.start_strategy.as_deref(), Some("Paused"));
     assert_eq!(decision.status.state_change_requests, []);
 }

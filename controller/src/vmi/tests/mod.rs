@@ -26,6 +26,7 @@ use crate::time::QUICK;
 
 mod fixpoint;
 mod remains;
+mod shown;
 mod worlds;
 
 fn vmi(volumes: &Value) -> VirtualMachineInstance {
@@ -271,7 +272,7 @@ fn a_quick_start_becomes_running_in_one_write() {
     let decision = decide(&world);
     assert!(decision.is_reported);
     let reasons: Vec<Reason> = events(&world.vmi, &decision).into_iter().map(|event| event.reason).collect();
-    assert_eq!(reasons, [Reason::Started]);
+    assert_eq!(reasons, [Reason::Created, Reason::Started]);
     assert_eq!((phase(&decision), condition(&decision, "Ready")), ("Running", Some(("True", ""))));
     assert_eq!(decision.status.node_name.as_deref(), Some("node-1"));
     assert_eq!(decision.status.active_pods.get("pod-uid").map(String::as_str), Some("node-1"));

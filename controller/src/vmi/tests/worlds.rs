@@ -60,6 +60,7 @@ fn conditions_of_pod() -> impl Strategy<Value = Value> {
     let gate = some(&[condition_of_pod(UNPAUSED, "True", 1000), condition_of_pod(UNPAUSED, "False", 1000)]);
     let scheduled = some(&[
         condition_of_pod("PodScheduled", "True", 990),
+        json!({"type": "Provisioning", "status": "True", "lastTransitionTime": time(902)}),
         json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/3 nodes"}),
         json!({"type": "PodScheduled", "status": "False"}),
     ]);

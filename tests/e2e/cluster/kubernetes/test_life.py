@@ -67,7 +67,7 @@ def took(kube: Kube, name: str) -> float:
 
 def test_a_start_is_five_writes_and_three_reads(kube: Kube, note: Callable[[str], None]) -> None:
     """One machine after the other, so that the start of each is the time in which the last one could be written
-    again."""
+    again. The first start of a machine is recorded beside them, in one write."""
     names, begin = [f"written-{number}" for number in range(6)], kube.audit_log.stat().st_size
     for name in names:
         kube.start(machine(name))
@@ -79,11 +79,15 @@ def test_a_start_is_five_writes_and_three_reads(kube: Kube, note: Callable[[str]
         written = audit.writes(requests, NAMESPACE, name)
         wrote = {what: number for what, number in written.items() if not audit.is_event(what)}
         assert wrote == START, f"the start of {name} was {wrote}"
+        record = f"revision-start-vm-{kube.uid(name, 'vm')}-1"
+        of_record = [each for each in audit.of_ours(requests, NAMESPACE) if audit.name(each) == record]
+        recorded = [audit.line_of(each) for each in of_record if audit.is_written(each)]
+        assert recorded == ["controller: create controllerrevisions"], f"the record of {name} was {recorded}"
         read: collections.Counter[str] = audit.reads(requests, NAMESPACE, name)
         assert read.total() <= READS, f"the start of {name} read {read}"
     if not quick:
         pytest.skip(f"no machine was Running within {QUICK - 1} s")
-    note(f"{len(quick)} starts, {sum(START.values())} writes and at most {READS} reads each")
+    note(f"{len(quick)} starts, {sum(START.values())} writes, a record and at most {READS} reads each")
 
 
 def test_a_machine_is_stopped_started_and_restarted_and_stays_the_same_machine(

@@ -25,6 +25,8 @@ fn use_of(kind: VmiConditionType) -> Use {
         VmiConditionType::Paused => Use::Of(&["running::storage_failed", "running::paused"]),
         VmiConditionType::AgentConnected => Use::Unused("a guest need not have an agent"),
         VmiConditionType::LiveMigratable => Use::Unused("it is always False: no guest is moved"),
+        VmiConditionType::StorageLiveMigratable => Use::Unused("it is always False: no volume is moved"),
+        VmiConditionType::Provisioning => Use::Unused("DataVolumesReady has the message"),
         VmiConditionType::EvictionRequested => Use::Of(&["running::evicted"]),
         VmiConditionType::SoftwareEmulation => {
             Use::Of(&["running::interpreted", "running::emulated", "ending::failed"])

@@ -1,0 +1,61 @@
+//! What a machine was when it was started.
+
+use super::super::revision;
+use super::*;
+
+/// The record of a decision: its name, and whether an earlier one goes.
+fn recorded(decision: &Decision) -> Option<(String, bool)> {
+    let [Step::RecordRevision { object, replaces }, Step::CreateVmi(_)] = decision.steps.as_slice() else {
+        return None;
+    };
+    Some((object.metadata.name.clone().unwrap(), *replaces))
+}
+
+#[test]
+fn a_start_is_recorded_before_its_instance_is_made_which_names_the_record() {
+    let decision = decide(&world("Always"));
+    assert_eq!(recorded(&decision), Some(("revision-start-vm-vm-uid-1".to_owned(), false)));
+    let Step::CreateVmi(vmi) = &decision.steps[1] else { panic!("{:?}", decision.steps) };
+    let named = vmi.status.as_ref().unwrap().virtual_machine_revision_name.as_deref();
+    assert_eq!(named, Some("revision-start-vm-vm-uid-1"));
+    assert_eq!(recorded(&decide(&world("Halted"))), None);
+}
+
+#[test]
+fn the_record_of_an_earlier_start_goes_with_the_first_start_of_another_generation() {
+    let mut world = world("Always");
+    world.vm.status = Some(VirtualMachineStatus { observed_generation: Some(1), ..VirtualMachineStatus::default() });
+    let of_first = "revision-start-vm-vm-uid-1".to_owned();
+    assert_eq!(recorded(&decide(&world)), Some((of_first, false)), "the same again: there is no other");
+    world.vm.metadata.generation = Some(2);
+    assert_eq!(recorded(&decide(&world)), Some(("revision-start-vm-vm-uid-2".to_owned(), true)));
+}
+
+#[test]
+fn a_machine_that_cannot_be_started_leaves_no_record() {
+    let mut world = world("Always");
+    let annotations = [("garboard.dev/stored-machine".to_owned(), "nonsense".to_owned())];
+    world.vm.metadata.annotations = Some(annotations.into());
+    let decision = decide(&world);
+    assert_eq!(decision.steps, []);
+}
+
+/// A restart is asked for by a change of the template, not by one of the cluster's settings that came meanwhile.
+#[test]
+fn a_setting_of_the_cluster_that_changed_since_the_start_asks_for_no_restart() {
+    let mut world = world("Always");
+    let Step::CreateVmi(vmi) = &decide(&world).steps[1] else { panic!("no instance") };
+    world.vmi = Some(vmi.as_ref().clone());
+    world.started_from = revision::spec(&revision::of(&world.vm).unwrap());
+    world.vm.metadata.generation = Some(2);
+    world.vm.spec.run_strategy = Some("Manual".to_owned());
+    let mut config = ClusterConfig::offline();
+    config.cpu_model = Some("Haswell".to_owned());
+    world.config = config.into();
+    let asked = |world: &World| decide(world).status.conditions.iter().any(|each| each.r#type == "RestartRequired");
+    assert!(!asked(&world));
+    let without = World { started_from: None, ..world.clone() };
+    assert!(asked(&without), "without the record it cannot be known which of the two has changed");
+    world.vm.spec.template.spec.as_mut().unwrap().hostname = Some("other".to_owned());
+    assert!(asked(&world));
+}
