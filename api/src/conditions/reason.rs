@@ -134,6 +134,10 @@ name_enum! {
         Started = "Started",
         /// The guest's run is over.
         Stopped = "Stopped",
+        /// The guest has the keys and passwords of `spec.accessCredentials`.
+        AccessCredentialsSyncSuccess = "AccessCredentialsSyncSuccess",
+        /// The guest does not have all of them.
+        AccessCredentialsSyncFailed = "AccessCredentialsSyncFailed",
     }
 }
 
@@ -160,7 +164,9 @@ impl Reason {
             | Self::SuccessfulDelete
             | Self::SuccessfulDataVolumeCreate
             | Self::Started
-            | Self::Stopped => true,
+            | Self::Stopped
+            | Self::AccessCredentialsSyncSuccess
+            | Self::AccessCredentialsSyncFailed => true,
             Self::PodNotExists
             | Self::PodTerminating
             | Self::GuestNotRunning

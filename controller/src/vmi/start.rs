@@ -31,7 +31,7 @@ pub(super) fn reported(world: &World, pod: &Pod, before: Phase) -> Option<Virtua
 
 /// The events of a report that came through the pod; the agent writes those of all others itself.
 pub(super) fn events(vmi: &VirtualMachineInstance, decision: &Decision) -> Vec<InstanceEvent> {
-    if decision.is_reported { report::events(Phase::of(vmi), &decision.status) } else { Vec::new() }
+    if decision.is_reported { report::events(vmi, &decision.status) } else { Vec::new() }
 }
 
 /// When the instance was in the phases that were not written, as its object and its pod show it.

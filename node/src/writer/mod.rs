@@ -224,7 +224,7 @@ impl<C: Cluster> Task<C> {
             (Ok(Some(written)), Found::Vmi(before)) => {
                 let written = Arc::new(written);
                 self.latest = Some(Arc::clone(&written));
-                self.log_transition(Phase::of(&before), &written).await;
+                self.log_transition(&before, &written).await;
                 pod_written?;
                 Ok(if Phase::of(&written).is_final() { Settled::Over } else { Settled::Written })
             }
@@ -270,7 +270,7 @@ impl<C: Cluster> Task<C> {
         patch(vmi, &status::next_status(report, &self.pod, vmi, &self.setting.node, Timestamp::now())?)
     }
 
-    async fn log_transition(&self, before: Phase, written: &VirtualMachineInstance) {
+    async fn log_transition(&self, before: &VirtualMachineInstance, written: &VirtualMachineInstance) {
         for event in written.status.iter().flat_map(|status| report::events(before, status)) {
             let (vmi, namespace) = (&self.pod.vmi, &self.pod.namespace);
             tracing::info!(vmi, namespace, reason = event.reason.name(), note = event.note, "event recorded");
