@@ -106,6 +106,8 @@ pub mod annotation {
     pub const VM_GENERATION: &str = "kubevirt.io/vm-generation";
     /// On an instance: a list of hook sidecars.
     pub const HOOK_SIDECARS: &str = "hooks.kubevirt.io/hookSidecars";
+    /// On an instance, `true`: its pod has no annotations by which Velero would have it frozen before a copy, and thawed after it.
+    pub const SKIP_BACKUP_HOOKS: &str = "kubevirt.io/skip-backup-hooks";
     /// On an instance, `true`: PCI devices are put on the root complex, and not behind ports.
     pub const PCI_DEVICES_ON_ROOT_COMPLEX: &str = "kubevirt.io/placePCIDevicesOnRootComplex";
     /// On an instance, `true`: no 64-bit PCI hole, for guests that do not start with one.

@@ -10,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 use garboard_api::metadata::DEFAULT_NAMESPACE;
 use garboard_api::v1::{CloudInitNoCloudSource, VirtualMachineInstance, Volume, VolumeSource as Written};
 use garboard_plan::is_opened_read_only;
-use garboard_protocol::volumes::SSH_KEYS_PREFIX;
+use garboard_protocol::volumes::{PASSWORDS_PREFIX, SSH_KEYS_PREFIX};
 use garboard_shim_client::places::Places;
 use garboard_shim_client::volume_source::HostVolumeSource;
 use k8s_openapi::api::core::v1::LocalObjectReference;
@@ -49,10 +49,10 @@ pub(crate) fn volumes(
             Err(error) => problems.push(format!("spec.volumes[{index}] ({}): {error:#}", volume.name)),
         }
     }
-    for (index, secret) in ssh_secrets(vmi) {
+    for (index, prefix, secret) in credential_secrets(vmi) {
         match lookup.secret(vmi, secret, Optional::No) {
             Ok(files) => {
-                orders.insert(ssh_volume(secret), HostVolumeSource::Projected { files });
+                orders.insert(format!("{prefix}{secret}"), HostVolumeSource::Projected { files });
             }
             Err(error) => problems.push(format!("spec.accessCredentials[{index}]: {error:#}")),
         }
@@ -60,16 +60,14 @@ pub(crate) fn volumes(
     if problems.is_empty() { Ok(orders) } else { Err(exit_error(BAD_INPUT, problems.join("\n"))) }
 }
 
-/// The volume name under which the keys of a Secret reach the supervisor.
-fn ssh_volume(secret: &str) -> String {
-    format!("{SSH_KEYS_PREFIX}{secret}")
-}
-
-fn ssh_secrets(vmi: &VirtualMachineInstance) -> impl Iterator<Item = (usize, &str)> {
+/// The Secret of each credential, and the prefix of the volume as which it reaches the supervisor.
+fn credential_secrets(vmi: &VirtualMachineInstance) -> impl Iterator<Item = (usize, &'static str, &str)> {
     let credentials = vmi.spec.access_credentials.iter().enumerate();
-    credentials.filter_map(|(index, credential)| {
-        let secret = credential.ssh_public_key.as_ref()?.source.secret.as_ref()?;
-        Some((index, secret.secret_name.as_str()))
+    credentials.flat_map(|(index, credential)| {
+        let keys = credential.ssh_public_key.as_ref().and_then(|key| key.source.secret.as_ref());
+        let passwords = credential.user_password.as_ref().and_then(|password| password.source.secret.as_ref());
+        let both = [(SSH_KEYS_PREFIX, keys), (PASSWORDS_PREFIX, passwords)];
+        both.into_iter().filter_map(move |(prefix, secret)| Some((index, prefix, secret?.secret_name.as_str())))
     })
 }
 

@@ -103,6 +103,7 @@ fn remarks(status: &Status, verdict: DiagnosisVerdict) -> Vec<String> {
         taints,
         frozen,
         soft_rebooting,
+        access_credentials,
         // Of these the verdict is made.
         phase: _,
         phase_since_ms: _,
@@ -131,6 +132,7 @@ fn remarks(status: &Status, verdict: DiagnosisVerdict) -> Vec<String> {
     let is_over = status.ended.is_some();
     let silent = *unresponsive && !is_over && verdict != DiagnosisVerdict::Unresponsive;
     let helper = ended_helper.as_ref().filter(|_| !is_over && verdict != DiagnosisVerdict::NetworkLost);
+    let lacking = access_credentials.as_ref().filter(|tried| !is_over && !tried.synchronized);
     let taints = taints.join(", ");
     let all = [
         silent.then(|| UNRESPONSIVE.to_owned()),
@@ -140,6 +142,7 @@ fn remarks(status: &Status, verdict: DiagnosisVerdict) -> Vec<String> {
         (*frozen && !is_over).then(|| {
             "its file systems are frozen, so that its programs may wait; `garboard unfreeze` thaws them".to_owned()
         }),
+        lacking.map(|tried| format!("not all access credentials are in its guest: {}", tried.message)),
         (*soft_rebooting && !is_over).then(|| "its guest was asked to reboot".to_owned()),
         (!taints.is_empty()).then(|| format!("it is tainted: QMP commands changed it: {taints}")),
     ];
@@ -422,10 +425,12 @@ mod tests {
 
     #[test]
     fn what_is_no_verdict_is_a_remark() {
-        let impaired = json!({"unresponsive": true, "endedHelper": "passt", "interpretedByKvm": true, "frozen": true});
+        let lacking = json!({"synchronized": false, "message": "Guest agent is offline"});
+        let impaired = json!({"accessCredentials": lacking, "unresponsive": true, "endedHelper": "passt", "interpretedByKvm": true, "frozen": true});
         let remarks = diagnose(&running(impaired.clone())).also;
         assert!(!remarks.iter().any(|each| each == UNRESPONSIVE), "it is the verdict: {remarks:#?}");
         assert!(remarks.contains(&without_network("passt")), "{remarks:#?}");
+        assert!(remarks.iter().any(|each| each.ends_with("Guest agent is offline")), "{remarks:#?}");
         assert!(remarks.iter().any(|each| each.contains("KVM of this host")), "{remarks:#?}");
         assert!(remarks.iter().any(|each| each.contains("garboard unfreeze")), "{remarks:#?}");
         let mut stopping = impaired;

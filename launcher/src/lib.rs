@@ -3,6 +3,7 @@
 //! - [`init`]: PID 1, small and synchronous.
 //! - [`vm`]: the life of one machine, which only decides.
 //! - [`supervisor`]: the task that owns the machine, and everything around it.
+//! - [`backup_hook`]: a backup tool's step, put through the supervisor.
 //! - [`clock`]: where clocks are read.
 //! - [`log`]: the form of a log line.
 //! - [`pod`]: what a supervisor finds in a launcher pod.
@@ -11,6 +12,7 @@
 //!
 //! Neither process links a Kubernetes client or TLS.
 
+pub mod backup_hook;
 pub mod clock;
 pub mod init;
 mod last_output;

@@ -80,7 +80,8 @@ pub fn run(directory: &Path, arguments: &[String]) -> Result<(), ProbeError> {
     }
 }
 
-fn ask(directory: &Path, request: &ControlRequest, within: Duration) -> std::io::Result<ControlReply> {
+/// Sends a request to the socket for probes.
+pub(crate) fn ask(directory: &Path, request: &ControlRequest, within: Duration) -> std::io::Result<ControlReply> {
     let deadline = Instant::now() + within;
     // A supervisor that is just being started again fails one probe; how many count is the manifest's failureThreshold.
     let stream = UnixStream::connect(directory.join(paths::PROBE_SOCKET))?;
@@ -93,7 +94,7 @@ fn ask(directory: &Path, request: &ControlRequest, within: Duration) -> std::io:
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
@@ -111,19 +112,24 @@ mod tests {
         }
     }
 
-    /// What a probe makes of an answer.
-    fn answered(reply: ControlReply) -> Result<(), ProbeError> {
+    /// What a command makes of an answer, and what it asked.
+    pub(crate) fn answering<T>(reply: ControlReply, command: impl FnOnce(&Path) -> T) -> (T, ControlRequest) {
         let room = tempfile::tempdir().unwrap();
         let listener = UnixListener::bind(room.path().join(paths::PROBE_SOCKET)).unwrap();
         let answering = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
-            let mut line = String::new();
-            BufReader::new(&stream).read_line(&mut line).unwrap();
+            let mut line = Vec::new();
+            BufReader::new(&stream).read_until(b'\n', &mut line).unwrap();
             stream.write_all(&wire::encode(&reply).unwrap()).unwrap();
+            wire::decode(&line).unwrap()
         });
-        let outcome = run(room.path(), &["60".to_owned(), "ping".to_owned()]);
-        answering.join().unwrap();
-        outcome
+        let outcome = command(room.path());
+        (outcome, answering.join().unwrap())
+    }
+
+    /// What a probe makes of an answer.
+    fn answered(reply: ControlReply) -> Result<(), ProbeError> {
+        answering(reply, |directory| run(directory, &["60".to_owned(), "ping".to_owned()])).0
     }
 
     #[test]

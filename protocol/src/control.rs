@@ -74,6 +74,12 @@ pub enum ControlRequest {
         /// How long the answer may take.
         within_seconds: u32,
     },
+    /// A step of a backup tool that copies the guest's disks; answered when the guest has done it, and with `AlreadySo` where there
+    /// is nothing to do: no guest agent is connected, or no guest runs.
+    BackupHook {
+        /// The step.
+        step: BackupStep,
+    },
 }
 
 /// The name of each kind of request: one without a line does not compile.
@@ -110,6 +116,17 @@ names! {
     Self::Screenshot { .. } => "screenshot",
     Self::Qmp { .. } => "qmp",
     Self::Probe { .. } => "probe",
+    Self::BackupHook { .. } => "backupHook",
+}
+
+/// What a backup tool has done around its copy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum BackupStep {
+    /// File systems are frozen before it.
+    Freeze,
+    /// They are thawed after it.
+    Thaw,
 }
 
 /// What a probe asks the guest agent.
@@ -313,6 +330,10 @@ pub struct Status {
     pub interfaces: Vec<InterfaceStatus>,
     /// What the guest agent reported; `None` until it is connected.
     pub guest: Option<GuestStatus>,
+    /// How the last attempt went to have the guest agent set what `spec.accessCredentials` has it set; nothing before the first
+    /// one, and where there is nothing for it to set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub access_credentials: Option<CredentialsStatus>,
     /// Mutating QMP commands that people sent, oldest first, at most 16.
     pub taints: Vec<String>,
     /// Process ID of the supervisor in its own PID namespace.
@@ -334,6 +355,16 @@ pub struct SupervisorInfo {
     pub version: String,
     /// When it was started, milliseconds since 1970.
     pub started_at_ms: i64,
+}
+
+/// Whether the guest has the keys and passwords of `spec.accessCredentials`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CredentialsStatus {
+    /// It has all of them.
+    pub synchronized: bool,
+    /// What it lacks and why, for a person; empty where it has all. Never a key or a password.
+    pub message: String,
 }
 
 /// One disk of the guest.
@@ -463,7 +494,10 @@ mod tests {
     }
 
     /// Kinds that the taken-over QEMU does not ask of the socket for probes, and why.
-    const NOT_ASKED: &[(&str, &str)] = &[("probe", "this is what the socket answers")];
+    const NOT_ASKED: &[(&str, &str)] = &[
+        ("probe", "this is what the socket answers"),
+        ("backupHook", "the socket answers it as well: QEMU has the guest agent's channel in its hands anyway"),
+    ];
 
     #[test]
     fn each_request_is_tried_at_the_socket_for_probes() {

@@ -16,6 +16,7 @@
 #![forbid(unsafe_code)]
 
 pub mod agent;
+pub mod backup_hook;
 pub mod causes;
 pub mod control;
 pub mod exit;

@@ -45,6 +45,8 @@ pub const STATE_DIRECTORY: &str = "/var/lib/garboard/state";
 pub const KERNEL_DIRECTORY: &str = "/var/lib/garboard/kernel-boot";
 /// Below it each Secret with SSH keys has a directory of its name, in the sidecar.
 pub const SSH_KEYS_DIRECTORY: &str = "/var/lib/garboard/ssh-keys";
+/// Below it each Secret with passwords of the guest's users has a directory of its name, in the sidecar.
+pub const PASSWORDS_DIRECTORY: &str = "/var/lib/garboard/passwords";
 /// Below it the Secret of each `networkDataSecretRef` has a directory of the volume's name, in the sidecar.
 pub const NETWORK_DATA_DIRECTORY: &str = "/var/lib/garboard/network-data";
 /// Where the program that opens a container disk is, in the disk's own container; an init container put it there.

@@ -13,3 +13,5 @@ pub const FIRMWARE_VARS_VOLUME: &str = "firmware/vars";
 pub const NETWORK_DATA_PREFIX: &str = "network-data/";
 /// Prefix of the volumes that hold SSH keys, followed by the Secret's name.
 pub const SSH_KEYS_PREFIX: &str = "ssh-keys/";
+/// Prefix of the volumes that hold passwords of the guest's users, followed by the Secret's name.
+pub const PASSWORDS_PREFIX: &str = "passwords/";

@@ -2,8 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "clippy exempts tests, but not their helper functions")]
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use garboard_qmp::TranscriptSink;
 use garboard_qmp::agent::{Agent, AgentOptions, FREEZE_LIMIT, GuestAgentError, ShutdownAnswer, ShutdownMode};
 use garboard_qmp::testing::{AgentBehaviour, FakeAgent};
 use serde_json::json;
@@ -194,4 +196,37 @@ async fn a_call_dropped_half_way_leaves_a_usable_channel() {
     assert!(asked.is_err());
     fake.on("guest-get-host-name", AgentBehaviour::Reply(json!({"host-name": "h"})));
     assert_eq!(agent.host_name().await.unwrap().as_str(), "h");
+}
+
+#[tokio::test]
+async fn keys_and_passwords_are_sent_and_not_written_down() {
+    let lines = Arc::new(Lines::default());
+    let (fake, stream) = FakeAgent::pair(b"").unwrap();
+    let transcript = Some(Arc::clone(&lines) as Arc<dyn TranscriptSink>);
+    let options = AgentOptions { limit: Duration::from_secs(60), transcript };
+    let agent = Agent::connect(stream, options).await.unwrap();
+    for command in ["guest-ssh-add-authorized-keys", "guest-set-user-password"] {
+        fake.on(command, AgentBehaviour::Reply(json!({})));
+    }
+    agent.set_authorized_keys("ada", &["ssh-ed25519 AAAA ada".to_owned()]).await.unwrap();
+    agent.set_password("root", b"hunter2").await.unwrap();
+    let keys = json!({"username": "ada", "keys": ["ssh-ed25519 AAAA ada"], "reset": true});
+    assert_eq!(fake.arguments("guest-ssh-add-authorized-keys"), [keys]);
+    let password = json!({"username": "root", "password": "aHVudGVyMg==", "crypted": false});
+    assert_eq!(fake.arguments("guest-set-user-password"), [password]);
+    let written = lines.0.lock().unwrap().join("\n");
+    assert!(written.contains("guest-set-user-password") && written.contains("ada"), "{written}");
+    for secret in ["hunter2", "aHVudGVyMg", "AAAA"] {
+        assert!(!written.contains(secret), "{secret} is in {written}");
+    }
+}
+
+/// A transcript in memory.
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl TranscriptSink for Lines {
+    fn record(&self, line: &str) {
+        self.0.lock().unwrap().push(line.to_owned());
+    }
 }

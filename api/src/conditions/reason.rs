@@ -148,6 +148,10 @@ name_enum! {
         Deleted = "Deleted",
         /// The guest's run is over.
         Stopped = "Stopped",
+        /// The guest has the keys and passwords of `spec.accessCredentials`.
+        AccessCredentialsSyncSuccess = "AccessCredentialsSyncSuccess",
+        /// The guest does not have all of them.
+        AccessCredentialsSyncFailed = "AccessCredentialsSyncFailed",
     }
 }
 
@@ -182,7 +186,9 @@ impl Reason {
             | Self::FreezeError
             | Self::ShuttingDown
             | Self::Deleted
-            | Self::Stopped => true,
+            | Self::Stopped
+            | Self::AccessCredentialsSyncSuccess
+            | Self::AccessCredentialsSyncFailed => true,
             Self::PodNotExists
             | Self::PodTerminating
             | Self::GuestNotRunning

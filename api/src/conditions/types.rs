@@ -18,6 +18,8 @@ name_enum! {
         Paused = "Paused",
         /// The guest agent is connected.
         AgentConnected = "AgentConnected",
+        /// The guest agent has set the keys and passwords of `spec.accessCredentials`.
+        AccessCredentialsSynchronized = "AccessCredentialsSynchronized",
         /// The guest can be moved to another node while it runs.
         LiveMigratable = "LiveMigratable",
         /// The guest's volumes can be moved to other storage while it runs.
@@ -66,6 +68,7 @@ impl VmiConditionType {
             | Self::EvictionRequested => ConditionWriter::Controller,
             Self::Paused
             | Self::AgentConnected
+            | Self::AccessCredentialsSynchronized
             | Self::SoftwareEmulation
             | Self::Unresponsive
             | Self::NetworkLost

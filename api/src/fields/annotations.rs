@@ -28,6 +28,7 @@ pub const ANNOTATIONS: &[Annotation] = &[
     read(annotation::DISABLE_PCI_HOLE_64, "launcher/plan/src/assemble.rs"),
     read(annotation::VGA_DISPLAY_EFI, "launcher/plan/src/screen.rs"),
     read(annotation::FREE_PAGE_REPORTING_DISABLED, "launcher/plan/src/devices.rs"),
+    read(annotation::SKIP_BACKUP_HOOKS, "controller/src/pod/metadata.rs"),
     Annotation {
         key: annotation::IGNITION,
         fate: Fate::Refused { when: When::Filled, why: super::NOT_YET, instead: "hand the data over by cloud-init" },

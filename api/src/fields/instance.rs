@@ -3,6 +3,7 @@
 use super::{Fate, Line, REMOVE, When, both, not_yet, read, warned};
 
 const MADE_POD: &str = "controller/src/pod/mod.rs";
+const CREDENTIALS: &str = "launcher/src/supervisor/credentials/wanted.rs";
 const NETWORK: &str = "launcher/plan/src/interfaces.rs";
 const PROJECTED: &str = "controller/src/pod/projected.rs";
 const ON_HOST: &str = "cli/src/resolve.rs";
@@ -35,13 +36,9 @@ pub(super) const POD: &[Line] = &[
     not_yet("", "architecture", When::OtherThan("amd64"), "write `amd64`, or leave it out"),
     read("accessCredentials[].sshPublicKey", "propagationMethod.configDrive propagationMethod.noCloud", SEEDS),
     read("accessCredentials[].sshPublicKey", "source.secret.secretName", SEEDS),
-    not_yet(
-        "accessCredentials[].sshPublicKey",
-        "propagationMethod.qemuGuestAgent",
-        When::Written,
-        "write `noCloud: {}`",
-    ),
-    not_yet("accessCredentials[]", "userPassword", When::Written, "set it by cloud-init"),
+    read("accessCredentials[].sshPublicKey", "propagationMethod.qemuGuestAgent.users", CREDENTIALS),
+    read("accessCredentials[].userPassword", "propagationMethod.qemuGuestAgent", CREDENTIALS),
+    each("accessCredentials[].userPassword", "source.secret.secretName", PROJECTED, ON_HOST),
     cluster_only("nodeSelector", "controller/src/pod/nodes.rs", When::Filled, ONE_NODE),
     cluster_only("affinity", MADE_POD, When::Filled, ONE_NODE),
     cluster_only("tolerations topologySpreadConstraints", MADE_POD, When::Filled, ONE_NODE),

@@ -21,7 +21,7 @@ use garboard_api::v1::{
 };
 use garboard_api::{Phase, Quantity};
 use garboard_plan::StoredMachine;
-use garboard_protocol::control::{self, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
+use garboard_protocol::control::{self, CredentialsStatus, DiskStatus, Ended, InterfaceStatus, PauseReason, Status};
 use garboard_protocol::exit::{Account, EndReason, ExitCause};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -36,6 +36,8 @@ const LONGEST_PAUSE_MESSAGE: usize = 400;
 /// The condition, and the event, of a guest whose owner expects the node's own speed.
 const KVM_INTERPRETS: &str = "KVM on this node interprets guest code instead of running it on the processor, which is slow; the node \
                               is probably a virtual machine without nested virtualization";
+/// The condition whose changes have events.
+const SYNCHRONIZED: VmiConditionType = VmiConditionType::AccessCredentialsSynchronized;
 /// The pod's link to its network.
 const POD_INTERFACE: &str = garboard_protocol::agent::UPLINK;
 
@@ -199,7 +201,14 @@ fn network_interface(interface: &InterfaceStatus, seen: &Seen<'_>) -> VirtualMac
 }
 
 fn set_conditions(conditions: &mut Vec<VirtualMachineInstanceCondition>, report: &Status, now: Timestamp) {
-    let kinds = VmiConditionType::ALL.iter().copied().filter(|kind| kind.writer() == ConditionWriter::Agent);
+    // A supervisor that was just started has not asked the guest yet: what the one before it reported stays.
+    let is_known = |kind: &VmiConditionType| {
+        *kind != VmiConditionType::AccessCredentialsSynchronized
+            || report.access_credentials.is_some()
+            || report.ended.is_some()
+    };
+    let all = VmiConditionType::ALL.iter().copied();
+    let kinds = all.filter(|kind| kind.writer() == ConditionWriter::Agent).filter(is_known);
     let changes =
         kinds.map(|kind| condition_of(kind, report).map_or(ConditionChange::Remove(kind), ConditionChange::Set));
     conditions::change(conditions, changes, now);
@@ -211,6 +220,7 @@ fn condition_of(kind: VmiConditionType, report: &Status) -> Option<Holding<'_>> 
         VmiConditionType::Ended => return report.ended.as_ref().map(ended),
         VmiConditionType::Paused => paused(report),
         VmiConditionType::AgentConnected => agent_connected(report),
+        VmiConditionType::AccessCredentialsSynchronized => access_credentials(report),
         VmiConditionType::SoftwareEmulation => slow(report),
         VmiConditionType::Unresponsive => unresponsive(report),
         VmiConditionType::NetworkLost => network_lost(report),
@@ -248,6 +258,13 @@ fn paused(report: &Status) -> Option<Holding<'_>> {
 
 fn agent_connected(report: &Status) -> Option<Holding<'_>> {
     report.guest.is_some().then(|| NewCondition::bare(VmiConditionType::AgentConnected, true))
+}
+
+/// KubeVirt's has no reason, and a message while it is False.
+fn access_credentials(report: &Status) -> Option<Holding<'_>> {
+    let CredentialsStatus { synchronized, message } = report.access_credentials.as_ref()?;
+    let condition = NewCondition::bare(VmiConditionType::AccessCredentialsSynchronized, *synchronized);
+    Some(NewCondition { message: message.as_str().into(), ..condition })
 }
 
 fn unresponsive(report: &Status) -> Option<Holding<'_>> {
@@ -316,6 +333,12 @@ pub fn events(
     let phase = Phase::of_status(status);
     let (before, phase_before) = (before.map_or(&[][..], |old| &old.conditions), before.map(Phase::of_status));
     let phase_before = phase_before.unwrap_or(Phase::Pending);
+    let credentials = condition(SYNCHRONIZED)
+        .filter(|new| {
+            let old = conditions::find(before, SYNCHRONIZED);
+            old.is_none_or(|old| old.status != new.status || old.message != new.message)
+        })
+        .map(credentials_event);
     if phase == Phase::Running && phase_before < Phase::Running {
         let created = InstanceEvent::normal(Reason::Created, "QEMU was started");
         let started = InstanceEvent::normal(Reason::Started, "the guest was started");
@@ -328,13 +351,24 @@ pub fn events(
                 reason,
                 note: each.message.clone().unwrap_or_default(),
             });
-        return [created, started].into_iter().chain(slow).collect();
+        return [created, started].into_iter().chain(slow).chain(credentials).collect();
     }
     if phase == Phase::Running {
-        return pause_event(before, &status.conditions).into_iter().collect();
+        return pause_event(before, &status.conditions).into_iter().chain(credentials).collect();
     }
     let ended = condition(VmiConditionType::Ended).filter(|_| phase.is_final() && !phase_before.is_final());
-    ended.map(ended_event).into_iter().collect()
+    credentials.into_iter().chain(ended.map(ended_event)).collect()
+}
+
+/// The event of a change of the condition.
+fn credentials_event(condition: &VirtualMachineInstanceCondition) -> InstanceEvent {
+    if condition.status == ConditionStatus::True.name() {
+        let note = "the guest agent has set the access credentials".to_owned();
+        return InstanceEvent { kind: EventType::Normal, reason: Reason::AccessCredentialsSyncSuccess, note };
+    }
+    let why = condition.message.as_deref().unwrap_or_default();
+    let note = format!("not all access credentials are in the guest: {why}");
+    InstanceEvent { kind: EventType::Warning, reason: Reason::AccessCredentialsSyncFailed, note }
 }
 
 /// The event of a guest whose processors were stopped, or go on.

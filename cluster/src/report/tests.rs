@@ -153,6 +153,35 @@ fn conditions_come_and_go() {
 }
 
 #[test]
+fn the_credentials_of_the_guest_are_a_condition_that_another_supervisor_leaves_until_it_has_tried() {
+    let tried = |synchronized, message: &str| {
+        let credentials = control::CredentialsStatus { synchronized, message: message.to_owned() };
+        Status { access_credentials: Some(credentials), ..report(1) }
+    };
+    let found = |vmi: &VirtualMachineInstance| {
+        let status = vmi.status.as_ref().unwrap();
+        let found = conditions::find(&status.conditions, VmiConditionType::AccessCredentialsSynchronized);
+        found.map(|each| (each.status.clone(), each.reason.clone(), each.message.clone()))
+    };
+    let mut now = vmi(scheduled());
+    let steps = [
+        (tried(false, "Guest agent is offline"), ("False", Some("Guest agent is offline")), Some(EventType::Warning)),
+        (tried(false, "the guest refused it"), ("False", Some("the guest refused it")), Some(EventType::Warning)),
+        (tried(true, ""), ("True", None), Some(EventType::Normal)),
+        (Status { supervisor_pid: 8, memory_bytes: 1 << 30, ..report(2) }, ("True", None), None),
+    ];
+    for (report, (status, message), event) in steps {
+        let next = next(&report, &now).unwrap();
+        let reasons = [Reason::AccessCredentialsSyncFailed, Reason::AccessCredentialsSyncSuccess];
+        let events = events(now.status.as_ref(), &next).into_iter().filter(|each| reasons.contains(&each.reason));
+        assert_eq!(events.map(|each| each.kind).collect::<Vec<_>>(), Vec::from_iter(event));
+        now = with(now, next);
+        assert_eq!(found(&now), Some((status.to_owned(), None, message.map(str::to_owned))));
+    }
+    assert_eq!(found(&with(vmi(scheduled()), next(&ended(ExitCause::GuestShutdown), &now).unwrap())), None);
+}
+
+#[test]
 fn frozen_file_systems_are_reported_until_they_are_thawed() {
     let frozen = with(vmi(scheduled()), next(&Status { frozen: true, ..report(1) }, &vmi(scheduled())).unwrap());
     assert_eq!(frozen.status.as_ref().unwrap().fs_freeze_status.as_deref(), Some("frozen"));

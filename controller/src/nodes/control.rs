@@ -81,7 +81,10 @@ pub(crate) async fn ask(
 
 const fn answer_within(request: &ControlRequest) -> Duration {
     match request {
-        ControlRequest::Freeze { .. } | ControlRequest::Unfreeze | ControlRequest::Screenshot { .. } => DONE_WITHIN,
+        ControlRequest::Freeze { .. }
+        | ControlRequest::Unfreeze
+        | ControlRequest::BackupHook { .. }
+        | ControlRequest::Screenshot { .. } => DONE_WITHIN,
         ControlRequest::Status
         | ControlRequest::Watch
         | ControlRequest::Stop { .. }

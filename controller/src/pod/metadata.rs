@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use garboard_api::VirtualMachineInstance;
-use garboard_api::metadata::label;
+use garboard_api::metadata::{annotation, label};
 use garboard_plan::Resources;
 use garboard_protocol::agent::BRIDGE;
+use garboard_protocol::backup_hook;
+use garboard_protocol::control::BackupStep;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 
 use super::{PodInput, claims, name};
@@ -63,6 +65,9 @@ fn annotations(input: &PodInput<'_>, name: &str, resources: &Resources, order: S
     // Supervisor and agent trust what a pod has under our own domain: only the controller writes it.
     all.retain(|key, _| !["kubectl.kubernetes.io/", "garboard.dev/"].iter().any(|domain| key.starts_with(domain)));
     all.extend(own.into_iter().map(|(key, value)| (key.to_owned(), value)));
+    if !skips_backup_hooks(vmi) {
+        all.extend(backup_hooks());
+    }
     let claims = serde_json::to_string(&claims::of(input)).ok().filter(|text| text != "{}");
     all.extend(claims.map(|claims| (garboard_cluster::report::claims::ANNOTATION.to_owned(), claims)));
     if has_masquerade(vmi) {
@@ -72,6 +77,26 @@ fn annotations(input: &PodInput<'_>, name: &str, resources: &Resources, order: S
         }
     }
     all
+}
+
+/// What Velero runs around its copy of the volumes, by its own documentation of annotations of pods. KubeVirt's are of the same
+/// container, with the same time limit; its program has another name.
+fn backup_hooks() -> impl Iterator<Item = (String, String)> {
+    let command = |step| serde_json::to_string(&backup_hook::command(step)).unwrap_or_default();
+    let all = [
+        ("pre.hook.backup.velero.io/container", "compute".to_owned()),
+        ("pre.hook.backup.velero.io/command", command(BackupStep::Freeze)),
+        ("pre.hook.backup.velero.io/timeout", format!("{}s", backup_hook::WITHIN_SECONDS)),
+        ("post.hook.backup.velero.io/container", "compute".to_owned()),
+        ("post.hook.backup.velero.io/command", command(BackupStep::Thaw)),
+    ];
+    all.into_iter().map(|(key, value)| (key.to_owned(), value))
+}
+
+/// Whether the instance wants none; the values are those of Go's `strconv.ParseBool`.
+fn skips_backup_hooks(vmi: &VirtualMachineInstance) -> bool {
+    let written = vmi.metadata.annotations.as_ref().and_then(|all| all.get(annotation::SKIP_BACKUP_HOOKS));
+    written.is_some_and(|value| ["1", "t", "T", "TRUE", "true", "True"].contains(&value.as_str()))
 }
 
 fn has_masquerade(vmi: &VirtualMachineInstance) -> bool {

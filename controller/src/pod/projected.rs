@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 
 use garboard_api::VirtualMachineInstance;
 use garboard_api::v1::{
-    ConfigMapVolumeSource, DownwardAPIVolumeSource, SecretVolumeSource, SysprepSource, Volume as VmiVolume,
-    VolumeSource,
+    AccessCredentialSecretSource, ConfigMapVolumeSource, DownwardAPIVolumeSource, SecretVolumeSource, SysprepSource,
+    Volume as VmiVolume, VolumeSource,
 };
-use garboard_protocol::pod::{NETWORK_DATA_DIRECTORY, SSH_KEYS_DIRECTORY};
-use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, SSH_KEYS_PREFIX};
+use garboard_protocol::pod::{NETWORK_DATA_DIRECTORY, PASSWORDS_DIRECTORY, SSH_KEYS_DIRECTORY};
+use garboard_protocol::volumes::{NETWORK_DATA_PREFIX, PASSWORDS_PREFIX, SSH_KEYS_PREFIX};
 use k8s_openapi::api::core::v1 as core;
 use k8s_openapi::api::core::v1::Volume;
 
@@ -120,14 +120,25 @@ pub(super) fn network_data(index: usize, volume: &VmiVolume) -> Option<Contribut
     Some(Contribution::directory(source, &format!("{NETWORK_DATA_PREFIX}{}", volume.name), &path))
 }
 
-/// The Secrets with keys for cloud-init, each once.
+/// The Secrets with keys and passwords, each once.
 pub(super) fn credentials(vmi: &VirtualMachineInstance) -> impl Iterator<Item = Contribution> {
-    let keys = vmi.spec.access_credentials.iter().filter_map(|credential| credential.ssh_public_key.as_ref());
-    let secrets: BTreeSet<&str> =
-        keys.filter_map(|key| key.source.secret.as_ref()).map(|secret| secret.secret_name.as_str()).collect();
-    secrets.into_iter().enumerate().map(|(index, secret)| {
-        let source = Volume { name: format!("garboard-ssh-keys-{index}"), ..secret_named(secret) };
-        let path = format!("{SSH_KEYS_DIRECTORY}/{secret}");
-        Contribution::directory(source, &format!("{SSH_KEYS_PREFIX}{secret}"), &path)
-    })
+    let all = &vmi.spec.access_credentials;
+    let keys = all.iter().filter_map(|credential| credential.ssh_public_key.as_ref()?.source.secret.as_ref());
+    let passwords = all.iter().filter_map(|credential| credential.user_password.as_ref()?.source.secret.as_ref());
+    let kept = |volume: &'static str, prefix: &'static str, directory: &'static str| {
+        move |(index, secret): (usize, &str)| {
+            let source = Volume { name: format!("{volume}-{index}"), ..secret_named(secret) };
+            Contribution::directory(source, &format!("{prefix}{secret}"), &format!("{directory}/{secret}"))
+        }
+    };
+    let keys = names(keys).map(kept("garboard-ssh-keys", SSH_KEYS_PREFIX, SSH_KEYS_DIRECTORY));
+    keys.chain(names(passwords).map(kept("garboard-passwords", PASSWORDS_PREFIX, PASSWORDS_DIRECTORY)))
+}
+
+/// Their names, each once and with its number.
+fn names<'a>(
+    secrets: impl Iterator<Item = &'a AccessCredentialSecretSource>,
+) -> impl Iterator<Item = (usize, &'a str)> {
+    let names: BTreeSet<&str> = secrets.map(|secret| secret.secret_name.as_str()).collect();
+    names.into_iter().enumerate()
 }

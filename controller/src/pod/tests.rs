@@ -40,6 +40,17 @@ fn made(volumes: &Value, spec: &Value) -> Pod {
     made_with(&ClusterConfig::offline(), volumes, spec).unwrap()
 }
 
+/// The annotations of the pod of an instance with these.
+fn made_of(annotations: Value) -> BTreeMap<String, String> {
+    let mut vmi = instance(&json!([]), &json!({}));
+    vmi.metadata.annotations = serde_json::from_value(annotations).unwrap();
+    let (image, config) =
+        (LauncherImage { reference: "launcher".to_owned(), pull_policy: "Never".to_owned() }, ClusterConfig::offline());
+    let claims = BTreeMap::new();
+    let pod = launcher_pod(&PodInput { vmi: &vmi, claims: &claims, launcher_image: &image, config: &config });
+    pod.unwrap().metadata.annotations.unwrap()
+}
+
 fn spec(pod: &Pod) -> &PodSpec {
     pod.spec.as_ref().unwrap()
 }
@@ -156,7 +167,9 @@ fn files_come_from_their_source_in_the_manifest() {
         json!({ "sshPublicKey": {
         "source": { "secret": { "secretName": secret } }, "propagationMethod": { "noCloud": {} } } })
     };
-    let pod = made(&volumes, &json!({ "accessCredentials": [key("b"), key("a"), key("b")] }));
+    let password = json!({ "userPassword": {
+        "source": { "secret": { "secretName": "a" } }, "propagationMethod": { "qemuGuestAgent": {} } } });
+    let pod = made(&volumes, &json!({ "accessCredentials": [key("b"), password, key("a"), key("b")] }));
     assert_eq!(volume(&pod, "labels").0["downwardAPI"]["items"][0]["fieldRef"]["fieldPath"], "metadata.labels");
     assert_eq!(volume(&pod, "answers").0["configMap"]["name"], "unattend");
     assert_eq!(volume(&pod, "seed").0["secret"]["secretName"], "user");
@@ -166,6 +179,11 @@ fn files_come_from_their_source_in_the_manifest() {
     assert_eq!(place(&pod, "network-data/seed")["path"], path);
     assert_eq!(place(&pod, "ssh-keys/a")["path"], volume(&pod, "garboard-ssh-keys-0").1);
     assert_eq!(volume(&pod, "garboard-ssh-keys-1").0["secret"]["secretName"], "b");
+    let (secret, path) = volume(&pod, "garboard-passwords-0");
+    assert_eq!((&secret["secret"]["secretName"], &place(&pod, "passwords/a")["path"]), (&json!("a"), &json!(path)));
+    // QEMU's container has none of them: only the supervisor reads them.
+    let compute = serde_json::to_value(&pod).unwrap()["spec"]["containers"][0]["volumeMounts"].to_string();
+    assert!(!compute.contains("passwords") && !compute.contains("ssh-keys"), "{compute}");
 }
 
 #[test]
@@ -201,12 +219,40 @@ fn a_host_disk_that_makes_no_sense_is_refused_by_its_path() {
 }
 
 #[test]
-fn credentials_by_the_agent_are_refused_by_their_path() {
-    let password = json!({ "userPassword": {
-        "source": { "secret": { "secretName": "s" } }, "propagationMethod": { "qemuGuestAgent": {} } } });
-    let refusal = made_with(&ClusterConfig::offline(), &json!([]), &json!({ "accessCredentials": [password] }));
+fn what_is_not_supported_is_refused_by_its_path() {
+    let refusal = made_with(&ClusterConfig::offline(), &json!([]), &json!({ "architecture": "arm64" }));
     let text = refusal.unwrap_err().to_string();
-    assert!(text.starts_with("spec.accessCredentials[0].userPassword: "), "{text}");
+    assert!(text.starts_with("spec.architecture: "), "{text}");
+}
+
+#[test]
+fn velero_runs_our_hooks_in_the_container_of_qemu_unless_the_instance_skips_them() {
+    let hooks = |annotations: Value| -> BTreeMap<String, String> {
+        let mut all = made_of(annotations);
+        all.retain(|key, _| key.contains("hook.backup.velero.io/"));
+        all
+    };
+    let command = |step: &str| format!(r#"["/usr/bin/garboard-launcher","--backup-hook","{step}"]"#);
+    let expected = [
+        ("post.hook.backup.velero.io/command", command("thaw")),
+        ("post.hook.backup.velero.io/container", "compute".to_owned()),
+        ("pre.hook.backup.velero.io/command", command("freeze")),
+        ("pre.hook.backup.velero.io/container", "compute".to_owned()),
+        ("pre.hook.backup.velero.io/timeout", "60s".to_owned()),
+    ];
+    let expected: BTreeMap<_, _> = expected.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+    let skip = |value: &str| json!({ "kubevirt.io/skip-backup-hooks": value });
+    // The values are those of Go's `strconv.ParseBool`.
+    for wanted in [json!({}), skip("false"), skip("0"), skip("yes"), skip("")] {
+        assert_eq!(hooks(wanted.clone()), expected, "{wanted}");
+    }
+    for skipped in ["true", "True", "TRUE", "1", "t", "T"] {
+        assert_eq!(hooks(skip(skipped)), BTreeMap::new(), "{skipped}");
+    }
+    // Those of the instance are replaced, or else left.
+    let own = json!({ "pre.hook.backup.velero.io/command": "own", "kubevirt.io/skip-backup-hooks": "true" });
+    assert_eq!(hooks(own).values().collect::<Vec<_>>(), ["own"]);
+    assert_eq!(hooks(json!({ "pre.hook.backup.velero.io/command": "own" })), expected);
 }
 
 #[test]

@@ -4,10 +4,12 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
 
+use garboard_launcher::backup_hook::{self as hook, HookError};
 use garboard_launcher::pod::PodPlaces;
 use garboard_launcher::probe::{self, ProbeError};
 use garboard_launcher::relay;
 use garboard_launcher::supervisor::{self, Environment};
+use garboard_protocol::backup_hook;
 use garboard_protocol::causes::ErrorChain;
 use garboard_protocol::paths::Layout;
 use garboard_protocol::pod::{INIT_DIRECTORY, RUN_DIRECTORY};
@@ -25,6 +27,9 @@ fn main() -> ExitCode {
     if arguments.first().is_some_and(|first| first == ARGUMENT) {
         return ask_guest(arguments);
     }
+    if arguments.first().is_some_and(|first| first == backup_hook::ARGUMENT) {
+        return take_step(arguments);
+    }
     let texts: Vec<_> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
     if texts.as_slice() == ["--version"] {
         use std::io::Write;
@@ -38,7 +43,7 @@ fn main() -> ExitCode {
         [machine] => (Layout::new(machine), Environment::Host),
         _ => {
             print_error(
-                "usage: garboard-launcher MACHINE_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT | --version",
+                "usage: garboard-launcher MACHINE_DIRECTORY | --pod | --connect | --show FILE | --probe SECONDS WHAT | --backup-hook STEP | --version",
             );
             return ExitCode::from(64);
         }
@@ -85,6 +90,24 @@ fn ask_guest(arguments: Vec<OsString>) -> ExitCode {
     let outcome = texts.map_err(|_| ProbeError::Usage).and_then(|texts| probe::run(Path::new(INIT_DIRECTORY), &texts));
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            print_error(&ErrorChain(&error).to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// A step of a backup tool.
+fn take_step(arguments: Vec<OsString>) -> ExitCode {
+    use std::io::Write;
+    let texts: Result<Vec<String>, _> = arguments.into_iter().skip(1).map(OsString::into_string).collect();
+    let outcome = texts.map_err(|_| HookError::Usage).and_then(|texts| hook::run(Path::new(INIT_DIRECTORY), &texts));
+    match outcome {
+        // A log that cannot be written to undoes nothing.
+        Ok(line) => {
+            let _ = writeln!(std::io::stdout(), "{line}");
+            ExitCode::SUCCESS
+        }
         Err(error) => {
             print_error(&ErrorChain(&error).to_string());
             ExitCode::FAILURE

@@ -29,7 +29,7 @@ use super::prepare::sockets::{SocketError, listen_async};
 use super::run::{Context, Environment};
 use super::screenshot::Screen;
 use super::session::ScreenSession;
-use super::{broker, guest_agent, monitor, network, qemu_log};
+use super::{broker, credentials, guest_agent, monitor, network, qemu_log};
 
 /// Bytes of QMP transcript kept, and as much again of the part before.
 const TRANSCRIPT_BYTES: u64 = 2 * 1024 * 1024;
@@ -45,6 +45,7 @@ pub(crate) struct ControlReceivers {
     qmp: mpsc::Receiver<QmpClient>,
     agent: watch::Sender<Option<Agent>>,
     monitor: watch::Sender<Option<Monitor>>,
+    status: watch::Receiver<Status>,
 }
 
 /// Makes the senders and their receivers.
@@ -58,6 +59,7 @@ pub(crate) fn open_channels(
     let (agent_up, agent) = watch::channel(None);
     let (monitor_up, monitor) = watch::channel(None);
     let (screen, screenshot) = (ScreenSession::default(), Arc::new(Screen::new(monitor)));
+    let known = status.clone();
     let senders = ControlSenders { requests, status, console, vnc, qmp, agent, screen, screenshot };
     let receivers = ControlReceivers {
         console: console_station,
@@ -65,6 +67,7 @@ pub(crate) fn open_channels(
         qmp: qmp_station,
         agent: agent_up,
         monitor: monitor_up,
+        status: known,
     };
     (senders, receivers)
 }
@@ -128,6 +131,7 @@ pub(crate) async fn machine(
         tokio::spawn(serve_vnc(receivers.vnc, monitor_seen.clone()));
     }
     tokio::spawn(broker::serve(receivers.qmp, monitor_seen.clone(), context.clone(), live.clone()));
+    credentials::start(context, receivers.agent.subscribe(), receivers.status);
     tokio::spawn(guest_agent::run(context.clone(), monitor_seen, receivers.agent));
     let up = MonitorUsers { monitor: receivers.monitor, live };
     tokio::spawn(monitor::run(context.clone(), plan, open_transcript(context), up, retry));

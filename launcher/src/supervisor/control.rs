@@ -19,6 +19,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tracing::{Instrument, Span};
 
+use super::backup_hook::{self, Hooks};
 use super::console::{Attach, Attached, Keys};
 use super::driver::{Offer, Outcome};
 use super::screenshot::{Pointer, Screen};
@@ -90,25 +91,36 @@ pub(crate) async fn client(stream: UnixStream, senders: ControlSenders) {
     }
 }
 
-/// Answers the probes of a kubelet, which run beside QEMU, and nothing else. A few at a time: the others wait in the socket.
+/// Answers the probes of a kubelet and the steps of a backup tool, which run beside QEMU, and nothing else. A few at a time: the others wait in the socket.
 pub(crate) async fn serve_probes(listener: UnixListener, senders: ControlSenders) {
-    let places = Arc::new(Semaphore::new(MAX_PROBES));
+    let (places, hooks) = (Arc::new(Semaphore::new(MAX_PROBES)), Arc::new(Hooks::default()));
     while let Ok(place) = Arc::clone(&places).acquire_owned().await {
-        let (stream, senders) = (next_client(&listener).await, senders.clone());
+        let (stream, senders, hooks) = (next_client(&listener).await, senders.clone(), Arc::clone(&hooks));
         tokio::spawn(async move {
             let _place = place;
-            if let Err(error) = probe(stream, &senders).await {
+            if let Err(error) = probe(stream, &senders, &hooks).await {
                 tracing::debug!(%error, "a probe's connection ended");
             }
         });
     }
 }
 
-async fn probe(mut stream: UnixStream, senders: &ControlSenders) -> io::Result<()> {
+async fn probe(mut stream: UnixStream, senders: &ControlSenders, hooks: &Hooks) -> io::Result<()> {
     let line = timeout(PROBE_LIMIT, read_line(&mut stream)).await.map_err(io::Error::other)??;
     match wire::decode::<Asked>(&line).map(|asked| asked.request) {
         Ok(ControlRequest::Probe { question, within_seconds }) => {
             ask_guest(&mut stream, senders, question, within_seconds).await
+        }
+        Ok(ControlRequest::BackupHook { .. }) if !hooks.may_ask() => {
+            answer(&mut stream, &denied("too many steps of a backup; ask again in ten seconds")).await
+        }
+        Ok(request @ ControlRequest::BackupHook { step }) => {
+            let credentials = stream.peer_cred()?;
+            let caller = Caller { uid: credentials.uid(), pid: credentials.pid(), claimed: None };
+            let cause = Cause::request(request.name(), &caller, None);
+            let span = cause.span();
+            let reply = backup_hook::run(step, senders, Asker { caller, cause }).instrument(span).await;
+            answer(&mut stream, &reply).await
         }
         Ok(_) => answer(&mut stream, &denied("only probes are answered here; use the control socket")).await,
         Err(error) => answer(&mut stream, &denied(error.to_string())).await,
@@ -145,7 +157,7 @@ async fn serve_client(mut stream: UnixStream, senders: ControlSenders) -> io::Re
 }
 
 /// The caller, and the cause of what is done for it.
-struct Asker {
+pub(super) struct Asker {
     caller: Caller,
     cause: Cause,
 }
@@ -195,6 +207,10 @@ async fn serve_request(
         ControlRequest::Probe { question, within_seconds } => {
             ask_guest(&mut stream, &senders, question, within_seconds).await
         }
+        ControlRequest::BackupHook { step } => {
+            let reply = backup_hook::run(step, &senders, asker).await;
+            answer(&mut stream, &reply).await
+        }
     }
 }
 
@@ -230,16 +246,22 @@ async fn have_done(
     request: Request,
     asker: Asker,
 ) -> io::Result<()> {
-    let (done, outcome) = oneshot::channel();
-    let mut reply = verdict(senders, request, asker, Some(done)).await;
-    if reply == ControlReply::Queued {
-        reply = match outcome.await {
-            Ok(Ok(())) => ControlReply::Done,
-            Ok(Err(reason)) => denied(reason),
-            Err(_) => denied("the machine was stopped, or its supervisor is shutting down"),
-        };
-    }
+    let reply = outcome(senders, request, asker).await;
     answer(stream, &reply).await
+}
+
+/// The answer when the guest agent has done it.
+pub(super) async fn outcome(senders: &ControlSenders, request: Request, asker: Asker) -> ControlReply {
+    let (done, outcome) = oneshot::channel();
+    let reply = verdict(senders, request, asker, Some(done)).await;
+    if reply != ControlReply::Queued {
+        return reply;
+    }
+    match outcome.await {
+        Ok(Ok(())) => ControlReply::Done,
+        Ok(Err(reason)) => denied(reason),
+        Err(_) => denied("the machine was stopped, or its supervisor is shutting down"),
+    }
 }
 
 async fn verdict(senders: &ControlSenders, request: Request, asker: Asker, done: Option<Outcome>) -> ControlReply {

@@ -1,10 +1,12 @@
 //! The supervisor: prepares, launches, drives and reports one machine.
 
 mod attach;
+mod backup_hook;
 mod broker;
 mod confine;
 mod console;
 mod control;
+mod credentials;
 mod driver;
 mod flood;
 mod guest_agent;

@@ -87,6 +87,7 @@ pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: 
         disks: Vec::new(),
         interfaces: Vec::new(),
         guest: None,
+        access_credentials: None,
         taints: journal.taints.clone(),
         supervisor_pid: std::process::id(),
         supervisor: Some(SupervisorInfo { version: version.to_owned(), started_at_ms: now_ms() }),

@@ -115,6 +115,7 @@ pub(crate) fn status() -> Value {
             "addresses": ["10.0.2.2"], "infoSource": "domain, guest-agent", "queues": 2}],
         "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
             "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
+        "accessCredentials": {"synchronized": false, "message": "Guest agent is offline"},
         "taints": ["device_del"], "supervisorPid": 7, "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64},
         "resets": 3, "ended": ended(),
     })

@@ -6,7 +6,7 @@ use garboard_protocol::agent::{
     AgentReply, AgentRequest, BindingRequest, InterfaceReply, InterfaceRequest, SocketKind,
 };
 use garboard_protocol::control::{
-    Asked, ConsoleAccess, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Session, StopMode,
+    Asked, BackupStep, ConsoleAccess, ControlReply, ControlRequest, GuestQuestion, QmpAccess, Session, StopMode,
 };
 use garboard_protocol::guest::GuestSubject;
 use garboard_protocol::handed;
@@ -44,10 +44,10 @@ macro_rules! sent_as_they_are {
 
 sent_as_they_are!(FromInit, ToInit, AgentRequest, Reply, ControlReply);
 
-/// With the user who asks, and the ID of its request to the API server; a probe has neither.
+/// With the user who asks, and the ID of its request to the API server; a probe and the hook of a backup have neither.
 impl Message for ControlRequest {
     fn sent(self) -> Value {
-        let has_user = !matches!(self, Self::Probe { .. });
+        let has_user = !matches!(self, Self::Probe { .. } | Self::BackupHook { .. });
         let [claimed_user, audit_id] = ["ada", AUDIT_ID].map(|claim| has_user.then(|| claim.to_owned()));
         serde_json::to_value(Asked { request: self, claimed_user, audit_id }).unwrap()
     }
@@ -139,6 +139,7 @@ samples!(control_requests, ControlRequest, {
         question: GuestQuestion::Exec { command: vec!["/bin/true".to_owned()] },
         within_seconds: 1,
     },
+    "asked-backup-hook.json": ControlRequest::BackupHook { .. } => ControlRequest::BackupHook { step: BackupStep::Freeze },
 });
 
 samples!(control_replies, ControlReply, {

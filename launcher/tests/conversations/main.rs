@@ -24,7 +24,9 @@ use garboard_launcher::probe::ProbeError;
 use garboard_launcher::supervisor::Environment;
 use garboard_net::GuestAddresses;
 use garboard_protocol::agent::{AgentReply, AgentRequest};
-use garboard_protocol::control::{Asked, ConsoleAccess, ControlReply, ControlRequest, QmpAccess, Session, StopMode};
+use garboard_protocol::control::{
+    Asked, BackupStep, ConsoleAccess, ControlReply, ControlRequest, QmpAccess, Session, StopMode,
+};
 use garboard_protocol::guest::GuestSubject;
 use garboard_protocol::launch::{FromInit, ToInit};
 use machine::Machine;
@@ -103,6 +105,7 @@ fn play(environment: Environment) -> Vec<Line> {
     // No agent is in this guest.
     answered(&machine, ControlRequest::Freeze { thaw_after_seconds: Some(300) }, "denied");
     answered(&machine, ControlRequest::Unfreeze, "denied");
+    answered(&machine, ControlRequest::BackupHook { step: BackupStep::Freeze }, "alreadySo");
     answered(&machine, ControlRequest::Guest { about: GuestSubject::Info }, "denied");
     if environment == Environment::Pod {
         assert_eq!(machine.ask_through_agent(ControlRequest::Status)["answer"], "status");
@@ -128,7 +131,7 @@ fn expect_messages(environment: Environment, lines: &[Line]) {
         (
             Socket::Control,
             End::Client,
-            "console freeze guest pause qmp reset screenshot softReboot status stop unfreeze unpause vnc watch",
+            "backupHook console freeze guest pause qmp reset screenshot softReboot status stop unfreeze unpause vnc watch",
         ),
         (Socket::Control, End::Supervisor, "alreadySo denied queued session status streaming"),
     ];

@@ -5,7 +5,7 @@
 use garboard_api::v1::{VirtualMachineInstance, VirtualMachineInstanceStatus};
 use garboard_cluster::report::{self, Seen};
 use garboard_protocol::control::{
-    DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, Status, SupervisorInfo,
+    CredentialsStatus, DiskStatus, Ended, GuestStatus, GuestSystem, InterfaceStatus, Status, SupervisorInfo,
 };
 use jiff::Timestamp;
 
@@ -75,6 +75,7 @@ pub fn bounded(mut report: Status) -> Status {
         disks,
         interfaces,
         guest,
+        access_credentials,
         taints,
         supervisor_pid: _,
         supervisor,
@@ -90,6 +91,7 @@ pub fn bounded(mut report: Status) -> Status {
     interfaces.truncate(INTERFACES);
     interfaces.iter_mut().for_each(cut_interface);
     guest.iter_mut().for_each(cut_guest);
+    access_credentials.iter_mut().for_each(|CredentialsStatus { synchronized: _, message }| cut_at(message, MESSAGE));
     if stored.as_ref().is_some_and(|stored| stored.to_string().len() > STORED) {
         tracing::warn!(limit_bytes = STORED, "the stored machine is too long and is left out of the status");
         *stored = None;

@@ -70,6 +70,7 @@ fn a_report_is_cut_to_what_a_launcher_would_send() {
     reported.machine.clone_from(&long);
     (reported.ended_helper, reported.pause_message) = (Some(long.clone()), Some(long.clone()));
     reported.taints = vec![long.clone(); 100];
+    reported.access_credentials = Some(CredentialsStatus { synchronized: false, message: long.clone() });
     let addresses = vec!["10.0.2.2".to_owned(); 100];
     reported.interfaces = vec![InterfaceStatus { name: long, addresses, ..InterfaceStatus::default() }; 100];
     let reported = bounded(reported);
@@ -78,6 +79,7 @@ fn a_report_is_cut_to_what_a_launcher_would_send() {
     assert_eq!((reported.taints.len(), reported.taints[0].chars().count()), (16, 256));
     let length = |text: Option<String>| text.unwrap().chars().count();
     assert_eq!((length(reported.ended_helper), length(reported.pause_message)), (256, 1024));
+    assert_eq!(length(reported.access_credentials.map(|tried| tried.message)), 1024);
     assert_eq!((reported.machine.chars().count(), reported.ended.unwrap().message.chars().count()), (256, 1024));
     assert_eq!(bounded(report(3)), report(3));
 }

@@ -137,6 +137,9 @@ impl GuestAgentError {
 /// How long a guest may take to freeze or thaw its file systems: it writes to disk what waits, and runs scripts of its own.
 pub const FREEZE_LIMIT: Duration = Duration::from_secs(60);
 
+/// How long a guest may take to write the SSH keys or the password of one user: Windows asks its directory, others run `chpasswd`.
+const CREDENTIALS_LIMIT: Duration = Duration::from_secs(30);
+
 /// How to ask.
 #[derive(Clone)]
 pub struct AgentOptions {
@@ -263,6 +266,27 @@ impl Agent {
     pub async fn is_frozen(&self) -> Result<bool, GuestAgentError> {
         let status: GuestText = self.ask(&qapi_qga::guest_fsfreeze_status {}).await?;
         Ok(status.as_str() == "frozen")
+    }
+
+    /// Gives a user of the guest these SSH public keys, and no others: the agent writes its file of authorized keys anew. Without
+    /// keys it becomes empty.
+    pub async fn set_authorized_keys(&self, user: &str, keys: &[String]) -> Result<(), GuestAgentError> {
+        let command = qapi_qga::guest_ssh_add_authorized_keys {
+            username: user.to_owned(),
+            keys: keys.to_vec(),
+            reset: Some(true),
+        };
+        self.call_within(&command, CREDENTIALS_LIMIT).await.map(drop)
+    }
+
+    /// Sets the password of a user of the guest, as it would be typed; it is sent in base64.
+    pub async fn set_password(&self, user: &str, password: &[u8]) -> Result<(), GuestAgentError> {
+        let command = qapi_qga::guest_set_user_password {
+            username: user.to_owned(),
+            password: password.to_vec(),
+            crypted: false,
+        };
+        self.call_within(&command, CREDENTIALS_LIMIT).await.map(drop)
     }
 
     /// Asks the guest to end. A working agent does not answer this one, so silence is a success; whether the guest ends

@@ -33,6 +33,7 @@ pub enum AgentBehaviour {
 struct State {
     behaviours: BTreeMap<String, AgentBehaviour>,
     received: Vec<String>,
+    arguments: Vec<Value>,
 }
 
 /// A guest agent behind one end of a socket pair. Dropping it ends the channel.
@@ -75,6 +76,13 @@ impl FakeAgent {
     pub fn received(&self) -> Vec<String> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).received.clone()
     }
+
+    /// The arguments of each time that this command was asked; `null` where there were none.
+    pub fn arguments(&self, command: &str) -> Vec<Value> {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let both = state.received.iter().zip(&state.arguments);
+        both.filter(|(name, _)| *name == command).map(|(_, arguments)| arguments.clone()).collect()
+    }
 }
 
 async fn serve(stream: &UnixStream, state: &Mutex<State>) -> io::Result<()> {
@@ -102,6 +110,7 @@ async fn answer(stream: &UnixStream, state: &Mutex<State>, message: &Value) -> i
     let behaviour = {
         let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
         state.received.push(command.clone());
+        state.arguments.push(message["arguments"].clone());
         state.behaviours.get(&command).cloned()
     };
     let bytes = match behaviour.unwrap_or_else(|| honest(&command, message)) {

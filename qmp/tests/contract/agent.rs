@@ -90,6 +90,10 @@ async fn a_real_agent_refuses_what_is_blocked() {
     assert!(error.is_unsupported(), "{error:?}");
     let error = agent.freeze().await.unwrap_err();
     assert!(error.is_unsupported() && !error.may_have_taken_effect(), "{error:?}");
+    let error = agent.set_authorized_keys("nobody", &[]).await.unwrap_err();
+    assert!(error.is_unsupported(), "{error:?}");
+    let error = agent.set_password("nobody", b"hunter2").await.unwrap_err();
+    assert!(error.is_unsupported(), "{error:?}");
     agent.ping().await.unwrap();
 }
 

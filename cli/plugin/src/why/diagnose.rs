@@ -54,6 +54,7 @@ pub(super) const REMARKS: &[(&str, Remark)] = named![Remark:
     running::emulated,
     running::evicted,
     running::frozen,
+    running::without_credentials,
     running::started_again,
     components::controller_remark,
     components::agent_remark,

@@ -83,7 +83,8 @@ impl Played {
             | ControlRequest::Unpause
             | ControlRequest::Vnc { session: Session::None }
             | ControlRequest::Qmp { .. }
-            | ControlRequest::Probe { .. } => panic!("no test sends {asked:?}"),
+            | ControlRequest::Probe { .. }
+            | ControlRequest::BackupHook { .. } => panic!("no test sends {asked:?}"),
         };
         to.write_all(&wire::encode(&reply).unwrap()).await.unwrap();
         if let ControlRequest::Screenshot { move_cursor } = asked.request {

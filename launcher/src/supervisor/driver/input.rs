@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use garboard_plan::Lifecycle;
-use garboard_protocol::control::{DiskStatus, GuestStatus, InterfaceStatus, Status};
+use garboard_protocol::control::{CredentialsStatus, DiskStatus, GuestStatus, InterfaceStatus, Status};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::FromInit;
 use garboard_qmp::Monitor;
@@ -74,6 +74,8 @@ pub(crate) enum Input {
         /// Addresses by MAC; nothing if it does not report any (file systems are frozen, it is busy), which takes nothing back.
         interfaces: Option<Vec<InterfaceStatus>>,
     },
+    /// How it went to have the guest agent set the access credentials.
+    CredentialsTried(CredentialsStatus),
     /// Another client changed the machine by a QMP command.
     Tainted(String),
     /// Preparation failed, with the message for the user.

@@ -246,6 +246,7 @@ impl Driver {
                     self.seed.status.interfaces = guest_interfaces::beside(&self.planned, interfaces);
                 }
             }
+            Input::CredentialsTried(tried) => self.seed.status.access_credentials = Some(tried),
             Input::Tainted(what) => self.note_taint(what),
             Input::PreparationFailed(message) => self.apply(Event::PreparationFailed(message)).await,
             // A guest that runs is kept although our state lacks it; one that never ran is only a process that waits.

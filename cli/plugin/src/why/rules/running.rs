@@ -218,6 +218,13 @@ pub(crate) fn frozen(facts: &Facts) -> Option<String> {
     })
 }
 
+/// Its guest lacks keys or passwords that its specification has.
+pub(crate) fn without_credentials(facts: &Facts) -> Option<String> {
+    let kind = VmiConditionType::AccessCredentialsSynchronized;
+    let lacking = facts.of_vmi(kind).filter(|each| each.status == "False" && is_running(facts))?;
+    Some(format!("not all access credentials are in its guest: {}", bounded(&lacking.message)))
+}
+
 /// An earlier run of it ended badly, not long ago.
 pub(crate) fn started_again(facts: &Facts) -> Option<String> {
     if !is_running(facts) {

@@ -736,6 +736,7 @@ fn what_goes_on_beside_is_reported_as_well() {
         "slow",
         "leave its node: drained",
         "its file systems are frozen",
+        "not all access credentials are in its guest: Guest agent is offline",
         "started again: its last run ended 5 min ago",
         "no controller works",
         "agent of node node-1",
@@ -751,6 +752,7 @@ fn remarkable() -> Value {
         {"type": "Ready", "status": "True"},
         {"type": "SoftwareEmulation", "status": "True", "message": "slow"},
         {"type": "EvictionRequested", "status": "True", "message": "drained"},
+        {"type": "AccessCredentialsSynchronized", "status": "False", "message": "Guest agent is offline"},
     ]);
     let mut vmi = vmi("Running", conditions);
     vmi["status"]["fsFreezeStatus"] = json!("frozen");
