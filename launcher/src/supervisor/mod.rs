@@ -16,6 +16,7 @@ mod live;
 mod lost;
 mod monitor;
 mod network;
+mod numbered;
 pub mod prepare;
 mod qemu_log;
 mod report;
