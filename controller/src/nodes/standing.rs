@@ -66,9 +66,10 @@ mod tests {
 
     /// How long a connection lasts whose tokens are judged so, one after the other.
     async fn lasts(shown: Option<&str>, judged: Vec<Result<String, NotAnAgent>>) -> (Duration, Over, Vec<String>) {
-        let (begun, seen, judged) = (Instant::now(), RefCell::default(), RefCell::new(judged.into_iter()));
+        let (begun, judged) = (Instant::now(), RefCell::new(judged.into_iter()));
+        let seen: RefCell<Vec<String>> = RefCell::default();
         let review = async |token: &str| {
-            RefCell::borrow_mut(&seen).push(token.to_owned());
+            seen.borrow_mut().push(token.to_owned());
             judged.borrow_mut().next().expect("it goes on")
         };
         let end = over("node-1", "first".to_owned(), async || shown.map(str::to_owned), review).await;

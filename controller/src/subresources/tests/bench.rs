@@ -417,7 +417,7 @@ fn streams_are_measured_beside_a_direct_socket() {
         let socket = direct(bytes).await;
         socket.print("a socket, direct", &socket);
         let forward = format!("portforward/{port}");
-        for (way, path) in [("console", "console"), ("screen", "vnc"), ("port-forward", &forward)] {
+        for (way, path) in [("console", "console"), ("screen", "vnc"), ("port-forward", forward.as_str())] {
             let figures = over(clients, path, bytes).await;
             figures.print(way, &socket);
             // No goal is a test's; what is far from any use is a defect.
