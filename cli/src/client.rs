@@ -99,7 +99,7 @@ fn reach(directory: &Path, machine: &Path) -> std::io::Result<UnixStream> {
 
 /// Sends one request and reads one reply; the stream then carries what the reply announces.
 pub(crate) fn ask(stream: &UnixStream, request: &ControlRequest) -> anyhow::Result<ControlReply> {
-    let asked = Asked { request: request.clone(), claimed_user: None, audit_id: None };
+    let asked = Asked { request: request.clone(), claimed_user: None, audit_id: None, number: None };
     line::request_reply(&mut &*stream, &mut &*stream, &asked)
 }
 

@@ -125,6 +125,7 @@ fn remarks(status: &Status, verdict: DiagnosisVerdict) -> Vec<String> {
         stored: _,
         disks: _,
         guest: _,
+        run: _,
         supervisor_pid: _,
         supervisor: _,
         resets: _,

@@ -1,14 +1,15 @@
 //! Connections to the controllers: one to each replica, dialled from here and dialled again when it ends.
 //!
 //! ```text
-//!   EndpointSlices of the controllers' Service ─► addresses ─► a task for each: dial, serve, pause
+//!   EndpointSlices of the controllers' Service ─► addresses ─► a task for each: pause, dial, serve
 //!   ConfigMap garboard-authorities            ─► their CA bundle    (read when it is first needed, and after a failure)
 //!   the token of the projected volume         ─► who this is        (read for each attempt: the kubelet renews it)
 //! ```
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,8 @@ use std::time::Duration;
 use futures::StreamExt;
 use garboard_cluster::names::{AUTHORITIES, AUTHORITIES_KEY, CONTROLLER_SERVICE, NODES_PORT_NAME};
 use garboard_protocol::causes::ErrorChain;
-use garboard_tunnel::agent::{Controller, DialError, Supervisors, dial, serve};
+use garboard_tunnel::agent::{Controller, DialError, Dialled, Supervisors, dial, serve_with_token};
+use garboard_tunnel::redial::{self, Chance};
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::runtime::{WatchStreamExt, watcher};
@@ -27,9 +29,6 @@ use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::{Mutex, watch};
 use tokio::task::JoinHandle;
 
-/// Pause before a controller is dialled again, and the longest it grows to.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// How long the API server may take for the authorities.
 const READ_WITHIN: Duration = Duration::from_secs(10);
 
@@ -77,7 +76,7 @@ enum ConnectError {
 
 /// Keeps the connections, for ever.
 pub async fn keep(way: Way, supervisors: Arc<impl Supervisors>) {
-    let way = Arc::new(Connecting { tls: Mutex::default(), way });
+    let way = Arc::new(Connecting { tls: Mutex::default(), spread: watch::channel(redial::LEAST_SPREAD).0, way });
     let (known, addresses) = watch::channel(BTreeSet::new());
     let mut slices = Slices::default();
     let mut tasks: BTreeMap<SocketAddr, JoinHandle<()>> = BTreeMap::new();
@@ -149,6 +148,8 @@ fn addresses(slice: &EndpointSlice) -> BTreeSet<SocketAddr> {
 struct Connecting {
     way: Way,
     tls: Mutex<Option<Trust>>,
+    /// Over what time agents dial, as the last controller has answered.
+    spread: watch::Sender<Duration>,
 }
 
 /// Whom to trust.
@@ -165,34 +166,48 @@ async fn keep_one(
     supervisors: Arc<impl Supervisors>,
     mut addresses: watch::Receiver<BTreeSet<SocketAddr>>,
 ) {
-    let mut pause = FIRST_PAUSE;
-    while addresses.borrow_and_update().contains(&address) {
-        match way.connect(address).await {
-            Ok(connection) => {
-                pause = FIRST_PAUSE;
-                tracing::info!(%address, "connected to a controller");
-                let ended = serve(connection, Arc::clone(&supervisors)).await.map_err(ConnectError::Ended);
-                tracing::info!(%address, error = ended.err().map(|error| ErrorChain(&error).to_string()), "the connection to a controller ended");
-            }
-            Err(error) => {
-                way.doubt().await;
-                tracing::warn!(%address, error = %ErrorChain(&error), ?pause, "a controller cannot be connected to; tried again");
-            }
-        }
+    let (mut chance, mut failures) = (Chance::seeded(seed()), 0);
+    loop {
+        // Before the first attempt too: the other agents learn of a new controller at the same moment.
+        let pause = redial::pause(*way.spread.borrow(), failures, chance.next().unwrap_or_default());
         let gone = addresses.wait_for(|addresses| !addresses.contains(&address));
         if tokio::time::timeout(pause, gone).await.is_ok() {
             return;
         }
-        pause = LONGEST_PAUSE.min(pause * 2);
+        match way.connect(address).await {
+            Ok(Dialled { connection, spread }) => {
+                failures = 0;
+                way.spread.send_replace(spread);
+                tracing::info!(%address, "connected to a controller");
+                let (token, supervisors) = (way.way.token.clone(), Arc::clone(&supervisors));
+                let ended = serve_with_token(connection, supervisors, move || read_token(&token).ok()).await;
+                let error = ended.map_err(ConnectError::Ended).err().map(|error| ErrorChain(&error).to_string());
+                tracing::info!(%address, error, "the connection to a controller ended");
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                way.doubt().await;
+                tracing::warn!(%address, error = %ErrorChain(&error), failures, "a controller cannot be connected to; tried again");
+            }
+        }
     }
 }
 
+/// What chance begins with: other on each node.
+fn seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+fn read_token(file: &Path) -> std::io::Result<String> {
+    std::fs::read_to_string(file).map(|token| token.trim().to_owned())
+}
+
 impl Connecting {
-    async fn connect(&self, address: SocketAddr) -> Result<garboard_tunnel::Stream, ConnectError> {
-        let token = std::fs::read_to_string(&self.way.token).map_err(ConnectError::Token)?;
+    async fn connect(&self, address: SocketAddr) -> Result<Dialled, ConnectError> {
+        let token = read_token(&self.way.token).map_err(ConnectError::Token)?;
         let name = ServerName::try_from(format!("{CONTROLLER_SERVICE}.{}.svc", self.way.namespace))?;
         let controller = Controller { address, name, tls: self.tls().await? };
-        Ok(dial(&controller, token.trim()).await?)
+        Ok(dial(&controller, &token).await?)
     }
 
     /// The authorities are read again before the next attempt.

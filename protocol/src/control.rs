@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::exit::{ExitCause, ExitReport};
 use crate::guest::{GuestReport, GuestSubject};
+use crate::number::Number;
 
 /// What may be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -155,6 +156,36 @@ pub struct Asked {
     /// The ID of the API server's request that it comes from, as its audit log has it; for the log alone, like the user.
     #[serde(default, rename = "auditId", skip_serializing_if = "Option::is_none")]
     pub audit_id: Option<String>,
+    /// Its number, if it changes the machine and may be sent again. A supervisor of a version before does not read it, and
+    /// has no [`Status::run`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub number: Option<Number>,
+}
+
+impl ControlRequest {
+    /// Whether it changes the machine, and is answered by what became of it: what may have a [`Number`].
+    #[must_use]
+    pub const fn is_change(&self) -> bool {
+        match self {
+            Self::Stop { .. }
+            | Self::Pause
+            | Self::Unpause
+            | Self::Reset
+            | Self::SoftReboot
+            | Self::Freeze { .. }
+            | Self::Unfreeze => true,
+            Self::Status
+            | Self::Watch
+            | Self::Guest { .. }
+            | Self::Console { .. }
+            | Self::Vnc { .. }
+            | Self::Screenshot { .. }
+            | Self::Qmp { .. }
+            | Self::Probe { .. }
+            // Asked inside the pod, where no connection is lost between one try and the next.
+            | Self::BackupHook { .. } => false,
+        }
+    }
 }
 
 /// How a run is ended.
@@ -336,6 +367,10 @@ pub struct Status {
     pub access_credentials: Option<CredentialsStatus>,
     /// Mutating QMP commands that people sent, oldest first, at most 16.
     pub taints: Vec<String>,
+    /// The run of the machine that it is of, from its start to its end: for [`Number::run`]. Empty from a supervisor of a version
+    /// before, which remembers no numbers.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub run: String,
     /// Process ID of the supervisor in its own PID namespace.
     pub supervisor_pid: u32,
     /// The supervisor itself; nothing from one of a version before this field.
@@ -459,14 +494,32 @@ mod tests {
     #[test]
     fn the_user_is_sent_beside_the_request_and_may_be_left_out() {
         let request = ControlRequest::Qmp { access: QmpAccess::ReadOnly };
-        let asked =
-            Asked { request: request.clone(), claimed_user: Some("ada".into()), audit_id: Some(AUDIT_ID.into()) };
+        let asked = Asked {
+            request: request.clone(),
+            claimed_user: Some("ada".into()),
+            audit_id: Some(AUDIT_ID.into()),
+            number: None,
+        };
         let line = wire::encode(&asked).unwrap();
         assert_eq!(wire::decode::<Asked>(&line).unwrap(), asked);
         // An older supervisor reads the request alone, and an older client sends nothing else.
         assert_eq!(wire::decode::<ControlRequest>(&line).unwrap(), request);
         let plain = wire::encode(&request).unwrap();
-        assert_eq!(wire::decode::<Asked>(&plain).unwrap(), Asked { request, claimed_user: None, audit_id: None });
+        assert_eq!(
+            wire::decode::<Asked>(&plain).unwrap(),
+            Asked { request, claimed_user: None, audit_id: None, number: None }
+        );
+    }
+
+    #[test]
+    fn a_number_is_sent_beside_the_request_and_an_older_supervisor_reads_the_request_alone() {
+        let number = Number { id: "n-1".to_owned(), run: "r-1".to_owned() };
+        let asked = Asked { request: ControlRequest::Reset, claimed_user: None, audit_id: None, number: Some(number) };
+        let line = serde_json::to_string(&asked).unwrap();
+        assert_eq!(line, r#"{"ask":"reset","number":{"id":"n-1","run":"r-1"}}"#);
+        assert_eq!(wire::decode::<Asked>(line.as_bytes()).unwrap(), asked);
+        assert_eq!(wire::decode::<ControlRequest>(line.as_bytes()).unwrap(), ControlRequest::Reset);
+        assert!(asked.request.is_change() && !ControlRequest::Status.is_change());
     }
 
     #[test]

@@ -36,8 +36,48 @@ pub struct Journal {
     pub soft_reboot: Option<SoftReboot>,
     /// The guest's file systems were to be frozen, and were not thawed since.
     pub freeze: Option<Freeze>,
+    /// Which run of the machine this is: what numbers of requests name. Empty in one of a version before.
+    pub run: String,
+    /// Requests that have a number, oldest first, at most [`crate::number::REMEMBERED`].
+    pub requests: Vec<NumberedRequest>,
     /// How it ended.
     pub ended: Option<Ended>,
+}
+
+/// A request that has a number, and what became of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NumberedRequest {
+    /// The ID of its number.
+    pub id: String,
+    /// Its name on the wire.
+    pub ask: String,
+    /// When it came first, milliseconds since boot.
+    pub at_ms: i64,
+    /// What became of it.
+    pub outcome: RequestOutcome,
+    /// Why it was denied.
+    pub reason: String,
+}
+
+/// What became of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum RequestOutcome {
+    /// It is being done. To the next supervisor it is not known whether it was.
+    Accepted,
+    /// It was accepted, and QEMU or the guest was asked.
+    Queued,
+    /// There was nothing to do.
+    AlreadySo,
+    /// It was done.
+    Done,
+    /// It was not done, or failed.
+    Denied,
+    /// Not known. Also an outcome that only a later build has.
+    #[default]
+    #[serde(other)]
+    Unknown,
 }
 
 /// A soft reboot that is under way: what QEMU reports of a guest that shut down means something else then.

@@ -25,6 +25,7 @@ pub mod handed;
 pub mod journal;
 pub mod launch;
 pub mod namespaces;
+pub mod number;
 pub mod paths;
 pub mod pod;
 pub mod probe;

@@ -20,7 +20,10 @@ use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsConnector;
 
-use crate::{CONNECTION_WINDOW, PATH, PING_EVERY, PING_WITHIN, STREAM_WINDOW, STREAMS, Stream, UPGRADE};
+use crate::{
+    CONNECTION_WINDOW, PATH, PING_EVERY, PING_WITHIN, SPREAD_HEADER, STREAM_WINDOW, STREAMS, Stream, TOKEN_PATH,
+    UPGRADE, redial,
+};
 
 /// How long a controller may take to answer.
 const DIAL_WITHIN: Duration = Duration::from_secs(10);
@@ -108,11 +111,19 @@ pub struct Opened {
     pub place: Option<OwnedSemaphorePermit>,
 }
 
+/// A connection to a controller.
+pub struct Dialled {
+    /// For [`serve`].
+    pub connection: Stream,
+    /// Over what time its agents spread their attempts ([`redial`]).
+    pub spread: Duration,
+}
+
 /// Connects to a controller, as the service account that the token is of.
 ///
 /// # Errors
 /// [`DialError`].
-pub async fn dial(controller: &Controller, token: &str) -> Result<Stream, DialError> {
+pub async fn dial(controller: &Controller, token: &str) -> Result<Dialled, DialError> {
     let address = controller.address;
     match tokio::time::timeout(DIAL_WITHIN, connect(controller, token)).await {
         Ok(connected) => connected,
@@ -120,7 +131,7 @@ pub async fn dial(controller: &Controller, token: &str) -> Result<Stream, DialEr
     }
 }
 
-async fn connect(controller: &Controller, token: &str) -> Result<Stream, DialError> {
+async fn connect(controller: &Controller, token: &str) -> Result<Dialled, DialError> {
     let address = controller.address;
     let unreachable = |source| DialError::Unreachable { address, source };
     let socket = TcpStream::connect(address).await.map_err(unreachable)?;
@@ -133,7 +144,7 @@ async fn upgrade(
     address: SocketAddr,
     connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     token: &str,
-) -> Result<Stream, DialError> {
+) -> Result<Dialled, DialError> {
     let broken = |source| DialError::Broken { address, source };
     let (mut requests, running) =
         hyper::client::conn::http1::handshake(TokioIo::new(connection)).await.map_err(broken)?;
@@ -156,7 +167,9 @@ async fn upgrade(
         };
         return Err(DialError::Refused { address, status, reason });
     }
-    hyper::upgrade::on(answer).await.map(TokioIo::new).map_err(broken)
+    let spread = redial::spread_of_header(answer.headers().get(SPREAD_HEADER).and_then(|value| value.to_str().ok()));
+    let connection = hyper::upgrade::on(answer).await.map(TokioIo::new).map_err(broken)?;
+    Ok(Dialled { connection, spread })
 }
 
 /// Answers a controller until the connection ends.
@@ -167,7 +180,19 @@ pub async fn serve(
     connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     supervisors: Arc<impl Supervisors>,
 ) -> hyper::Result<()> {
-    let service = service_fn(move |request| answer(request, Arc::clone(&supervisors)));
+    serve_with_token(connection, supervisors, || None).await
+}
+
+/// The same; `token` is the one that this agent would show now, for a controller that asks ([`TOKEN_PATH`]).
+///
+/// # Errors
+/// What HTTP/2 reports of the end.
+pub async fn serve_with_token(
+    connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    supervisors: Arc<impl Supervisors>,
+    token: impl Fn() -> Option<String> + Clone + Send + Sync + 'static,
+) -> hyper::Result<()> {
+    let service = service_fn(move |request| answer(request, Arc::clone(&supervisors), token.clone()));
     let mut settings = Builder::new(TokioExecutor::new());
     settings
         .timer(TokioTimer::new())
@@ -183,7 +208,12 @@ pub async fn serve(
 async fn answer(
     request: Request<Incoming>,
     supervisors: Arc<impl Supervisors>,
+    token: impl Fn() -> Option<String>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
+    if request.method() == Method::GET && request.uri().path() == TOKEN_PATH {
+        let shown = token().map(|token| Response::new(Full::from(token)));
+        return Ok(shown.unwrap_or_else(|| refused(StatusCode::NOT_FOUND, "there is no token now")));
+    }
     let pod = match (request.method(), request.uri().authority()) {
         (&Method::CONNECT, Some(authority)) => authority.as_str().to_owned(),
         _ => return Ok(refused(StatusCode::METHOD_NOT_ALLOWED, "only CONNECT to a pod's UID is answered here")),

@@ -12,7 +12,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::{CONNECTION_WINDOW, PING_EVERY, PING_WITHIN, STREAM_WINDOW, Stream};
+use crate::{CONNECTION_WINDOW, LONGEST_TOKEN, PING_EVERY, PING_WITHIN, STREAM_WINDOW, Stream, TOKEN_PATH};
 
 /// How long an agent may take to reach a supervisor of its node.
 const OPEN_WITHIN: Duration = Duration::from_secs(6);
@@ -81,6 +81,19 @@ impl Nodes {
         node: &str,
         connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
     ) -> hyper::Result<()> {
+        self.serve_while(node, connection, |_| std::future::pending()).await
+    }
+
+    /// The same, but not for longer than `holds` goes on, which may ask the agent.
+    ///
+    /// # Errors
+    /// What HTTP/2 reports of the end.
+    pub async fn serve_while<F: Future<Output = ()>>(
+        &self,
+        node: &str,
+        connection: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        holds: impl FnOnce(Agent) -> F,
+    ) -> hyper::Result<()> {
         let mut settings = Builder::new(TokioExecutor::new());
         settings
             .timer(TokioTimer::new())
@@ -91,8 +104,17 @@ impl Nodes {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_send_buf_size(STREAM_WINDOW as usize);
         let (requests, running) = settings.handshake(TokioIo::new(connection)).await?;
-        let _entry = self.enter(node, requests);
-        running.await
+        let _entry = self.enter(node, requests.clone());
+        tokio::select! {
+            ended = running => ended,
+            () = holds(Agent(requests)) => Ok(()),
+        }
+    }
+
+    /// How many nodes are connected.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.lock().by_node.len()
     }
 
     /// Whether no node is connected.
@@ -143,6 +165,25 @@ impl Nodes {
 
     fn lock(&self) -> MutexGuard<'_, Connected> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The agent at the other end of a connection.
+pub struct Agent(SendRequest<Empty<Bytes>>);
+
+impl Agent {
+    /// The token that it would show now. Nothing from an agent of a version before, and from one that does not answer.
+    pub async fn token(&mut self) -> Option<String> {
+        let request = Request::get(format!("http://agent{TOKEN_PATH}")).body(Empty::new()).ok()?;
+        let asking = async {
+            let answer = self.0.send_request(request).await.ok()?;
+            if answer.status() != StatusCode::OK {
+                return None;
+            }
+            let body = Limited::new(answer.into_body(), LONGEST_TOKEN).collect().await.ok()?.to_bytes();
+            String::from_utf8(body.to_vec()).ok()
+        };
+        tokio::time::timeout(OPEN_WITHIN, asking).await.ok()?
     }
 }
 

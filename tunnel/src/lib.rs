@@ -16,6 +16,7 @@
 
 pub mod agent;
 pub mod controller;
+pub mod redial;
 
 use std::time::Duration;
 
@@ -26,12 +27,22 @@ use hyper_util::rt::TokioIo;
 pub const PATH: &str = "/v1/node";
 /// The protocol after the upgrade. A later one gets another number; a controller that does not serve it answers 426.
 pub const UPGRADE: &str = "garboard-tunnel/1";
+/// What a controller asks an agent for while they are connected (`GET`): the token that it would show now, which the kubelet renews.
+/// An agent of a version before answers 405.
+pub const TOKEN_PATH: &str = "/v1/token";
+/// A header of the controller's answer to a connection: over how many milliseconds agents are to spread their next attempts
+/// ([`redial`]). Where it is missing, over the least.
+pub const SPREAD_HEADER: &str = "garboard-spread-ms";
 /// The audience of the agent's token, which is good for nothing else.
 pub const AUDIENCE: &str = "garboard-controller";
 
 /// How often a connection is tried, and how long the answer may take: a node that was cut off is noticed after both.
 const PING_EVERY: Duration = Duration::from_secs(10);
 const PING_WITHIN: Duration = Duration::from_secs(10);
+/// How long it takes at most until either end has noticed that nothing arrives from the other one.
+pub const NOTICED_WITHIN: Duration = Duration::from_secs(PING_EVERY.as_secs() + PING_WITHIN.as_secs());
+/// The longest token that is shown or read, bytes.
+const LONGEST_TOKEN: usize = 16 * 1024;
 /// Streams of one connection at once. Each is a socket in the agent and one in the supervisor.
 const STREAMS: u32 = 256;
 /// Bytes of one stream that may be under way unread: what one slow reader costs.

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use garboard_tunnel::NOTICED_WITHIN;
 use garboard_tunnel::agent::{self, Opened, Refusal, Supervisors};
 use garboard_tunnel::controller::{Nodes, OpenError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -123,4 +124,64 @@ async fn the_newest_connection_of_a_node_is_used_and_streams_of_the_one_before_g
     newest.abort();
     let _ = serving.await;
     assert!(nodes.is_empty());
+}
+
+/// A way between two ends that can be cut, so that nothing arrives any more and neither end reads an end.
+async fn way() -> (UnixStream, UnixStream, tokio::task::JoinHandle<()>) {
+    let ((above, mut upper), (below, mut lower)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let (cut, is_cut) = tokio::sync::oneshot::channel::<()>();
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = tokio::io::copy_bidirectional(&mut upper, &mut lower) => {}
+            _ = is_cut => std::future::pending().await,
+        }
+    });
+    let holds = tokio::spawn(async move {
+        std::future::pending::<()>().await;
+        drop(cut);
+    });
+    (above, below, holds)
+}
+
+#[tokio::test(start_paused = true)]
+async fn both_ends_notice_a_connection_that_is_half_open_in_time() {
+    let (above, below, holds) = way().await;
+    let nodes = Nodes::default();
+    let agent = tokio::spawn(agent::serve(below, Arc::new(Echo)));
+    let nodes_of_it = nodes.clone();
+    let serving = tokio::spawn(async move { nodes_of_it.serve("one", above).await });
+    until(|| nodes.has("one")).await;
+    let mut stream = nodes.open("one", POD).await.unwrap();
+    stream.write_all(b"x").await.unwrap();
+    assert_eq!(stream.read_u8().await.unwrap(), b'x');
+    // Longer than it takes to notice: a connection without a stream goes on.
+    tokio::time::sleep(NOTICED_WITHIN * 3).await;
+    assert!(nodes.has("one") && nodes.open("one", POD).await.is_ok());
+    holds.abort();
+    let begun = tokio::time::Instant::now();
+    let margin = Duration::from_secs(1);
+    for (end, outcome) in [("controller", serving), ("agent", agent)] {
+        let noticed = tokio::time::timeout(NOTICED_WITHIN + margin, outcome).await;
+        assert!(noticed.is_ok_and(|ended| ended.is_ok()), "{end} after {:?}", begun.elapsed());
+    }
+    assert!(nodes.is_empty() && stream.read_u8().await.is_err());
+}
+
+#[tokio::test]
+async fn an_agent_shows_the_token_that_it_would_show_now_and_one_of_before_none() {
+    for (renewed, expected) in [(Some("renewed"), Some("renewed".to_owned())), (None, None)] {
+        let (above, below) = UnixStream::pair().unwrap();
+        let token = move || renewed.map(str::to_owned);
+        let agent = tokio::spawn(agent::serve_with_token(below, Arc::new(Echo), token));
+        let nodes = Nodes::default();
+        let (shown, seen) = tokio::sync::oneshot::channel();
+        let holds = |mut agent: garboard_tunnel::controller::Agent| async move {
+            let _ = shown.send(agent.token().await);
+        };
+        // It ends when this does.
+        nodes.serve_while("one", above, holds).await.unwrap();
+        assert_eq!(seen.await.unwrap(), expected);
+        assert!(nodes.is_empty());
+        let _ = tokio::time::timeout(Duration::from_secs(60), agent).await.expect("the agent's end has ended");
+    }
 }

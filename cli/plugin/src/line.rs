@@ -101,13 +101,18 @@ impl Line {
     }
 
     fn ask(&mut self, request: ControlRequest) -> anyhow::Result<ControlReply> {
-        let asked = Asked { request, claimed_user: self.claimed_user.clone(), audit_id: None };
+        let asked = Asked { request, claimed_user: self.claimed_user.clone(), audit_id: None, number: None };
         request_reply(&mut self.incoming, &mut self.outgoing, &asked)
     }
 
     /// Asks for every status from now on; the present one comes first.
     pub fn statuses(mut self) -> anyhow::Result<Statuses> {
-        let asked = Asked { request: ControlRequest::Watch, claimed_user: self.claimed_user.clone(), audit_id: None };
+        let asked = Asked {
+            request: ControlRequest::Watch,
+            claimed_user: self.claimed_user.clone(),
+            audit_id: None,
+            number: None,
+        };
         self.outgoing.write_all(&wire::encode(&asked)?)?;
         self.outgoing.flush()?;
         Ok(Statuses { reader: BufReader::new(self.incoming), _open: self.outgoing })

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use garboard_api::VirtualMachineInstance;
-use garboard_protocol::control::{Asked, ControlReply, ControlRequest, Status};
+use garboard_protocol::control::{Asked, ControlReply, ControlRequest};
+use garboard_protocol::number::Number;
 use garboard_protocol::wire::{self, WireError};
 use garboard_tunnel::Stream;
 use garboard_tunnel::controller::{Nodes, OpenError};
@@ -13,11 +14,10 @@ use tokio::time::Instant;
 use crate::vmi::history::Place;
 
 /// How long a supervisor that is being replaced, or whose agent is, is tried again: each is back within seconds.
-const TRY_FOR: Duration = Duration::from_secs(8);
+pub(super) const TRY_FOR: Duration = Duration::from_secs(8);
 /// Pause between attempts.
-const PAUSE: Duration = Duration::from_millis(200);
-/// How long an answer may take once the request was sent: a supervisor answers at once. Twice this and [`TRY_FOR`] are less than
-/// a request of the subresource API may take.
+pub(super) const PAUSE: Duration = Duration::from_millis(200);
+/// How long an answer may take once the request was sent: a supervisor answers at once.
 const ANSWER_WITHIN: Duration = Duration::from_secs(6);
 /// The same of a request that is answered when the guest, or QEMU, has done it: once this and [`TRY_FOR`] are less.
 const DONE_WITHIN: Duration = Duration::from_secs(15);
@@ -48,6 +48,20 @@ pub(crate) enum ControlError {
     /// It answered something else.
     #[error("the launcher of this machine sent an answer that cannot be parsed")]
     Undecodable(#[from] WireError),
+    /// A change was sent, and its answer did not come, however often it was asked for.
+    #[error(
+        "this was sent to the launcher of this machine, and its answer did not arrive: it may have been done; look at the machine before you ask again"
+    )]
+    Unknown(#[source] Box<ControlError>),
+    /// A supervisor of an earlier version has replaced the one that was asked: it would do it again.
+    #[error("an earlier version of the launcher has replaced the one that was asked")]
+    Forgotten,
+    /// It does not answer with its status.
+    #[error("the launcher of this machine does not report its status")]
+    NoStatus,
+    /// The pod runs another instance.
+    #[error("the launcher runs another instance than this one")]
+    OtherInstance,
 }
 
 /// By whom a request is, for the supervisor's log.
@@ -60,7 +74,7 @@ pub(crate) struct Requester {
 }
 
 /// A supervisor's answer, and the connection, on which a stream may follow. The supervisor is tried again only as long as
-/// nothing was sent to it.
+/// nothing was sent to it; what changes the machine is sent by [`super::change`].
 ///
 /// # Errors
 /// [`ControlError`].
@@ -72,14 +86,31 @@ pub(crate) async fn ask(
 ) -> Result<(ControlReply, Stream), ControlError> {
     let mut stream = opened(nodes, place).await?;
     let within = answer_within(&request);
-    let asked = Asked { request, claimed_user: Some(by.user.clone()), audit_id: by.audit_id.clone() };
-    let line = wire::encode(&asked).map_err(|error| ControlError::Broken(error.into()))?;
-    stream.write_all(&line).await.map_err(ControlError::Broken)?;
-    let reply = tokio::time::timeout(within, read_reply(&mut stream)).await;
-    Ok((reply.unwrap_or(Err(ControlError::Slow { within }))?, stream))
+    let asked = asked(by, request, None);
+    let reply = answered(&mut stream, &asked, within).await?;
+    Ok((reply, stream))
 }
 
-const fn answer_within(request: &ControlRequest) -> Duration {
+/// The line of a request.
+pub(super) fn asked(by: &Requester, request: ControlRequest, number: Option<Number>) -> Asked {
+    Asked { request, claimed_user: Some(by.user.clone()), audit_id: by.audit_id.clone(), number }
+}
+
+/// Sends a request on a connection that is open, and reads its answer.
+pub(super) async fn answered(
+    stream: &mut Stream,
+    asked: &Asked,
+    within: Duration,
+) -> Result<ControlReply, ControlError> {
+    let line = wire::encode(asked).map_err(|error| ControlError::Broken(error.into()))?;
+    let asking = async {
+        stream.write_all(&line).await.map_err(ControlError::Broken)?;
+        read_reply(stream).await
+    };
+    tokio::time::timeout(within, asking).await.unwrap_or(Err(ControlError::Slow { within }))
+}
+
+pub(super) const fn answer_within(request: &ControlRequest) -> Duration {
     match request {
         ControlRequest::Freeze { .. }
         | ControlRequest::Unfreeze
@@ -100,34 +131,6 @@ const fn answer_within(request: &ControlRequest) -> Duration {
     }
 }
 
-/// Waits until a supervisor reports a status of which this holds; whether it did in time.
-///
-/// # Errors
-/// [`ControlError`].
-pub(crate) async fn wait_for(
-    nodes: &Nodes,
-    place: &Place,
-    by: &Requester,
-    holds: impl Fn(&Status) -> bool,
-) -> Result<bool, ControlError> {
-    let (mut reply, mut stream) = ask(nodes, place, by, ControlRequest::Watch).await?;
-    let end = Instant::now() + ANSWER_WITHIN;
-    loop {
-        if let ControlReply::Status(status) = &reply {
-            if holds(status) {
-                return Ok(true);
-            }
-            if status.ended.is_some() {
-                return Ok(false);
-            }
-        }
-        reply = match tokio::time::timeout_at(end, read_reply(&mut stream)).await {
-            Ok(next) => next?,
-            Err(_) => return Ok(false),
-        };
-    }
-}
-
 async fn opened(nodes: &Nodes, place: &Place) -> Result<Stream, OpenError> {
     let end = Instant::now() + TRY_FOR;
     loop {
@@ -140,7 +143,7 @@ async fn opened(nodes: &Nodes, place: &Place) -> Result<Stream, OpenError> {
 }
 
 /// Byte by byte, because what follows the line belongs to a stream.
-async fn read_reply(stream: &mut Stream) -> Result<ControlReply, ControlError> {
+pub(super) async fn read_reply(stream: &mut Stream) -> Result<ControlReply, ControlError> {
     let mut line = Vec::new();
     loop {
         match stream.read_u8().await.map_err(ControlError::Broken)? {

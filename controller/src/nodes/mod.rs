@@ -7,9 +7,12 @@
 //!
 //! Every replica has its own connections: whichever one an API server asks reaches every node.
 
+pub(crate) mod change;
 pub(crate) mod control;
+pub(crate) mod handshakes;
 mod review;
-mod server;
+pub(crate) mod server;
+mod standing;
 
 pub use server::run;
 

@@ -9,15 +9,16 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Extension, Router};
-use axum_server::tls_rustls::RustlsAcceptor;
 use garboard_protocol::causes::ErrorChain;
-use garboard_tunnel::controller::Nodes;
-use garboard_tunnel::{PATH, UPGRADE};
+use garboard_tunnel::controller::{Agent, Nodes};
+use garboard_tunnel::{PATH, SPREAD_HEADER, UPGRADE, redial};
 use hyper_util::rt::TokioIo;
 use tokio::sync::Semaphore;
 
+use super::handshakes::Handshakes;
 use super::review::{NotAnAgent, node_of};
-use super::{PLACES, certificate};
+use super::standing::ConnectedAgent;
+use super::{PLACES, certificate, handshakes, standing};
 use crate::context::Context;
 use crate::webhook::listener::{Listener, RequestRead};
 
@@ -37,20 +38,25 @@ struct Serving {
 /// The address cannot be listened at.
 pub async fn run(context: Context, address: SocketAddr, nodes: Nodes) -> std::io::Result<()> {
     let Some((shown, reload)) = certificate(&context).await else { return Ok(()) };
-    let reviews = Arc::new(Semaphore::new(REVIEWS));
-    let serving = Serving { context: Arc::new(context), nodes, reviews };
-    let routes = Router::new().route(PATH, get(connect)).with_state(serving);
-    let tls = RustlsAcceptor::new(shown).handshake_timeout(PLACES.handshake);
-    let server = axum_server::bind(address).acceptor(tls.acceptor(Listener::new(PLACES)));
+    let routes = routes(context, nodes);
+    let handshakes = Handshakes::new(Listener::new(PLACES), shown, handshakes::AT_ONCE);
+    let server = axum_server::bind(address).acceptor(handshakes);
     tokio::select! {
         outcome = server.serve(routes.into_make_service()) => outcome,
         () = reload => Ok(()),
     }
 }
 
+/// What is served.
+pub(crate) fn routes(context: Context, nodes: Nodes) -> Router {
+    let reviews = Arc::new(Semaphore::new(REVIEWS));
+    let serving = Serving { context: Arc::new(context), nodes, reviews };
+    Router::new().route(PATH, get(connect)).with_state(serving)
+}
+
 /// An agent connects: who it is, is asked of the API server; then the connection is used the other way round.
 async fn connect(
-    State(Serving { context, nodes, reviews }): State<Serving>,
+    State(serving): State<Serving>,
     Extension(read): Extension<RequestRead>,
     mut request: Request,
 ) -> Response {
@@ -61,11 +67,8 @@ async fn connect(
     let Some(token) = bearer(request.headers()) else {
         return (StatusCode::UNAUTHORIZED, "a token is required").into_response();
     };
-    // A semaphore that is never closed.
-    let Ok(review) = reviews.acquire().await else { return StatusCode::SERVICE_UNAVAILABLE.into_response() };
-    let reviewed = node_of(&context, token).await;
-    drop(review);
-    let node = match reviewed {
+    let token = token.to_owned();
+    let node = match serving.review(&token).await {
         Ok(node) => node,
         Err(error @ NotAnAgent::Unknown(_)) => {
             tracing::warn!(error = %ErrorChain(&error), "a node agent could not be reviewed");
@@ -80,15 +83,48 @@ async fn connect(
     // Only now it stays.
     read.give();
     let upgrade = hyper::upgrade::on(&mut request);
+    let spread = redial::spread(serving.nodes.count() + 1).as_millis().to_string();
     drop(tokio::spawn(async move {
         let Ok(connection) = upgrade.await else { return };
         tracing::info!(node, "the node's agent is connected");
-        let ended = nodes.serve(&node, TokioIo::new(connection)).await;
+        let stands = |agent| serving.until_over(&node, token, agent);
+        let ended = serving.nodes.serve_while(&node, TokioIo::new(connection), stands).await;
         let error = ended.err().map(|error| ErrorChain(&error).to_string());
         tracing::info!(node, error, "the connection of the node's agent ended");
     }));
-    let headers = [(UPGRADE_HEADER, UPGRADE), (CONNECTION, "upgrade")];
+    let headers = [("upgrade", UPGRADE), ("connection", "upgrade"), (SPREAD_HEADER, spread.as_str())];
     (StatusCode::SWITCHING_PROTOCOLS, headers).into_response()
+}
+
+impl Serving {
+    /// Whose token it is, when it is its turn to be asked for.
+    async fn review(&self, token: &str) -> Result<String, NotAnAgent> {
+        // A semaphore that is never closed.
+        let _turn = self.reviews.acquire().await;
+        node_of(&self.context, token).await
+    }
+
+    /// Goes on as long as the agent is one.
+    async fn until_over(&self, node: &str, token: String, agent: Agent) {
+        let over = standing::over(node, token, Reviewed { serving: self, agent }).await;
+        tracing::info!(node, error = %ErrorChain(&over), "the connection of the node's agent is ended");
+    }
+}
+
+/// An agent whose tokens the API server reviews.
+struct Reviewed<'a> {
+    serving: &'a Serving,
+    agent: Agent,
+}
+
+impl ConnectedAgent for Reviewed<'_> {
+    async fn token(&mut self) -> Option<String> {
+        self.agent.token().await
+    }
+
+    async fn review(&self, token: &str) -> Result<String, NotAnAgent> {
+        self.serving.review(token).await
+    }
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

@@ -17,7 +17,8 @@ use kube::{Api, Resource};
 use super::answer::internal;
 use super::server::Serving;
 use crate::events::NewEvent;
-use crate::nodes::control::{ControlError, Requester, ask, place_of, wait_for};
+use crate::nodes::change::Change as Asking;
+use crate::nodes::control::{ControlError, Requester, place_of};
 use crate::vmi::history::Place;
 
 /// The longest reason of a launcher or an agent that a client gets, characters.
@@ -107,13 +108,14 @@ async fn carry_out(
 ) -> Result<(), Refusal> {
     let place = place(vmi)?;
     let Some(_turn) = serving.asks.take(&place.pod_uid) else { return Err(Refusal::TooManyRequests) };
-    let (reply, _) = ask(&serving.nodes, &place, by, change.request).await.map_err(unanswered)?;
+    let asking = Asking::begin(&serving.nodes, &place, by, vmi.metadata.uid.as_deref().unwrap_or_default());
+    let reply = asking.ask(change.request).await.map_err(unanswered)?;
     match reply {
         ControlReply::AlreadySo | ControlReply::Done => Ok(()),
         ControlReply::Denied { reason } => Err(Refusal::Conflict(printable(&reason, LONGEST_REASON))),
         ControlReply::Queued => {
             let Some(is_done) = change.is_done else { return Ok(()) };
-            match wait_for(&serving.nodes, &place, by, is_done).await {
+            match asking.wait_for(is_done).await {
                 Ok(true) => Ok(()),
                 Ok(false) => Err(Refusal::Internal("QEMU has not done it in time; it may still".to_owned())),
                 Err(error) => Err(unanswered(error)),

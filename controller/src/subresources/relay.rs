@@ -29,6 +29,10 @@ use super::turns::Turn;
 const PLAIN: &str = "plain.kubevirt.io";
 /// The largest frame of a client, and of us, bytes. What a person types is short; VNC pastes and datagrams are not.
 pub(super) const LARGEST_FRAME: usize = 64 * 1024;
+/// What is read at once from a machine's side, and from a client, bytes. Each stream keeps both buffers, also while it is idle, and
+/// tungstenite writes zeros to all of its own (128 KiB by default) before each read.
+pub(super) const READ_AT_ONCE: usize = 16 * 1024;
+const READ_OF_CLIENT: usize = 8 * 1024;
 /// How often a client is sent a ping, so that proxies keep the connection, and a pong that it did not ask for: the clients of
 /// KubeVirt give up after a minute without one, and theirs waits behind what a slow guest does not read (RFC 6455, 5.5.3).
 const PING_EVERY: Duration = Duration::from_secs(20);
@@ -89,7 +93,7 @@ pub(super) struct Reader<R> {
 
 impl<R> Reader<R> {
     pub(super) fn new(from: R) -> Self {
-        Self { from, buffer: vec![0; LARGEST_FRAME] }
+        Self { from, buffer: vec![0; READ_AT_ONCE] }
     }
 }
 
@@ -135,7 +139,8 @@ impl<W: AsyncWrite + Unpin + Send + 'static> Sink for Writer<W> {
 pub(super) async fn websocket(head: &mut Parts) -> Result<WebSocketUpgrade, Refusal> {
     let socket = WebSocketUpgrade::from_request_parts(head, &()).await;
     let socket = socket.map_err(|rejection| Refusal::BadRequest(format!("this is a websocket: {rejection}")))?;
-    Ok(socket.protocols([PLAIN]).max_message_size(LARGEST_FRAME).max_frame_size(LARGEST_FRAME))
+    let bounded = socket.max_message_size(LARGEST_FRAME).max_frame_size(LARGEST_FRAME);
+    Ok(bounded.read_buffer_size(READ_OF_CLIENT).protocols([PLAIN]))
 }
 
 /// Answers with 101, and copies both ways from then on. The turn ends with the stream.

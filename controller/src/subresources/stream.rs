@@ -15,7 +15,7 @@ use garboard_subresources::{instance, options};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::instance::{LONGEST_REASON, instance as get_instance, place, unanswered, unexpected};
-use super::relay::{self, LARGEST_FRAME, Next, Reader, Source, Then, Writer};
+use super::relay::{self, Next, READ_AT_ONCE, Reader, Source, Then, Writer};
 use super::server::Serving;
 use crate::nodes::control::{Requester, ask};
 
@@ -86,7 +86,7 @@ struct SessionParts<R> {
 
 impl<R> SessionParts<R> {
     fn of(from: R) -> Self {
-        Self { from, buffer: vec![0; LARGEST_FRAME], decoder: Decoder::default() }
+        Self { from, buffer: vec![0; READ_AT_ONCE], decoder: Decoder::default() }
     }
 }
 

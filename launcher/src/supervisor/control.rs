@@ -13,7 +13,9 @@ use garboard_protocol::control::{
 use garboard_protocol::text::printable;
 use garboard_protocol::wire;
 use garboard_qmp::agent::Agent;
+use tokio::io::Interest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::timeout;
@@ -21,11 +23,11 @@ use tracing::{Instrument, Span};
 
 use super::backup_hook::{self, Hooks};
 use super::console::{Attach, Attached, Keys};
-use super::driver::{Offer, Outcome};
+use super::driver::{Client, Offer, Outcome};
 use super::screenshot::{Pointer, Screen};
 use super::session::{self, ScreenSession, Wire};
 use super::trace::Cause;
-use super::{guest_probe, guest_report};
+use super::{guest_probe, guest_report, numbered};
 use crate::vm::{Request, Verdict};
 
 /// A request line of a user is short; a probe's command may be a script.
@@ -39,6 +41,8 @@ const MAX_PROBES: usize = 4;
 /// The longest name of a user, and the longest audit ID, that is logged, in characters.
 const MAX_NAME: usize = 128;
 const NO_SCREEN: &str = "this machine has no graphics (autoattachGraphicsDevice: false)";
+/// How often a viewer that sends nothing more is looked at.
+const GONE_EVERY: Duration = Duration::from_secs(1);
 /// Bytes typed at once.
 const KEYS_BYTES: usize = 1024;
 
@@ -153,7 +157,17 @@ async fn serve_client(mut stream: UnixStream, senders: ControlSenders) -> io::Re
     let audit_id = asked.audit_id.as_deref().map(|id| printable(id, MAX_NAME));
     let cause = Cause::request(asked.request.name(), &caller, audit_id.as_deref());
     let span = cause.span();
-    serve_request(stream, senders, asked.request, Asker { caller, cause }).instrument(span).await
+    let serving = async move {
+        match asked.number {
+            Some(number) => {
+                let reply = numbered::ask(&senders, &asked.request, number, cause).await;
+                tracing::info!(?reply, uid = caller.uid, claimed_user = caller.claimed, "numbered request answered");
+                answer(&mut stream, &reply).await
+            }
+            None => serve_request(stream, senders, asked.request, Asker { caller, cause }).await,
+        }
+    };
+    serving.instrument(span).await
 }
 
 /// The caller, and the cause of what is done for it.
@@ -266,7 +280,11 @@ pub(super) async fn outcome(senders: &ControlSenders, request: Request, asker: A
 
 async fn verdict(senders: &ControlSenders, request: Request, asker: Asker, done: Option<Outcome>) -> ControlReply {
     let (reply, verdict) = oneshot::channel();
-    let posted = senders.requests.send(Offer { request, reply, done, cause: asker.cause }).await.is_ok();
+    let posted = senders
+        .requests
+        .send(Offer { request, client: Client::Once { reply, done }, cause: asker.cause })
+        .await
+        .is_ok();
     let verdict = if posted { verdict.await.ok() } else { None };
     let Caller { uid, pid, claimed } = asker.caller;
     tracing::info!(?request, ?verdict, uid, pid, claimed_user = claimed, "request decided");
@@ -343,8 +361,10 @@ async fn relay_console(stream: UnixStream, mut attached: Attached, wire: Wire) -
                 }
             },
             read = from_viewer.read(&mut typed), if listens => match read? {
-                // Input from a pipe ended; the viewer still reads the output. Or the viewer is gone, which
-                // only the next output would show: either way another client may write now.
+                // A websocket has no half of a close: the client of a session is gone.
+                0 if wire == Wire::Parts => return Ok(()),
+                // Input from a pipe ended, and the viewer still reads the output, or it is gone. Either way another client may write
+                // now.
                 0 => {
                     listens = false;
                     if let Some(keyboard) = &attached.keyboard {
@@ -355,7 +375,18 @@ async fn relay_console(stream: UnixStream, mut attached: Attached, wire: Wire) -
                     let keys = Keys { viewer: attached.id, bytes: typed[..count].to_vec() };
                     may_type = keyboard.send(keys).await.is_ok();
                 }
-            }
+            },
+            () = gone(&to_viewer), if !listens => return Ok(()),
+        }
+    }
+}
+
+/// Waits until a viewer that sends nothing more has closed its other half too. The guest may print nothing for days.
+async fn gone(viewer: &OwnedWriteHalf) {
+    loop {
+        tokio::time::sleep(GONE_EVERY).await;
+        if viewer.ready(Interest::WRITABLE).await.is_ok_and(|ready| ready.is_write_closed()) {
+            return;
         }
     }
 }
@@ -391,4 +422,87 @@ async fn qmp(mut stream: UnixStream, senders: &ControlSenders, access: QmpAccess
     answer(&mut stream, &ControlReply::Streaming).await?;
     let client = QmpClient { stream, access, caller, span: Span::current() };
     senders.qmp.send(client).await.map_err(|_| io::Error::other("the machine has just ended"))
+}
+
+#[cfg(test)]
+mod tests {
+    use garboard_protocol::testing::running;
+
+    use super::*;
+    use crate::supervisor::attach::{ControlReceivers, open_channels};
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A guest that prints nothing, and what its console is opened through.
+    struct Quiet {
+        guest: UnixStream,
+        senders: ControlSenders,
+        _receivers: ControlReceivers,
+        _room: tempfile::TempDir,
+    }
+
+    impl Quiet {
+        fn start() -> Self {
+            let (room, (guest, ours)) = (tempfile::tempdir().unwrap(), UnixStream::pair().unwrap());
+            let (console, attaching) = mpsc::channel(4);
+            tokio::spawn(super::super::console::serve(ours, room.path().join("serial0.log"), attaching));
+            let (senders, receivers) = open_channels(mpsc::channel(1).0, watch::channel(running(1)).1);
+            Self { guest, senders: ControlSenders { console, ..senders }, _receivers: receivers, _room: room }
+        }
+
+        /// The first line of the answer, and the connection.
+        async fn open(&self, access: ConsoleAccess, session: Session) -> (ControlReply, UnixStream) {
+            let (mut client, stream) = UnixStream::pair().unwrap();
+            tokio::spawn(super::client(stream, self.senders.clone()));
+            let line = wire::encode(&ControlRequest::Console { access, session }).unwrap();
+            client.write_all(&line).await.unwrap();
+            let line = timeout(PATIENCE, read_line(&mut client)).await.unwrap().unwrap();
+            (wire::decode(&line).unwrap(), client)
+        }
+
+        /// One that is let in before the guest prints anything.
+        async fn until_opened(&self, access: ConsoleAccess, session: Session) {
+            let opening = async {
+                while let (ControlReply::Denied { .. }, _) = self.open(access, session).await {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+            };
+            timeout(PATIENCE, opening).await.expect("it is let in");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_session_that_was_given_up_is_none_though_the_guest_prints_nothing() {
+        let machine = Quiet::start();
+        let (reply, first) = machine.open(ConsoleAccess::TakeOver, Session::Only).await;
+        assert_eq!(reply, ControlReply::Session);
+        let (refused, _) = machine.open(ConsoleAccess::TakeOver, Session::Only).await;
+        assert!(matches!(refused, ControlReply::Denied { .. }), "{refused:?}");
+        drop(first);
+        machine.until_opened(ConsoleAccess::TakeOver, Session::Only).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn viewers_that_left_take_no_places_of_a_guest_that_prints_nothing() {
+        let machine = Quiet::start();
+        let mut viewers = Vec::new();
+        while let (ControlReply::Streaming, viewer) = machine.open(ConsoleAccess::View, Session::None).await {
+            viewers.push(viewer);
+        }
+        assert!(viewers.len() > 8, "{}", viewers.len());
+        viewers.pop();
+        machine.until_opened(ConsoleAccess::View, Session::None).await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_viewer_whose_input_ended_goes_on_reading() {
+        let mut machine = Quiet::start();
+        let (_, mut viewer) = machine.open(ConsoleAccess::Write, Session::None).await;
+        viewer.shutdown().await.unwrap();
+        tokio::time::sleep(GONE_EVERY * 5).await;
+        machine.guest.write_all(b"login:").await.unwrap();
+        let mut printed = [0; 6];
+        timeout(PATIENCE, viewer.read_exact(&mut printed)).await.unwrap().unwrap();
+        assert_eq!(&printed, b"login:");
+    }
 }

@@ -18,6 +18,7 @@ mod live;
 mod lost;
 mod monitor;
 mod network;
+mod numbered;
 pub mod prepare;
 mod qemu_log;
 mod report;

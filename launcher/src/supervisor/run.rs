@@ -89,7 +89,11 @@ pub(crate) struct Context {
 pub async fn run(layout: &Layout, environment: Environment, version: &str) -> Result<(), SupervisorError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(SupervisorError::Signals)?;
     let own = layout.supervisor();
-    let journal = journal::read(&own)?.unwrap_or_default();
+    let mut journal = journal::read(&own)?.unwrap_or_default();
+    if journal.run.is_empty() {
+        // Written down with the first request that has a number, before that is done.
+        journal.run = uuid::Uuid::new_v4().to_string();
+    }
     let whose = MachineMetadata::read(layout, &journal)?;
     let launch_socket = listen_async(&layout.init(), paths::LAUNCH_SOCKET)?;
     let control_socket = listen_async(&own, paths::CONTROL_SOCKET)?;

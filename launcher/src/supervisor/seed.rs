@@ -89,6 +89,7 @@ pub(crate) fn first_status(whose: &MachineMetadata, journal: &Journal, version: 
         guest: None,
         access_credentials: None,
         taints: journal.taints.clone(),
+        run: journal.run.clone(),
         supervisor_pid: std::process::id(),
         supervisor: Some(SupervisorInfo { version: version.to_owned(), started_at_ms: now_ms() }),
         resets: journal.resets,
@@ -114,6 +115,9 @@ pub(crate) fn from_journal(journal: &Journal, whose: &MachineMetadata, status: S
         generation: _,
         started_at_ms: _,
         taints: _,
+        run: _,
+        // `Numbers` has these.
+        requests: _,
         // `state` has these.
         launched: _,
         ended: _,

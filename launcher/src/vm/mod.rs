@@ -27,6 +27,7 @@ mod each;
 pub(crate) mod guest_interfaces;
 mod io_retry;
 mod now;
+pub(crate) mod numbers;
 pub(crate) mod publish;
 mod queue;
 mod step;

@@ -27,7 +27,9 @@ use garboard_protocol::exit::{EndHints, ExitCause, ExitReport, ProcessEnd};
 use garboard_protocol::guest::{
     GuestCommand, GuestFileSystem, GuestFileSystemDisk, GuestReport, GuestTimezone, GuestUser,
 };
-use garboard_protocol::journal::{Deadline, Freeze, Journal, SoftReboot, SoftRebootStep};
+use garboard_protocol::journal::{
+    Deadline, Freeze, Journal, NumberedRequest, RequestOutcome, SoftReboot, SoftRebootStep,
+};
 use garboard_protocol::launch::{FromInit, ToInit};
 use garboard_protocol::pod::{DiskImage, NodeFacts, PodOrder};
 use serde::Serialize;
@@ -116,7 +118,7 @@ pub(crate) fn status() -> Value {
         "guest": {"hostname": "h", "os": "o", "kernel": "k", "agentVersion": "1", "system": {"id": "debian", "name": "n",
             "version": "12 (bookworm)", "versionId": "12", "kernelVersion": "#1", "machine": "x86_64"}},
         "accessCredentials": {"synchronized": false, "message": "Guest agent is offline"},
-        "taints": ["device_del"], "supervisorPid": 7, "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64},
+        "taints": ["device_del"], "run": "r", "supervisorPid": 7, "supervisor": {"version": "1", "startedAtMs": 1_790_000_000_000_i64},
         "resets": 3, "ended": ended(),
     })
 }
@@ -158,6 +160,14 @@ fn journal() -> Journal {
             deadline: Deadline { boot_id: "b".to_owned(), at_ms: 30_000 },
         }),
         freeze: Some(Freeze { thaw_at: Some(Deadline { boot_id: "b".to_owned(), at_ms: 30_000 }) }),
+        run: "r".to_owned(),
+        requests: vec![NumberedRequest {
+            id: "n".to_owned(),
+            ask: "reset".to_owned(),
+            at_ms: 30_000,
+            outcome: RequestOutcome::Denied,
+            reason: "no".to_owned(),
+        }],
         ended: Some(ended()),
         hints: EndHints::default(),
         paused: Some(PauseReason::PausedByUser),

@@ -12,6 +12,7 @@ use garboard_protocol::guest::GuestSubject;
 use garboard_protocol::handed;
 use garboard_protocol::launch::{FromInit, Helper, InitState, Launch, ProcessIdentity, ToInit};
 use garboard_protocol::namespaces::NamespaceReport;
+use garboard_protocol::number::Number;
 use garboard_protocol::testing::AUDIT_ID;
 use serde_json::{Value, json};
 
@@ -49,7 +50,8 @@ impl Message for ControlRequest {
     fn sent(self) -> Value {
         let has_user = !matches!(self, Self::Probe { .. } | Self::BackupHook { .. });
         let [claimed_user, audit_id] = ["ada", AUDIT_ID].map(|claim| has_user.then(|| claim.to_owned()));
-        serde_json::to_value(Asked { request: self, claimed_user, audit_id }).unwrap()
+        let number = self.is_change().then(|| Number { id: AUDIT_ID.to_owned(), run: "r".to_owned() });
+        serde_json::to_value(Asked { request: self, claimed_user, audit_id, number }).unwrap()
     }
 
     fn received(line: &[u8]) -> Result<Self, serde_json::Error> {

@@ -109,7 +109,9 @@ impl Machine {
     pub(crate) fn ask(&self, request: ControlRequest) -> Value {
         let stream = UnixStream::connect(self.layout.supervisor().join(paths::CONTROL_SOCKET)).unwrap();
         let mut client = Played::new(stream, &self.record, Socket::Control, (End::Client, End::Supervisor));
-        client.send(&Asked { request, claimed_user: Some("ada".to_owned()), audit_id: None }, &[]).unwrap();
+        client
+            .send(&Asked { request, claimed_user: Some("ada".to_owned()), audit_id: None, number: None }, &[])
+            .unwrap();
         client.receive().expect("an answer")
     }
 
@@ -118,7 +120,9 @@ impl Machine {
         self.wait("a connection from the agent", |it| it.through_agent.lock().unwrap().is_some());
         let stream = self.through_agent.lock().unwrap().take().unwrap();
         let mut client = Played::new(stream, &self.record, Socket::Control, (End::Client, End::Supervisor));
-        client.send(&Asked { request, claimed_user: None, audit_id: Some(AUDIT_ID.to_owned()) }, &[]).unwrap();
+        client
+            .send(&Asked { request, claimed_user: None, audit_id: Some(AUDIT_ID.to_owned()), number: None }, &[])
+            .unwrap();
         client.receive().expect("an answer")
     }
 

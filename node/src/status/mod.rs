@@ -77,12 +77,13 @@ pub fn bounded(mut report: Status) -> Status {
         guest,
         access_credentials,
         taints,
+        run,
         supervisor_pid: _,
         supervisor,
         resets: _,
         ended,
     } = &mut report;
-    [namespace, name, uid, machine].into_iter().for_each(cut);
+    [namespace, name, uid, machine, run].into_iter().for_each(cut);
     pause_message.iter_mut().for_each(|message| cut_at(message, MESSAGE));
     ended_helper.iter_mut().for_each(cut);
     taints.truncate(TAINTS);

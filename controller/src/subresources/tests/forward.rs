@@ -36,7 +36,7 @@ fn pod() -> Value {
 }
 
 /// The API with a running guest, whose ports are those of this host.
-fn with_guest() -> Api {
+pub(super) fn with_guest() -> Api {
     let api = api(true, vm("Always"), Some(running()));
     *api.pod.lock().unwrap() = Some(pod());
     api

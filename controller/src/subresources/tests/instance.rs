@@ -21,9 +21,9 @@ use tracing_subscriber::layer::SubscriberExt;
 use super::forward::answered;
 use super::{Api, Peer, api, vm, vmi};
 
-const NODE: &str = "node-1";
-const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
-const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm";
+pub(super) const NODE: &str = "node-1";
+pub(super) const POD: &str = "6f1d9f7c-0b0e-4d0c-8a3f-0d6f2b7f1a11";
+pub(super) const BASE: &str = "/apis/subresources.kubevirt.io/v1/namespaces/ns/virtualmachineinstances/vm";
 
 /// What begins and ends as a PNG does.
 const PICTURE: &[u8] = b"\x89PNG\r\n\x1a\nsome pixels, and then the last chunk\0\0\0\0IEND\xaeB`\x82";
@@ -61,7 +61,7 @@ impl Played {
                 *self.paused.lock().unwrap() = true;
                 ControlReply::Queued
             }
-            ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
+            ControlRequest::Status | ControlRequest::Watch => ControlReply::Status(Box::new(self.status())),
             ControlRequest::Console { session: Session::None, .. } => ControlReply::Streaming,
             ControlRequest::Console { .. } if self.is_old => ControlReply::Streaming,
             ControlRequest::Console { .. } | ControlRequest::Vnc { session: Session::Replace } => ControlReply::Session,
@@ -78,8 +78,7 @@ impl Played {
                 ControlReply::Guest(Box::new(GuestReport { users: vec![user], ..GuestReport::default() }))
             }
             ControlRequest::Guest { .. } => ControlReply::Denied { reason: "the agent is busy".to_owned() },
-            ControlRequest::Status
-            | ControlRequest::Stop { .. }
+            ControlRequest::Stop { .. }
             | ControlRequest::Unpause
             | ControlRequest::Vnc { session: Session::None }
             | ControlRequest::Qmp { .. }
@@ -112,7 +111,7 @@ impl Played {
     fn status(&self) -> Status {
         let paused = self.paused.lock().unwrap().then_some(PauseReason::PausedByUser);
         let status: Status = serde_json::from_value(json!({
-            "generation": 1, "namespace": "ns", "name": "vm", "uid": "u", "phase": "Running", "phaseSinceMs": 0,
+            "generation": 1, "namespace": "ns", "name": "vm", "uid": "12345678-9", "phase": "Running", "phaseSinceMs": 0,
             "paused": null, "stopping": false, "softwareEmulation": false, "machine": "pc-q35-10.0", "memoryBytes": 1,
             "vcpus": 1, "interfaces": [], "guest": null, "taints": [], "supervisorPid": 1, "resets": 0, "ended": null,
         }))
@@ -142,14 +141,14 @@ async fn connected_to(vmi: Value, played: Played) -> (Api, Played) {
 }
 
 /// An instance that runs on the node.
-fn running() -> Value {
+pub(super) fn running() -> Value {
     let mut vmi = vmi();
     vmi["status"]["activePods"] = json!({ POD: NODE });
     vmi
 }
 
 fn of_ada(request: ControlRequest) -> Asked {
-    Asked { request, claimed_user: Some("ada".to_owned()), audit_id: Some(AUDIT_ID.to_owned()) }
+    Asked { request, claimed_user: Some("ada".to_owned()), audit_id: Some(AUDIT_ID.to_owned()), number: None }
 }
 
 #[tokio::test]
@@ -159,7 +158,7 @@ async fn a_pause_reaches_the_supervisor_and_is_answered_when_it_is_done() {
     assert!(played.asked.lock().unwrap().is_empty(), "a dry run asks nothing");
     assert_eq!(api.put(&format!("{BASE}/pause"), Value::Null).await.0, 200);
     let asked = played.asked.lock().unwrap().clone();
-    assert_eq!(asked, [of_ada(ControlRequest::Pause), of_ada(ControlRequest::Watch)]);
+    assert_eq!(asked, [ControlRequest::Status, ControlRequest::Pause, ControlRequest::Watch].map(of_ada));
 }
 
 /// What is logged, as text.
@@ -194,7 +193,7 @@ async fn a_request_is_followed_by_its_audit_id_from_the_api_server_to_the_superv
         assert!(done.contains(field), "{field}: {done}");
     }
     // From this line on it is followed by the supervisor's own test.
-    assert_eq!(played.asked.lock().unwrap().first(), Some(&of_ada(ControlRequest::Pause)));
+    assert_eq!(played.asked.lock().unwrap().get(1), Some(&of_ada(ControlRequest::Pause)));
 }
 
 #[tokio::test]
@@ -209,7 +208,7 @@ async fn what_the_supervisor_refuses_is_a_conflict() {
 async fn a_soft_reboot_is_answered_when_the_guest_is_about_to_be_asked() {
     let (api, played) = connected(running()).await;
     assert_eq!(api.put(&format!("{BASE}/softreboot"), Value::Null).await, (200, Value::Null));
-    assert_eq!(played.asked.lock().unwrap().clone(), [of_ada(ControlRequest::SoftReboot)]);
+    assert_eq!(played.asked.lock().unwrap().clone(), [ControlRequest::Status, ControlRequest::SoftReboot].map(of_ada));
 }
 
 #[tokio::test]

@@ -1,11 +1,14 @@
 //! The driver's queue of commands to QEMU, one after the other, beside the driver, so that a QEMU that is slow to answer
 //! delays nothing else. The outcome of a command becomes an event if it contradicts the state.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use garboard_protocol::causes::ErrorChain;
 use garboard_qmp::{CallError, Monitor, Request, qmp};
 use tokio::sync::mpsc;
 use tracing::Instrument;
 
+use super::numbered::Ticket;
 use crate::supervisor::query_state;
 use crate::supervisor::trace::Cause;
 use crate::vm::{Event, RunState};
@@ -45,6 +48,10 @@ struct Task {
     monitor: Monitor,
     command: Command,
     cause: Cause,
+    /// Of the request that it is done for, if that has a number.
+    ticket: Option<Ticket>,
+    /// QEMU has answered whether it did it.
+    is_answered: AtomicBool,
 }
 
 /// Where commands go in, and what contradicts the state comes out.
@@ -62,7 +69,12 @@ impl CommandQueue {
         tokio::spawn(async move {
             while let Some(task) = commands.recv().await {
                 let span = task.cause.span();
-                let Some(contradiction) = perform(&task).instrument(span).await else { continue };
+                let contradiction = perform(&task).instrument(span).await;
+                // Otherwise nobody knows whether it was done.
+                if let Some(ticket) = task.ticket.filter(|_| task.is_answered.into_inner()) {
+                    ticket.settle();
+                }
+                let Some(contradiction) = contradiction else { continue };
                 if report.send(contradiction).await.is_err() {
                     return;
                 }
@@ -77,12 +89,22 @@ impl CommandQueue {
     }
 
     /// Has a command done.
-    pub(super) fn begin(&self, monitor: &Monitor, command: Command, cause: &Cause) {
-        if self.todo.try_send(Task { monitor: monitor.clone(), command, cause: cause.clone() }).is_err() {
+    pub(super) fn begin(&self, monitor: &Monitor, command: Command, cause: &Cause, ticket: Option<Ticket>) {
+        let task = Task {
+            monitor: monitor.clone(),
+            command,
+            cause: cause.clone(),
+            ticket,
+            is_answered: AtomicBool::default(),
+        };
+        if let Err(left_out) = self.todo.try_send(task) {
             tracing::error!(
                 command = command.name(),
                 "QEMU has not answered earlier commands; this command is left out"
             );
+            if let Some(ticket) = left_out.into_inner().ticket {
+                ticket.deny("QEMU has not answered earlier commands");
+            }
         }
     }
 }
@@ -130,7 +152,10 @@ async fn perform(task: &Task) -> Option<Event> {
 impl Task {
     /// Sends a command; gives its failure, unless QEMU has ended.
     async fn sent(&self, request: Request) -> Option<CallError> {
-        match self.monitor.send(request).await {
+        let outcome = self.monitor.send(request).await;
+        let is_answered = !outcome.as_ref().is_err_and(CallError::may_have_taken_effect);
+        self.is_answered.store(is_answered, Ordering::Relaxed);
+        match outcome {
             Ok(_) | Err(CallError::Disconnected { .. }) => None,
             Err(error) => {
                 tracing::error!(command = self.command.name(), error = %ErrorChain(&error), "QMP command failed");
@@ -169,7 +194,13 @@ mod tests {
     }
 
     fn task(monitor: &Monitor, command: Command) -> Task {
-        Task { monitor: monitor.clone(), command, cause: Cause::supervisor() }
+        Task {
+            monitor: monitor.clone(),
+            command,
+            cause: Cause::supervisor(),
+            ticket: None,
+            is_answered: AtomicBool::default(),
+        }
     }
 
     #[tokio::test]
@@ -205,7 +236,7 @@ mod tests {
         let (fake, monitor) = monitor().await;
         fake.script("stop", Behaviour::Silence);
         let (commands, _events) = CommandQueue::new();
-        commands.begin(&monitor, Command::StopVcpus, &Cause::supervisor());
+        commands.begin(&monitor, Command::StopVcpus, &Cause::supervisor(), None);
         fake.until_received("stop", 1).await;
         quit(&monitor, &Cause::supervisor());
         fake.until_received("quit", 1).await;

@@ -65,7 +65,7 @@ mod tests {
     use tokio::sync::{mpsc, oneshot, watch};
     use tokio::time::timeout;
 
-    use super::super::{Driver, DriverSeed, Input, Inputs};
+    use super::super::{Client, Driver, DriverSeed, Input, Inputs};
     use super::*;
     use crate::supervisor::trace::Cause;
     use crate::vm::{Denial, Life, Memory, OnReady, RunState, Verdict};
@@ -106,7 +106,11 @@ mod tests {
 
         async fn ask(&self, request: Request) -> oneshot::Receiver<Verdict> {
             let (reply, verdict) = oneshot::channel();
-            self.requests.send(Offer { request, reply, done: None, cause: Cause::supervisor() }).await.ok().unwrap();
+            self.requests
+                .send(Offer { request, client: Client::Once { reply, done: None }, cause: Cause::supervisor() })
+                .await
+                .ok()
+                .unwrap();
             verdict
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use garboard_plan::Lifecycle;
-use garboard_protocol::control::{CredentialsStatus, DiskStatus, GuestStatus, InterfaceStatus, Status};
+use garboard_protocol::control::{ControlReply, CredentialsStatus, DiskStatus, GuestStatus, InterfaceStatus, Status};
 use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::FromInit;
 use garboard_qmp::Monitor;
@@ -108,12 +108,30 @@ pub(crate) type Outcome = oneshot::Sender<Result<(), String>>;
 pub(crate) struct Offer {
     /// What is asked for.
     pub(crate) request: Request,
-    /// Where the verdict goes.
-    pub(crate) reply: oneshot::Sender<Verdict>,
-    /// Where the outcome goes, of a request that is queued and is done by the guest agent. The error is a message.
-    pub(crate) done: Option<Outcome>,
+    /// Who waits for what.
+    pub(crate) client: Client,
     /// What is done for it belongs here.
     pub(crate) cause: Cause,
+}
+
+/// What the client of a request waits for.
+pub(crate) enum Client {
+    /// The verdict, and what became of it.
+    Once {
+        /// Where the verdict goes.
+        reply: oneshot::Sender<Verdict>,
+        /// Where the outcome goes, of a request that is queued and is done by the guest agent. The error is a message.
+        done: Option<Outcome>,
+    },
+    /// The answer to a request that may come again.
+    Numbered {
+        /// Its number's ID.
+        id: String,
+        /// Its name on the wire.
+        ask: &'static str,
+        /// Where the answer goes.
+        reply: oneshot::Sender<ControlReply>,
+    },
 }
 
 /// What a driver starts from.

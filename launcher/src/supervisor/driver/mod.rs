@@ -7,7 +7,7 @@ use std::time::Duration;
 use garboard_plan::StartState;
 use garboard_protocol::control::{InterfaceStatus, Status};
 use garboard_protocol::exit::ExitReport;
-use garboard_protocol::journal::{self as journal_file, Deadline, Journal, SoftRebootStep};
+use garboard_protocol::journal::Journal;
 use garboard_protocol::launch::{FromInit, ToInit};
 use garboard_qmp::Monitor;
 use garboard_qmp::agent::Agent;
@@ -19,20 +19,22 @@ mod command_queue;
 mod guest_request;
 mod held;
 mod input;
+mod journaling;
+mod numbered;
 
 pub(crate) use held::REQUEST_PATIENCE;
-pub(super) use input::{DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, Outcome, Planned};
+pub(super) use input::{Client, DriverExit, DriverSeed, Heartbeat, Input, Inputs, Offer, Outcome, Planned};
 
 use command_queue::{Command, CommandQueue};
 use guest_request::GuestRequest;
 use held::Held;
+use numbered::{Numbers, Repeatable};
 
-use super::journal;
 use super::trace::Cause;
 use crate::clock::{self, boot_id, boot_ms, now_ms};
 use crate::vm::{
-    Denial, Effect, Event, Freeze, OnReady, PowerDownMethod, RebootStep, Request, RequestQueue, SoftReboot, State,
-    Verdict, View, guest_interfaces, publish, step,
+    Denial, Effect, Event, OnReady, PowerDownMethod, Request, RequestQueue, State, Verdict, View, guest_interfaces,
+    numbers, publish, step,
 };
 
 /// How long QEMU's last events may take to arrive after PID 1 has reported its end.
@@ -64,6 +66,7 @@ pub(super) struct Driver {
     init: mpsc::Sender<ToInit>,
     publish: watch::Sender<Status>,
     commands: CommandQueue,
+    numbers: Numbers,
     /// What the command queue found to contradict the state.
     contradictions: mpsc::Receiver<Event>,
     boot_id: String,
@@ -82,11 +85,12 @@ pub(super) struct Driver {
 impl Driver {
     /// A driver that sends to PID 1 through `init` and to all others through `publish`. To be called inside a tokio runtime.
     #[must_use]
-    pub(super) fn new(seed: DriverSeed, init: mpsc::Sender<ToInit>, publish: watch::Sender<Status>) -> Self {
+    pub(super) fn new(mut seed: DriverSeed, init: mpsc::Sender<ToInit>, publish: watch::Sender<Status>) -> Self {
         let (queue, written) = (RequestQueue::default(), seed.journal.clone());
         let (planned, pending_end, monitor, agent) = (seed.status.interfaces.clone(), None, None, None);
         let ((commands, contradictions), boot_id) = (CommandQueue::new(), boot_id());
         let held = Held::new(&seed.life.state);
+        numbers::interrupt(&mut seed.journal.requests);
         Self {
             seed,
             written,
@@ -99,6 +103,7 @@ impl Driver {
             init,
             publish,
             commands,
+            numbers: Numbers::default(),
             contradictions,
             boot_id,
             cause: Cause::supervisor(),
@@ -125,6 +130,7 @@ impl Driver {
                     Some(input) => self.take(input).await,
                 },
                 Some(event) = self.contradictions.recv() => self.apply(event).await,
+                Some(settled) = self.numbers.settled() => self.note_settled(settled),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
                     self.time_passed().await;
                 }
@@ -151,7 +157,21 @@ impl Driver {
     }
 
     /// Answers a request, and does it if it is accepted.
-    async fn serve(&mut self, Offer { request, reply, done, cause }: Offer) {
+    async fn serve(&mut self, Offer { request, client, cause }: Offer) {
+        match client {
+            Client::Once { reply, done } => {
+                let verdict = self.judge(request, done, cause).await;
+                // What a client reads of the status from now on is later than its request.
+                let _ = reply.send(verdict);
+            }
+            Client::Numbered { id, ask, reply } => {
+                self.serve_numbered(request, Repeatable { id, ask, reply }, cause).await
+            }
+        }
+    }
+
+    /// Judges a request, and does it if it is accepted.
+    async fn judge(&mut self, request: Request, done: Option<Outcome>, cause: Cause) -> Verdict {
         let verdict = match self.denial(request) {
             Some(denial) => Verdict::Denied(denial),
             None => self.queue.offer(request, View::from(&self.seed.life.state)),
@@ -165,9 +185,8 @@ impl Driver {
         self.do_accepted().instrument(span).await;
         // Where nothing came of it, its client learns that by the end of this.
         self.done = None;
-        // What a client reads of the status from now on is later than its request.
-        let _ = reply.send(verdict);
         self.cause = Cause::supervisor();
+        verdict
     }
 
     /// Why a request is not even offered: what only the driver knows of the guest.
@@ -330,15 +349,11 @@ impl Driver {
     /// Does what is to be done, or has it done. Nothing here waits for QEMU.
     fn execute(&mut self, effect: Effect) {
         match (effect, &self.monitor) {
-            (Effect::LetRun, Some(monitor)) => self.commands.begin(monitor, Command::LetRun, &self.cause),
-            (Effect::StopVcpus, Some(monitor)) => self.commands.begin(monitor, Command::StopVcpus, &self.cause),
-            (Effect::Reset, Some(monitor)) => self.commands.begin(monitor, Command::Reset, &self.cause),
-            (Effect::PressButtonAndStay, Some(monitor)) => {
-                self.commands.begin(monitor, Command::PressButtonAndStay, &self.cause);
-            }
-            (Effect::LeaveAtPowerOff, Some(monitor)) => {
-                self.commands.begin(monitor, Command::LeaveAtPowerOff, &self.cause);
-            }
+            (Effect::LetRun, Some(_)) => self.command(Command::LetRun),
+            (Effect::StopVcpus, Some(_)) => self.command(Command::StopVcpus),
+            (Effect::Reset, Some(_)) => self.command(Command::Reset),
+            (Effect::PressButtonAndStay, Some(_)) => self.command(Command::PressButtonAndStay),
+            (Effect::LeaveAtPowerOff, Some(_)) => self.command(Command::LeaveAtPowerOff),
             (
                 Effect::LetRun
                 | Effect::StopVcpus
@@ -365,6 +380,17 @@ impl Driver {
             }
             (Effect::TellInit { by_ms }, _) => self.send_deadline(by_ms),
             (Effect::Finish, _) => self.log_end(),
+        }
+    }
+
+    /// Has QEMU do something for the present cause.
+    fn command(&mut self, command: Command) {
+        let ticket = match command {
+            Command::LetRun | Command::StopVcpus | Command::Reset => self.numbers.take(),
+            Command::PressButtonAndStay | Command::LeaveAtPowerOff => None,
+        };
+        if let Some(monitor) = &self.monitor {
+            self.commands.begin(monitor, command, &self.cause, ticket);
         }
     }
 
@@ -402,40 +428,6 @@ impl Driver {
         }
     }
 
-    /// Brings the file up to date; answers whether it is.
-    fn write_journal(&mut self) -> bool {
-        let deadline_ms = self.deadline_ms();
-        let (life, journal) = (&self.seed.life, &mut self.seed.journal);
-        journal.version = garboard_protocol::PROTOCOL_VERSION;
-        journal.hints = life.memory.hints;
-        journal.resets = life.memory.resets;
-        let deadline = deadline_ms.map(|at_ms| Deadline { boot_id: self.boot_id.clone(), at_ms });
-        if journal.deadline != deadline {
-            let now = clock::now();
-            journal.stop_deadline_ms = deadline_ms.map(|at_ms| at_ms - now.boot_ms + now.wall_ms);
-            journal.deadline = deadline;
-        }
-        journal.soft_reboot = life.memory.soft_reboot.map(|reboot| journaled(reboot, &self.boot_id));
-        journal.freeze = life.memory.freeze.map(|Freeze { thaw_at_ms, is_asked: _ }| journal_file::Freeze {
-            thaw_at: thaw_at_ms.map(|at_ms| Deadline { boot_id: self.boot_id.clone(), at_ms }),
-        });
-        if let State::Running { .. } = life.state {
-            journal.paused = publish::paused(&life.state);
-        }
-        if life.memory.has_run && !journal.started {
-            journal.started = true;
-            journal.started_at_ms = now_ms();
-            tracing::info!("the guest runs");
-        }
-        if let State::Ended(ended) = &life.state {
-            journal.ended = Some((**ended).clone());
-        }
-        if *journal != self.written && journal::write(&self.seed.shared, journal) {
-            self.written = journal.clone();
-        }
-        self.seed.journal == self.written
-    }
-
     fn publish_if_changed(&mut self) {
         publish::refresh(&mut self.seed.status, &self.seed.life, &self.seed.journal.taints, now_ms());
         let generation = self.publish.borrow().generation + 1;
@@ -459,15 +451,6 @@ impl Driver {
             tracing::error!(cause = ?ended.cause, end_message = ended.message, last_output, "the run is over");
         }
     }
-}
-
-fn journaled(SoftReboot { step, until_ms }: SoftReboot, boot_id: &str) -> journal_file::SoftReboot {
-    let step = match step {
-        RebootStep::Agent => SoftRebootStep::Agent,
-        RebootStep::PowerButton => SoftRebootStep::PowerButton,
-        RebootStep::Reset => SoftRebootStep::Reset,
-    };
-    journal_file::SoftReboot { step, deadline: Deadline { boot_id: boot_id.to_owned(), at_ms: until_ms } }
 }
 
 fn event_name(event: &Event) -> &'static str {

@@ -126,7 +126,7 @@ async fn a_request_is_followed_to_qemus_answer() {
 
     // The line that the controller sends; its own test goes there from the API server's request.
     let [claimed_user, audit_id] = ["ada", AUDIT_ID].map(|claim| Some(claim.to_owned()));
-    let asked = Asked { request: ControlRequest::Pause, claimed_user, audit_id };
+    let asked = Asked { request: ControlRequest::Pause, claimed_user, audit_id, number: None };
     let answer = asks(&layout, &serde_json::to_value(asked).unwrap()).await;
     assert_eq!(answer["answer"], "queued", "{answer}");
     let answered = async {

@@ -2,7 +2,7 @@
 
 use garboard_plan::LaunchPlan;
 use garboard_protocol::control::GuestStatus;
-use garboard_protocol::journal::{Deadline, Freeze as JournalFreeze, SoftReboot as JournalSoftReboot};
+use garboard_protocol::journal::{Deadline, Freeze as JournalFreeze, SoftReboot as JournalSoftReboot, SoftRebootStep};
 use garboard_protocol::paths::{self, Layout};
 use garboard_qmp::testing::{AgentBehaviour, FakeAgent, FakeMonitor, GuestPower};
 use serde_json::{Value, json};
@@ -11,22 +11,23 @@ use tokio::time::timeout;
 
 use super::super::*;
 use super::{PATIENCE, agent, lifecycle, planned};
+use crate::supervisor::journal;
 use crate::supervisor::live::Live;
 use crate::supervisor::monitor::{self, MonitorUsers, RetryPolicy};
 use crate::supervisor::run::{Context, Environment};
 use crate::supervisor::seed::{self, MachineMetadata};
 
 /// A QEMU whose guest runs, and the directory of its machine.
-struct Qemu {
+pub(super) struct Qemu {
     room: tempfile::TempDir,
-    fake: FakeMonitor,
+    pub(super) fake: FakeMonitor,
 }
 
 /// A supervisor of it.
-struct Supervisor {
+pub(super) struct Supervisor {
     happened: mpsc::Sender<Input>,
-    requests: mpsc::Sender<Offer>,
-    status: watch::Receiver<Status>,
+    pub(super) requests: mpsc::Sender<Offer>,
+    pub(super) status: watch::Receiver<Status>,
     _to_init: mpsc::Receiver<ToInit>,
 }
 
@@ -38,7 +39,7 @@ fn plan() -> LaunchPlan {
 }
 
 impl Qemu {
-    fn start(guest: GuestPower) -> Self {
+    pub(super) fn start(guest: GuestPower) -> Self {
         let room = tempfile::tempdir().unwrap();
         let layout = Layout::new(room.path());
         for directory in [layout.supervisor(), layout.init()] {
@@ -59,16 +60,16 @@ impl Qemu {
         Layout::new(self.room.path())
     }
 
-    fn journal(&self) -> Journal {
+    pub(super) fn journal(&self) -> Journal {
         journal::read(&self.layout().supervisor()).unwrap().unwrap()
     }
 
-    fn write(&self, journal: &Journal) -> bool {
+    pub(super) fn write(&self, journal: &Journal) -> bool {
         journal::write(&self.layout().supervisor(), journal)
     }
 
     /// A supervisor that finds what the last one has left.
-    fn attach(&self) -> Supervisor {
+    pub(super) fn attach(&self) -> Supervisor {
         let (layout, journal) = (self.layout(), self.journal());
         let whose = MachineMetadata::read(&layout, &journal).unwrap();
         let status = seed::first_status(&whose, &journal, "1");
@@ -86,7 +87,7 @@ impl Qemu {
     }
 
     /// What was done to the guest, in its order.
-    fn done(&self) -> Vec<(String, Value)> {
+    pub(super) fn done(&self) -> Vec<(String, Value)> {
         let acts = ["set-action", "system_powerdown", "system_reset", "cont", "quit"];
         let received = self.fake.received().into_iter();
         received
@@ -103,21 +104,21 @@ impl Qemu {
 impl Supervisor {
     async fn asked(&self, request: Request) -> (Verdict, oneshot::Receiver<Result<(), String>>) {
         let ((reply, verdict), (done, outcome)) = (oneshot::channel(), oneshot::channel());
-        let offer = Offer { request, reply, done: Some(done), cause: Cause::supervisor() };
+        let offer = Offer { request, client: Client::Once { reply, done: Some(done) }, cause: Cause::supervisor() };
         self.requests.send(offer).await.ok().unwrap();
         (timeout(PATIENCE, verdict).await.unwrap().unwrap(), outcome)
     }
 
-    async fn until(&self, holds: impl FnMut(&Status) -> bool) -> Status {
+    pub(super) async fn until(&self, holds: impl FnMut(&Status) -> bool) -> Status {
         let mut status = self.status.clone();
         timeout(PATIENCE, status.wait_for(holds)).await.unwrap().unwrap().clone()
     }
 
-    async fn has_attached(&self) {
+    pub(super) async fn has_attached(&self) {
         self.until(|status| status.observed).await;
     }
 
-    async fn has_agent(&self) -> FakeAgent {
+    pub(super) async fn has_agent(&self) -> FakeAgent {
         let (fake, agent) = agent().await;
         self.happened.send(Input::AgentUp(Some(agent))).await.ok().unwrap();
         fake

@@ -91,7 +91,11 @@ impl Driven {
     async fn stop(&self) {
         let (reply, verdict) = oneshot::channel();
         let request = Request::Stop(StopMode::Graceful { within_seconds: None });
-        self.requests.send(Offer { request, reply, done: None, cause: Cause::supervisor() }).await.ok().unwrap();
+        self.requests
+            .send(Offer { request, client: Client::Once { reply, done: None }, cause: Cause::supervisor() })
+            .await
+            .ok()
+            .unwrap();
         assert_eq!(verdict.await, Ok(Verdict::Queued));
     }
 

@@ -2,6 +2,7 @@
 
 mod guest;
 mod lifecycle;
+mod numbered;
 
 use std::time::Duration;
 
